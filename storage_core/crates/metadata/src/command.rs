@@ -1,0 +1,128 @@
+//! Commands: versioned JSON. Each is a compare-and-set on the version of the entity that it changes.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::model::{Descriptor, NodeId, NodeState, TopicId, Value};
+
+/// Version of the envelope's JSON. A newer one is rejected by every node alike.
+pub const ENVELOPE_VERSION: u32 = 1;
+
+/// A command as it is proposed and journaled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Envelope {
+    /// [`ENVELOPE_VERSION`].
+    pub v: u32,
+    /// A proposal that comes twice under one id acts once.
+    pub id: Uuid,
+    /// The proposer's clock, milliseconds since the epoch.
+    pub at_ms: u64,
+    /// What to do.
+    pub command: Command,
+}
+
+/// What can be done to the metadata.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// Founds the cluster; only as the first command.
+    Bootstrap {
+        /// The cluster's identity.
+        cluster_id: Uuid,
+    },
+    /// Admits a disk, or says that a known disk runs as a new process or at new addresses. The node id is the wanted
+    /// one if it is free or the disk's own, else the lowest free one; the answer names it.
+    RegisterNode {
+        /// Wanted id.
+        wanted: Option<NodeId>,
+        /// Disk incarnation.
+        disk: Uuid,
+        /// Process incarnation.
+        process: Uuid,
+        /// See [`crate::Node`].
+        raft_address: String,
+        /// See [`crate::Node`].
+        peer_address: String,
+        /// See [`crate::Node`].
+        text_address: String,
+        /// See [`crate::Node`].
+        grpc_address: String,
+        /// See [`crate::Node`].
+        http_address: String,
+        /// Start of the lease.
+        lease_until_ms: u64,
+    },
+    /// Renews the lease of a node; refused to an older process.
+    RenewLease {
+        /// Node.
+        node: NodeId,
+        /// Process incarnation.
+        process: Uuid,
+        /// New end; never moves back.
+        lease_until_ms: u64,
+    },
+    /// Marks a node full or up again; refused to an older process.
+    SetNodeState {
+        /// Node.
+        node: NodeId,
+        /// Process incarnation.
+        process: Uuid,
+        /// New state.
+        state: NodeState,
+    },
+    /// Creates a topic, its partitions and their first segments. A name that exists is rejected (`TopicExists`).
+    CreateTopic {
+        /// Identity.
+        topic: TopicId,
+        /// Tenant.
+        org: String,
+        /// Name, as in [`crate::Topic`].
+        name: String,
+        /// Walrus's own.
+        internal: bool,
+        /// One first segment for each partition, in order; `topic`, `partition`, `number` 0, base 0.
+        first: Vec<Descriptor>,
+    },
+    /// Removes a topic from the catalogue, with all its segments.
+    DeleteTopic {
+        /// Identity.
+        topic: TopicId,
+    },
+    /// Allots the successor of an open segment. A second one replaces the first, as long as nothing was sealed.
+    BeginRoll {
+        /// Topic.
+        topic: TopicId,
+        /// Partition.
+        partition: u32,
+        /// The segment that will be sealed.
+        segment: Uuid,
+        /// The successor, base unknown, `number` one higher, `epoch` the partition's `next_epoch`.
+        successor: Descriptor,
+    },
+    /// Publishes the decided value of a segment: seals it and opens the successor. The same value again is accepted
+    /// and changes nothing; another value is an alarm (`Conflict`).
+    SealAndOpen {
+        /// Topic.
+        topic: TopicId,
+        /// Partition.
+        partition: u32,
+        /// The sealed segment.
+        segment: Uuid,
+        /// What its replicas decided.
+        value: Value,
+    },
+    /// Drops sealed segments below a number.
+    Trim {
+        /// Topic.
+        topic: TopicId,
+        /// Partition.
+        partition: u32,
+        /// First segment number to keep.
+        below_number: u64,
+    },
+    /// Hands out a block of producer ids; the answer names the first one.
+    AllocateProducerIds {
+        /// How many, 1..=100,000.
+        count: u32,
+    },
+}

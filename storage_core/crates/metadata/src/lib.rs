@@ -1,0 +1,18 @@
+//! The cluster's metadata: its state, the commands that change it, and the one pure function that applies them.
+//!
+//! No I/O, no clock, no randomness: every node that applies the same commands in the same order has the same state.
+//! The proposer puts times and ids into the command. What Raft may forget after a rollback cannot harm acknowledged
+//! records: where a segment ends is decided by its replicas, and only copied here.
+
+mod apply;
+mod command;
+mod model;
+mod placement;
+
+pub use apply::{Applied, Rejected, apply};
+pub use command::{Command, Envelope, ENVELOPE_VERSION};
+pub use model::{
+    Ballot, Descriptor, Epoch, LeaderRef, Metadata, Node, NodeId, NodeState, Offset, OffsetRange, Partition,
+    ReplicaRef, Segment, SegmentState, Topic, TopicId, Value, SNAPSHOT_VERSION,
+};
+pub use placement::{first_descriptor, successor};

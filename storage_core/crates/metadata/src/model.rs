@@ -1,0 +1,216 @@
+//! What the cluster knows about itself: nodes, topics, partitions, segments. Words as in `docs/internals/glossary.md`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// Version of the snapshot's JSON. A node refuses a newer one.
+pub const SNAPSHOT_VERSION: u32 = 1;
+
+/// A node's small integer: Kafka's broker id, `leader_node` of `STATE`. The node itself is the UUID on its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeId(pub u32);
+
+/// A topic is its UUID: deleting `t` and creating `t` again makes another topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TopicId(pub Uuid);
+
+/// Place of a record in its partition, dense from 0. Never bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Offset(pub u64);
+
+/// Grows with every segment and every failover attempt of a partition; a lower one is refused (*fenced*).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Epoch(pub u32);
+
+/// Half-open run of offsets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OffsetRange {
+    /// First offset in the range.
+    pub start: Offset,
+    /// First offset behind it.
+    pub end: Offset,
+}
+
+/// The whole state. `version` grows by one with every applied command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metadata {
+    /// Version of this JSON, [`SNAPSHOT_VERSION`].
+    pub snapshot_version: u32,
+    /// Minted once, by the first command of a new cluster.
+    pub cluster_id: Option<Uuid>,
+    /// Number of commands applied.
+    pub version: u64,
+    /// Every node ever admitted and not removed.
+    pub nodes: BTreeMap<NodeId, Node>,
+    /// Topics by identity. Shared, so that a published copy of the state costs one pointer for each topic.
+    pub topics: BTreeMap<TopicId, Arc<Topic>>,
+    /// The catalogue: (organisation, name) -> topic.
+    pub names: BTreeMap<String, BTreeMap<String, TopicId>>,
+    /// First producer id not handed out yet.
+    pub next_producer_id: i64,
+    /// Ids of the last commands and what became of them, oldest first: a proposal that comes twice acts once.
+    pub recent: VecDeque<(Uuid, u64)>,
+}
+
+/// A broker. Identity is `disk`; an emptied disk is another node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Small integer, never given to another disk while this node is listed.
+    pub id: NodeId,
+    /// Disk incarnation: minted on an empty disk.
+    pub disk: Uuid,
+    /// Process incarnation: minted at each start.
+    pub process: Uuid,
+    /// `host:port` of the Raft transport.
+    pub raft_address: String,
+    /// `host:port` of the peer RPC.
+    pub peer_address: String,
+    /// `host:port` of the text protocol, as clients reach it.
+    pub text_address: String,
+    /// `host:port` of gRPC, as clients reach it.
+    pub grpc_address: String,
+    /// `host:port` of HTTP.
+    pub http_address: String,
+    /// Whether it takes leadership of new segments.
+    pub state: NodeState,
+    /// The node's lease, by the proposers' clocks, milliseconds since the epoch. Lapsed = not a candidate for new
+    /// segments and "latest" is no longer certain. It is never needed for safety, and it revokes nothing.
+    pub lease_until_ms: u64,
+    /// Version of the metadata at the last change of this node but its lease: what commands compare with.
+    pub version: u64,
+}
+
+/// What a node may be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// Takes new segments.
+    Up,
+    /// Its disk is full: no new segments until it says `Up` again.
+    Full,
+}
+
+/// A topic of an organisation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Topic {
+    /// Identity.
+    pub id: TopicId,
+    /// Tenant; `default` where nobody named one.
+    pub org: String,
+    /// Unique in its organisation while it lives.
+    pub name: String,
+    /// Walrus's own (cursors): hidden from lists, refused to clients' appends.
+    pub internal: bool,
+    /// At least one.
+    pub partitions: Vec<Partition>,
+}
+
+/// One ordered log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Partition {
+    /// Place in the topic, from 0.
+    pub index: u32,
+    /// Above every epoch ever handed out in this partition.
+    pub next_epoch: Epoch,
+    /// Segments whose number is below this are trimmed and no longer listed.
+    pub trimmed_below: u64,
+    /// Ordered by number; bases have no gap. The last one is open (or sealing), the others are sealed.
+    pub segments: Vec<Segment>,
+    /// Version of the metadata at the last change of this partition: what commands compare with.
+    pub version: u64,
+}
+
+/// One segment: who stores it, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// Everything that was fixed when it was opened.
+    pub descriptor: Descriptor,
+    /// Its state.
+    pub state: SegmentState,
+    /// The successor that `BeginRoll` allotted; only of an open segment.
+    pub successor: Option<Descriptor>,
+    /// When the command that opened it was proposed, milliseconds since the epoch; age rolls count from here.
+    pub opened_at_ms: u64,
+    /// Version of the metadata at its last change.
+    pub version: u64,
+}
+
+/// A segment's identity and replica set; never changes while it is open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Descriptor {
+    /// A number or an epoch can be handed out twice after a rollback of the metadata, a uuid cannot.
+    pub uuid: Uuid,
+    /// Topic it belongs to.
+    pub topic: TopicId,
+    /// Partition it belongs to.
+    pub partition: u32,
+    /// Place in the partition, from 0.
+    pub number: u64,
+    /// First offset. Of a successor that waits for its predecessor's end it is not known: `None`.
+    pub base_offset: Option<Offset>,
+    /// Epoch under which its leader appends.
+    pub epoch: Epoch,
+    /// The node that orders its appends.
+    pub leader: LeaderRef,
+    /// The nodes that store it.
+    pub replicas: Vec<ReplicaRef>,
+}
+
+/// A leader is a process: after a restart it does not resume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaderRef {
+    /// Node.
+    pub node: NodeId,
+    /// Process incarnation.
+    pub process: Uuid,
+}
+
+/// A replica is a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaRef {
+    /// Node.
+    pub node: NodeId,
+    /// Disk incarnation.
+    pub disk: Uuid,
+}
+
+/// A ballot of the single decision about a segment's end. (epoch, attempt), compared in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Ballot {
+    /// Epoch of the attempt.
+    pub epoch: Epoch,
+    /// Attempt; nil is ballot 0, the writer's own.
+    pub attempt: Uuid,
+}
+
+/// `open -> sealing -> sealed`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SegmentState {
+    /// Takes appends.
+    Open,
+    /// Its end is being decided by a recoverer.
+    Sealing(Ballot),
+    /// Its end is decided and it never changes again.
+    Sealed(Value),
+}
+
+/// What was decided about a segment: decided together, adopted together, published together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Value {
+    /// First offset behind the segment.
+    pub end: Offset,
+    /// The engine's digest of the segment's batches.
+    pub digest: u64,
+    /// The whole descriptor of the next segment, its base being `end`.
+    pub successor: Descriptor,
+    /// Offsets that may be missing because a suspect or gone disk had to be counted. Empty in every ordinary seal.
+    pub possible_loss: Vec<OffsetRange>,
+}
