@@ -1,4 +1,5 @@
-//! Commands: versioned JSON. Each is a compare-and-set on the version of the entity that it changes.
+//! Commands: versioned JSON. Each compares before it sets: with the entity's version (`expect`), or with what it names
+//! itself (a process, a successor's epoch, a segment's uuid).
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -17,6 +18,9 @@ pub struct Envelope {
     pub id: Uuid,
     /// The proposer's clock, milliseconds since the epoch.
     pub at_ms: u64,
+    /// Version that the changed node or partition must have; `None` where the command itself says what it replaces.
+    #[serde(default)]
+    pub expect: Option<u64>,
     /// What to do.
     pub command: Command,
 }
@@ -123,6 +127,32 @@ pub enum Command {
     /// Hands out a block of producer ids; the answer names the first one.
     AllocateProducerIds {
         /// How many, 1..=100,000.
+        count: u32,
+    },
+}
+
+/// What an applied command did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// Version of the metadata after it.
+    pub version: u64,
+    /// What the proposer wants to know.
+    pub answer: Answer,
+}
+
+/// The result of a command, where there is one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// Nothing to tell.
+    Nothing,
+    /// `RegisterNode`: the node's id.
+    Node(NodeId),
+    /// `AllocateProducerIds`: the block `first .. first + count`.
+    ProducerIds {
+        /// First id.
+        first: i64,
+        /// How many.
         count: u32,
     },
 }

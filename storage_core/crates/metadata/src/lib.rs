@@ -8,11 +8,15 @@ mod apply;
 mod command;
 mod model;
 mod placement;
+mod rejected;
+mod snapshot;
 
-pub use apply::{Applied, Rejected, apply};
-pub use command::{Command, Envelope, ENVELOPE_VERSION};
+pub use apply::apply;
+pub use command::{Answer, Applied, Command, ENVELOPE_VERSION, Envelope};
 pub use model::{
     Ballot, Descriptor, Epoch, LeaderRef, Metadata, Node, NodeId, NodeState, Offset, OffsetRange, Partition,
-    ReplicaRef, Segment, SegmentState, Topic, TopicId, Value, SNAPSHOT_VERSION,
+    Recent, ReplicaRef, Segment, SegmentState, Topic, TopicId, Value,
 };
 pub use placement::{first_descriptor, successor};
+pub use rejected::Rejected;
+pub use snapshot::{SNAPSHOT_VERSION, SnapshotError};

@@ -1,13 +1,13 @@
 //! What the cluster knows about itself: nodes, topics, partitions, segments. Words as in `docs/internals/glossary.md`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Version of the snapshot's JSON. A node refuses a newer one.
-pub const SNAPSHOT_VERSION: u32 = 1;
+use crate::command::Applied;
+use crate::rejected::Rejected;
 
 /// A node's small integer: Kafka's broker id, `leader_node` of `STATE`. The node itself is the UUID on its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -38,14 +38,12 @@ pub struct OffsetRange {
     pub end: Offset,
 }
 
-/// The whole state. `version` grows by one with every applied command.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The whole state. Clones are cheap: topics are shared.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
-    /// Version of this JSON, [`SNAPSHOT_VERSION`].
-    pub snapshot_version: u32,
     /// Minted once, by the first command of a new cluster.
     pub cluster_id: Option<Uuid>,
-    /// Number of commands applied.
+    /// Grows by one with every command that changed something.
     pub version: u64,
     /// Every node ever admitted and not removed.
     pub nodes: BTreeMap<NodeId, Node>,
@@ -53,10 +51,21 @@ pub struct Metadata {
     pub topics: BTreeMap<TopicId, Arc<Topic>>,
     /// The catalogue: (organisation, name) -> topic.
     pub names: BTreeMap<String, BTreeMap<String, TopicId>>,
+    /// Topics that were deleted: what a node may remove from its disk. "Not listed" alone never is a reason.
+    pub deleted: BTreeSet<TopicId>,
     /// First producer id not handed out yet.
     pub next_producer_id: i64,
-    /// Ids of the last commands and what became of them, oldest first: a proposal that comes twice acts once.
-    pub recent: VecDeque<(Uuid, u64)>,
+    /// The last commands and what became of them, oldest first.
+    pub recent: VecDeque<Recent>,
+}
+
+/// A remembered command: when the same proposal comes twice, the second answers as the first did and changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recent {
+    /// The envelope's id.
+    pub id: Uuid,
+    /// What was answered.
+    pub outcome: Result<Applied, Rejected>,
 }
 
 /// A broker. Identity is `disk`; an emptied disk is another node.

@@ -1,0 +1,135 @@
+//! Why a command is refused. A refusal is a value: every node refuses the same command alike.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::model::{Epoch, NodeId, TopicId};
+
+/// Nothing was changed. Serialised as `{"reason": "TopicExists", ...facts}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "reason")]
+pub enum Rejected {
+    /// A newer node proposed it.
+    #[error("the command has version {got}, this node knows up to {supported}: upgrade it")]
+    UnsupportedVersion {
+        /// Of the command.
+        got: u32,
+        /// Newest known.
+        supported: u32,
+    },
+    /// The cluster has no identity yet.
+    #[error("the cluster is not bootstrapped: start one node with --bootstrap")]
+    NotBootstrapped,
+    /// A cluster is founded once.
+    #[error("the cluster is bootstrapped already, its id is {cluster_id}")]
+    AlreadyBootstrapped {
+        /// Its identity.
+        cluster_id: Uuid,
+    },
+    /// The entity changed since the proposer looked.
+    #[error("expected version {expected}, it is {current}: read again and decide again")]
+    VersionMismatch {
+        /// What the proposer saw.
+        expected: u64,
+        /// What is there.
+        current: u64,
+    },
+    /// No such node.
+    #[error("node {node:?} is not a member")]
+    UnknownNode {
+        /// Its id.
+        node: NodeId,
+    },
+    /// Another process of that node has registered.
+    #[error("node {node:?} runs as process {current}, not {got}")]
+    StaleProcess {
+        /// The node.
+        node: NodeId,
+        /// Registered process.
+        current: Uuid,
+        /// The proposer's.
+        got: Uuid,
+    },
+    /// The name is taken.
+    #[error("topic {name} exists")]
+    TopicExists {
+        /// The name.
+        name: String,
+        /// Who has it.
+        topic: TopicId,
+    },
+    /// Not a topic's name.
+    #[error("{name:?} is not a topic name: 1 to 249 characters of [A-Za-z0-9._-], not \".\" or \"..\"")]
+    InvalidTopicName {
+        /// What was asked for.
+        name: String,
+    },
+    /// No such topic.
+    #[error("no topic {topic:?}")]
+    UnknownTopic {
+        /// Its identity.
+        topic: TopicId,
+    },
+    /// No such partition.
+    #[error("topic {topic:?} has no partition {partition}")]
+    UnknownPartition {
+        /// Its topic.
+        topic: TopicId,
+        /// Asked for.
+        partition: u32,
+    },
+    /// No such segment in the partition.
+    #[error("the partition has no segment {segment}")]
+    UnknownSegment {
+        /// Asked for.
+        segment: Uuid,
+    },
+    /// The segment takes no successor any more.
+    #[error("segment {segment} is not open")]
+    NotOpen {
+        /// Which.
+        segment: Uuid,
+    },
+    /// The successor's epoch was handed out already.
+    #[error("epoch {got:?} is used, the next one is {next:?}")]
+    StaleEpoch {
+        /// Proposed.
+        got: Epoch,
+        /// Lowest free.
+        next: Epoch,
+    },
+    /// A descriptor that contradicts the state.
+    #[error("the descriptor of segment {segment} is wrong: {what}")]
+    InvalidDescriptor {
+        /// Which.
+        segment: Uuid,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Alarm: two values were decided for one segment. Must never happen.
+    #[error("segment {segment} is sealed with another value: the replicas disagree")]
+    ValueConflict {
+        /// Which.
+        segment: Uuid,
+    },
+    /// Only sealed segments can be trimmed.
+    #[error("cannot trim below segment {below_number}: the first segment that must stay is {limit}")]
+    NotTrimmable {
+        /// Asked for.
+        below_number: u64,
+        /// Highest possible.
+        limit: u64,
+    },
+    /// A count out of range.
+    #[error("{what} must be between {min} and {max}, not {got}")]
+    OutOfRange {
+        /// Name of the field.
+        what: String,
+        /// Lowest.
+        min: u64,
+        /// Highest.
+        max: u64,
+        /// Given.
+        got: u64,
+    },
+}

@@ -1,0 +1,121 @@
+//! The state as bytes: versioned JSON, checked when it is read.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Metadata, SegmentState};
+
+/// Version of the snapshot's JSON. A node refuses a newer one.
+pub const SNAPSHOT_VERSION: u32 = 1;
+
+/// Why bytes are not a snapshot. The node must not start on them.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// Not our JSON.
+    #[error("the metadata snapshot is damaged: {0}")]
+    Damaged(#[from] serde_json::Error),
+    /// Written by a newer Walrus.
+    #[error("the metadata snapshot has version {got}, this node knows up to {supported}: upgrade it")]
+    UnsupportedVersion {
+        /// Of the snapshot.
+        got: u32,
+        /// Newest known.
+        supported: u32,
+    },
+    /// It parses, and contradicts itself.
+    #[error("the metadata snapshot contradicts itself: {what}")]
+    Inconsistent {
+        /// What is wrong.
+        what: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct VersionOnly {
+    snapshot_version: u32,
+}
+
+#[derive(Deserialize)]
+struct Read {
+    metadata: Metadata,
+}
+
+#[derive(Serialize)]
+struct Write<'a> {
+    snapshot_version: u32,
+    metadata: &'a Metadata,
+}
+
+impl Metadata {
+    /// The whole state as bytes; [`Metadata::from_snapshot`] reads them back.
+    #[must_use]
+    pub fn to_snapshot(&self) -> Vec<u8> {
+        let snapshot = Write { snapshot_version: SNAPSHOT_VERSION, metadata: self };
+        serde_json::to_vec(&snapshot).expect("maps with string-like keys always serialise")
+    }
+
+    /// Reads a snapshot. The version is looked at first, so that a newer one is named as such and not as damaged.
+    pub fn from_snapshot(bytes: &[u8]) -> Result<Metadata, SnapshotError> {
+        let VersionOnly { snapshot_version } = serde_json::from_slice(bytes)?;
+        if snapshot_version != SNAPSHOT_VERSION {
+            return Err(SnapshotError::UnsupportedVersion {
+                got: snapshot_version,
+                supported: SNAPSHOT_VERSION,
+            });
+        }
+        let Read { metadata } = serde_json::from_slice(bytes)?;
+        metadata.check().map_err(|what| SnapshotError::Inconsistent { what })?;
+        Ok(metadata)
+    }
+
+    /// Says which invariant of the state is broken, if one is: contiguous bases, growing epochs, one unsealed segment
+    /// at the end of each partition, a catalogue that matches the topics.
+    pub fn check(&self) -> Result<(), String> {
+        for (id, topic) in &self.topics {
+            if self.names.get(&topic.org).and_then(|names| names.get(&topic.name)) != Some(id) {
+                return Err(format!("topic {id:?} is not in the catalogue as {}/{}", topic.org, topic.name));
+            }
+            for partition in &topic.partitions {
+                partition
+                    .check()
+                    .map_err(|what| format!("topic {}/{}: {what}", topic.name, partition.index))?;
+            }
+        }
+        let named: usize = self.names.values().map(|names| names.len()).sum();
+        if named != self.topics.len() {
+            return Err(format!("{named} names for {} topics", self.topics.len()));
+        }
+        Ok(())
+    }
+}
+
+impl crate::model::Partition {
+    fn check(&self) -> Result<(), String> {
+        let Some(last) = self.segments.last() else {
+            return Err("no segment".to_owned());
+        };
+        if matches!(last.state, SegmentState::Sealed(_)) {
+            return Err(format!("the last segment, {}, is sealed", last.descriptor.number));
+        }
+        if last.descriptor.epoch >= self.next_epoch {
+            return Err("next_epoch is not above the last segment's epoch".to_owned());
+        }
+        for pair in self.segments.windows(2) {
+            let SegmentState::Sealed(value) = &pair[0].state else {
+                return Err(format!(
+                    "segment {} has a successor and is not sealed",
+                    pair[0].descriptor.number
+                ));
+            };
+            if value.successor != pair[1].descriptor {
+                return Err(format!(
+                    "segment {} does not follow from its predecessor",
+                    pair[1].descriptor.number
+                ));
+            }
+            if pair[1].descriptor.epoch <= pair[0].descriptor.epoch {
+                return Err(format!("the epoch of segment {} does not grow", pair[1].descriptor.number));
+            }
+        }
+        Ok(())
+    }
+}

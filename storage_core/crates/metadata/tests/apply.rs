@@ -1,0 +1,394 @@
+//! What `apply` promises: refusals change nothing, repeats act once, partitions stay a chain of segments.
+
+use proptest::prelude::*;
+use uuid::Uuid;
+use walrus_metadata::{
+    Answer, Applied, Command, Descriptor, ENVELOPE_VERSION, Envelope, Epoch, Metadata, NodeId, NodeState,
+    Offset, Rejected, SegmentState, TopicId, Value, apply, first_descriptor, successor,
+};
+
+const NOW_MS: u64 = 1_000_000;
+
+fn uuid(n: u128) -> Uuid {
+    Uuid::from_u128(n)
+}
+
+fn envelope(id: u128, command: Command) -> Envelope {
+    Envelope { v: ENVELOPE_VERSION, id: uuid(id), at_ms: NOW_MS, expect: None, command }
+}
+
+/// Applies a command under an id of its own.
+fn run(metadata: &mut Metadata, command: Command) -> Result<Applied, Rejected> {
+    let id = Uuid::new_v4();
+    apply(metadata, &Envelope { v: ENVELOPE_VERSION, id, at_ms: NOW_MS, expect: None, command })
+}
+
+fn register(n: u128) -> Command {
+    Command::RegisterNode {
+        wanted: None,
+        disk: uuid(100 + n),
+        process: uuid(200 + n),
+        raft_address: format!("host{n}:6000"),
+        peer_address: format!("host{n}:6001"),
+        text_address: format!("host{n}:8080"),
+        grpc_address: format!("host{n}:9090"),
+        http_address: format!("host{n}:8088"),
+        lease_until_ms: NOW_MS + 3_000,
+    }
+}
+
+fn cluster_of(nodes: u128) -> Metadata {
+    let mut metadata = Metadata::default();
+    run(&mut metadata, Command::Bootstrap { cluster_id: uuid(1) }).expect("a new cluster");
+    for n in 1..=nodes {
+        run(&mut metadata, register(n)).expect("a new node");
+    }
+    metadata
+}
+
+fn create(metadata: &mut Metadata, name: &str, partitions: u32) -> Result<TopicId, Rejected> {
+    let topic = TopicId(Uuid::new_v4());
+    let first =
+        (0..partitions).map(|p| first_descriptor(metadata, topic, p, Uuid::new_v4(), NOW_MS).expect("nodes"));
+    let first = first.collect();
+    let command =
+        Command::CreateTopic { topic, org: "default".into(), name: name.into(), internal: false, first };
+    run(metadata, command).map(|_| topic)
+}
+
+fn last_segment(metadata: &Metadata, topic: TopicId) -> Descriptor {
+    metadata.topics[&topic].partitions[0].segments.last().expect("one").descriptor.clone()
+}
+
+fn value(metadata: &Metadata, topic: TopicId, end: u64) -> Value {
+    let next = successor(metadata, topic, 0, Uuid::new_v4(), &[], NOW_MS).expect("a node");
+    let successor = Descriptor { base_offset: Some(Offset(end)), ..next };
+    Value { end: Offset(end), digest: end ^ 7, successor, possible_loss: vec![] }
+}
+
+fn seal(metadata: &mut Metadata, topic: TopicId, end: u64) -> Value {
+    let segment = last_segment(metadata, topic).uuid;
+    let value = value(metadata, topic, end);
+    run(metadata, Command::SealAndOpen { topic, partition: 0, segment, value: value.clone() }).expect("open");
+    value
+}
+
+#[test]
+fn nothing_is_applied_before_the_cluster_is_founded_and_it_is_founded_once() {
+    let mut metadata = Metadata::default();
+    assert_eq!(run(&mut metadata, register(1)), Err(Rejected::NotBootstrapped));
+    run(&mut metadata, Command::Bootstrap { cluster_id: uuid(1) }).expect("first");
+    let again = run(&mut metadata, Command::Bootstrap { cluster_id: uuid(2) });
+    assert_eq!(again, Err(Rejected::AlreadyBootstrapped { cluster_id: uuid(1) }));
+}
+
+#[test]
+fn a_disk_keeps_its_node_id_over_processes_and_an_emptied_disk_gets_another() {
+    let mut metadata = cluster_of(2);
+    let mut restarted = register(1);
+    if let Command::RegisterNode { process, .. } = &mut restarted {
+        *process = uuid(999);
+    }
+    let answer = run(&mut metadata, restarted).expect("known disk").answer;
+    assert_eq!(answer, Answer::Node(NodeId(1)));
+    assert_eq!(metadata.nodes[&NodeId(1)].process, uuid(999));
+
+    let mut emptied = register(1);
+    if let Command::RegisterNode { disk, wanted, .. } = &mut emptied {
+        *disk = uuid(888);
+        *wanted = Some(NodeId(1));
+    }
+    assert_eq!(run(&mut metadata, emptied).expect("new disk").answer, Answer::Node(NodeId(3)));
+}
+
+#[test]
+fn a_lease_never_moves_back_and_an_older_process_cannot_renew_it() {
+    let mut metadata = cluster_of(1);
+    let renew = |process, lease_until_ms| Command::RenewLease { node: NodeId(1), process, lease_until_ms };
+    run(&mut metadata, renew(uuid(201), NOW_MS + 9_000)).expect("its own");
+    run(&mut metadata, renew(uuid(201), NOW_MS + 5_000)).expect("late, harmless");
+    assert_eq!(metadata.nodes[&NodeId(1)].lease_until_ms, NOW_MS + 9_000);
+    assert!(matches!(run(&mut metadata, renew(uuid(5), NOW_MS)), Err(Rejected::StaleProcess { .. })));
+}
+
+#[test]
+fn the_same_envelope_twice_acts_once_and_answers_alike() {
+    let mut metadata = cluster_of(1);
+    let allocate = envelope(70, Command::AllocateProducerIds { count: 10 });
+    let first = apply(&mut metadata, &allocate);
+    let state = metadata.clone();
+    assert_eq!(apply(&mut metadata, &allocate), first);
+    assert_eq!(metadata, state);
+
+    // A refused one stays refused, also when it would be legal by now: its proposer was told so.
+    let early = envelope(71, Command::DeleteTopic { topic: TopicId(uuid(5)) });
+    let refused = apply(&mut metadata, &early);
+    assert_eq!(refused, Err(Rejected::UnknownTopic { topic: TopicId(uuid(5)) }));
+    assert_eq!(apply(&mut metadata, &early), refused);
+}
+
+#[test]
+fn a_command_with_an_expected_version_is_a_compare_and_set() {
+    let mut metadata = cluster_of(1);
+    let current = metadata.nodes[&NodeId(1)].version;
+    let full = Command::SetNodeState { node: NodeId(1), process: uuid(201), state: NodeState::Full };
+    let expecting = |id, expect| Envelope { expect: Some(expect), ..envelope(id, full.clone()) };
+    let stale = apply(&mut metadata, &expecting(80, current + 1));
+    assert_eq!(stale, Err(Rejected::VersionMismatch { expected: current + 1, current }));
+    apply(&mut metadata, &expecting(81, current)).expect("the version it is");
+    assert_eq!(metadata.nodes[&NodeId(1)].state, NodeState::Full);
+}
+
+#[test]
+fn topic_names_follow_kafkas_rule_and_are_unique() {
+    let mut metadata = cluster_of(1);
+    for name in ["", ".", "..", "a b", "a/b", "ü", &"x".repeat(250)] {
+        let refused = create(&mut metadata, name, 1);
+        assert_eq!(refused, Err(Rejected::InvalidTopicName { name: name.to_owned() }));
+    }
+    let topic = create(&mut metadata, &"x".repeat(249), 3).expect("the longest name");
+    let again = create(&mut metadata, &"x".repeat(249), 3);
+    assert_eq!(again, Err(Rejected::TopicExists { name: "x".repeat(249), topic }));
+}
+
+#[test]
+fn a_deleted_topic_leaves_a_mark_and_its_name_can_be_used_for_another_topic() {
+    let mut metadata = cluster_of(1);
+    let first = create(&mut metadata, "t", 1).expect("new");
+    run(&mut metadata, Command::DeleteTopic { topic: first }).expect("there");
+    let second = create(&mut metadata, "t", 1).expect("free again");
+    assert_ne!(first, second);
+    assert!(metadata.deleted.contains(&first));
+    assert!(!metadata.deleted.contains(&second));
+}
+
+#[test]
+fn leaders_rotate_over_healthy_nodes_and_skip_full_avoided_and_silent_ones() {
+    let mut metadata = cluster_of(4);
+    let topic = create(&mut metadata, "t", 1).expect("new");
+    let mut leaders = vec![last_segment(&metadata, topic).leader.node];
+    for end in 1..=7 {
+        seal(&mut metadata, topic, end * 10);
+        leaders.push(last_segment(&metadata, topic).leader.node);
+    }
+    for pair in leaders.windows(2) {
+        assert_eq!(pair[1].0, pair[0].0 % 4 + 1, "{leaders:?}");
+    }
+
+    let leader = last_segment(&metadata, topic).leader.node;
+    let after = |id: NodeId| NodeId(id.0 % 4 + 1);
+    let (one, two, three) = (after(leader), after(after(leader)), after(after(after(leader))));
+    let process = metadata.nodes[&one].process;
+    run(&mut metadata, Command::SetNodeState { node: one, process, state: NodeState::Full }).expect("known");
+    let next =
+        |avoid: &[NodeId], now| successor(&metadata, topic, 0, uuid(3), avoid, now).map(|d| d.leader.node);
+    assert_eq!(next(&[], NOW_MS), Some(two));
+    assert_eq!(next(&[two], NOW_MS), Some(three));
+    assert_eq!(next(&[two, three], NOW_MS), Some(leader));
+    assert_eq!(next(&[two, three, leader], NOW_MS), None);
+    assert_eq!(next(&[], NOW_MS + 3_000), None, "all leases have lapsed");
+}
+
+#[test]
+fn an_internal_topic_stays_with_its_leader() {
+    let mut metadata = cluster_of(3);
+    let topic = TopicId(uuid(40));
+    let first = vec![first_descriptor(&metadata, topic, 0, uuid(41), NOW_MS).expect("nodes")];
+    let leader = first[0].leader.node;
+    let (org, name) = ("default".to_owned(), "__cursors".to_owned());
+    run(&mut metadata, Command::CreateTopic { topic, org, name, internal: true, first }).expect("new");
+    assert_eq!(successor(&metadata, topic, 0, uuid(42), &[], NOW_MS).expect("a node").leader.node, leader);
+    assert_ne!(
+        successor(&metadata, topic, 0, uuid(42), &[leader], NOW_MS).expect("a node").leader.node,
+        leader
+    );
+}
+
+#[test]
+fn a_segment_is_sealed_with_one_value_and_the_same_value_again_is_accepted() {
+    let mut metadata = cluster_of(3);
+    let topic = create(&mut metadata, "t", 1).expect("new");
+    let segment = last_segment(&metadata, topic).uuid;
+    let decided = seal(&mut metadata, topic, 40);
+    let again = |value| Command::SealAndOpen { topic, partition: 0, segment, value };
+    let state = metadata.topics.clone();
+    run(&mut metadata, again(decided.clone())).expect("idempotent");
+    let other = Value { digest: 1, ..decided.clone() };
+    assert_eq!(run(&mut metadata, again(other)), Err(Rejected::ValueConflict { segment }));
+    assert_eq!(metadata.topics, state);
+
+    seal(&mut metadata, topic, 50);
+    run(&mut metadata, Command::Trim { topic, partition: 0, below_number: 1 }).expect("sealed");
+    run(&mut metadata, again(decided)).expect("still idempotent once the segment is trimmed");
+}
+
+#[test]
+fn a_second_begin_roll_replaces_the_first_and_the_decided_successor_wins_over_both() {
+    let mut metadata = cluster_of(3);
+    let topic = create(&mut metadata, "t", 1).expect("new");
+    let segment = last_segment(&metadata, topic).uuid;
+    let allot = |metadata: &mut Metadata, n| {
+        let successor = successor(metadata, topic, 0, uuid(n), &[], NOW_MS).expect("a node");
+        run(metadata, Command::BeginRoll { topic, partition: 0, segment, successor: successor.clone() })
+            .map(|_| successor)
+    };
+    let first = allot(&mut metadata, 50).expect("open");
+    let second = allot(&mut metadata, 51).expect("open");
+    assert_eq!(second.epoch, Epoch(first.epoch.0 + 1));
+    let reused = Command::BeginRoll { topic, partition: 0, segment, successor: first.clone() };
+    let next = Epoch(second.epoch.0 + 1);
+    assert_eq!(run(&mut metadata, reused), Err(Rejected::StaleEpoch { got: first.epoch, next }));
+
+    let successor = Descriptor { base_offset: Some(Offset(9)), ..first };
+    let value = Value { end: Offset(9), digest: 0, successor: successor.clone(), possible_loss: vec![] };
+    run(&mut metadata, Command::SealAndOpen { topic, partition: 0, segment, value })
+        .expect("decided by its replicas");
+    assert_eq!(last_segment(&metadata, topic), successor);
+    assert_eq!(metadata.topics[&topic].partitions[0].next_epoch, next);
+}
+
+#[test]
+fn only_sealed_segments_are_trimmed() {
+    let mut metadata = cluster_of(2);
+    let topic = create(&mut metadata, "t", 1).expect("new");
+    seal(&mut metadata, topic, 10);
+    let trim = |below_number| Command::Trim { topic, partition: 0, below_number };
+    assert_eq!(run(&mut metadata, trim(2)), Err(Rejected::NotTrimmable { below_number: 2, limit: 1 }));
+    run(&mut metadata, trim(1)).expect("sealed");
+    run(&mut metadata, trim(0)).expect("a late one is harmless");
+    assert_eq!(metadata.topics[&topic].partitions[0].trimmed_below, 1);
+    assert_eq!(metadata.topics[&topic].partitions[0].segments.len(), 1);
+}
+
+#[test]
+fn a_newer_snapshot_and_a_damaged_one_are_refused_by_name() {
+    let metadata = cluster_of(2);
+    let good = String::from_utf8(metadata.to_snapshot()).expect("JSON");
+    assert_eq!(Metadata::from_snapshot(good.as_bytes()).expect("ours"), metadata);
+    let newer = good.replacen("\"snapshot_version\":1", "\"snapshot_version\":2", 1);
+    let text = Metadata::from_snapshot(newer.as_bytes()).expect_err("newer").to_string();
+    assert!(text.contains("version 2"), "{text}");
+    let text = Metadata::from_snapshot(&good.as_bytes()[..good.len() - 5]).expect_err("cut").to_string();
+    assert!(text.contains("damaged"), "{text}");
+}
+
+/// A step of the random test, in terms that always make sense; what it hits depends on the state.
+#[derive(Clone, Debug)]
+enum Step {
+    Register(u128),
+    Create(u8),
+    Delete(u8),
+    BeginRoll(u8),
+    Seal(u8, u64),
+    SealWrong(u8),
+    Trim(u8, u64),
+    Allocate(u32),
+    Repeat,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        1 => (1..6u128).prop_map(Step::Register),
+        2 => (0..4u8).prop_map(Step::Create),
+        1 => (0..4u8).prop_map(Step::Delete),
+        3 => (0..4u8).prop_map(Step::BeginRoll),
+        6 => (0..4u8, 0..50u64).prop_map(|(topic, entries)| Step::Seal(topic, entries)),
+        2 => (0..4u8).prop_map(Step::SealWrong),
+        2 => (0..4u8, 0..6u64).prop_map(|(topic, below)| Step::Trim(topic, below)),
+        1 => (0..3u32).prop_map(Step::Allocate),
+        2 => Just(Step::Repeat),
+    ]
+}
+
+fn named(metadata: &Metadata, n: u8) -> Option<TopicId> {
+    metadata.names.get("default")?.get(&format!("t{n}")).copied()
+}
+
+fn command_of(metadata: &Metadata, step: &Step, n: u128) -> Option<Command> {
+    Some(match step {
+        Step::Register(node) => register(*node),
+        Step::Create(t) => {
+            let topic = TopicId(uuid(1_000 + n));
+            let first = vec![first_descriptor(metadata, topic, 0, uuid(50_000 + n), NOW_MS)?];
+            Command::CreateTopic {
+                topic,
+                org: "default".into(),
+                name: format!("t{t}"),
+                internal: false,
+                first,
+            }
+        }
+        Step::Delete(t) => Command::DeleteTopic { topic: named(metadata, *t)? },
+        Step::BeginRoll(t) => {
+            let topic = named(metadata, *t)?;
+            let segment = last_segment(metadata, topic).uuid;
+            let successor = successor(metadata, topic, 0, uuid(60_000 + n), &[], NOW_MS)?;
+            Command::BeginRoll { topic, partition: 0, segment, successor }
+        }
+        Step::Seal(t, entries) => {
+            let topic = named(metadata, *t)?;
+            let last = last_segment(metadata, topic);
+            let end = last.base_offset?.0 + entries;
+            Command::SealAndOpen {
+                topic,
+                partition: 0,
+                segment: last.uuid,
+                value: value(metadata, topic, end),
+            }
+        }
+        Step::SealWrong(t) => {
+            let topic = named(metadata, *t)?;
+            let last = last_segment(metadata, topic);
+            let mut value = value(metadata, topic, last.base_offset?.0 + 1);
+            value.successor.epoch = last.epoch;
+            Command::SealAndOpen { topic, partition: 0, segment: last.uuid, value }
+        }
+        Step::Trim(t, below_number) => {
+            Command::Trim { topic: named(metadata, *t)?, partition: 0, below_number: *below_number }
+        }
+        Step::Allocate(count) => Command::AllocateProducerIds { count: *count },
+        Step::Repeat => return None,
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_sequence_of_commands_keeps_the_chain_of_segments_and_refusals_change_nothing(
+        steps in proptest::collection::vec(step(), 1..80),
+    ) {
+        let mut metadata = cluster_of(3);
+        let mut sealed: Vec<(TopicId, Uuid, Value)> = Vec::new();
+        let mut previous: Option<Envelope> = None;
+        for (n, step) in (0u128..).zip(&steps) {
+            let envelope = match command_of(&metadata, step, n) {
+                Some(command) => envelope(10_000 + n, command),
+                None => match previous.clone() { Some(envelope) => envelope, None => continue },
+            };
+            let before = metadata.clone();
+            let repeated = previous.as_ref() == Some(&envelope);
+            let outcome = apply(&mut metadata, &envelope);
+            let same_state = metadata.topics == before.topics && metadata.nodes == before.nodes
+                && metadata.names == before.names && metadata.next_producer_id == before.next_producer_id
+                && metadata.version == before.version;
+            prop_assert!(!(outcome.is_err() || repeated) || same_state, "{step:?} changed the state: {outcome:?}");
+            prop_assert!(metadata.check().is_ok(), "{step:?}: {:?}", metadata.check());
+            if let (Ok(_), Command::SealAndOpen { topic, segment, value, .. }) = (&outcome, &envelope.command) {
+                sealed.push((*topic, *segment, value.clone()));
+            }
+            for (topic, segment, value) in &sealed {
+                let Some(topic) = metadata.topics.get(topic) else { continue };
+                let found = topic.partitions[0].segments.iter().find(|s| s.descriptor.uuid == *segment);
+                let unchanged = found.is_none_or(|s| s.state == SegmentState::Sealed(value.clone()));
+                prop_assert!(unchanged, "a sealed segment changed");
+            }
+            previous = Some(envelope);
+        }
+        prop_assert_eq!(Metadata::from_snapshot(&metadata.to_snapshot()).expect("its own"), metadata);
+    }
+
+    #[test]
+    fn bytes_from_the_network_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = serde_json::from_slice::<Envelope>(&bytes);
+        let _ = Metadata::from_snapshot(&bytes);
+    }
+}
