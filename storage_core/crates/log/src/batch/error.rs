@@ -1,0 +1,93 @@
+//! What can be wrong with the bytes of a batch.
+
+/// Why bytes are not a batch that may be stored, or why its records cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BatchError {
+    /// The bytes end before the batch does.
+    #[error("batch is cut off: it needs {needed} bytes, {available} are there")]
+    Truncated {
+        /// Bytes of the batch, or of its header where that is not whole.
+        needed: u64,
+        /// Bytes that were given.
+        available: u64,
+    },
+    /// Not version 2 of the format.
+    #[error("batch has magic {found}; only 2 is stored: produce with a client that speaks message format v2")]
+    UnsupportedMagic {
+        /// The byte that was there.
+        found: i8,
+    },
+    /// The length field is smaller than a header.
+    #[error("batch length {length} is less than the {least} bytes of an empty batch")]
+    InvalidLength {
+        /// The field.
+        length: i32,
+        /// Its least value.
+        least: i32,
+    },
+    /// The checksum says that the bytes changed.
+    #[error("batch checksum is {stored:#010x}, its bytes have {computed:#010x}")]
+    ChecksumMismatch {
+        /// In the batch.
+        stored: u32,
+        /// Of its bytes.
+        computed: u32,
+    },
+    /// The number of records is not positive, differs from the offsets that they take, or cannot fit.
+    #[error("batch of {bytes} bytes says {records} records and a last offset delta of {last_offset_delta}")]
+    InvalidCount {
+        /// Number of records in the header.
+        records: i32,
+        /// Last offset delta in the header.
+        last_offset_delta: i32,
+        /// Size of the whole batch.
+        bytes: u64,
+    },
+    /// The offsets of the records are not in 0..2^63.
+    #[error("batch has base offset {base_offset} and a last offset delta of {last_offset_delta}")]
+    InvalidOffset {
+        /// Base offset in the header.
+        base_offset: i64,
+        /// Last offset delta in the header.
+        last_offset_delta: i32,
+    },
+    /// A codec that Kafka does not have.
+    #[error("batch has compression codec {codec}; known are 0 to 4")]
+    UnknownCodec {
+        /// The lowest three bits of the attributes.
+        codec: u8,
+    },
+    /// Control batches are written by brokers, never by clients.
+    #[error("control batches are not accepted")]
+    Control,
+    /// A producer id without an epoch or a sequence.
+    #[error(
+        "producer {id} needs an epoch and a sequence that are not negative, got {epoch} and {base_sequence}"
+    )]
+    InvalidProducer {
+        /// Producer id.
+        id: i64,
+        /// Producer epoch.
+        epoch: i16,
+        /// Sequence of the first record.
+        base_sequence: i32,
+    },
+    /// The records cannot be read here.
+    #[error("records are compressed with codec {codec}; only uncompressed batches can be opened")]
+    Compressed {
+        /// Codec of the batch.
+        codec: u8,
+    },
+    /// A record breaks the format.
+    #[error("record {index} of the batch: {reason}")]
+    InvalidRecord {
+        /// Place of the record in its batch, from 0.
+        index: u32,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// More than a batch can say.
+    #[error("records do not fit into one batch: at most 2^31 - 1 bytes and records; build several batches")]
+    TooLarge,
+}
