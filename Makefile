@@ -1,0 +1,53 @@
+# Every target sets up what it needs first. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+SUITE ?= storage
+
+ENV := . tools/env
+PY_PACKAGES := client node_image pipeline bench e2e storage_core/crates/python
+
+.PHONY: help setup run test test-rust test-python check fmt bench proto golden clean
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
+
+setup: ## Python environment, Rust extension, Java: found, installed, or a message that says how
+	@tools/setup
+
+run: setup ## The main job: a real data set through three brokers, archived by Spark, proved
+	@$(ENV); uv run --frozen --no-sync python -m flights
+
+test: setup test-rust test-python ## Everything that needs no Docker
+
+test-rust:
+	@$(ENV); cd storage_core && cargo test --locked --workspace --exclude walrus-python
+
+test-python:
+	@$(ENV); uv run --frozen --no-sync pytest
+
+check: setup ## Formats, lints, types, import contracts
+	@$(ENV)
+	cargo fmt --manifest-path storage_core/Cargo.toml --all --check
+	cargo clippy --manifest-path storage_core/Cargo.toml --locked --workspace --all-targets --quiet -- -D warnings
+	uv run --frozen --no-sync ruff format --check --quiet .
+	uv run --frozen --no-sync ruff check --quiet .
+	uv run --frozen --no-sync mypy
+	uv run --frozen --no-sync lint-imports
+	echo "check: all clean"
+
+fmt: setup ## Formats the code
+	@$(ENV)
+	cargo fmt --manifest-path storage_core/Cargo.toml --all
+	uv run --frozen --no-sync ruff format .
+	uv run --frozen --no-sync ruff check --fix-only .
+
+bench: setup ## Figures beside the machine's limits: make bench SUITE=storage|cluster|spark
+	@$(ENV); uv run --frozen --no-sync python -m walrus_bench run $(SUITE)
+
+clean: ## Removes what was built and what runs left behind; caches stay
+	@$(ENV)
+	if [ -x .venv/bin/walrus ]; then .venv/bin/walrus dev down --purge || true; fi
+	rm -rf .venv .walrus .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	echo "the cache folder is $$WALRUS_CACHE; it is safe to delete"
