@@ -1,1 +1,23 @@
-//! TBD
+//! The data plane of a broker: listeners, routing, the leaders of open segments, and the RPC between brokers.
+//!
+//! It stores batches through `walrus_log` and reads the cluster's state from published `walrus_metadata` snapshots.
+//! It never changes that state itself: it emits control events, and whoever hosts it proposes the commands.
+
+mod broker;
+mod config;
+pub mod cursors;
+mod error;
+pub mod grpc;
+pub mod metrics;
+pub mod peer;
+pub mod proto;
+pub mod text;
+mod topic;
+
+pub use broker::{AppendAck, Broker, Leadership, ReadOptions, ReadPage, WeakBroker};
+pub use config::{Config, ConfigError};
+pub use error::{Error, Result};
+pub use metrics::Metrics;
+pub use topic::{
+    NodeView, PartitionRef, PartitionView, SegmentStateView, SegmentView, TopicInfo, TopicName, TopicState,
+};

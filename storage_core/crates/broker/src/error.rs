@@ -1,0 +1,213 @@
+//! The one error type of the data plane. It travels between brokers, so that a forwarded request fails at the client
+//! exactly as it failed at the leader.
+
+use serde::{Deserialize, Serialize};
+
+/// Result with [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong. `Display` tells the reader what to do next.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum Error {
+    /// The segment is led by another node, or by nobody just now.
+    #[error("NotLeaderForPartition: {key}")]
+    NotLeader {
+        /// Log of the segment.
+        key: String,
+        /// Node that leads it, as far as known.
+        hint: Option<u32>,
+    },
+    /// No such topic.
+    #[error("unknown topic {topic}")]
+    UnknownTopic {
+        /// Its name.
+        topic: String,
+    },
+    /// No such partition.
+    #[error("topic {topic} has {partitions} partitions, there is no partition {partition}")]
+    UnknownPartition {
+        /// Topic.
+        topic: String,
+        /// Wanted partition.
+        partition: u32,
+        /// How many there are.
+        partitions: u32,
+    },
+    /// The topic does not list this segment (any more).
+    #[error("unknown segment {segment}: list the segments again")]
+    UnknownSegment {
+        /// Its uuid.
+        segment: String,
+    },
+    /// The name is not allowed.
+    #[error("invalid topic name {topic:?}: {problem}")]
+    InvalidTopic {
+        /// Name, shortened.
+        topic: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The topic exists and is another one than asked for.
+    #[error("topic {topic} exists with {partitions} partitions, not {wanted}")]
+    TopicExists {
+        /// Its name.
+        topic: String,
+        /// Partitions it has.
+        partitions: u32,
+        /// Partitions asked for.
+        wanted: u32,
+    },
+    /// The batch is not a RecordBatch v2 that we store.
+    #[error("invalid batch: {problem}")]
+    InvalidBatch {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A request without sense.
+    #[error("invalid request: {problem}")]
+    InvalidRequest {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A sequence is missing between this batch and the producer's last one.
+    #[error("producer {producer_id} sent sequence {got}, expected {expected}: send the batches in between first")]
+    OutOfOrderSequence {
+        /// Producer.
+        producer_id: i64,
+        /// Next sequence of the producer.
+        expected: i32,
+        /// First sequence of the batch.
+        got: i32,
+    },
+    /// A newer epoch of this producer has written.
+    #[error("producer {producer_id} is fenced: epoch {got}, current is {current}; take a new producer id")]
+    ProducerFenced {
+        /// Producer.
+        producer_id: i64,
+        /// Its current epoch.
+        current: i16,
+        /// Epoch of the batch.
+        got: i16,
+    },
+    /// The offset was trimmed, or is behind the high watermark.
+    #[error("offset {requested} is out of range [{start}, {end}]")]
+    OffsetOutOfRange {
+        /// Wanted offset.
+        requested: u64,
+        /// First offset still there.
+        start: u64,
+        /// First offset not readable yet.
+        end: u64,
+    },
+    /// Larger than a limit.
+    #[error("{what} of {bytes} bytes is too large, the limit is {bytes_max}")]
+    TooLarge {
+        /// What it is.
+        what: String,
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// It cannot be done now; nothing was done.
+    #[error("unavailable: {what}; try again")]
+    Unavailable {
+        /// What is missing.
+        what: String,
+    },
+    /// Not within the deadline; nothing was done.
+    #[error("timed out after {waited_ms} ms: {what}; try again")]
+    Timeout {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        waited_ms: u64,
+    },
+    /// It may have been done or not. A batch with a producer id can be sent again safely.
+    #[error("outcome unknown: {what}; it may have been done")]
+    OutcomeUnknown {
+        /// What it was.
+        what: String,
+    },
+    /// The disk is full.
+    #[error("no space left on node {node}; free space or trim")]
+    NoSpace {
+        /// Node.
+        node: u32,
+    },
+    /// Bytes on a disk are damaged; the range is fenced.
+    #[error("offsets [{start}, {end}) of {key} are damaged on node {node}")]
+    Corrupted {
+        /// Node.
+        node: u32,
+        /// Log of the segment.
+        key: String,
+        /// First damaged offset.
+        start: u64,
+        /// First offset behind the damage.
+        end: u64,
+    },
+    /// A disk failed.
+    #[error("storage of node {node} failed: {message}")]
+    Storage {
+        /// Node.
+        node: u32,
+        /// The engine's words.
+        message: String,
+    },
+    /// An error of a newer broker that this one has no name for.
+    #[error("{message}")]
+    Foreign {
+        /// Its stable name.
+        reason: String,
+        /// Its words.
+        message: String,
+        /// Whether to try again.
+        retryable: bool,
+    },
+    /// A mistake of ours; the request is given up, the process goes on.
+    #[error("internal error: {message}")]
+    Internal {
+        /// What happened.
+        message: String,
+    },
+}
+
+impl Error {
+    /// Whether the same request may succeed later. Never true where it may have been done already.
+    #[must_use]
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::NotLeader { .. } | Self::Unavailable { .. } | Self::Timeout { .. } | Self::NoSpace { .. } => true,
+            Self::Foreign { retryable, .. } => *retryable,
+            _ => false,
+        }
+    }
+
+    /// Stable name, for protocols and metrics.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::NotLeader { .. } => "NotLeader",
+            Self::UnknownTopic { .. } => "UnknownTopic",
+            Self::UnknownPartition { .. } => "UnknownPartition",
+            Self::UnknownSegment { .. } => "UnknownSegment",
+            Self::InvalidTopic { .. } => "InvalidTopic",
+            Self::TopicExists { .. } => "TopicExists",
+            Self::InvalidBatch { .. } => "InvalidBatch",
+            Self::InvalidRequest { .. } => "InvalidRequest",
+            Self::OutOfOrderSequence { .. } => "OutOfOrderSequence",
+            Self::ProducerFenced { .. } => "ProducerFenced",
+            Self::OffsetOutOfRange { .. } => "OffsetOutOfRange",
+            Self::TooLarge { .. } => "TooLarge",
+            Self::Unavailable { .. } => "Unavailable",
+            Self::Timeout { .. } => "Timeout",
+            Self::OutcomeUnknown { .. } => "OutcomeUnknown",
+            Self::NoSpace { .. } => "NoSpace",
+            Self::Corrupted { .. } => "Corrupted",
+            Self::Storage { .. } => "Storage",
+            Self::Foreign { reason, .. } => reason,
+            Self::Internal { .. } => "Internal",
+        }
+    }
+}

