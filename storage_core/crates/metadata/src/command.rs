@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::model::{Descriptor, NodeId, NodeState, TopicId, Value};
+use crate::rejected::Rejected;
 
 /// Version of the envelope's JSON. A newer one is rejected by every node alike.
 pub const ENVELOPE_VERSION: u32 = 1;
@@ -23,6 +24,24 @@ pub struct Envelope {
     pub expect: Option<u64>,
     /// What to do.
     pub command: Command,
+}
+
+impl Envelope {
+    /// Reads a command as it was proposed and journaled. The version is looked at first, so that a newer one is named
+    /// as such and not as malformed.
+    pub fn from_json(bytes: &[u8]) -> Result<Envelope, Rejected> {
+        let malformed = |error: serde_json::Error| Rejected::Malformed { what: error.to_string() };
+        let VersionOnly { v } = serde_json::from_slice(bytes).map_err(malformed)?;
+        if v != ENVELOPE_VERSION {
+            return Err(Rejected::UnsupportedVersion { got: v, supported: ENVELOPE_VERSION });
+        }
+        serde_json::from_slice(bytes).map_err(malformed)
+    }
+}
+
+#[derive(Deserialize)]
+struct VersionOnly {
+    v: u32,
 }
 
 /// What can be done to the metadata.

@@ -9,6 +9,12 @@ use crate::model::{Epoch, NodeId, TopicId};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "reason")]
 pub enum Rejected {
+    /// Not the JSON of a command.
+    #[error("the command is malformed: {what}")]
+    Malformed {
+        /// What is wrong with it.
+        what: String,
+    },
     /// A newer node proposed it.
     #[error("the command has version {got}, this node knows up to {supported}: upgrade it")]
     UnsupportedVersion {

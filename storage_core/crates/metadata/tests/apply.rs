@@ -351,6 +351,14 @@ fn command_of(metadata: &Metadata, step: &Step, n: u128) -> Option<Command> {
     })
 }
 
+#[test]
+fn a_newer_command_is_named_as_such_although_it_cannot_be_read() {
+    let newer = br#"{"v": 2, "command": {"split_partition": {}}}"#;
+    assert_eq!(Envelope::from_json(newer), Err(Rejected::UnsupportedVersion { got: 2, supported: 1 }));
+    let malformed = br#"{"v": 1, "command": {"split_partition": {}}}"#;
+    assert!(matches!(Envelope::from_json(malformed), Err(Rejected::Malformed { .. })));
+}
+
 proptest! {
     #[test]
     fn any_sequence_of_commands_keeps_the_chain_of_segments_and_refusals_change_nothing(
@@ -388,7 +396,7 @@ proptest! {
 
     #[test]
     fn bytes_from_the_network_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = serde_json::from_slice::<Envelope>(&bytes);
+        let _ = Envelope::from_json(&bytes);
         let _ = Metadata::from_snapshot(&bytes);
     }
 }
