@@ -1,0 +1,102 @@
+"""The command line: runs a suite, shows its tables, writes its report and its picture."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from walrus_bench import cpu, machine, plot, report, tables
+from walrus_bench.programs import BENCH_DIR, REPOSITORY
+from walrus_bench.sampling import Gate, InvalidRun, Series, take_rounds
+from walrus_bench.suites import Phase, Settings, storage
+
+QUICK_SECONDS, QUICK_ROUNDS = 0.2, 2
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+
+
+class Suite(StrEnum):
+    STORAGE = "storage"
+
+
+PHASES: Mapping[Suite, Sequence[Phase]] = {
+    Suite.STORAGE: (storage.engine,),
+}
+
+
+@app.callback()
+def main() -> None:
+    """Benchmarks of Walrus beside the limits of the machine."""
+
+
+@app.command()
+def run(
+    suite: Suite,
+    rounds: Annotated[int, typer.Option(min=1, help="Samples of each subject, interleaved.")] = 5,
+    seconds: Annotated[float, typer.Option(min=0.01, help="Length of each sample.")] = 3.0,
+    gate: Annotated[bool, typer.Option(help="Drop and repeat samples while others use the CPU.")] = True,
+    quick: Annotated[bool, typer.Option(help="Tiny samples, no gate: shows that it works, measures nothing.")] = False,
+    data_dir: Annotated[Path, typer.Option("--dir", help="Scratch directory, on the disk to be measured.")] = (
+        REPOSITORY / ".walrus" / "bench"
+    ),
+    results: Annotated[Path, typer.Option(help="Where the report and the picture go.")] = BENCH_DIR / "results",
+) -> None:
+    """Runs a suite. Exits 0 when it ran, whether or not goals are met; 1 when a run is invalid."""
+    if quick:
+        rounds, seconds, gate, results = QUICK_ROUNDS, QUICK_SECONDS, False, results / "quick"
+    console = Console()
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="run-", dir=data_dir) as scratch:
+        settings = Settings(data_dir=Path(scratch), seconds=seconds, quick=quick)
+        try:
+            all_series, notes = _measure(suite, settings, rounds=rounds, gated=gate, console=console)
+        except InvalidRun as error:
+            console.print("[bold red]invalid run:[/]", Text(str(error)))
+            raise typer.Exit(1) from error
+
+    limits = report.limit_rows(all_series)
+    result = report.Report(
+        suite=suite.value,
+        taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        quick=quick,
+        commit=machine.commit(REPOSITORY),
+        machine=machine.facts(data_dir),
+        settings={"rounds": rounds, "seconds": seconds, "gate": "on" if gate else "off"},
+        load=report.load_facts(all_series),
+        notes=notes,
+        limits=limits,
+        rows=report.rows(all_series, limits),
+    )
+    result.write(results / f"{suite.value}.json")
+    plot.draw(result, results / f"{suite.value}.png")
+    tables.show(result, console)
+
+
+def _measure(
+    suite: Suite, settings: Settings, *, rounds: int, gated: bool, console: Console
+) -> tuple[list[Series], list[str]]:
+    all_series: dict[str, Series] = {}
+    notes: list[str] = []
+    for phase in PHASES[suite]:
+        with phase(settings) as prepared:
+            notes.extend(prepared.notes)
+            gate = Gate(cpu.reader(prepared.pids), enabled=gated)
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            with Progress(*columns, console=console, transient=True) as progress:
+                task = progress.add_task(f"{suite.value}: {rounds} rounds", total=rounds * len(prepared.subjects))
+                for series in take_rounds(prepared.subjects, rounds=rounds, gate=gate):
+                    all_series[series.subject.name] = series
+                    latest = series.taken[-1].sample
+                    progress.update(
+                        task,
+                        advance=1,
+                        description=f"{series.subject.name}: {tables.figure(latest.value)} {latest.unit}",
+                    )
+    return list(all_series.values()), notes

@@ -1,0 +1,56 @@
+"""fio as a second opinion on the disk limits: the same file, sizes, flags and number of writers as our probe."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from walrus_bench.programs import run_quietly
+from walrus_bench.sampling import InvalidRun, Sample
+
+NOT_FOUND = "fio not found"
+_PARAMETERS: Mapping[str, tuple[str, ...]] = {
+    "durable_4k": ("--bs=4k",),
+    # two writers, each in its own half
+    "durable_bandwidth": ("--bs=1m", "--numjobs=2", "--size=50%", "--offset_increment=50%"),
+}
+
+
+def find() -> Path | None:
+    """fio, installed from the distribution's packages when it is missing and we may; None when there is none."""
+    if (found := shutil.which("fio")) is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        subprocess.run(["apt-get", "install", "--yes", "--quiet", "fio"], capture_output=True, check=False)
+        found = shutil.which("fio")
+    return None if found is None else Path(found)
+
+
+def measure(fio: Path, limit: str, *, file: Path, seconds: float) -> Sample:
+    """Measures `durable_4k` (writes/s) or `durable_bandwidth` (MB/s) on a file that was written in full before."""
+    # sync=dsync opens the file with O_DSYNC: every write is what RWF_DSYNC makes of it
+    text = run_quietly(
+        fio,
+        "--name=limit",
+        f"--filename={file}",
+        "--rw=write",
+        *_PARAMETERS[limit],
+        "--ioengine=pvsync2",
+        "--direct=1",
+        "--sync=dsync",
+        "--overwrite=1",
+        "--group_reporting",
+        "--time_based",
+        f"--ramp_time={round(seconds * 100)}ms",
+        f"--runtime={round(seconds * 1000)}ms",
+        "--output-format=json",
+        timeout_s=seconds + 60,
+    )
+    try:
+        writes = json.loads(text)["jobs"][0]["write"]
+        if limit == "durable_bandwidth":
+            return Sample(writes["bw_bytes"] / 1e6, "MB/s")
+        quantiles = writes["clat_ns"]["percentile"]
+        return Sample(float(writes["iops"]), "writes/s", {"p50_us": quantiles["50.000000"] / 1e3})
+    except (ValueError, KeyError, IndexError) as error:
+        raise InvalidRun(f"cannot read fio's answer: {text[:200]!r}") from error

@@ -1,0 +1,85 @@
+"""What is measured, against which limit of the machine, and what counts as good enough."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+RECORD_BYTES = 1024
+
+
+class Better(Enum):
+    HIGHER = ">="
+    LOWER = "<="
+
+
+class Measure(Enum):
+    VALUE = "value"
+    RATIO = "ratio"  # of the value to the limit
+
+
+@dataclass(frozen=True)
+class Goal:
+    """`limit` names one of the limits of `known_limits`, or is None where the machine sets none."""
+
+    unit: str
+    limit: str | None
+    measure: Measure
+    better: Better
+    bound: float
+
+    def __str__(self) -> str:
+        unit = "" if self.measure is Measure.RATIO else f" {self.unit}"
+        return f"{self.measure.value} {self.better.value} {self.bound:,g}{unit}"
+
+    def is_met(self, *, value: float, ratio: float | None) -> bool:
+        figure = value if self.measure is Measure.VALUE else ratio
+        if figure is None:
+            return False
+        return figure >= self.bound if self.better is Better.HIGHER else figure <= self.bound
+
+    def bound_as_value(self, limit: float | None) -> float | None:
+        """The bound in the unit of the value."""
+        if self.measure is Measure.VALUE:
+            return self.bound
+        return None if limit is None else self.bound * limit
+
+
+GOALS: Mapping[str, Goal] = {
+    "durable_1_caller": Goal("records/s", "durable_4k", Measure.RATIO, Better.HIGHER, 0.5),
+    "nosync_1_caller": Goal("ns/record", "record_copy", Measure.VALUE, Better.LOWER, 1_000),
+    "durable_batch_2000": Goal("MB/s", "durable_bandwidth", Measure.RATIO, Better.HIGHER, 0.3),
+    "broker_append_durable": Goal("records/s", "durable_stream", Measure.VALUE, Better.HIGHER, 100_000),
+    "text_put_p50": Goal("us", "durable_4k_p50", Measure.RATIO, Better.LOWER, 3.0),
+    "idle_cpu": Goal("% of a core", None, Measure.VALUE, Better.LOWER, 8),
+    "spark_source": Goal("MB/s", "loopback_stream", Measure.VALUE, Better.HIGHER, 150),
+}
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit read from the samples of one probe: their value, or one of their facts."""
+
+    probe: str
+    unit: str
+    fact: str | None = None
+
+
+PROBED_LIMITS: Mapping[str, Limit] = {
+    "durable_4k": Limit("durable_4k", "writes/s"),
+    "durable_4k_p50": Limit("durable_4k", "us", fact="p50_us"),
+    "durable_bandwidth": Limit("durable_bandwidth", "MB/s"),
+    "group_commit_8": Limit("group_commit_8", "records/s"),
+    "record_copy": Limit("record_copy", "ns/record"),
+    "loopback_round_trip": Limit("loopback_round_trip", "us"),
+    "loopback_stream": Limit("loopback_stream", "MB/s"),
+}
+
+
+def known_limits(probed: Mapping[str, float]) -> dict[str, float]:
+    """The probed limits, and those that follow from them."""
+    limits = dict(probed)
+    if "loopback_stream" in probed and "durable_bandwidth" in probed:
+        # records of a durable stream must pass the network and the disk
+        bytes_per_second = min(probed["loopback_stream"], probed["durable_bandwidth"]) * 1e6
+        limits["durable_stream"] = bytes_per_second / RECORD_BYTES
+    return limits

@@ -1,0 +1,47 @@
+"""The native programs: built by cargo, started anew for every sample, answering with one JSON line."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from walrus_bench.sampling import InvalidRun, Sample
+
+BENCH_DIR = Path(__file__).resolve().parents[2]
+REPOSITORY = BENCH_DIR.parent
+START_AND_CHECK_S = 300  # what a program may take beside the seconds it measures: building up, reading back
+
+
+def build(package: str) -> Path:
+    """Builds a program of the workspace under bench/ for release; cargo prints its own progress. Returns the program."""
+    cargo = ["cargo", "build", "--release", "--locked", "--package", package]
+    messages = ["--message-format", "json-render-diagnostics"]
+    built = subprocess.run([*cargo, *messages], cwd=BENCH_DIR, stdout=subprocess.PIPE, text=True, check=False)
+    if built.returncode != 0:
+        raise InvalidRun(f"cargo could not build {package}; its messages are above")
+    for line in built.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("executable") and message["target"]["name"] == package:
+            return Path(message["executable"])
+    raise InvalidRun(f"cargo built no program {package}")
+
+
+def run(program: Path, *arguments: str | Path | float, seconds: float) -> Sample:
+    """Runs `program` once and returns the sample it printed."""
+    line = run_quietly(program, *arguments, "--seconds", seconds, timeout_s=seconds + START_AND_CHECK_S)
+    try:
+        answer = json.loads(line)
+        return Sample(float(answer["value"]), answer["unit"], answer["facts"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidRun(f"{program.name} printed no sample but {line[:200]!r}") from error
+
+
+def run_quietly(program: Path | str, *arguments: str | Path | float, timeout_s: float) -> str:
+    """Runs a program and returns what it printed. Raises InvalidRun with its last words when it fails."""
+    command = [str(program), *(str(argument) for argument in arguments)]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise InvalidRun(f"{' '.join(command)} did not end within {timeout_s:.0f} s") from error
+    if ended.returncode != 0:
+        raise InvalidRun(f"{' '.join(command)} failed ({ended.returncode}): {ended.stderr.strip()[-2000:]}")
+    return ended.stdout

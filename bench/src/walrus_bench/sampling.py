@@ -1,0 +1,105 @@
+"""Takes the samples: subjects interleaved round by round (ABCABC), noisy ones dropped and repeated within a bound."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from walrus_bench.cpu import CpuReading, others_cores
+
+QUIET_LOOK_S = 0.5
+
+Fact: TypeAlias = float | int | str
+
+
+class InvalidRun(Exception):
+    """A run whose figures must not be believed: a program failed, or what it read back was not what it wrote."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One measured figure and the facts beside it."""
+
+    value: float
+    unit: str
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Something that is measured once in every round."""
+
+    case: str
+    system: str
+    backend: str
+    measure: Callable[[], Sample]
+
+    @property
+    def name(self) -> str:
+        return " ".join(part for part in (self.case, self.system, self.backend) if part)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A sample that was kept, and how much CPU others used meanwhile."""
+
+    sample: Sample
+    others_cores: float
+
+
+@dataclass
+class Series:
+    """What the rounds gave for one subject."""
+
+    subject: Subject
+    taken: list[Taken] = field(default_factory=list)
+    dropped: int = 0  # samples taken again because of noise
+    noisy: int = 0  # samples kept although noisy: no quiet one came within the bound
+
+
+@dataclass
+class Gate:
+    """Lets a sample pass only when others used little CPU. `patience_s` bounds the time lost to waiting and repeating."""
+
+    read: Callable[[], CpuReading]
+    others_cores_max: float = 0.15
+    attempts_max: int = 4
+    patience_s: float = 300.0
+    enabled: bool = True
+
+    def take(self, series: Series) -> None:
+        """Adds one sample to `series`: the first quiet one, or the quietest when none was quiet within the bounds."""
+        attempts: list[Taken] = []
+        while True:
+            if self.enabled:
+                self._wait_until_quiet()
+            before = self.read()
+            sample = series.subject.measure()
+            after = self.read()
+            attempts.append(Taken(sample, others_cores(before, after)))
+            if attempts[-1].others_cores <= self.others_cores_max:
+                break
+            if not self.enabled or len(attempts) == self.attempts_max or self.patience_s <= 0:
+                series.noisy += 1
+                break
+            self.patience_s -= after.at_s - before.at_s
+        series.taken.append(min(attempts, key=lambda taken: taken.others_cores))
+        series.dropped += len(attempts) - 1
+
+    def _wait_until_quiet(self) -> None:
+        while self.patience_s > 0:
+            before = self.read()
+            time.sleep(QUIET_LOOK_S)
+            after = self.read()
+            if others_cores(before, after) <= self.others_cores_max:
+                return
+            self.patience_s -= after.at_s - before.at_s
+
+
+def take_rounds(subjects: Sequence[Subject], *, rounds: int, gate: Gate) -> Iterator[Series]:
+    """Measures every subject once per round and yields its series each time, so that the caller can show progress."""
+    all_series = [Series(subject) for subject in subjects]
+    for _ in range(rounds):
+        for series in all_series:
+            gate.take(series)
+            yield series

@@ -1,0 +1,76 @@
+"""The report as tables for people."""
+
+from rich.console import Console
+from rich.table import Table
+
+from walrus_bench.fio import NOT_FOUND
+from walrus_bench.report import Report
+
+
+def show(report: Report, console: Console) -> None:
+    console.print(_limits(report))
+    console.print(_rows(report))
+    for note in report.notes:
+        console.print(f"note: {note}")
+    load = report.load
+    console.print(
+        f"others used {load['others_cores_median']} core (median), {load['others_cores_max']} (most) during the samples; "
+        f"{load['dropped']} of them were dropped and taken again"
+    )
+    if load["noisy"]:
+        console.print(
+            f"[bold yellow]{load['noisy']} of {load['samples']} samples stayed noisy: do not quote these figures[/]"
+        )
+    met = report.cases_met
+    missed = [case for case, is_met in met.items() if not is_met]
+    console.print(
+        f"{len(met) - len(missed)} of {len(met)} goals met" + (f"; not met: {', '.join(missed)}" if missed else "")
+    )
+
+
+def _limits(report: Report) -> Table:
+    table = Table(title=f"Limits of this machine ({report.suite})", title_justify="left")
+    for heading in ("limit", "unit"):
+        table.add_column(heading)
+    for heading in ("probe", "min..max", "fio", "probe/fio"):
+        table.add_column(heading, justify="right")
+    for row in report.limits:
+        agreement = "" if row.probe_to_fio is None else f"{row.probe_to_fio:.2f}" + ("" if row.agrees else " !")
+        fio = figure(row.fio) if row.fio is not None else (NOT_FOUND if NOT_FOUND in report.notes else "")
+        table.add_row(
+            row.limit, row.unit, figure(row.value), f"{figure(row.minimum)}..{figure(row.maximum)}", fio, agreement
+        )
+    return table
+
+
+def _rows(report: Report) -> Table:
+    table = Table(title=f"Suite {report.suite}", title_justify="left")
+    for heading in ("case", "system", "backend"):
+        table.add_column(heading)
+    for heading in ("value", "unit", "min..max", "p50/p99/p99.9 us", "limit", "ratio"):
+        table.add_column(heading, justify="left" if heading == "unit" else "right")
+    for heading in ("goal", "met"):
+        table.add_column(heading)
+    for row in report.rows:
+        quantiles = [row.facts.get(name) for name in ("p50_us", "p99_us", "p999_us")]
+        table.add_row(
+            row.case,
+            row.system,
+            row.backend,
+            figure(row.value),
+            row.unit,
+            f"{figure(row.minimum)}..{figure(row.maximum)}",
+            " / ".join(figure(float(us)) for us in quantiles if us is not None),
+            "" if row.limit is None else figure(row.limit),
+            "" if row.ratio is None else f"{row.ratio:.2f}",
+            row.goal,
+            "[green]met[/]" if row.met else "[red]not met[/]",
+        )
+    return table
+
+
+def figure(value: float) -> str:
+    """Three digits that matter, thousands apart."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"

@@ -1,0 +1,104 @@
+"""Goals, limits and the rows of a report."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from walrus_bench.goals import GOALS, PROBED_LIMITS, known_limits
+from walrus_bench.plot import draw
+from walrus_bench.report import Report, limit_rows, load_facts, middle_facts, rows
+from walrus_bench.sampling import Sample, Series, Subject, Taken
+
+ROW_KEYS = {"case", "system", "backend", "value", "unit", "limit", "ratio", "goal", "met"}
+
+
+def series(case: str, system: str, backend: str, *values: float, **facts: float) -> Series:
+    subject = Subject(case, system, backend, lambda: Sample(0.0, ""))
+    return Series(subject, [Taken(Sample(value, "", facts), others_cores=0.01) for value in values])
+
+
+def storage_report(*, direct: float, mmap: float) -> Report:
+    all_series = [
+        series("durable_4k", "probe", "", 10_000, 12_000, 14_000, p50_us=80.0),
+        series("durable_4k", "fio", "", 12_400, p50_us=79.0),
+        series("durable_1_caller", "walrus", "mmap", mmap),
+        series("durable_1_caller", "walrus", "direct", direct - 100, direct, direct + 300, p50_us=90.0),
+    ]
+    limits = limit_rows(all_series)
+    return Report(
+        suite="storage",
+        taken_at="2026-01-01T00:00:00+00:00",
+        quick=False,
+        commit="abc",
+        machine={"cores": 2},
+        settings={"rounds": 3},
+        load=load_facts(all_series),
+        notes=(),
+        limits=limits,
+        rows=rows(all_series, limits),
+    )
+
+
+def test_a_row_is_the_median_over_the_rounds_and_its_ratio_to_the_limit() -> None:
+    row = storage_report(direct=9_000, mmap=3_000).rows[1]
+    assert (row.case, row.system, row.backend) == ("durable_1_caller", "walrus", "direct")
+    assert (row.value, row.minimum, row.maximum, row.rounds) == (9_000, 8_900, 9_300, 3)
+    assert (row.limit, row.ratio) == (12_000, 0.75)
+    assert (row.goal, row.met) == ("ratio >= 0.5", True)
+    assert row.facts["p50_us"] == 90.0
+
+
+@pytest.mark.parametrize(("direct", "mmap", "met"), [(9_000, 3_000, True), (5_000, 5_999, False), (5_000, 6_000, True)])
+def test_a_case_is_met_when_its_best_backend_meets_it(direct: float, mmap: float, met: bool) -> None:
+    assert storage_report(direct=direct, mmap=mmap).cases_met == {"durable_1_caller": met}
+
+
+def test_the_probe_is_held_against_fio() -> None:
+    by_name = {row.limit: row for row in storage_report(direct=9_000, mmap=3_000).limits}
+    rate, time = by_name["durable_4k"], by_name["durable_4k_p50"]
+    assert rate.probe_to_fio == pytest.approx(12_000 / 12_400)
+    assert time.probe_to_fio == pytest.approx(79 / 80), "of a time, less is better"
+    assert rate.agrees
+    assert time.agrees
+
+
+def test_without_fio_the_limit_stands_alone() -> None:
+    (row,) = limit_rows([series("record_copy", "probe", "", 160.0)])
+    assert (row.fio, row.probe_to_fio, row.agrees) == (None, None, None)
+
+
+def test_a_case_without_its_limit_has_no_ratio() -> None:
+    idle, copy = rows([series("idle_cpu", "walrus", "", 5.0), series("nosync_1_caller", "walrus", "mmap", 400.0)], [])
+    assert (idle.limit, idle.ratio, idle.met, idle.goal) == (None, None, True, "value <= 8 % of a core")
+    assert (copy.limit, copy.ratio, copy.met) == (None, None, True)
+
+
+def test_a_durable_stream_is_bound_by_the_slower_of_network_and_disk() -> None:
+    assert known_limits({"loopback_stream": 2048.0, "durable_bandwidth": 4096.0})["durable_stream"] == 2_000_000
+    assert "durable_stream" not in known_limits({"loopback_stream": 2048.0})
+
+
+def test_every_goal_is_held_against_a_limit_that_is_known() -> None:
+    known = known_limits(dict.fromkeys(PROBED_LIMITS, 1.0))
+    assert {goal.limit for goal in GOALS.values()} - {None} <= known.keys()
+
+
+def test_facts_are_medians_of_numbers_and_the_last_of_texts() -> None:
+    samples = [Sample(1.0, "", {"p50_us": us, "kind": kind}) for us, kind in ((3.0, "a"), (9.0, "b"), (4.0, "c"))]
+    assert middle_facts(samples) == {"p50_us": 4.0, "kind": "c"}
+
+
+def test_the_report_is_json_with_the_promised_keys_and_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "results" / "storage.json"
+    storage_report(direct=9_000, mmap=3_000).write(path)
+    document = json.loads(path.read_text())
+    assert all(row.keys() >= ROW_KEYS for row in document["rows"])
+    assert document["cases_met"] == {"durable_1_caller": True}
+    assert [file.name for file in path.parent.iterdir()] == ["storage.json"]
+
+
+def test_the_picture_is_drawn_without_a_display(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    draw(storage_report(direct=9_000, mmap=3_000), tmp_path / "storage.png")
+    assert (tmp_path / "storage.png").read_bytes().startswith(b"\x89PNG")
