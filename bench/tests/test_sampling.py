@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-
 from walrus_bench.cpu import CpuReading
-from walrus_bench.sampling import Gate, InvalidRun, Sample, Series, Subject, take_rounds
+from walrus_bench.sampling import Gate, InvalidRunError, Sample, Series, Subject, take_rounds
 
 
 def readings(others: Sequence[float]) -> Callable[[], CpuReading]:
@@ -74,8 +73,8 @@ def test_subjects_are_interleaved() -> None:
 
 def test_an_invalid_run_ends_the_rounds() -> None:
     def fail() -> Sample:
-        raise InvalidRun("record 7 read back differs")
+        raise InvalidRunError("record 7 read back differs")
 
     gate = Gate(readings([0.0]), enabled=False)
-    with pytest.raises(InvalidRun, match="record 7"):
+    with pytest.raises(InvalidRunError, match="record 7"):
         list(take_rounds([Subject("a", "walrus", "", fail)], rounds=2, gate=gate))

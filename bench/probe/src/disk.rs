@@ -27,13 +27,9 @@ pub(crate) struct RecycledFile {
 impl RecycledFile {
     /// Opens `path` for durable writes, after filling it with zeros unless it has `bytes` already.
     pub(crate) fn open(path: &Path, bytes: u64) -> Result<Self> {
-        ensure!(
-            bytes >= (MIB as u64) * BANDWIDTH_IN_FLIGHT,
-            "the file must hold at least 2 MiB"
-        );
+        ensure!(bytes >= (MIB as u64) * BANDWIDTH_IN_FLIGHT, "the file must hold at least 2 MiB");
         if !path.metadata().is_ok_and(|found| found.len() >= bytes) {
-            fill_with_zeros(path, bytes)
-                .with_context(|| format!("cannot fill {}", path.display()))?;
+            fill_with_zeros(path, bytes).with_context(|| format!("cannot fill {}", path.display()))?;
         }
         let direct = i32::try_from(OFlags::DIRECT.bits()).context("O_DIRECT does not fit")?;
         let file = OpenOptions::new()
@@ -48,18 +44,9 @@ impl RecycledFile {
     pub(crate) fn write_durably(&self, buffer: &[u8], position: u64) -> Result<()> {
         let room = self.bytes - buffer.len() as u64 + 1;
         let position = (position % room) / PAGE_BYTES as u64 * PAGE_BYTES as u64;
-        let written = pwritev2(
-            &self.file,
-            &[IoSlice::new(buffer)],
-            position,
-            ReadWriteFlags::DSYNC,
-        )
-        .context("durable write failed")?;
-        ensure!(
-            written == buffer.len(),
-            "short write: {written} of {} bytes",
-            buffer.len()
-        );
+        let written = pwritev2(&self.file, &[IoSlice::new(buffer)], position, ReadWriteFlags::DSYNC)
+            .context("durable write failed")?;
+        ensure!(written == buffer.len(), "short write: {written} of {} bytes", buffer.len());
         Ok(())
     }
 }
@@ -88,11 +75,7 @@ impl AlignedBuffer {
     pub(crate) fn zeroed(bytes: usize) -> Self {
         let memory = vec![0; bytes + PAGE_BYTES];
         let start = memory.as_ptr().align_offset(PAGE_BYTES);
-        Self {
-            memory,
-            start,
-            bytes,
-        }
+        Self { memory, start, bytes }
     }
 
     /// Filled with bytes that do not compress and are no zeros, in case the disk below is clever.
@@ -117,9 +100,8 @@ impl AlignedBuffer {
 /// One caller that waits for each 4 KiB.
 pub(crate) fn durable_4k(file: &RecycledFile, duration: Duration) -> Result<Sample> {
     let page = AlignedBuffer::filled(PAGE_BYTES);
-    let latencies = closed_loop(duration, |number| {
-        file.write_durably(page.bytes(), number * PAGE_BYTES as u64)
-    })?;
+    let latencies =
+        closed_loop(duration, |number| file.write_durably(page.bytes(), number * PAGE_BYTES as u64))?;
     Ok(Sample::new(latencies.per_second(), "writes/s").with_latencies(&latencies))
 }
 
@@ -138,10 +120,7 @@ pub(crate) fn durable_bandwidth(file: &RecycledFile, duration: Duration) -> Resu
                 })
             })
             .collect();
-        started
-            .into_iter()
-            .map(|caller| caller.join().expect("a caller panicked"))
-            .collect()
+        started.into_iter().map(|caller| caller.join().expect("a caller panicked")).collect()
     });
     let mut writes_per_second = 0.0;
     for latencies in callers {

@@ -53,10 +53,7 @@ pub(crate) fn records_of_8_threads(file: &RecycledFile, duration: Duration) -> R
                 })
             })
             .collect();
-        started
-            .into_iter()
-            .map(|thread| thread.join().expect("a thread panicked"))
-            .collect()
+        started.into_iter().map(|thread| thread.join().expect("a thread panicked")).collect()
     });
     let mut records_per_second = 0.0;
     let mut p50_us: f64 = 0.0;
@@ -80,10 +77,7 @@ impl Committer<'_> {
         while tail.durable < mine {
             ensure!(!tail.failed, "another thread's write failed");
             if tail.writing {
-                tail = self
-                    .committed
-                    .wait(tail)
-                    .expect("no thread panics with the lock");
+                tail = self.committed.wait(tail).expect("no thread panics with the lock");
                 continue;
             }
             tail.writing = true;
@@ -91,9 +85,7 @@ impl Committer<'_> {
             let to = tail.end;
             let pages = usize::try_from((to - from).next_multiple_of(PAGE_BYTES as u64))?;
             let mut image = AlignedBuffer::zeroed(pages);
-            image
-                .bytes_mut()
-                .copy_from_slice(&tail.pages.bytes()[..pages]);
+            image.bytes_mut().copy_from_slice(&tail.pages.bytes()[..pages]);
             drop(tail);
 
             let written = self.file.write_durably(image.bytes(), from);

@@ -42,10 +42,7 @@ pub(crate) fn stream(duration: Duration) -> Result<Sample> {
             closed_loop(duration, |_| Ok(connection.write_all(&chunk)?))
         },
     )?;
-    Ok(Sample::new(
-        latencies.per_second() * CHUNK_BYTES as f64 / 1e6,
-        "MB/s",
-    ))
+    Ok(Sample::new(latencies.per_second() * CHUNK_BYTES as f64 / 1e6, "MB/s"))
 }
 
 /// Runs `client` against `server` on a thread of its own, over one connection. The server ends when the client drops

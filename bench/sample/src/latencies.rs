@@ -30,20 +30,14 @@ impl Latencies {
 
     /// Counted calls per second of the run.
     #[must_use]
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "counts of a run are far below 2^52"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^52")]
     pub fn per_second(&self) -> f64 {
         self.count() as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
     /// The nearest-rank quantile of `per_mille` in 1,000, in microseconds; 0 when nothing was counted.
     #[must_use]
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "nanoseconds of a call are far below 2^52"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "nanoseconds of a call are far below 2^52")]
     pub fn quantile_us(&self, per_mille: usize) -> f64 {
         let rank = (self.count() * per_mille).div_ceil(1000);
         let nanos = self.nanos.get(rank.saturating_sub(1)).copied().unwrap_or(0);
@@ -56,10 +50,7 @@ impl Latencies {
 ///
 /// # Errors
 /// The first error of `call` ends the loop.
-pub fn closed_loop(
-    duration: Duration,
-    mut call: impl FnMut(u64) -> Result<()>,
-) -> Result<Latencies> {
+pub fn closed_loop(duration: Duration, mut call: impl FnMut(u64) -> Result<()>) -> Result<Latencies> {
     let mut number = 0;
     let warm_up_end = Instant::now() + duration.mul_f64(WARM_UP_SHARE);
     while Instant::now() < warm_up_end {
@@ -86,10 +77,8 @@ mod tests {
 
     #[test]
     fn quantiles_are_nearest_rank() {
-        let latencies = Latencies::new(
-            (1..=1000).rev().map(|us| us * 1000).collect(),
-            Duration::from_secs(2),
-        );
+        let latencies =
+            Latencies::new((1..=1000).rev().map(|us| us * 1000).collect(), Duration::from_secs(2));
         assert_eq!(latencies.quantile_us(500), 500.0);
         assert_eq!(latencies.quantile_us(999), 999.0);
         assert_eq!(latencies.per_second(), 500.0);

@@ -21,11 +21,7 @@ impl Sample {
     /// A sample of `value`, in `unit`.
     #[must_use]
     pub fn new(value: f64, unit: &'static str) -> Self {
-        Self {
-            value,
-            unit,
-            facts: Map::new(),
-        }
+        Self { value, unit, facts: Map::new() }
     }
 
     /// The sample with one more fact; units come last in its name (`p99_us`).
@@ -45,9 +41,6 @@ impl Sample {
 
     /// Writes the line the harness reads: `{"value", "unit", "facts"}`.
     pub fn print(&self) {
-        println!(
-            "{}",
-            json!({"value": self.value, "unit": self.unit, "facts": self.facts})
-        );
+        println!("{}", json!({"value": self.value, "unit": self.unit, "facts": self.facts}));
     }
 }

@@ -63,10 +63,7 @@ mod tests {
         let mut payload = Payload::new(100);
         let mut record = payload.record(70).to_vec();
         assert!(payload.is_record(70, &record));
-        assert!(
-            !payload.is_record(6, &record),
-            "the same pool entry, another number"
-        );
+        assert!(!payload.is_record(6, &record), "the same pool entry, another number");
         record[99] ^= 1;
         assert!(!payload.is_record(70, &record));
         assert!(!payload.is_record(70, &record[..99]));

@@ -1,1 +1,1 @@
-"""Benchmarks of Walrus. Every figure is taken beside the machine's own limit, in the same run, and quoted as a ratio to it."""
+"""Benchmarks of Walrus: each figure beside the limit of the machine, taken in the same run."""

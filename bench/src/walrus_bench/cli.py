@@ -14,7 +14,7 @@ from rich.text import Text
 
 from walrus_bench import cpu, machine, plot, report, tables
 from walrus_bench.programs import BENCH_DIR, REPOSITORY
-from walrus_bench.sampling import Gate, InvalidRun, Series, take_rounds
+from walrus_bench.sampling import Gate, InvalidRunError, Series, take_rounds
 from walrus_bench.suites import Phase, Settings, storage
 
 QUICK_SECONDS, QUICK_ROUNDS = 0.2, 2
@@ -23,6 +23,8 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
 
 class Suite(StrEnum):
+    """What `run` takes."""
+
     STORAGE = "storage"
 
 
@@ -42,13 +44,16 @@ def run(
     rounds: Annotated[int, typer.Option(min=1, help="Samples of each subject, interleaved.")] = 5,
     seconds: Annotated[float, typer.Option(min=0.01, help="Length of each sample.")] = 3.0,
     gate: Annotated[bool, typer.Option(help="Drop and repeat samples while others use the CPU.")] = True,
-    quick: Annotated[bool, typer.Option(help="Tiny samples, no gate: shows that it works, measures nothing.")] = False,
-    data_dir: Annotated[Path, typer.Option("--dir", help="Scratch directory, on the disk to be measured.")] = (
-        REPOSITORY / ".walrus" / "bench"
-    ),
-    results: Annotated[Path, typer.Option(help="Where the report and the picture go.")] = BENCH_DIR / "results",
+    quick: Annotated[
+        bool, typer.Option(help="Tiny samples, no gate: shows that it works, measures nothing.")
+    ] = False,
+    data_dir: Annotated[
+        Path, typer.Option("--dir", help="Scratch directory, on the disk to be measured.")
+    ] = (REPOSITORY / ".walrus" / "bench"),
+    results: Annotated[Path, typer.Option(help="Where the report and the picture go.")] = BENCH_DIR
+    / "results",
 ) -> None:
-    """Runs a suite. Exits 0 when it ran, whether or not goals are met; 1 when a run is invalid."""
+    """Run a suite. Exits 0 when it ran, whether or not goals are met; 1 when a run is invalid."""
     if quick:
         rounds, seconds, gate, results = QUICK_ROUNDS, QUICK_SECONDS, False, results / "quick"
     console = Console()
@@ -57,7 +62,7 @@ def run(
         settings = Settings(data_dir=Path(scratch), seconds=seconds, quick=quick)
         try:
             all_series, notes = _measure(suite, settings, rounds=rounds, gated=gate, console=console)
-        except InvalidRun as error:
+        except InvalidRunError as error:
             console.print("[bold red]invalid run:[/]", Text(str(error)))
             raise typer.Exit(1) from error
 
@@ -88,9 +93,16 @@ def _measure(
         with phase(settings) as prepared:
             notes.extend(prepared.notes)
             gate = Gate(cpu.reader(prepared.pids), enabled=gated)
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+            )
             with Progress(*columns, console=console, transient=True) as progress:
-                task = progress.add_task(f"{suite.value}: {rounds} rounds", total=rounds * len(prepared.subjects))
+                task = progress.add_task(
+                    f"{suite.value}: {rounds} rounds", total=rounds * len(prepared.subjects)
+                )
                 for series in take_rounds(prepared.subjects, rounds=rounds, gate=gate):
                     all_series[series.subject.name] = series
                     latest = series.taken[-1].sample

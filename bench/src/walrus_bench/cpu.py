@@ -1,8 +1,8 @@
 """How much CPU others used while we measured.
 
-A durable write that takes 73 us alone takes milliseconds beside a compiler, so a sample is worth nothing without this.
-Others are: all user and system time of the machine, minus our process tree, minus the kernel's own threads, which
-mostly write back what we wrote.
+A durable write that takes 73 us alone takes milliseconds beside a compiler, so a sample is worth nothing
+without this. Others are: all user and system time of the machine, minus our process tree, minus the kernel's
+own threads, which mostly write back what we wrote.
 """
 
 import os
@@ -45,7 +45,7 @@ def others_cores(before: CpuReading, after: CpuReading) -> float:
 
 
 def reader(more_roots: Iterable[int] = ()) -> Callable[[], CpuReading]:
-    """A function that reads now. Ours are this process, the processes `more_roots`, and all below them."""
+    """Make the function that reads now. Ours are this process, `more_roots`, and all below them."""
     roots = frozenset((os.getpid(), *more_roots))
 
     def read() -> CpuReading:
@@ -61,7 +61,7 @@ def reader(more_roots: Iterable[int] = ()) -> Callable[[], CpuReading]:
 
 
 def process_seconds(pids: Iterable[int]) -> float:
-    """CPU seconds that these processes and all below them have used. Raises ProcessLookupError when one is gone."""
+    """CPU seconds used by these processes and all below them. Raises ProcessLookupError when one is gone."""
     processes = list(_processes())
     alive = {process.pid for process in processes}
     roots = frozenset(pids)
@@ -85,7 +85,7 @@ def tree_ticks(processes: Iterable[Process], roots: frozenset[int]) -> int:
 
 
 def parse_machine_ticks(stat: str) -> int:
-    """User, nice and system ticks of all cores from /proc/stat; interrupts are left out, ours cause most of them."""
+    """User, nice and system ticks of all cores from /proc/stat. No interrupts: we cause most of them."""
     for line in stat.splitlines():
         if line.startswith("cpu "):
             user, nice, system = line.split()[1:4]

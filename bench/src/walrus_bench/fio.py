@@ -1,4 +1,4 @@
-"""fio as a second opinion on the disk limits: the same file, sizes, flags and number of writers as our probe."""
+"""fio as a second opinion on the disk limits: file, sizes, flags and writers of our own probe."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from walrus_bench.programs import run_quietly
-from walrus_bench.sampling import InvalidRun, Sample
+from walrus_bench.sampling import InvalidRunError, Sample
 
 NOT_FOUND = "fio not found"
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
@@ -19,15 +19,18 @@ _PARAMETERS: Mapping[str, tuple[str, ...]] = {
 
 
 def find() -> Path | None:
-    """fio, installed from the distribution's packages when it is missing and we may; None when there is none."""
-    if (found := shutil.which("fio")) is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        subprocess.run(["apt-get", "install", "--yes", "--quiet", "fio"], capture_output=True, check=False)
+    """Find fio; install it from the distribution when it is missing and we may. None when there is none."""
+    found, apt_get = shutil.which("fio"), shutil.which("apt-get")
+    if found is None and apt_get is not None and os.geteuid() == 0:
+        subprocess.run(  # noqa: S603 (a fixed command)
+            [apt_get, "install", "--yes", "--quiet", "fio"], capture_output=True, check=False
+        )
         found = shutil.which("fio")
     return None if found is None else Path(found)
 
 
 def measure(fio: Path, limit: str, *, file: Path, seconds: float) -> Sample:
-    """Measures `durable_4k` (writes/s) or `durable_bandwidth` (MB/s) on a file that was written in full before."""
+    """Measure `durable_4k` (writes/s) or `durable_bandwidth` (MB/s) on a file that was written in full."""
     # sync=dsync opens the file with O_DSYNC: every write is what RWF_DSYNC makes of it
     text = run_quietly(
         fio,
@@ -53,4 +56,4 @@ def measure(fio: Path, limit: str, *, file: Path, seconds: float) -> Sample:
         quantiles = writes["clat_ns"]["percentile"]
         return Sample(float(writes["iops"]), "writes/s", {"p50_us": quantiles["50.000000"] / 1e3})
     except (ValueError, KeyError, IndexError) as error:
-        raise InvalidRun(f"cannot read fio's answer: {text[:200]!r}") from error
+        raise InvalidRunError(f"cannot read fio's answer: {text[:200]!r}") from error

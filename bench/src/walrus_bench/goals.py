@@ -8,18 +8,22 @@ RECORD_BYTES = 1024
 
 
 class Better(Enum):
+    """Which way is better."""
+
     HIGHER = ">="
     LOWER = "<="
 
 
 class Measure(Enum):
+    """What of a row is held against the bound."""
+
     VALUE = "value"
     RATIO = "ratio"  # of the value to the limit
 
 
 @dataclass(frozen=True)
 class Goal:
-    """`limit` names one of the limits of `known_limits`, or is None where the machine sets none."""
+    """What a case must reach. `limit` names one of `known_limits`; None where the machine sets none."""
 
     unit: str
     limit: str | None
@@ -32,13 +36,14 @@ class Goal:
         return f"{self.measure.value} {self.better.value} {self.bound:,g}{unit}"
 
     def is_met(self, *, value: float, ratio: float | None) -> bool:
+        """Whether a row reaches the bound; a row without the figure that counts does not."""
         figure = value if self.measure is Measure.VALUE else ratio
         if figure is None:
             return False
         return figure >= self.bound if self.better is Better.HIGHER else figure <= self.bound
 
     def bound_as_value(self, limit: float | None) -> float | None:
-        """The bound in the unit of the value."""
+        """Return the bound in the unit of the value."""
         if self.measure is Measure.VALUE:
             return self.bound
         return None if limit is None else self.bound * limit
@@ -76,7 +81,7 @@ PROBED_LIMITS: Mapping[str, Limit] = {
 
 
 def known_limits(probed: Mapping[str, float]) -> dict[str, float]:
-    """The probed limits, and those that follow from them."""
+    """Add to the probed limits those that follow from them."""
     limits = dict(probed)
     if "loopback_stream" in probed and "durable_bandwidth" in probed:
         # records of a durable stream must pass the network and the disk

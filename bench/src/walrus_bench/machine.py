@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from walrus_bench.sampling import Fact
 
 
 def facts(data_dir: Path) -> dict[str, Fact]:
+    """Collect what is known of processor, memory, kernel and the file system under `data_dir`."""
     return {
         "cpu": _field("/proc/cpuinfo", "model name"),
         "cores": os.cpu_count() or 0,
@@ -20,11 +22,15 @@ def facts(data_dir: Path) -> dict[str, Fact]:
 
 
 def commit(repository: Path) -> str | None:
-    """The commit measured, marked when the tree differs from it; None outside a git work tree."""
-    describe = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
+    """Name the commit measured, marked when the tree differs from it; None outside a git work tree."""
+    if (git := shutil.which("git")) is None:
+        return None
+    describe = [git, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
     try:
-        answer = subprocess.run(describe, cwd=repository, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
+        answer = subprocess.run(  # noqa: S603 (a fixed command)
+            describe, cwd=repository, capture_output=True, text=True, check=True
+        )
+    except subprocess.CalledProcessError:
         return None
     return answer.stdout.strip()
 

@@ -4,7 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from walrus_bench.sampling import InvalidRun, Sample
+from walrus_bench.sampling import InvalidRunError, Sample
 
 BENCH_DIR = Path(__file__).resolve().parents[2]
 REPOSITORY = BENCH_DIR.parent
@@ -12,36 +12,42 @@ START_AND_CHECK_S = 300  # what a program may take beside the seconds it measure
 
 
 def build(package: str) -> Path:
-    """Builds a program of the workspace under bench/ for release; cargo prints its own progress. Returns the program."""
+    """Build a program of the workspace under bench/ for release; cargo prints its own progress."""
     cargo = ["cargo", "build", "--release", "--locked", "--package", package]
     messages = ["--message-format", "json-render-diagnostics"]
-    built = subprocess.run([*cargo, *messages], cwd=BENCH_DIR, stdout=subprocess.PIPE, text=True, check=False)
+    built = subprocess.run(  # noqa: S603 (a fixed command)
+        [*cargo, *messages], cwd=BENCH_DIR, stdout=subprocess.PIPE, text=True, check=False
+    )
     if built.returncode != 0:
-        raise InvalidRun(f"cargo could not build {package}; its messages are above")
+        raise InvalidRunError(f"cargo could not build {package}; its messages are above")
     for line in built.stdout.splitlines():
         message = json.loads(line)
         if message.get("executable") and message["target"]["name"] == package:
             return Path(message["executable"])
-    raise InvalidRun(f"cargo built no program {package}")
+    raise InvalidRunError(f"cargo built no program {package}")
 
 
 def run(program: Path, *arguments: str | Path | float, seconds: float) -> Sample:
-    """Runs `program` once and returns the sample it printed."""
+    """Run `program` once and return the sample it printed."""
     line = run_quietly(program, *arguments, "--seconds", seconds, timeout_s=seconds + START_AND_CHECK_S)
     try:
         answer = json.loads(line)
         return Sample(float(answer["value"]), answer["unit"], answer["facts"])
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidRun(f"{program.name} printed no sample but {line[:200]!r}") from error
+        raise InvalidRunError(f"{program.name} printed no sample but {line[:200]!r}") from error
 
 
 def run_quietly(program: Path | str, *arguments: str | Path | float, timeout_s: float) -> str:
-    """Runs a program and returns what it printed. Raises InvalidRun with its last words when it fails."""
+    """Run a program and return what it printed. Raises InvalidRunError with its last words when it fails."""
     command = [str(program), *(str(argument) for argument in arguments)]
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+        ended = subprocess.run(  # noqa: S603 (our own programs and fio)
+            command, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
     except subprocess.TimeoutExpired as error:
-        raise InvalidRun(f"{' '.join(command)} did not end within {timeout_s:.0f} s") from error
+        raise InvalidRunError(f"{' '.join(command)} did not end within {timeout_s:.0f} s") from error
     if ended.returncode != 0:
-        raise InvalidRun(f"{' '.join(command)} failed ({ended.returncode}): {ended.stderr.strip()[-2000:]}")
+        raise InvalidRunError(
+            f"{' '.join(command)} failed ({ended.returncode}): {ended.stderr.strip()[-2000:]}"
+        )
     return ended.stdout

@@ -1,4 +1,4 @@
-"""Takes the samples: subjects interleaved round by round (ABCABC), noisy ones dropped and repeated within a bound."""
+"""Takes the samples: subjects interleaved round by round, noisy samples repeated within a bound."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,8 +12,8 @@ QUIET_LOOK_S = 0.5
 Fact: TypeAlias = float | int | str
 
 
-class InvalidRun(Exception):
-    """A run whose figures must not be believed: a program failed, or what it read back was not what it wrote."""
+class InvalidRunError(Exception):
+    """A run not to be believed: a program failed, or what it read back was not what it wrote."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Subject:
 
     @property
     def name(self) -> str:
+        """Case, system and backend."""
         return " ".join(part for part in (self.case, self.system, self.backend) if part)
 
 
@@ -59,7 +60,7 @@ class Series:
 
 @dataclass
 class Gate:
-    """Lets a sample pass only when others used little CPU. `patience_s` bounds the time lost to waiting and repeating."""
+    """Lets a sample pass only when others used little CPU. `patience_s` bounds the time lost in all."""
 
     read: Callable[[], CpuReading]
     others_cores_max: float = 0.15
@@ -68,7 +69,7 @@ class Gate:
     enabled: bool = True
 
     def take(self, series: Series) -> None:
-        """Adds one sample to `series`: the first quiet one, or the quietest when none was quiet within the bounds."""
+        """Add one sample to `series`: the first quiet one, or the quietest where the bounds allow no more."""
         attempts: list[Taken] = []
         while True:
             if self.enabled:
@@ -97,7 +98,7 @@ class Gate:
 
 
 def take_rounds(subjects: Sequence[Subject], *, rounds: int, gate: Gate) -> Iterator[Series]:
-    """Measures every subject once per round and yields its series each time, so that the caller can show progress."""
+    """Measure every subject once per round; yields its series each time, for the caller to show progress."""
     all_series = [Series(subject) for subject in subjects]
     for _ in range(rounds):
         for series in all_series:

@@ -1,4 +1,4 @@
-"""The suites. Each is a list of phases; a phase sets something up and yields the subjects to measure in rounds."""
+"""The suites: lists of phases. A phase sets something up and yields the subjects to measure in rounds."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager

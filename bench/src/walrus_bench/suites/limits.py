@@ -15,7 +15,7 @@ _BY_FIO = frozenset(("durable_4k", "durable_bandwidth"))
 
 
 def prepare(settings: Settings, limits: Sequence[str]) -> Prepared:
-    """Builds the probe and fills the file it writes to; the subjects measure `limits`."""
+    """Build the probe and fill the file it writes to; the subjects measure `limits`."""
     probe = programs.build("walrus-bench-probe")
     file = settings.data_dir / "limit.dat"
     file_mib = QUICK_FILE_MIB if settings.quick else FILE_MIB

@@ -17,6 +17,7 @@ LIMITS = ("durable_4k", "durable_bandwidth", "group_commit_8", "record_copy")
 
 @contextmanager
 def engine(settings: Settings) -> Iterator[Prepared]:
+    """Set up the engine and the limits it is held against."""
     program = programs.build("walrus-bench-engine")
     machine = limits.prepare(settings, LIMITS)
     subjects = [
@@ -28,7 +29,7 @@ def engine(settings: Settings) -> Iterator[Prepared]:
 
 
 def _measure(program: Path, case: str, backend: str, settings: Settings) -> Sample:
-    """One run in a fresh directory: written, reopened, read back and compared before it prints its sample."""
+    """Run once in a fresh directory: written, reopened, read back and compared, then the sample."""
     data_dir = settings.data_dir / "engine"
     shutil.rmtree(data_dir, ignore_errors=True)
     try:
