@@ -1,7 +1,6 @@
 """The checker finds what it must find: a check that cannot fail proves nothing."""
 
 import pytest
-
 from harness.records import check_partition, value_of
 
 
