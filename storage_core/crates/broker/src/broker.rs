@@ -11,7 +11,7 @@ use crate::cursors::CursorService;
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
 use crate::peer::Peers;
-use crate::topic::{PartitionRef, PartitionView, TopicInfo, TopicState};
+use crate::topic::{NodeView, PartitionRef, PartitionView, TopicInfo, TopicState};
 
 /// A batch that is durable and readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +99,11 @@ impl Broker {
         Err(skeleton())
     }
 
+    /// Drops a topic with all its records. Refuses internal topics.
+    pub async fn delete_topic(&self, _name: &str) -> Result<()> {
+        Err(skeleton())
+    }
+
     /// Topics by name; `internal` ones on demand.
     #[must_use]
     pub fn topics(&self, _internal: bool) -> Vec<TopicInfo> {
@@ -163,6 +168,12 @@ impl Broker {
     #[must_use]
     pub fn cluster_metrics(&self) -> serde_json::Value {
         serde_json::Value::Null
+    }
+
+    /// Every node of the cluster, by id.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<NodeView> {
+        Vec::new()
     }
 
     /// This node's id.

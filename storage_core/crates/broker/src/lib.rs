@@ -4,6 +4,7 @@
 //! It never changes that state itself: it emits control events, and whoever hosts it proposes the commands.
 
 mod broker;
+mod clock;
 mod config;
 pub mod cursors;
 mod error;
