@@ -1,0 +1,198 @@
+"""The client of a Walrus cluster: topics, appends and reads over gRPC, from any node of it."""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Self
+
+from walrus_client import errors
+from walrus_client.model import Appended, BatchPage, Partition, Record, Topic
+from walrus_client.outbox import OutRecord, Target
+from walrus_client.producer import OnDelivery, Producer, as_records
+from walrus_client.sender import ProducerOptions, Sender
+from walrus_client.transport import (
+    CREATE_TOPIC,
+    LIST_SEGMENTS,
+    LIST_TOPICS,
+    Method,
+    Pause,
+    Request,
+    Response,
+    Transport,
+    parse_addresses,
+)
+from walrus_client.v1 import log_pb2
+
+
+class Client:
+    """A connection to a cluster, through the nodes of *bootstrap* (`host:grpc_port[,host:grpc_port...]`).
+
+    Any node takes any request, and one that cannot be reached is left for the next. Whatever may pass is tried again
+    for `retry_timeout_ms`, then its error is raised. Safe to use from many threads; connects at the first request.
+
+        with Client("127.0.0.1:9090") as client:
+            client.create_topic("greetings")
+            client.append("greetings", [b"hello"])
+            for record in client.read("greetings"):
+                print(record.offset, record.value)
+    """
+
+    def __init__(
+        self, bootstrap: str, *, retry_timeout_ms: int = 30_000, request_timeout_ms: int = 15_000
+    ) -> None:
+        self._transport = Transport(parse_addresses(bootstrap))
+        self._retry_timeout_s = retry_timeout_ms / 1000
+        self._request_timeout_s = request_timeout_ms / 1000
+        self._lock = threading.Lock()
+        self._sender: Sender | None = None  # of `append`, made by the first one
+
+    def create_topic(self, topic: str, *, partitions: int = 1) -> Topic:
+        """Creates a topic; one that is there with as many partitions is fine. Durable on return."""
+        answer = self._call(CREATE_TOPIC, log_pb2.CreateTopicRequest(topic=topic, partitions=partitions))
+        return Topic.parse(answer.topic)
+
+    def topics(self, *, internal: bool = False) -> list[Topic]:
+        """The topics of the cluster by name; with *internal* also those that Walrus keeps for itself."""
+        answer = self._call(LIST_TOPICS, log_pb2.ListTopicsRequest(internal=internal))
+        return [Topic.parse(topic) for topic in answer.topics]
+
+    def segments(self, topic: str) -> list[Partition]:
+        """The partitions of a topic: what is readable, and their segments by base offset."""
+        answer = self._call(LIST_SEGMENTS, log_pb2.ListSegmentsRequest(topic=topic))
+        partitions = [Partition.parse(topic, partition) for partition in answer.partitions]
+        self._transport.learn(
+            node.grpc_address
+            for partition in partitions
+            for segment in partition.segments
+            for node in segment.replicas
+            if node.alive
+        )
+        return partitions
+
+    def append(self, topic: str, records: Iterable[OutRecord | bytes], *, partition: int = 0) -> Appended:
+        """Appends records as one batch, all or none; they are durable on return, at the offsets of the answer.
+
+        Tries again for `retry_timeout_ms`, and stores them once however often it had to. Raises RejectedError or
+        RetryableError (not stored), or OutcomeUnknown. For many records use `producer`.
+        """
+        rows = as_records(records)
+        with self._lock:
+            if self._sender is None:
+                milliseconds = int(self._retry_timeout_s * 1000)
+                self._sender = Sender(
+                    self._transport, ProducerOptions(linger_ms=0, delivery_timeout_ms=milliseconds)
+                )
+            sender = self._sender
+        return sender.add_batch(Target(topic, partition), rows).delivery.result()
+
+    def producer(
+        self, topic: str, *, on_delivery: OnDelivery | None = None, options: ProducerOptions | None = None
+    ) -> Producer:
+        """A producer for many records of *topic*; close it before the client.
+
+        *on_delivery* is called with the done future of each batch, from the producer's thread: it must not block.
+        """
+        return Producer(
+            self._transport,
+            topic=topic,
+            partition_count=self._partition_count(topic),
+            options=options or ProducerOptions(),
+            on_delivery=on_delivery,
+        )
+
+    def read(
+        self,
+        topic: str,
+        partition: int = 0,
+        offset: int = 0,
+        *,
+        end_offset: int | None = None,
+        wait_ms: int = 0,
+        bytes_max: int = 0,
+        segment: str | None = None,
+    ) -> Iterator[Record]:
+        """The records of a partition from *offset* on, in order, each once, until *end_offset* or the high watermark.
+
+        With *wait_ms* it follows the log, and ends only when nothing new came for so long. Goes on at another node
+        after a failure. *bytes_max* bounds each answer of the node (0: 1 MiB), *segment* (a uuid) what is read.
+        """
+        for page in self._pages(topic, partition, offset, end_offset, wait_ms, bytes_max, segment, batches=False):
+            yield from map(Record.parse, page.records)
+
+    def read_batches(
+        self,
+        topic: str,
+        partition: int = 0,
+        offset: int = 0,
+        *,
+        end_offset: int | None = None,
+        wait_ms: int = 0,
+        bytes_max: int = 0,
+        segment: str | None = None,
+    ) -> Iterator[BatchPage]:
+        """The same as `read`, as Kafka RecordBatches v2 the way they are stored, not decoded."""
+        for page in self._pages(topic, partition, offset, end_offset, wait_ms, bytes_max, segment, batches=True):
+            yield BatchPage(page.batches, page.next_offset, page.high_watermark, page.log_start)
+
+    def close(self) -> None:
+        """Ends all connections."""
+        with self._lock:
+            sender, self._sender = self._sender, None
+        if sender is not None:
+            sender.close()
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _call(self, method: Method[Request, Response], request: Request) -> Response:
+        deadline = time.monotonic() + self._retry_timeout_s
+        return self._transport.call_until(method, request, timeout_s=self._request_timeout_s, deadline=deadline)
+
+    def _partition_count(self, topic: str) -> int:
+        for known in self.topics(internal=True):
+            if known.name == topic:
+                return known.partitions
+        raise errors.UnknownTopic(f"there is no topic {topic!r}; create it first")
+
+    def _pages(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        end_offset: int | None,
+        wait_ms: int,
+        bytes_max: int,
+        segment: str | None,
+        *,
+        batches: bool,
+    ) -> Iterator[log_pb2.ReadResponse]:
+        request = log_pb2.ReadRequest(
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            end_offset=end_offset,
+            wait_ms=wait_ms,
+            bytes_max=bytes_max,
+            segment=segment,
+            format=log_pb2.FORMAT_BATCHES if batches else log_pb2.FORMAT_RECORDS,
+        )
+        pause = Pause()
+        deadline = time.monotonic() + self._retry_timeout_s
+        while True:
+            try:
+                for page in self._transport.read(request):
+                    request.offset = page.next_offset  # where another node is asked to go on
+                    yield page
+                    pause.reset()
+                    deadline = time.monotonic() + self._retry_timeout_s
+                return
+            except errors.RetryableError:
+                if not pause.sleep_before(deadline):
+                    raise

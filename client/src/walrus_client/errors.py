@@ -1,0 +1,146 @@
+"""What can go wrong, and what the caller may do about it.
+
+    WalrusError
+    ├── RetryableError        not done, or safe to do again; the client tries again by itself until its timeout
+    │   ├── NotLeader         the node asked does not lead the open segment (any more)
+    │   ├── Fenced            a newer epoch took over
+    │   ├── NoSpace           the disk of the leader is full
+    │   └── Unavailable       no node could be reached, or the one reached could not serve now
+    ├── RejectedError         not done, and asking again in the same way will not help
+    │   ├── UnknownTopic, InvalidTopic, TopicExists
+    │   ├── OffsetOutOfRange  with `requested`, `start`, `end`
+    │   ├── OutOfOrderSequence, ProducerFenced
+    │   ├── TooLarge
+    │   └── InvalidRequest
+    ├── OutcomeUnknown        an append that may have happened, or not
+    └── CorruptionError       stored bytes fail their checksum; nothing wrong was handed out
+
+The broker names the kind of an error by a stable `reason`; `from_reason` is the only place that maps it to a class.
+No message text is parsed.
+"""
+
+from collections.abc import Mapping
+
+
+class WalrusError(Exception):
+    """Anything that Walrus or the way to it refused or failed; `reason` is the broker's name for it, or ""."""
+
+    reason: str
+
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or type(self).__name__
+
+
+class RetryableError(WalrusError):
+    """It was not done, or may safely be asked again: later, or of another node."""
+
+
+class NotLeader(RetryableError):
+    """The node asked does not lead the open segment (any more)."""
+
+
+class Fenced(RetryableError):
+    """A newer epoch of the partition took over."""
+
+
+class NoSpace(RetryableError):
+    """The disk of the leader is full; it serves again when space is made."""
+
+
+class Unavailable(RetryableError):
+    """No node could be reached, or the one reached could not serve the request now."""
+
+
+class RejectedError(WalrusError):
+    """It was not done, and the same request will not be taken later either."""
+
+
+class UnknownTopic(RejectedError):
+    """There is no topic of that name, or it has no such partition."""
+
+
+class InvalidTopic(RejectedError):
+    """The name is not 1 to 249 characters of [A-Za-z0-9._-], or is "." or ".."."""
+
+
+class TopicExists(RejectedError):
+    """There is a topic of that name, with another number of partitions."""
+
+
+class OffsetOutOfRange(RejectedError):
+    """The offset is below the first one kept, or above the high watermark."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str = "",
+        requested: int | None = None,
+        start: int | None = None,
+        end: int | None = None,
+    ) -> None:
+        super().__init__(message, reason=reason)
+        self.requested = requested
+        self.start = start
+        self.end = end
+
+
+class OutOfOrderSequence(RejectedError):
+    """A sequence of this producer does not follow the last one that is stored."""
+
+
+class ProducerFenced(RejectedError):
+    """A newer epoch of this producer id writes."""
+
+
+class TooLarge(RejectedError):
+    """The batch, or one of its records, is larger than the broker takes."""
+
+
+class InvalidRequest(RejectedError):
+    """The request does not follow the protocol."""
+
+
+class OutcomeUnknown(WalrusError):
+    """An append that may have happened, or not: no answer came, or the answer was lost, until the time was up."""
+
+
+class CorruptionError(WalrusError):
+    """Stored bytes fail their checksum; nothing wrong was handed out."""
+
+
+def from_reason(
+    reason: str, message: str, *, retryable: bool, facts: Mapping[str, str] | None = None
+) -> WalrusError:
+    """The error that the broker names *reason*; a name this client does not know yet goes by *retryable*."""
+    kind = _KINDS.get(reason, Unavailable if retryable else RejectedError)
+    if kind is OffsetOutOfRange:
+        numbers = {
+            name: int(value)
+            for name, value in (facts or {}).items()
+            if name in ("requested", "start", "end") and value.isdecimal()
+        }
+        return OffsetOutOfRange(message, reason=reason, **numbers)
+    return kind(message, reason=reason)
+
+
+_KINDS: dict[str, type[WalrusError]] = {
+    "NotLeader": NotLeader,
+    "Fenced": Fenced,
+    "NoSpace": NoSpace,
+    "Unavailable": Unavailable,
+    "UnknownTopic": UnknownTopic,
+    "UnknownPartition": UnknownTopic,
+    "InvalidTopic": InvalidTopic,
+    "TopicExists": TopicExists,
+    "OffsetOutOfRange": OffsetOutOfRange,
+    "OutOfOrderSequence": OutOfOrderSequence,
+    "ProducerFenced": ProducerFenced,
+    "TooLarge": TooLarge,
+    "InvalidRequest": InvalidRequest,
+    "InvalidBatch": InvalidRequest,
+    "OutcomeUnknown": OutcomeUnknown,
+    "Timeout": OutcomeUnknown,
+    "Corrupted": CorruptionError,
+}

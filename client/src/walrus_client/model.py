@@ -1,0 +1,147 @@
+"""What the client hands out: frozen values, made once from the messages of `walrus_client.v1`."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from walrus_client.v1 import log_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic; `partitions` is their number."""
+
+    name: str
+    uuid: str
+    partitions: int
+    internal: bool
+
+    @classmethod
+    def parse(cls, message: log_pb2.Topic) -> "Topic":
+        return cls(name=message.name, uuid=message.uuid, partitions=message.partitions, internal=message.internal)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node as metadata knows it; `alive` means that its lease had not lapsed."""
+
+    id: int
+    grpc_address: str
+    alive: bool
+
+    @classmethod
+    def parse(cls, message: log_pb2.Node) -> "Node":
+        return cls(id=message.id, grpc_address=message.grpc_address, alive=message.alive)
+
+
+class SegmentState(StrEnum):
+    OPEN = "open"
+    SEALING = "sealing"
+    SEALED = "sealed"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of offsets `[base_offset, end_offset)`; of an open segment the end is its high watermark."""
+
+    uuid: str
+    number: int
+    epoch: int
+    base_offset: int
+    end_offset: int
+    state: SegmentState
+    leader: Node | None
+    replicas: tuple[Node, ...]
+    bytes: int  # of the batches below end_offset; 0 where no replica could be asked
+
+    @classmethod
+    def parse(cls, message: log_pb2.Segment) -> "Segment":
+        return cls(
+            uuid=message.uuid,
+            number=message.number,
+            epoch=message.epoch,
+            base_offset=message.base_offset,
+            end_offset=message.end_offset,
+            state=_STATES[message.state],
+            leader=Node.parse(message.leader) if message.HasField("leader") else None,
+            replicas=tuple(Node.parse(node) for node in message.replicas),
+            bytes=message.bytes,
+        )
+
+
+_STATES = {
+    log_pb2.Segment.STATE_OPEN: SegmentState.OPEN,
+    log_pb2.Segment.STATE_SEALING: SegmentState.SEALING,
+    log_pb2.Segment.STATE_SEALED: SegmentState.SEALED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One ordered log: readable from `log_start` up to `high_watermark`; its segments by base offset."""
+
+    topic: str
+    partition: int
+    log_start: int
+    high_watermark: int
+    segments: tuple[Segment, ...]
+
+    @classmethod
+    def parse(cls, topic: str, message: log_pb2.Partition) -> "Partition":
+        return cls(
+            topic=topic,
+            partition=message.partition,
+            log_start=message.log_start,
+            high_watermark=message.high_watermark,
+            segments=tuple(Segment.parse(segment) for segment in message.segments),
+        )
+
+
+class Header(NamedTuple):
+    key: str
+    value: bytes | None
+
+
+class Record(NamedTuple):
+    """One record as it is stored. A tuple, because one is made for each record read."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+    @classmethod
+    def parse(cls, message: log_pb2.Record) -> "Record":
+        return cls(
+            message.offset,
+            message.timestamp_ms,
+            message.key if message.HasField("key") else None,
+            message.value if message.HasField("value") else None,
+            tuple(
+                Header(header.key, header.value if header.HasField("value") else None) for header in message.headers
+            )
+            if message.headers
+            else (),
+        )
+
+
+class BatchPage(NamedTuple):
+    """One answer of a read in batches: RecordBatch v2 back to back, as stored; the first may begin below the offset
+    that was asked for. `next_offset` is where to go on."""
+
+    batches: bytes
+    next_offset: int
+    high_watermark: int
+    log_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """A batch that is durable, at `[base_offset, end_offset)`; `duplicate` says that an earlier try stored it."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    end_offset: int
+    duplicate: bool

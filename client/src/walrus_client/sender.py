@@ -1,0 +1,338 @@
+"""Delivers what is in an `Outbox`: owns its lock, its threads, its clock and the connection in use.
+
+One connection (`_Lane`, a stream of appends to one node) is open at a time; when it breaks, or its node cannot serve,
+the next node is used, and whatever was not answered is sent again. The outbox decides what is sent and what failed.
+
+Threads: the supervisor opens lanes, gets producer ids and watches the times; a receiver takes the answers of one lane;
+gRPC's own thread takes the requests. They wait for each other on conditions of one lock and never poll.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import grpc
+
+from walrus_client import errors
+from walrus_client.model import Appended
+from walrus_client.outbox import Batch, Identity, Limits, Outbox, OutRecord, Settled, Target
+from walrus_client.transport import INIT_PRODUCER, Call, Pause, Transport
+from walrus_client.v1 import log_pb2
+
+_log = logging.getLogger(__name__)
+
+_REFUSALS_MAX = 3  # in a row, before another node is tried: this one may be cut off from the leader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerOptions:
+    """How a producer batches, and how long it tries."""
+
+    batch_records_max: int = 10_000
+    batch_bytes_max: int = 512 * 1024
+    linger_ms: int = 5  # how long a batch waits for more records before it is sent
+    in_flight_batches_max: int = 5  # of each partition
+    buffer_bytes_max: int = 32 * 1024 * 1024  # of records not delivered yet; `send` blocks above it
+    request_timeout_ms: int = 30_000  # without an answer for so long, the connection is given up
+    delivery_timeout_ms: int = 120_000  # from `send` on; then the delivery fails
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.in_flight_batches_max <= 5:
+            raise ValueError("in_flight_batches_max must be 1 to 5: a broker recognises the last five batches")
+        for name in ("batch_records_max", "batch_bytes_max", "buffer_bytes_max"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+        for name in ("request_timeout_ms", "delivery_timeout_ms"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1 ms")
+        if self.linger_ms < 0:
+            raise ValueError("linger_ms must not be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerStats:
+    """What a producer has done so far."""
+
+    delivered_records: int
+    delivered_batches: int
+    duplicate_batches: int  # delivered ones that an earlier try had stored
+    failed_batches: int
+    resent_batches: int
+    connections: int
+    undelivered_bytes: int
+
+
+class _Lane:
+    """One stream of appends to one node, from its opening until `error` says why it is over."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.call: Call[log_pb2.AppendResponse] | None = None
+        self.error: errors.WalrusError | None = None
+        self.refusals = 0  # in a row
+
+
+class Sender:
+    """Delivers batches to any topic and partition. Safe to use from many threads."""
+
+    def __init__(self, transport: Transport, options: ProducerOptions) -> None:
+        self._transport = transport
+        self._options = options
+        self._outbox = Outbox(
+            Limits(
+                batch_records_max=options.batch_records_max,
+                batch_bytes_max=options.batch_bytes_max,
+                linger_s=options.linger_ms / 1000,
+                in_flight_batches_max=options.in_flight_batches_max,
+                delivery_timeout_s=options.delivery_timeout_ms / 1000,
+            )
+        )
+        # The lock guards everything below and the outbox.
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)  # for `add`: something was forgotten
+        self._done = threading.Condition(self._lock)  # for `flush`: the same
+        self._work = threading.Condition(self._lock)  # for the lane: something may be sent, or the lane is over
+        self._attention = threading.Condition(self._lock)  # for the supervisor: something changed
+        self._lane: _Lane | None = None
+        self._closing = False
+        self._failure: errors.WalrusError | None = None  # the first one since the last flush
+        self._pause = Pause()
+        self._connections = 0
+        self._delivered_records = 0
+        self._delivered_batches = 0
+        self._duplicate_batches = 0
+        self._failed_batches = 0
+        self._supervisor = threading.Thread(target=self._supervise, name="walrus-sender", daemon=True)
+        self._supervisor.start()
+
+    def add(self, target: Target, record: OutRecord) -> tuple[Batch, bool]:
+        """Hands one record over; True if it is the first of its batch. Blocks while the buffer is full."""
+        size = record.size()
+        with self._lock:
+            self._wait_for_room(size)
+            batch, changed = self._outbox.add(target, record, size=size, now=time.monotonic())
+            if changed:
+                self._work.notify()
+                self._attention.notify()
+            return batch, batch.record_count == 1
+
+    def add_batch(self, target: Target, records: Sequence[OutRecord]) -> Batch:
+        """Hands over records that are to be one batch, stored all or not at all. Blocks while the buffer is full."""
+        with self._lock:
+            self._wait_for_room(sum(record.size() for record in records))
+            batch = self._outbox.add_batch(target, records, now=time.monotonic())
+            self._work.notify()
+            self._attention.notify()
+            return batch
+
+    def flush(self, *, timeout_s: float | None = None) -> None:
+        """Waits until all that was added before is decided; raises the first failure since the last flush.
+
+        Raises TimeoutError after *timeout_s*; what is not delivered by then is still tried.
+        """
+        with self._lock:
+            mark = self._outbox.close_all()
+            self._work.notify()
+            self._attention.notify()
+            if not self._done.wait_for(lambda: self._outbox.is_settled(mark), timeout_s):
+                raise TimeoutError(f"{self._outbox.bytes} bytes are not delivered yet after {timeout_s} s")
+            failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def close(self) -> None:
+        """Delivers what was added, then ends the connection and the threads; raises like `flush`."""
+        with self._lock:
+            self._closing = True
+            self._attention.notify()
+            self._room.notify_all()
+        try:
+            self.flush()
+        finally:
+            self._supervisor.join()
+
+    def stats(self) -> ProducerStats:
+        with self._lock:
+            return ProducerStats(
+                delivered_records=self._delivered_records,
+                delivered_batches=self._delivered_batches,
+                duplicate_batches=self._duplicate_batches,
+                failed_batches=self._failed_batches,
+                resent_batches=self._outbox.resent_batches,
+                connections=self._connections,
+                undelivered_bytes=self._outbox.bytes,
+            )
+
+    def _wait_for_room(self, size: int) -> None:
+        # A record larger than the whole buffer goes when it is alone: the broker says whether it is too large.
+        while not self._closing and 0 < self._outbox.bytes > self._options.buffer_bytes_max - size:
+            self._room.wait()
+        if self._closing:
+            raise RuntimeError("this producer is closed")
+
+    # The supervisor
+
+    def _supervise(self) -> None:
+        while self._wait_for_work():
+            try:
+                self._get_identity_if_needed()
+                self._watch(self._lane or self._open_lane())
+            except errors.WalrusError as error:
+                _log.warning("%s; what is not answered is sent again", error)
+                self._lose_lane(error)
+                self._rest()
+
+    def _wait_for_work(self) -> bool:
+        """Waits until there is something to deliver; False when the producer is closed and nothing is left."""
+        with self._lock:
+            while self._outbox.is_empty():
+                if self._closing:
+                    self._end_lane(errors.Unavailable("the producer is closed"))
+                    return False
+                if self._lane is not None and self._lane.error is not None:
+                    self._end_lane(self._lane.error)
+                self._attention.wait()
+            settled = self._outbox.expire(time.monotonic())
+        self._settle(settled)
+        return True
+
+    def _get_identity_if_needed(self) -> None:
+        with self._lock:
+            if not self._outbox.needs_identity():
+                return
+            expiry = self._outbox.next_expiry()
+        timeout_s = self._options.request_timeout_ms / 1000
+        if expiry is not None:
+            timeout_s = max(min(timeout_s, expiry - time.monotonic()), 0.001)
+        answer = self._transport.call(INIT_PRODUCER, log_pb2.InitProducerRequest(), timeout_s=timeout_s)
+        with self._lock:
+            self._outbox.give_identity(Identity(answer.producer_id, answer.producer_epoch))
+            self._work.notify()
+
+    def _open_lane(self) -> _Lane:
+        lane = _Lane(self._transport.address())
+        with self._lock:
+            self._lane = lane
+            self._connections += 1
+        lane.call = self._transport.append_stream(lane.address, self._requests(lane))
+        threading.Thread(
+            target=self._receive, args=(lane, lane.call), name="walrus-receiver", daemon=True
+        ).start()
+        return lane
+
+    def _watch(self, lane: _Lane) -> None:
+        """Waits while *lane* serves, until a producer id is needed or all is delivered; raises the lane's error."""
+        while True:
+            with self._lock:
+                if lane.error is not None:
+                    raise lane.error
+                if self._outbox.needs_identity() or self._outbox.is_empty():
+                    return
+                now = time.monotonic()
+                sent_at = self._outbox.oldest_sent_at()
+                give_up_at = None if sent_at is None else sent_at + self._options.request_timeout_ms / 1000
+                if give_up_at is not None and give_up_at <= now:
+                    raise errors.Unavailable(
+                        f"{lane.address} did not answer within {self._options.request_timeout_ms} ms"
+                    )
+                settled = self._outbox.expire(now)
+                if not settled:
+                    times = (give_up_at, self._outbox.next_expiry())
+                    next_look = min((at for at in times if at is not None), default=None)
+                    self._attention.wait(None if next_look is None else max(next_look - now, 0))
+            self._settle(settled)
+
+    def _lose_lane(self, error: errors.WalrusError) -> None:
+        with self._lock:
+            self._end_lane(error)
+            self._outbox.connection_lost(error)
+
+    def _end_lane(self, error: errors.WalrusError) -> None:
+        lane, self._lane = self._lane, None
+        if lane is None:
+            return
+        lane.error = lane.error or error
+        self._work.notify_all()  # its requests end
+        if lane.call is not None and not self._closing:
+            lane.call.cancel()
+            self._transport.leave(lane.address)
+
+    def _rest(self) -> None:
+        """Waits before the next try, with the lock free."""
+        with self._lock:
+            until = time.monotonic() + self._pause.next_s()
+            while (left_s := until - time.monotonic()) > 0:
+                self._attention.wait(left_s)
+
+    # The lane
+
+    def _requests(self, lane: _Lane) -> Iterator[bytes]:
+        """What gRPC sends on *lane*; it takes the next one when the last one is on its way."""
+        while (request := self._next_request(lane)) is not None:
+            yield request
+
+    def _next_request(self, lane: _Lane) -> bytes | None:
+        with self._lock:
+            while lane.error is None:
+                now = time.monotonic()
+                request = self._outbox.next_request(now)
+                if request is not None:
+                    return request
+                due = self._outbox.next_due()
+                self._work.wait(None if due is None else max(due - now, 0))
+            return None
+
+    def _receive(self, lane: _Lane, call: Call[log_pb2.AppendResponse]) -> None:
+        try:
+            for response in call:
+                self._take_answer(lane, response)
+            error: errors.WalrusError = errors.Unavailable(f"{lane.address} ended the stream of appends")
+        except grpc.RpcError as failure:
+            error = self._transport.failed(failure, lane.address)
+        with self._lock:
+            lane.error = lane.error or error
+            self._work.notify_all()
+            self._attention.notify()
+
+    def _take_answer(self, lane: _Lane, response: log_pb2.AppendResponse) -> None:
+        with self._lock:
+            if lane is not self._lane:
+                return  # given up meanwhile; the batch may be in flight on another lane
+            pause_s = 0.0
+            if not response.HasField("error"):
+                lane.refusals = 0
+                self._pause.reset()
+            elif response.error.reason != "OutOfOrderSequence":  # which only follows from an earlier failure
+                lane.refusals += 1
+                pause_s = self._pause.next_s()
+            settled = self._outbox.answered(response, now=time.monotonic(), pause_s=pause_s)
+            if lane.refusals >= _REFUSALS_MAX:
+                lane.error = errors.Unavailable(f"{lane.address} cannot serve: {response.error.message}")
+            self._work.notify()
+            self._attention.notify()
+        self._settle(settled)
+
+    def _settle(self, settled: list[Settled]) -> None:
+        """Gives results to the futures, then the room back: `flush` returns when every future is done."""
+        if not settled:
+            return
+        for batch, result in settled:
+            if isinstance(result, Appended):
+                batch.delivery.set_result(result)
+            else:
+                batch.delivery.set_exception(result)
+        with self._lock:
+            for batch, result in settled:
+                self._outbox.forget(batch)
+                if isinstance(result, Appended):
+                    self._delivered_records += batch.record_count
+                    self._delivered_batches += 1
+                    self._duplicate_batches += result.duplicate
+                else:
+                    self._failed_batches += 1
+                    self._failure = self._failure or result
+            self._room.notify_all()
+            self._done.notify_all()
+            self._attention.notify()

@@ -1,0 +1,251 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Format(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FORMAT_UNSPECIFIED: _ClassVar[Format]
+    FORMAT_RECORDS: _ClassVar[Format]
+    FORMAT_BATCHES: _ClassVar[Format]
+FORMAT_UNSPECIFIED: Format
+FORMAT_RECORDS: Format
+FORMAT_BATCHES: Format
+
+class CreateTopicRequest(_message.Message):
+    __slots__ = ("topic", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partitions: int
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ...) -> None: ...
+
+class CreateTopicResponse(_message.Message):
+    __slots__ = ("topic", "created")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    topic: Topic
+    created: bool
+    def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., created: _Optional[bool] = ...) -> None: ...
+
+class ListTopicsRequest(_message.Message):
+    __slots__ = ("internal",)
+    INTERNAL_FIELD_NUMBER: _ClassVar[int]
+    internal: bool
+    def __init__(self, internal: _Optional[bool] = ...) -> None: ...
+
+class ListTopicsResponse(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[Topic]
+    def __init__(self, topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ...) -> None: ...
+
+class Topic(_message.Message):
+    __slots__ = ("name", "uuid", "partitions", "internal")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    INTERNAL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    uuid: str
+    partitions: int
+    internal: bool
+    def __init__(self, name: _Optional[str] = ..., uuid: _Optional[str] = ..., partitions: _Optional[int] = ..., internal: _Optional[bool] = ...) -> None: ...
+
+class InitProducerRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class InitProducerResponse(_message.Message):
+    __slots__ = ("producer_id", "producer_epoch")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    producer_epoch: int
+    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
+
+class Producer(_message.Message):
+    __slots__ = ("id", "epoch", "base_sequence")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BASE_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    epoch: int
+    base_sequence: int
+    def __init__(self, id: _Optional[int] = ..., epoch: _Optional[int] = ..., base_sequence: _Optional[int] = ...) -> None: ...
+
+class Header(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: bytes
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class Record(_message.Message):
+    __slots__ = ("key", "value", "headers", "timestamp_ms", "offset")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    value: bytes
+    headers: _containers.RepeatedCompositeFieldContainer[Header]
+    timestamp_ms: int
+    offset: int
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., timestamp_ms: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class Records(_message.Message):
+    __slots__ = ("records",)
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    records: _containers.RepeatedCompositeFieldContainer[Record]
+    def __init__(self, records: _Optional[_Iterable[_Union[Record, _Mapping]]] = ...) -> None: ...
+
+class AppendRequest(_message.Message):
+    __slots__ = ("topic", "partition", "records", "batch", "producer", "correlation")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    CORRELATION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    records: Records
+    batch: bytes
+    producer: Producer
+    correlation: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., records: _Optional[_Union[Records, _Mapping]] = ..., batch: _Optional[bytes] = ..., producer: _Optional[_Union[Producer, _Mapping]] = ..., correlation: _Optional[int] = ...) -> None: ...
+
+class AppendResponse(_message.Message):
+    __slots__ = ("correlation", "base_offset", "end_offset", "duplicate", "error")
+    CORRELATION_FIELD_NUMBER: _ClassVar[int]
+    BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    correlation: int
+    base_offset: int
+    end_offset: int
+    duplicate: bool
+    error: Error
+    def __init__(self, correlation: _Optional[int] = ..., base_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., duplicate: _Optional[bool] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class Error(_message.Message):
+    __slots__ = ("code", "reason", "message", "retryable")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    RETRYABLE_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    reason: str
+    message: str
+    retryable: bool
+    def __init__(self, code: _Optional[int] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., retryable: _Optional[bool] = ...) -> None: ...
+
+class ReadRequest(_message.Message):
+    __slots__ = ("topic", "partition", "offset", "end_offset", "bytes_max", "wait_ms", "format", "segment")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    offset: int
+    end_offset: int
+    bytes_max: int
+    wait_ms: int
+    format: Format
+    segment: str
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., bytes_max: _Optional[int] = ..., wait_ms: _Optional[int] = ..., format: _Optional[_Union[Format, str]] = ..., segment: _Optional[str] = ...) -> None: ...
+
+class ReadResponse(_message.Message):
+    __slots__ = ("records", "batches", "next_offset", "high_watermark", "log_start")
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_FIELD_NUMBER: _ClassVar[int]
+    records: _containers.RepeatedCompositeFieldContainer[Record]
+    batches: bytes
+    next_offset: int
+    high_watermark: int
+    log_start: int
+    def __init__(self, records: _Optional[_Iterable[_Union[Record, _Mapping]]] = ..., batches: _Optional[bytes] = ..., next_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start: _Optional[int] = ...) -> None: ...
+
+class ListSegmentsRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class ListSegmentsResponse(_message.Message):
+    __slots__ = ("topic", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: Topic
+    partitions: _containers.RepeatedCompositeFieldContainer[Partition]
+    def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ...) -> None: ...
+
+class Partition(_message.Message):
+    __slots__ = ("partition", "log_start", "high_watermark", "segments")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    log_start: int
+    high_watermark: int
+    segments: _containers.RepeatedCompositeFieldContainer[Segment]
+    def __init__(self, partition: _Optional[int] = ..., log_start: _Optional[int] = ..., high_watermark: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ...) -> None: ...
+
+class Segment(_message.Message):
+    __slots__ = ("uuid", "number", "epoch", "base_offset", "end_offset", "state", "leader", "replicas", "bytes")
+    class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        STATE_UNSPECIFIED: _ClassVar[Segment.State]
+        STATE_OPEN: _ClassVar[Segment.State]
+        STATE_SEALING: _ClassVar[Segment.State]
+        STATE_SEALED: _ClassVar[Segment.State]
+    STATE_UNSPECIFIED: Segment.State
+    STATE_OPEN: Segment.State
+    STATE_SEALING: Segment.State
+    STATE_SEALED: Segment.State
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    uuid: str
+    number: int
+    epoch: int
+    base_offset: int
+    end_offset: int
+    state: Segment.State
+    leader: Node
+    replicas: _containers.RepeatedCompositeFieldContainer[Node]
+    bytes: int
+    def __init__(self, uuid: _Optional[str] = ..., number: _Optional[int] = ..., epoch: _Optional[int] = ..., base_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., state: _Optional[_Union[Segment.State, str]] = ..., leader: _Optional[_Union[Node, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class Node(_message.Message):
+    __slots__ = ("id", "grpc_address", "alive")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    GRPC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ALIVE_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    grpc_address: str
+    alive: bool
+    def __init__(self, id: _Optional[int] = ..., grpc_address: _Optional[str] = ..., alive: _Optional[bool] = ...) -> None: ...
