@@ -140,7 +140,7 @@ class Client:
         with self._lock:
             sender, self._sender = self._sender, None
         if sender is not None:
-            sender.close()
+            sender.close()  # its failures were raised by `append`
         self._transport.close()
 
     def __enter__(self) -> Self:
@@ -193,6 +193,6 @@ class Client:
                     pause.reset()
                     deadline = time.monotonic() + self._retry_timeout_s
                 return
-            except errors.RetryableError:
+            except (errors.RetryableError, errors.OutcomeUnknown):
                 if not pause.sleep_before(deadline):
                     raise

@@ -84,7 +84,9 @@ class Producer:
 
     def close(self) -> None:
         """Delivers what was sent, and ends the connection; raises like `flush`. Nothing can be sent any more."""
-        self._sender.close()
+        failure = self._sender.close()
+        if failure is not None:
+            raise failure
 
     def __enter__(self) -> Self:
         return self

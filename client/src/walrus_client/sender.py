@@ -142,16 +142,17 @@ class Sender:
         if failure is not None:
             raise failure
 
-    def close(self) -> None:
-        """Delivers what was added, then ends the connection and the threads; raises like `flush`."""
+    def close(self) -> errors.WalrusError | None:
+        """Delivers what was added, then ends the connection and the threads; answers what `flush` would raise."""
         with self._lock:
             self._closing = True
-            self._attention.notify()
-            self._room.notify_all()
-        try:
-            self.flush()
-        finally:
-            self._supervisor.join()
+            self._outbox.close_all()
+            for condition in (self._room, self._work, self._attention):
+                condition.notify_all()
+        self._supervisor.join()
+        with self._lock:
+            failure, self._failure = self._failure, None
+        return failure
 
     def stats(self) -> ProducerStats:
         with self._lock:
@@ -189,7 +190,9 @@ class Sender:
         with self._lock:
             while self._outbox.is_empty():
                 if self._closing:
-                    self._end_lane(errors.Unavailable("the producer is closed"))
+                    if self._lane is not None:
+                        self._lane.error = errors.Unavailable("the producer is closed")
+                        self._work.notify_all()  # its requests end, and the node ends the stream
                     return False
                 if self._lane is not None and self._lane.error is not None:
                     self._end_lane(self._lane.error)
@@ -232,16 +235,16 @@ class Sender:
                     return
                 now = time.monotonic()
                 sent_at = self._outbox.oldest_sent_at()
-                give_up_at = None if sent_at is None else sent_at + self._options.request_timeout_ms / 1000
-                if give_up_at is not None and give_up_at <= now:
+                # What is sent from now on has its time until then, too.
+                give_up_at = (now if sent_at is None else sent_at) + self._options.request_timeout_ms / 1000
+                if give_up_at <= now:
                     raise errors.Unavailable(
                         f"{lane.address} did not answer within {self._options.request_timeout_ms} ms"
                     )
                 settled = self._outbox.expire(now)
                 if not settled:
-                    times = (give_up_at, self._outbox.next_expiry())
-                    next_look = min((at for at in times if at is not None), default=None)
-                    self._attention.wait(None if next_look is None else max(next_look - now, 0))
+                    next_look = min(give_up_at, self._outbox.next_expiry() or give_up_at)
+                    self._attention.wait(max(next_look - now, 0))
             self._settle(settled)
 
     def _lose_lane(self, error: errors.WalrusError) -> None:
@@ -255,9 +258,9 @@ class Sender:
             return
         lane.error = lane.error or error
         self._work.notify_all()  # its requests end
-        if lane.call is not None and not self._closing:
+        if lane.call is not None:
             lane.call.cancel()
-            self._transport.leave(lane.address)
+        self._transport.leave(lane.address)
 
     def _rest(self) -> None:
         """Waits before the next try, with the lock free."""

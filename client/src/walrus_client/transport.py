@@ -112,7 +112,7 @@ class Transport:
             try:
                 remaining_s = max(deadline - time.monotonic(), 0.001)
                 return self.call(method, request, timeout_s=min(timeout_s, remaining_s))
-            except errors.RetryableError:
+            except (errors.RetryableError, errors.OutcomeUnknown):  # all that comes here may be done twice
                 if not pause.sleep_before(deadline):
                     raise
 
@@ -183,6 +183,9 @@ _KINDS_BY_CODE: dict[grpc.StatusCode, type[errors.WalrusError]] = {
     grpc.StatusCode.UNAVAILABLE: errors.Unavailable,
     grpc.StatusCode.DEADLINE_EXCEEDED: errors.Unavailable,
     grpc.StatusCode.CANCELLED: errors.Unavailable,
+    # Without a reason these are gRPC's own: a connection that broke in the middle of a stream.
+    grpc.StatusCode.UNKNOWN: errors.Unavailable,
+    grpc.StatusCode.INTERNAL: errors.Unavailable,
     grpc.StatusCode.ABORTED: errors.Unavailable,
     grpc.StatusCode.RESOURCE_EXHAUSTED: errors.Unavailable,
     grpc.StatusCode.INVALID_ARGUMENT: errors.InvalidRequest,

@@ -1,0 +1,235 @@
+"""A peer for the client: a gRPC server that keeps batches as a broker does, and fails the way networks and brokers do.
+
+It is written from `proto/walrus/v1/log.proto` alone, with nothing of the client but the generated messages.
+"""
+
+import socket
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from dataclasses import dataclass, field
+
+import grpc
+import pytest
+
+from walrus_client.v1 import log_pb2, log_pb2_grpc
+
+
+@dataclass
+class StoredBatch:
+    base_offset: int
+    producer_id: int
+    epoch: int
+    base_sequence: int
+    records: list[log_pb2.Record]
+
+    @property
+    def end_offset(self) -> int:
+        return self.base_offset + len(self.records)
+
+
+@dataclass
+class StoredPartition:
+    batches: list[StoredBatch] = field(default_factory=list)
+    last_five: dict[int, deque[StoredBatch]] = field(
+        default_factory=lambda: defaultdict(lambda: deque(maxlen=5))
+    )
+
+    @property
+    def end_offset(self) -> int:
+        return self.batches[-1].end_offset if self.batches else 0
+
+
+class Storage:
+    """What a cluster keeps; several `LogPeer`s may serve it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        self.topics: dict[str, log_pb2.Topic] = {}
+        self.partitions: dict[tuple[str, int], StoredPartition] = {}
+        self.producer_ids = 1000
+
+    def create(self, name: str, partitions: int) -> bool:
+        with self.lock:
+            if name in self.topics:
+                return False
+            self.topics[name] = log_pb2.Topic(name=name, uuid=f"uuid-{name}", partitions=partitions)
+            for partition in range(partitions):
+                self.partitions[name, partition] = StoredPartition()
+            return True
+
+    def values(self, topic: str, partition: int = 0) -> list[bytes]:
+        with self.lock:
+            batches = self.partitions[topic, partition].batches
+            return [record.value for batch in batches for record in batch.records]
+
+    def append(self, request: log_pb2.AppendRequest) -> log_pb2.AppendResponse:
+        answer = log_pb2.AppendResponse(correlation=request.correlation)
+        with self.lock:
+            partition = self.partitions.get((request.topic, request.partition))
+            if partition is None:
+                return refusal(request, "UnknownTopic", f"unknown topic {request.topic}")
+            producer = request.producer
+            seen = partition.last_five[producer.id]
+            for batch in seen:
+                if batch.base_sequence == producer.base_sequence and len(batch.records) == len(request.records.records):
+                    answer.base_offset, answer.end_offset = batch.base_offset, batch.end_offset
+                    answer.duplicate = True
+                    return answer
+            expected = (seen[-1].base_sequence + len(seen[-1].records)) % 2**31 if seen else 0
+            if producer.base_sequence != expected:
+                return refusal(
+                    request, "OutOfOrderSequence", f"expected {expected}, got {producer.base_sequence}"
+                )
+            batch = StoredBatch(
+                partition.end_offset,
+                producer.id,
+                producer.epoch,
+                producer.base_sequence,
+                list(request.records.records),
+            )
+            for index, record in enumerate(batch.records):
+                record.offset = batch.base_offset + index
+            partition.batches.append(batch)
+            seen.append(batch)
+            self.changed.notify_all()
+            answer.base_offset, answer.end_offset = batch.base_offset, batch.end_offset
+            return answer
+
+
+def refusal(
+    request: log_pb2.AppendRequest, reason: str, message: str, *, retryable: bool = False
+) -> log_pb2.AppendResponse:
+    return log_pb2.AppendResponse(
+        correlation=request.correlation,
+        error=log_pb2.Error(code=9, reason=reason, message=message, retryable=retryable),
+    )
+
+
+class Drop(Exception):
+    """Ends the stream of appends without an answer."""
+
+
+OnAppend = Callable[[log_pb2.AppendRequest, Callable[[], log_pb2.AppendResponse]], log_pb2.AppendResponse]
+
+
+class LogPeer(log_pb2_grpc.LogServicer):
+    """One node. `on_append(request, store)` may refuse, delay, drop, or store and then drop."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.on_append: OnAppend = lambda request, store: store()
+        self.on_read: Callable[[log_pb2.ReadRequest, int], None] = lambda request, answers: None
+        self.on_init_producer: Callable[[grpc.ServicerContext], None] = lambda context: None
+        self.requests = 0
+        self._server: grpc.Server | None = None
+        self.port = free_port()
+        self.start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self._server = grpc.server(
+            futures.ThreadPoolExecutor(32), options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1)]
+        )
+        log_pb2_grpc.add_LogServicer_to_server(self, self._server)
+        assert self._server.add_insecure_port(self.address) == self.port
+        self._server.start()
+
+    def stop(self) -> None:
+        """Breaks every connection, as a killed process does."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.stop(grace=None).wait()
+
+    def CreateTopic(self, request, context):  # noqa: N802 - the name is gRPC's
+        created = self.storage.create(request.topic, request.partitions or 1)
+        return log_pb2.CreateTopicResponse(topic=self.storage.topics[request.topic], created=created)
+
+    def ListTopics(self, request, context):  # noqa: N802
+        with self.storage.lock:
+            return log_pb2.ListTopicsResponse(topics=[self.storage.topics[name] for name in sorted(self.storage.topics)])
+
+    def InitProducer(self, request, context):  # noqa: N802
+        self.on_init_producer(context)
+        with self.storage.lock:
+            self.storage.producer_ids += 1
+            return log_pb2.InitProducerResponse(producer_id=self.storage.producer_ids, producer_epoch=0)
+
+    def AppendStream(self, request_iterator, context):  # noqa: N802
+        for request in request_iterator:
+            self.requests += 1
+            try:
+                yield self.on_append(request, lambda request=request: self.storage.append(request))
+            except Drop:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "dropped")
+
+    def Read(self, request, context):  # noqa: N802
+        offset = request.offset
+        answers = 0
+        while True:
+            self.on_read(request, answers)
+            with self.storage.lock:
+                partition = self.storage.partitions.get((request.topic, request.partition))
+                if partition is None:
+                    trailer = log_pb2.Error(reason="UnknownTopic", message=f"unknown topic {request.topic}")
+                    context.set_trailing_metadata((("walrus-error-bin", trailer.SerializeToString()),))
+                    context.abort(grpc.StatusCode.NOT_FOUND, trailer.message)
+                end = partition.end_offset
+                if offset > end:
+                    context.abort(grpc.StatusCode.OUT_OF_RANGE, f"offset {offset} is above {end}")
+                if request.HasField("end_offset"):
+                    end = min(end, request.end_offset)
+                if offset >= end:
+                    wanted = not request.HasField("end_offset") or offset < request.end_offset
+                    if wanted and request.wait_ms and self.storage.changed.wait(request.wait_ms / 1000):
+                        continue
+                    return
+                records = [r for batch in partition.batches for r in batch.records if offset <= r.offset < end][:3]
+            offset = records[-1].offset + 1
+            answers += 1
+            yield log_pb2.ReadResponse(records=records, next_offset=offset, high_watermark=end)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def storage() -> Storage:
+    return Storage()
+
+
+@pytest.fixture
+def make_peer(storage: Storage) -> Iterator[Callable[[], LogPeer]]:
+    """Starts nodes that serve one storage."""
+    peers: list[LogPeer] = []
+
+    def make() -> LogPeer:
+        peers.append(LogPeer(storage))
+        return peers[-1]
+
+    yield make
+    for peer in peers:
+        peer.stop()
+
+
+@pytest.fixture
+def peer(make_peer: Callable[[], LogPeer]) -> LogPeer:
+    return make_peer()
+
+
+@pytest.fixture
+def drop() -> type[Drop]:
+    return Drop
+
+
+@pytest.fixture
+def refuse() -> Callable[..., log_pb2.AppendResponse]:
+    return refusal

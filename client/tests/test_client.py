@@ -1,0 +1,120 @@
+import threading
+
+import grpc
+import pytest
+
+from walrus_client import Client, OffsetOutOfRange, OutRecord, Unavailable, UnknownTopic
+
+
+def test_what_is_appended_is_read_in_order(peer):
+    with Client(peer.address) as client:
+        client.create_topic("numbers")
+        first = client.append("numbers", [b"0", b"1"])
+        second = client.append(
+            "numbers", [OutRecord(b"2", key=b"k", timestamp_ms=7, headers=[("h", b"x"), ("n", None)])]
+        )
+        records = list(client.read("numbers"))
+
+    assert (first.base_offset, first.end_offset) == (0, 2)
+    assert (second.base_offset, second.end_offset) == (2, 3)
+    assert [record.offset for record in records] == [0, 1, 2]
+    assert [record.value for record in records] == [b"0", b"1", b"2"]
+    assert records[0].key is None
+    assert records[2].key == b"k"
+    assert records[2].timestamp_ms == 7
+    assert records[2].headers == (("h", b"x"), ("n", None))
+
+
+def test_an_empty_value_is_not_a_missing_value(peer):
+    with Client(peer.address) as client:
+        client.create_topic("t")
+        client.append("t", [OutRecord(b"", key=b""), OutRecord(None, key=None)])
+        assert [(r.key, r.value) for r in client.read("t")] == [(b"", b""), (None, None)]
+
+
+def test_a_read_goes_on_at_another_node_where_the_first_one_broke_off(make_peer):
+    first, second = make_peer(), make_peer()
+    with Client(f"{first.address},{second.address}") as client:
+        client.create_topic("t")
+        client.append("t", [b"%d" % n for n in range(20)])
+
+        def die_after_two_answers(request, answers):
+            if answers == 2:
+                threading.Thread(target=first.stop).start()
+                raise ConnectionAbortedError
+
+        first.on_read = die_after_two_answers
+        assert [record.offset for record in client.read("t")] == list(range(20))
+
+
+def test_a_read_that_waits_follows_the_log(peer):
+    with Client(peer.address) as client:
+        client.create_topic("t")
+        client.append("t", [b"0"])
+        seen = []
+        for record in client.read("t", end_offset=5, wait_ms=30_000):
+            seen.append(record.value)
+            client.append("t", [b"%d" % len(seen)])
+        assert seen == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_read_may_be_left_in_the_middle(peer):
+    with Client(peer.address) as client:
+        client.create_topic("t")
+        client.append("t", [b"%d" % n for n in range(20)])
+        records = client.read("t", wait_ms=60_000)
+        assert next(records).offset == 0
+        records.close()
+        assert next(client.read("t", offset=19)).value == b"19"
+
+
+def test_unknown_topics_and_offsets_out_of_range_are_named(peer):
+    with Client(peer.address) as client:
+        with pytest.raises(UnknownTopic, match="unknown topic nothing"):
+            list(client.read("nothing"))
+        with pytest.raises(UnknownTopic):
+            client.append("nothing", [b"x"])
+        with pytest.raises(UnknownTopic, match="create it first"):
+            client.producer("nothing")
+        client.create_topic("t")
+        with pytest.raises(OffsetOutOfRange):
+            list(client.read("t", offset=5))
+
+
+def test_a_node_that_is_down_is_left_for_the_next(make_peer):
+    down, up = make_peer(), make_peer()
+    down.stop()
+    with Client(f"{down.address},{up.address}") as client:
+        client.create_topic("t", partitions=3)
+        assert [(topic.name, topic.partitions) for topic in client.topics()] == [("t", 3)]
+
+
+def test_without_any_node_the_error_names_the_address(make_peer):
+    down = make_peer()
+    down.stop()
+    with Client(down.address, retry_timeout_ms=200) as client, pytest.raises(Unavailable, match=down.address):
+        client.topics()
+
+
+def test_a_proxy_of_the_environment_is_not_used(peer, monkeypatch):
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with Client(peer.address, retry_timeout_ms=1000) as client:
+        assert client.topics() == []
+
+
+@pytest.mark.parametrize("bootstrap", ["", "localhost", "localhost:", ":9090", "a:1,b", "a:0", "a:65536", "a:x"])
+def test_a_bootstrap_that_is_no_address_is_refused(bootstrap):
+    with pytest.raises(ValueError, match=r"host:port"):
+        Client(bootstrap)
+
+
+def test_an_error_without_a_reason_goes_by_its_status(peer):
+    def not_ready(context):
+        context.abort(grpc.StatusCode.UNAVAILABLE, "starting")
+
+    peer.on_init_producer = not_ready
+    with Client(peer.address, retry_timeout_ms=300) as client:
+        client.create_topic("t")
+        with pytest.raises(Unavailable, match="starting"):
+            client.append("t", [b"x"])
