@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import grpc
 import pytest
-
 from walrus_client.v1 import log_pb2, log_pb2_grpc
 
 
@@ -74,7 +73,9 @@ class Storage:
             producer = request.producer
             seen = partition.last_five[producer.id]
             for batch in seen:
-                if batch.base_sequence == producer.base_sequence and len(batch.records) == len(request.records.records):
+                if batch.base_sequence == producer.base_sequence and len(batch.records) == len(
+                    request.records.records
+                ):
                     answer.base_offset, answer.end_offset = batch.base_offset, batch.end_offset
                     answer.duplicate = True
                     return answer
@@ -134,7 +135,8 @@ class LogPeer(log_pb2_grpc.LogServicer):
 
     def start(self) -> None:
         self._server = grpc.server(
-            futures.ThreadPoolExecutor(32), options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1)]
+            futures.ThreadPoolExecutor(32),
+            options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1)],
         )
         log_pb2_grpc.add_LogServicer_to_server(self, self._server)
         assert self._server.add_insecure_port(self.address) == self.port
@@ -152,7 +154,9 @@ class LogPeer(log_pb2_grpc.LogServicer):
 
     def ListTopics(self, request, context):  # noqa: N802
         with self.storage.lock:
-            return log_pb2.ListTopicsResponse(topics=[self.storage.topics[name] for name in sorted(self.storage.topics)])
+            return log_pb2.ListTopicsResponse(
+                topics=[self.storage.topics[name] for name in sorted(self.storage.topics)]
+            )
 
     def InitProducer(self, request, context):  # noqa: N802
         self.on_init_producer(context)
@@ -189,7 +193,9 @@ class LogPeer(log_pb2_grpc.LogServicer):
                     if wanted and request.wait_ms and self.storage.changed.wait(request.wait_ms / 1000):
                         continue
                     return
-                records = [r for batch in partition.batches for r in batch.records if offset <= r.offset < end][:3]
+                records = [
+                    r for batch in partition.batches for r in batch.records if offset <= r.offset < end
+                ][:3]
             offset = records[-1].offset + 1
             answers += 1
             yield log_pb2.ReadResponse(records=records, next_offset=offset, high_watermark=end)

@@ -3,7 +3,6 @@ import threading
 from collections import Counter
 
 import pytest
-
 from walrus_client import Client, OutcomeUnknown, ProducerOptions, RejectedError, TooLarge, Unavailable
 
 SMALL = ProducerOptions(batch_records_max=10, linger_ms=0)

@@ -21,10 +21,21 @@ from walrus_client.errors import (
     TooLarge,
     TopicExists,
     Unavailable,
+    UnknownSegment,
     UnknownTopic,
     WalrusError,
 )
-from walrus_client.model import Appended, BatchPage, Header, Node, Partition, Record, Segment, SegmentState, Topic
+from walrus_client.model import (
+    Appended,
+    BatchPage,
+    Header,
+    Node,
+    Partition,
+    Record,
+    Segment,
+    SegmentState,
+    Topic,
+)
 from walrus_client.outbox import OutRecord
 from walrus_client.producer import Producer
 from walrus_client.sender import ProducerOptions, ProducerStats
@@ -59,6 +70,7 @@ __all__ = [
     "Topic",
     "TopicExists",
     "Unavailable",
+    "UnknownSegment",
     "UnknownTopic",
     "WalrusError",
 ]

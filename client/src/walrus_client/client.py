@@ -117,7 +117,9 @@ class Client:
         With *wait_ms* it follows the log, and ends only when nothing new came for so long. Goes on at another node
         after a failure. *bytes_max* bounds each answer of the node (0: 1 MiB), *segment* (a uuid) what is read.
         """
-        for page in self._pages(topic, partition, offset, end_offset, wait_ms, bytes_max, segment, batches=False):
+        for page in self._pages(
+            topic, partition, offset, end_offset, wait_ms, bytes_max, segment, batches=False
+        ):
             yield from map(Record.parse, page.records)
 
     def read_batches(
@@ -132,7 +134,9 @@ class Client:
         segment: str | None = None,
     ) -> Iterator[BatchPage]:
         """The same as `read`, as Kafka RecordBatches v2 the way they are stored, not decoded."""
-        for page in self._pages(topic, partition, offset, end_offset, wait_ms, bytes_max, segment, batches=True):
+        for page in self._pages(
+            topic, partition, offset, end_offset, wait_ms, bytes_max, segment, batches=True
+        ):
             yield BatchPage(page.batches, page.next_offset, page.high_watermark, page.log_start)
 
     def close(self) -> None:
@@ -153,7 +157,9 @@ class Client:
 
     def _call(self, method: Method[Request, Response], request: Request) -> Response:
         deadline = time.monotonic() + self._retry_timeout_s
-        return self._transport.call_until(method, request, timeout_s=self._request_timeout_s, deadline=deadline)
+        return self._transport.call_until(
+            method, request, timeout_s=self._request_timeout_s, deadline=deadline
+        )
 
     def _partition_count(self, topic: str) -> int:
         for known in self.topics(internal=True):

@@ -7,7 +7,7 @@
     │   ├── NoSpace           the disk of the leader is full
     │   └── Unavailable       no node could be reached, or the one reached could not serve now
     ├── RejectedError         not done, and asking again in the same way will not help
-    │   ├── UnknownTopic, InvalidTopic, TopicExists
+    │   ├── UnknownTopic, UnknownSegment, InvalidTopic, TopicExists
     │   ├── OffsetOutOfRange  with `requested`, `start`, `end`
     │   ├── OutOfOrderSequence, ProducerFenced
     │   ├── TooLarge
@@ -58,6 +58,10 @@ class RejectedError(WalrusError):
 
 class UnknownTopic(RejectedError):
     """There is no topic of that name, or it has no such partition."""
+
+
+class UnknownSegment(RejectedError):
+    """The topic does not list this segment (any more): list its segments again."""
 
 
 class InvalidTopic(RejectedError):
@@ -132,6 +136,7 @@ _KINDS: dict[str, type[WalrusError]] = {
     "Unavailable": Unavailable,
     "UnknownTopic": UnknownTopic,
     "UnknownPartition": UnknownTopic,
+    "UnknownSegment": UnknownSegment,
     "InvalidTopic": InvalidTopic,
     "TopicExists": TopicExists,
     "OffsetOutOfRange": OffsetOutOfRange,
@@ -141,6 +146,8 @@ _KINDS: dict[str, type[WalrusError]] = {
     "InvalidRequest": InvalidRequest,
     "InvalidBatch": InvalidRequest,
     "OutcomeUnknown": OutcomeUnknown,
-    "Timeout": OutcomeUnknown,
+    "Timeout": Unavailable,
+    "Storage": Unavailable,
+    "Internal": Unavailable,
     "Corrupted": CorruptionError,
 }

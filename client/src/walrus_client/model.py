@@ -18,7 +18,9 @@ class Topic:
 
     @classmethod
     def parse(cls, message: log_pb2.Topic) -> "Topic":
-        return cls(name=message.name, uuid=message.uuid, partitions=message.partitions, internal=message.internal)
+        return cls(
+            name=message.name, uuid=message.uuid, partitions=message.partitions, internal=message.internal
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,8 @@ class Record(NamedTuple):
             message.key if message.HasField("key") else None,
             message.value if message.HasField("value") else None,
             tuple(
-                Header(header.key, header.value if header.HasField("value") else None) for header in message.headers
+                Header(header.key, header.value if header.HasField("value") else None)
+                for header in message.headers
             )
             if message.headers
             else (),
@@ -128,7 +131,8 @@ class Record(NamedTuple):
 
 class BatchPage(NamedTuple):
     """One answer of a read in batches: RecordBatch v2 back to back, as stored; the first may begin below the offset
-    that was asked for. `next_offset` is where to go on."""
+    that was asked for. `next_offset` is where to go on.
+    """
 
     batches: bytes
     next_offset: int

@@ -152,7 +152,9 @@ class _Partition:
     identity: Identity | None = None
     next_sequence: int = 0
     resending: bool = False  # a try failed; what is in flight must be answered first
-    renewing: bool = False  # there is a gap in front of `sent`: none of it is stored, all of it goes back to `waiting`
+    renewing: bool = (
+        False  # there is a gap in front of `sent`: none of it is stored, all of it goes back to `waiting`
+    )
     held_until: float = 0.0
 
 
@@ -336,7 +338,8 @@ class Outbox:
             partition.renewing = True
             self._turn_when_all_answered(partition)
             return [Settled(oldest, error)]
-        unknown, certain = [oldest], []
+        unknown: list[Batch] = [oldest]
+        certain: list[Batch] = []
         for batch in partition.sent:
             (unknown if batch.in_flight or batch.maybe_stored else certain).append(batch)
         partition.sent = deque(certain)
@@ -362,7 +365,8 @@ class Outbox:
     def oldest_sent_at(self) -> float | None:
         """When the batch was sent that has waited longest for its answer."""
         return min(
-            (batch.sent_at for p in self._partitions.values() for batch in p.sent if batch.in_flight), default=None
+            (batch.sent_at for p in self._partitions.values() for batch in p.sent if batch.in_flight),
+            default=None,
         )
 
     def next_expiry(self) -> float | None:
@@ -435,7 +439,9 @@ def _appended(batch: Batch, response: log_pb2.AppendResponse) -> Appended:
 
 
 def _unknown(batch: Batch, cause: errors.WalrusError) -> errors.OutcomeUnknown:
-    error = errors.OutcomeUnknown(f"{_name(batch)} may be stored or not; the last try: {batch.last_error or cause}")
+    error = errors.OutcomeUnknown(
+        f"{_name(batch)} may be stored or not; the last try: {batch.last_error or cause}"
+    )
     error.__cause__ = cause
     return error
 

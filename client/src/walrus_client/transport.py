@@ -1,5 +1,6 @@
 """The only place that calls gRPC: channels to the nodes of one cluster, which of them is in use, and the one mapping
-of gRPC's failures to our errors. Any node takes any request, so one that fails is simply left for the next."""
+of gRPC's failures to our errors. Any node takes any request, so one that fails is simply left for the next.
+"""
 
 import random
 import threading
@@ -39,10 +40,13 @@ APPEND_STREAM = Method("AppendStream", log_pb2.AppendRequest, log_pb2.AppendResp
 READ = Method("Read", log_pb2.ReadRequest, log_pb2.ReadResponse)
 
 
-class Call(Protocol[Response]):
+Answer = TypeVar("Answer", covariant=True)
+
+
+class Call(Protocol[Answer]):
     """A stream of answers that may be given up from any thread."""
 
-    def __iter__(self) -> Iterator[Response]: ...
+    def __iter__(self) -> Iterator[Answer]: ...
     def cancel(self) -> Any: ...
 
 
@@ -134,9 +138,14 @@ class Transport:
 
     def append_stream(self, address: str, requests: Iterator[bytes]) -> Call[log_pb2.AppendResponse]:
         """Opens a stream of appends to *address*. The requests are encoded already, so that one that is sent again is
-        not encoded again. Failures come as grpc.RpcError; `failed` maps them."""
-        stream = self._channel(address).stream_stream(
-            APPEND_STREAM.path, request_serializer=None, response_deserializer=APPEND_STREAM.response.FromString
+        not encoded again. Failures come as grpc.RpcError; `failed` maps them.
+        """
+        stream: grpc.StreamStreamMultiCallable[bytes, log_pb2.AppendResponse] = self._channel(
+            address
+        ).stream_stream(
+            APPEND_STREAM.path,
+            request_serializer=None,
+            response_deserializer=APPEND_STREAM.response.FromString,
         )
         call: Call[log_pb2.AppendResponse] = stream(requests)
         return call
@@ -165,10 +174,15 @@ class Transport:
             return channel
 
 
+def _as_encoded(request: bytes) -> bytes:
+    return request
+
+
 def from_status(failure: grpc.RpcError, address: str) -> errors.WalrusError:
     """The error of a failed call: by the broker's reason where it gave one, else by gRPC's status code."""
     message = failure.details() or ""
-    for key, value in failure.trailing_metadata() or ():
+    trailers: Iterable[tuple[str, bytes]] = failure.trailing_metadata() or ()  # type: ignore[assignment]  # wrong stub
+    for key, value in trailers:
         if key == _ERROR_TRAILER:
             told = log_pb2.Error.FromString(value)
             return errors.from_reason(told.reason, told.message or message, retryable=told.retryable)
