@@ -1,0 +1,1 @@
+"""The command line `walrus`: thin over `Client`, `TextClient` and `walrus_client.dev`."""
