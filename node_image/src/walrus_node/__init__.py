@@ -1,0 +1,1 @@
+"""The broker node's control plane: membership, metadata over Raft, leases, HTTP. Records never pass through here."""

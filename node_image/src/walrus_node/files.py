@@ -1,0 +1,36 @@
+"""Durable files: the only place that knows what it takes for a small file to survive a power cut."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class DataRefused(Exception):
+    """The data directory cannot be used: damaged, locked, of another node or of a newer format. Nothing was changed."""
+
+
+def replace_durably(path: Path, content: bytes) -> None:
+    """Put *content* under *path*; on return it survives a power cut, before that the old content does."""
+    scratch = path.with_name(path.name + ".new")
+    with open(scratch, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(scratch, path)
+    sync_directory(path.parent)
+
+
+def rename_durably(source: Path, target: Path) -> None:
+    """Rename within one directory; durable on return."""
+    os.rename(source, target)
+    sync_directory(target.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make creations and renames in the directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
