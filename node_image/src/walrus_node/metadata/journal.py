@@ -218,7 +218,9 @@ def _check_header(content: bytes, path: Path, owner: Owner) -> None:
     if len(content) < _HEADER_BYTES or not header.startswith(_MAGIC):
         raise DataRefused(f"{path} is not a metadata journal, or its beginning is damaged; {_REMEDY}")
     if _CRC.unpack_from(content, _HEADER.size)[0] != zlib.crc32(header):
-        raise DataRefused(f"metadata journal {path} is damaged at byte 0: its header's checksum differs; {_REMEDY}")
+        raise DataRefused(
+            f"metadata journal {path} is damaged at byte 0: its header's checksum differs; {_REMEDY}"
+        )
     _, version, _, cluster, disk = _HEADER.unpack(header)
     if version > FORMAT_VERSION:
         raise DataRefused(

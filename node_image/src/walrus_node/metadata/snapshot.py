@@ -55,7 +55,9 @@ class Snapshot:
         if magic != _MAGIC:
             raise ValueError("it is no metadata snapshot")
         if version > FORMAT_VERSION:
-            raise ValueError(f"its format {version} is newer than {FORMAT_VERSION}; start a newer walrus-node")
+            raise ValueError(
+                f"its format {version} is newer than {FORMAT_VERSION}; start a newer walrus-node"
+            )
         if zlib.crc32(content[_FRONT_BYTES:]) != crc:
             raise ValueError("its checksum differs")
         head = json.loads(content[_FRONT_BYTES : _FRONT_BYTES + head_bytes])

@@ -62,6 +62,8 @@ def _decode(content: bytes, path: Path) -> tuple[int, UUID | None]:
     if magic != _MAGIC:
         raise DataRefused(f"{path} is not a vote file; {_REMEDY}")
     if version > FORMAT_VERSION:
-        raise DataRefused(f"vote file {path} has format {version}, newer than {FORMAT_VERSION}; start a newer walrus-node")
+        raise DataRefused(
+            f"vote file {path} has format {version}, newer than {FORMAT_VERSION}; start a newer walrus-node"
+        )
     vote = UUID(bytes=voted_for)
     return term, None if vote == _NOBODY else vote
