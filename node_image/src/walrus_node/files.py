@@ -6,24 +6,24 @@ import os
 from pathlib import Path
 
 
-class DataRefused(Exception):
+class DataRefusedError(Exception):
     """The data directory cannot be used: damaged, locked, of another node or of a newer format. Nothing was changed."""
 
 
 def replace_durably(path: Path, content: bytes) -> None:
     """Put *content* under *path*; on return it survives a power cut, before that the old content does."""
     scratch = path.with_name(path.name + ".new")
-    with open(scratch, "wb") as file:
+    with scratch.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(scratch, path)
+    scratch.replace(path)
     sync_directory(path.parent)
 
 
 def rename_durably(source: Path, target: Path) -> None:
     """Rename within one directory; durable on return."""
-    os.rename(source, target)
+    source.rename(target)
     sync_directory(target.parent)
 
 

@@ -1,8 +1,8 @@
 """The Raft log on disk: append-only records, each with a checksum and a sequence number.
 
-An entry is durable when `sync` returned. Reading back, a record that was torn by a crash can only be the last one and is
-cut; anything else that does not check out is damage, and damage refuses the start: a member that forgets acknowledged
-entries would make the cluster lose them.
+An entry is durable when `sync` returned. Reading back, a record that a crash tore can only be the last one and is cut;
+anything else that does not check out is damage, and damage refuses the start: a member that forgets acknowledged entries
+would make the cluster lose them.
 
 File: header, then records. Integers are little-endian.
 header = magic 8s, version u32, zero u32, cluster 16s, disk 16s, CRC-32 of all before u32
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-from walrus_node.files import DataRefused, rename_durably, sync_directory
+from walrus_node.files import DataRefusedError, rename_durably, sync_directory
 
 FORMAT_VERSION = 1
 
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
     """One entry of the Raft log, in the order of fields that PySyncObj uses."""
 
     command: bytes
-    index: int
+    index: int  # type: ignore[assignment] # hides tuple.index, which nobody wants here
     term: int
 
 
@@ -60,7 +60,7 @@ class Journal:
     """The log from its base on: `base` stands for everything that the snapshot covers, and is no real entry."""
 
     def __init__(self, path: Path, owner: Owner) -> None:
-        """Open and check the journal; raises `DataRefused` if it is missing, damaged or not the owner's."""
+        """Open and check the journal; raises `DataRefusedError` if it is missing, damaged or not the owner's."""
         self._path = path
         self._owner = owner
         self._failure: OSError | None = None
@@ -70,7 +70,7 @@ class Journal:
         try:
             content = path.read_bytes()
         except FileNotFoundError:
-            raise DataRefused(f"metadata journal {path} is missing; {_REMEDY}") from None
+            raise DataRefusedError(f"metadata journal {path} is missing; {_REMEDY}") from None
         replayed = _replay(content, path, owner)
         self._entries = replayed.entries
         self._sequence = replayed.sequence
@@ -84,8 +84,8 @@ class Journal:
 
     @staticmethod
     def create(path: Path, owner: Owner, *, index: int, term: int) -> None:
-        """Write an empty journal whose base is (index, term); durable on return, except for its directory's own entry."""
-        with open(path, "xb") as file:
+        """Write an empty journal whose base is (index, term); durable on return."""
+        with path.open("xb") as file:
             file.write(_encode_header(owner) + _encode_base(1, index=index, term=term))
             file.flush()
             os.fsync(file.fileno())
@@ -216,18 +216,18 @@ def _encode_header(owner: Owner) -> bytes:
 def _check_header(content: bytes, path: Path, owner: Owner) -> None:
     header = content[: _HEADER.size]
     if len(content) < _HEADER_BYTES or not header.startswith(_MAGIC):
-        raise DataRefused(f"{path} is not a metadata journal, or its beginning is damaged; {_REMEDY}")
+        raise DataRefusedError(f"{path} is not a metadata journal, or its beginning is damaged; {_REMEDY}")
     if _CRC.unpack_from(content, _HEADER.size)[0] != zlib.crc32(header):
-        raise DataRefused(
+        raise DataRefusedError(
             f"metadata journal {path} is damaged at byte 0: its header's checksum differs; {_REMEDY}"
         )
     _, version, _, cluster, disk = _HEADER.unpack(header)
     if version > FORMAT_VERSION:
-        raise DataRefused(
+        raise DataRefusedError(
             f"metadata journal {path} has format {version}, newer than {FORMAT_VERSION}; start a newer walrus-node"
         )
     if (cluster, disk) != (owner.cluster_id.bytes, owner.disk.bytes):
-        raise DataRefused(
+        raise DataRefusedError(
             f"metadata journal {path} is of disk {UUID(bytes=disk)} in cluster {UUID(bytes=cluster)}, "
             f"not of this one ({owner.disk} in {owner.cluster_id}); put the data directories back in their places"
         )
@@ -247,8 +247,8 @@ def _replay(content: bytes, path: Path, owner: Owner) -> _Replayed:
     """Check every record and rebuild the entries; `position` is where the next record goes."""
     _check_header(content, path, owner)
 
-    def damaged(position: int, what: str) -> DataRefused:
-        return DataRefused(f"metadata journal {path} is damaged at byte {position}: {what}; {_REMEDY}")
+    def damaged(position: int, what: str) -> DataRefusedError:
+        return DataRefusedError(f"metadata journal {path} is damaged at byte {position}: {what}; {_REMEDY}")
 
     entries: list[Entry] = []
     commit = 0

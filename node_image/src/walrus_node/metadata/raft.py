@@ -2,8 +2,8 @@
 
 PySyncObj's election, commit rule, applying and stepping down are kept. Replaced, because they lose acknowledged entries
 or trust what arrives: the log (`journal`), term and vote (`votes`), snapshots, the handling of messages, the sending of
-entries, membership, the transport, and every use of pickle. Ours besides: a leader is asked for before anyone stands for
-election, and a closed connection to the leader starts that at once.
+entries, membership, the transport, every use of pickle. Added: who would stand for election first asks whether others
+miss the leader too, and a closed connection to the leader makes it ask at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pysyncobj.monotonic import monotonic
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport as TransportInterface
 
-from walrus_node.files import DataRefused
+from walrus_node.files import DataRefusedError
 from walrus_node.metadata.journal import Entry, Journal
 from walrus_node.metadata.snapshot import Snapshot, load_snapshot, save_snapshot
 from walrus_node.metadata.store import Applied, Member, Rejected, StateMachine, Status
@@ -57,7 +57,7 @@ assert COMMAND_BYTES_MAX < FRAME_BYTES_MAX
 Answered = Callable[[Applied | Rejected | None, str], None]
 
 
-class Diverged(Exception):
+class DivergedError(Exception):
     """This node holds as committed what the leader does not: it must stop before it does harm."""
 
 
@@ -163,11 +163,12 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
         unsent: Callable[[str], int],
         poll: Callable[[float], None],
         compaction: Compaction,
+        *,
+        on_applied: Callable[[], None],
+        on_voters_changed: Callable[[], None],
     ) -> None:
         if pysyncobj.version.VERSION != PINNED_VERSION:
-            raise RuntimeError(
-                f"PySyncObj {PINNED_VERSION} is needed, {pysyncobj.version.VERSION} is installed"
-            )
+            raise RuntimeError(f"PySyncObj {PINNED_VERSION} is needed, {pysyncobj.version.VERSION} is installed")
         pysyncobj_module.pickle = _NoPickle()
         self._me = Node(str(me))
         self._cluster_id = cluster_id
@@ -176,6 +177,8 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
         self._unsent = unsent
         self._wait = poll
         self._compaction = compaction
+        self._on_applied = on_applied
+        self._on_voters_changed = on_voters_changed
         self._voters: frozenset[UUID] = frozenset()
         self._proposals: deque[_Proposal] = deque()
         self._forwarded: dict[int, tuple[Node, Answered]] = {}
@@ -188,6 +191,8 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
         self._outgoing: dict[Node, _Outgoing] = {}
         self._incoming: _Incoming | None = None
         self._snapshot_bytes = 0
+        self._SyncObj__raftLeader: Node | None = None
+        self._SyncObj__raftElectionDeadline = 0.0
         super().__init__(None, (), _configuration(), transport=_Wiring(send))
         self._poller = self
         self._SyncObj__raftLog = _Log(disk, lambda: self._commit_index)
@@ -210,7 +215,7 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
         self._wait(min(seconds_max, self._seconds_until_due()))
 
     def status(self) -> Status:
-        leader = self._SyncObj__raftLeader
+        leader: Node | None = self._SyncObj__raftLeader
         last = self._last.index
         is_leader = self._raft_state == _LEADER
         known = self._voters | {UUID(node.id) for node in list(self._SyncObj__connectedNodes)}
@@ -290,18 +295,18 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
         snapshot = load_snapshot(self._disk.snapshot_path)
         if snapshot is None:
             if journal.base.index > 0:
-                raise DataRefused(
+                raise DataRefusedError(
                     f"metadata snapshot {self._disk.snapshot_path} is missing, and the journal begins behind it; "
                     "give this node an empty data directory and let it join again"
                 )
         else:
             if snapshot.cluster_id != self._cluster_id:
-                raise DataRefused(
+                raise DataRefusedError(
                     f"metadata snapshot {self._disk.snapshot_path} is of cluster {snapshot.cluster_id}, "
                     f"not of {self._cluster_id}"
                 )
             if snapshot.index < journal.base.index:
-                raise DataRefused(
+                raise DataRefusedError(
                     f"metadata snapshot {self._disk.snapshot_path} ends at entry {snapshot.index}, the journal begins "
                     f"at {journal.base.index}; give this node an empty data directory and let it join again"
                 )
@@ -328,7 +333,7 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
         try:
             self._machine.restore(snapshot.state)
         except ValueError as error:
-            raise DataRefused(
+            raise DataRefusedError(
                 f"metadata snapshot {self._disk.snapshot_path} cannot be read: {error}; "
                 "start a newer walrus-node, or give this node an empty data directory and let it join again"
             ) from None
@@ -407,19 +412,13 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
 
     def _on_ask_vote(self, node: Node, message: Message) -> None:
         leader = self._SyncObj__raftLeader
-        if leader is not None and (
-            leader == self._me or monotonic() - self._leader_heard_at < ELECTION_SECONDS[0]
-        ):
+        if leader is not None and (leader == self._me or monotonic() - self._leader_heard_at < ELECTION_SECONDS[0]):
             return
         if self._is_voter and message["term"] > self._term and self._is_up_to_date(message):
             self._SyncObj__transport.send(node, {"type": "would_vote", "term": message["term"]})
 
     def _on_would_vote(self, node: Node, message: Message) -> None:
-        if (
-            self._raft_state == _LEADER
-            or message["term"] != self._term + 1
-            or self._SyncObj__raftLeader is not None
-        ):
+        if self._raft_state == _LEADER or message["term"] != self._term + 1 or self._SyncObj__raftLeader is not None:
             return
         self._would_vote.add(node)
         if self._is_majority(self._would_vote):
@@ -486,12 +485,12 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
             self._reply(node, success=False, next_index=0)
             return
         if self._raft_state == _LEADER:
-            raise Diverged(f"{node.id} leads term {self._term}, and so does this node")
+            raise DivergedError(f"{node.id} leads term {self._term}, and so does this node")
         self._follow(node)
         entries = [Entry(*entry) for entry in message["entries"]]
         previous = message["previous_index"]
         if any(entry.index != previous + place for place, entry in enumerate(entries, 1)):
-            raise Diverged(f"metadata leader {node.id} sent entries with a gap behind {previous}")
+            raise DivergedError(f"metadata leader {node.id} sent entries with a gap behind {previous}")
         matched = previous + len(entries)
         base = self._disk.journal.base.index
         if previous < base:
@@ -511,15 +510,13 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
     def _refuse(self, node: Node, previous: int, previous_term: int) -> None:
         """Tell the leader where to look for the last entry in common."""
         if previous <= self._commit_index and previous <= self._last.index:
-            raise Diverged(
+            raise DivergedError(
                 f"entry {previous} is committed here in term {self._term_at(previous)}, "
                 f"metadata leader {node.id} has it in term {previous_term}"
             )
         next_index = min(previous, self._last.index + 1)
         conflicting = self._term_at(next_index)
-        while (
-            next_index > self._commit_index + 1 and self._term_at(next_index - 1) == conflicting is not None
-        ):
+        while next_index > self._commit_index + 1 and self._term_at(next_index - 1) == conflicting is not None:
             next_index -= 1
         self._reply(node, success=False, next_index=next_index)
 
@@ -532,16 +529,14 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
                 continue
             if held is not None:
                 if entry.index <= self._commit_index:
-                    raise Diverged(
-                        f"entry {entry.index} is committed here in term {held}, not in {entry.term}"
-                    )
+                    raise DivergedError(f"entry {entry.index} is committed here in term {held}, not in {entry.term}")
                 voters_changed |= any(cut.command[0] == MEMBERSHIP for cut in self._entries_from(entry.index))
                 self._disk.journal.cut(entry.index)
             self._disk.journal.append(entry, commit=self._commit_index)
             voters_changed |= entry.command[0] == MEMBERSHIP
         self._disk.journal.sync()
         if voters_changed:
-            self._adopt_voters()
+            self._change_voters()
 
     def _entries_from(self, index: int) -> list[Entry]:
         return self._disk.journal.entries(max(1, index - self._disk.journal.base.index))
@@ -560,7 +555,7 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
         next_index = message["next_index"]
         if next_index > self._last.index + 1:
             if message["success"]:
-                raise Diverged(
+                raise DivergedError(
                     f"{node.id} acknowledges entry {next_index - 1}, the log ends at {self._last.index}"
                 )
             next_index = self._last.index + 1
@@ -653,7 +648,7 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
             self._reply(node, success=True, next_index=self._commit_index + 1)
             return
         if size > SNAPSHOT_BYTES_MAX:
-            raise Diverged(
+            raise DivergedError(
                 f"metadata leader {node.id} sends a snapshot of {size} bytes, {SNAPSHOT_BYTES_MAX} are allowed"
             )
         if position == 0:
@@ -704,8 +699,8 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
         for index in [index for index in self._SyncObj__commandsWaitingCommit if index <= snapshot.index]:
             for _, callback in self._SyncObj__commandsWaitingCommit.pop(index):
                 callback(None, FAIL_REASON.UNKNOWN_OUTCOME)
-        self._adopt_voters()
-        self.on_applied()
+        self._change_voters()
+        self._on_applied()
         self._resolve()
         log.info("took over the metadata snapshot at entry %d from %s", snapshot.index, node.id)
         return True
@@ -729,9 +724,7 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
         kept_term = self._term_at(kept_from)
         assert kept_term is not None, "it lies between base and end"
         journal.compact(index=kept_from, term=kept_term)
-        log.info(
-            "metadata snapshot at entry %d: %d bytes, checksum %08x", applied, len(state), zlib.crc32(state)
-        )
+        log.info("metadata snapshot at entry %d: %d bytes, checksum %08x", applied, len(state), zlib.crc32(state))
 
     # Membership: every entry carries the whole set of voters and counts from where it stands in the log
 
@@ -755,7 +748,10 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
             if node not in self._SyncObj__raftNextIndex:
                 self._expect_anything(node)
         log.info("voters: %s", ", ".join(sorted(map(str, voters))))
-        self.on_voters_changed()
+
+    def _change_voters(self) -> None:
+        self._adopt_voters()
+        self._on_voters_changed()
 
     def _may_change_voters(self, proposal: _Proposal) -> bool:
         """One server at a time, and only when the change before and an entry of this term are committed."""
@@ -789,14 +785,12 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
         """Durable only after the journal's sync, which the caller does for many."""
         if proposal.command[0] == MEMBERSHIP and not self._may_change_voters(proposal):
             if proposal.answered is not None:
-                proposal.answered(
-                    Rejected("membership_refused", "another change of the voters is under way"), ""
-                )
+                proposal.answered(Rejected("membership_refused", "another change of the voters is under way"), "")
             return
         index = self._last.index + 1
         self._disk.journal.append(Entry(proposal.command, index, self._term), commit=self._commit_index)
         if proposal.command[0] == MEMBERSHIP:
-            self._adopt_voters()
+            self._change_voters()
         if proposal.origin is not None:
             self._answer_origin(proposal.origin, index=index)
         if proposal.answered is not None:
@@ -814,9 +808,7 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
     def _forward(self, leader: Node, proposal: _Proposal) -> None:
         assert proposal.answered is not None, "it was proposed here"
         if proposal.command[0] == MEMBERSHIP:
-            proposal.answered(
-                Rejected("not_leader", f"only the metadata leader {leader.id} changes the voters"), ""
-            )
+            proposal.answered(Rejected("not_leader", f"only the metadata leader {leader.id} changes the voters"), "")
             return
         self._next_request += 1
         self._forwarded[self._next_request] = (leader, proposal.answered)
@@ -845,9 +837,7 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
         if message["refused"] or message["index"] <= self._SyncObj__raftLastApplied:
             answered(None, "the metadata leader changed")
             return
-        self._SyncObj__commandsWaitingCommit[message["index"]].append(
-            (message["term"], self._waiter(answered))
-        )
+        self._SyncObj__commandsWaitingCommit[message["index"]].append((message["term"], self._waiter(answered)))
 
     def _forget_forwarded(self, leader: Node | None) -> None:
         """Nobody will tell what became of what was forwarded (to this leader)."""
@@ -864,7 +854,7 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
         super()._SyncObj__applyLogEntries()
         if self._SyncObj__raftLastApplied == before:
             return False
-        self.on_applied()
+        self._on_applied()
         self._resolve()
         return True
 
@@ -879,22 +869,16 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
             return self._machine.apply(command[1:])
         if kind in (NO_OP, MEMBERSHIP):
             return Applied(self._machine.version(), None)
-        raise DataRefused(
-            f"metadata entry of kind {kind} is unknown to this version; start a newer walrus-node"
-        )
-
-    def on_applied(self) -> None:
-        """Set by the store: the state has changed."""
-
-    def on_voters_changed(self) -> None:
-        """Set by the store: other disks vote now."""
+        raise DataRefusedError(f"metadata entry of kind {kind} is unknown to this version; start a newer walrus-node")
 
 
 def encode_voters(voters: frozenset[UUID]) -> bytes:
+    """The command of a membership entry: the whole set."""
     return b",".join(sorted(str(voter).encode() for voter in voters))
 
 
 def decode_voters(command: bytes) -> frozenset[UUID]:
+    """The reverse of `encode_voters`."""
     return frozenset(UUID(voter) for voter in command.decode().split(",") if voter)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from walrus_node.files import DataRefused, rename_durably, sync_directory
+from walrus_node.files import DataRefusedError, rename_durably, sync_directory
 from walrus_node.metadata.journal import Journal, Owner
 from walrus_node.metadata.raft import (
     COMMAND_BYTES_MAX,
@@ -28,7 +28,7 @@ from walrus_node.metadata.raft import (
     REGULAR,
     Compaction,
     Disk,
-    Diverged,
+    DivergedError,
     Raft,
     encode_voters,
 )
@@ -96,16 +96,14 @@ class RaftStore(Generic[State]):
         on_join: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], None] | None = None,
         compaction: Compaction | None = None,
     ) -> None:
-        """Read and check everything on disk; raises `DataRefused`."""
+        """Read and check everything on disk; raises `DataRefusedError`."""
         self._place = place
         self._machine = machine
         self._on_published = on_published
         self._on_failed = on_failed
         journal = Journal(place.directory / "journal", place.owner)
         if journal.torn_bytes:
-            log.warning(
-                "metadata journal: cut %d bytes of a record that was never acknowledged", journal.torn_bytes
-            )
+            log.warning("metadata journal: cut %d bytes of a record that was never acknowledged", journal.torn_bytes)
         disk = Disk(journal, Votes(place.directory / "votes"), place.directory / "snapshot")
         self._journal = journal
         me = Me(str(place.owner.cluster_id), str(place.owner.disk), str(place.process), place.raft_address)
@@ -125,9 +123,9 @@ class RaftStore(Generic[State]):
             self._transport.unsent,
             self._transport.poll,
             compaction or Compaction(),
+            on_applied=self._publish,
+            on_voters_changed=self._direct,
         )
-        self._raft.on_applied = self._publish
-        self._raft.on_voters_changed = self._direct
         self._deadlines: list[tuple[float, int, Future[Outcome]]] = []
         self._numbers = itertools.count()
         self._lock = threading.Lock()
@@ -211,7 +209,7 @@ class RaftStore(Generic[State]):
         try:
             while not self._stopping:
                 self._raft.tick(self._expire())
-        except (DataRefused, Diverged, OSError) as error:
+        except (DataRefusedError, DivergedError, OSError) as error:
             self._fail(error)
         except Exception as error:
             log.exception("the metadata thread failed")

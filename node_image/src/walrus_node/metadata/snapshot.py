@@ -1,7 +1,8 @@
 """A snapshot: the state machine's bytes up to one log entry, with the voters at that point. The same bytes lie on disk
 and travel to a member that is too far behind; they are checked in both places before anything is replaced.
 
-File: magic 8s, version u32, head length u32, CRC-32 of head and state u32, CRC-32 of all before u32, head (JSON), state.
+File: magic 8s, version u32, head length u32, CRC-32 of head and state u32, CRC-32 of all before u32, head (JSON),
+state.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from walrus_node.files import DataRefused, replace_durably
+from walrus_node.files import DataRefusedError, replace_durably
 
 FORMAT_VERSION = 1
 
@@ -55,9 +56,7 @@ class Snapshot:
         if magic != _MAGIC:
             raise ValueError("it is no metadata snapshot")
         if version > FORMAT_VERSION:
-            raise ValueError(
-                f"its format {version} is newer than {FORMAT_VERSION}; start a newer walrus-node"
-            )
+            raise ValueError(f"its format {version} is newer than {FORMAT_VERSION}; start a newer walrus-node")
         if zlib.crc32(content[_FRONT_BYTES:]) != crc:
             raise ValueError("its checksum differs")
         head = json.loads(content[_FRONT_BYTES : _FRONT_BYTES + head_bytes])
@@ -76,13 +75,13 @@ def save_snapshot(path: Path, snapshot: Snapshot) -> None:
 
 
 def load_snapshot(path: Path) -> Snapshot | None:
-    """The snapshot, or `None` where a member that just joined has none yet; raises `DataRefused` if it is damaged."""
+    """The snapshot, `None` where a member that just joined has none yet; raises `DataRefusedError` if damaged."""
     try:
         return Snapshot.decode(path.read_bytes())
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise DataRefused(
+        raise DataRefusedError(
             f"metadata snapshot {path} is refused: {error}; "
             "give this node an empty data directory and let it join again"
         ) from None

@@ -99,7 +99,7 @@ class MetadataStore(Protocol[State_co]):
     def propose(self, command: bytes, *, timeout: float) -> Future[Outcome]:
         """Replicate a command and apply it; it carries its own id and the version that it expects.
 
-        Resolves when the outcome is known *here*: the state that `read` returns has it, and it is durable on a majority.
+        Resolves when the outcome is known *here*: `read` shows it, and a majority has it on disk.
         `Unknown` after *timeout*, or when the metadata leader changed meanwhile.
         """
 

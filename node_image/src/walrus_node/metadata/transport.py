@@ -26,7 +26,7 @@ from walrus_node.metadata.wire import (
     FRAME_BYTES_MAX,
     GREETING_BYTES_MAX,
     WIRE_VERSION,
-    BadFrame,
+    BadFrameError,
     FrameReader,
     Message,
     decode_greeting,
@@ -312,7 +312,7 @@ class Transport:
                     self._events.on_message(connection.peer, decode_message(payload))
                 if connection not in self._connections:
                     return
-        except BadFrame as error:
+        except BadFrameError as error:
             self._close(connection, str(error))
         except OSError as error:
             self._close(connection, None if connection.peer is None else str(error))
@@ -404,9 +404,7 @@ class _Connection:
             self._queue.popleft()
 
     def name(self) -> str:
-        return (
-            f"with {self.peer}" if self.peer else f"to {self.dialled}" if self.dialled else "from a stranger"
-        )
+        return f"with {self.peer}" if self.peer else f"to {self.dialled}" if self.dialled else "from a stranger"
 
 
 @dataclass
@@ -450,7 +448,7 @@ class _Resolver:
     def _look_up(self, host: str) -> None:
         try:
             found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-            ip = str(sorted(found, key=lambda info: info[0])[0][4][0])
+            ip = str(min(found, key=lambda info: info[0])[4][0])
         except OSError:
             ip = None
         self._found[host] = (time.monotonic(), ip)

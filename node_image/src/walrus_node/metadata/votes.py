@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path
 from uuid import UUID
 
-from walrus_node.files import DataRefused, replace_durably
+from walrus_node.files import DataRefusedError, replace_durably
 
 FORMAT_VERSION = 1
 
@@ -24,12 +24,12 @@ class Votes:
     """A member that forgot its vote could vote twice in one term, so it must not start without it."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file; raises `DataRefused` if it is missing, damaged or newer."""
+        """Read the file; raises `DataRefusedError` if it is missing, damaged or newer."""
         self._path = path
         try:
             content = path.read_bytes()
         except FileNotFoundError:
-            raise DataRefused(f"vote file {path} is missing; {_REMEDY}") from None
+            raise DataRefusedError(f"vote file {path} is missing; {_REMEDY}") from None
         self.term, self.voted_for = _decode(content, path)
 
     @staticmethod
@@ -57,12 +57,12 @@ def _encode(term: int, voted_for: UUID | None) -> bytes:
 def _decode(content: bytes, path: Path) -> tuple[int, UUID | None]:
     body = content[: _BODY.size]
     if len(content) != _BODY.size + _CRC.size or _CRC.unpack(content[_BODY.size :])[0] != zlib.crc32(body):
-        raise DataRefused(f"vote file {path} is damaged; {_REMEDY}")
+        raise DataRefusedError(f"vote file {path} is damaged; {_REMEDY}")
     magic, version, _, term, voted_for = _BODY.unpack(body)
     if magic != _MAGIC:
-        raise DataRefused(f"{path} is not a vote file; {_REMEDY}")
+        raise DataRefusedError(f"{path} is not a vote file; {_REMEDY}")
     if version > FORMAT_VERSION:
-        raise DataRefused(
+        raise DataRefusedError(
             f"vote file {path} has format {version}, newer than {FORMAT_VERSION}; start a newer walrus-node"
         )
     vote = UUID(bytes=voted_for)

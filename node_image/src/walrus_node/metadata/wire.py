@@ -24,7 +24,7 @@ _FRAME = struct.Struct("<II")
 _INTEGER_END = 2**63
 
 
-class BadFrame(Exception):
+class BadFrameError(Exception):
     """What arrived is no frame or message of ours: the connection is closed."""
 
 
@@ -36,22 +36,23 @@ class FrameReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Payloads that are complete; raises `BadFrame` on a bad length or checksum."""
+        """Payloads that are complete; raises `BadFrameError` on a bad length or checksum."""
         self._buffer += data
         while len(self._buffer) >= _FRAME.size:
             length, crc = _FRAME.unpack_from(self._buffer)
             if length > self.frame_bytes_max:
-                raise BadFrame(f"a frame of {length} bytes is announced, {self.frame_bytes_max} are allowed")
+                raise BadFrameError(f"a frame of {length} bytes is announced, {self.frame_bytes_max} are allowed")
             if len(self._buffer) < _FRAME.size + length:
                 return
             payload = bytes(self._buffer[_FRAME.size : _FRAME.size + length])
             del self._buffer[: _FRAME.size + length]
             if zlib.crc32(payload) != crc:
-                raise BadFrame("a frame fails its checksum")
+                raise BadFrameError("a frame fails its checksum")
             yield payload
 
 
 def encode_frame(payload: bytes) -> bytes:
+    """What `FrameReader` reads back."""
     return _FRAME.pack(len(payload), zlib.crc32(payload)) + payload
 
 
@@ -61,13 +62,13 @@ def encode_greeting(greeting: Mapping[str, object]) -> bytes:
 
 
 def decode_greeting(payload: bytes) -> dict[str, Any]:
-    """The JSON object of a greeting; raises `BadFrame`."""
+    """The JSON object of a greeting; raises `BadFrameError`."""
     try:
         greeting = json.loads(payload)
     except (ValueError, RecursionError):
-        raise BadFrame("a greeting is not JSON") from None
+        raise BadFrameError("a greeting is not JSON") from None
     if not isinstance(greeting, dict):
-        raise BadFrame("a greeting is no JSON object")
+        raise BadFrameError("a greeting is no JSON object")
     return greeting
 
 
@@ -78,17 +79,20 @@ def encode_message(message: Message) -> bytes:
 
 
 def decode_message(payload: bytes) -> Message:
-    """The message, with exactly the fields and types of its kind; raises `BadFrame`."""
+    """The message, with exactly the fields and types of its kind; raises `BadFrameError`."""
     try:
         message = msgpack.unpackb(payload, raw=False, strict_map_key=True)
     except Exception:  # msgpack raises ValueError, and classes that share no base
-        raise BadFrame("a message is not msgpack") from None
-    fields = _FIELDS.get(message.get("type", "")) if isinstance(message, dict) else None
+        raise BadFrameError("a message is not msgpack") from None
+    if not isinstance(message, dict):
+        raise BadFrameError("a message is no map")
+    kind = message.get("type")
+    fields = _FIELDS.get(kind) if isinstance(kind, str) else None
     if fields is None or message.keys() != fields.keys() | {"type"}:
-        raise BadFrame("a message is of no known kind")
+        raise BadFrameError("a message is of no known kind")
     for name, check in fields.items():
         if not check(message[name]):
-            raise BadFrame(f"a message {message['type']} has a bad {name}")
+            raise BadFrameError(f"a message {message['type']} has a bad {name}")
     return message
 
 
