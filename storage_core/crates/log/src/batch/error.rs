@@ -2,7 +2,6 @@
 
 /// Why bytes are not a batch that may be stored, or why its records cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum BatchError {
     /// The bytes end before the batch does.
     #[error("batch is cut off: it needs {needed} bytes, {available} are there")]

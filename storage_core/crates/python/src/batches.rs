@@ -1,0 +1,147 @@
+//! `decode_batches` and `encode_batch`: Kafka RecordBatch v2 bytes to columns, and records to such bytes.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyString};
+use walrus_log::batch::{BatchBuilder, ProducerRef};
+
+use crate::buffer::Buffer;
+use crate::columns::{self, Selection};
+use crate::error::Result;
+
+/// Decoded records, column by column.
+#[pyclass(frozen, get_all, module = "walrus_core")]
+pub(crate) struct Columns {
+    rows: usize,
+    offset: Py<Buffer>,
+    timestamp_us: Py<Buffer>,
+    timestamp_type: Py<Buffer>,
+    key: Py<BinaryColumn>,
+    value: Py<BinaryColumn>,
+    headers: Option<Py<HeadersColumn>>,
+    position: usize,
+    next_offset: u64,
+}
+
+/// A column of bytes in Arrow's layout.
+#[pyclass(frozen, get_all, module = "walrus_core")]
+pub(crate) struct BinaryColumn {
+    validity: Option<Py<Buffer>>,
+    null_count: usize,
+    offsets: Py<Buffer>,
+    data: Py<Buffer>,
+}
+
+/// A column of lists of headers in Arrow's layout.
+#[pyclass(frozen, get_all, module = "walrus_core")]
+pub(crate) struct HeadersColumn {
+    count: usize,
+    offsets: Py<Buffer>,
+    key: Py<BinaryColumn>,
+    value: Py<BinaryColumn>,
+}
+
+/// Default of `bytes_max`: a column stays below Arrow's 2 GiB.
+const BYTES_MAX: usize = i32::MAX as usize;
+
+#[pyfunction]
+#[pyo3(signature = (data, *, position=0, start=0, end=None, bytes_max=BYTES_MAX, headers=false))]
+pub(crate) fn decode_batches(
+    py: Python<'_>,
+    data: PyBackedBytes,
+    position: usize,
+    start: u64,
+    end: Option<u64>,
+    bytes_max: usize,
+    headers: bool,
+) -> Result<Columns> {
+    if position > data.len() {
+        let message = format!("position {position} is behind the {} bytes of data", data.len());
+        return Err(PyValueError::new_err(message).into());
+    }
+    let selection =
+        Selection { start, end: end.unwrap_or(u64::MAX), bytes_max: bytes_max.min(BYTES_MAX), headers };
+    let columns = py.detach(|| columns::decode(&data, position, &selection))?;
+    Ok(Columns::new(py, columns)?)
+}
+
+impl Columns {
+    fn new(py: Python<'_>, columns: columns::Columns) -> PyResult<Self> {
+        Ok(Self {
+            rows: columns.offset.len(),
+            offset: Py::new(py, Buffer::from(columns.offset))?,
+            timestamp_us: Py::new(py, Buffer::from(columns.timestamp_us))?,
+            timestamp_type: Py::new(py, Buffer::from(columns.timestamp_type))?,
+            key: BinaryColumn::new(py, columns.key)?,
+            value: BinaryColumn::new(py, columns.value)?,
+            headers: columns.headers.map(|headers| HeadersColumn::new(py, headers)).transpose()?,
+            position: columns.position,
+            next_offset: columns.next_offset,
+        })
+    }
+}
+
+impl BinaryColumn {
+    fn new(py: Python<'_>, column: columns::BinaryColumn) -> PyResult<Py<Self>> {
+        let validity =
+            (column.null_count > 0).then(|| Py::new(py, Buffer::from(column.validity))).transpose()?;
+        let offsets = Py::new(py, Buffer::from(column.offsets))?;
+        let data = Py::new(py, Buffer::from(column.data))?;
+        Py::new(py, Self { validity, null_count: column.null_count, offsets, data })
+    }
+}
+
+impl HeadersColumn {
+    fn new(py: Python<'_>, column: columns::HeadersColumn) -> PyResult<Py<Self>> {
+        let count = column.key.offsets.len() - 1;
+        let offsets = Py::new(py, Buffer::from(column.offsets))?;
+        let key = BinaryColumn::new(py, column.key)?;
+        let value = BinaryColumn::new(py, column.value)?;
+        Py::new(py, Self { count, offsets, key, value })
+    }
+}
+
+#[pyfunction]
+#[pyo3(signature = (
+    values, *, timestamps_ms, keys=None, headers=None, producer_id=None, producer_epoch=0, base_sequence=0
+))]
+#[expect(clippy::too_many_arguments, reason = "keywords of a Python function")]
+pub(crate) fn encode_batch<'py>(
+    py: Python<'py>,
+    values: Vec<Option<Bound<'py, PyBytes>>>,
+    timestamps_ms: Vec<i64>,
+    keys: Option<Vec<Option<Bound<'py, PyBytes>>>>,
+    headers: Option<Vec<Vec<(Bound<'py, PyString>, Option<Bound<'py, PyBytes>>)>>>,
+    producer_id: Option<i64>,
+    producer_epoch: i16,
+    base_sequence: i32,
+) -> Result<Bound<'py, PyBytes>> {
+    let rows = values.len();
+    let lengths =
+        [timestamps_ms.len(), keys.as_ref().map_or(rows, Vec::len), headers.as_ref().map_or(rows, Vec::len)];
+    if lengths.iter().any(|&length| length != rows) {
+        return Err(PyValueError::new_err("values, timestamps_ms, keys and headers differ in length").into());
+    }
+    let mut builder = BatchBuilder::new();
+    let mut of_record = Vec::new();
+    for (row, (value, timestamp_ms)) in values.iter().zip(timestamps_ms).enumerate() {
+        let key = keys.as_ref().and_then(|keys| keys[row].as_ref());
+        of_record.clear();
+        for (name, value) in headers.iter().flat_map(|headers| &headers[row]) {
+            of_record.push((name.to_str()?, value.as_ref().map(|value| value.as_bytes())));
+        }
+        builder.push(
+            key.map(|key| key.as_bytes()),
+            value.as_ref().map(|value| value.as_bytes()),
+            timestamp_ms,
+            &of_record,
+        );
+    }
+    if let Some(id) = producer_id {
+        builder.producer(ProducerRef { id, epoch: producer_epoch, base_sequence });
+    }
+    let mut batch = Vec::new();
+    builder.build(&mut batch)?;
+    Ok(PyBytes::new(py, &batch))
+}

@@ -1,0 +1,102 @@
+//! `Metadata`: the cluster's state, and the pure function that changes it.
+
+use std::sync::{Arc, Mutex};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use uuid::Uuid;
+use walrus_metadata::{Envelope, NodeId, TopicId};
+
+use crate::error::Result;
+use crate::json;
+
+/// The state, shared with its copies and with what was published until one of them changes.
+#[pyclass(frozen, module = "walrus_core")]
+pub(crate) struct Metadata {
+    state: Mutex<Arc<walrus_metadata::Metadata>>,
+}
+
+impl Metadata {
+    fn new(state: Arc<walrus_metadata::Metadata>) -> Self {
+        Self { state: Mutex::new(state) }
+    }
+
+    /// The state as it is now; later commands do not change it.
+    pub(crate) fn current(&self) -> Arc<walrus_metadata::Metadata> {
+        Arc::clone(&self.state.lock().expect("a panic in apply leaves an unknown state"))
+    }
+}
+
+#[pymethods]
+impl Metadata {
+    #[new]
+    fn empty() -> Self {
+        Self::new(Arc::default())
+    }
+
+    #[staticmethod]
+    fn restore(snapshot: &[u8]) -> Result<Self> {
+        Ok(Self::new(Arc::new(walrus_metadata::Metadata::from_snapshot(snapshot)?)))
+    }
+
+    fn snapshot<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let state = self.current();
+        PyBytes::new(py, &py.detach(|| state.to_snapshot()))
+    }
+
+    fn apply<'py>(&self, py: Python<'py>, envelope: &[u8]) -> Result<Bound<'py, PyBytes>> {
+        let envelope = Envelope::from_json(envelope)?;
+        let mut state = self.state.lock().expect("a panic in apply leaves an unknown state");
+        let applied = walrus_metadata::apply(Arc::make_mut(&mut state), &envelope)?;
+        let json = serde_json::to_vec(&applied).expect("an answer has only keys that are strings in JSON");
+        Ok(PyBytes::new(py, &json))
+    }
+
+    #[getter]
+    fn version(&self) -> u64 {
+        self.current().version
+    }
+
+    fn copy(&self) -> Self {
+        Self::new(self.current())
+    }
+
+    fn view<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        json::to_python(py, &*self.current())
+    }
+
+    fn first_descriptor<'py>(
+        &self,
+        py: Python<'py>,
+        topic: &str,
+        partition: u32,
+        uuid: &str,
+        now_ms: u64,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (topic, uuid) = (TopicId(parse_uuid(topic)?), parse_uuid(uuid)?);
+        walrus_metadata::first_descriptor(&self.current(), topic, partition, uuid, now_ms)
+            .map(|descriptor| json::to_python(py, &descriptor))
+            .transpose()
+    }
+
+    fn successor<'py>(
+        &self,
+        py: Python<'py>,
+        topic: &str,
+        partition: u32,
+        uuid: &str,
+        avoid: Vec<u32>,
+        now_ms: u64,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (topic, uuid) = (TopicId(parse_uuid(topic)?), parse_uuid(uuid)?);
+        let avoid: Vec<NodeId> = avoid.into_iter().map(NodeId).collect();
+        walrus_metadata::successor(&self.current(), topic, partition, uuid, &avoid, now_ms)
+            .map(|descriptor| json::to_python(py, &descriptor))
+            .transpose()
+    }
+}
+
+fn parse_uuid(text: &str) -> PyResult<Uuid> {
+    Uuid::try_parse(text).map_err(|error| PyValueError::new_err(format!("{text:?} is not a UUID: {error}")))
+}

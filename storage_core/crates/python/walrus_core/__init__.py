@@ -1,0 +1,42 @@
+"""The storage engine, data plane and metadata of Walrus.
+
+Everything is in Rust; `_native.pyi` documents it. Calls that wait release the interpreter lock.
+"""
+
+from walrus_core._native import (
+    BinaryColumn,
+    Buffer,
+    Columns,
+    CorruptionError,
+    HeadersColumn,
+    InvalidBatch,
+    Metadata,
+    OutcomeUnknown,
+    Rejected,
+    RejectedError,
+    RetryableError,
+    UnsupportedFormat,
+    WalrusError,
+    decode_batches,
+    encode_batch,
+    init_logging,
+)
+
+__all__ = [
+    "BinaryColumn",
+    "Buffer",
+    "Columns",
+    "CorruptionError",
+    "HeadersColumn",
+    "InvalidBatch",
+    "Metadata",
+    "OutcomeUnknown",
+    "Rejected",
+    "RejectedError",
+    "RetryableError",
+    "UnsupportedFormat",
+    "WalrusError",
+    "decode_batches",
+    "encode_batch",
+    "init_logging",
+]

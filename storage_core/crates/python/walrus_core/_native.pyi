@@ -1,0 +1,198 @@
+"""The compiled half of `walrus_core`; import from there."""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+class WalrusError(Exception):
+    """Root of everything that Walrus raises."""
+
+    reason: str
+    """Name of the error's kind; stable."""
+    facts: dict[str, Any]
+    """Its fields, as the message names them."""
+
+class RetryableError(WalrusError):
+    """Nothing happened; the same call may go through later."""
+
+class RejectedError(WalrusError):
+    """Nothing happened, and the same call will be refused again."""
+
+class OutcomeUnknown(WalrusError):
+    """It may have happened. Ask again with the same ids, or look."""
+
+class CorruptionError(WalrusError):
+    """Stored or sent bytes are not what was written."""
+
+class UnsupportedFormat(WalrusError):
+    """Written by a newer Walrus. Upgrade this one."""
+
+class InvalidBatch(RejectedError):
+    """The records cannot be a batch, or the batch cannot be opened here."""
+
+class Rejected(RejectedError):
+    """The metadata refused a command."""
+
+@final
+class Metadata:
+    """The cluster's state, and the pure function that changes it.
+
+    A copy costs a pointer, so does publishing it to a `DataPlane`.
+    """
+
+    def __new__(cls) -> Metadata:
+        """The state before the first command."""
+
+    @staticmethod
+    def restore(snapshot: bytes) -> Metadata:
+        """Reads what `snapshot` gave. Raises `CorruptionError`, or `UnsupportedFormat` where a newer Walrus wrote it."""
+
+    def snapshot(self) -> bytes:
+        """The whole state as versioned JSON."""
+
+    def apply(self, envelope: bytes) -> bytes:
+        """Applies one command, given as the JSON of its envelope; gives JSON with `version` and `answer`.
+
+        Raises `Rejected` with the reason and facts of the refusal. A command whose id is remembered changes nothing
+        and is answered, or refused, as it was the first time.
+        """
+
+    @property
+    def version(self) -> int:
+        """Grows by one with every command that changed something."""
+
+    def copy(self) -> Metadata:
+        """A state of its own, equal now."""
+
+    def view(self) -> dict[str, Any]:
+        """The state as dicts and lists, in the shape of its JSON."""
+
+    def first_descriptor(self, topic: str, partition: int, uuid: str, now_ms: int) -> dict[str, Any] | None:
+        """Descriptor of the first segment of a partition of a new topic; `None` when no node is healthy."""
+
+    def successor(
+        self, topic: str, partition: int, uuid: str, avoid: Sequence[int], now_ms: int
+    ) -> dict[str, Any] | None:
+        """Descriptor of the segment that follows the partition's last one, not led by a node of `avoid`.
+
+        `None` when no healthy node is left or the partition does not exist.
+        """
+
+@final
+class Buffer:
+    """Read-only bytes; `memoryview(buffer)` and `pyarrow.py_buffer(buffer)` copy nothing and keep it alive."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class BinaryColumn:
+    """A column of bytes in the layout of Arrow's `binary`."""
+
+    @property
+    def validity(self) -> Buffer | None:
+        """One bit per row, lowest first; `None` when no row is absent."""
+
+    @property
+    def null_count(self) -> int:
+        """Rows that are absent."""
+
+    @property
+    def offsets(self) -> Buffer:
+        """int32, one more than rows: row i is `data[offsets[i]:offsets[i + 1]]`."""
+
+    @property
+    def data(self) -> Buffer:
+        """All values, back to back; less than 2 GiB."""
+
+@final
+class HeadersColumn:
+    """A column in the layout of Arrow's `list<struct<key: string, value: binary>>`."""
+
+    @property
+    def count(self) -> int:
+        """Headers of all rows."""
+
+    @property
+    def offsets(self) -> Buffer:
+        """int32, one more than rows: row i has the headers `offsets[i]` to `offsets[i + 1] - 1`."""
+
+    @property
+    def key(self) -> BinaryColumn:
+        """UTF-8; none is absent."""
+
+    @property
+    def value(self) -> BinaryColumn: ...
+
+@final
+class Columns:
+    """Decoded records, column by column, all with `rows` rows."""
+
+    @property
+    def rows(self) -> int:
+        """Number of records."""
+
+    @property
+    def offset(self) -> Buffer:
+        """int64."""
+
+    @property
+    def timestamp_us(self) -> Buffer:
+        """int64, microseconds since the epoch."""
+
+    @property
+    def timestamp_type(self) -> Buffer:
+        """int32: 0 set by the producer (CreateTime), 1 by the broker (LogAppendTime)."""
+
+    @property
+    def key(self) -> BinaryColumn: ...
+    @property
+    def value(self) -> BinaryColumn: ...
+    @property
+    def headers(self) -> HeadersColumn | None:
+        """Only if they were asked for."""
+
+    @property
+    def position(self) -> int:
+        """Where in `data` to go on."""
+
+    @property
+    def next_offset(self) -> int:
+        """The `start` to go on with."""
+
+def decode_batches(
+    data: bytes,
+    *,
+    position: int = 0,
+    start: int = 0,
+    end: int | None = None,
+    bytes_max: int = 2147483647,
+    headers: bool = False,
+) -> Columns:
+    """Decodes Kafka RecordBatches v2 that lie back to back into columns that Arrow can take as they are.
+
+    Takes the records `start <= offset < end` from `position` on, checks every checksum, and stops in front of the
+    record that would bring keys, values and headers over `bytes_max` (one record is always taken). To go on, call it
+    again with `position` and `next_offset` of the answer; no rows means that nothing is left.
+    Raises `CorruptionError`, and `InvalidBatch` for a compressed batch.
+    """
+
+def encode_batch(
+    values: Sequence[bytes | None],
+    *,
+    timestamps_ms: Sequence[int],
+    keys: Sequence[bytes | None] | None = None,
+    headers: Sequence[Sequence[tuple[str, bytes | None]]] | None = None,
+    producer_id: int | None = None,
+    producer_epoch: int = 0,
+    base_sequence: int = 0,
+) -> bytes:
+    """Builds an uncompressed Kafka RecordBatch v2 with base offset 0.
+
+    All sequences are of one length, at least 1. Raises `InvalidBatch` where the records do not fit into one batch.
+    """
+
+def init_logging(filter: str) -> bool:
+    """Sends Rust's log lines to standard error, as far as the filter lets them (the syntax of `RUST_LOG`).
+
+    False where logging was set up before: then nothing changes. Raises `ValueError` for a wrong filter.
+    """
