@@ -13,7 +13,7 @@ MET, NOT_MET, LIMIT = "#2a7f62", "#c0504d", "#555555"
 
 
 def draw(report: Report, path: Path) -> None:
-    """Write a PNG to `path`."""
+    """Writes a PNG to `path`."""
     cases = list(dict.fromkeys(row.case for row in report.rows))
     picture = Figure(figsize=(4.2 * len(cases), 3.8))
     panels = picture.subplots(1, len(cases), squeeze=False)
@@ -43,9 +43,7 @@ def _panel(axes: Axes, rows: list[Row]) -> None:
     if (bound := goal.bound_as_value(limit)) is not None:
         axes.axhline(bound, color="black", linestyle="--", linewidth=1, label=f"goal: {goal}")
     if limit is not None:
-        axes.axhline(
-            limit, color=LIMIT, linestyle=":", linewidth=1.2, label=f"limit ({goal.limit}): {figure(limit)}"
-        )
+        axes.axhline(limit, color=LIMIT, linestyle=":", linewidth=1.2, label=f"limit ({goal.limit}): {figure(limit)}")
     better = "higher is better" if goal.better is Better.HIGHER else "lower is better"
     axes.set_title(f"{case}\n{goal.unit}, {better}", fontsize=10)
     axes.set_ylim(bottom=0)
