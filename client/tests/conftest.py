@@ -31,9 +31,7 @@ class StoredBatch:
 @dataclass
 class StoredPartition:
     batches: list[StoredBatch] = field(default_factory=list)
-    last_five: dict[int, deque[StoredBatch]] = field(
-        default_factory=lambda: defaultdict(lambda: deque(maxlen=5))
-    )
+    last_five: dict[int, deque[StoredBatch]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=5)))
 
     @property
     def end_offset(self) -> int:
@@ -73,17 +71,13 @@ class Storage:
             producer = request.producer
             seen = partition.last_five[producer.id]
             for batch in seen:
-                if batch.base_sequence == producer.base_sequence and len(batch.records) == len(
-                    request.records.records
-                ):
+                if batch.base_sequence == producer.base_sequence and len(batch.records) == len(request.records.records):
                     answer.base_offset, answer.end_offset = batch.base_offset, batch.end_offset
                     answer.duplicate = True
                     return answer
             expected = (seen[-1].base_sequence + len(seen[-1].records)) % 2**31 if seen else 0
             if producer.base_sequence != expected:
-                return refusal(
-                    request, "OutOfOrderSequence", f"expected {expected}, got {producer.base_sequence}"
-                )
+                return refusal(request, "OutOfOrderSequence", f"expected {expected}, got {producer.base_sequence}")
             batch = StoredBatch(
                 partition.end_offset,
                 producer.id,
@@ -193,9 +187,7 @@ class LogPeer(log_pb2_grpc.LogServicer):
                     if wanted and request.wait_ms and self.storage.changed.wait(request.wait_ms / 1000):
                         continue
                     return
-                records = [
-                    r for batch in partition.batches for r in batch.records if offset <= r.offset < end
-                ][:3]
+                records = [r for batch in partition.batches for r in batch.records if offset <= r.offset < end][:3]
             offset = records[-1].offset + 1
             answers += 1
             yield log_pb2.ReadResponse(records=records, next_offset=offset, high_watermark=end)

@@ -102,9 +102,7 @@ def test_a_proxy_of_the_environment_is_not_used(peer, monkeypatch):
         assert client.topics() == []
 
 
-@pytest.mark.parametrize(
-    "bootstrap", ["", "localhost", "localhost:", ":9090", "a:1,b", "a:0", "a:65536", "a:x"]
-)
+@pytest.mark.parametrize("bootstrap", ["", "localhost", "localhost:", ":9090", "a:1,b", "a:0", "a:65536", "a:x"])
 def test_a_bootstrap_that_is_no_address_is_refused(bootstrap):
     with pytest.raises(ValueError, match=r"host:port"):
         Client(bootstrap)

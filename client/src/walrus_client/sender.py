@@ -40,9 +40,7 @@ class ProducerOptions:
 
     def __post_init__(self) -> None:
         if not 1 <= self.in_flight_batches_max <= 5:
-            raise ValueError(
-                "in_flight_batches_max must be 1 to 5: a broker recognises the last five batches"
-            )
+            raise ValueError("in_flight_batches_max must be 1 to 5: a broker recognises the last five batches")
         for name in ("batch_records_max", "batch_bytes_max", "buffer_bytes_max"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
@@ -95,9 +93,7 @@ class Sender:
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)  # for `add`: something was forgotten
         self._done = threading.Condition(self._lock)  # for `flush`: the same
-        self._work = threading.Condition(
-            self._lock
-        )  # for the lane: something may be sent, or the lane is over
+        self._work = threading.Condition(self._lock)  # for the lane: something may be sent, or the lane is over
         self._attention = threading.Condition(self._lock)  # for the supervisor: something changed
         self._lane: _Lane | None = None
         self._closing = False
@@ -224,9 +220,7 @@ class Sender:
             self._lane = lane
             self._connections += 1
         lane.call = self._transport.append_stream(lane.address, self._requests(lane))
-        threading.Thread(
-            target=self._receive, args=(lane, lane.call), name="walrus-receiver", daemon=True
-        ).start()
+        threading.Thread(target=self._receive, args=(lane, lane.call), name="walrus-receiver", daemon=True).start()
         return lane
 
     def _watch(self, lane: _Lane) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from walrus_client.dev import health, state
 from walrus_client.dev.ports import LOOPBACK, PORTS_PER_NODE, NoFreePorts, choose_base, is_free
@@ -32,7 +33,15 @@ class NodeStatus:
     running: bool
     readiness: health.Readiness
     memory_bytes: int | None
-    status: dict[str, object] | None
+    status: dict[str, Any] | None
+
+    def metadata_role(self) -> str | None:
+        """Return "leader" or "follower" in the metadata's Raft; None if the node does not say."""
+        raft = (self.status or {}).get("raft")
+        leader = raft.get("current_leader") if isinstance(raft, dict) else None
+        if leader is None:
+            return None
+        return "leader" if leader == self.node.node_id else "follower"
 
 
 def start_cluster(
@@ -42,13 +51,14 @@ def start_cluster(
     base_port: int | None = None,
     options: NodeOptions | None = None,
     ready_timeout_s: float = READY_TIMEOUT_S,
-    progress: Progress = lambda line: None,
+    progress: Progress = lambda _line: None,
 ) -> "DevCluster":
     """Start a cluster in *directory*, or what does not run of the one that is there; returns when every node is ready.
 
     Ports are chosen free, or from *base_port* on, at the first start, and kept. Options given later hold for the nodes
     that are started from then on. If a node does not get ready, those started here are stopped, and DevError is raised.
     """
+    _require_node_package()
     cluster = DevCluster(Path(directory))
     cluster._create(nodes, base_port, options or NodeOptions())
     cluster.start(ready_timeout_s=ready_timeout_s, progress=progress)
@@ -79,6 +89,11 @@ class DevCluster:
         return ",".join(f"{LOOPBACK}:{node.ports.grpc}" for node in self.nodes)
 
     @property
+    def running_bootstrap(self) -> str:
+        """The gRPC addresses of the nodes that run; "" if none does."""
+        return ",".join(state.addresses(self.directory, "grpc"))
+
+    @property
     def text_addresses(self) -> str:
         """The addresses of the text protocol of all nodes, running or not, for `TextClient`."""
         return ",".join(f"{LOOPBACK}:{node.ports.text}" for node in self.nodes)
@@ -88,7 +103,7 @@ class DevCluster:
         names: Sequence[str] = (),
         *,
         ready_timeout_s: float = READY_TIMEOUT_S,
-        progress: Progress = lambda line: None,
+        progress: Progress = lambda _line: None,
     ) -> None:
         """Start the nodes named, or all, that do not run, and wait until they are ready."""
         wanted = [node.name for node in self._select(names)]
@@ -104,7 +119,7 @@ class DevCluster:
             raise
 
     def stop(self, names: Sequence[str] = (), *, grace_s: float = STOP_GRACE_S) -> list[str]:
-        """End the nodes named, or all, with SIGTERM; returns the names of those that had to be killed after *grace_s*."""
+        """End the nodes named, or all, with SIGTERM; returns the names of those that had to be killed in the end."""
         return self._stop(self._select(names), grace_s)
 
     def kill(self, name: str, *, number: signal.Signals = signal.SIGKILL) -> bool:
@@ -188,11 +203,7 @@ class DevCluster:
 
     def _spawn(self, names: Sequence[str]) -> list[NodeState]:
         """Start those of *names* that do not run, and remember each at once."""
-        if importlib.util.find_spec("walrus_node") is None:
-            raise DevError(
-                f"the package walrus_node is not installed in {sys.prefix}: run `make setup` in the repository,"
-                " or install it with pip, and use the `walrus` of that environment"
-            )
+        _require_node_package()
         started = []
         with state.exclusive(self.directory):
             cluster = state.load(self.directory)
@@ -205,13 +216,9 @@ class DevCluster:
                         " end that program, or begin anew with `walrus dev down --purge`"
                     )
             for node in idle:
-                process = start_process(
-                    _command(cluster, node), log_file=node.log_file, environment=_environment()
-                )
+                process = start_process(_command(cluster, node), log_file=node.log_file, environment=_environment())
                 running = replace(node, process=process)
-                cluster = replace(
-                    cluster, nodes=tuple(running if n.name == node.name else n for n in cluster.nodes)
-                )
+                cluster = replace(cluster, nodes=tuple(running if n.name == node.name else n for n in cluster.nodes))
                 state.save(self.directory, cluster)
                 started.append(running)
         return started
@@ -251,6 +258,14 @@ class DevCluster:
                 killed.append(node.name)
             node.process.exit_code()
         return killed
+
+
+def _require_node_package() -> None:
+    if importlib.util.find_spec("walrus_node") is None:
+        raise DevError(
+            f"the package walrus_node is not installed in {sys.prefix}: run `make setup` in the repository,"
+            " or install it with pip, and use the `walrus` of that environment"
+        )
 
 
 def _command(cluster: ClusterState, node: NodeState) -> list[str]:

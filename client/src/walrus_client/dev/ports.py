@@ -1,5 +1,7 @@
 """Free ports for a cluster: chosen once, kept for its restarts."""
 
+# ruff: noqa: N818 - as in `errors`, a name says what is the matter
+
 import errno
 import hashlib
 import socket
@@ -20,14 +22,14 @@ def choose_base(directory: Path, node_count: int) -> int:
     The search begins at a place that depends on the directory, so that clusters in different places seldom try the
     same ports, and stays below the ports that the system gives to outgoing connections.
     """
-    block = PORTS_PER_NODE * node_count
+    block: int = PORTS_PER_NODE * node_count
     past = min(_PAST, _first_ephemeral())
     if past - block <= _FIRST:
         raise NoFreePorts(f"the system gives out the ports from {past} on: name a free block with --base-port")
     candidates = range(_FIRST, past - block, block)
     digest = hashlib.sha256(str(directory.resolve()).encode()).digest()
-    start = int.from_bytes(digest[:4]) % len(candidates)
-    for base in (*candidates[start:], *candidates[:start]):
+    start = int.from_bytes(digest[:4], "big") % len(candidates)
+    for base in [*candidates[start:], *candidates[:start]]:
         if all(is_free(port) for port in range(base, base + block)):
             return base
     raise NoFreePorts(f"no {block} free ports in a row between {_FIRST} and {past}")
@@ -44,7 +46,7 @@ def is_free(port: int) -> bool:
             if failure.errno in (errno.EADDRINUSE, errno.EACCES):
                 return False
             raise
-        return True
+    return True
 
 
 def _first_ephemeral() -> int:

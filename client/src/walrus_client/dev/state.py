@@ -1,5 +1,7 @@
 """What is remembered of a local cluster: `cluster.json` in its folder, replaced in one piece at each change."""
 
+# ruff: noqa: N818 - as in `errors`, a name says what is the matter
+
 import contextlib
 import fcntl
 import json
@@ -19,6 +21,10 @@ _VERSION = 1
 
 class DevError(Exception):
     """Something about a local cluster that its user can mend; the message says how."""
+
+
+class NoCluster(DevError):
+    """There is no cluster in the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +130,12 @@ def load(directory: Path) -> ClusterState:
         if content["version"] != _VERSION:
             raise DevError(f"{path} is of version {content['version']}, this program knows {_VERSION}")
         return ClusterState(
-            nodes=tuple(_node(directory, node) for node in content["nodes"]),
+            nodes=tuple(_node(node) for node in content["nodes"]),
             options=NodeOptions(**content["options"]),
             founded=content["founded"],
         )
     except FileNotFoundError:
-        raise DevError(f"there is no cluster in {directory}: start one with `walrus dev up`") from None
+        raise NoCluster(f"there is no cluster in {directory}: start one with `walrus dev up`") from None
     except (KeyError, TypeError, ValueError) as failure:
         raise DevError(f"{path} cannot be read ({failure!r}): stop its nodes by hand and remove it") from failure
 
@@ -176,7 +182,7 @@ def exclusive(directory: Path) -> Iterator[None]:
         yield
 
 
-def _node(directory: Path, content: dict[str, Any]) -> NodeState:
+def _node(content: dict[str, Any]) -> NodeState:
     pid, began = content["pid"], content["process_began"]
     return NodeState(
         name=content["name"],
