@@ -125,9 +125,7 @@ def _segment_layout(segment: Segment) -> SegmentLayout:
     sealed = segment.state is SegmentState.SEALED
     leader = (segment.leader,) if segment.leader is not None else ()
     nodes = (*segment.replicas, *leader) if sealed else (*leader, *segment.replicas)
-    best_first = sorted(
-        nodes, key=lambda node: not node.alive
-    )  # stable: of equals the better one stays first
+    best_first = sorted(nodes, key=lambda node: not node.alive)  # stable: of equals the better one stays first
     return SegmentLayout(
         segment.uuid,
         segment.base_offset,

@@ -94,9 +94,7 @@ def check_java() -> None:
     ).stderr
     version = re.search(r'version "(\d+)', said)
     if version is None or int(version[1]) < JAVA_VERSION_MIN:
-        raise JavaMissingError(
-            f"{java} is too old ({said.splitlines()[0] if said else 'no answer'}). {advice}"
-        )
+        raise JavaMissingError(f"{java} is too old ({said.splitlines()[0] if said else 'no answer'}). {advice}")
 
 
 def _spark_home_with_compiled_python() -> Path:
