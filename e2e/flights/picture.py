@@ -48,7 +48,7 @@ def draw(lake: Lake, strips: Sequence[Strip], *, killed_at: int, path: Path) -> 
         "axes.spines.top": False,
         "axes.spines.right": False,
     }
-    with mpl.rc_context(style):  # type: ignore[arg-type] - matplotlib names each of its settings
+    with mpl.rc_context(style):  # type: ignore[arg-type]
         figure = Figure(figsize=(12, 9), dpi=130, facecolor="white")
         grid = figure.add_gridspec(
             3,

@@ -5,6 +5,7 @@ begins with a stable name that can be searched for, and ends with the facts as J
 """
 
 import json
+import re
 from dataclasses import dataclass
 from enum import Enum
 
@@ -50,3 +51,9 @@ class SourceError(Exception):
         kind = reason.value
         details = json.dumps({**facts, "retryable": kind.retryable}, sort_keys=True, default=str)
         super().__init__(f"[WALRUS_{kind.name}] {message}; {kind.remedy}. {details}")
+
+
+def message_within(text: str) -> str | None:
+    """The message of a SourceError within what Spark made of it; None if there is none."""
+    found = re.search(r"\[WALRUS_[A-Z_]+\] .*", text)
+    return found[0] if found else None
