@@ -118,6 +118,7 @@ def _by_month(axes: Axes, groups: Mapping[str, Delays]) -> None:
     )
     axes.set_ylabel("minutes")
     axes.set_title("Mean departure delay by month (above: flights)")
+    axes.margins(y=0.1)
     axes.grid(axis="y", color="#e6eaee", zorder=0)
     axes.set_axisbelow(True)
 
@@ -128,6 +129,7 @@ def _by_carrier(axes: Axes, groups: Mapping[str, Delays]) -> None:
     axes.bar_label(bars, [f"{group.flights:,}" for _, group in ordered], padding=3, fontsize=7.5, color=FAINT)
     axes.set_xlabel("minutes")
     axes.set_title("Mean departure delay by carrier (beside: flights)")
+    axes.margins(x=0.1)
     axes.tick_params(axis="y", labelsize=8, length=0)
     axes.grid(axis="x", color="#e6eaee", zorder=0)
     axes.set_axisbelow(True)
@@ -149,7 +151,16 @@ def _segments(axes: Axes, strips: Sequence[Strip], killed_at: int) -> None:
             label=strip.node if strip.node not in seen else None,
         )
         seen.add(strip.node)
-    axes.plot(killed_at, 0, marker="X", markersize=11, color="#c1121f", markeredgecolor="white", label="killed here")
+    axes.plot(
+        killed_at,
+        0,
+        marker="X",
+        linestyle="none",
+        markersize=11,
+        color="#c1121f",
+        markeredgecolor="white",
+        label="killed here",
+    )
     end = strips[-1].end if strips else 0
     axes.set_xlim(0, end)
     axes.set_yticks([])
