@@ -1,14 +1,17 @@
 """What a run did: for the reader a table, for programs `summary.json`."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from flights.proof import Finding
+from flights.stream import Crash
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,21 @@ class Phase:
 
 
 @dataclass(frozen=True)
+class Stopwatch:
+    """The phases so far, in order."""
+
+    phases: list[Phase] = field(default_factory=list)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[list[int]]:
+        """Times what is done within; what it adds to the list are the bytes that went through."""
+        began = time.monotonic()
+        sizes: list[int] = []
+        yield sizes
+        self.phases.append(Phase(name, time.monotonic() - began, sum(sizes)))
+
+
+@dataclass(frozen=True)
 class Report:
     """The result of a run; it succeeded if all findings held."""
 
@@ -34,9 +52,8 @@ class Report:
     lost: int
     duplicated: int
     segments: int
-    segments_sealed: int
     segments_led: Mapping[str, int]
-    killed: str
+    crash: Crash
     phases: Sequence[Phase]
     findings: Sequence[Finding]
 
@@ -54,9 +71,13 @@ class Report:
             "lost": self.lost,
             "duplicated": self.duplicated,
             "segments": self.segments,
-            "segments_sealed": self.segments_sealed,
-            "segments_led": dict(sorted(self.segments_led.items())),
-            "killed": self.killed,
+            "segments_led": dict(self.segments_led),
+            "killed": {
+                "node": self.crash.node,
+                "segment": self.crash.segment.number,
+                "undelivered_bytes": self.crash.undelivered_bytes,
+                "seconds_down": round(self.crash.seconds_down, 3),
+            },
             "phases": [
                 {
                     "name": phase.name,
