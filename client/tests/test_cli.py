@@ -176,7 +176,7 @@ def test_the_version_is_printed(walrus):
 def test_another_package_adds_a_command(walrus, monkeypatch):
     def archive(topic: str) -> None:
         """Archive a topic."""
-        print(f"archived {topic}")  # noqa: T201
+        print(f"archived {topic}")
 
     offer_commands(monkeypatch, archive=lambda: archive)
     assert walrus("archive", "t") == (0, "archived t\n", "")

@@ -88,7 +88,7 @@ def test_an_answer_that_says_unknown_is_asked_again(peer, storage, refuse):
 
 def test_nodes_that_are_killed_and_restarted_under_load_lose_and_repeat_nothing(make_peer, storage):
     seed = random.randrange(2**32)
-    print(f"seed {seed}")  # noqa: T201 - to run it again
+    print(f"seed {seed}")
     choice = random.Random(seed)
     peers = [make_peer(), make_peer()]
     stop_now = threading.Semaphore(0)
