@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark_walrus.archive import ArchiveRun, archive
-from pyspark_walrus.session import check_java, create_session
+from pyspark_walrus.session import JAVA_SHORT, check_java, create_session
 from rich.console import Console
 from walrus_client import Appended, Client, Producer, Segment, SegmentState
 from walrus_client.dev import DevCluster, DevError, NodeOptions, open_cluster, start_cluster
@@ -46,7 +46,7 @@ def run(directory: Path, console: Console) -> Report:
     _start_clean(directory)
     stopwatch = Stopwatch()
     with ThreadPoolExecutor() as background:
-        spark = background.submit(create_session, "flights", log_file=directory / SPARK_LOG)
+        spark = background.submit(create_session, "flights", java_options=JAVA_SHORT, log_file=directory / SPARK_LOG)
         try:
             with Screen(console) as screen:
                 with stopwatch.phase("start brokers"):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
-from pyspark_walrus.session import create_session
+from pyspark_walrus.session import JAVA_SHORT, create_session
 from walrus_client import Client, OutRecord
 from walrus_client.dev import DevCluster, NodeOptions, start_cluster
 
@@ -19,7 +19,8 @@ SEGMENT_ENTRIES_MAX = 500
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = create_session("tests", log_file=tmp_path_factory.mktemp("spark") / "spark.log")
+    log_file = tmp_path_factory.mktemp("spark") / "spark.log"
+    session = create_session("tests", java_options=JAVA_SHORT, log_file=log_file)
     yield session
     session.stop()
 

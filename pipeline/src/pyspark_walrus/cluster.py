@@ -17,6 +17,8 @@ from pyspark_walrus.plan import Piece
 
 # How long a query waits for a cluster that does not answer.
 PATIENCE_MS: Final = 60_000
+# How long a node may lack what the cluster said is readable: its metadata may lag behind.
+LAG_MS_MAX: Final = 10_000
 ANSWER_BYTES: Final = 4 << 20
 
 
@@ -59,6 +61,7 @@ def chunks(piece: Piece, bootstrap_servers: Sequence[str]) -> Iterator[Chunk]:
             piece.partition,
             piece.start,
             end_offset=piece.end,
+            wait_ms=LAG_MS_MAX,
             bytes_max=ANSWER_BYTES,
             segment=piece.segment,
         )

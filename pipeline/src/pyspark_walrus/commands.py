@@ -44,11 +44,11 @@ def archive_command(
     from pyspark.errors import PySparkException
 
     from pyspark_walrus.archive import archive
-    from pyspark_walrus.session import JAVA_LONG, JavaMissingError, create_session
+    from pyspark_walrus.session import JavaMissingError, create_session
 
     print_note("starting Spark ...")
     try:
-        spark = create_session(f"walrus archive {topic}", java_options=JAVA_LONG, log_file=to / LOG_FILE)
+        spark = create_session(f"walrus archive {topic}", log_file=to / LOG_FILE)
     except JavaMissingError as error:
         raise Failed(str(error)) from None
     try:
