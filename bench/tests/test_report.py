@@ -48,9 +48,7 @@ def test_a_row_is_the_median_over_the_rounds_and_its_ratio_to_the_limit() -> Non
     assert row.facts["p50_us"] == 90.0
 
 
-@pytest.mark.parametrize(
-    ("direct", "mmap", "met"), [(9_000, 3_000, True), (5_000, 5_999, False), (5_000, 6_000, True)]
-)
+@pytest.mark.parametrize(("direct", "mmap", "met"), [(9_000, 3_000, True), (5_000, 5_999, False), (5_000, 6_000, True)])
 def test_a_case_is_met_when_its_best_backend_meets_it(direct: float, mmap: float, met: bool) -> None:
     assert storage_report(direct=direct, mmap=mmap).cases_met == {"durable_1_caller": met}
 
@@ -70,17 +68,13 @@ def test_without_fio_the_limit_stands_alone() -> None:
 
 
 def test_a_case_without_its_limit_has_no_ratio() -> None:
-    idle, copy = rows(
-        [series("idle_cpu", "walrus", "", 5.0), series("nosync_1_caller", "walrus", "mmap", 400.0)], []
-    )
+    idle, copy = rows([series("idle_cpu", "walrus", "", 5.0), series("nosync_1_caller", "walrus", "mmap", 400.0)], [])
     assert (idle.limit, idle.ratio, idle.met, idle.goal) == (None, None, True, "value <= 8 % of a core")
     assert (copy.limit, copy.ratio, copy.met) == (None, None, True)
 
 
 def test_a_durable_stream_is_bound_by_the_slower_of_network_and_disk() -> None:
-    assert (
-        known_limits({"loopback_stream": 2048.0, "durable_bandwidth": 4096.0})["durable_stream"] == 2_000_000
-    )
+    assert known_limits({"loopback_stream": 2048.0, "durable_bandwidth": 4096.0})["durable_stream"] == 2_000_000
     assert "durable_stream" not in known_limits({"loopback_stream": 2048.0})
 
 
@@ -90,9 +84,7 @@ def test_every_goal_is_held_against_a_limit_that_is_known() -> None:
 
 
 def test_facts_are_medians_of_numbers_and_the_last_of_texts() -> None:
-    samples = [
-        Sample(1.0, "", {"p50_us": us, "kind": kind}) for us, kind in ((3.0, "a"), (9.0, "b"), (4.0, "c"))
-    ]
+    samples = [Sample(1.0, "", {"p50_us": us, "kind": kind}) for us, kind in ((3.0, "a"), (9.0, "b"), (4.0, "c"))]
     assert middle_facts(samples) == {"p50_us": 4.0, "kind": "c"}
 
 

@@ -39,4 +39,4 @@ if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else PACKAGE
     target.mkdir(parents=True, exist_ok=True)
     for written in generate(target):
-        print(written)
+        sys.stdout.write(f"{written}\n")

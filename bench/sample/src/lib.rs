@@ -4,7 +4,7 @@
 mod latencies;
 mod payload;
 
-pub use latencies::{Latencies, closed_loop};
+pub use latencies::{Burst, Latencies, burst, closed_loop};
 pub use payload::Payload;
 
 use serde_json::{Map, Value, json};

@@ -14,11 +14,16 @@ impl Payload {
     /// Records of `record_bytes` each, at least the 8 bytes of their number.
     #[must_use]
     pub fn new(record_bytes: usize) -> Self {
+        Self::with_pool(record_bytes, POOL_RECORDS)
+    }
+
+    /// The same, with `records` of them in memory at once, which is how many [`Payload::batch`] can give.
+    #[must_use]
+    pub fn with_pool(record_bytes: usize, records: usize) -> Self {
         let record_bytes = record_bytes.max(STAMP_BYTES);
         // splitmix64: fixed seed, the same bytes in every run and for every system
         let mut state: u64 = 0x9E37_79B9_7F4A_7C15;
-        let words = (POOL_RECORDS * record_bytes).div_ceil(8);
-        let mut pool: Vec<u8> = (0..words)
+        let mut pool: Vec<u8> = (0..(records * record_bytes).div_ceil(8))
             .flat_map(|_| {
                 state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
                 let mut z = state;
@@ -27,7 +32,7 @@ impl Payload {
                 (z ^ (z >> 31)).to_le_bytes()
             })
             .collect();
-        pool.truncate(POOL_RECORDS * record_bytes);
+        pool.truncate(records * record_bytes);
         Self { pool, record_bytes }
     }
 
@@ -37,6 +42,18 @@ impl Payload {
         let record = &mut self.pool[at..at + self.record_bytes];
         record[..STAMP_BYTES].copy_from_slice(&number.to_le_bytes());
         record
+    }
+
+    /// As many records as the pool holds, from `first` on, which must be a multiple of that.
+    pub fn batch(&mut self, first: u64) -> Vec<&[u8]> {
+        let mut numbers = first..;
+        debug_assert_eq!(self.place(first), 0, "a batch begins where the pool does");
+        let stamped =
+            self.pool.chunks_exact_mut(self.record_bytes).zip(&mut numbers).map(|(record, number)| {
+                record[..STAMP_BYTES].copy_from_slice(&number.to_le_bytes());
+                &*record
+            });
+        stamped.collect()
     }
 
     /// Whether `bytes` are record `number`.
@@ -49,8 +66,8 @@ impl Payload {
     }
 
     fn place(&self, number: u64) -> usize {
-        let entry = usize::try_from(number % POOL_RECORDS as u64).unwrap_or(0);
-        entry * self.record_bytes
+        let records = self.pool.len() / self.record_bytes;
+        usize::try_from(number % records as u64).unwrap_or(0) * self.record_bytes
     }
 }
 
@@ -67,5 +84,13 @@ mod tests {
         record[99] ^= 1;
         assert!(!payload.is_record(70, &record));
         assert!(!payload.is_record(70, &record[..99]));
+    }
+
+    #[test]
+    fn a_batch_is_the_records_one_by_one() {
+        let mut payload = Payload::with_pool(16, 5);
+        let batch: Vec<Vec<u8>> = payload.batch(10).into_iter().map(<[u8]>::to_vec).collect();
+        assert_eq!(batch.len(), 5);
+        assert!((10..).zip(&batch).all(|(number, record)| payload.is_record(number, record)));
     }
 }

@@ -1,7 +1,7 @@
 """The command line: runs a suite, shows its tables, writes its report and its picture."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -15,7 +15,7 @@ from rich.text import Text
 from walrus_bench import cpu, machine, plot, report, tables
 from walrus_bench.programs import BENCH_DIR, REPOSITORY
 from walrus_bench.sampling import Gate, InvalidRunError, Series, take_rounds
-from walrus_bench.suites import Phase, Settings, storage
+from walrus_bench.suites import Phase, Settings
 
 QUICK_SECONDS, QUICK_ROUNDS = 0.2, 2
 
@@ -26,11 +26,25 @@ class Suite(StrEnum):
     """What `run` takes."""
 
     STORAGE = "storage"
+    CLUSTER = "cluster"
+    SPARK = "spark"
 
 
-PHASES: Mapping[Suite, Sequence[Phase]] = {
-    Suite.STORAGE: (storage.engine,),
-}
+def phases_of(suite: Suite) -> Sequence[Phase]:
+    """The phases of a suite. Imported when asked for: `storage` must run where no Spark and no broker is installed."""
+    match suite:
+        case Suite.STORAGE:
+            from walrus_bench.suites import storage
+
+            return (storage.engine,)
+        case Suite.CLUSTER:
+            from walrus_bench.suites import cluster
+
+            return (cluster.one_broker, cluster.idle_brokers)
+        case Suite.SPARK:
+            from walrus_bench.suites import spark
+
+            return (spark.sealed_segments,)
 
 
 @app.callback()
@@ -44,22 +58,20 @@ def run(
     rounds: Annotated[int, typer.Option(min=1, help="Samples of each subject, interleaved.")] = 5,
     seconds: Annotated[float, typer.Option(min=0.01, help="Length of each sample.")] = 3.0,
     gate: Annotated[bool, typer.Option(help="Drop and repeat samples while others use the CPU.")] = True,
-    quick: Annotated[
-        bool, typer.Option(help="Tiny samples, no gate: shows that it works, measures nothing.")
-    ] = False,
-    data_dir: Annotated[
-        Path, typer.Option("--dir", help="Scratch directory, on the disk to be measured.")
-    ] = (REPOSITORY / ".walrus" / "bench"),
-    results: Annotated[Path, typer.Option(help="Where the report and the picture go.")] = BENCH_DIR
-    / "results",
+    peers: Annotated[bool, typer.Option(help="Also measure other systems (suite storage).")] = False,
+    quick: Annotated[bool, typer.Option(help="Tiny samples, no gate: shows that it works, measures nothing.")] = False,
+    data_dir: Annotated[Path, typer.Option("--dir", help="Scratch directory, on the disk to be measured.")] = (
+        REPOSITORY / ".walrus" / "bench"
+    ),
+    results: Annotated[Path, typer.Option(help="Where the report and the picture go.")] = BENCH_DIR / "results",
 ) -> None:
-    """Run a suite. Exits 0 when it ran, whether or not goals are met; 1 when a run is invalid."""
+    """Runs a suite. Exits 0 when it ran, whether or not goals are met; 1 when a run is invalid."""
     if quick:
         rounds, seconds, gate, results = QUICK_ROUNDS, QUICK_SECONDS, False, results / "quick"
     console = Console()
     data_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="run-", dir=data_dir) as scratch:
-        settings = Settings(data_dir=Path(scratch), seconds=seconds, quick=quick)
+        settings = Settings(data_dir=Path(scratch), seconds=seconds, peers=peers, quick=quick)
         try:
             all_series, notes = _measure(suite, settings, rounds=rounds, gated=gate, console=console)
         except InvalidRunError as error:
@@ -89,7 +101,7 @@ def _measure(
 ) -> tuple[list[Series], list[str]]:
     all_series: dict[str, Series] = {}
     notes: list[str] = []
-    for phase in PHASES[suite]:
+    for phase in phases_of(suite):
         with phase(settings) as prepared:
             notes.extend(prepared.notes)
             gate = Gate(cpu.reader(prepared.pids), enabled=gated)
@@ -100,9 +112,7 @@ def _measure(
                 TimeElapsedColumn(),
             )
             with Progress(*columns, console=console, transient=True) as progress:
-                task = progress.add_task(
-                    f"{suite.value}: {rounds} rounds", total=rounds * len(prepared.subjects)
-                )
+                task = progress.add_task(f"{suite.value}: {rounds} rounds", total=rounds * len(prepared.subjects))
                 for series in take_rounds(prepared.subjects, rounds=rounds, gate=gate):
                     all_series[series.subject.name] = series
                     latest = series.taken[-1].sample

@@ -45,7 +45,7 @@ def others_cores(before: CpuReading, after: CpuReading) -> float:
 
 
 def reader(more_roots: Iterable[int] = ()) -> Callable[[], CpuReading]:
-    """Make the function that reads now. Ours are this process, `more_roots`, and all below them."""
+    """Makes the function that reads now. Ours are this process, `more_roots`, and all below them."""
     roots = frozenset((os.getpid(), *more_roots))
 
     def read() -> CpuReading:

@@ -7,11 +7,11 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from walrus_bench.programs import run_quietly
+from walrus_bench.programs import output_of
 from walrus_bench.sampling import InvalidRunError, Sample
 
 NOT_FOUND = "fio not found"
-_PARAMETERS: Mapping[str, tuple[str, ...]] = {
+PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "durable_4k": ("--bs=4k",),
     # two writers, each in its own half
     "durable_bandwidth": ("--bs=1m", "--numjobs=2", "--size=50%", "--offset_increment=50%"),
@@ -19,7 +19,7 @@ _PARAMETERS: Mapping[str, tuple[str, ...]] = {
 
 
 def find() -> Path | None:
-    """Find fio; install it from the distribution when it is missing and we may. None when there is none."""
+    """Finds fio; installs it from the distribution when it is missing and we may. None when there is none."""
     found, apt_get = shutil.which("fio"), shutil.which("apt-get")
     if found is None and apt_get is not None and os.geteuid() == 0:
         subprocess.run(  # noqa: S603 (a fixed command)
@@ -30,14 +30,14 @@ def find() -> Path | None:
 
 
 def measure(fio: Path, limit: str, *, file: Path, seconds: float) -> Sample:
-    """Measure `durable_4k` (writes/s) or `durable_bandwidth` (MB/s) on a file that was written in full."""
+    """Measures `durable_4k` (writes/s) or `durable_bandwidth` (MB/s) on a file that was written in full."""
     # sync=dsync opens the file with O_DSYNC: every write is what RWF_DSYNC makes of it
-    text = run_quietly(
+    text = output_of(
         fio,
         "--name=limit",
         f"--filename={file}",
         "--rw=write",
-        *_PARAMETERS[limit],
+        *PARAMETERS[limit],
         "--ioengine=pvsync2",
         "--direct=1",
         "--sync=dsync",

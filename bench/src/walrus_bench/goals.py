@@ -43,7 +43,7 @@ class Goal:
         return figure >= self.bound if self.better is Better.HIGHER else figure <= self.bound
 
     def bound_as_value(self, limit: float | None) -> float | None:
-        """Return the bound in the unit of the value."""
+        """Returns the bound in the unit of the value."""
         if self.measure is Measure.VALUE:
             return self.bound
         return None if limit is None else self.bound * limit
@@ -81,7 +81,7 @@ PROBED_LIMITS: Mapping[str, Limit] = {
 
 
 def known_limits(probed: Mapping[str, float]) -> dict[str, float]:
-    """Add to the probed limits those that follow from them."""
+    """Adds to the probed limits those that follow from them."""
     limits = dict(probed)
     if "loopback_stream" in probed and "durable_bandwidth" in probed:
         # records of a durable stream must pass the network and the disk

@@ -10,7 +10,7 @@ from walrus_bench.sampling import Fact
 
 
 def facts(data_dir: Path) -> dict[str, Fact]:
-    """Collect what is known of processor, memory, kernel and the file system under `data_dir`."""
+    """Collects what is known of processor, memory, kernel and the file system under `data_dir`."""
     return {
         "cpu": _field("/proc/cpuinfo", "model name"),
         "cores": os.cpu_count() or 0,
@@ -22,7 +22,7 @@ def facts(data_dir: Path) -> dict[str, Fact]:
 
 
 def commit(repository: Path) -> str | None:
-    """Name the commit measured, marked when the tree differs from it; None outside a git work tree."""
+    """Names the commit measured, marked when the tree differs from it; None outside a git work tree."""
     if (git := shutil.which("git")) is None:
         return None
     describe = [git, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]

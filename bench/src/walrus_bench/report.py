@@ -75,13 +75,13 @@ class Report:
         return met
 
     def as_json(self) -> str:
-        """Encode the report; its `rows` are what other programs read."""
+        """Encodes the report; its `rows` are what other programs read."""
         document: dict[str, Any] = asdict(self)
         document["cases_met"] = self.cases_met
         return json.dumps(document, indent=2) + "\n"
 
     def write(self, path: Path) -> None:
-        """Replace the file whole, so that a reader never meets half a report."""
+        """Replaces the file whole, so that a reader never meets half a report."""
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".tmp")
         unfinished.write_text(self.as_json())
@@ -89,7 +89,7 @@ class Report:
 
 
 def limit_rows(all_series: Iterable[Series]) -> list[LimitRow]:
-    """Find the limits that these series measured."""
+    """Finds the limits that these series measured."""
     by_case = {(series.subject.case, series.subject.system): series for series in all_series}
     rows = []
     for name, limit in PROBED_LIMITS.items():
@@ -118,7 +118,7 @@ def limit_rows(all_series: Iterable[Series]) -> list[LimitRow]:
 
 
 def rows(all_series: Iterable[Series], limits: Iterable[LimitRow]) -> list[Row]:
-    """Make the rows of every case that has a goal."""
+    """Makes the rows of every case that has a goal."""
     known = known_limits({row.limit: row.value for row in limits})
     return [_row(series, known) for series in all_series if series.subject.case in GOALS]
 

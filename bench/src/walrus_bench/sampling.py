@@ -69,7 +69,7 @@ class Gate:
     enabled: bool = True
 
     def take(self, series: Series) -> None:
-        """Add one sample to `series`: the first quiet one, or the quietest where the bounds allow no more."""
+        """Adds one sample to `series`: the first quiet one, or the quietest where the bounds allow no more."""
         attempts: list[Taken] = []
         while True:
             if self.enabled:
@@ -98,7 +98,7 @@ class Gate:
 
 
 def take_rounds(subjects: Sequence[Subject], *, rounds: int, gate: Gate) -> Iterator[Series]:
-    """Measure every subject once per round; yields its series each time, for the caller to show progress."""
+    """Measures every subject once per round; yields its series each time, for the caller to show progress."""
     all_series = [Series(subject) for subject in subjects]
     for _ in range(rounds):
         for series in all_series:

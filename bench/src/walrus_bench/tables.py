@@ -3,30 +3,27 @@
 from rich.console import Console
 from rich.table import Table
 
-from walrus_bench.fio import NOT_FOUND
+from walrus_bench.fio import NOT_FOUND, PARAMETERS
 from walrus_bench.report import Report
 
 
 def show(report: Report, console: Console) -> None:
-    """Print limits, rows, and how far to trust them."""
+    """Prints limits, rows, and how far to trust them."""
     console.print(_limits(report))
     console.print(_rows(report))
     for note in report.notes:
         console.print(f"note: {note}")
     load = report.load
     console.print(
-        f"during the samples others used {load['others_cores_median']} core (median), {load['others_cores_max']} "
-        f"(most); {load['dropped']} samples were dropped and taken again"
+        f"during the samples others used {load['others_cores_median']} core (median), "
+        f"{load['others_cores_max']} (most); {load['dropped']} samples were dropped and taken again"
     )
     if load["noisy"]:
-        console.print(
-            f"[bold yellow]{load['noisy']} of {load['samples']} samples stayed noisy: do not quote them[/]"
-        )
+        console.print(f"[bold yellow]{load['noisy']} of {load['samples']} samples stayed noisy: do not quote them[/]")
     met = report.cases_met
     missed = [case for case, is_met in met.items() if not is_met]
     console.print(
-        f"{len(met) - len(missed)} of {len(met)} goals met"
-        + (f"; not met: {', '.join(missed)}" if missed else "")
+        f"{len(met) - len(missed)} of {len(met)} goals met" + (f"; not met: {', '.join(missed)}" if missed else "")
     )
 
 
@@ -37,10 +34,12 @@ def _limits(report: Report) -> Table:
     for heading in ("probe", "min..max", "fio", "probe/fio"):
         table.add_column(heading, justify="right")
     for row in report.limits:
-        agreement = (
-            "" if row.probe_to_fio is None else f"{row.probe_to_fio:.2f}" + ("" if row.agrees else " !")
+        agreement = "" if row.probe_to_fio is None else f"{row.probe_to_fio:.2f}" + ("" if row.agrees else " !")
+        fio = (
+            figure(row.fio)
+            if row.fio is not None
+            else (NOT_FOUND if NOT_FOUND in report.notes and row.limit in PARAMETERS else "")
         )
-        fio = figure(row.fio) if row.fio is not None else (NOT_FOUND if NOT_FOUND in report.notes else "")
         table.add_row(
             row.limit,
             row.unit,

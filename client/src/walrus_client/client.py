@@ -38,9 +38,7 @@ class Client:
                 print(record.offset, record.value)
     """
 
-    def __init__(
-        self, bootstrap: str, *, retry_timeout_ms: int = 30_000, request_timeout_ms: int = 15_000
-    ) -> None:
+    def __init__(self, bootstrap: str, *, retry_timeout_ms: int = 30_000, request_timeout_ms: int = 15_000) -> None:
         self._transport = Transport(parse_addresses(bootstrap))
         self._retry_timeout_s = retry_timeout_ms / 1000
         self._request_timeout_s = request_timeout_ms / 1000
@@ -80,23 +78,21 @@ class Client:
         with self._lock:
             if self._sender is None:
                 milliseconds = int(self._retry_timeout_s * 1000)
-                self._sender = Sender(
-                    self._transport, ProducerOptions(linger_ms=0, delivery_timeout_ms=milliseconds)
-                )
+                self._sender = Sender(self._transport, ProducerOptions(linger_ms=0, delivery_timeout_ms=milliseconds))
             sender = self._sender
         return sender.add_batch(Target(topic, partition), rows).delivery.result()
 
     def producer(
         self, topic: str, *, on_delivery: OnDelivery | None = None, options: ProducerOptions | None = None
     ) -> Producer:
-        """A producer for many records of *topic*; close it before the client.
+        """A producer for many records of *topic*, which must be there; close it before the client.
 
         *on_delivery* is called with the done future of each batch, from the producer's thread: it must not block.
         """
         return Producer(
             self._transport,
             topic=topic,
-            partition_count=self._partition_count(topic),
+            partition_count=len(self.segments(topic)),  # which also tells of other nodes to go to
             options=options or ProducerOptions(),
             on_delivery=on_delivery,
         )
@@ -117,9 +113,7 @@ class Client:
         With *wait_ms* it follows the log, and ends only when nothing new came for so long. Goes on at another node
         after a failure. *bytes_max* bounds each answer of the node (0: 1 MiB), *segment* (a uuid) what is read.
         """
-        for page in self._pages(
-            topic, partition, offset, end_offset, wait_ms, bytes_max, segment, batches=False
-        ):
+        for page in self._pages(topic, partition, offset, end_offset, wait_ms, bytes_max, segment, batches=False):
             yield from map(Record.parse, page.records)
 
     def read_batches(
@@ -134,9 +128,7 @@ class Client:
         segment: str | None = None,
     ) -> Iterator[BatchPage]:
         """The same as `read`, as Kafka RecordBatches v2 the way they are stored, not decoded."""
-        for page in self._pages(
-            topic, partition, offset, end_offset, wait_ms, bytes_max, segment, batches=True
-        ):
+        for page in self._pages(topic, partition, offset, end_offset, wait_ms, bytes_max, segment, batches=True):
             yield BatchPage(page.batches, page.next_offset, page.high_watermark, page.log_start)
 
     def close(self) -> None:
@@ -157,15 +149,7 @@ class Client:
 
     def _call(self, method: Method[Request, Response], request: Request) -> Response:
         deadline = time.monotonic() + self._retry_timeout_s
-        return self._transport.call_until(
-            method, request, timeout_s=self._request_timeout_s, deadline=deadline
-        )
-
-    def _partition_count(self, topic: str) -> int:
-        for known in self.topics(internal=True):
-            if known.name == topic:
-                return known.partitions
-        raise errors.UnknownTopic(f"there is no topic {topic!r}; create it first")
+        return self._transport.call_until(method, request, timeout_s=self._request_timeout_s, deadline=deadline)
 
     def _pages(
         self,

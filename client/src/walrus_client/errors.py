@@ -19,6 +19,8 @@ The broker names the kind of an error by a stable `reason`; `from_reason` is the
 No message text is parsed.
 """
 
+# ruff: noqa: N818 - the classes bear the names that the broker gives
+
 from collections.abc import Mapping
 
 
@@ -114,9 +116,7 @@ class CorruptionError(WalrusError):
     """Stored bytes fail their checksum; nothing wrong was handed out."""
 
 
-def from_reason(
-    reason: str, message: str, *, retryable: bool, facts: Mapping[str, str] | None = None
-) -> WalrusError:
+def from_reason(reason: str, message: str, *, retryable: bool, facts: Mapping[str, str] | None = None) -> WalrusError:
     """The error that the broker names *reason*; a name this client does not know yet goes by *retryable*."""
     kind = _KINDS.get(reason, Unavailable if retryable else RejectedError)
     if kind is OffsetOutOfRange:

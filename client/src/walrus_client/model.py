@@ -18,9 +18,7 @@ class Topic:
 
     @classmethod
     def parse(cls, message: log_pb2.Topic) -> "Topic":
-        return cls(
-            name=message.name, uuid=message.uuid, partitions=message.partitions, internal=message.internal
-        )
+        return cls(name=message.name, uuid=message.uuid, partitions=message.partitions, internal=message.internal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +35,8 @@ class Node:
 
 
 class SegmentState(StrEnum):
+    """Whether a segment takes appends, has its end decided, or never changes again."""
+
     OPEN = "open"
     SEALING = "sealing"
     SEALED = "sealed"
@@ -100,6 +100,8 @@ class Partition:
 
 
 class Header(NamedTuple):
+    """One header of a record."""
+
     key: str
     value: bytes | None
 
@@ -120,10 +122,7 @@ class Record(NamedTuple):
             message.timestamp_ms,
             message.key if message.HasField("key") else None,
             message.value if message.HasField("value") else None,
-            tuple(
-                Header(header.key, header.value if header.HasField("value") else None)
-                for header in message.headers
-            )
+            tuple(Header(header.key, header.value if header.HasField("value") else None) for header in message.headers)
             if message.headers
             else (),
         )

@@ -1,6 +1,6 @@
 """What a producer still has to deliver, and what may be sent next: batching, sequences, and the rules of resending.
 
-Pure: no thread, no socket, no clock; `producer.py` holds the lock, the connection and the time. The rules, per partition:
+Pure: no thread, no socket, no clock; `sender.py` holds the lock, the connection and the time. Per partition:
 
 - Batches are sent in order, with sequences that count up, and at most `in_flight_batches_max` of them are undecided:
   the broker remembers the last five of each producer, so whatever comes again under its sequences is stored once.
@@ -152,9 +152,7 @@ class _Partition:
     identity: Identity | None = None
     next_sequence: int = 0
     resending: bool = False  # a try failed; what is in flight must be answered first
-    renewing: bool = (
-        False  # there is a gap in front of `sent`: none of it is stored, all of it goes back to `waiting`
-    )
+    renewing: bool = False  # there is a gap in front of `sent`: none of it is stored, all of it goes back to `waiting`
     held_until: float = 0.0
 
 
@@ -439,9 +437,7 @@ def _appended(batch: Batch, response: log_pb2.AppendResponse) -> Appended:
 
 
 def _unknown(batch: Batch, cause: errors.WalrusError) -> errors.OutcomeUnknown:
-    error = errors.OutcomeUnknown(
-        f"{_name(batch)} may be stored or not; the last try: {batch.last_error or cause}"
-    )
+    error = errors.OutcomeUnknown(f"{_name(batch)} may be stored or not; the last try: {batch.last_error or cause}")
     error.__cause__ = cause
     return error
 

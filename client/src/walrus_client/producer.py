@@ -55,9 +55,7 @@ class Producer:
         """
         if partition is None:
             partition = self._partition_for(key)
-        batch, is_first = self._sender.add(
-            Target(self._topic, partition), OutRecord(value, key, timestamp_ms, headers)
-        )
+        batch, is_first = self._sender.add(Target(self._topic, partition), OutRecord(value, key, timestamp_ms, headers))
         self._last_batch = batch
         if is_first and self._on_delivery is not None:
             batch.delivery.add_done_callback(self._on_delivery)

@@ -1,9 +1,10 @@
-"""The text protocol of a node's client port: `[u32 little-endian length][UTF-8 text]` both ways, one answer per request.
+"""The text protocol of a node's client port: `[u32 little-endian length][UTF-8 text]` both ways, one answer each.
 
 What `GET` hands out counts as delivered at the connection's next request or its orderly close; a connection that is
 reset puts it back in front.
 """
 
+import contextlib
 import socket
 import struct
 from types import TracebackType
@@ -49,11 +50,9 @@ class TextClient:
 
     def close(self) -> None:
         """Close in an orderly way: what was handed out is delivered."""
-        try:
-            # Bytes still unread would turn the close into a reset; there are none after a complete answer.
+        # Bytes still unread would turn the close into a reset; there are none after a complete answer.
+        with contextlib.suppress(OSError):  # the other side was faster
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # the other side was faster
         self._socket.close()
 
     def __enter__(self) -> Self:

@@ -140,9 +140,7 @@ class Transport:
         """Opens a stream of appends to *address*. The requests are encoded already, so that one that is sent again is
         not encoded again. Failures come as grpc.RpcError; `failed` maps them.
         """
-        stream: grpc.StreamStreamMultiCallable[bytes, log_pb2.AppendResponse] = self._channel(
-            address
-        ).stream_stream(
+        stream: grpc.StreamStreamMultiCallable[bytes, log_pb2.AppendResponse] = self._channel(address).stream_stream(
             APPEND_STREAM.path,
             request_serializer=None,
             response_deserializer=APPEND_STREAM.response.FromString,
@@ -151,7 +149,7 @@ class Transport:
         return call
 
     def failed(self, failure: grpc.RpcError, address: str) -> errors.WalrusError:
-        """The error that stands for a failed call to *address*, which is left for the next node if it could not serve."""
+        """The error that stands for a failed call to *address*, a node that is left if it could not serve."""
         error = from_status(failure, address)
         if isinstance(error, errors.RetryableError | errors.OutcomeUnknown):
             self.leave(address)
@@ -216,7 +214,7 @@ _CHANNEL_OPTIONS = [
     ("grpc.max_send_message_length", -1),
     # gRPC waits up to two minutes before it looks at a node again that was down; a broker restarts within seconds.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     # Finds a node that hangs, or whose machine is gone, while nothing but its answer is awaited.
     ("grpc.keepalive_time_ms", 10_000),
@@ -240,7 +238,7 @@ class Pause:
         """How long to wait now, in seconds."""
         pause_s = self._next_s
         self._next_s = min(self._next_s * 2, self._LONGEST_S)
-        return pause_s * random.uniform(0.5, 1.0)
+        return pause_s * random.uniform(0.5, 1.0)  # noqa: S311 - to spread clients, not to hide anything
 
     def sleep_before(self, deadline: float) -> bool:
         """Sleeps until the next try is due; False, without sleeping, if that would pass *deadline*."""

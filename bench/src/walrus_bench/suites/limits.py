@@ -11,23 +11,22 @@ from walrus_bench.suites import Prepared, Settings
 
 FILE_MIB = 1024
 QUICK_FILE_MIB = 64
-_BY_FIO = frozenset(("durable_4k", "durable_bandwidth"))
 
 
 def prepare(settings: Settings, limits: Sequence[str]) -> Prepared:
-    """Build the probe and fill the file it writes to; the subjects measure `limits`."""
+    """Builds the probe and fills the file it writes to; the subjects measure `limits`."""
     probe = programs.build("walrus-bench-probe")
     file = settings.data_dir / "limit.dat"
     file_mib = QUICK_FILE_MIB if settings.quick else FILE_MIB
     on_file: tuple[str | Path | int, ...] = ("--file", file, "--file-mib", file_mib)
-    programs.run_quietly(probe, "prepare", *on_file, timeout_s=programs.START_AND_CHECK_S)
+    programs.output_of(probe, "prepare", *on_file, timeout_s=programs.START_AND_CHECK_S)
 
     by_fio = fio.find()
     subjects = []
     for limit in limits:
         measure = partial(programs.run, probe, limit, *on_file, seconds=settings.seconds)
         subjects.append(Subject(limit, PROBE, "", measure))
-        if by_fio is not None and limit in _BY_FIO:
+        if by_fio is not None and limit in fio.PARAMETERS:
             measure_by_fio = partial(fio.measure, by_fio, limit, file=file, seconds=settings.seconds)
             subjects.append(Subject(limit, FIO, "", measure_by_fio))
     return Prepared(subjects, notes=() if by_fio else (fio.NOT_FOUND,))

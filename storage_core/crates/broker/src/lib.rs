@@ -7,6 +7,7 @@ mod broker;
 mod clock;
 mod config;
 pub mod cursors;
+mod data_plane;
 mod error;
 pub mod grpc;
 pub mod metrics;
@@ -17,6 +18,7 @@ mod topic;
 
 pub use broker::{AppendAck, Broker, Leadership, ReadOptions, ReadPage, WeakBroker};
 pub use config::{Config, ConfigError};
+pub use data_plane::{DataPlane, StartError};
 pub use error::{Error, Result};
 pub use metrics::Metrics;
 pub use topic::{

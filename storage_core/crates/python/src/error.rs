@@ -3,12 +3,14 @@
 //! Every exception raised from here has `reason`, the name of the Rust error's kind, and `facts`, its fields.
 
 use pyo3::create_exception;
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
+use serde_json::json;
+use walrus_broker::{ConfigError, StartError};
 use walrus_log::batch::BatchError;
 use walrus_metadata::{Rejected as MetadataRejected, SnapshotError};
 
-use crate::json;
+use crate::json::to_python;
 
 /// Result of what Python calls: our errors and Python's own become exceptions by `?`.
 pub(crate) type Result<T> = std::result::Result<T, Raised>;
@@ -47,6 +49,8 @@ exceptions! {
     RejectedError(WalrusError) "Nothing happened, and the same call will be refused again.";
     OutcomeUnknown(WalrusError) "It may have happened. Ask again with the same ids, or look.";
     CorruptionError(WalrusError) "Stored or sent bytes are not what was written.";
+    AddressInUse(WalrusError) "Another program listens on that address.";
+    Locked(WalrusError) "Another process has the directory open.";
     UnsupportedFormat(WalrusError) "Written by a newer Walrus. Upgrade this one.";
     InvalidBatch(RejectedError) "The records cannot be a batch, or the batch cannot be opened here.";
     Rejected(RejectedError) "The metadata refused a command.";
@@ -62,7 +66,7 @@ macro_rules! table {
                     $($error::$kind { $($fact),* } => raise::<$exception>(
                         message,
                         stringify!($kind),
-                        serde_json::json!({ $(stringify!($fact): $fact),* }),
+                        json!({ $(stringify!($fact): $fact),* }),
                     ),)*
                 }
             }
@@ -87,18 +91,39 @@ table! {
     }
 }
 
+impl From<ConfigError> for Raised {
+    fn from(error: ConfigError) -> Self {
+        Self(PyValueError::new_err(error.to_string()))
+    }
+}
+
+impl From<StartError> for Raised {
+    fn from(error: StartError) -> Self {
+        let message = error.to_string();
+        match error {
+            StartError::Config(error) => error.into(),
+            StartError::AddressInUse { listener, address } => raise::<AddressInUse>(
+                message,
+                "AddressInUse",
+                json!({"listener": listener, "address": address}),
+            ),
+            StartError::Listen { source, .. } | StartError::Runtime { source } => Self(source.into()),
+        }
+    }
+}
+
 impl From<SnapshotError> for Raised {
     fn from(error: SnapshotError) -> Self {
         let message = error.to_string();
-        let none = serde_json::json!({});
+        let none = json!({});
         match error {
             SnapshotError::Damaged(_) => raise::<CorruptionError>(message, "Damaged", none),
             SnapshotError::UnsupportedVersion { got, supported } => {
-                let facts = serde_json::json!({"got": got, "supported": supported});
+                let facts = json!({"got": got, "supported": supported});
                 raise::<UnsupportedFormat>(message, "UnsupportedVersion", facts)
             }
             SnapshotError::Inconsistent { what } => {
-                raise::<CorruptionError>(message, "Inconsistent", serde_json::json!({"what": what}))
+                raise::<CorruptionError>(message, "Inconsistent", json!({"what": what}))
             }
         }
     }
@@ -119,7 +144,7 @@ impl From<MetadataRejected> for Raised {
 fn raise<E: pyo3::PyTypeInfo>(message: String, reason: &str, facts: serde_json::Value) -> Raised {
     Raised(Python::attach(|py| {
         let error = PyErr::new::<E, _>(message);
-        let described = json::to_python(py, &facts)
+        let described = to_python(py, &facts)
             .and_then(|facts| error.value(py).setattr("facts", facts))
             .and_then(|()| error.value(py).setattr("reason", reason));
         described.err().unwrap_or(error)

@@ -5,6 +5,7 @@
 mod batches;
 mod buffer;
 mod columns;
+mod data_plane;
 mod error;
 mod json;
 mod logging;
@@ -19,6 +20,8 @@ mod _native {
     use crate::batches::{BinaryColumn, Columns, HeadersColumn, decode_batches, encode_batch};
     #[pymodule_export]
     use crate::buffer::Buffer;
+    #[pymodule_export]
+    use crate::data_plane::DataPlane;
     #[pymodule_export]
     use crate::logging::init_logging;
     #[pymodule_export]

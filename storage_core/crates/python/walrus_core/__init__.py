@@ -4,12 +4,15 @@ Everything is in Rust; `_native.pyi` documents it. Calls that wait release the i
 """
 
 from walrus_core._native import (
+    AddressInUse,
     BinaryColumn,
     Buffer,
     Columns,
     CorruptionError,
+    DataPlane,
     HeadersColumn,
     InvalidBatch,
+    Locked,
     Metadata,
     OutcomeUnknown,
     Rejected,
@@ -23,12 +26,15 @@ from walrus_core._native import (
 )
 
 __all__ = [
+    "AddressInUse",
     "BinaryColumn",
     "Buffer",
     "Columns",
     "CorruptionError",
+    "DataPlane",
     "HeadersColumn",
     "InvalidBatch",
+    "Locked",
     "Metadata",
     "OutcomeUnknown",
     "Rejected",

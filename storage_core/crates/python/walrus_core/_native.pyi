@@ -1,5 +1,7 @@
 """The compiled half of `walrus_core`; import from there."""
 
+# ruff: noqa: N818 - an exception's name says what is the matter
+
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -23,6 +25,12 @@ class OutcomeUnknown(WalrusError):
 class CorruptionError(WalrusError):
     """Stored or sent bytes are not what was written."""
 
+class AddressInUse(WalrusError):
+    """Another program listens on that address."""
+
+class Locked(WalrusError):
+    """Another process has the directory open."""
+
 class UnsupportedFormat(WalrusError):
     """Written by a newer Walrus. Upgrade this one."""
 
@@ -44,7 +52,7 @@ class Metadata:
 
     @staticmethod
     def restore(snapshot: bytes) -> Metadata:
-        """Reads what `snapshot` gave. Raises `CorruptionError`, or `UnsupportedFormat` where a newer Walrus wrote it."""
+        """Reads what `snapshot` gave. Raises `CorruptionError`; `UnsupportedFormat` where a newer Walrus wrote it."""
 
     def snapshot(self) -> bytes:
         """The whole state as versioned JSON."""
@@ -76,6 +84,54 @@ class Metadata:
 
         `None` when no healthy node is left or the partition does not exist.
         """
+
+@final
+class DataPlane:
+    """The broker inside this process: its threads never take the interpreter lock."""
+
+    def __new__(cls, config_json: str) -> DataPlane:
+        """Opens the store, binds the listeners (port 0 = chosen), starts the threads.
+
+        Raises `ValueError` for a config that cannot be used, `AddressInUse`, `Locked`, `UnsupportedFormat`,
+        `CorruptionError`, `OSError`.
+        """
+
+    def addresses(self) -> dict[str, str]:
+        """`host:port` of the listeners `text`, `grpc` and `peer`, as bound."""
+
+    def identity(self) -> dict[str, Any]:
+        """`cluster_id`, `node_id`, `disk` and `process`."""
+
+    def store_report(self) -> dict[str, Any]:
+        """What opening the store found: backend in use, torn tails, fenced ranges."""
+
+    def publish(self, metadata: Metadata) -> None:
+        """Takes the state as it is now; requests that wait for a change wake up."""
+
+    def set_raft_status(self, status_json: str) -> None:
+        """Raft's own words about itself, for `METRICS`: a JSON object."""
+
+    def poll_events(self, max: int, timeout_ms: int) -> list[tuple[int, str]]:  # noqa: A002 - at most so many
+        """Pulls up to `max` control events, in order, as (id, JSON); waits up to `timeout_ms` for the first.
+
+        The interpreter lock is released, and signals are seen, while it waits. Empty at once after `stop`.
+        """
+
+    def complete(self, event_id: int, answer_json: str) -> None:
+        """Answers an event with `{"ok": {...}}` or `{"error": {"reason", "message", "retryable"}}`.
+
+        Publish the state that the answer is about first. Raises `ValueError` for an answer that is not understood;
+        whoever waited for it is refused then.
+        """
+
+    def configure(self, config_json: str) -> None:
+        """Changes options while it runs: `segment_{entries,bytes,age_ms}_max`, `monitor_check_ms`."""
+
+    def prometheus(self) -> str:
+        """All metrics in Prometheus's text format."""
+
+    def stop(self, grace_ms: int) -> None:
+        """Lets requests in flight end for at most `grace_ms`, then syncs and closes. A second call does nothing."""
 
 @final
 class Buffer:
@@ -191,8 +247,8 @@ def encode_batch(
     All sequences are of one length, at least 1. Raises `InvalidBatch` where the records do not fit into one batch.
     """
 
-def init_logging(filter: str) -> bool:
-    """Sends Rust's log lines to standard error, as far as the filter lets them (the syntax of `RUST_LOG`).
+def init_logging(directives: str) -> bool:
+    """Sends Rust's log lines to standard error, as far as the directives let them (`info`, the syntax of `RUST_LOG`).
 
-    False where logging was set up before: then nothing changes. Raises `ValueError` for a wrong filter.
+    False where logging was set up before: then nothing changes. Raises `ValueError` for wrong directives.
     """

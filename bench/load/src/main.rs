@@ -1,0 +1,75 @@
+//! Load on a running cluster through its public listeners: one case, one fresh topic, one sample as a JSON line.
+//! What was acknowledged is read back and compared; a difference is a failure, not a sample.
+
+mod append_stream;
+mod log_service;
+mod text_put;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::{Parser, ValueEnum};
+
+/// Measures one case on a running cluster and prints it as one JSON line.
+#[derive(Parser)]
+struct Arguments {
+    case: Case,
+    /// The gRPC listener of a broker.
+    #[arg(long)]
+    grpc: SocketAddr,
+    /// The text listener of a broker; needed by `text_put`.
+    #[arg(long)]
+    text: Option<SocketAddr>,
+    /// A topic that is not there yet.
+    #[arg(long)]
+    topic: String,
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    #[arg(long, default_value_t = 1024)]
+    record_bytes: usize,
+    /// Of `fill`: how many.
+    #[arg(long)]
+    records: Option<u64>,
+    /// Of `append_stream` and `fill`: records in a batch.
+    #[arg(long, default_value_t = 100)]
+    batch_records: usize,
+    /// Of `append_stream` and `fill`: batches sent and not answered yet.
+    #[arg(long, default_value_t = 32)]
+    in_flight: usize,
+}
+
+impl Arguments {
+    fn duration(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Case {
+    /// One producer streams ready batches over gRPC: acknowledged records/s.
+    AppendStream,
+    /// The same until `--records` are acknowledged, to have something to read; nothing is read back.
+    Fill,
+    /// One caller puts one record at a time over the text protocol: us (p50).
+    TextPut,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    ensure!(
+        arguments.seconds > 0.0 && arguments.seconds.is_finite(),
+        "--seconds must be positive, got {}",
+        arguments.seconds
+    );
+    ensure!(arguments.batch_records > 0 && arguments.in_flight > 0, "nothing to send");
+    let sample = match arguments.case {
+        Case::AppendStream => append_stream::measure(&arguments).await?,
+        Case::Fill => append_stream::fill(&arguments).await?,
+        Case::TextPut => text_put::measure(&arguments).await?,
+    };
+    sample.print();
+    Ok(())
+}

@@ -1,0 +1,36 @@
+"""Real brokers for a phase: processes of `walrus_node` on free ports, with data on the disk that is measured."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from walrus_client.dev import DevCluster, DevError, NodeOptions, NodeState, start_cluster
+
+from walrus_bench.sampling import InvalidRunError
+
+LOOPBACK = "127.0.0.1"
+
+
+@contextmanager
+def running(directory: Path, *, nodes: int, options: NodeOptions) -> Iterator[DevCluster]:
+    """A cluster that serves; stopped, and its data removed, on leaving."""
+    try:
+        cluster = start_cluster(directory, nodes=nodes, options=options)
+    except DevError as error:
+        raise InvalidRunError(f"{nodes} brokers did not start: {error}") from error
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def pids(cluster: DevCluster) -> list[int]:
+    """The processes of the cluster."""
+    return [node.process.pid for node in cluster.nodes if node.process is not None]
+
+
+def listeners(node: NodeState) -> tuple[str, str, str, str]:
+    """Where the load generator finds a broker."""
+    return ("--grpc", f"{LOOPBACK}:{node.ports.grpc}", "--text", f"{LOOPBACK}:{node.ports.text}")

@@ -1,0 +1,81 @@
+"""Which cluster a command talks to, and how it answers: from its options, the environment, or the local cluster.
+
+Options may stand before the command, as in the original (`walrus --addr HOST:PORT put ...`), or behind it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from walrus_client.cli.output import Output
+from walrus_client.dev import state
+from walrus_client.transport import parse_addresses
+
+TEXT_DEFAULT = "127.0.0.1:8080"
+GRPC_DEFAULT = "127.0.0.1:9090"
+
+AddrOption = Annotated[
+    str | None,
+    typer.Option(
+        "--addr",
+        envvar="WALRUS_ADDR",
+        metavar="HOST:PORT",
+        show_default=False,
+        help=f"Client port (text protocol) of a node, or several with commas. [default: the cluster of"
+        f" {state.DEFAULT_DIRECTORY} if it runs, else {TEXT_DEFAULT}]",
+    ),
+]
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        envvar="WALRUS_BOOTSTRAP",
+        metavar="HOST:PORT",
+        show_default=False,
+        help=f"gRPC port of a node, or several with commas. [default: the cluster of"
+        f" {state.DEFAULT_DIRECTORY} if it runs, else {GRPC_DEFAULT}]",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The options that stand before the command; those behind it come first."""
+
+    addr: str | None = None
+    bootstrap: str | None = None
+    output: Output | None = None
+
+
+def text_addresses(context: typer.Context, addr: str | None) -> str:
+    """Return where the text protocol is spoken."""
+    return _checked(addr or _target(context).addr or _local("text") or TEXT_DEFAULT, "--addr")
+
+
+def grpc_addresses(context: typer.Context, bootstrap: str | None) -> str:
+    """Return where gRPC is spoken."""
+    return _checked(bootstrap or _target(context).bootstrap or _local("grpc") or GRPC_DEFAULT, "--bootstrap")
+
+
+def output_of(context: typer.Context, output: Output | None) -> Output:
+    """Return how to print."""
+    return output or _target(context).output or Output.TABLE
+
+
+def _target(context: typer.Context) -> Target:
+    target = context.find_root().obj
+    return target if isinstance(target, Target) else Target()
+
+
+def _checked(addresses: str, option: str) -> str:
+    try:
+        parse_addresses(addresses)
+    except ValueError as wrong:
+        raise typer.BadParameter(str(wrong), param_hint=option) from None
+    return addresses
+
+
+def _local(port: str) -> str:
+    return ",".join(state.addresses(Path.cwd() / state.DEFAULT_DIRECTORY, port))

@@ -1,0 +1,194 @@
+"""What is remembered of a local cluster: `cluster.json` in its folder, replaced in one piece at each change."""
+
+# ruff: noqa: N818 - as in `errors`, a name says what is the matter
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from walrus_client.dev.ports import LOOPBACK, PORTS_PER_NODE
+from walrus_client.dev.processes import Process
+
+DEFAULT_DIRECTORY = Path(".walrus/dev")
+_FILE = "cluster.json"
+_VERSION = 1
+
+
+class DevError(Exception):
+    """Something about a local cluster that its user can mend; the message says how."""
+
+
+class NoCluster(DevError):
+    """There is no cluster in the folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The ports of one node, all on loopback."""
+
+    text: int
+    grpc: int
+    peer: int
+    raft: int
+    http: int
+
+    @classmethod
+    def in_block(cls, base: int, node_id: int) -> "Ports":
+        """Return those of a node (ids count from 1) in the block that begins at *base*."""
+        first = base + PORTS_PER_NODE * (node_id - 1)
+        return cls(text=first, grpc=first + 1, peer=first + 2, raft=first + 3, http=first + 4)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """Options that are passed on to every node; None leaves the node's default."""
+
+    backend: str | None = None
+    fsync: str | None = None
+    segment_entries_max: int | None = None
+    segment_bytes_max: str | None = None
+    segment_age_max: str | None = None
+    monitor_check_ms: int | None = None
+    frame_bytes_max: int | None = None
+    log_level: str | None = None
+    no_auto_create_topics: bool | None = None
+    test_controls: bool | None = None
+
+    def arguments(self) -> list[str]:
+        """Return them as flags of `walrus-node`."""
+        flags = []
+        for name, value in asdict(self).items():
+            flag = "--" + name.replace("_", "-")
+            if value is True:
+                flags.append(flag)
+            elif value is not None and value is not False:
+                flags += [flag, str(value)]
+        return flags
+
+    def updated(self, newer: "NodeOptions") -> "NodeOptions":
+        """Return these with what *newer* sets."""
+        return NodeOptions(**asdict(self) | {k: v for k, v in asdict(newer).items() if v is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """One node of a local cluster; `process` is None before the first start."""
+
+    name: str
+    node_id: int
+    data_dir: Path
+    log_file: Path
+    ports: Ports
+    process: Process | None = None
+
+    def is_running(self) -> bool:
+        """Whether its process runs."""
+        return self.process is not None and self.process.is_running()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """A local cluster; `founded` once its first node was ready, from when on none is told to found it."""
+
+    nodes: tuple[NodeState, ...]
+    options: NodeOptions = field(default_factory=NodeOptions)
+    founded: bool = False
+
+    def node(self, name: str) -> NodeState:
+        """Return the node of that name or id."""
+        for node in self.nodes:
+            if name in (node.name, str(node.node_id)):
+                return node
+        known = ", ".join(node.name for node in self.nodes)
+        raise DevError(f"there is no node {name!r}; the nodes are {known}")
+
+
+def addresses(directory: Path, port: str) -> list[str]:
+    """Return the addresses of the running nodes for one of the `Ports`; none without a cluster there."""
+    try:
+        state = load(directory)
+    except DevError:
+        return []
+    return [f"{LOOPBACK}:{getattr(node.ports, port)}" for node in state.nodes if node.is_running()]
+
+
+def exists(directory: Path) -> bool:
+    """Whether there is a cluster in the folder, running or not."""
+    return (directory / _FILE).exists()
+
+
+def load(directory: Path) -> ClusterState:
+    """Read the state of the cluster in the folder; raises DevError if there is none, or none that can be read."""
+    path = directory / _FILE
+    try:
+        content = json.loads(path.read_text())
+        if content["version"] != _VERSION:
+            raise DevError(f"{path} is of version {content['version']}, this program knows {_VERSION}")
+        return ClusterState(
+            nodes=tuple(_node(node) for node in content["nodes"]),
+            options=NodeOptions(**content["options"]),
+            founded=content["founded"],
+        )
+    except FileNotFoundError:
+        raise NoCluster(f"there is no cluster in {directory}: start one with `walrus dev up`") from None
+    except (KeyError, TypeError, ValueError) as failure:
+        raise DevError(f"{path} cannot be read ({failure!r}): stop its nodes by hand and remove it") from failure
+
+
+def save(directory: Path, state: ClusterState) -> None:
+    """Write the state; it is there as a whole or not at all."""
+    content = {
+        "version": _VERSION,
+        "nodes": [
+            {
+                "name": node.name,
+                "node_id": node.node_id,
+                "pid": node.process.pid if node.process else None,
+                "process_began": node.process.began if node.process else None,
+                "data_dir": str(node.data_dir),
+                "log_file": str(node.log_file),
+                "ports": asdict(node.ports),
+            }
+            for node in state.nodes
+        ],
+        "options": asdict(state.options),
+        "founded": state.founded,
+    }
+    directory.mkdir(parents=True, exist_ok=True)
+    temporary = directory / f"{_FILE}.{os.getpid()}"
+    temporary.write_text(json.dumps(content, indent=2) + "\n")
+    temporary.replace(directory / _FILE)
+
+
+def remove(directory: Path) -> None:
+    """Forget the cluster; the folder goes, too, if nothing else is in it."""
+    (directory / _FILE).unlink(missing_ok=True)
+    (directory / ".lock").unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        directory.rmdir()
+
+
+@contextlib.contextmanager
+def exclusive(directory: Path) -> Iterator[None]:
+    """Wait until no other command changes the state, and keep others from it; not for long waits."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _node(content: dict[str, Any]) -> NodeState:
+    pid, began = content["pid"], content["process_began"]
+    return NodeState(
+        name=content["name"],
+        node_id=content["node_id"],
+        data_dir=Path(content["data_dir"]),
+        log_file=Path(content["log_file"]),
+        ports=Ports(**content["ports"]),
+        process=Process(pid, began) if pid is not None else None,
+    )
