@@ -16,6 +16,7 @@ GET topic               take the next entry
 STATE topic             segments and leaders, as JSON
 METRICS                 metadata of the cluster, as JSON
 help, exit              (also quit, q, Ctrl-D)"""
+_HISTORY = Path.home() / ".walrus_history"
 
 
 def run(addresses: str) -> None:
@@ -66,12 +67,11 @@ def _history() -> Iterator[None]:
         return
     import readline
 
-    history = Path("~/.walrus_history").expanduser()
     with contextlib.suppress(OSError):
-        readline.read_history_file(history)
+        readline.read_history_file(_HISTORY)
     try:
         yield
     finally:
         with contextlib.suppress(OSError):
             readline.set_history_length(1000)
-            readline.write_history_file(history)
+            readline.write_history_file(_HISTORY)

@@ -1,8 +1,8 @@
 """The Raft log on disk: append-only records, each with a checksum and a sequence number.
 
 An entry is durable when `sync` returned. Reading back, a record that a crash tore can only be the last one and is cut;
-anything else that does not check out is damage, and damage refuses the start: a member that forgets acknowledged entries
-would make the cluster lose them.
+anything else that does not check out is damage, and damage refuses the start: a member that forgets acknowledged
+entries would make the cluster lose them.
 
 File: header, then records. Integers are little-endian.
 header = magic 8s, version u32, zero u32, cluster 16s, disk 16s, CRC-32 of all before u32
@@ -195,6 +195,16 @@ class Journal:
             raise self._failure
 
 
+def read_owner(path: Path) -> Owner:
+    """Whose journal it is; raises `DataRefusedError` if its header does not tell."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_HEADER_BYTES)
+    except FileNotFoundError:
+        raise DataRefusedError(f"metadata journal {path} is missing; {_REMEDY}") from None
+    return _check_header(content, path)
+
+
 _REMEDY = (
     "this node may have forgotten what it acknowledged: give it an empty data directory and let it join again "
     "(its record data under log/ is separate)"
@@ -213,7 +223,7 @@ def _encode_header(owner: Owner) -> bytes:
     return header + _CRC.pack(zlib.crc32(header))
 
 
-def _check_header(content: bytes, path: Path, owner: Owner) -> None:
+def _check_header(content: bytes, path: Path) -> Owner:
     header = content[: _HEADER.size]
     if len(content) < _HEADER_BYTES or not header.startswith(_MAGIC):
         raise DataRefusedError(f"{path} is not a metadata journal, or its beginning is damaged; {_REMEDY}")
@@ -226,10 +236,14 @@ def _check_header(content: bytes, path: Path, owner: Owner) -> None:
         raise DataRefusedError(
             f"metadata journal {path} has format {version}, newer than {FORMAT_VERSION}; start a newer walrus-node"
         )
-    if (cluster, disk) != (owner.cluster_id.bytes, owner.disk.bytes):
+    return Owner(UUID(bytes=cluster), UUID(bytes=disk))
+
+
+def _check_owner(found: Owner, expected: Owner, path: Path) -> None:
+    if found != expected:
         raise DataRefusedError(
-            f"metadata journal {path} is of disk {UUID(bytes=disk)} in cluster {UUID(bytes=cluster)}, "
-            f"not of this one ({owner.disk} in {owner.cluster_id}); put the data directories back in their places"
+            f"metadata journal {path} is of disk {found.disk} in cluster {found.cluster_id}, not of this one "
+            f"({expected.disk} in {expected.cluster_id}); put the data directories back in their places"
         )
 
 
@@ -245,7 +259,7 @@ def _encode_base(sequence: int, *, index: int, term: int) -> bytes:
 
 def _replay(content: bytes, path: Path, owner: Owner) -> _Replayed:
     """Check every record and rebuild the entries; `position` is where the next record goes."""
-    _check_header(content, path, owner)
+    _check_owner(_check_header(content, path), owner, path)
 
     def damaged(position: int, what: str) -> DataRefusedError:
         return DataRefusedError(f"metadata journal {path} is damaged at byte {position}: {what}; {_REMEDY}")

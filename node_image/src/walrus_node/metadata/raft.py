@@ -375,9 +375,9 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
             alone = not self._SyncObj__otherNodes
             if alone and self._last.index > self._commit_index:
                 return 0.0
-            return max(0.0, self._SyncObj__newAppendEntriesTime - now) if self._peers() else 60.0
+            return max(0.0, float(self._SyncObj__newAppendEntriesTime) - now) if self._peers() else 60.0
         if self._is_voter:
-            return max(0.0, self._SyncObj__raftElectionDeadline - now)
+            return max(0.0, float(self._SyncObj__raftElectionDeadline) - now)
         return 60.0
 
     def _SyncObj__generateRaftTimeout(self) -> float:  # noqa: N802 - overrides PySyncObj

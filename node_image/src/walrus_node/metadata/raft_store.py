@@ -138,7 +138,7 @@ class RaftStore(Generic[State]):
         self._thread = threading.Thread(target=self._run, name="raft", daemon=True)
 
     def introduce(self, peers: dict[UUID, str]) -> None:
-        """Disks and addresses to begin with, before the log has told: what the answer to a join said."""
+        """Before `start`: disks and addresses to begin with, as long as the log has not told them."""
         self._known_peers = peers
 
     def start(self) -> None:

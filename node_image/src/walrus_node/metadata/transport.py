@@ -85,6 +85,8 @@ class Transport:
         self._listener = listener
         listener.setblocking(False)
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
+        # A descriptor that was closed may be another file's by now.
+        self._waking, self._closed = threading.Lock(), False
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._wake_read, selectors.EVENT_READ, self._drain_wakes)
 
@@ -130,17 +132,20 @@ class Transport:
         self._expire_strangers()
 
     def wake(self) -> None:
-        """End a `poll` from any thread."""
-        with contextlib.suppress(BlockingIOError):  # the pipe is full of wakes already
-            os.write(self._wake_write, b"w")
+        """End a `poll` from any thread; after `close` it does nothing."""
+        with self._waking, contextlib.suppress(BlockingIOError):  # full: there are wakes enough
+            if not self._closed:
+                os.write(self._wake_write, b"w")
 
     def close(self) -> None:
         for connection in list(self._connections):
             self._close(connection, None)
         self._selector.close()
         self._listener.close()
-        os.close(self._wake_read)
-        os.close(self._wake_write)
+        with self._waking:
+            self._closed = True
+            os.close(self._wake_read)
+            os.close(self._wake_write)
 
     # Dialling
 

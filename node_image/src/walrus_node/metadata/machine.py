@@ -1,0 +1,75 @@
+"""The state machine that Raft replicates: `walrus_core.Metadata`, and the nodes it lists as Python values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+import walrus_core
+
+from walrus_node.metadata.store import Applied, Rejected
+
+
+@dataclass(frozen=True)
+class RegisteredNode:
+    """A node as metadata lists it."""
+
+    node_id: int
+    disk: UUID
+    process: UUID
+    raft_address: str
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """One version of the metadata. `metadata` is a copy that nobody changes."""
+
+    metadata: walrus_core.Metadata
+    nodes: Mapping[UUID, RegisteredNode]
+
+
+class MetadataMachine:
+    """Implements `store.StateMachine[ClusterState]`."""
+
+    def __init__(self) -> None:
+        self._metadata = walrus_core.Metadata()
+        self._nodes: dict[UUID, RegisteredNode] = {}
+
+    def apply(self, command: bytes) -> Applied | Rejected:
+        try:
+            applied = json.loads(self._metadata.apply(command))
+        except walrus_core.RejectedError as error:
+            return Rejected(error.reason, str(error), error.facts)
+        answer = applied["answer"]
+        if isinstance(answer, dict) and "node" in answer:
+            self._nodes = _list_nodes(self._metadata)
+        return Applied(applied["version"], answer)
+
+    def snapshot(self) -> bytes:
+        return self._metadata.snapshot()
+
+    def restore(self, snapshot: bytes) -> None:
+        try:
+            self._metadata = walrus_core.Metadata.restore(snapshot)
+        except walrus_core.WalrusError as error:
+            raise ValueError(str(error)) from None
+        self._nodes = _list_nodes(self._metadata)
+
+    def view(self) -> ClusterState:
+        return ClusterState(self._metadata.copy(), self._nodes)
+
+    def version(self) -> int:
+        return self._metadata.version
+
+    def raft_addresses(self) -> Mapping[UUID, str]:
+        return {disk: node.raft_address for disk, node in self._nodes.items()}
+
+
+def _list_nodes(metadata: walrus_core.Metadata) -> dict[UUID, RegisteredNode]:
+    nodes = (
+        RegisteredNode(node["id"], UUID(node["disk"]), UUID(node["process"]), node["raft_address"])
+        for node in metadata.view()["nodes"].values()
+    )
+    return {node.disk: node for node in nodes}

@@ -1,0 +1,58 @@
+"""Who votes on metadata: 1, 3 or 5 disks. Pure.
+
+One change at a time, so an even set is only ever on its way to an odd one. A dead voter is not replaced here: its disk
+may come back, and taking its vote away is an operator's decision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from walrus_node.metadata.store import Member, Status
+
+VOTERS_MAX = 5
+# A new voter must hold nearly everything: until it has caught up, a majority with it cannot commit.
+LAG_ENTRIES_MAX = 64
+
+
+@dataclass(frozen=True)
+class AddVoter:
+    """Make this observer a voter."""
+
+    disk: UUID
+
+
+@dataclass(frozen=True)
+class RemoveVoter:
+    """Make this voter an observer."""
+
+    disk: UUID
+
+
+def plan_voters(status: Status, me: UUID, registered: frozenset[UUID]) -> AddVoter | RemoveVoter | None:
+    """The next change, seen by the metadata leader `me`; `None` if nothing is to be done, or can be."""
+    voters = [member for member in status.members if member.voter]
+    candidates = [
+        member
+        for member in status.members
+        if not member.voter and member.disk in registered and member.connected and _has_caught_up(member)
+    ]
+    target = _target(len(voters) + len(candidates))
+    if len(voters) < target and candidates:
+        return AddVoter(min(candidates, key=lambda member: member.disk).disk)
+    if len(voters) % 2 == 0:
+        # The candidate that would have made it odd is gone.
+        gone = [member for member in voters if member.disk != me]
+        return RemoveVoter(min(gone, key=lambda member: (member.connected, member.disk)).disk)
+    return None
+
+
+def _target(available: int) -> int:
+    """The largest odd set that the available disks can fill."""
+    odd = available if available % 2 else available - 1
+    return min(VOTERS_MAX, max(1, odd))
+
+
+def _has_caught_up(member: Member) -> bool:
+    return member.lag is not None and member.lag <= LAG_ENTRIES_MAX

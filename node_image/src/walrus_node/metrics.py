@@ -1,0 +1,47 @@
+"""Prometheus metrics of the control plane; read from the parts when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from walrus_node.metadata.store import Status
+
+
+def build_registry(status: Callable[[], Status | None], missing: Callable[[], list[str]]) -> CollectorRegistry:
+    """A registry of its own: nothing here is global."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    registry.register(_NodeCollector(status, missing))
+    return registry
+
+
+class _NodeCollector(Collector):
+    def __init__(self, status: Callable[[], Status | None], missing: Callable[[], list[str]]) -> None:
+        self._status = status
+        self._missing = missing
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield _gauge("walrus_node_ready", "1 if the node takes requests", not self._missing())
+        status = self._status()
+        if status is None:
+            return
+        yield _gauge("walrus_metadata_term", "Raft term", status.term)
+        yield _gauge("walrus_metadata_leader", "1 if this node believes to lead the metadata", status.is_leader)
+        yield _gauge("walrus_metadata_has_leader", "1 if a metadata leader is known", status.leader is not None)
+        yield _gauge("walrus_metadata_commit_index", "Last committed entry", status.commit_index)
+        yield _gauge("walrus_metadata_applied_index", "Last applied entry", status.applied_index)
+        yield _gauge("walrus_metadata_last_index", "Last entry of the log", status.last_index)
+        yield _gauge("walrus_metadata_version", "Version of the metadata", status.version)
+        yield _gauge("walrus_metadata_voters", "Disks that vote", len(status.voters()))
+        connected = sum(member.connected for member in status.members if member.voter)
+        yield _gauge("walrus_metadata_voters_connected", "Voters that this node is connected to, itself too", connected)
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, value=float(value))

@@ -1,0 +1,19 @@
+"""Waiting for named conditions, never for time to pass."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def wait_until(what: str, condition: Callable[[], T], *, seconds_max: float = 20.0) -> T:
+    """The condition's first true value."""
+    deadline = time.monotonic() + seconds_max
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds_max} s: {what}")
+        time.sleep(0.005)
