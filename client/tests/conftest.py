@@ -3,12 +3,16 @@
 It is written from `proto/walrus/v1/log.proto` alone, with nothing of the client but the generated messages.
 """
 
+import json
 import socket
+import socketserver
+import struct
 import threading
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import grpc
 import pytest
@@ -103,11 +107,20 @@ def refusal(
     )
 
 
-class Drop(Exception):
+def refuse_call(context: grpc.ServicerContext, code: grpc.StatusCode, reason: str, message: str) -> NoReturn:
+    error = log_pb2.Error(code=code.value[0], reason=reason, message=message)
+    context.set_trailing_metadata((("walrus-error-bin", error.SerializeToString()),))
+    context.abort(code, message)
+
+
+class Drop(Exception):  # noqa: N818 - what is to be done
     """Ends the stream of appends without an answer."""
 
 
 OnAppend = Callable[[log_pb2.AppendRequest, Callable[[], log_pb2.AppendResponse]], log_pb2.AppendResponse]
+
+
+# ruff: noqa: ARG002 - the signatures are gRPC's
 
 
 class LogPeer(log_pb2_grpc.LogServicer):
@@ -115,9 +128,9 @@ class LogPeer(log_pb2_grpc.LogServicer):
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
-        self.on_append: OnAppend = lambda request, store: store()
-        self.on_read: Callable[[log_pb2.ReadRequest, int], None] = lambda request, answers: None
-        self.on_init_producer: Callable[[grpc.ServicerContext], None] = lambda context: None
+        self.on_append: OnAppend = lambda _request, store: store()
+        self.on_read: Callable[[log_pb2.ReadRequest, int], None] = lambda _request, _answers: None
+        self.on_init_producer: Callable[[grpc.ServicerContext], None] = lambda _context: None
         self.requests = 0
         self._server: grpc.Server | None = None
         self.port = free_port()
@@ -166,6 +179,28 @@ class LogPeer(log_pb2_grpc.LogServicer):
             except Drop:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "dropped")
 
+    def ListSegments(self, request, context):  # noqa: N802
+        with self.storage.lock:
+            topic = self.storage.topics.get(request.topic)
+            if topic is None:
+                refuse_call(context, grpc.StatusCode.NOT_FOUND, "UnknownTopic", f"unknown topic {request.topic}")
+            here = log_pb2.Node(id=1, grpc_address=self.address, alive=True)
+            away = log_pb2.Node(id=2, grpc_address="127.0.0.1:1")
+            answer = log_pb2.ListSegmentsResponse(topic=topic)
+            for number in range(topic.partitions):
+                end = self.storage.partitions[topic.name, number].end_offset
+                partition = answer.partitions.add(partition=number, high_watermark=end)
+                partition.segments.add(
+                    uuid=f"segment-{number}",
+                    epoch=1,
+                    end_offset=end,
+                    state=log_pb2.Segment.STATE_OPEN,
+                    leader=here,
+                    replicas=[here, away],
+                    bytes=1536,
+                )
+            return answer
+
     def Read(self, request, context):  # noqa: N802
         offset = request.offset
         answers = 0
@@ -174,9 +209,7 @@ class LogPeer(log_pb2_grpc.LogServicer):
             with self.storage.lock:
                 partition = self.storage.partitions.get((request.topic, request.partition))
                 if partition is None:
-                    trailer = log_pb2.Error(reason="UnknownTopic", message=f"unknown topic {request.topic}")
-                    context.set_trailing_metadata((("walrus-error-bin", trailer.SerializeToString()),))
-                    context.abort(grpc.StatusCode.NOT_FOUND, trailer.message)
+                    refuse_call(context, grpc.StatusCode.NOT_FOUND, "UnknownTopic", f"unknown topic {request.topic}")
                 end = partition.end_offset
                 if offset > end:
                     context.abort(grpc.StatusCode.OUT_OF_RANGE, f"offset {offset} is above {end}")
@@ -191,6 +224,60 @@ class LogPeer(log_pb2_grpc.LogServicer):
             offset = records[-1].offset + 1
             answers += 1
             yield log_pb2.ReadResponse(records=records, next_offset=offset, high_watermark=end)
+
+
+class TextPeer:
+    """A node's client port: the text protocol over topics in memory. Entries stay in `topics` when they are taken."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, list[bytes]] = {}
+        self.taken: Counter[str] = Counter()
+        self.break_at: set[str] = set()
+        peer = self
+
+        class Connection(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                while head := self.request.recv(4, socket.MSG_WAITALL):
+                    (length,) = struct.unpack("<I", head)
+                    text = self.request.recv(length, socket.MSG_WAITALL).decode()
+                    if text in peer.break_at:
+                        return
+                    answer = peer.answer(text).encode()
+                    self.request.sendall(struct.pack("<I", len(answer)) + answer)
+
+        class Server(socketserver.ThreadingTCPServer):
+            allow_reuse_address = True
+            daemon_threads = True
+
+        self.server = Server(("127.0.0.1", 0), Connection)
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server.server_address[1]}"
+
+    def answer(self, text: str) -> str:
+        command, _, rest = text.partition(" ")
+        topic, _, payload = rest.partition(" ")
+        match command:
+            case "REGISTER":
+                self.topics.setdefault(topic, [])
+                return "OK"
+            case "PUT":
+                self.topics.setdefault(topic, []).append(payload.encode())
+                return "OK"
+            case "METRICS":
+                return json.dumps({"current_leader": 1})
+            case "GET" | "STATE" if topic not in self.topics:
+                return f"ERR unknown topic {topic}"
+            case "STATE":
+                return json.dumps({"current_segment": 1, "leader_node": 1})
+            case "GET":
+                if self.taken[topic] == len(self.topics[topic]):
+                    return "EMPTY"
+                self.taken[topic] += 1
+                return f"OK {self.topics[topic][self.taken[topic] - 1].decode()}"
+        return "ERR unknown command"
 
 
 def free_port() -> int:
@@ -221,6 +308,22 @@ def make_peer(storage: Storage) -> Iterator[Callable[[], LogPeer]]:
 @pytest.fixture
 def peer(make_peer: Callable[[], LogPeer]) -> LogPeer:
     return make_peer()
+
+
+@pytest.fixture
+def text_peer() -> Iterator[TextPeer]:
+    peer = TextPeer()
+    yield peer
+    peer.server.shutdown()
+    peer.server.server_close()
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port at which nobody listens, and nobody will: it is bound."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_unknown_topics_and_offsets_out_of_range_are_named(peer):
             list(client.read("nothing"))
         with pytest.raises(UnknownTopic):
             client.append("nothing", [b"x"])
-        with pytest.raises(UnknownTopic, match="create it first"):
+        with pytest.raises(UnknownTopic, match="unknown topic nothing"):
             client.producer("nothing")
         client.create_topic("t")
         with pytest.raises(OffsetOutOfRange):

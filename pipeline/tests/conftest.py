@@ -1,7 +1,72 @@
-"""What the tests of the Spark side share."""
+"""What the tests of the Spark side share: one Spark session and one cluster of real brokers for the whole run."""
 
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
 from hypothesis import settings
+from pyspark.sql import SparkSession
+from pyspark_walrus.session import JAVA_SHORT, create_session
+from walrus_client import Client, OutRecord
+from walrus_client.dev import DevCluster, NodeOptions, start_cluster
 
 # The machine is shared: how long one example takes says nothing.
 settings.register_profile("walrus", deadline=None)
 settings.load_profile("walrus")
+
+SEGMENT_ENTRIES_MAX = 500
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    log_file = tmp_path_factory.mktemp("spark") / "spark.log"
+    session = create_session("tests", java_options=JAVA_SHORT, log_file=log_file)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
+    options = NodeOptions(segment_entries_max=SEGMENT_ENTRIES_MAX)
+    started = start_cluster(tmp_path_factory.mktemp("cluster"), nodes=3, options=options)
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def client(cluster: DevCluster) -> Iterator[Client]:
+    with Client(cluster.bootstrap) as connected:
+        yield connected
+
+
+@pytest.fixture
+def topic(client: Client, request: pytest.FixtureRequest) -> str:
+    """A topic of one partition for one test."""
+    name = f"{request.node.originalname[:60]}-{next(_numbers)}"
+    client.create_topic(name)
+    return name
+
+
+@pytest.fixture
+def append(client: Client) -> Callable[..., None]:
+    """Appends numbered records to a partition; `record_of` tells what the record of an offset looks like."""
+
+    def _append(topic: str, *, start: int, end: int, partition: int = 0) -> None:
+        for first in range(start, end, 100):
+            rows = [record_of(offset) for offset in range(first, min(first + 100, end))]
+            assert client.append(topic, rows, partition=partition).base_offset == first
+
+    return _append
+
+
+def record_of(offset: int) -> OutRecord:
+    """The record that tests append at an offset: every kind of content and of its absence."""
+    return OutRecord(
+        None if offset % 11 == 0 else f"value {offset}".encode(),
+        key=None if offset % 7 == 0 else f"key {offset % 5}".encode(),
+        timestamp_ms=1_700_000_000_000 + offset,
+        headers=[("number", str(offset).encode()), ("nothing", None)] if offset % 3 == 0 else [],
+    )
+
+
+_numbers = itertools.count()

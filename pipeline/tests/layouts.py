@@ -31,9 +31,7 @@ def layout(*topics: TopicLayout) -> dict[str, TopicLayout]:
 
 
 partitions = st.builds(
-    lambda lengths, log_start, record_bytes: partition(
-        *lengths, log_start=log_start, record_bytes=record_bytes
-    ),
+    lambda lengths, log_start, record_bytes: partition(*lengths, log_start=log_start, record_bytes=record_bytes),
     st.lists(st.integers(0, 200), min_size=1, max_size=6),
     st.integers(0, 1_000),
     st.integers(1, 5_000),

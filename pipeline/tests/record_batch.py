@@ -35,9 +35,7 @@ def encode(records: Sequence[PlainRecord]) -> bytes:
             inner += _sized(name.encode()) + _sized(value)
         body += _varint(len(inner)) + inner
     newest = max(record.timestamp_ms for record in records)
-    inside = _INSIDE_CRC.pack(
-        0, len(records) - 1, first.timestamp_ms, newest, -1, -1, -1, len(records)
-    ) + bytes(body)
+    inside = _INSIDE_CRC.pack(0, len(records) - 1, first.timestamp_ms, newest, -1, -1, -1, len(records)) + bytes(body)
     length = _OUTSIDE_CRC.size + len(inside) - _LENGTH_COUNTS_FROM
     return _OUTSIDE_CRC.pack(first.offset, length, 0, 2, _crc32c(inside)) + inside
 
@@ -76,9 +74,7 @@ def _decode_record(data: bytes, at: int, base_offset: int, base_timestamp: int) 
         assert name is not None
         headers.append((name.decode(), content))
     assert at == stop
-    record = PlainRecord(
-        base_offset + offset_delta, base_timestamp + timestamp_delta, key, value, tuple(headers)
-    )
+    record = PlainRecord(base_offset + offset_delta, base_timestamp + timestamp_delta, key, value, tuple(headers))
     return record, at
 
 

@@ -64,17 +64,12 @@ def test_it_finds_what_the_slow_decoder_finds(drawn, base, size, data):
         "timestampType": [0] * len(expected),
         "headers": [[{"key": name, "value": value} for name, value in record.headers] for record in expected],
     }
-    assert batch.column("timestamp").cast("int64").to_pylist() == [
-        record.timestamp_ms * 1000 for record in expected
-    ]
+    assert batch.column("timestamp").cast("int64").to_pylist() == [record.timestamp_ms * 1000 for record in expected]
 
 
 def test_small_answers_are_gathered_to_batches_that_suit_spark():
     records = [PlainRecord(offset, 0, None, b"x" * 2000) for offset in range(6000)]
-    chunks = [
-        Chunk(base, base + 100, record_batch.encode(records[base : base + 100]))
-        for base in range(0, 6000, 100)
-    ]
+    chunks = [Chunk(base, base + 100, record_batch.encode(records[base : base + 100])) for base in range(0, 6000, 100)]
     batches = decoded(chunks, 0, 6000, headers=False)
     assert [batch.num_rows for batch in batches] == [2100, 2100, 1800]
     assert all(batch.nbytes > GATHERED_BYTES_MIN for batch in batches[:-1])

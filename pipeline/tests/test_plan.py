@@ -153,9 +153,7 @@ def test_an_end_never_lies_before_the_start_that_spark_knows():
     assert next_end(start, latest(there), there, offsets_max=10, bytes_max=10) == start
 
 
-@given(
-    st.dictionaries(st.tuples(st.just("t"), st.integers(0, 9)), st.integers(0, 10**12)), st.integers(0, 10**9)
-)
+@given(st.dictionaries(st.tuples(st.just("t"), st.integers(0, 9)), st.integers(0, 10**12)), st.integers(0, 10**9))
 def test_shares_add_up_and_nobody_gets_more_than_wanted(wants, amount):
     shares = share_out(amount, wants)
     assert sum(shares.values()) == min(amount, sum(wants.values()))

@@ -11,7 +11,7 @@ from walrus_bench.programs import output_of
 from walrus_bench.sampling import InvalidRunError, Sample
 
 NOT_FOUND = "fio not found"
-_PARAMETERS: Mapping[str, tuple[str, ...]] = {
+PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "durable_4k": ("--bs=4k",),
     # two writers, each in its own half
     "durable_bandwidth": ("--bs=1m", "--numjobs=2", "--size=50%", "--offset_increment=50%"),
@@ -37,7 +37,7 @@ def measure(fio: Path, limit: str, *, file: Path, seconds: float) -> Sample:
         "--name=limit",
         f"--filename={file}",
         "--rw=write",
-        *_PARAMETERS[limit],
+        *PARAMETERS[limit],
         "--ioengine=pvsync2",
         "--direct=1",
         "--sync=dsync",

@@ -15,7 +15,7 @@ MET, NOT_MET, LIMIT = "#2a7f62", "#c0504d", "#555555"
 def draw(report: Report, path: Path) -> None:
     """Writes a PNG to `path`."""
     cases = list(dict.fromkeys(row.case for row in report.rows))
-    picture = Figure(figsize=(4.2 * len(cases), 3.8))
+    picture = Figure(figsize=(4.2 * len(cases), 4.0))
     panels = picture.subplots(1, len(cases), squeeze=False)
     for case, axes in zip(cases, panels[0], strict=True):
         _panel(axes, [row for row in report.rows if row.case == case])
@@ -47,7 +47,6 @@ def _panel(axes: Axes, rows: list[Row]) -> None:
     better = "higher is better" if goal.better is Better.HIGHER else "lower is better"
     axes.set_title(f"{case}\n{goal.unit}, {better}", fontsize=10)
     axes.set_ylim(bottom=0)
-    axes.margins(y=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=7, loc="upper left", frameon=False)
+        axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.18), frameon=False)

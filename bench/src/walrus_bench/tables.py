@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
-from walrus_bench.fio import NOT_FOUND
+from walrus_bench.fio import NOT_FOUND, PARAMETERS
 from walrus_bench.report import Report
 
 
@@ -35,7 +35,11 @@ def _limits(report: Report) -> Table:
         table.add_column(heading, justify="right")
     for row in report.limits:
         agreement = "" if row.probe_to_fio is None else f"{row.probe_to_fio:.2f}" + ("" if row.agrees else " !")
-        fio = figure(row.fio) if row.fio is not None else (NOT_FOUND if NOT_FOUND in report.notes else "")
+        fio = (
+            figure(row.fio)
+            if row.fio is not None
+            else (NOT_FOUND if NOT_FOUND in report.notes and row.limit in PARAMETERS else "")
+        )
         table.add_row(
             row.limit,
             row.unit,

@@ -60,7 +60,7 @@ class ProducerStats:
     duplicate_batches: int  # delivered ones that an earlier try had stored
     failed_batches: int
     resent_batches: int
-    connections: int
+    connections: int  # tried, whether they came about or not
     undelivered_bytes: int
 
 
@@ -98,6 +98,7 @@ class Sender:
         self._lane: _Lane | None = None
         self._closing = False
         self._failure: errors.WalrusError | None = None  # the first one since the last flush
+        self._failing = False  # since the last append that went well
         self._pause = Pause()
         self._connections = 0
         self._delivered_records = 0
@@ -168,7 +169,9 @@ class Sender:
 
     def _wait_for_room(self, size: int) -> None:
         # A record larger than the whole buffer goes when it is alone: the broker says whether it is too large.
-        while not self._closing and 0 < self._outbox.bytes > self._options.buffer_bytes_max - size:
+        while self._outbox.bytes > 0 and self._outbox.bytes + size > self._options.buffer_bytes_max:
+            if self._closing:
+                break
             self._room.wait()
         if self._closing:
             raise RuntimeError("this producer is closed")
@@ -181,7 +184,9 @@ class Sender:
                 self._get_identity_if_needed()
                 self._watch(self._lane or self._open_lane())
             except errors.WalrusError as error:
-                _log.warning("%s; what is not answered is sent again", error)
+                # Once is news; that it goes on is not.
+                _log.log(logging.DEBUG if self._failing else logging.WARNING, "%s; sending again", error)
+                self._failing = True
                 self._lose_lane(error)
                 self._rest()
 
@@ -304,8 +309,9 @@ class Sender:
             pause_s = 0.0
             if not response.HasField("error"):
                 lane.refusals = 0
+                self._failing = False
                 self._pause.reset()
-            elif response.error.reason != "OutOfOrderSequence":  # which only follows from an earlier failure
+            elif response.error.retryable or response.error.reason == "OutcomeUnknown":
                 lane.refusals += 1
                 pause_s = self._pause.next_s()
             settled = self._outbox.answered(response, now=time.monotonic(), pause_s=pause_s)

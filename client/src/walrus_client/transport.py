@@ -214,7 +214,7 @@ _CHANNEL_OPTIONS = [
     ("grpc.max_send_message_length", -1),
     # gRPC waits up to two minutes before it looks at a node again that was down; a broker restarts within seconds.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     # Finds a node that hangs, or whose machine is gone, while nothing but its answer is awaited.
     ("grpc.keepalive_time_ms", 10_000),

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # The month of a record in UTC, whatever the session's time zone.
-MONTH: Final = (
-    "date_format(date_from_unix_date(cast(floor(unix_millis(timestamp) / 86400000) AS int)), 'yyyy-MM')"
-)
+MONTH: Final = "date_format(date_from_unix_date(cast(floor(unix_millis(timestamp) / 86400000) AS int)), 'yyyy-MM')"
 SCHEMA: Final = (
     "topic string, partition int, offset bigint, key binary, value binary, timestamp timestamp, month string"
 )

@@ -17,6 +17,8 @@ from pyspark_walrus.plan import Piece
 
 # How long a query waits for a cluster that does not answer.
 PATIENCE_MS: Final = 60_000
+# How long a node may lack what the cluster said is readable: its metadata may lag behind.
+LAG_MS_MAX: Final = 10_000
 ANSWER_BYTES: Final = 4 << 20
 
 
@@ -59,6 +61,7 @@ def chunks(piece: Piece, bootstrap_servers: Sequence[str]) -> Iterator[Chunk]:
             piece.partition,
             piece.start,
             end_offset=piece.end,
+            wait_ms=LAG_MS_MAX,
             bytes_max=ANSWER_BYTES,
             segment=piece.segment,
         )
@@ -125,9 +128,7 @@ def _segment_layout(segment: Segment) -> SegmentLayout:
     sealed = segment.state is SegmentState.SEALED
     leader = (segment.leader,) if segment.leader is not None else ()
     nodes = (*segment.replicas, *leader) if sealed else (*leader, *segment.replicas)
-    best_first = sorted(
-        nodes, key=lambda node: not node.alive
-    )  # stable: of equals the better one stays first
+    best_first = sorted(nodes, key=lambda node: not node.alive)  # stable: of equals the better one stays first
     return SegmentLayout(
         segment.uuid,
         segment.base_offset,

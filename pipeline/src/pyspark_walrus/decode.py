@@ -6,7 +6,7 @@ Rust hands over the buffers of the columns; wrapping them in Arrow copies nothin
 from collections.abc import Iterator
 from typing import Final
 
-import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow as pa
 import walrus_core
 
 from pyspark_walrus.cluster import Chunk

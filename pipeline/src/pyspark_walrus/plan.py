@@ -55,8 +55,7 @@ def next_end(
     A partition that `start` does not name is new and is read from its beginning.
     """
     begins = {
-        key: min(start.next.get(key, partition.log_start), latest.next[key])
-        for key, partition in partitions(layout)
+        key: min(start.next.get(key, partition.log_start), latest.next[key]) for key, partition in partitions(layout)
     }
     ends = dict(latest.next)
     if bytes_max is not None:
@@ -222,7 +221,5 @@ def _at_least(splits: list[Split], splits_min: int) -> list[Split]:
     records = {(str(number), 0): piece.end - piece.start for number, piece in enumerate(pieces)}
     shares = share_out(max(0, splits_min - len(pieces)), {key: n - 1 for key, n in records.items()})
     return [
-        Split((part,))
-        for piece, extra in zip(pieces, shares.values(), strict=True)
-        for part in _cut(piece, 1 + extra)
+        Split((part,)) for piece, extra in zip(pieces, shares.values(), strict=True) for part in _cut(piece, 1 + extra)
     ]

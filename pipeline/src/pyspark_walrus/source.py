@@ -31,7 +31,7 @@ from pyspark_walrus.plan import Split, next_end, plan_splits
 from pyspark_walrus.schema import spark_schema
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
 
 class WalrusDataSource(DataSource):

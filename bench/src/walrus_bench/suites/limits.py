@@ -11,7 +11,6 @@ from walrus_bench.suites import Prepared, Settings
 
 FILE_MIB = 1024
 QUICK_FILE_MIB = 64
-_BY_FIO = frozenset(("durable_4k", "durable_bandwidth"))
 
 
 def prepare(settings: Settings, limits: Sequence[str]) -> Prepared:
@@ -27,7 +26,7 @@ def prepare(settings: Settings, limits: Sequence[str]) -> Prepared:
     for limit in limits:
         measure = partial(programs.run, probe, limit, *on_file, seconds=settings.seconds)
         subjects.append(Subject(limit, PROBE, "", measure))
-        if by_fio is not None and limit in _BY_FIO:
+        if by_fio is not None and limit in fio.PARAMETERS:
             measure_by_fio = partial(fio.measure, by_fio, limit, file=file, seconds=settings.seconds)
             subjects.append(Subject(limit, FIO, "", measure_by_fio))
     return Prepared(subjects, notes=() if by_fio else (fio.NOT_FOUND,))

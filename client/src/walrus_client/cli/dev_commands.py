@@ -55,10 +55,10 @@ def up(
         int | None, typer.Option(min=1, help="Roll over after so many entries.", rich_help_panel=_PASSED_ON)
     ] = None,
     segment_bytes_max: Annotated[
-        int | None, typer.Option(min=1, help="Roll over after so many bytes.", rich_help_panel=_PASSED_ON)
+        str | None, typer.Option(help="Roll over after so many bytes, as 512MiB.", rich_help_panel=_PASSED_ON)
     ] = None,
     segment_age_max: Annotated[
-        str | None, typer.Option(help="Roll over after so long.", rich_help_panel=_PASSED_ON)
+        str | None, typer.Option(help="Roll over at this age, as 12h.", rich_help_panel=_PASSED_ON)
     ] = None,
     monitor_check_ms: Annotated[
         int | None, typer.Option(min=10, help="Time between two looks at the segments.", rich_help_panel=_PASSED_ON)

@@ -26,7 +26,7 @@ from walrus_client.model import Record
 RETRY_TIMEOUT_MS = 5_000  # a person waits; enough for a leader to move
 _FOLLOW_WAIT_MS = 60_000
 
-topics_app = typer.Typer(help="List topics, or create one.", invoke_without_command=True, no_args_is_help=False)
+topics_app = typer.Typer()
 
 Topic = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
 

@@ -16,7 +16,6 @@ GET topic               take the next entry
 STATE topic             segments and leaders, as JSON
 METRICS                 metadata of the cluster, as JSON
 help, exit              (also quit, q, Ctrl-D)"""
-_HISTORY = Path.home() / ".walrus_history"
 
 
 def run(addresses: str) -> None:
@@ -67,11 +66,12 @@ def _history() -> Iterator[None]:
         return
     import readline
 
+    history = Path("~/.walrus_history").expanduser()
     with contextlib.suppress(OSError):
-        readline.read_history_file(_HISTORY)
+        readline.read_history_file(history)
     try:
         yield
     finally:
         with contextlib.suppress(OSError):
             readline.set_history_length(1000)
-            readline.write_history_file(_HISTORY)
+            readline.write_history_file(history)

@@ -11,6 +11,7 @@ import typer
 
 from walrus_client.cli.output import Output
 from walrus_client.dev import state
+from walrus_client.transport import parse_addresses
 
 TEXT_DEFAULT = "127.0.0.1:8080"
 GRPC_DEFAULT = "127.0.0.1:9090"
@@ -50,12 +51,12 @@ class Target:
 
 def text_addresses(context: typer.Context, addr: str | None) -> str:
     """Return where the text protocol is spoken."""
-    return addr or _target(context).addr or _local("text") or TEXT_DEFAULT
+    return _checked(addr or _target(context).addr or _local("text") or TEXT_DEFAULT, "--addr")
 
 
 def grpc_addresses(context: typer.Context, bootstrap: str | None) -> str:
     """Return where gRPC is spoken."""
-    return bootstrap or _target(context).bootstrap or _local("grpc") or GRPC_DEFAULT
+    return _checked(bootstrap or _target(context).bootstrap or _local("grpc") or GRPC_DEFAULT, "--bootstrap")
 
 
 def output_of(context: typer.Context, output: Output | None) -> Output:
@@ -66,6 +67,14 @@ def output_of(context: typer.Context, output: Output | None) -> Output:
 def _target(context: typer.Context) -> Target:
     target = context.find_root().obj
     return target if isinstance(target, Target) else Target()
+
+
+def _checked(addresses: str, option: str) -> str:
+    try:
+        parse_addresses(addresses)
+    except ValueError as wrong:
+        raise typer.BadParameter(str(wrong), param_hint=option) from None
+    return addresses
 
 
 def _local(port: str) -> str:

@@ -36,12 +36,9 @@ class NodeStatus:
     status: dict[str, Any] | None
 
     def metadata_role(self) -> str | None:
-        """Return "leader" or "follower" in the metadata's Raft; None if the node does not say."""
-        raft = (self.status or {}).get("raft")
-        leader = raft.get("current_leader") if isinstance(raft, dict) else None
-        if leader is None:
-            return None
-        return "leader" if leader == self.node.node_id else "follower"
+        """Return what the node is in the metadata's Raft (leader, follower, ...); None if it does not say."""
+        raft = (self.status or {}).get("raft") or {}
+        return raft.get("state")
 
 
 def start_cluster(

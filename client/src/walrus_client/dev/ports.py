@@ -4,6 +4,7 @@
 
 import errno
 import hashlib
+import itertools
 import socket
 from pathlib import Path
 
@@ -22,14 +23,14 @@ def choose_base(directory: Path, node_count: int) -> int:
     The search begins at a place that depends on the directory, so that clusters in different places seldom try the
     same ports, and stays below the ports that the system gives to outgoing connections.
     """
-    block: int = PORTS_PER_NODE * node_count
+    block = PORTS_PER_NODE * node_count
     past = min(_PAST, _first_ephemeral())
     if past - block <= _FIRST:
         raise NoFreePorts(f"the system gives out the ports from {past} on: name a free block with --base-port")
     candidates = range(_FIRST, past - block, block)
     digest = hashlib.sha256(str(directory.resolve()).encode()).digest()
     start = int.from_bytes(digest[:4], "big") % len(candidates)
-    for base in [*candidates[start:], *candidates[:start]]:
+    for base in itertools.chain(candidates[start:], candidates[:start]):
         if all(is_free(port) for port in range(base, base + block)):
             return base
     raise NoFreePorts(f"no {block} free ports in a row between {_FIRST} and {past}")

@@ -51,7 +51,7 @@ class NodeOptions:
     backend: str | None = None
     fsync: str | None = None
     segment_entries_max: int | None = None
-    segment_bytes_max: int | None = None
+    segment_bytes_max: str | None = None
     segment_age_max: str | None = None
     monitor_check_ms: int | None = None
     frame_bytes_max: int | None = None

@@ -4,7 +4,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Milliseconds since the epoch; 0 on a machine whose clock is set before it.
 #[must_use]
-#[allow(dead_code, reason = "the listeners stamp records with it")]
 pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)

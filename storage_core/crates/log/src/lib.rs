@@ -1,3 +1,43 @@
-//! TBD
+//! The storage engine of Walrus: batches of many logs in shared files, stored durably and found again.
+//! It knows no network, no cluster, no async runtime. Start at [`Store`]; [`Walrus`] is the same by topic names.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "64-bit targets only (asserted below); positions in files and blocks are checked to fit where they are made"
+)]
 
 pub mod batch;
+mod blocks;
+mod commit;
+mod digest;
+mod disk;
+mod engine;
+mod error;
+mod format;
+mod journal;
+mod log;
+mod options;
+mod producers;
+mod recovery;
+mod scan;
+mod space;
+mod store;
+mod tail;
+mod tending;
+mod ticket;
+mod types;
+
+pub use disk::{
+    BackendInUse, CrashChoice, Disk, DiskFile, Fault, FileKind, MappedRange, Prepare, SimulatedDisk, TailKind,
+};
+pub use engine::Stats;
+pub use error::{Error, Result};
+pub use log::{Appended, Log, LogSpec, Sealed, Slices};
+pub use options::{Backend, FsyncSchedule, Options};
+pub use producers::{Admission, ProducerTable};
+pub use recovery::{CorruptedRange, MovedCursor, OpenReport, TornTail, UnknownBlock};
+pub use store::Store;
+pub use ticket::CommitTicket;
+pub use types::{Epoch, LogId, Offset};
+
+const _: () = assert!(usize::BITS == 64, "files are mapped whole");

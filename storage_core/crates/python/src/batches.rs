@@ -42,11 +42,13 @@ pub(crate) struct HeadersColumn {
     value: Py<BinaryColumn>,
 }
 
-/// Default of `bytes_max`: a column stays below Arrow's 2 GiB.
+type Header<'py> = (Bound<'py, PyString>, Option<Bound<'py, PyBytes>>);
+
+/// Greatest `bytes_max`, and its default: a column stays below Arrow's 2 GiB.
 const BYTES_MAX: usize = i32::MAX as usize;
 
 #[pyfunction]
-#[pyo3(signature = (data, *, position=0, start=0, end=None, bytes_max=BYTES_MAX, headers=false))]
+#[pyo3(signature = (data, *, position=0, start=0, end=None, bytes_max=2_147_483_647, headers=false))]
 pub(crate) fn decode_batches(
     py: Python<'_>,
     data: PyBackedBytes,
@@ -112,7 +114,7 @@ pub(crate) fn encode_batch<'py>(
     values: Vec<Option<Bound<'py, PyBytes>>>,
     timestamps_ms: Vec<i64>,
     keys: Option<Vec<Option<Bound<'py, PyBytes>>>>,
-    headers: Option<Vec<Vec<(Bound<'py, PyString>, Option<Bound<'py, PyBytes>>)>>>,
+    headers: Option<Vec<Vec<Header<'py>>>>,
     producer_id: Option<i64>,
     producer_epoch: i16,
     base_sequence: i32,

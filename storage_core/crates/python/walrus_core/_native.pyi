@@ -1,5 +1,7 @@
 """The compiled half of `walrus_core`; import from there."""
 
+# ruff: noqa: N818 - an exception's name says what is the matter
+
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -50,7 +52,7 @@ class Metadata:
 
     @staticmethod
     def restore(snapshot: bytes) -> Metadata:
-        """Reads what `snapshot` gave. Raises `CorruptionError`, or `UnsupportedFormat` where a newer Walrus wrote it."""
+        """Reads what `snapshot` gave. Raises `CorruptionError`; `UnsupportedFormat` where a newer Walrus wrote it."""
 
     def snapshot(self) -> bytes:
         """The whole state as versioned JSON."""
@@ -109,7 +111,7 @@ class DataPlane:
     def set_raft_status(self, status_json: str) -> None:
         """Raft's own words about itself, for `METRICS`: a JSON object."""
 
-    def poll_events(self, max: int, timeout_ms: int) -> list[tuple[int, str]]:
+    def poll_events(self, max: int, timeout_ms: int) -> list[tuple[int, str]]:  # noqa: A002 - at most so many
         """Pulls up to `max` control events, in order, as (id, JSON); waits up to `timeout_ms` for the first.
 
         The interpreter lock is released, and signals are seen, while it waits. Empty at once after `stop`.
@@ -245,8 +247,8 @@ def encode_batch(
     All sequences are of one length, at least 1. Raises `InvalidBatch` where the records do not fit into one batch.
     """
 
-def init_logging(filter: str) -> bool:
-    """Sends Rust's log lines to standard error, as far as the filter lets them (the syntax of `RUST_LOG`).
+def init_logging(directives: str) -> bool:
+    """Sends Rust's log lines to standard error, as far as the directives let them (`info`, the syntax of `RUST_LOG`).
 
-    False where logging was set up before: then nothing changes. Raises `ValueError` for a wrong filter.
+    False where logging was set up before: then nothing changes. Raises `ValueError` for wrong directives.
     """

@@ -1,25 +1,16 @@
-//! Shared cursors of topics.
+//! Shared cursors of topics: `GET` of the text protocol, at least once, the same for every node.
+//!
+//! A cursor belongs to a topic's uuid. Its place is a partition of the internal topic `__cursors`, and whoever leads
+//! that partition's open segment owns it: reserves entries for connections and records there what was delivered.
+//! `reservation` and `progress` decide, `owner` stores and reads, `service` finds the owner, `consumer` is what a
+//! connection holds.
 
-use bytes::Bytes;
+mod consumer;
+mod owner;
+mod pages;
+mod progress;
+mod reservation;
+mod service;
 
-use crate::broker::WeakBroker;
-use crate::error::{Error, Result};
-use crate::metrics::Metrics;
-
-/// Shared cursors of topics.
-pub struct CursorService {
-    _broker: WeakBroker,
-}
-
-impl CursorService {
-    /// Made while the broker is made: `broker` upgrades only later. Spawns nothing before the first call.
-    #[must_use]
-    pub fn new(broker: WeakBroker, _metrics: &Metrics) -> Self {
-        Self { _broker: broker }
-    }
-
-    /// Answers a [`crate::peer::Request::Cursor`] of another node.
-    pub async fn answer_peer(&self, _from: u32, _request: Bytes) -> Result<Bytes> {
-        Err(Error::Unavailable { what: "not wired yet".to_owned() })
-    }
-}
+pub use consumer::Consumer;
+pub use service::CursorService;

@@ -1,10 +1,70 @@
-//! The gRPC service `walrus.v1.Log`.
+//! The gRPC service `walrus.v1.Log`, with the standard health and reflection services beside it.
+
+mod append;
+mod append_stream;
+mod read;
+mod service;
+mod status;
+
+use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
 
 use crate::broker::Broker;
+use crate::proto::DESCRIPTORS;
+use crate::proto::v1::log_server::LogServer;
+use service::LogService;
+
+/// Longest message: a batch of 16 MiB and what is around it.
+const MESSAGE_BYTES_MAX: usize = (16 << 20) + (64 << 10);
+/// Bytes of one stream that a client may send ahead of the broker.
+const STREAM_WINDOW_BYTES: u32 = 4 << 20;
+/// The same of all streams of a connection.
+const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
+/// Calls that run at a time on one connection.
+const STREAMS_MAX: u32 = 256;
+/// A client that does not answer a ping for so long is gone.
+const KEEPALIVE: Duration = Duration::from_secs(20);
+/// What running requests get when the node stops.
+const STOP: Duration = Duration::from_millis(1_200);
 
 /// Serves until the broker's shutdown signal, then lets running requests finish.
-pub async fn serve(_listener: TcpListener, broker: Broker) {
-    broker.shutdown_signal().cancelled().await;
+pub async fn serve(listener: TcpListener, broker: Broker) {
+    let stop = broker.shutdown_signal().clone();
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<LogServer<LogService>>().await;
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .expect("the descriptors were made by the build");
+    let log = LogServer::new(LogService::new(broker))
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(usize::MAX); // a page holds at least one batch, whatever its size
+    let server = Server::builder()
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_concurrent_streams(STREAMS_MAX)
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .add_service(health_service)
+        .add_service(reflection)
+        .add_service(log)
+        .serve_with_incoming_shutdown(
+            TcpIncoming::from(listener).with_nodelay(Some(true)),
+            stop.clone().cancelled_owned(),
+        );
+    let stopped = async {
+        stop.cancelled().await;
+        health.set_not_serving::<LogServer<LogService>>().await;
+        tokio::time::sleep(STOP).await;
+    };
+    tokio::select! {
+        served = server => if let Err(problem) = served {
+            tracing::error!(%problem, "gRPC listener failed");
+        },
+        () = stopped => {}
+    }
 }

@@ -1,10 +1,10 @@
-//! The original's text protocol.
+//! The original's text protocol: REGISTER, PUT, GET, STATE, METRICS, and ours beside them.
 
-use tokio::net::TcpListener;
+mod answer;
+mod arrivals;
+mod codec;
+mod command;
+mod listener;
+mod session;
 
-use crate::broker::Broker;
-
-/// Serves until the broker's shutdown signal, then lets running requests finish.
-pub async fn serve(_listener: TcpListener, broker: Broker) {
-    broker.shutdown_signal().cancelled().await;
-}
+pub use listener::serve;

@@ -1,0 +1,203 @@
+import io
+import json
+import re
+
+import pytest
+from walrus_client import Client
+from walrus_client.cli.__main__ import main
+
+
+@pytest.fixture
+def walrus(capsys, monkeypatch, tmp_path):
+    """Runs the program in an empty folder: its exit code, what it printed, and what it said beside that."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("WALRUS_ADDR", "WALRUS_BOOTSTRAP", "WALRUS_DEV_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments, stdin=None):
+        if stdin is not None:
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        printed = capsys.readouterr()
+        return ended.value.code or 0, printed.out, printed.err
+
+    return run
+
+
+def test_an_entry_goes_in_and_out(walrus, text_peer):
+    at = ("--addr", text_peer.address)
+    assert walrus("register", "t", *at) == (0, "OK\n", "")
+    assert walrus("put", "t", "hello world", *at) == (0, "OK\n", "")
+    assert walrus("get", "t", *at) == (0, "hello world\n", "")
+
+
+def test_options_may_stand_before_the_command(walrus, text_peer):
+    assert walrus("--addr", text_peer.address, "register", "t") == (0, "OK\n", "")
+    assert json.loads(walrus("--output", "json", "--addr", text_peer.address, "put", "t", "x")[1]) == {"ok": True}
+
+
+def test_the_address_may_be_in_the_environment(walrus, text_peer, monkeypatch):
+    monkeypatch.setenv("WALRUS_ADDR", text_peer.address)
+    assert walrus("register", "t")[0] == 0
+
+
+def test_an_empty_topic_has_an_exit_code_of_its_own(walrus, text_peer):
+    at = ("--addr", text_peer.address)
+    walrus("register", "t", *at)
+    assert walrus("get", "t", *at) == (4, "", "walrus: EMPTY\n")
+    code, printed, _ = walrus("get", "t", "--output", "json", *at)
+    assert (code, json.loads(printed)) == (4, {"empty": True})
+
+
+def test_an_entry_that_says_empty_is_not_an_empty_topic(walrus, text_peer):
+    at = ("--addr", text_peer.address)
+    for payload in ("EMPTY", "OK", "ERR no", ""):
+        assert walrus("put", "t", payload, *at)[0] == 0
+        assert walrus("get", "t", *at) == (0, f"{payload}\n", "")
+
+
+def test_an_entry_may_come_from_standard_input(walrus, text_peer):
+    at = ("--addr", text_peer.address)
+    assert walrus("put", "t", *at, stdin="zwei Zeilen\nmit ü".encode())[0] == 0
+    assert (
+        walrus("get", "t", "--output", "json", *at)[1]
+        == json.dumps({"empty": False, "payload": "zwei Zeilen\nmit ü"}, indent=2, ensure_ascii=False) + "\n"
+    )
+
+
+def test_state_and_metrics_are_json(walrus, text_peer):
+    at = ("--addr", text_peer.address)
+    walrus("register", "t", *at)
+    assert json.loads(walrus("state", "t", *at)[1])["current_segment"] == 1
+    assert json.loads(walrus("metrics", *at)[1])["current_leader"] == 1
+
+
+def test_a_refusal_is_one_line_on_standard_error(walrus, text_peer):
+    assert walrus("state", "nothing", "--addr", text_peer.address) == (1, "", "walrus: unknown topic nothing\n")
+
+
+def test_a_node_that_cannot_be_reached_has_an_exit_code_of_its_own(walrus, closed_port):
+    code, printed, told = walrus("get", "t", "--addr", f"127.0.0.1:{closed_port}")
+    assert (code, printed) == (3, "")
+    assert told == f"walrus: no node can be reached: 127.0.0.1:{closed_port}: Connection refused\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nonsense",),
+        ("put",),
+        ("get", "t", "--addr", "nowhere"),
+        ("read", "t", "--bootstrap", "nowhere"),
+        ("read", "t", "--output", "xml"),
+        ("dev", "kill", "node-1", "--signal", "NONSENSE"),
+    ],
+)
+def test_wrong_usage_has_exit_code_2_and_no_traceback(walrus, arguments):
+    code, _, told = walrus(*arguments)
+    assert code == 2
+    assert told
+    assert "Traceback" not in told
+
+
+def test_without_a_command_lines_are_commands(walrus, text_peer):
+    lines = b"register t\nput t  two blanks\n\nGET t\nget t\nnonsense\nhelp\nexit\nput t never\n"
+    code, printed, told = walrus("--addr", text_peer.address, stdin=lines)
+    assert (code, told) == (0, "")
+    assert printed.splitlines()[:5] == ["OK", "OK", "OK  two blanks", "EMPTY", "ERR unknown command"]
+    assert "REGISTER topic" in printed
+    assert text_peer.topics == {"t": [b" two blanks"]}
+
+
+def test_the_prompt_connects_again_after_a_lost_connection(walrus, text_peer):
+    text_peer.break_at.add("PUT t break")
+    code, printed, told = walrus("--addr", text_peer.address, stdin=b"register t\nput t break\nput t go on\n")
+    assert (code, printed) == (0, "OK\nOK\n")
+    assert "connecting again" in told
+
+
+def test_topics_are_created_and_listed(walrus, peer):
+    at = ("--bootstrap", peer.address)
+    assert walrus("topics", "create", "t", "--partitions", "3", *at) == (0, "t: 3 partitions\n", "")
+    assert json.loads(walrus("topics", "--output", "json", *at)[1]) == [
+        {"name": "t", "uuid": "uuid-t", "partitions": 3, "internal": False}
+    ]
+    assert re.search(r"t +3 +uuid-t", walrus("topics", *at)[1])
+
+
+def test_lines_are_appended_and_read_back(walrus, peer):
+    at = ("--bootstrap", peer.address)
+    walrus("topics", "create", "t", *at)
+    assert walrus("append", "t", "a", "b", *at) == (0, "2 records appended to t\n", "")
+    assert walrus("append", "t", "--key", "k", *at, stdin=b"c\nd\n\xff")[1] == "3 records appended to t\n"
+    code, printed, _ = walrus("read", "t", *at)
+    assert (code, printed) == (0, "0\ta\n1\tb\n2\tk\tc\n3\tk\td\n4\tk\t\\xff\n")
+    assert walrus("read", "t", "--offset", "-2", "-n", "1", *at)[1] == "3\tk\td\n"
+    lines = walrus("read", "t", "-s", "2", "--output", "json", *at)[1].splitlines()
+    assert [json.loads(line).get("value") for line in lines] == ["c", "d", None]
+    assert json.loads(lines[2])["value_base64"] == "/w=="
+
+
+def test_segments_show_offsets_and_leaders(walrus, peer):
+    at = ("--bootstrap", peer.address)
+    with Client(peer.address) as client:
+        client.create_topic("t")
+        client.append("t", [b"x", b"y"])
+    assert re.search(r"0 +0 +open +1 +\[0, 2\) +1 +1 2 \(down\) +1\.5 KiB", walrus("segments", "t", *at)[1])
+    (partition,) = json.loads(walrus("segments", "t", "--output", "json", *at)[1])
+    assert partition["segments"][0]["state"] == "open"
+    assert partition["segments"][0]["leader"]["grpc_address"] == peer.address
+
+
+def test_an_unknown_topic_is_one_line_on_standard_error(walrus, peer):
+    for command in (("segments", "no"), ("read", "no"), ("append", "no", "x")):
+        code, _, told = walrus(*command, "--bootstrap", peer.address)
+        assert code == 1
+        assert told.count("\n") == 1
+        assert "no" in told
+
+
+def test_the_help_shows_exit_codes_and_every_command_an_example(walrus):
+    assert "4 there is nothing" in walrus("--help")[1].replace("\n", " ")
+    for command in ("register", "put", "get", "state", "metrics", "topics", "segments", "append", "read"):
+        code, printed, _ = walrus(command, "--help")
+        assert code == 0
+        assert "Example" in printed
+    for command in ("up", "down", "status", "kill", "restart", "logs"):
+        assert "Example" in walrus("dev", command, "--help")[1]
+
+
+def test_the_version_is_printed(walrus):
+    assert re.fullmatch(r"walrus \d+\.\d+\.\d+\n", walrus("--version")[1])
+
+
+def test_another_package_adds_a_command(walrus, monkeypatch):
+    def archive(topic: str) -> None:
+        """Archive a topic."""
+        print(f"archived {topic}")
+
+    offer_commands(monkeypatch, archive=lambda: archive)
+    assert walrus("archive", "t") == (0, "archived t\n", "")
+
+
+def test_a_broken_package_does_not_keep_other_commands_from_working(walrus, monkeypatch, text_peer):
+    def broken():
+        raise ImportError("no module named pyspark")
+
+    offer_commands(monkeypatch, archive=broken)
+    assert walrus("register", "t", "--addr", text_peer.address)[0] == 0
+    code, _, told = walrus("archive")
+    assert code == 1
+    assert "no module named pyspark" in told
+
+
+def offer_commands(monkeypatch, **loaders):
+    class Offered:
+        def __init__(self, name, load):
+            self.name, self.load, self.value = name, load, f"package:{name}"
+
+    monkeypatch.setattr(
+        "importlib.metadata.entry_points", lambda **_: [Offered(name, load) for name, load in loaders.items()]
+    )

@@ -1,0 +1,74 @@
+"""Streams the events to the brokers, and kills the broker that leads while they are on their way."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from walrus_client import Client, Producer, ProducerOptions, Segment
+from walrus_client.dev import DevCluster
+
+from flights.table import Flights
+
+TOPIC: Final = "flights"
+# Small enough that the producer notices a dead broker at once and never runs far ahead of it.
+OPTIONS: Final = ProducerOptions(batch_records_max=1_000, buffer_bytes_max=4 << 20)
+LOAD_SECONDS_MAX: Final = 30.0
+
+
+@dataclass(frozen=True)
+class Crash:
+    """A broker that was killed, as it was at that moment."""
+
+    node: str
+    segment: Segment  # the open one that it led
+    undelivered_bytes: int
+    seconds_down: float
+
+
+def stream(
+    producer: Producer, flights: Flights, *, start: int, end: int, on_sent: Callable[[int], None] | None = None
+) -> int:
+    """Sends the events `[start, end)` and waits until they are durable; returns their bytes, keys and values.
+
+    *on_sent* is called with the number of each event that was handed over.
+    """
+    size = 0
+    for number, event in enumerate(flights.events(start, end), start):
+        producer.send(event.value, key=event.key, timestamp_ms=event.timestamp_ms)
+        size += len(event.key) + len(event.value)
+        if on_sent is not None:
+            on_sent(number)
+    producer.flush()
+    return size
+
+
+def kill_leader(client: Client, brokers: DevCluster, producer: Producer) -> Crash:
+    """Kills the leader of the open segment with SIGKILL while appends are in flight, and starts it again.
+
+    Something else has to keep sending meanwhile. Returns once the broker serves again.
+    """
+    deadline = time.monotonic() + LOAD_SECONDS_MAX
+    while not producer.stats().undelivered_bytes:
+        if time.monotonic() > deadline:
+            raise TimeoutError("nothing was being sent, so no append could be in flight")
+        time.sleep(0)
+    segment = open_segment(client)
+    leader = segment.leader
+    assert leader is not None, "an open segment has a leader"
+    name = name_of(brokers, leader.id)
+    undelivered_bytes = producer.stats().undelivered_bytes
+    began = time.monotonic()
+    brokers.kill(name)
+    brokers.restart(name)
+    return Crash(name, segment, undelivered_bytes, time.monotonic() - began)
+
+
+def open_segment(client: Client) -> Segment:
+    """The segment that takes the appends."""
+    return client.segments(TOPIC)[0].segments[-1]
+
+
+def name_of(brokers: DevCluster, node_id: int) -> str:
+    """The name of a broker, by the id that metadata knows it by."""
+    return next(node.name for node in brokers.nodes if node.node_id == node_id)

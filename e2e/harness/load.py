@@ -1,0 +1,80 @@
+"""Producers that keep appending proven records while a test does harm, and remember what was acknowledged."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from walrus_client import Client
+from walrus_client.sender import ProducerOptions
+
+from harness.records import value_of
+
+DELIVERY_TIMEOUT_MS = 120_000  # longer than any fault that a test makes
+
+
+@dataclass
+class Load:
+    """What the producers have done so far. `acked[p]` counts the records of producer *p* that are acknowledged."""
+
+    acked: dict[int, int] = field(default_factory=dict)
+    failures: list[BaseException] = field(default_factory=list)
+
+    def total(self) -> int:
+        return sum(self.acked.values())
+
+    def wait_for_more(self, records: int, *, timeout_s: float = 90.0) -> None:
+        """Waits until so many more records are acknowledged; that is how a test knows that writes go on."""
+        target = self.total() + records
+        wait_until(lambda: self.total() >= target or bool(self.failures), f"{records} more records", timeout_s)
+        if self.failures:
+            raise self.failures[0]
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
+    """Waits for a named condition; raises TimeoutError with its name."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {timeout_s:g} s for {what}")
+        threading.Event().wait(0.02)
+
+
+@contextmanager
+def producing(bootstrap: str, topic: str, *, producers: int, window: int = 256) -> Iterator[Load]:
+    """Runs *producers* threads, numbered from 0, that append to partition 0 of *topic* until the block ends.
+
+    Each holds at most *window* records in flight. When the block ends, all that was sent is acknowledged, or the
+    failure is raised.
+    """
+    load = Load(dict.fromkeys(range(producers), 0))
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=_produce, args=(bootstrap, topic, number, window, load, stop))
+        for number in range(producers)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield load
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    if load.failures:
+        raise load.failures[0]
+
+
+def _produce(bootstrap: str, topic: str, number: int, window: int, load: Load, stop: threading.Event) -> None:
+    options = ProducerOptions(linger_ms=1, delivery_timeout_ms=DELIVERY_TIMEOUT_MS)
+    try:
+        with Client(bootstrap) as client, client.producer(topic, options=options) as producer:
+            while not stop.is_set():
+                first = load.acked[number]
+                values = (value_of(number, sequence) for sequence in range(first, first + window))
+                for delivery in [producer.send(value, partition=0) for value in values]:
+                    delivery.result()
+                load.acked[number] = first + window
+    except Exception as failure:
+        load.failures.append(failure)

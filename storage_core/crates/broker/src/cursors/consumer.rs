@@ -1,0 +1,176 @@
+//! What one connection holds of the shared cursors, and what it knows to have arrived at its client.
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use super::reservation::HolderId;
+use super::service::{CursorService, Settle, Settlement, TopicRef};
+use crate::error::{Error, Result};
+use crate::topic::TopicName;
+
+/// Entries that one connection may hold; more than a client gets that waits for its answers.
+const HELD_MAX: usize = 1_024;
+
+/// An entry of a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct EntryRef {
+    pub(crate) partition: u32,
+    pub(crate) offset: u64,
+}
+
+struct Held {
+    /// Number of the answer that carried it.
+    answer: u64,
+    topic: TopicRef,
+    entry: EntryRef,
+}
+
+/// A connection's part of the shared cursors. Whoever drops it without [`Consumer::close`] leaves what it holds to
+/// the time limit.
+pub struct Consumer {
+    service: CursorService,
+    holder: HolderId,
+    held: Vec<Held>,
+    /// Delivered; the owner does not know yet.
+    arrived: Vec<(TopicRef, EntryRef)>,
+    /// Topics with deliveries that may not be durable.
+    unsure: Vec<TopicRef>,
+    /// An owner could not be told: not tried again until the client asks for something of a cursor.
+    deferred: bool,
+}
+
+impl Consumer {
+    pub(super) fn new(service: CursorService) -> Self {
+        let holder = HolderId(Uuid::new_v4());
+        Self { service, holder, held: Vec::new(), arrived: Vec::new(), unsure: Vec::new(), deferred: false }
+    }
+
+    /// The client has seen its answers up to this number.
+    pub fn confirm(&mut self, answer: u64) {
+        for held in self.held.extract_if(.., |held| held.answer <= answer) {
+            self.arrived.push((held.topic, held.entry));
+        }
+    }
+
+    /// Whether entries wait for a sign of the client.
+    #[must_use]
+    pub fn holds_any(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// The value of the topic's next entry, which goes out with the client's answer of this number; `None` when every
+    /// entry is delivered or held.
+    pub async fn next(&mut self, topic: &TopicName, answer: u64) -> Result<Option<Bytes>> {
+        if self.held.len() >= HELD_MAX {
+            let problem = format!("{HELD_MAX} answers to GET wait for a sign that they arrived: send COMMIT");
+            return Err(Error::InvalidRequest { problem });
+        }
+        let topic = self.service.resolve(topic)?;
+        self.deferred = false;
+        self.settle_but(Some(&topic)).await;
+        let settlement = Settlement {
+            delivered: of_topic(&topic, self.arrived.iter().map(|(topic, entry)| (topic, *entry))),
+            kept: of_topic(&topic, self.held.iter().map(|held| (&held.topic, held.entry))),
+        };
+        let delivers = !settlement.delivered.is_empty();
+        let next = self.service.next(&topic, self.holder, settlement).await?;
+        self.arrived.retain(|(arrived, _)| arrived.id != topic.id);
+        if delivers {
+            self.remember(&topic);
+        }
+        let Some((entry, value)) = next else { return Ok(None) };
+        self.held.push(Held { answer, topic, entry });
+        Ok(Some(value))
+    }
+
+    /// Tells the owners what has arrived. What cannot be told now is told with the next `GET` or `COMMIT`, or at the
+    /// close.
+    pub async fn settle(&mut self) {
+        if !self.deferred {
+            self.settle_but(None).await;
+        }
+    }
+
+    /// Everything that was answered has arrived; durable on return. An error names entries that came too late: they
+    /// go to another client again.
+    pub async fn commit(&mut self) -> Result<()> {
+        self.confirm(u64::MAX);
+        let mut lost = 0;
+        for topic in self.topics() {
+            let delivered = of_topic(&topic, self.arrived.iter().map(|(topic, entry)| (topic, *entry)));
+            lost += self.service.settle(&topic, self.holder, delivered, Vec::new(), Settle::Durable).await?;
+            self.arrived.retain(|(arrived, _)| arrived.id != topic.id);
+            self.unsure.retain(|unsure| unsure.id != topic.id);
+        }
+        if lost > 0 {
+            let problem = format!("COMMIT came too late for {lost} entries, they are delivered again");
+            return Err(Error::InvalidRequest { problem });
+        }
+        Ok(())
+    }
+
+    /// The connection is over; `received`: the client has all answers. Otherwise what it holds goes back in front.
+    pub async fn close(mut self, received: bool) {
+        if received {
+            self.confirm(u64::MAX);
+        }
+        let mut topics = self.topics();
+        for held in &self.held {
+            add(&mut topics, &held.topic);
+        }
+        for topic in topics {
+            let delivered = of_topic(&topic, self.arrived.iter().map(|(topic, entry)| (topic, *entry)));
+            let returned = of_topic(&topic, self.held.iter().map(|held| (&held.topic, held.entry)));
+            if delivered.is_empty() && returned.is_empty() {
+                continue;
+            }
+            if let Err(problem) =
+                self.service.settle(&topic, self.holder, delivered, returned, Settle::Finally).await
+            {
+                tracing::debug!(%problem, topic = %topic.name, "entries of a closed connection are left to the time limit");
+            }
+        }
+    }
+
+    async fn settle_but(&mut self, except: Option<&TopicRef>) {
+        for topic in self.topics() {
+            let delivered = of_topic(&topic, self.arrived.iter().map(|(topic, entry)| (topic, *entry)));
+            if delivered.is_empty() || except.is_some_and(|except| except.id == topic.id) {
+                continue;
+            }
+            match self.service.settle(&topic, self.holder, delivered, Vec::new(), Settle::Soon).await {
+                Ok(_) => {
+                    self.arrived.retain(|(arrived, _)| arrived.id != topic.id);
+                    self.remember(&topic);
+                }
+                Err(problem) => {
+                    tracing::debug!(%problem, topic = %topic.name, "deliveries are told later");
+                    self.deferred = true;
+                }
+            }
+        }
+    }
+
+    /// Topics of which the owners may have something to hear.
+    fn topics(&self) -> Vec<TopicRef> {
+        let mut topics = self.unsure.clone();
+        for (topic, _) in &self.arrived {
+            add(&mut topics, topic);
+        }
+        topics
+    }
+
+    fn remember(&mut self, topic: &TopicRef) {
+        add(&mut self.unsure, topic);
+    }
+}
+
+fn add(topics: &mut Vec<TopicRef>, topic: &TopicRef) {
+    if topics.iter().all(|other| other.id != topic.id) {
+        topics.push(topic.clone());
+    }
+}
+
+fn of_topic<'a>(topic: &TopicRef, entries: impl Iterator<Item = (&'a TopicRef, EntryRef)>) -> Vec<EntryRef> {
+    entries.filter(|(of, _)| of.id == topic.id).map(|(_, entry)| entry).collect()
+}

@@ -1,0 +1,162 @@
+//! Records that an owner has read ahead of its cursors, so that a `GET` is not a read of the log.
+//!
+//! A few pages for all cursors of one owner, the least recently used ones dropped.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use walrus_log::batch::Batch;
+
+use super::progress::CursorKey;
+use crate::broker::ReadPage;
+use crate::error::{Error, Result};
+
+/// Bytes that the pages of one owner keep; the newest page stays whatever its size.
+const BYTES_MAX: usize = 8 << 20;
+
+/// Values of consecutive entries of one partition.
+#[derive(Debug)]
+pub(super) struct Page {
+    key: CursorKey,
+    /// First offset that the page answers for.
+    start: u64,
+    /// First offset behind it.
+    end: u64,
+    /// Ascending; offsets may be missing where the log was compacted.
+    entries: Vec<(u64, Bytes)>,
+    bytes: usize,
+}
+
+/// What is known about an offset.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Lookup {
+    Entry(Bytes),
+    /// No entry has this offset; the next one that may have begins here.
+    Absent {
+        exists: u64,
+    },
+    Unread,
+}
+
+/// Most recently used first.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    pages: VecDeque<Page>,
+}
+
+impl Page {
+    /// The entries of `page` from `start`. A record without a value is an entry without bytes.
+    pub(super) fn open(key: CursorKey, start: u64, page: &ReadPage) -> Result<Self> {
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        for stored in &page.batches {
+            bytes += stored.len();
+            let mut rest = &stored[..];
+            while !rest.is_empty() {
+                let (batch, behind) = Batch::parse(rest).map_err(unreadable)?;
+                rest = behind;
+                for record in batch.records() {
+                    let record = record.map_err(unreadable)?;
+                    if record.offset >= start {
+                        entries.push((
+                            record.offset,
+                            record.value.map_or(Bytes::new(), |value| stored.slice_ref(value)),
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(Self { key, start, end: page.next_offset, entries, bytes })
+    }
+}
+
+fn unreadable(problem: impl std::fmt::Display) -> Error {
+    Error::InvalidBatch { problem: format!("GET cannot read it: {problem}; read the topic through gRPC") }
+}
+
+impl Pages {
+    pub(super) fn find(&mut self, key: CursorKey, offset: u64) -> Lookup {
+        let covers = |page: &Page| page.key == key && (page.start..page.end).contains(&offset);
+        let Some(at) = self.pages.iter().position(covers) else { return Lookup::Unread };
+        if at > 0
+            && let Some(page) = self.pages.remove(at)
+        {
+            self.pages.push_front(page);
+        }
+        let page = &self.pages[0];
+        match page.entries.binary_search_by_key(&offset, |(offset, _)| *offset) {
+            Ok(index) => Lookup::Entry(page.entries[index].1.clone()),
+            Err(index) => {
+                Lookup::Absent { exists: page.entries.get(index).map_or(page.end, |(offset, _)| *offset) }
+            }
+        }
+    }
+
+    pub(super) fn insert(&mut self, page: Page) {
+        self.pages.push_front(page);
+        let mut bytes: usize = self.pages.iter().map(|page| page.bytes).sum();
+        while bytes > BYTES_MAX && self.pages.len() > 1 {
+            bytes -= self.pages.pop_back().map_or(0, |page| page.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+    use walrus_log::batch::{BatchBuilder, write_offsets};
+
+    use super::*;
+
+    fn key(topic: u128) -> CursorKey {
+        CursorKey { topic: Uuid::from_u128(topic), partition: 0 }
+    }
+
+    fn batch(base_offset: u64, values: &[&str]) -> Bytes {
+        let mut builder = BatchBuilder::new();
+        for value in values {
+            builder.push(None, Some(value.as_bytes()), 0, &[]);
+        }
+        let mut bytes = Vec::new();
+        builder.build(&mut bytes).unwrap();
+        write_offsets(&mut bytes, base_offset, 0);
+        bytes.into()
+    }
+
+    fn read(batches: Vec<Bytes>, next_offset: u64) -> ReadPage {
+        ReadPage { batches, next_offset, high_watermark: next_offset, log_start: 0 }
+    }
+
+    #[test]
+    fn a_page_knows_its_entries_and_what_is_missing_between_them() {
+        let mut pages = Pages::default();
+        let page = read(vec![batch(10, &["a", "b", "c"]), batch(20, &["d"])], 25);
+        pages.insert(Page::open(key(1), 11, &page).unwrap());
+        assert_eq!(pages.find(key(1), 10), Lookup::Unread, "the page was read from 11");
+        assert_eq!(pages.find(key(1), 11), Lookup::Entry(Bytes::from_static(b"b")));
+        assert_eq!(pages.find(key(1), 13), Lookup::Absent { exists: 20 });
+        assert_eq!(pages.find(key(1), 20), Lookup::Entry(Bytes::from_static(b"d")));
+        assert_eq!(pages.find(key(1), 21), Lookup::Absent { exists: 25 });
+        assert_eq!(pages.find(key(1), 25), Lookup::Unread);
+        assert_eq!(pages.find(key(2), 11), Lookup::Unread, "another topic's");
+    }
+
+    #[test]
+    fn the_least_recently_used_page_goes_first() {
+        let big = "x".repeat(3 << 20);
+        let mut pages = Pages::default();
+        for topic in 1..=2 {
+            pages.insert(Page::open(key(topic), 0, &read(vec![batch(0, &[&big])], 1)).unwrap());
+        }
+        assert_ne!(pages.find(key(1), 0), Lookup::Unread);
+        pages.insert(Page::open(key(3), 0, &read(vec![batch(0, &[&big])], 1)).unwrap());
+        assert_eq!(pages.find(key(2), 0), Lookup::Unread);
+        assert_ne!(pages.find(key(1), 0), Lookup::Unread);
+    }
+
+    #[test]
+    fn damaged_bytes_are_an_error() {
+        let problem =
+            Page::open(key(1), 0, &read(vec![Bytes::from_static(b"no batch at all")], 1)).unwrap_err();
+        assert!(matches!(problem, Error::InvalidBatch { .. }));
+    }
+}

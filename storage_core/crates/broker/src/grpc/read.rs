@@ -1,0 +1,154 @@
+//! The server stream of `Read`: one page of the log for each answer, read when the client has room for it.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::Stream;
+use futures_util::stream;
+use tonic::Status;
+use uuid::Uuid;
+use walrus_log::batch::{Batch, BatchError};
+
+use super::status::status_of;
+use crate::broker::{Broker, ReadOptions, ReadPage};
+use crate::error::{Error, Result};
+use crate::proto::v1::{Format, Header, ReadRequest, ReadResponse, Record};
+use crate::topic::PartitionRef;
+
+/// Bytes of an answer where the client names none.
+const BYTES_MAX_DEFAULT: usize = 1 << 20;
+/// Most that a client may ask for in one answer.
+const BYTES_MAX_LIMIT: usize = 16 << 20;
+
+/// A `Read` that runs.
+pub(super) struct Reading {
+    broker: Broker,
+    from: PartitionRef,
+    offset: u64,
+    end_offset: Option<u64>,
+    options: ReadOptions,
+    format: Format,
+    /// Something was answered: a client hears about the watermarks even where there is nothing to read.
+    answered: bool,
+    ended: bool,
+}
+
+impl Reading {
+    pub(super) fn start(broker: Broker, request: &ReadRequest) -> Result<Self> {
+        let invalid = |problem: String| Error::InvalidRequest { problem };
+        let from = PartitionRef::parse(&request.topic, request.partition)?;
+        let format = Format::try_from(request.format)
+            .map_err(|_| invalid(format!("format {} is not one of 0 to 2", request.format)))?;
+        let segment = request.segment.as_deref().map(|segment| {
+            Uuid::parse_str(segment).map_err(|_| invalid(format!("segment {segment:.64?} is not a uuid")))
+        });
+        if let Some(end) = request.end_offset.filter(|end| *end < request.offset) {
+            return Err(invalid(format!("end_offset {end} is below offset {}", request.offset)));
+        }
+        let bytes_max = match request.bytes_max as usize {
+            0 => BYTES_MAX_DEFAULT,
+            bytes_max => bytes_max.min(BYTES_MAX_LIMIT),
+        };
+        let wait = Duration::from_millis(request.wait_ms.into());
+        let options = ReadOptions { bytes_max, wait, segment: segment.transpose()? };
+        let (offset, end_offset) = (request.offset, request.end_offset);
+        Ok(Self { broker, from, offset, end_offset, options, format, answered: false, ended: false })
+    }
+
+    pub(super) fn into_stream(self) -> impl Stream<Item = Result<ReadResponse, Status>> + Send + 'static {
+        stream::unfold(self, |mut reading| async move {
+            match reading.next().await {
+                Ok(answer) => answer.map(|answer| (Ok(answer), reading)),
+                Err(problem) => {
+                    reading.ended = true;
+                    Some((Err(status_of(&problem)), reading))
+                }
+            }
+        })
+    }
+
+    /// The next answer; `None` at the end.
+    async fn next(&mut self) -> Result<Option<ReadResponse>> {
+        if self.ended || (self.answered && self.end_offset.is_some_and(|end| self.offset >= end)) {
+            return Ok(None);
+        }
+        if self.end_offset == Some(self.offset) {
+            self.options.wait = Duration::ZERO; // only the watermarks are wanted
+        }
+        let stop = self.broker.shutdown_signal().clone();
+        let read = stop.run_until_cancelled(self.broker.read(&self.from, self.offset, self.options)).await;
+        let page =
+            read.unwrap_or_else(|| Err(Error::Unavailable { what: "this node is stopping".to_owned() }))?;
+        self.ended = page.batches.is_empty();
+        if self.ended && self.answered {
+            return Ok(None);
+        }
+        self.answered = true;
+        self.answer(page).map(Some)
+    }
+
+    fn answer(&mut self, page: ReadPage) -> Result<ReadResponse> {
+        let end = self.end_offset.unwrap_or(u64::MAX);
+        let mut answer = ReadResponse {
+            next_offset: page.next_offset.min(end).max(self.offset),
+            high_watermark: page.high_watermark,
+            log_start: page.log_start,
+            ..ReadResponse::default()
+        };
+        if self.offset < end {
+            match self.format {
+                Format::Batches => answer.batches = join(page.batches),
+                Format::Unspecified | Format::Records => {
+                    answer.records = records(&page.batches, self.offset, end)?
+                }
+            }
+        }
+        self.offset = answer.next_offset;
+        Ok(answer)
+    }
+}
+
+fn join(mut batches: Vec<Bytes>) -> Bytes {
+    if batches.len() == 1 {
+        return batches.swap_remove(0);
+    }
+    let mut joined = BytesMut::with_capacity(batches.iter().map(Bytes::len).sum());
+    for batch in batches {
+        joined.extend_from_slice(&batch);
+    }
+    joined.freeze()
+}
+
+/// The records of the batches from `start` to below `end`; keys and values stay where they are.
+fn records(batches: &[Bytes], start: u64, end: u64) -> Result<Vec<Record>> {
+    let mut records = Vec::new();
+    for stored in batches {
+        let mut rest = &stored[..];
+        while !rest.is_empty() {
+            let (batch, behind) = Batch::parse(rest).map_err(unreadable)?;
+            rest = behind;
+            for record in batch.records() {
+                let record = record.map_err(unreadable)?;
+                if !(start..end).contains(&record.offset) {
+                    continue;
+                }
+                let slice = |bytes: &[u8]| stored.slice_ref(bytes);
+                records.push(Record {
+                    key: record.key.map(slice),
+                    value: record.value.map(slice),
+                    headers: record
+                        .headers
+                        .map(|header| Header { key: header.key.to_owned(), value: header.value.map(slice) })
+                        .collect(),
+                    timestamp_ms: record.timestamp_ms,
+                    offset: record.offset,
+                });
+            }
+        }
+    }
+    Ok(records)
+}
+
+fn unreadable(problem: BatchError) -> Error {
+    Error::InvalidBatch { problem: format!("{problem}; read it with FORMAT_BATCHES") }
+}

@@ -1,0 +1,146 @@
+//! The calls of `walrus.v1.Log`, each mapped to one call of the broker.
+
+use std::pin::Pin;
+
+use futures_util::Stream;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::append::batch_of;
+use super::append_stream;
+use super::read::Reading;
+use super::status::status_of;
+use crate::broker::Broker;
+use crate::error::Error;
+use crate::proto::v1::{
+    AppendRequest, AppendResponse, CreateTopicRequest, CreateTopicResponse, InitProducerRequest,
+    InitProducerResponse, ListSegmentsRequest, ListSegmentsResponse, ListTopicsRequest, ListTopicsResponse,
+    Node, Partition, ReadRequest, ReadResponse, Segment, Topic, log_server, segment,
+};
+use crate::topic::{NodeView, PartitionView, SegmentStateView, SegmentView, TopicInfo};
+
+/// Answers of a stream that wait for the client.
+const ANSWERS_MAX: usize = 16;
+
+type Answer<T> = Result<Response<T>, Status>;
+type AnswerStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// The service on one broker.
+pub(super) struct LogService {
+    broker: Broker,
+}
+
+impl LogService {
+    pub(super) fn new(broker: Broker) -> Self {
+        Self { broker }
+    }
+}
+
+#[tonic::async_trait]
+impl log_server::Log for LogService {
+    async fn create_topic(&self, request: Request<CreateTopicRequest>) -> Answer<CreateTopicResponse> {
+        let CreateTopicRequest { topic, partitions } = request.into_inner();
+        let (topic, created) = self.broker.create_topic(&topic, partitions, false).await.map_err(failed)?;
+        Ok(Response::new(CreateTopicResponse { topic: Some(topic_message(topic)), created }))
+    }
+
+    async fn list_topics(&self, request: Request<ListTopicsRequest>) -> Answer<ListTopicsResponse> {
+        let topics = self.broker.topics(request.into_inner().internal);
+        Ok(Response::new(ListTopicsResponse { topics: topics.into_iter().map(topic_message).collect() }))
+    }
+
+    async fn init_producer(&self, _: Request<InitProducerRequest>) -> Answer<InitProducerResponse> {
+        let (producer_id, epoch) = self.broker.init_producer().await.map_err(failed)?;
+        Ok(Response::new(InitProducerResponse { producer_id, producer_epoch: epoch.into() }))
+    }
+
+    async fn append(&self, request: Request<AppendRequest>) -> Answer<AppendResponse> {
+        let request = request.into_inner();
+        let correlation = request.correlation;
+        let (to, batch) = batch_of(request).map_err(failed)?;
+        let ack = self.broker.append(&to, batch).await.map_err(failed)?;
+        Ok(Response::new(AppendResponse {
+            correlation,
+            base_offset: ack.base_offset,
+            end_offset: ack.end_offset,
+            duplicate: ack.duplicate,
+            error: None,
+        }))
+    }
+
+    type AppendStreamStream = ReceiverStream<Result<AppendResponse, Status>>;
+
+    async fn append_stream(
+        &self,
+        request: Request<Streaming<AppendRequest>>,
+    ) -> Answer<Self::AppendStreamStream> {
+        let (answers, stream) = mpsc::channel(ANSWERS_MAX);
+        tokio::spawn(append_stream::run(self.broker.clone(), request.into_inner(), answers));
+        Ok(Response::new(ReceiverStream::new(stream)))
+    }
+
+    type ReadStream = AnswerStream<ReadResponse>;
+
+    async fn read(&self, request: Request<ReadRequest>) -> Answer<Self::ReadStream> {
+        let reading = Reading::start(self.broker.clone(), request.get_ref()).map_err(failed)?;
+        Ok(Response::new(Box::pin(reading.into_stream())))
+    }
+
+    async fn list_segments(&self, request: Request<ListSegmentsRequest>) -> Answer<ListSegmentsResponse> {
+        let name = request.into_inner().topic;
+        let Some(topic) = self.broker.topic(&name) else {
+            return Err(failed(Error::UnknownTopic { topic: name.chars().take(249).collect() }));
+        };
+        let partitions = self.broker.segments(&name).await.map_err(failed)?;
+        Ok(Response::new(ListSegmentsResponse {
+            topic: Some(topic_message(topic)),
+            partitions: partitions.into_iter().map(partition_message).collect(),
+        }))
+    }
+}
+
+fn failed(error: Error) -> Status {
+    status_of(&error)
+}
+
+fn topic_message(topic: TopicInfo) -> Topic {
+    Topic {
+        name: topic.name,
+        uuid: topic.id.to_string(),
+        partitions: topic.partitions,
+        internal: topic.internal,
+    }
+}
+
+fn partition_message(partition: PartitionView) -> Partition {
+    Partition {
+        partition: partition.partition,
+        log_start: partition.log_start,
+        high_watermark: partition.high_watermark,
+        segments: partition.segments.into_iter().map(segment_message).collect(),
+    }
+}
+
+fn segment_message(view: SegmentView) -> Segment {
+    let state = match view.state {
+        SegmentStateView::Open => segment::State::Open,
+        SegmentStateView::Sealing => segment::State::Sealing,
+        SegmentStateView::Sealed => segment::State::Sealed,
+    };
+    Segment {
+        uuid: view.uuid.to_string(),
+        number: view.number,
+        epoch: view.epoch,
+        base_offset: view.base_offset,
+        end_offset: view.end_offset,
+        state: state.into(),
+        leader: Some(node_message(view.leader)),
+        replicas: view.replicas.into_iter().map(node_message).collect(),
+        bytes: view.bytes,
+    }
+}
+
+fn node_message(node: NodeView) -> Node {
+    Node { id: node.id, grpc_address: node.grpc_address, alive: node.alive }
+}

@@ -1,0 +1,333 @@
+//! One connection: one request at a time, in order, until a side closes it.
+//!
+//! A client cannot hold memory or a task without paying for it: a frame that has begun must go on at a minimum rate,
+//! an answer must be taken at one, and memory grows only with bytes that have arrived.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+use super::answer::Answer;
+use super::arrivals::Arrivals;
+use super::codec::{self, BadFrame};
+use super::command::Command;
+use crate::broker::{Broker, ReadOptions};
+use crate::cursors::Consumer;
+use crate::error::{Error, Result};
+use crate::topic::{PartitionRef, TopicName};
+use walrus_log::batch::{Batch, BatchBuilder};
+
+/// Bytes asked of the socket at a time, and about what a connection keeps.
+const READ_BYTES: usize = 8 * 1024;
+/// Bytes read and thrown away after a last answer, so that the close does not become a reset that eats it.
+const FAREWELL_BYTES_MAX: usize = 1 << 20;
+/// How long the client's host has to acknowledge the last answer to a client that closed.
+const ACKNOWLEDGE: Duration = Duration::from_secs(2);
+
+/// What a client may take its time for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Between two requests.
+    idle: Duration,
+    /// For any frame or answer, whatever its size.
+    grace: Duration,
+    /// Above the grace, a frame or answer gets a second for each of so many bytes.
+    bytes_per_second_min: u32,
+    /// Between our last answer on a connection that we close and the client's close.
+    farewell: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(15 * 60),
+            grace: Duration::from_secs(10),
+            bytes_per_second_min: 64 * 1024,
+            farewell: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Limits {
+    fn transfer(&self, bytes: usize) -> Duration {
+        self.grace + Duration::from_secs(bytes as u64 / u64::from(self.bytes_per_second_min))
+    }
+}
+
+/// Serves the connection to its end.
+pub(super) async fn run(stream: TcpStream, broker: Broker, limits: Limits) {
+    let consumer = broker.cursors().consumer();
+    let _ = stream.set_nodelay(true); // only a delay is lost
+    let input = BytesMut::new();
+    let mut session =
+        Session { stream, broker, limits, input, closed: false, arrivals: Arrivals::default(), consumer };
+    let end = session.serve().await;
+    session.finish(end).await;
+}
+
+struct Session {
+    stream: TcpStream,
+    broker: Broker,
+    limits: Limits,
+    /// What arrived and is not consumed.
+    input: BytesMut,
+    /// The client has sent everything that it will send.
+    closed: bool,
+    arrivals: Arrivals,
+    consumer: Consumer,
+}
+
+/// Why a connection ends.
+enum End {
+    /// The client closed it between two requests.
+    Closed,
+    /// The client closed it inside a frame.
+    CutOff {
+        got: usize,
+    },
+    /// The client is gone, or did not take an answer.
+    Broken(io::Error),
+    BadFrame(BadFrame),
+    /// A frame came too slowly.
+    Slow,
+    /// No request for long.
+    Idle,
+    /// The node stops.
+    Stopping,
+}
+
+impl Session {
+    async fn serve(&mut self) -> End {
+        loop {
+            let (frame, answers_seen) = match self.next_frame().await {
+                Ok(frame) => frame,
+                Err(end) => return end,
+            };
+            let text = match codec::text(&frame) {
+                Ok(text) => text,
+                Err(bad) => return End::BadFrame(bad),
+            };
+            self.consumer.confirm(answers_seen);
+            let answer = match Command::parse(text) {
+                Ok(command) => self.execute(command).await.unwrap_or_else(Answer::error),
+                Err(bad) => Answer::error(bad),
+            };
+            if let Err(problem) = self.send(&answer).await {
+                return End::Broken(problem);
+            }
+        }
+    }
+
+    /// The next frame, and how many answers had been sent when it began to arrive.
+    async fn next_frame(&mut self) -> std::result::Result<(Bytes, u64), End> {
+        let bytes_max = self.broker.config().frame_bytes_max;
+        let began = Instant::now();
+        loop {
+            if let Some(frame) = codec::decode(&mut self.input, bytes_max).map_err(End::BadFrame)? {
+                let answers_seen = self.arrivals.consume(codec::LENGTH_BYTES + frame.len());
+                return Ok((frame, answers_seen));
+            }
+            if self.closed {
+                let got = self.input.len();
+                return Err(if got == 0 { End::Closed } else { End::CutOff { got } });
+            }
+            if self.input.is_empty() {
+                self.input = BytesMut::new(); // a waiting connection keeps no buffer
+                let stop = self.broker.shutdown_signal();
+                tokio::select! {
+                    readable = self.stream.readable() => readable.map_err(End::Broken)?,
+                    () = sleep_until(began + self.limits.idle) => return Err(End::Idle),
+                    () = stop.cancelled() => return Err(End::Stopping),
+                }
+                self.receive().map_err(End::Broken)?;
+                continue;
+            }
+            self.rest_of_frame(bytes_max).await?;
+        }
+    }
+
+    /// Receives until the frame that has begun is whole.
+    async fn rest_of_frame(&mut self, bytes_max: u32) -> std::result::Result<(), End> {
+        let began = Instant::now();
+        while !self.closed {
+            let length = codec::announced_length(&self.input, bytes_max).map_err(End::BadFrame)?;
+            if length.is_some_and(|length| self.input.len() >= codec::LENGTH_BYTES + length) {
+                break;
+            }
+            let deadline = began + self.limits.transfer(length.unwrap_or(0));
+            let readable = timeout_at(deadline, self.stream.readable()).await.map_err(|_| End::Slow)?;
+            readable.and_then(|()| self.receive()).map_err(End::Broken)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what the socket has, without waiting.
+    fn receive(&mut self) -> io::Result<()> {
+        self.input.reserve(READ_BYTES);
+        match self.stream.try_read_buf(&mut self.input) {
+            Ok(0) => self.closed = true,
+            Ok(bytes) => self.arrivals.receive(bytes),
+            Err(problem) if problem.kind() == io::ErrorKind::WouldBlock => {}
+            Err(problem) => return Err(problem),
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, answer: &Answer) -> io::Result<()> {
+        if matches!(answer, Answer::Payload(_)) && !self.closed && self.input.len() < READ_BYTES {
+            self.receive()?; // requests that are here already say nothing about this answer
+        }
+        let mut frame = BytesMut::new();
+        answer.encode(&mut frame);
+        let limit = self.limits.transfer(frame.len());
+        timeout(limit, self.stream.write_all(&frame)).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        self.arrivals.answer();
+        Ok(())
+    }
+
+    async fn execute(&mut self, command: Command<'_>) -> Result<Answer> {
+        if !matches!(command, Command::Get { .. } | Command::Commit) {
+            self.consumer.settle().await;
+        }
+        let broker = &self.broker;
+        Ok(match command {
+            Command::Register { topic } => {
+                broker.create_topic(topic.as_str(), 0, false).await?;
+                Answer::Done
+            }
+            Command::Put { topic, payload } => {
+                let to = PartitionRef { partition: next_partition(broker, &topic), topic };
+                broker.append(&to, one_record(payload)?).await?;
+                Answer::Done
+            }
+            Command::Get { topic } => match self.consumer.next(&topic, self.arrivals.next_answer()).await? {
+                Some(payload) => Answer::Payload(payload),
+                None => Answer::Empty,
+            },
+            Command::GetAt { topic, offset, partition } => {
+                read_at(broker, &PartitionRef { topic, partition }, offset).await?
+            }
+            Command::Commit => {
+                self.consumer.commit().await?;
+                Answer::Done
+            }
+            Command::State { topic } => Answer::Json(json(&broker.topic_state(topic.as_str()).await?)),
+            Command::Metrics => Answer::Json(json(&broker.cluster_metrics())),
+            Command::Topics => {
+                let names: Vec<String> = broker.topics(false).into_iter().map(|topic| topic.name).collect();
+                Answer::Json(json(&names))
+            }
+            Command::Delete { topic } => {
+                broker.delete_topic(topic.as_str()).await?;
+                Answer::Done
+            }
+        })
+    }
+
+    /// Says goodbye, closes, and tells the cursors' owners what the client has received.
+    async fn finish(mut self, end: End) {
+        let mut received = false;
+        match end {
+            End::Closed => received = !self.consumer.holds_any() || self.is_acknowledged().await,
+            End::BadFrame(bad) => self.part(Answer::error(bad)).await,
+            End::CutOff { got } => self.part(Answer::error(format!("frame cut off after {got} bytes"))).await,
+            End::Slow => self.part(Answer::error("frame came too slowly")).await,
+            End::Broken(problem) => tracing::debug!(%problem, "text connection broke"),
+            End::Idle | End::Stopping => {}
+        }
+        let Self { stream, consumer, .. } = self;
+        drop(stream);
+        consumer.close(received).await;
+    }
+
+    /// Sends a last answer and closes in a way that lets it arrive: a close with unread bytes would reset the
+    /// connection, and the reset would overtake the answer.
+    async fn part(&mut self, answer: Answer) {
+        if self.send(&answer).await.is_err() || self.stream.shutdown().await.is_err() {
+            return;
+        }
+        let deadline = Instant::now() + self.limits.farewell;
+        let mut left = FAREWELL_BYTES_MAX;
+        let mut ignored = [0; 1024];
+        while left > 0 && !self.closed {
+            match timeout_at(deadline, self.stream.readable()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return,
+            }
+            match self.stream.try_read(&mut ignored) {
+                Ok(0) => return,
+                Ok(bytes) => left = left.saturating_sub(bytes),
+                Err(problem) if problem.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Whether the client's host took all answers, now that the client has closed: it acknowledged our close, which
+    /// comes behind them. A client that was gone before an answer came resets the connection instead.
+    async fn is_acknowledged(&mut self) -> bool {
+        if self.stream.shutdown().await.is_err() {
+            return false;
+        }
+        let deadline = Instant::now() + ACKNOWLEDGE;
+        let mut pause = Duration::from_micros(50);
+        loop {
+            // A socket that both sides have closed has no peer any more; one that was reset has an error, too.
+            let is_closed = self.stream.peer_addr().is_err();
+            if !matches!(self.stream.take_error(), Ok(None)) {
+                return false;
+            }
+            if is_closed || Instant::now() >= deadline {
+                return is_closed;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
+    }
+}
+
+/// Entries of the text protocol have no key: they go to a topic's partitions in turn.
+fn next_partition(broker: &Broker, topic: &TopicName) -> u32 {
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    let partitions = broker.topic(topic.as_str()).map_or(1, |topic| topic.partitions.max(1));
+    if partitions == 1 { 0 } else { TURN.fetch_add(1, Ordering::Relaxed) % partitions }
+}
+
+fn one_record(payload: &str) -> Result<Bytes> {
+    let mut batch = Vec::new();
+    let invalid =
+        |problem: walrus_log::batch::BatchError| Error::InvalidBatch { problem: problem.to_string() };
+    BatchBuilder::new()
+        .push(None, Some(payload.as_bytes()), crate::clock::now_ms(), &[])
+        .build(&mut batch)
+        .map_err(invalid)?;
+    Ok(batch.into())
+}
+
+async fn read_at(broker: &Broker, from: &PartitionRef, offset: u64) -> Result<Answer> {
+    let options = ReadOptions { bytes_max: 1, wait: Duration::ZERO, segment: None };
+    let page = match broker.read(from, offset, options).await {
+        Err(Error::OffsetOutOfRange { end, .. }) if offset >= end => return Ok(Answer::Empty),
+        page => page?,
+    };
+    let Some(bytes) = page.batches.first() else { return Ok(Answer::Empty) };
+    let invalid =
+        |problem: walrus_log::batch::BatchError| Error::InvalidBatch { problem: problem.to_string() };
+    let (batch, _) = Batch::parse(bytes).map_err(invalid)?;
+    for record in batch.records() {
+        let record = record.map_err(invalid)?;
+        if record.offset == offset {
+            return Ok(Answer::Payload(bytes.slice_ref(record.value.unwrap_or_default())));
+        }
+    }
+    Ok(Answer::Empty)
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("keys are strings and values are plain")
+}

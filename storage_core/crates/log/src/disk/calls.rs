@@ -1,0 +1,112 @@
+//! System calls that the standard library does not have, each with its error as `io::Error`.
+#![allow(unsafe_code, reason = "the disk folder is where unsafe lives")]
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+
+use libc::off_t;
+
+/// Most parts that one call takes.
+const PARTS_MAX: usize = 1024;
+
+/// Appends what one `pread` gives, at most `bytes`, to `out`; 0 at the end of the file.
+pub(super) fn read(file: &File, position: u64, bytes: usize, out: &mut Vec<u8>) -> io::Result<usize> {
+    out.reserve(bytes);
+    loop {
+        // SAFETY: the pointer is to `bytes` reserved bytes behind the vector's length.
+        let count = unsafe {
+            let spare = out.as_mut_ptr().add(out.len());
+            libc::pread(file.as_raw_fd(), spare.cast(), bytes, position.cast_signed())
+        };
+        match usize::try_from(count) {
+            Ok(count) => {
+                // SAFETY: the kernel wrote `count <= bytes` bytes there.
+                unsafe { out.set_len(out.len() + count) };
+                return Ok(count);
+            }
+            Err(_) => interrupted_or_err()?,
+        }
+    }
+}
+
+/// One `pwritev2`; `durable` is RWF_DSYNC.
+pub(super) fn write(file: &File, position: u64, parts: &[&[u8]], durable: bool) -> io::Result<usize> {
+    let vectors: Vec<libc::iovec> = parts
+        .iter()
+        .take(PARTS_MAX)
+        .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() })
+        .collect();
+    let flags = if durable { libc::RWF_DSYNC } else { 0 };
+    loop {
+        // SAFETY: the vectors point to live slices; the kernel only reads them.
+        let count = unsafe {
+            let count = vectors.len() as libc::c_int;
+            libc::pwritev2(file.as_raw_fd(), vectors.as_ptr(), count, position.cast_signed(), flags)
+        };
+        match usize::try_from(count) {
+            Ok(count) => return Ok(count),
+            Err(_) => interrupted_or_err()?,
+        }
+    }
+}
+
+/// `fallocate` with a mode.
+pub(super) fn allocate(file: &File, mode: libc::c_int, range: &Range<u64>) -> io::Result<()> {
+    let (start, length) = (range.start.cast_signed(), (range.end - range.start).cast_signed());
+    retry(|| {
+        // SAFETY: no memory is passed.
+        unsafe { libc::fallocate(file.as_raw_fd(), mode, start as off_t, length as off_t) }
+    })
+}
+
+/// Drops clean cached pages of a range.
+pub(super) fn drop_cache(file: &File, range: &Range<u64>) -> io::Result<()> {
+    let (start, length) = (range.start.cast_signed(), (range.end - range.start).cast_signed());
+    // SAFETY: no memory is passed.
+    match unsafe { libc::posix_fadvise(file.as_raw_fd(), start, length, libc::POSIX_FADV_DONTNEED) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// The next byte at or behind a position that is data (`SEEK_DATA`) or not (`SEEK_HOLE`); `None` behind the last.
+pub(super) fn seek(file: &File, position: u64, whence: libc::c_int) -> io::Result<Option<u64>> {
+    // SAFETY: no memory is passed. The descriptor's own position is used by nobody: reads and writes name theirs.
+    let found = unsafe { libc::lseek(file.as_raw_fd(), position.cast_signed(), whence) };
+    match u64::try_from(found) {
+        Ok(found) => Ok(Some(found)),
+        Err(_) => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+            error => Err(error),
+        },
+    }
+}
+
+/// Takes an exclusive lock on the file for its descriptor, or answers `WouldBlock`.
+pub(super) fn lock(file: &File) -> io::Result<()> {
+    retry(|| {
+        // SAFETY: no memory is passed.
+        unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }
+    })
+}
+
+/// Makes the pages of a mapped range present and writable, now rather than at the first store. Kernels before 5.14 do
+/// not know it; then the stores fault one by one.
+pub(super) fn populate(pointer: *mut u8, bytes: usize) {
+    // SAFETY: the caller's mapping is alive and the advice changes no contents. Errors are for the stores to meet.
+    unsafe { libc::madvise(pointer.cast(), bytes, libc::MADV_POPULATE_WRITE) };
+}
+
+fn retry(mut call: impl FnMut() -> libc::c_int) -> io::Result<()> {
+    while call() != 0 {
+        interrupted_or_err()?;
+    }
+    Ok(())
+}
+
+fn interrupted_or_err() -> io::Result<()> {
+    let error = io::Error::last_os_error();
+    if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) }
+}

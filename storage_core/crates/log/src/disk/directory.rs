@@ -1,0 +1,116 @@
+//! A real directory; chooses at open between mapped and O_DIRECT files by what the file system takes.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::memory::AlignedPage;
+use super::real_file::{RealFile, Writer};
+use super::{BackendInUse, Disk, DiskFile, FileKind, TailKind, calls};
+use crate::options::{Backend, FsyncSchedule};
+
+const LOCK_NAME: &str = "LOCK";
+const PROBE_NAME: &str = "probe.tmp";
+
+pub(crate) struct Directory {
+    path: PathBuf,
+    tail_kind: TailKind,
+    refused: Option<String>,
+}
+
+impl Directory {
+    /// Makes the directory if it is not there, and finds out what its file system can do.
+    pub(crate) fn open(path: &Path, backend: Backend, fsync: FsyncSchedule) -> io::Result<Self> {
+        fs::create_dir_all(path)?;
+        let wants_direct = match backend {
+            Backend::Direct => true,
+            Backend::Mmap => false,
+            // Unsynced, a store into the page cache is faster and survives the process.
+            Backend::Auto => fsync == FsyncSchedule::SyncEach,
+        };
+        let refused = if wants_direct { probe_direct(path).err() } else { None };
+        let tail_kind = if wants_direct && refused.is_none() { TailKind::Buffered } else { TailKind::Mapped };
+        Ok(Self { path: path.to_owned(), tail_kind, refused: refused.map(|error| format!("direct: {error}")) })
+    }
+
+    fn open_file(&self, name: &str, bytes: u64, kind: FileKind, create: bool) -> io::Result<Arc<dyn DiskFile>> {
+        let path = self.path.join(name);
+        let file = OpenOptions::new().read(true).write(true).create_new(create).open(&path)?;
+        if file.metadata()?.len() < bytes {
+            file.set_len(bytes)?;
+        }
+        let writer = match (kind, self.tail_kind) {
+            (FileKind::Plain, _) | (FileKind::Pages, TailKind::Mapped) => Writer::Buffered,
+            (_, TailKind::Buffered) => Writer::Direct(open_direct(&path)?),
+            (FileKind::Blocks, TailKind::Mapped) => Writer::mapped(&file)?,
+        };
+        Ok(Arc::new(RealFile::new(file, writer)))
+    }
+}
+
+impl Disk for Directory {
+    fn tail_kind(&self) -> TailKind {
+        self.tail_kind
+    }
+
+    fn backend(&self) -> BackendInUse {
+        let name = match self.tail_kind {
+            TailKind::Mapped => "mmap",
+            TailKind::Buffered => "direct",
+        };
+        BackendInUse { name, refused: self.refused.clone() }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.path.join(name).display().to_string()
+    }
+
+    fn lock(&self) -> io::Result<Box<dyn Send + Sync>> {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(self.path.join(LOCK_NAME))?;
+        calls::lock(&file)?;
+        Ok(Box::new(file))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn create(&self, name: &str, bytes: u64, kind: FileKind) -> io::Result<Arc<dyn DiskFile>> {
+        self.open_file(name, bytes, kind, true)
+    }
+
+    fn open(&self, name: &str, bytes: u64, kind: FileKind) -> io::Result<Arc<dyn DiskFile>> {
+        self.open_file(name, bytes, kind, false)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+}
+
+fn open_direct(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path)
+}
+
+/// Does once what a commit does: file systems refuse at open (tmpfs of old kernels), or only at the write.
+fn probe_direct(directory: &Path) -> io::Result<()> {
+    let path = directory.join(PROBE_NAME);
+    File::create(&path)?;
+    let written = open_direct(&path).and_then(|file| calls::write(&file, 0, &[&AlignedPage::padded(&[])], true));
+    fs::remove_file(&path)?;
+    written.map(|_| ())
+}

@@ -1,0 +1,189 @@
+//! A file of a real directory: read through the page cache, written through a mapping, the page cache or O_DIRECT.
+#![allow(unsafe_code, reason = "the disk folder is where unsafe lives")]
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use memmap2::{MmapOptions, MmapRaw};
+use parking_lot::Mutex;
+
+use super::memory::AlignedPage;
+use super::{DiskFile, MappedRange, Prepare, calls};
+use crate::format::PAGE_BYTES;
+
+/// How many zeros one write of preparation has.
+const ZEROS_BYTES: u64 = 512 << 10;
+
+pub(super) enum Writer {
+    Buffered,
+    /// A second descriptor, opened with O_DIRECT. Cached pages that the first one read are dropped by the kernel when
+    /// this one has written.
+    Direct(File),
+    Mapped(Mapping),
+}
+
+/// A mapping of the whole file. It is only stored into, never read: what is read comes through `pread`, which reports
+/// a bad disk as an error where a mapping would kill the process.
+pub(super) struct Mapping {
+    map: MmapRaw,
+    claims: Mutex<Vec<Range<u64>>>,
+}
+
+impl Writer {
+    pub(super) fn mapped(file: &File) -> io::Result<Self> {
+        let map = MmapOptions::new().map_raw(file)?;
+        Ok(Self::Mapped(Mapping { map, claims: Mutex::new(Vec::new()) }))
+    }
+}
+
+pub(super) struct RealFile {
+    file: File,
+    writer: Writer,
+}
+
+impl RealFile {
+    pub(super) fn new(file: File, writer: Writer) -> Self {
+        Self { file, writer }
+    }
+
+    fn mapping(&self) -> &Mapping {
+        match &self.writer {
+            Writer::Mapped(mapping) => mapping,
+            Writer::Buffered | Writer::Direct(_) => panic!("only mapped files have ranges to claim"),
+        }
+    }
+
+    fn write_zeros(&self, range: &Range<u64>) -> io::Result<()> {
+        let zeros = AlignedPage::padded(&[]);
+        let mut position = range.start;
+        while position < range.end {
+            let pages = (range.end - position).min(ZEROS_BYTES) / PAGE_BYTES;
+            let parts: Vec<&[u8]> = (0..pages).map(|_| &*zeros).collect();
+            let written = self.write(position, &parts, false)? as u64;
+            // Direct writes must go on at a page.
+            position += written - written % PAGE_BYTES;
+            if written < PAGE_BYTES {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DiskFile for RealFile {
+    fn size_bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn read(&self, position: u64, bytes: usize, out: &mut Vec<u8>) -> io::Result<()> {
+        let end = out.len() + bytes;
+        let mut position = position;
+        while out.len() < end {
+            let count = calls::read(&self.file, position, end - out.len(), out)?;
+            if count == 0 {
+                break;
+            }
+            position += count as u64;
+        }
+        Ok(())
+    }
+
+    fn write(&self, position: u64, parts: &[&[u8]], durable: bool) -> io::Result<usize> {
+        let file = match &self.writer {
+            Writer::Direct(direct) => direct,
+            Writer::Buffered | Writer::Mapped(_) => &self.file,
+        };
+        calls::write(file, position, parts, durable)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn prepare(&self, range: Range<u64>, how: Prepare) -> io::Result<()> {
+        if how == Prepare::Reserved {
+            match calls::allocate(&self.file, 0, &range) {
+                Ok(()) => {
+                    if let Writer::Mapped(mapping) = &self.writer {
+                        assert!(range.end <= mapping.map.len() as u64, "prepared behind the mapping");
+                        // SAFETY: the range lies in the mapping (asserted), so the pointer is in bounds.
+                        let start = unsafe { mapping.map.as_mut_ptr().add(range.start as usize) };
+                        calls::populate(start, (range.end - range.start) as usize);
+                    }
+                    return Ok(());
+                }
+                // File systems without fallocate get zeros.
+                Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.write_zeros(&range)?;
+        if how == Prepare::Written {
+            self.file.sync_data()?;
+            if matches!(self.writer, Writer::Mapped(_)) {
+                // Large cached folios make each later fdatasync of a page write all of the folio.
+                calls::drop_cache(&self.file, &range)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn discard(&self, range: Range<u64>) -> io::Result<()> {
+        match calls::allocate(&self.file, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, &range) {
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => self.write_zeros(&range),
+            result => result,
+        }
+    }
+
+    fn data_ranges(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        let mut ranges = Vec::new();
+        let mut position = range.start;
+        while position < range.end {
+            let Some(start) = calls::seek(&self.file, position, libc::SEEK_DATA)?.filter(|at| *at < range.end) else {
+                break;
+            };
+            let end = calls::seek(&self.file, start, libc::SEEK_HOLE)?.map_or(range.end, |end| end.min(range.end));
+            ranges.push(start..end);
+            position = end.max(start + 1);
+        }
+        Ok(ranges)
+    }
+
+    fn claim(self: Arc<Self>, range: Range<u64>) -> Box<dyn MappedRange> {
+        let mapping = self.mapping();
+        assert!(range.start <= range.end && range.end <= mapping.map.len() as u64, "claim outside of the file");
+        let mut claims = mapping.claims.lock();
+        let overlaps = |other: &Range<u64>| range.start < other.end && other.start < range.end;
+        assert!(!claims.iter().any(overlaps), "claimed twice: {range:?}");
+        claims.push(range.clone());
+        drop(claims);
+        Box::new(Claim { file: self, range })
+    }
+}
+
+struct Claim {
+    file: Arc<RealFile>,
+    range: Range<u64>,
+}
+
+impl MappedRange for Claim {
+    fn store(&mut self, position: u64, bytes: &[u8]) {
+        let length = self.range.end - self.range.start;
+        assert!(position <= length && bytes.len() as u64 <= length - position, "store outside of the claim");
+        let map = &self.file.mapping().map;
+        // SAFETY: the claim lies in the mapping (checked when it was made), which lives as long as the file. Claims do
+        // not overlap and `&mut self` is this one's only user; nobody makes references into the mapping.
+        unsafe {
+            let target = map.as_mut_ptr().add((self.range.start + position) as usize);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.file.mapping().claims.lock().retain(|claim| *claim != self.range);
+    }
+}

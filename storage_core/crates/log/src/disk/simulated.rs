@@ -1,0 +1,536 @@
+//! A disk in memory that knows what a power failure would leave: it keeps every call, so that the image a crash makes
+//! after any of them can be built, with any part of the unsynced sectors and directory entries lost.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{BackendInUse, Disk, DiskFile, FileKind, MappedRange, Prepare, TailKind};
+use crate::format::PAGE_BYTES;
+
+/// What a disk writes as a whole or not at all.
+const SECTOR_BYTES: usize = 512;
+
+/// A simulated directory. Clones share it.
+#[derive(Clone)]
+pub struct SimulatedDisk {
+    tail_kind: TailKind,
+    state: Arc<Mutex<State>>,
+}
+
+/// What happens to a call that the plan names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// EIO; nothing is written.
+    Eio,
+    /// ENOSPC; nothing is written.
+    Enospc,
+    /// A write writes half of its pages. Other calls work.
+    ShortWrite,
+}
+
+/// Which unsynced changes survive a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrashChoice {
+    /// None of them.
+    Nothing,
+    /// All of them: a killed process.
+    Everything,
+    /// Any sectors and a part of the directory's changes, chosen by this seed.
+    Some(u64),
+}
+
+#[derive(Default)]
+struct State {
+    names: BTreeMap<String, usize>,
+    files: Vec<Vec<u8>>,
+    history: Vec<Change>,
+    faults: HashMap<u64, Fault>,
+    calls: u64,
+    syncs: u64,
+    full: bool,
+    locked: bool,
+}
+
+#[derive(Clone)]
+enum Change {
+    Create { name: String, file: usize, bytes: usize },
+    Grow { file: usize, bytes: usize },
+    Write { file: usize, position: usize, data: Vec<u8>, durable: bool },
+    Sync { file: usize },
+    Rename { from: String, to: String },
+    Remove { name: String },
+    SyncDirectory,
+}
+
+impl SimulatedDisk {
+    /// An empty directory.
+    pub fn new(tail_kind: TailKind) -> Self {
+        Self { tail_kind, state: Arc::default() }
+    }
+
+    /// How many changes were made: a point in time for [`SimulatedDisk::crash_image`].
+    pub fn changes(&self) -> usize {
+        self.state.lock().history.len()
+    }
+
+    /// Points in time right after a sync of a file or of the directory.
+    pub fn sync_points(&self) -> Vec<usize> {
+        let synced = |change: &Change| {
+            matches!(change, Change::Sync { .. } | Change::SyncDirectory | Change::Write { durable: true, .. })
+        };
+        let state = self.state.lock();
+        state.history.iter().enumerate().filter(|(_, change)| synced(change)).map(|(i, _)| i + 1).collect()
+    }
+
+    /// Number of syncs and durable writes so far.
+    pub fn syncs(&self) -> u64 {
+        self.state.lock().syncs
+    }
+
+    /// Number of calls so far that can fail.
+    pub fn calls(&self) -> u64 {
+        self.state.lock().calls
+    }
+
+    /// Lets the call of that number (from 0) fail.
+    pub fn fail_call(&self, call: u64, fault: Fault) {
+        self.state.lock().faults.insert(call, fault);
+    }
+
+    /// While full, no file can be made or grown.
+    pub fn set_full(&self, full: bool) {
+        self.state.lock().full = full;
+    }
+
+    /// Changes one byte of a file, behind the engine's back; says whether it was there.
+    pub fn flip(&self, name: &str, position: usize, mask: u8) -> bool {
+        let mut state = self.state.lock();
+        let Some(&file) = state.names.get(name) else { return false };
+        let Some(byte) = state.files[file].get_mut(position) else { return false };
+        *byte ^= mask;
+        let data = vec![*byte];
+        state.history.push(Change::Write { file, position, data, durable: true });
+        true
+    }
+
+    /// Cuts a file off, behind the engine's back.
+    pub fn truncate(&self, name: &str, bytes: usize) {
+        let mut state = self.state.lock();
+        if let Some(&file) = state.names.get(name) {
+            state.files[file].truncate(bytes);
+        }
+    }
+
+    /// Contents of all files, by name.
+    pub fn contents(&self) -> BTreeMap<String, Vec<u8>> {
+        let state = self.state.lock();
+        state.names.iter().map(|(name, &file)| (name.clone(), state.files[file].clone())).collect()
+    }
+
+    /// A disk with these files, all durable.
+    pub fn from_contents(tail_kind: TailKind, contents: &BTreeMap<String, Vec<u8>>) -> Self {
+        let disk = Self::new(tail_kind);
+        let mut state = disk.state.lock();
+        for (name, bytes) in contents {
+            let file = state.files.len();
+            state.files.push(bytes.clone());
+            state.names.insert(name.clone(), file);
+            state.history.push(Change::Create { name: name.clone(), file, bytes: bytes.len() });
+            state.history.push(Change::Write { file, position: 0, data: bytes.clone(), durable: true });
+        }
+        state.history.push(Change::SyncDirectory);
+        drop(state);
+        disk
+    }
+
+    /// The disk that a crash after the first `changes` changes leaves.
+    pub fn crash_image(&self, changes: usize, choice: CrashChoice) -> Self {
+        let mut image = Image::default();
+        for change in self.state.lock().history.iter().take(changes) {
+            image.apply(change);
+        }
+        Self::from_contents(self.tail_kind, &image.crash(choice))
+    }
+}
+
+/// Durable bytes, and what is not durable yet.
+#[derive(Default)]
+struct Image {
+    files: HashMap<usize, ImageFile>,
+    names: BTreeMap<String, usize>,
+    unsynced_names: Vec<Change>,
+}
+
+#[derive(Default)]
+struct ImageFile {
+    durable: Vec<u8>,
+    unsynced: Vec<(usize, Vec<u8>)>,
+}
+
+impl ImageFile {
+    fn write(&mut self, position: usize, data: &[u8]) {
+        let end = position + data.len();
+        if self.durable.len() < end {
+            self.durable.resize(end, 0);
+        }
+        self.durable[position..end].copy_from_slice(data);
+    }
+}
+
+impl Image {
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Create { file, bytes, .. } => {
+                self.files.insert(*file, ImageFile { durable: vec![0; *bytes], unsynced: Vec::new() });
+                self.unsynced_names.push(change.clone());
+            }
+            Change::Grow { file, bytes } => {
+                let durable = &mut self.files.entry(*file).or_default().durable;
+                durable.resize(durable.len().max(*bytes), 0);
+            }
+            Change::Write { file, position, data, durable } => {
+                let file = self.files.entry(*file).or_default();
+                if *durable {
+                    // What was written before under the same bytes must not come back over it.
+                    let range = *position..*position + data.len();
+                    for (start, old) in std::mem::take(&mut file.unsynced) {
+                        keep_outside(start, old, &range, &mut file.unsynced);
+                    }
+                    file.write(*position, data);
+                } else {
+                    file.unsynced.push((*position, data.clone()));
+                }
+            }
+            Change::Sync { file } => {
+                let file = self.files.entry(*file).or_default();
+                for (position, data) in std::mem::take(&mut file.unsynced) {
+                    file.write(position, &data);
+                }
+            }
+            Change::Rename { .. } | Change::Remove { .. } => self.unsynced_names.push(change.clone()),
+            Change::SyncDirectory => {
+                for change in std::mem::take(&mut self.unsynced_names) {
+                    self.apply_name(&change);
+                }
+            }
+        }
+    }
+
+    fn apply_name(&mut self, change: &Change) {
+        match change {
+            Change::Create { name, file, .. } => {
+                self.names.insert(name.clone(), *file);
+            }
+            Change::Rename { from, to } => {
+                if let Some(file) = self.names.remove(from) {
+                    self.names.insert(to.clone(), file);
+                }
+            }
+            Change::Remove { name } => {
+                self.names.remove(name);
+            }
+            _ => {}
+        }
+    }
+
+    fn crash(mut self, choice: CrashChoice) -> BTreeMap<String, Vec<u8>> {
+        let mut random = match choice {
+            CrashChoice::Some(seed) => Random(seed),
+            CrashChoice::Nothing | CrashChoice::Everything => Random(0),
+        };
+        let mut survives = || match choice {
+            CrashChoice::Nothing => false,
+            CrashChoice::Everything => true,
+            CrashChoice::Some(_) => random.next() & 1 == 1,
+        };
+        // Directories are journaled: changes survive in order.
+        let names = std::mem::take(&mut self.unsynced_names);
+        for change in names.iter().take_while(|_| survives()) {
+            self.apply_name(change);
+        }
+        let mut files: Vec<_> = self.files.iter_mut().collect();
+        files.sort_unstable_by_key(|(id, _)| **id);
+        for (_, file) in files {
+            for (position, data) in std::mem::take(&mut file.unsynced) {
+                let mut done = 0;
+                while done < data.len() {
+                    let at = position + done;
+                    let count = (SECTOR_BYTES - at % SECTOR_BYTES).min(data.len() - done);
+                    if survives() {
+                        file.write(at, &data[done..done + count]);
+                    }
+                    done += count;
+                }
+            }
+        }
+        let contents = |file: &usize| self.files.get(file).map_or_else(Vec::new, |file| file.durable.clone());
+        self.names.iter().map(|(name, file)| (name.clone(), contents(file))).collect()
+    }
+}
+
+/// Pushes the parts of `data` that lie outside of `range`.
+fn keep_outside(start: usize, data: Vec<u8>, range: &Range<usize>, out: &mut Vec<(usize, Vec<u8>)>) {
+    let end = start + data.len();
+    if end <= range.start || range.end <= start {
+        out.push((start, data));
+        return;
+    }
+    if start < range.start {
+        out.push((start, data[..range.start - start].to_vec()));
+    }
+    if range.end < end {
+        out.push((range.end, data[range.end - start..].to_vec()));
+    }
+}
+
+/// SplitMix64: small, seeded.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) >> 7
+    }
+}
+
+impl State {
+    /// Counts a call; fails it if the plan says so. True: write short.
+    fn call(&mut self) -> io::Result<bool> {
+        let call = self.calls;
+        self.calls += 1;
+        match self.faults.get(&call) {
+            None => Ok(false),
+            Some(Fault::ShortWrite) => Ok(true),
+            Some(Fault::Eio) => Err(io::Error::from_raw_os_error(libc::EIO)),
+            Some(Fault::Enospc) => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
+        }
+    }
+
+    fn room(&self) -> io::Result<()> {
+        if self.full { Err(io::Error::from_raw_os_error(libc::ENOSPC)) } else { Ok(()) }
+    }
+
+    fn write(&mut self, file: usize, position: u64, data: Vec<u8>, durable: bool) {
+        let position = position as usize;
+        let bytes = &mut self.files[file];
+        if bytes.len() < position + data.len() {
+            bytes.resize(position + data.len(), 0);
+        }
+        bytes[position..position + data.len()].copy_from_slice(&data);
+        self.syncs += u64::from(durable);
+        self.history.push(Change::Write { file, position, data, durable });
+    }
+}
+
+impl Disk for SimulatedDisk {
+    fn tail_kind(&self) -> TailKind {
+        self.tail_kind
+    }
+
+    fn backend(&self) -> BackendInUse {
+        BackendInUse { name: "simulated", refused: None }
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("simulated/{name}")
+    }
+
+    fn lock(&self) -> io::Result<Box<dyn Send + Sync>> {
+        let mut state = self.state.lock();
+        if std::mem::replace(&mut state.locked, true) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(Box::new(Unlock(Arc::clone(&self.state))))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.state.lock().names.keys().cloned().collect())
+    }
+
+    fn create(&self, name: &str, bytes: u64, _: FileKind) -> io::Result<Arc<dyn DiskFile>> {
+        let mut state = self.state.lock();
+        state.call()?;
+        state.room()?;
+        if state.names.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let (name, file, bytes) = (name.to_owned(), state.files.len(), bytes as usize);
+        state.files.push(vec![0; bytes]);
+        state.names.insert(name.clone(), file);
+        state.history.push(Change::Create { name, file, bytes });
+        Ok(Arc::new(SimulatedFile { file, state: Arc::clone(&self.state) }))
+    }
+
+    fn open(&self, name: &str, bytes: u64, _: FileKind) -> io::Result<Arc<dyn DiskFile>> {
+        let mut state = self.state.lock();
+        let &file = state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        let bytes = bytes as usize;
+        if state.files[file].len() < bytes {
+            state.files[file].resize(bytes, 0);
+            state.history.push(Change::Grow { file, bytes });
+        }
+        Ok(Arc::new(SimulatedFile { file, state: Arc::clone(&self.state) }))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.call()?;
+        let file = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.names.insert(to.to_owned(), file);
+        state.history.push(Change::Rename { from: from.to_owned(), to: to.to_owned() });
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.call()?;
+        state.names.remove(name).ok_or(io::ErrorKind::NotFound)?;
+        state.history.push(Change::Remove { name: name.to_owned() });
+        Ok(())
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.call()?;
+        state.history.push(Change::SyncDirectory);
+        Ok(())
+    }
+}
+
+struct Unlock(Arc<Mutex<State>>);
+
+impl Drop for Unlock {
+    fn drop(&mut self) {
+        self.0.lock().locked = false;
+    }
+}
+
+struct SimulatedFile {
+    file: usize,
+    state: Arc<Mutex<State>>,
+}
+
+impl DiskFile for SimulatedFile {
+    fn size_bytes(&self) -> io::Result<u64> {
+        Ok(self.state.lock().files[self.file].len() as u64)
+    }
+
+    fn read(&self, position: u64, bytes: usize, out: &mut Vec<u8>) -> io::Result<()> {
+        let state = self.state.lock();
+        let file = &state.files[self.file];
+        let start = file.len().min(position as usize);
+        let end = file.len().min(start + bytes);
+        out.extend_from_slice(&file[start..end]);
+        Ok(())
+    }
+
+    fn write(&self, position: u64, parts: &[&[u8]], durable: bool) -> io::Result<usize> {
+        let mut data = parts.concat();
+        let mut state = self.state.lock();
+        if state.call()? && data.len() > PAGE_BYTES as usize {
+            data.truncate(data.len() / 2);
+        }
+        let count = data.len();
+        state.write(self.file, position, data, durable);
+        Ok(count)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.call()?;
+        state.syncs += 1;
+        state.history.push(Change::Sync { file: self.file });
+        Ok(())
+    }
+
+    fn prepare(&self, range: Range<u64>, how: Prepare) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.call()?;
+        state.room()?;
+        if how == Prepare::Written {
+            let zeros = vec![0; (range.end - range.start) as usize];
+            state.write(self.file, range.start, zeros, false);
+            state.history.push(Change::Sync { file: self.file });
+        }
+        Ok(())
+    }
+
+    fn discard(&self, range: Range<u64>) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.call()?;
+        let zeros = vec![0; (range.end - range.start) as usize];
+        state.write(self.file, range.start, zeros, false);
+        Ok(())
+    }
+
+    fn data_ranges(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        let state = self.state.lock();
+        let file = &state.files[self.file];
+        let end = range.end.min(file.len() as u64);
+        let page = |start: u64| start..(start + PAGE_BYTES).min(end);
+        let has_data = |page: &Range<u64>| file[page.start as usize..page.end as usize].iter().any(|&byte| byte != 0);
+        Ok((range.start..end).step_by(PAGE_BYTES as usize).map(page).filter(has_data).collect())
+    }
+
+    fn claim(self: Arc<Self>, range: Range<u64>) -> Box<dyn MappedRange> {
+        Box::new(SimulatedClaim { file: self, range })
+    }
+}
+
+struct SimulatedClaim {
+    file: Arc<SimulatedFile>,
+    range: Range<u64>,
+}
+
+impl MappedRange for SimulatedClaim {
+    fn store(&mut self, position: u64, bytes: &[u8]) {
+        assert!(position + bytes.len() as u64 <= self.range.end - self.range.start, "store outside of the claim");
+        self.file.state.lock().write(self.file.file, self.range.start + position, bytes.to_vec(), false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crash_keeps_what_was_synced_and_any_part_of_the_rest() {
+        let disk = SimulatedDisk::new(TailKind::Buffered);
+        let file = disk.create("a", 2048, FileKind::Plain).unwrap();
+        disk.sync_directory().unwrap();
+        file.write(0, &[&[1; 512]], true).unwrap();
+        file.write(512, &[&[2; 1024]], false).unwrap();
+        let unsynced = disk.changes();
+        file.sync().unwrap();
+        let bytes = |at, choice| disk.crash_image(at, choice).contents()["a"].clone();
+        assert_eq!(bytes(unsynced, CrashChoice::Nothing)[..1024], [[1; 512], [0; 512]].concat());
+        assert_eq!(bytes(unsynced, CrashChoice::Everything)[512..1536], [2; 1024]);
+        assert_eq!(bytes(disk.changes(), CrashChoice::Nothing)[512..1536], [2; 1024]);
+        let torn = (0..20).any(|seed| {
+            let bytes = bytes(unsynced, CrashChoice::Some(seed));
+            bytes[512] != bytes[1024]
+        });
+        assert!(torn);
+        assert!(disk.crash_image(1, CrashChoice::Nothing).contents().is_empty());
+    }
+
+    #[test]
+    fn the_named_call_fails_and_the_next_works() {
+        let disk = SimulatedDisk::new(TailKind::Buffered);
+        let file = disk.create("a", 8192, FileKind::Plain).unwrap();
+        disk.fail_call(1, Fault::Eio);
+        disk.fail_call(2, Fault::ShortWrite);
+        assert!(file.write(0, &[&[1; 8192]], false).is_err());
+        assert_eq!(file.write(0, &[&[1; 8192]], false).unwrap(), 4096);
+        file.sync().unwrap();
+        disk.set_full(true);
+        assert!(disk.create("b", 1, FileKind::Plain).is_err());
+    }
+}

@@ -1,0 +1,384 @@
+//! What the logs of a store share: the commit that writes and syncs all of them, and what waits for it.
+
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, RwLock};
+use uuid::Uuid;
+
+use crate::blocks::{BlockFile, Blocks};
+use crate::commit::Group;
+use crate::disk::{ChunkPool, Disk, TailKind};
+use crate::error::{Error, Result};
+use crate::journal::{Journal, Record};
+use crate::log::block::IndexCache;
+use crate::log::state::{LogCapture, LogState};
+use crate::options::FsyncSchedule;
+use crate::tending::Tending;
+use crate::types::LogId;
+
+/// Unwritten bytes of an unsynced, buffered log reach the disk after so long.
+const WRITE_BEHIND: NonZeroU64 = NonZeroU64::new(100).expect("not zero");
+/// A synced mark joins the journal at the latest after so many bytes.
+const MARK_BYTES: u64 = 1 << 20;
+
+pub(crate) struct Engine {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) store: Uuid,
+    pub(crate) fsync: FsyncSchedule,
+    pub(crate) tail_kind: TailKind,
+    /// Readers see bytes at once, durable or not.
+    pub(crate) publishes_at_append: bool,
+    /// Appends are followed by a commit: of the caller, the committer or a timer.
+    pub(crate) commits_appends: bool,
+    /// Data is synced at all.
+    pub(crate) syncs: bool,
+    pub(crate) blocks: Blocks,
+    pub(crate) journal: Journal,
+    pub(crate) pool: Arc<ChunkPool>,
+    pub(crate) indexes: IndexCache,
+    pub(crate) tending: Tending,
+    pub(crate) committing: Committing,
+    pub(crate) group: Group,
+    /// Logs with bytes that are not committed, each once.
+    dirty: Mutex<Vec<Arc<LogState>>>,
+    /// Tasks that wait for a commit.
+    waiters: Mutex<Vec<Waiter>>,
+    pub(crate) logs: RwLock<HashMap<LogId, Arc<LogState>>>,
+    /// Deleted logs whose blocks may not be zeroed yet.
+    pub(crate) deleted: Mutex<Vec<LogId>>,
+    /// Logs whose mark in the journal is behind.
+    unmarked: Mutex<Vec<Arc<LogState>>>,
+    pub(crate) closed: AtomicBool,
+    pub(crate) corrupted_ranges: AtomicU64,
+    data_syncs: AtomicU64,
+    commits: AtomicU64,
+    bytes_written: AtomicU64,
+}
+
+struct Waiter {
+    log: Arc<LogState>,
+    end: u64,
+    waker: Waker,
+}
+
+/// Counters since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Syncs of block files; a durable write counts as one.
+    pub data_syncs: u64,
+    /// Durable writes of the journal.
+    pub journal_syncs: u64,
+    /// Group commits that had something to do.
+    pub commits: u64,
+    /// Bytes given to block files by commits. With `mmap` the kernel writes them.
+    pub bytes_written: u64,
+    /// Files of blocks.
+    pub files: u64,
+    /// Damaged ranges found, at open and by readers.
+    pub corrupted_ranges: u64,
+}
+
+impl Engine {
+    #[allow(clippy::too_many_arguments, reason = "called once, by the store")]
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        store: Uuid,
+        fsync: FsyncSchedule,
+        blocks: Blocks,
+        journal: Journal,
+        pool: Arc<ChunkPool>,
+    ) -> Self {
+        let tail_kind = disk.tail_kind();
+        let syncs = fsync != FsyncSchedule::NoFsync;
+        Self {
+            disk,
+            store,
+            fsync,
+            tail_kind,
+            publishes_at_append: fsync != FsyncSchedule::SyncEach,
+            commits_appends: syncs || tail_kind == TailKind::Buffered,
+            syncs,
+            blocks,
+            journal,
+            pool,
+            indexes: IndexCache::default(),
+            tending: Tending::default(),
+            committing: Committing::default(),
+            group: Group::default(),
+            dirty: Mutex::default(),
+            waiters: Mutex::default(),
+            logs: RwLock::default(),
+            deleted: Mutex::default(),
+            unmarked: Mutex::default(),
+            closed: AtomicBool::new(false),
+            corrupted_ranges: AtomicU64::new(0),
+            data_syncs: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        Stats {
+            data_syncs: self.data_syncs.load(Ordering::Relaxed),
+            journal_syncs: self.journal.syncs.load(Ordering::Relaxed),
+            commits: self.commits.load(Ordering::Relaxed),
+            bytes_written: self.bytes_written.load(Ordering::Relaxed),
+            files: self.blocks.file_count() as u64,
+            corrupted_ranges: self.corrupted_ranges.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The log's bytes wait for a commit.
+    pub(crate) fn mark_dirty(&self, log: &Arc<LogState>) {
+        let mut dirty = self.dirty.lock();
+        dirty.push(Arc::clone(log));
+        let is_first = dirty.len() == 1;
+        drop(dirty);
+        if is_first && self.publishes_at_append {
+            self.committing.commit_later();
+        }
+    }
+
+    /// Returns when the log is committed up to `end`; commits for everybody if nobody does.
+    pub(crate) fn wait(&self, log: &LogState, end: u64) -> Result<()> {
+        let reached = || log.readable.load(Ordering::Acquire) >= end || log.poisoned.get().is_some();
+        self.group.wait(reached, || self.commit());
+        commit_result(log, end)
+    }
+
+    /// Returns when the log is synced up to `end`, also where appends do not wait for that.
+    pub(crate) fn wait_synced(&self, log: &LogState, end: u64) -> Result<()> {
+        let reached = || log.synced.load(Ordering::Acquire) >= end || log.poisoned.get().is_some();
+        self.group.wait(reached, || self.commit());
+        if log.synced.load(Ordering::Acquire) >= end { Ok(()) } else { log.check_poisoned() }
+    }
+
+    /// Wakes the task when the log is committed up to `end`; false: it is.
+    pub(crate) fn wake_at(&self, log: &Arc<LogState>, end: u64, waker: &Waker) -> bool {
+        let mut waiters = self.waiters.lock();
+        if log.readable.load(Ordering::Acquire) >= end || log.poisoned.get().is_some() {
+            return false;
+        }
+        waiters.push(Waiter { log: Arc::clone(log), end, waker: waker.clone() });
+        drop(waiters);
+        self.committing.commit_now();
+        true
+    }
+
+    /// Commits everything that is there now.
+    pub(crate) fn commit_all(&self) {
+        self.group.exclusive(|| self.commit());
+    }
+
+    /// Writes and syncs what all dirty logs have. Only one thread does, by `group`.
+    pub(crate) fn commit(&self) {
+        let dirty = std::mem::take(&mut *self.dirty.lock());
+        let mut captures = Vec::with_capacity(dirty.len());
+        for log in dirty {
+            // Before the capture: what is appended after it makes the log dirty again.
+            log.dirty.store(false, Ordering::Release);
+            captures.extend(log.capture());
+        }
+        if !captures.is_empty() {
+            self.commits.fetch_add(1, Ordering::Relaxed);
+            self.write(&captures);
+            for capture in &captures {
+                match poisoned_file(capture) {
+                    Some(reason) => capture.log.poison(reason),
+                    None => {
+                        capture.log.publish(capture, self.syncs);
+                        self.note_unmarked(&capture.log);
+                    }
+                }
+            }
+        }
+        let mut waiters = self.waiters.lock();
+        let has_answer = |waiter: &Waiter| {
+            waiter.log.readable.load(Ordering::Acquire) >= waiter.end || waiter.log.poisoned.get().is_some()
+        };
+        let answered: Vec<Waiter> = waiters.extract_if(.., |waiter| has_answer(waiter)).collect();
+        drop(waiters);
+        for waiter in answered {
+            waiter.waker.wake();
+        }
+    }
+
+    /// One dirty block is one durable write; several are writes and one sync of each file.
+    fn write(&self, captures: &[LogCapture]) {
+        let parts = || captures.iter().flat_map(|capture| &capture.blocks);
+        let is_single = captures.len() == 1 && captures[0].blocks.len() == 1;
+        let mut files: Vec<&Arc<BlockFile>> = Vec::new();
+        for (block, captured) in parts() {
+            let file = &block.slots.file;
+            let durable = is_single && self.syncs && captured.has_writes();
+            if !durable && !files.iter().any(|known| known.number == file.number) {
+                files.push(file);
+            }
+            if file.poisoned.get().is_some() || !captured.has_writes() {
+                continue;
+            }
+            match captured.write(durable) {
+                Ok(bytes) => {
+                    self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
+                    self.data_syncs.fetch_add(u64::from(durable), Ordering::Relaxed);
+                }
+                Err(error) => poison(file, "write", error),
+            }
+        }
+        if self.syncs {
+            for file in files.into_iter().filter(|file| file.poisoned.get().is_none()) {
+                self.data_syncs.fetch_add(1, Ordering::Relaxed);
+                if let Err(error) = file.file.sync() {
+                    poison(file, "sync", error);
+                }
+            }
+        }
+    }
+
+    fn note_unmarked(&self, log: &Arc<LogState>) {
+        if !self.syncs {
+            return;
+        }
+        if log.unmarked_bytes.load(Ordering::Relaxed) >= MARK_BYTES {
+            // Joins the journal's next commit; a failure shows there.
+            let _ = self.mark(log);
+        }
+        if !log.unmarked.swap(true, Ordering::AcqRel) {
+            self.unmarked.lock().push(Arc::clone(log));
+            self.tending.mark_later();
+        }
+    }
+
+    /// Puts the log's synced end into the journal, not yet durable.
+    fn mark(&self, log: &LogState) -> Result<()> {
+        log.unmarked_bytes.store(0, Ordering::Relaxed);
+        let end = log.synced.load(Ordering::Acquire);
+        // A deleted log is not in the journal any more; the check and the record must not be torn apart.
+        let logs = self.logs.read();
+        if logs.contains_key(&log.id) { self.journal.append(&Record::Synced { log: log.id, end }).map(drop) } else { Ok(()) }
+    }
+
+    /// Makes the synced marks of all logs durable.
+    pub(crate) fn write_marks(&self) {
+        let unmarked = std::mem::take(&mut *self.unmarked.lock());
+        if unmarked.is_empty() {
+            return;
+        }
+        let mut result = Ok(());
+        for log in unmarked {
+            log.unmarked.store(false, Ordering::Release);
+            result = result.and_then(|()| self.mark(&log));
+        }
+        if let Err(error) = result.and_then(|()| self.journal.promise(&Record::Mark)) {
+            tracing::warn!(%error, "synced marks were not written");
+        }
+        if self.journal.needs_tending() {
+            self.tending.wake();
+        }
+    }
+
+    /// Zeroes freed slots and removes empty files; then deleted logs can be forgotten.
+    pub(crate) fn reclaim(&self) -> Result<()> {
+        let deleted = std::mem::take(&mut *self.deleted.lock());
+        let reclaimed = self.blocks.reclaim();
+        if matches!(reclaimed, Ok(true)) {
+            for log in deleted {
+                self.journal.append(&Record::LogForgotten { log })?;
+            }
+        } else {
+            self.deleted.lock().extend(deleted);
+        }
+        reclaimed.map(drop)
+    }
+
+    /// The log of an id.
+    pub(crate) fn log(&self, id: LogId) -> Option<Arc<LogState>> {
+        self.logs.read().get(&id).cloned()
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+}
+
+/// The answer for who waited until `end`.
+pub(crate) fn commit_result(log: &LogState, end: u64) -> Result<()> {
+    if log.readable.load(Ordering::Acquire) >= end { Ok(()) } else { log.check_poisoned() }
+}
+
+fn poison(file: &BlockFile, operation: &'static str, error: std::io::Error) {
+    // Not `Error::io`: a full disk after space was set aside is no clean refusal.
+    let source = Arc::new(error);
+    let error = Error::Io { operation, path: file.path.clone(), source };
+    tracing::error!(%error, "the file takes no more writes");
+    let _ = file.poisoned.set(error.to_string().into());
+}
+
+fn poisoned_file(capture: &LogCapture) -> Option<&Arc<str>> {
+    capture.blocks.iter().find_map(|(block, _)| block.slots.file.poisoned.get())
+}
+
+/// The thread that commits for tasks and for schedules.
+#[derive(Default)]
+pub(crate) struct Committing {
+    asked: Mutex<Asked>,
+    wake: Condvar,
+    interval: OnceLock<Duration>,
+}
+
+#[derive(Default)]
+struct Asked {
+    now: bool,
+    later: bool,
+    stop: bool,
+}
+
+impl Committing {
+    fn commit_now(&self) {
+        let mut asked = self.asked.lock();
+        if !std::mem::replace(&mut asked.now, true) {
+            self.wake.notify_one();
+        }
+    }
+
+    fn commit_later(&self) {
+        let mut asked = self.asked.lock();
+        if !std::mem::replace(&mut asked.later, true) {
+            self.wake.notify_one();
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        self.asked.lock().stop = true;
+        self.wake.notify_one();
+    }
+
+    /// The thread.
+    pub(crate) fn run(&self, engine: &Engine) {
+        let interval = *self.interval.get_or_init(|| match engine.fsync {
+            FsyncSchedule::Milliseconds(interval) => Duration::from_millis(interval.get()),
+            FsyncSchedule::SyncEach | FsyncSchedule::NoFsync => Duration::from_millis(WRITE_BEHIND.get()),
+        });
+        let mut asked = self.asked.lock();
+        while !asked.stop {
+            if std::mem::take(&mut asked.now) {
+                drop(asked);
+                engine.commit_all();
+                asked = self.asked.lock();
+            } else if std::mem::take(&mut asked.later) {
+                // Stopped or asked for now, it does not wait on; the commit takes all there is.
+                let due = std::time::Instant::now() + interval;
+                while !asked.stop && !asked.now && !self.wake.wait_until(&mut asked, due).timed_out() {}
+                asked.now = true;
+            } else {
+                self.wake.wait(&mut asked);
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Everything that can go wrong, with the facts that a caller needs to go on.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::batch::BatchError;
+use crate::types::{LogId, Offset};
+
+/// Short for results of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why the engine refused or failed. Cheap to clone: one failed commit answers many callers.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system failed a call.
+    #[error("{operation} of {path} failed: {source}")]
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// File or directory.
+        path: String,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// The disk is full. Nothing was accepted; appends work again as soon as there is space.
+    #[error("no space left for {path}: nothing was accepted; free some space and try again")]
+    NoSpace {
+        /// File that could not grow.
+        path: String,
+    },
+    /// Stored bytes are damaged. Offsets outside the range can be read.
+    #[error("log {log}: offsets {start}..{end} are damaged on this disk; read on at {end}, or from another copy")]
+    Corrupted {
+        /// The log.
+        log: LogId,
+        /// First offset of the damaged range.
+        start: Offset,
+        /// First offset behind it.
+        end: Offset,
+    },
+    /// A file that holds promises (manifest, journal) is damaged: the store does not open.
+    #[error("{path} is damaged: {reason}; restore it from a copy, or start with an empty directory")]
+    Damaged {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Written by a newer version.
+    #[error("{path} has format version {found}, this program reads up to {supported}: use a newer program")]
+    UnsupportedFormat {
+        /// The file.
+        path: String,
+        /// Version in the file.
+        found: u32,
+        /// Newest known version.
+        supported: u32,
+    },
+    /// Another process or handle has the directory open.
+    #[error("{path} is in use by another process")]
+    Locked {
+        /// The directory.
+        path: String,
+    },
+    /// The offset is not in the log.
+    #[error("offset {requested} is not in {start}..={end}")]
+    OffsetOutOfRange {
+        /// What was asked for.
+        requested: Offset,
+        /// First offset that is there.
+        start: Offset,
+        /// First offset behind the readable ones.
+        end: Offset,
+    },
+    /// The log takes no more appends, or was sealed with another value.
+    #[error("log {log} is sealed at {end}")]
+    Sealed {
+        /// The log.
+        log: LogId,
+        /// Its end.
+        end: Offset,
+    },
+    /// A write or sync failed earlier. It is not retried: what the disk holds is unknown until the store is reopened.
+    #[error("an earlier write failed ({reason}); reopen the store to go on")]
+    Poisoned {
+        /// What failed.
+        reason: Arc<str>,
+    },
+    /// More bytes than fit.
+    #[error("{bytes} bytes are more than the {bytes_max} that fit")]
+    TooLarge {
+        /// Size given.
+        bytes: u64,
+        /// Largest size.
+        bytes_max: u64,
+    },
+    /// A producer left sequences out.
+    #[error("producer {producer}: expected sequence {expected}, got {got}")]
+    OutOfOrderSequence {
+        /// Producer id.
+        producer: i64,
+        /// The next sequence.
+        expected: i32,
+        /// The batch's.
+        got: i32,
+    },
+    /// A newer instance of the producer has written.
+    #[error("producer {producer}: epoch {attempted} is fenced by {current}")]
+    ProducerFenced {
+        /// Producer id.
+        producer: i64,
+        /// Newest epoch.
+        current: i16,
+        /// The batch's.
+        attempted: i16,
+    },
+    /// The name of a log, cursor or property breaks a rule.
+    #[error("name {name:?} {reason}")]
+    InvalidName {
+        /// As given.
+        name: String,
+        /// The rule.
+        reason: &'static str,
+    },
+    /// Options that cannot work, or that differ from the store's.
+    #[error("option {option}: {reason}")]
+    InvalidOption {
+        /// Which one.
+        option: &'static str,
+        /// Why not.
+        reason: String,
+    },
+    /// The log was deleted, or never was.
+    #[error("there is no log {log}")]
+    UnknownLog {
+        /// As asked for.
+        log: LogId,
+    },
+    /// A log of that id exists and is another one.
+    #[error("log {log} exists with another {field}")]
+    LogExists {
+        /// The log.
+        log: LogId,
+        /// What differs.
+        field: &'static str,
+    },
+    /// The bytes are no batch.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl Error {
+    /// An operating system's error; a full disk becomes [`Error::NoSpace`].
+    pub(crate) fn io(operation: &'static str, path: &str, source: io::Error) -> Self {
+        match source.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT) => Self::NoSpace { path: path.to_owned() },
+            _ => Self::Io { operation, path: path.to_owned(), source: Arc::new(source) },
+        }
+    }
+
+    pub(crate) fn damaged(path: &str, reason: impl Into<String>) -> Self {
+        Self::Damaged { path: path.to_owned(), reason: reason.into() }
+    }
+}

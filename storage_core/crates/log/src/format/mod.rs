@@ -1,0 +1,28 @@
+//! What is on disk, apart from batches: manifest, block header, footer. Pure bytes, no I/O; every reader takes any
+//! bytes. The page `docs/internals/format.md` draws them; golden files in `tests/golden/` hold them still.
+
+pub(crate) mod block_header;
+pub(crate) mod fields;
+pub(crate) mod footer;
+pub(crate) mod manifest;
+
+/// Unit of writes and of alignment; size of a block's header.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+
+/// Newest version that is read and the one that is written, for each kind of structure.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+
+/// Rounds up to whole pages.
+pub(crate) const fn page_up(bytes: u64) -> u64 {
+    bytes.next_multiple_of(PAGE_BYTES)
+}
+
+/// Rounds down to whole pages.
+pub(crate) const fn page_down(bytes: u64) -> u64 {
+    bytes - bytes % PAGE_BYTES
+}
+
+/// CRC-32C, the checksum of everything that is not a promise of another kind.
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}

@@ -1,0 +1,377 @@
+//! The journal: small records of what the store promised (logs and their ends, cursors, properties, synced marks).
+//! Each has a sequence and a checksum; commits are grouped. Only a torn last group is cut at open, any other damage
+//! refuses the start. It is compacted by writing what it says to a new file.
+
+mod record;
+mod state;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+pub(crate) use record::Record;
+use record::{RECORD_ALIGN, Stored};
+pub(crate) use state::{JournalState, LogEntry, SealedEntry};
+
+use crate::commit::Group;
+use crate::disk::{ChunkPool, Disk, DiskFile, FileKind, Prepare, TailKind};
+use crate::error::{Error, Result};
+use crate::format::fields::{Fields, PutFields};
+use crate::format::{FORMAT_VERSION, checksum};
+use crate::space::Space;
+use crate::tail::Tail;
+
+const MAGIC: &[u8; 8] = b"WALRUSJN";
+const HEADER_BYTES: usize = 64;
+const NAME_PREFIX: &str = "journal-";
+const NEW_NAME: &str = "journal.tmp";
+/// How far a journal may grow; a file of the system never gets near.
+const RANGE_BYTES: u64 = 1 << 40;
+/// Sequences that a valid record behind damage can have: bounds the search.
+const SEQUENCES_SEARCHED: u64 = 1 << 32;
+
+pub(crate) struct Journal {
+    disk: Arc<dyn Disk>,
+    store: Uuid,
+    pool: Arc<ChunkPool>,
+    /// False: records are never synced, and then none is proven. A whole new file is, in any case: it replaces the old.
+    sync: bool,
+    bytes_max: u64,
+    writer: Mutex<Writer>,
+    group: Group,
+    /// Sequence of the last durable record.
+    durable: AtomicU64,
+    poisoned: OnceLock<Arc<str>>,
+    pub(crate) syncs: AtomicU64,
+}
+
+struct Writer {
+    state: JournalState,
+    number: u64,
+    tail: Tail,
+    space: Arc<Space>,
+    /// Position up to which the file was written.
+    flushed: u64,
+    next_sequence: u64,
+    /// Size after the last compaction.
+    compacted_bytes: u64,
+    scratch: Vec<u8>,
+}
+
+/// What the journal of a store said at open.
+pub(crate) struct Replayed {
+    pub(crate) state: JournalState,
+    /// Bytes of a torn last group that were cut.
+    pub(crate) cut_bytes: u64,
+}
+
+impl Journal {
+    /// Reads the journal, cuts a torn last group, and goes on in a file that is known to be right. A store without one
+    /// gets an empty one if it is `new`.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        store: Uuid,
+        pool: &Arc<ChunkPool>,
+        sync: bool,
+        bytes_max: u64,
+        new: bool,
+    ) -> Result<(Self, Replayed)> {
+        let mut numbers: Vec<u64> = list(&*disk)?.iter().filter_map(|name| journal_number(name)).collect();
+        numbers.sort_unstable();
+        let (read, number) = match numbers.pop() {
+            Some(number) => (read_journal(&*disk, &journal_name(number), store)?, number),
+            None if new => (Read { next_sequence: 1, ..Read::default() }, 0),
+            None => return Err(Error::damaged(&disk.path(""), "it has no journal")),
+        };
+        let cut_bytes = read.cut_bytes;
+        let replayed = Replayed { state: read.state.clone(), cut_bytes };
+        let mut state = read.state;
+        state.closed = false;
+        // Always a new file: what a killed process wrote may not be synced, and a cut tail must not come back.
+        let writer = write_journal(&disk, store, pool, sync, state, number + 1, read.next_sequence)?;
+        for old in numbers.into_iter().chain((number > 0).then_some(number)) {
+            disk.remove(&journal_name(old)).map_err(|e| Error::io("remove", &disk.path(&journal_name(old)), e))?;
+        }
+        let durable = AtomicU64::new(writer.next_sequence - 1);
+        let journal = Self {
+            disk,
+            store,
+            pool: Arc::clone(pool),
+            sync,
+            bytes_max,
+            writer: Mutex::new(writer),
+            group: Group::default(),
+            durable,
+            poisoned: OnceLock::new(),
+            syncs: AtomicU64::new(0),
+        };
+        Ok((journal, replayed))
+    }
+
+    /// Appends a record; it is durable once [`Journal::commit`] of the sequence returned.
+    pub(crate) fn append(&self, record: &Record<'_>) -> Result<u64> {
+        self.check()?;
+        let mut guard = self.writer.lock();
+        let writer = &mut *guard;
+        let sequence = writer.next_sequence;
+        let proven = if self.sync { self.durable.load(Ordering::Acquire) } else { 0 };
+        writer.scratch.clear();
+        record.encode(sequence, proven, &mut writer.scratch);
+        let end = writer.tail.written() + writer.scratch.len() as u64;
+        writer.space.reach(end).map_err(|e| Error::io("grow", &self.path(writer.number), e))?;
+        if let (false, Some(log)) = (writer.state.apply(record), record.log()) {
+            return Err(Error::UnknownLog { log });
+        }
+        writer.tail.append(&writer.scratch);
+        writer.next_sequence += 1;
+        Ok(sequence)
+    }
+
+    /// Makes everything up to that sequence durable; callers share the write. Without syncs: written.
+    pub(crate) fn commit(&self, sequence: u64) -> Result<()> {
+        let reached = || self.durable.load(Ordering::Acquire) >= sequence || self.poisoned.get().is_some();
+        self.group.wait(reached, || self.flush());
+        if self.durable.load(Ordering::Acquire) >= sequence { Ok(()) } else { self.check() }
+    }
+
+    /// Appends and commits.
+    pub(crate) fn promise(&self, record: &Record<'_>) -> Result<()> {
+        let sequence = self.append(record)?;
+        self.commit(sequence)
+    }
+
+    /// Reads the state.
+    pub(crate) fn with_state<T>(&self, read: impl FnOnce(&JournalState) -> T) -> T {
+        read(&self.writer.lock().state)
+    }
+
+    /// Prepares space ahead and compacts if it is due: the background thread's part.
+    pub(crate) fn tend(&self) -> Result<()> {
+        self.check()?;
+        let (space, written, number, is_large) = {
+            let writer = self.writer.lock();
+            let written = writer.tail.written();
+            let is_large = written > self.bytes_max && written > 4 * writer.compacted_bytes;
+            (Arc::clone(&writer.space), written, writer.number, is_large)
+        };
+        if is_large {
+            return self.group.exclusive(|| self.compact());
+        }
+        if space.is_short(written) {
+            space.prepare_ahead(written).map_err(|e| Error::io("grow", &self.path(number), e))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the background thread should tend it.
+    pub(crate) fn needs_tending(&self) -> bool {
+        let writer = self.writer.lock();
+        let written = writer.tail.written();
+        writer.space.is_short(written) || (written > self.bytes_max && written > 4 * writer.compacted_bytes)
+    }
+
+    fn compact(&self) -> Result<()> {
+        let mut writer = self.writer.lock();
+        let (state, number) = (writer.state.clone(), writer.number);
+        let next = write_journal(&self.disk, self.store, &self.pool, self.sync, state, number + 1, writer.next_sequence)
+            .inspect_err(|error| {
+                // A full disk leaves the old file as it was; after anything else it is unknown which one counts.
+                if !matches!(error, Error::NoSpace { .. }) {
+                    self.poison(&error.to_string());
+                }
+            })?;
+        *writer = next;
+        self.durable.store(writer.next_sequence - 1, Ordering::Release);
+        drop(writer);
+        let old = journal_name(number);
+        self.disk.remove(&old).map_err(|e| Error::io("remove", &self.disk.path(&old), e))
+    }
+
+    fn flush(&self) {
+        let (captured, sequence, number) = {
+            let writer = self.writer.lock();
+            (writer.tail.capture(writer.flushed), writer.next_sequence - 1, writer.number)
+        };
+        if let Err(error) = captured.write(self.sync) {
+            self.poison(&Error::io("write", &self.path(number), error).to_string());
+            return;
+        }
+        self.syncs.fetch_add(u64::from(self.sync), Ordering::Relaxed);
+        let mut writer = self.writer.lock();
+        writer.flushed = captured.end;
+        if let Some(recent) = writer.tail.recent() {
+            recent.release(captured.end);
+        }
+        self.durable.store(sequence, Ordering::Release);
+    }
+
+    fn poison(&self, reason: &str) {
+        tracing::error!(reason, "the journal takes no more records");
+        let _ = self.poisoned.set(reason.into());
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.poisoned.get() {
+            Some(reason) => Err(Error::Poisoned { reason: Arc::clone(reason) }),
+            None => Ok(()),
+        }
+    }
+
+    fn path(&self, number: u64) -> String {
+        self.disk.path(&journal_name(number))
+    }
+}
+
+fn list(disk: &dyn Disk) -> Result<Vec<String>> {
+    disk.list().map_err(|e| Error::io("list", &disk.path(""), e))
+}
+
+fn journal_name(number: u64) -> String {
+    format!("{NAME_PREFIX}{number:08}")
+}
+
+fn journal_number(name: &str) -> Option<u64> {
+    name.strip_prefix(NAME_PREFIX)?.parse().ok()
+}
+
+/// Writes a whole journal under another name, then gives it its own: it is there entirely or not at all.
+fn write_journal(
+    disk: &Arc<dyn Disk>,
+    store: Uuid,
+    pool: &Arc<ChunkPool>,
+    sync: bool,
+    state: JournalState,
+    number: u64,
+    first_sequence: u64,
+) -> Result<Writer> {
+    let path = disk.path(&journal_name(number));
+    let failed = |operation| move |source| (operation, source);
+    let write = || -> Result<(Tail, Arc<Space>, u64, u64), (&'static str, std::io::Error)> {
+        if disk.list().map_err(failed("list"))?.iter().any(|name| name == NEW_NAME) {
+            disk.remove(NEW_NAME).map_err(failed("remove"))?;
+        }
+        let mut bytes = encode_header(store, first_sequence);
+        let mut sequence = first_sequence;
+        state.for_each_record(|record| {
+            record.encode(sequence, 0, &mut bytes);
+            sequence += 1;
+        });
+        let file = disk.create(NEW_NAME, 0, FileKind::Pages).map_err(failed("create"))?;
+        let how = if sync { Prepare::Written } else { Prepare::Reserved };
+        let space = Arc::new(Space::new(Arc::clone(&file), 0..RANGE_BYTES, 0, how));
+        space.prepare_ahead(bytes.len() as u64).map_err(failed("grow"))?;
+        let mut tail =
+            Tail::open(file, 0..RANGE_BYTES, 0, TailKind::Buffered, pool).map_err(failed("open"))?;
+        tail.append(&bytes);
+        let snapshot = tail.capture(0);
+        snapshot.write(true).map_err(failed("write"))?;
+        // A last record proves all before it: damage to them is then told from a torn end.
+        bytes.clear();
+        Record::Mark.encode(sequence, sequence - 1, &mut bytes);
+        space.reach(tail.written() + bytes.len() as u64).map_err(failed("grow"))?;
+        tail.append(&bytes);
+        let mark = tail.capture(snapshot.end);
+        mark.write(true).map_err(failed("write"))?;
+        disk.rename(NEW_NAME, &journal_name(number)).map_err(failed("rename"))?;
+        disk.sync_directory().map_err(failed("sync the directory"))?;
+        Ok((tail, space, mark.end, sequence + 1))
+    };
+    let (tail, space, flushed, next_sequence) =
+        write().map_err(|(operation, source)| Error::io(operation, &path, source))?;
+    let scratch = Vec::new();
+    Ok(Writer { state, number, tail, space, flushed, next_sequence, compacted_bytes: flushed, scratch })
+}
+
+fn encode_header(store: Uuid, first_sequence: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(HEADER_BYTES);
+    out.put(MAGIC);
+    out.put_u32(FORMAT_VERSION);
+    out.put_u32(0); // checksum, below
+    out.put_uuid(store);
+    out.put_u64(first_sequence);
+    out.resize(HEADER_BYTES, 0);
+    let crc = checksum(&out[16..]);
+    out[12..16].copy_from_slice(&crc.to_le_bytes());
+    out
+}
+
+#[derive(Default)]
+struct Read {
+    state: JournalState,
+    next_sequence: u64,
+    cut_bytes: u64,
+}
+
+fn read_journal(disk: &dyn Disk, name: &str, store: Uuid) -> Result<Read> {
+    let path = disk.path(name);
+    let failed = |e| Error::io("read", &path, e);
+    let file: Arc<dyn DiskFile> = disk.open(name, 0, FileKind::Pages).map_err(failed)?;
+    let mut bytes = Vec::new();
+    let size = usize::try_from(file.size_bytes().map_err(failed)?).unwrap_or(usize::MAX);
+    file.read(0, size, &mut bytes).map_err(failed)?;
+    let damaged = |reason: String| Error::damaged(&path, reason);
+    let next_sequence = read_header(&bytes, store).map_err(|reason| match reason {
+        HeaderError::Newer(found) => {
+            Error::UnsupportedFormat { path: path.clone(), found, supported: FORMAT_VERSION }
+        }
+        HeaderError::Damaged(reason) => damaged(reason.to_owned()),
+    })?;
+    let mut read = Read { state: JournalState::default(), next_sequence, cut_bytes: 0 };
+    let mut position = HEADER_BYTES;
+    while let Some(stored) = Stored::decode(&bytes[position..]).filter(|s| s.sequence == read.next_sequence) {
+        let place = format!("record {} at byte {position}", stored.sequence);
+        let record = stored.record().ok_or_else(|| damaged(format!("{place} is of a kind that is not known")))?;
+        if !read.state.apply(&record) {
+            return Err(damaged(format!("{place} contradicts those before it")));
+        }
+        read.next_sequence += 1;
+        position += stored.size;
+    }
+    // Behind the last good record: nothing, the rest of a group that was not synced, or damage. It is damage if a
+    // later record knows that what is missing here was durable.
+    let wanted = read.next_sequence;
+    let rest = &bytes[position..];
+    for start in (RECORD_ALIGN..rest.len()).step_by(RECORD_ALIGN) {
+        let later = Fields(rest.get(start + 8..).unwrap_or_default()).u64();
+        if later.is_none_or(|sequence| sequence <= wanted || sequence - wanted > SEQUENCES_SEARCHED) {
+            continue;
+        }
+        if let Some(stored) = Stored::decode(&rest[start..])
+            && stored.proven >= wanted
+        {
+            let reason = format!("record {wanted} at byte {position} was durable and cannot be read");
+            return Err(damaged(reason));
+        }
+    }
+    let torn = rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    read.cut_bytes = torn as u64;
+    Ok(read)
+}
+
+enum HeaderError {
+    Newer(u32),
+    Damaged(&'static str),
+}
+
+/// The first sequence.
+fn read_header(bytes: &[u8], store: Uuid) -> Result<u64, HeaderError> {
+    let header = bytes.get(..HEADER_BYTES).ok_or(HeaderError::Damaged("it is cut off"))?;
+    let mut fields = Fields(header);
+    let cut_off = || HeaderError::Damaged("it is cut off");
+    if fields.bytes(8).ok_or_else(cut_off)? != MAGIC {
+        return Err(HeaderError::Damaged("it does not start with WALRUSJN"));
+    }
+    let version = fields.u32().ok_or_else(cut_off)?;
+    if version > FORMAT_VERSION {
+        return Err(HeaderError::Newer(version));
+    }
+    if fields.u32().ok_or_else(cut_off)? != checksum(&header[16..]) {
+        return Err(HeaderError::Damaged("the checksum of its header is wrong"));
+    }
+    if fields.uuid().ok_or_else(cut_off)? != store {
+        return Err(HeaderError::Damaged("it belongs to another store"));
+    }
+    fields.u64().ok_or_else(cut_off)
+}

@@ -1,0 +1,272 @@
+//! One record of the journal: what it says, and its bytes with sequence and checksum.
+
+use bytes::Bytes;
+
+use crate::digest::Digest;
+use crate::format::checksum;
+use crate::format::fields::{Fields, PutFields};
+use crate::types::{Epoch, LogId};
+
+/// In front of each record's payload.
+pub(super) const RECORD_HEADER_BYTES: usize = 32;
+/// Records start at multiples of this: so that valid ones can be found behind damage.
+pub(super) const RECORD_ALIGN: usize = 8;
+
+/// A promise of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Record<'a> {
+    /// The log is there. `producers` is an encoded producer table.
+    LogCreated { log: LogId, base_offset: u64, epoch: Epoch, name: &'a str, producers: &'a [u8] },
+    /// The log ends there and never changes again.
+    LogSealed { log: LogId, end: u64, digest: Digest, value: Bytes },
+    /// The log is gone; blocks of it may still be there.
+    LogDeleted { log: LogId },
+    /// No block of the deleted log is left.
+    LogForgotten { log: LogId },
+    /// Offsets below `start` are gone; `digest` is over their batches.
+    LogTrimmed { log: LogId, start: u64, digest: Digest },
+    /// Offsets from `end` on in blocks with a sequence below `before` are gone.
+    LogTruncated { log: LogId, end: u64, before: u64 },
+    /// Everything below `end` was synced.
+    Synced { log: LogId, end: u64 },
+    /// A torn tail was cut at `end`: the log may lack what its peers have.
+    Suspect { log: LogId, end: u64 },
+    /// The log was filled again.
+    Cleared { log: LogId },
+    /// The reader's next offset.
+    Cursor { log: LogId, name: &'a str, offset: u64 },
+    CursorDeleted { log: LogId, name: &'a str },
+    Property { key: &'a str, value: &'a [u8] },
+    /// Nothing; proves the records before it.
+    Mark,
+    /// The store was closed in order.
+    Closed,
+}
+
+impl<'a> Record<'a> {
+    /// The log it is about.
+    pub(super) fn log(&self) -> Option<LogId> {
+        match self {
+            Self::LogCreated { log, .. }
+            | Self::LogSealed { log, .. }
+            | Self::LogDeleted { log }
+            | Self::LogForgotten { log }
+            | Self::LogTrimmed { log, .. }
+            | Self::LogTruncated { log, .. }
+            | Self::Synced { log, .. }
+            | Self::Suspect { log, .. }
+            | Self::Cleared { log }
+            | Self::Cursor { log, .. }
+            | Self::CursorDeleted { log, .. } => Some(*log),
+            Self::Property { .. } | Self::Mark | Self::Closed => None,
+        }
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Self::LogCreated { .. } => 1,
+            Self::LogSealed { .. } => 2,
+            Self::LogDeleted { .. } => 3,
+            Self::LogForgotten { .. } => 4,
+            Self::LogTrimmed { .. } => 5,
+            Self::LogTruncated { .. } => 6,
+            Self::Synced { .. } => 7,
+            Self::Suspect { .. } => 8,
+            Self::Cleared { .. } => 9,
+            Self::Cursor { .. } => 10,
+            Self::CursorDeleted { .. } => 11,
+            Self::Property { .. } => 12,
+            Self::Mark => 13,
+            Self::Closed => 14,
+        }
+    }
+
+    fn put_payload(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::LogCreated { log, base_offset, epoch, name, producers } => {
+                out.put_uuid(log.0);
+                out.put_u64(*base_offset);
+                out.put_u32(epoch.0);
+                out.put_block(name.as_bytes());
+                out.put_block(producers);
+            }
+            Self::LogSealed { log, end, digest, value } => {
+                out.put_uuid(log.0);
+                out.put_u64(*end);
+                put_digest(out, *digest);
+                out.put_block(value);
+            }
+            Self::LogDeleted { log } | Self::LogForgotten { log } | Self::Cleared { log } => out.put_uuid(log.0),
+            Self::LogTrimmed { log, start, digest } => {
+                out.put_uuid(log.0);
+                out.put_u64(*start);
+                put_digest(out, *digest);
+            }
+            Self::LogTruncated { log, end, before } => {
+                out.put_uuid(log.0);
+                out.put_u64(*end);
+                out.put_u64(*before);
+            }
+            Self::Synced { log, end } | Self::Suspect { log, end } => {
+                out.put_uuid(log.0);
+                out.put_u64(*end);
+            }
+            Self::Cursor { log, name, offset } => {
+                out.put_uuid(log.0);
+                out.put_u64(*offset);
+                out.put_block(name.as_bytes());
+            }
+            Self::CursorDeleted { log, name } => {
+                out.put_uuid(log.0);
+                out.put_block(name.as_bytes());
+            }
+            Self::Property { key, value } => {
+                out.put_block(key.as_bytes());
+                out.put_block(value);
+            }
+            Self::Mark | Self::Closed => {}
+        }
+    }
+
+    fn read_payload(kind: u8, payload: &'a [u8]) -> Option<Self> {
+        let mut fields = Fields(payload);
+        let record = match kind {
+            1 => Self::LogCreated {
+                log: LogId(fields.uuid()?),
+                base_offset: fields.u64()?,
+                epoch: Epoch(fields.u32()?),
+                name: text(&mut fields)?,
+                producers: fields.block()?,
+            },
+            2 => Self::LogSealed {
+                log: LogId(fields.uuid()?),
+                end: fields.u64()?,
+                digest: digest(&mut fields)?,
+                value: Bytes::copy_from_slice(fields.block()?),
+            },
+            3 => Self::LogDeleted { log: LogId(fields.uuid()?) },
+            4 => Self::LogForgotten { log: LogId(fields.uuid()?) },
+            5 => Self::LogTrimmed { log: LogId(fields.uuid()?), start: fields.u64()?, digest: digest(&mut fields)? },
+            6 => Self::LogTruncated { log: LogId(fields.uuid()?), end: fields.u64()?, before: fields.u64()? },
+            7 => Self::Synced { log: LogId(fields.uuid()?), end: fields.u64()? },
+            8 => Self::Suspect { log: LogId(fields.uuid()?), end: fields.u64()? },
+            9 => Self::Cleared { log: LogId(fields.uuid()?) },
+            10 => Self::Cursor { log: LogId(fields.uuid()?), offset: fields.u64()?, name: text(&mut fields)? },
+            11 => Self::CursorDeleted { log: LogId(fields.uuid()?), name: text(&mut fields)? },
+            12 => Self::Property { key: text(&mut fields)?, value: fields.block()? },
+            13 => Self::Mark,
+            14 => Self::Closed,
+            _ => return None,
+        };
+        fields.is_empty().then_some(record)
+    }
+
+    /// Appends the record's bytes. `proven`: every record up to that sequence is durable.
+    pub(super) fn encode(&self, sequence: u64, proven: u64, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.resize(start + RECORD_HEADER_BYTES, 0);
+        self.put_payload(out);
+        let length = u32::try_from(out.len() - start - RECORD_HEADER_BYTES).expect("callers limit what they store");
+        out.resize(out.len().next_multiple_of(RECORD_ALIGN), 0);
+        let header = &mut out[start..start + RECORD_HEADER_BYTES];
+        header[4..8].copy_from_slice(&length.to_le_bytes());
+        header[8..16].copy_from_slice(&sequence.to_le_bytes());
+        header[16..24].copy_from_slice(&proven.to_le_bytes());
+        header[24] = self.kind();
+        let crc = checksum(&out[start + 4..]);
+        out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// A record as it lies in a file.
+pub(super) struct Stored<'a> {
+    pub(super) sequence: u64,
+    pub(super) proven: u64,
+    kind: u8,
+    payload: &'a [u8],
+    /// Bytes taken, padding included.
+    pub(super) size: usize,
+}
+
+impl<'a> Stored<'a> {
+    /// Reads the record at the front of `bytes`; `None` if there is no whole, valid one.
+    pub(super) fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        let (crc, length, sequence, proven) = (fields.u32()?, fields.u32()?, fields.u64()?, fields.u64()?);
+        let kind = fields.u8()?;
+        let size = (RECORD_HEADER_BYTES + length as usize).next_multiple_of(RECORD_ALIGN);
+        // An empty journal is zeros, and zeros must not be a record.
+        if sequence == 0 || crc != checksum(bytes.get(4..size)?) {
+            return None;
+        }
+        let payload = &bytes[RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + length as usize];
+        Some(Self { sequence, proven, kind, payload, size })
+    }
+
+    /// What it says; `None` for a kind that this version does not know.
+    pub(super) fn record(&self) -> Option<Record<'a>> {
+        Record::read_payload(self.kind, self.payload)
+    }
+}
+
+fn put_digest(out: &mut Vec<u8>, digest: Digest) {
+    out.put_u64(digest.value);
+    out.put_u64(digest.batches);
+}
+
+fn digest(fields: &mut Fields<'_>) -> Option<Digest> {
+    Some(Digest { value: fields.u64()?, batches: fields.u64()? })
+}
+
+fn text<'a>(fields: &mut Fields<'a>) -> Option<&'a str> {
+    std::str::from_utf8(fields.block()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn every_kind() -> Vec<Record<'static>> {
+        let log = LogId(Uuid::from_u128(3));
+        let digest = Digest { value: 5, batches: 6 };
+        vec![
+            Record::LogCreated { log, base_offset: 1, epoch: Epoch(2), name: "n", producers: &[0; 4] },
+            Record::LogSealed { log, end: 3, digest, value: Bytes::from_static(b"value") },
+            Record::LogDeleted { log },
+            Record::LogForgotten { log },
+            Record::LogTrimmed { log, start: 2, digest },
+            Record::LogTruncated { log, end: 2, before: 9 },
+            Record::Synced { log, end: 4 },
+            Record::Suspect { log, end: 4 },
+            Record::Cleared { log },
+            Record::Cursor { log, name: "c", offset: 1 },
+            Record::CursorDeleted { log, name: "c" },
+            Record::Property { key: "k", value: b"v" },
+            Record::Mark,
+            Record::Closed,
+        ]
+    }
+
+    #[test]
+    fn every_record_comes_back_and_no_flipped_byte_passes() {
+        for (index, record) in every_kind().iter().enumerate() {
+            let mut bytes = Vec::new();
+            record.encode(7, 5, &mut bytes);
+            assert!(bytes.len().is_multiple_of(RECORD_ALIGN));
+            let stored = Stored::decode(&bytes).unwrap();
+            assert_eq!((stored.sequence, stored.proven, stored.size), (7, 5, bytes.len()));
+            assert_eq!(stored.record().as_ref(), Some(record), "record {index}");
+            for position in 0..bytes.len() {
+                let mut flipped = bytes.clone();
+                flipped[position] ^= 1;
+                assert!(Stored::decode(&flipped).is_none(), "record {index} byte {position}");
+            }
+            for length in 0..bytes.len() {
+                assert!(Stored::decode(&bytes[..length]).is_none(), "record {index}, {length} bytes");
+            }
+        }
+        assert!(Stored::decode(&[0; 64]).is_none());
+    }
+}

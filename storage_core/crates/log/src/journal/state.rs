@@ -1,0 +1,193 @@
+//! What the journal says in sum: the records folded into one state, and the state as the fewest records.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::record::Record;
+use crate::digest::Digest;
+use crate::types::{Epoch, LogId};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct JournalState {
+    pub(crate) logs: BTreeMap<LogId, LogEntry>,
+    pub(crate) properties: BTreeMap<String, Bytes>,
+    /// The last record said that the store was closed.
+    pub(crate) closed: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LogEntry {
+    pub(crate) name: String,
+    pub(crate) base_offset: u64,
+    pub(crate) epoch: Epoch,
+    /// Encoded table that the log started with.
+    pub(crate) producers: Vec<u8>,
+    pub(crate) start: u64,
+    /// Over the batches below `start`'s block.
+    pub(crate) start_digest: Digest,
+    pub(crate) sealed: Option<SealedEntry>,
+    /// (end, before): offsets from `end` on in blocks with a sequence below `before` are gone.
+    pub(crate) truncations: Vec<(u64, u64)>,
+    /// Everything below was synced.
+    pub(crate) synced: u64,
+    pub(crate) suspect: bool,
+    pub(crate) deleted: bool,
+    pub(crate) cursors: BTreeMap<String, u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SealedEntry {
+    pub(crate) end: u64,
+    pub(crate) digest: Digest,
+    pub(crate) value: Bytes,
+}
+
+impl JournalState {
+    /// Folds a record in. False: it contradicts what came before (it names a log that is not there).
+    pub(crate) fn apply(&mut self, record: &Record<'_>) -> bool {
+        self.closed = matches!(record, Record::Closed);
+        match record {
+            Record::LogCreated { log, base_offset, epoch, name, producers } => {
+                let entry = LogEntry {
+                    name: (*name).to_owned(),
+                    base_offset: *base_offset,
+                    epoch: *epoch,
+                    producers: producers.to_vec(),
+                    start: *base_offset,
+                    start_digest: Digest::default(),
+                    sealed: None,
+                    truncations: Vec::new(),
+                    synced: *base_offset,
+                    suspect: false,
+                    deleted: false,
+                    cursors: BTreeMap::new(),
+                };
+                if self.logs.contains_key(log) {
+                    return false;
+                }
+                self.logs.insert(*log, entry);
+            }
+            Record::LogForgotten { log } => return self.logs.remove(log).is_some(),
+            Record::Property { key, value } => {
+                self.properties.insert((*key).to_owned(), Bytes::copy_from_slice(value));
+            }
+            Record::Mark | Record::Closed => {}
+            _ => match record.log().and_then(|log| self.logs.get_mut(&log)) {
+                Some(entry) => entry.apply(record),
+                None => return false,
+            },
+        }
+        true
+    }
+
+    /// The fewest records that give this state.
+    pub(super) fn for_each_record(&self, mut give: impl FnMut(Record<'_>)) {
+        for (key, value) in &self.properties {
+            give(Record::Property { key, value });
+        }
+        for (&log, entry) in &self.logs {
+            let LogEntry { base_offset, epoch, name, producers, .. } = entry;
+            give(Record::LogCreated { log, base_offset: *base_offset, epoch: *epoch, name, producers });
+            if entry.start > entry.base_offset {
+                give(Record::LogTrimmed { log, start: entry.start, digest: entry.start_digest });
+            }
+            for &(end, before) in &entry.truncations {
+                give(Record::LogTruncated { log, end, before });
+            }
+            if entry.synced > entry.base_offset {
+                give(Record::Synced { log, end: entry.synced });
+            }
+            if entry.suspect {
+                give(Record::Suspect { log, end: entry.synced });
+            }
+            if let Some(SealedEntry { end, digest, value }) = &entry.sealed {
+                give(Record::LogSealed { log, end: *end, digest: *digest, value: value.clone() });
+            }
+            for (name, &offset) in &entry.cursors {
+                give(Record::Cursor { log, name, offset });
+            }
+            if entry.deleted {
+                give(Record::LogDeleted { log });
+            }
+        }
+        if self.closed {
+            give(Record::Closed);
+        }
+    }
+}
+
+impl LogEntry {
+    fn apply(&mut self, record: &Record<'_>) {
+        match record {
+            Record::LogSealed { end, digest, value, .. } => {
+                self.sealed = Some(SealedEntry { end: *end, digest: *digest, value: value.clone() });
+            }
+            Record::LogDeleted { .. } => {
+                self.deleted = true;
+                self.cursors.clear();
+            }
+            Record::LogTrimmed { start, digest, .. } => (self.start, self.start_digest) = (*start, *digest),
+            Record::LogTruncated { end, before, .. } => {
+                // A lower end says all that an earlier, higher one said.
+                self.truncations.retain(|(earlier, _)| earlier < end);
+                self.truncations.push((*end, *before));
+                self.synced = self.synced.min(*end);
+            }
+            Record::Synced { end, .. } => self.synced = self.synced.max(*end),
+            Record::Suspect { .. } => self.suspect = true,
+            Record::Cleared { .. } => self.suspect = false,
+            Record::Cursor { name, offset, .. } => match self.cursors.get_mut(*name) {
+                Some(known) => *known = *offset,
+                None => drop(self.cursors.insert((*name).to_owned(), *offset)),
+            },
+            Record::CursorDeleted { name, .. } => drop(self.cursors.remove(*name)),
+            Record::LogCreated { .. }
+            | Record::LogForgotten { .. }
+            | Record::Property { .. }
+            | Record::Mark
+            | Record::Closed => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn a_state_comes_back_from_its_own_records() {
+        let (a, b) = (LogId(Uuid::from_u128(1)), LogId(Uuid::from_u128(2)));
+        let digest = Digest { value: 1, batches: 2 };
+        let created = |log| Record::LogCreated { log, base_offset: 10, epoch: Epoch(1), name: "n", producers: &[] };
+        let records = [
+            created(a),
+            created(b),
+            Record::Property { key: "k", value: b"1" },
+            Record::Property { key: "k", value: b"2" },
+            Record::Synced { log: a, end: 90 },
+            Record::LogTruncated { log: a, end: 80, before: 4 },
+            Record::LogTruncated { log: a, end: 50, before: 5 },
+            Record::LogTruncated { log: a, end: 60, before: 7 },
+            Record::LogTrimmed { log: a, start: 20, digest },
+            Record::Cursor { log: a, name: "x", offset: 30 },
+            Record::Cursor { log: a, name: "y", offset: 31 },
+            Record::CursorDeleted { log: a, name: "x" },
+            Record::Suspect { log: a, end: 50 },
+            Record::LogSealed { log: a, end: 60, digest, value: Bytes::from_static(b"v") },
+            Record::Cursor { log: b, name: "x", offset: 30 },
+            Record::LogDeleted { log: b },
+        ];
+        let mut state = JournalState::default();
+        assert!(records.iter().all(|record| state.apply(record)));
+        assert_eq!(state.logs[&a].truncations, [(50, 5), (60, 7)]);
+        assert_eq!(state.logs[&a].synced, 50);
+        let mut again = JournalState::default();
+        state.for_each_record(|record| assert!(again.apply(&record)));
+        assert_eq!(again, state);
+        assert!(state.apply(&Record::LogForgotten { log: b }));
+        assert!(!state.apply(&Record::Synced { log: b, end: 1 }));
+    }
+}

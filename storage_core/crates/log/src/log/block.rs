@@ -1,0 +1,201 @@
+//! One block of a log: where it lies, how far it can be read, and where in it an offset is.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::blocks::Slots;
+use crate::digest::Digest;
+use crate::disk::{AlignedPage, DiskFile, write_all};
+use crate::format::footer::{Footer, IndexEntry};
+use crate::format::{PAGE_BYTES, page_up};
+use crate::space::Space;
+use crate::tail::Recent;
+
+/// Positions count from the start of the block.
+pub(crate) struct Block {
+    pub(crate) slots: Slots,
+    pub(crate) space: Arc<Space>,
+    /// Of the block in its file.
+    pub(crate) start: u64,
+    pub(crate) bytes: u64,
+    pub(crate) sequence: u64,
+    pub(crate) base_offset: u64,
+    /// Readers may see what lies below.
+    pub(crate) readable: AtomicU64,
+    /// Bytes that may not be on the disk yet, while the block is open.
+    pub(crate) recent: RwLock<Option<Arc<Recent>>>,
+    pub(crate) index: RwLock<BlockIndex>,
+    /// Set once, when the log goes on in another block or is sealed.
+    pub(crate) closed: OnceLock<ClosedBlock>,
+    /// The slots were given back: what a reader finds there afterwards may be another's.
+    pub(crate) freed: AtomicBool,
+    /// The background thread was asked for space.
+    pub(crate) extending: AtomicBool,
+}
+
+pub(crate) enum BlockIndex {
+    /// In memory; the last entry's timestamp is not known while the block grows.
+    Loaded(Arc<Vec<IndexEntry>>),
+    Growing(Vec<IndexEntry>),
+    /// In the footer.
+    OnDisk,
+}
+
+/// Totals of a block that does not grow any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClosedBlock {
+    pub(crate) end_offset: u64,
+    pub(crate) max_timestamp: i64,
+    pub(crate) data_end: u64,
+    pub(crate) digest: Digest,
+}
+
+impl Block {
+    pub(crate) fn file(&self) -> &dyn DiskFile {
+        &*self.slots.file.file
+    }
+
+    /// Range of the block in its file.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.start..self.start + self.bytes
+    }
+
+    /// Appends readable bytes to `out`.
+    pub(crate) fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> io::Result<()> {
+        let recent = self.recent.read().clone();
+        match recent {
+            Some(recent) => recent.read(self.file(), self.start, range, out),
+            None => self.file().read(self.start + range.start, (range.end - range.start) as usize, out),
+        }
+    }
+
+    /// Adds an index entry.
+    pub(crate) fn push_index(&self, entry: IndexEntry, max_timestamp_before: i64) {
+        if let BlockIndex::Growing(entries) = &mut *self.index.write() {
+            if let Some(last) = entries.last_mut() {
+                last.max_timestamp = max_timestamp_before;
+            }
+            entries.push(entry);
+        }
+    }
+
+    /// The entry to start from for an offset: the last at or below it.
+    pub(crate) fn entry_for(&self, offset: u64, cache: &IndexCache) -> io::Result<Option<IndexEntry>> {
+        self.with_index(cache, |entries| {
+            let after = entries.partition_point(|entry| entry.offset <= offset);
+            after.checked_sub(1).map(|index| entries[index])
+        })
+    }
+
+    /// Where to start looking for a timestamp: the first entry that may cover one that is not lower.
+    pub(crate) fn entry_for_timestamp(&self, timestamp: i64, cache: &IndexCache) -> io::Result<Option<IndexEntry>> {
+        self.with_index(cache, |entries| entries.iter().find(|entry| entry.max_timestamp >= timestamp).copied())
+    }
+
+    fn with_index<T>(&self, cache: &IndexCache, look: impl Fn(&[IndexEntry]) -> T) -> io::Result<T> {
+        match &*self.index.read() {
+            BlockIndex::Growing(entries) => return Ok(look(entries)),
+            BlockIndex::Loaded(entries) => return Ok(look(entries)),
+            BlockIndex::OnDisk => {}
+        }
+        let entries = cache.get(self.sequence, || {
+            // It was right when the block was opened. Damaged since: the block is read from its start.
+            let footer = self.read_footer()?.filter(|footer| footer.sequence == self.sequence);
+            Ok(footer.map(|footer| footer.entries).unwrap_or_default())
+        })?;
+        Ok(look(&entries))
+    }
+
+    /// The footer on the disk, if it is a whole and valid one.
+    pub(crate) fn read_footer(&self) -> io::Result<Option<Footer>> {
+        let mut last_page = Vec::new();
+        let end = self.range().end;
+        self.file().read(end - PAGE_BYTES, PAGE_BYTES as usize, &mut last_page)?;
+        let Some(bytes) = Footer::announced_bytes(&last_page).filter(|bytes| *bytes <= self.bytes) else {
+            return Ok(None);
+        };
+        let mut footer = Vec::new();
+        self.file().read(end - bytes, bytes as usize, &mut footer)?;
+        Ok(Footer::decode(&footer))
+    }
+
+    /// Writes the footer where it fits; not synced, it is derived. Then the index leaves memory.
+    pub(crate) fn write_footer(&self, producers: Option<Vec<u8>>) -> io::Result<()> {
+        let Some(&ClosedBlock { end_offset, max_timestamp, data_end, digest }) = self.closed.get() else {
+            return Ok(());
+        };
+        let entries = match &*self.index.read() {
+            BlockIndex::Growing(entries) => entries.clone(),
+            BlockIndex::Loaded(entries) => entries.to_vec(),
+            BlockIndex::OnDisk => return Ok(()),
+        };
+        let (sequence, base_offset) = (self.sequence, self.base_offset);
+        let footer =
+            Footer { sequence, base_offset, end_offset, max_timestamp, data_end, digest, entries, producers };
+        let Some(bytes) = footer.encode(self.bytes - page_up(data_end)) else {
+            return Ok(());
+        };
+        let pages: Vec<AlignedPage> = bytes.chunks(PAGE_BYTES as usize).map(AlignedPage::padded).collect();
+        let parts: Vec<&[u8]> = pages.iter().map(|page| &**page).collect();
+        write_all(self.file(), self.range().end - bytes.len() as u64, &parts, false)?;
+        *self.index.write() = BlockIndex::OnDisk;
+        Ok(())
+    }
+}
+
+/// The last indexes that were read from footers, by block sequence.
+#[derive(Default)]
+pub(crate) struct IndexCache {
+    kept: Mutex<VecDeque<(u64, Arc<Vec<IndexEntry>>)>>,
+}
+
+const INDEXES_KEPT: usize = 32;
+
+impl IndexCache {
+    fn get(
+        &self,
+        sequence: u64,
+        load: impl FnOnce() -> io::Result<Vec<IndexEntry>>,
+    ) -> io::Result<Arc<Vec<IndexEntry>>> {
+        if let Some((_, entries)) = self.kept.lock().iter().find(|(kept, _)| *kept == sequence) {
+            return Ok(Arc::clone(entries));
+        }
+        let entries = Arc::new(load()?);
+        let mut kept = self.kept.lock();
+        if kept.len() == INDEXES_KEPT {
+            kept.pop_front();
+        }
+        kept.push_back((sequence, Arc::clone(&entries)));
+        Ok(entries)
+    }
+}
+
+impl Block {
+    /// The block as one that ended earlier.
+    pub(crate) fn cut_to(&self, closed: ClosedBlock, index: BlockIndex) -> Self {
+        Self {
+            slots: self.slots.clone(),
+            space: Arc::clone(&self.space),
+            start: self.start,
+            bytes: self.bytes,
+            sequence: self.sequence,
+            base_offset: self.base_offset,
+            readable: AtomicU64::new(closed.data_end),
+            recent: RwLock::new(None),
+            index: RwLock::new(index),
+            closed: OnceLock::from(closed),
+            freed: AtomicBool::new(false),
+            extending: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether what was just read from the block is still the block's.
+    pub(crate) fn is_still_there(&self) -> bool {
+        !self.freed.load(Ordering::Acquire)
+    }
+}

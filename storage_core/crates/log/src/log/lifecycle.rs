@@ -1,0 +1,249 @@
+//! What changes a log as a whole: seal, trim, truncate, delete. Each is a promise in the journal first, then a change
+//! of memory; space is given back last.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use super::block::{Block, BlockIndex, ClosedBlock};
+use super::state::{Directory, LogState, Phase, Writer};
+use crate::digest::Digest;
+use crate::error::{Error, Result};
+use crate::format::PAGE_BYTES;
+use crate::format::footer::IndexEntry;
+use crate::journal::{Record, SealedEntry};
+use crate::options::FsyncSchedule;
+use crate::producers::ProducerTable;
+use crate::scan::{Bounds, Window, walk};
+use crate::types::Offset;
+
+impl LogState {
+    pub(crate) fn seal(self: &Arc<Self>, value: &[u8]) -> Result<&SealedEntry> {
+        let _changing = self.changing.lock();
+        let end = {
+            let mut writer = self.writer.lock();
+            match writer.phase {
+                Phase::Deleted => return Err(Error::UnknownLog { log: self.id }),
+                Phase::Sealed => return self.sealed_as(value),
+                Phase::Active | Phase::Sealing => {}
+            }
+            self.check_poisoned()?;
+            writer.phase = Phase::Sealing;
+            writer.end
+        };
+        let sealed = self.promise_seal(end, value);
+        let mut writer = self.writer.lock();
+        match sealed {
+            Ok(entry) => {
+                writer.phase = Phase::Sealed;
+                self.close_block(&mut writer);
+                Ok(self.sealed.get_or_init(|| entry))
+            }
+            // Whatever failed: if the journal holds the seal after all, a restart shows it, and sealing again with the
+            // same value is right in both cases. Appends are not, but where nothing was written.
+            Err(error @ Error::NoSpace { .. }) => {
+                writer.phase = Phase::Active;
+                Err(error)
+            }
+            Err(error) => {
+                self.poison(&error.to_string().into());
+                Err(error)
+            }
+        }
+    }
+
+    fn sealed_as(&self, value: &[u8]) -> Result<&SealedEntry> {
+        let entry = self.sealed.get().expect("set before the phase says so, under the same mutex");
+        if entry.value == value { Ok(entry) } else { Err(Error::Sealed { log: self.id, end: Offset(entry.end) }) }
+    }
+
+    fn promise_seal(self: &Arc<Self>, end: u64, value: &[u8]) -> Result<SealedEntry> {
+        match self.engine.fsync {
+            FsyncSchedule::SyncEach => self.engine.wait(self, end)?,
+            FsyncSchedule::Milliseconds(_) => self.engine.wait_synced(self, end)?,
+            FsyncSchedule::NoFsync => {}
+        }
+        let digest = self.writer.lock().digest;
+        let value = Bytes::copy_from_slice(value);
+        self.engine.journal.append(&Record::Synced { log: self.id, end: self.synced.load(Ordering::Acquire) })?;
+        self.engine.journal.promise(&Record::LogSealed { log: self.id, end, digest, value: value.clone() })?;
+        Ok(SealedEntry { end, digest, value })
+    }
+
+    /// Forgets offsets below; whole blocks are freed.
+    pub(crate) fn delete_before(&self, offset: u64) -> Result<()> {
+        let _changing = self.changing.lock();
+        self.engine.group.exclusive(|| {
+            let mut writer = self.writer.lock();
+            if writer.phase == Phase::Deleted {
+                return Err(Error::UnknownLog { log: self.id });
+            }
+            let (start, end) = (self.start.load(Ordering::Acquire), self.readable.load(Ordering::Acquire));
+            if offset > end {
+                let (requested, start, end) = (Offset(offset), Offset(start), Offset(end));
+                return Err(Error::OffsetOutOfRange { requested, start, end });
+            }
+            if offset <= start {
+                return Ok(());
+            }
+            let is_below = |block: &Arc<_>| closed_end(block).is_some_and(|end| end <= offset);
+            let below = self.directory.read().blocks.iter().take_while(|block| is_below(block)).count();
+            let digest = {
+                let directory = self.directory.read();
+                let closed = directory.blocks[..below].iter().filter_map(|block| block.closed.get());
+                closed.fold(*self.start_digest.lock(), |digest, closed| digest.concat(closed.digest))
+            };
+            self.engine.journal.promise(&Record::LogTrimmed { log: self.id, start: offset, digest })?;
+            *self.start_digest.lock() = digest;
+            self.start.store(offset, Ordering::Release);
+            let mut directory = self.directory.write();
+            directory.fences.retain(|(_, end)| *end > offset);
+            let freed: Vec<_> = directory.blocks.drain(..below).collect();
+            drop(directory);
+            writer.pending.retain(|open| !freed.iter().any(|block| Arc::ptr_eq(block, &open.block)));
+            self.free(freed);
+            Ok(())
+        })
+    }
+
+    /// Forgets offsets from `end` on.
+    pub(crate) fn truncate_to(&self, end: u64) -> Result<()> {
+        let _changing = self.changing.lock();
+        self.engine.group.exclusive(|| {
+            // What is in memory only has no place to be cut at: first everything is with the disk.
+            self.engine.commit();
+            let mut writer = self.writer.lock();
+            match writer.phase {
+                Phase::Deleted => return Err(Error::UnknownLog { log: self.id }),
+                Phase::Sealed | Phase::Sealing => {
+                    return Err(Error::Sealed { log: self.id, end: Offset(writer.end) });
+                }
+                Phase::Active => {}
+            }
+            self.check_poisoned()?;
+            let start = self.start.load(Ordering::Acquire);
+            if end < start || end > writer.end {
+                let (requested, start, end) = (Offset(end), Offset(start), Offset(writer.end));
+                return Err(Error::OffsetOutOfRange { requested, start, end });
+            }
+            if end == writer.end {
+                return Ok(());
+            }
+            let cut = self.cut(end)?;
+            let before = self.engine.blocks.peek_sequence();
+            self.engine.journal.promise(&Record::LogTruncated { log: self.id, end, before })?;
+            self.apply_cut(&mut writer, cut);
+            Ok(())
+        })
+    }
+
+    /// What is left when the log ends there; nothing is changed yet.
+    fn cut(&self, end: u64) -> Result<Cut> {
+        let blocks = self.directory.read().blocks.clone();
+        let kept = blocks.partition_point(|block| block.base_offset < end);
+        let mut producers = ProducerTable::decode(&self.first_producers).unwrap_or_default();
+        let mut digest = *self.start_digest.lock();
+        let mut last = None;
+        for (index, block) in blocks[..kept].iter().enumerate() {
+            let failed = |e| block.slots.file.error("read", e);
+            // Footers know the producers of whole blocks; without one, the batches do.
+            let is_last = index + 1 == kept;
+            if let (false, Some(closed)) = (is_last, block.closed.get())
+                && let Some(footer) = block.read_footer().map_err(failed)?.filter(|f| f.sequence == block.sequence && f.end_offset == closed.end_offset)
+                && let Some(table) = footer.producers.as_deref().and_then(ProducerTable::decode)
+            {
+                producers = table;
+                digest = digest.concat(closed.digest);
+                continue;
+            }
+            let limit = block.closed.get().map_or(end, |closed| closed.end_offset).min(end);
+            let bounds = Bounds { base_offset: block.base_offset, epoch: self.epoch, known: limit, limit };
+            let mut window = Window::new(block.file(), block.start, block.readable.load(Ordering::Acquire));
+            let walked = walk(&mut window, bounds, |batch| {
+                if let Some(producer) = batch.producer() {
+                    producers.record(producer, batch.record_count(), batch.base_offset());
+                }
+            })
+            .map_err(failed)?;
+            if is_last && walked.fences.last().is_some_and(|(_, fence_end)| *fence_end == end) {
+                // Either the offset is inside of a batch, or what is there is damaged.
+                let (start, _) = walked.fences[walked.fences.len() - 1];
+                return Err(Error::Corrupted { log: self.id, start: Offset(start), end: Offset(end) });
+            }
+            digest = digest.concat(walked.digest);
+            last = Some(walked);
+        }
+        let closed = last.filter(|_| kept > 0).map(|walked| {
+            let (max_timestamp, data_end, digest) = (walked.max_timestamp, walked.data_end, walked.digest);
+            (ClosedBlock { end_offset: end, max_timestamp, data_end, digest }, walked.entries)
+        });
+        Ok(Cut { end, kept, closed, producers, digest })
+    }
+
+    fn apply_cut(&self, writer: &mut Writer, cut: Cut) {
+        let Cut { end, kept, closed, producers, digest } = cut;
+        writer.open = None;
+        writer.resume = None;
+        writer.pending.clear();
+        writer.end = end;
+        writer.producers = producers;
+        writer.digest = digest;
+        self.end.store(end, Ordering::Release);
+        self.readable.store(end, Ordering::Release);
+        self.synced.fetch_min(end, Ordering::AcqRel);
+        let mut directory = self.directory.write();
+        let freed: Vec<_> = directory.blocks.drain(kept..).collect();
+        directory.fences.retain(|(start, _)| *start < end);
+        if let (Some(last), Some((closed, entries))) = (directory.blocks.last_mut(), closed) {
+            // The same slots, as a block that ended there; who still has the old one looks again.
+            let cut = Arc::new(last.cut_to(closed, BlockIndex::Loaded(Arc::new(entries))));
+            std::mem::replace(last, cut).freed.store(true, Ordering::Release);
+        }
+        let closed = directory.blocks.iter().filter_map(|block| block.closed.get());
+        let size = closed.map(|closed| closed.data_end - PAGE_BYTES).sum();
+        self.size_bytes.store(size, Ordering::Relaxed);
+        drop(directory);
+        self.free(freed);
+    }
+
+    /// Everything of the log goes. The promise is in the journal.
+    pub(crate) fn apply_delete(&self) {
+        let mut writer = self.writer.lock();
+        writer.phase = Phase::Deleted;
+        writer.open = None;
+        writer.resume = None;
+        writer.pending.clear();
+        let Directory { blocks, .. } = std::mem::take(&mut *self.directory.write());
+        self.free(blocks);
+    }
+
+    fn free(&self, blocks: Vec<Arc<Block>>) {
+        for block in &blocks {
+            let data_end = block.closed.get().map_or(0, |closed| closed.data_end - PAGE_BYTES);
+            let _ = self.size_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |size| {
+                Some(size.saturating_sub(data_end))
+            });
+            block.freed.store(true, Ordering::Release);
+            self.engine.blocks.free(&block.slots);
+        }
+        if !blocks.is_empty() {
+            self.engine.tending.wake();
+        }
+    }
+}
+
+/// A log that ends earlier.
+struct Cut {
+    end: u64,
+    /// Blocks that stay.
+    kept: usize,
+    /// The last of them, closed at the end, and its index.
+    closed: Option<(ClosedBlock, Vec<IndexEntry>)>,
+    producers: ProducerTable,
+    digest: Digest,
+}
+
+fn closed_end(block: &Block) -> Option<u64> {
+    block.closed.get().map(|closed| closed.end_offset)
+}

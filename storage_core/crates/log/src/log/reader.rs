@@ -1,0 +1,231 @@
+//! Reading a log: whole batches by offset, offsets by time. Every batch is checked before it leaves; damage found on
+//! the way is fenced, so that what lies around it can be read.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use super::block::Block;
+use super::state::LogState;
+use crate::batch::{Batch, BatchHeader, HEADER_BYTES};
+use crate::error::{Error, Result};
+use crate::format::PAGE_BYTES;
+use crate::scan::Window;
+use crate::types::{LogId, Offset};
+
+/// Batches are read with as much around them as an index entry covers.
+const SLACK_BYTES: u64 = 2 * PAGE_BYTES;
+
+/// Whole batches, as stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slices {
+    /// In order, without gaps. The first contains the offset that was asked for.
+    pub batches: Vec<Bytes>,
+    /// Read on here.
+    pub next_offset: Offset,
+}
+
+/// One step of a read.
+enum Step {
+    /// Bytes of batches from the offset on, and the offset behind them.
+    Batches(Vec<Bytes>, u64),
+    /// The batch of this offset cannot be read; it starts at the position.
+    Damaged { offset: u64, position: u64 },
+    /// The block was freed meanwhile.
+    Gone,
+}
+
+impl LogState {
+    pub(crate) fn read(&self, offset: u64, bytes_max: usize) -> Result<Slices> {
+        let mut slices = Slices { batches: Vec::new(), next_offset: Offset(offset) };
+        let mut left = bytes_max as u64;
+        loop {
+            let next = slices.next_offset.0;
+            let end = self.readable.load(Ordering::Acquire);
+            let start = self.start.load(Ordering::Acquire);
+            if next < start || next > end {
+                // Trimmed on the way: what was read before still counts.
+                if !slices.batches.is_empty() {
+                    return Ok(slices);
+                }
+                return Err(Error::OffsetOutOfRange { requested: Offset(offset), start: Offset(start), end: Offset(end) });
+            }
+            if next == end || (left == 0 && !slices.batches.is_empty()) {
+                return Ok(slices);
+            }
+            let Some((block, limit)) = self.find(next).or_else(|fence| {
+                if slices.batches.is_empty() { Err(fence) } else { Ok(None) }
+            })?
+            else {
+                return Ok(slices);
+            };
+            let is_first = slices.batches.is_empty();
+            match self.read_block(&block, next, limit, left, is_first)? {
+                Step::Batches(batches, next_offset) if !batches.is_empty() => {
+                    left = left.saturating_sub(batches.iter().map(|batch| batch.len() as u64).sum());
+                    slices.batches.extend(batches);
+                    slices.next_offset = Offset(next_offset);
+                }
+                Step::Batches(..) => return Ok(slices),
+                Step::Damaged { offset, position } => self.fence(&block, offset, position)?,
+                Step::Gone => {}
+            }
+        }
+    }
+
+    /// The block of a readable offset, and where in it damage starts. An error: the offset itself is damaged.
+    fn find(&self, offset: u64) -> Result<Option<(Arc<Block>, u64)>> {
+        let directory = self.directory.read();
+        let fence = directory.fences.iter().find(|(_, end)| offset < *end);
+        if let Some(&(start, end)) = fence.filter(|(start, _)| *start <= offset) {
+            return Err(corrupted(self.id, start, end));
+        }
+        let after = directory.blocks.partition_point(|block| block.base_offset <= offset);
+        let block = after.checked_sub(1).map(|index| Arc::clone(&directory.blocks[index]));
+        Ok(block.map(|block| (block, fence.map_or(u64::MAX, |(start, _)| *start))))
+    }
+
+    fn read_block(&self, block: &Block, offset: u64, limit: u64, bytes_max: u64, is_first: bool) -> Result<Step> {
+        let failed = |e| block.slots.file.error("read", e);
+        let readable = block.readable.load(Ordering::Acquire);
+        let entry = block.entry_for(offset, &self.engine.indexes).map_err(failed)?;
+        let (mut next, mut position) =
+            entry.map_or((block.base_offset, PAGE_BYTES), |entry| (entry.offset, u64::from(entry.position)));
+        let mut wanted = bytes_max.saturating_add(SLACK_BYTES);
+        loop {
+            let mut bytes = Vec::new();
+            let end = readable.min(position.saturating_add(wanted));
+            if position < end {
+                block.read(position..end, &mut bytes).map_err(failed)?;
+            }
+            if !block.is_still_there() {
+                return Ok(Step::Gone);
+            }
+            let bytes = Bytes::from(bytes);
+            let mut batches = Vec::new();
+            let (mut at, mut total) = (0, 0);
+            let stop = loop {
+                if next >= limit || (total >= bytes_max && !batches.is_empty()) {
+                    return Ok(Step::Batches(batches, next));
+                }
+                let rest = &bytes[at..];
+                if rest.is_empty() && position + at as u64 >= readable && next > offset {
+                    return Ok(Step::Batches(batches, next));
+                }
+                let batch = match Batch::parse(rest) {
+                    Ok((batch, _)) if batch.base_offset() == next && self.is_own_epoch(batch.header()) => batch,
+                    Ok(_) => break None,
+                    Err(_) => break missing(rest, readable - (position + at as u64)),
+                };
+                if batch.end_offset() > limit {
+                    break None;
+                }
+                let size = batch.bytes().len();
+                let is_wanted = batch.end_offset() > offset;
+                let fits = total + size as u64 <= bytes_max || (batches.is_empty() && is_first);
+                if is_wanted && !fits {
+                    return Ok(Step::Batches(batches, next));
+                }
+                next = batch.end_offset();
+                if is_wanted {
+                    batches.push(bytes.slice(at..at + size));
+                    total += size as u64;
+                }
+                at += size;
+            };
+            if !batches.is_empty() {
+                return Ok(Step::Batches(batches, next));
+            }
+            position += at as u64;
+            match stop {
+                // The batch goes on behind what was read.
+                Some(size) if size > (bytes.len() - at) as u64 => wanted = size.max(bytes_max),
+                _ => return Ok(Step::Damaged { offset: next, position }),
+            }
+        }
+    }
+
+    fn is_own_epoch(&self, header: &BatchHeader) -> bool {
+        header.leader_epoch.cast_unsigned() == self.epoch.0
+    }
+
+    /// Remembers that the batch of an offset is damaged, up to the next good one.
+    fn fence(&self, block: &Block, offset: u64, position: u64) -> Result<()> {
+        let readable = self.readable.load(Ordering::Acquire);
+        let end = block.closed.get().map_or(readable, |closed| closed.end_offset);
+        let failed = |e| block.slots.file.error("read", e);
+        let data_end = block.readable.load(Ordering::Acquire);
+        let mut window = Window::new(block.file(), block.start, data_end);
+        let next = window.next_batch(position, offset + 1..end, self.epoch).map_err(failed)?;
+        let next = next.map_or(end, |(_, next)| next).max(offset + 1);
+        if block.is_still_there() {
+            tracing::error!(log = %self.id, start = offset, end = next, "stored batches are damaged");
+            self.engine.corrupted_ranges.fetch_add(1, Ordering::Relaxed);
+            let mut directory = self.directory.write();
+            let at = directory.fences.partition_point(|(start, _)| *start < offset);
+            directory.fences.insert(at, (offset, next));
+        }
+        Ok(())
+    }
+
+    /// First readable offset whose record's timestamp is not lower.
+    pub(crate) fn find_by_timestamp(&self, timestamp: i64) -> Result<Option<Offset>> {
+        let start = self.start.load(Ordering::Acquire);
+        let blocks = self.directory.read().blocks.clone();
+        for block in blocks {
+            if block.closed.get().is_some_and(|closed| closed.max_timestamp < timestamp || closed.end_offset <= start) {
+                continue;
+            }
+            let failed = |e| block.slots.file.error("read", e);
+            let entry = block.entry_for_timestamp(timestamp, &self.engine.indexes).map_err(failed)?;
+            let mut offset = entry.map_or(block.base_offset, |entry| entry.offset).max(start);
+            let end = block.closed.get().map_or(u64::MAX, |closed| closed.end_offset);
+            while offset < end {
+                let slices = match self.read(offset, SLACK_BYTES as usize) {
+                    Ok(slices) if slices.batches.is_empty() => return Ok(None),
+                    Ok(slices) => slices,
+                    // What is damaged has no time.
+                    Err(Error::Corrupted { end, .. }) => {
+                        offset = end.0;
+                        continue;
+                    }
+                    Err(Error::OffsetOutOfRange { .. }) => return Ok(None),
+                    Err(error) => return Err(error),
+                };
+                for bytes in &slices.batches {
+                    let (batch, _) = Batch::parse(bytes)?;
+                    if batch.max_timestamp() >= timestamp {
+                        return Ok(Some(Offset(first_at(&batch, timestamp, start))));
+                    }
+                }
+                offset = slices.next_offset.0;
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Of a batch whose greatest timestamp suffices. A compressed one stays closed: its first offset stands for all.
+fn first_at(batch: &Batch<'_>, timestamp: i64, start: u64) -> u64 {
+    let found = batch
+        .records()
+        .map_while(Result::ok)
+        .find(|record| record.timestamp_ms >= timestamp && record.offset >= start);
+    found.map_or(batch.base_offset().max(start), |record| record.offset)
+}
+
+/// How many bytes the batch at the front of `rest` needs, where that may be more than were read.
+fn missing(rest: &[u8], available: u64) -> Option<u64> {
+    let size = match BatchHeader::peek(rest) {
+        Ok(header) => header.size_bytes() as u64,
+        Err(_) if rest.len() < HEADER_BYTES => HEADER_BYTES as u64,
+        Err(_) => return None,
+    };
+    // A length that runs over the data was not written: nothing is read, or allocated, for it.
+    (size <= available).then_some(size)
+}
+
+fn corrupted(log: LogId, start: u64, end: u64) -> Error {
+    Error::Corrupted { log, start: Offset(start), end: Offset(end) }
+}

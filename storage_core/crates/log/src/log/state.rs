@@ -1,0 +1,488 @@
+//! A log in memory: what its one writer holds under a short mutex, and what readers see without it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::block::{Block, BlockIndex, ClosedBlock};
+use crate::batch::{Batch, write_offsets};
+use crate::digest::Digest;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::format::block_header::BlockHeader;
+use crate::format::footer::{IndexEntry, footer_reserve};
+use crate::format::{PAGE_BYTES, page_up};
+use crate::journal::SealedEntry;
+use crate::log::LogSpec;
+use crate::producers::{Admission, ProducerTable};
+use crate::tail::{Captured, Tail};
+use crate::types::{Epoch, LogId, Offset};
+
+pub(crate) struct LogState {
+    pub(crate) id: LogId,
+    pub(crate) name: String,
+    pub(crate) base_offset: u64,
+    pub(crate) epoch: Epoch,
+    /// Encoded table that the log started with.
+    pub(crate) first_producers: Vec<u8>,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) directory: RwLock<Directory>,
+    /// First offset not yet written.
+    pub(crate) end: AtomicU64,
+    /// Readers see what lies below; never goes beyond what the schedule promises.
+    pub(crate) readable: AtomicU64,
+    /// Everything below is on the disk.
+    pub(crate) synced: AtomicU64,
+    pub(crate) start: AtomicU64,
+    /// Over the batches of blocks that were trimmed.
+    pub(crate) start_digest: Mutex<Digest>,
+    pub(crate) size_bytes: AtomicU64,
+    pub(crate) sealed: OnceLock<SealedEntry>,
+    pub(crate) poisoned: OnceLock<Arc<str>>,
+    pub(crate) suspect: AtomicBool,
+    /// In the engine's list of logs to commit.
+    pub(crate) dirty: AtomicBool,
+    /// In the engine's list of logs whose synced mark is behind.
+    pub(crate) unmarked: AtomicBool,
+    /// Synced bytes since the last mark.
+    pub(crate) unmarked_bytes: AtomicU64,
+    /// Seals, trims and truncations come one at a time.
+    pub(crate) changing: Mutex<()>,
+}
+
+/// Blocks in order of offset, and damage.
+#[derive(Default)]
+pub(crate) struct Directory {
+    /// Each starts where the one before ends, but for damage.
+    pub(crate) blocks: Vec<Arc<Block>>,
+    /// Damaged ranges, in order.
+    pub(crate) fences: Vec<(u64, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Active,
+    /// Takes no appends while its end is being made durable.
+    Sealing,
+    Sealed,
+    Deleted,
+}
+
+pub(crate) struct Writer {
+    pub(crate) phase: Phase,
+    /// The store was closed.
+    pub(crate) is_closed: bool,
+    pub(crate) open: Option<OpenBlock>,
+    /// Earlier blocks with bytes that a commit must still write or sync.
+    pub(crate) pending: Vec<OpenBlock>,
+    /// A recovered block to go on in, opened by the first append.
+    pub(crate) resume: Option<Resume>,
+    pub(crate) end: u64,
+    /// Of the log's last block.
+    pub(crate) last_sequence: u64,
+    pub(crate) producers: ProducerTable,
+    /// Over all batches since the log's base.
+    pub(crate) digest: Digest,
+}
+
+/// The block that takes appends.
+pub(crate) struct OpenBlock {
+    pub(crate) block: Arc<Block>,
+    pub(crate) tail: Tail,
+    /// Commits handed over everything below.
+    pub(crate) flushed: u64,
+    /// Data ends here at most: the footer needs the rest.
+    data_max: u64,
+    /// Position from which the next batch gets an index entry.
+    index_next: u64,
+    /// Of the batches since the last index entry.
+    region_max_timestamp: i64,
+    max_timestamp: i64,
+    digest: Digest,
+    /// Encoded producers at the block's end; set when the log goes on elsewhere.
+    producers: Option<Vec<u8>>,
+}
+
+/// Where a recovered block ends.
+pub(crate) struct Resume {
+    pub(crate) block: Arc<Block>,
+    pub(crate) data_end: u64,
+    /// What lies behind the data up to here must be zeroed before the first append.
+    pub(crate) dirty_end: u64,
+    pub(crate) max_timestamp: i64,
+    pub(crate) digest: Digest,
+}
+
+/// What a commit writes of a log, and publishes afterwards.
+pub(crate) struct LogCapture {
+    pub(crate) log: Arc<LogState>,
+    pub(crate) blocks: Vec<(Arc<Block>, Captured)>,
+    end: u64,
+    bytes: u64,
+}
+
+/// Where an append went.
+pub(crate) struct Placed {
+    pub(crate) base_offset: u64,
+    pub(crate) end_offset: u64,
+    pub(crate) duplicate: bool,
+}
+
+impl LogState {
+    /// A new log without blocks.
+    pub(crate) fn new(engine: Arc<Engine>, spec: LogSpec, first_producers: Vec<u8>) -> Self {
+        let LogSpec { id, name, base_offset: Offset(base_offset), epoch, producers } = spec;
+        let writer = Writer {
+            phase: Phase::Active,
+            is_closed: false,
+            open: None,
+            pending: Vec::new(),
+            resume: None,
+            end: base_offset,
+            last_sequence: 0,
+            producers,
+            digest: Digest::default(),
+        };
+        Self {
+            id,
+            name,
+            base_offset,
+            epoch,
+            first_producers,
+            engine,
+            writer: Mutex::new(writer),
+            directory: RwLock::default(),
+            end: AtomicU64::new(base_offset),
+            readable: AtomicU64::new(base_offset),
+            synced: AtomicU64::new(base_offset),
+            start: AtomicU64::new(base_offset),
+            start_digest: Mutex::default(),
+            size_bytes: AtomicU64::new(0),
+            sealed: OnceLock::new(),
+            poisoned: OnceLock::new(),
+            suspect: AtomicBool::new(false),
+            dirty: AtomicBool::new(false),
+            unmarked: AtomicBool::new(false),
+            unmarked_bytes: AtomicU64::new(0),
+            changing: Mutex::new(()),
+        }
+    }
+
+    /// The store closes.
+    pub(crate) fn refuse_appends(&self) {
+        self.writer.lock().is_closed = true;
+    }
+
+    /// Appends under the log's mutex: no system call where the next block and its space are ready.
+    #[inline]
+    pub(crate) fn append(self: &Arc<Self>, batch: &Batch<'_>) -> Result<Placed> {
+        let records = batch.record_count();
+        let mut guard = self.writer.lock();
+        let writer = &mut *guard;
+        self.check_active(writer)?;
+        let producer = batch.producer();
+        if let Some(producer) = producer
+            && let Admission::Duplicate { base_offset, end_offset } = writer.producers.check(producer, records)?
+        {
+            return Ok(Placed { base_offset, end_offset, duplicate: true });
+        }
+        let base_offset = writer.end;
+        let end_offset = base_offset + u64::from(records);
+        if end_offset > i64::MAX as u64 {
+            return Err(Error::TooLarge { bytes: u64::from(records), bytes_max: i64::MAX as u64 - base_offset });
+        }
+        let bytes = batch.bytes();
+        if let Some(resume) = &writer.resume {
+            writer.open = Some(self.reopen(resume)?);
+            writer.resume = None;
+        }
+        let has_room = |open: &OpenBlock| open.tail.written() + bytes.len() as u64 <= open.data_max;
+        if !writer.open.as_ref().is_some_and(has_room) {
+            self.open_block(writer, bytes.len() as u64)?;
+        }
+        let open = writer.open.as_mut().expect("opened above");
+        if let Some(reason) = open.block.slots.file.poisoned.get() {
+            self.poison(reason);
+            return Err(Error::Poisoned { reason: Arc::clone(reason) });
+        }
+        let position = open.tail.written();
+        let end = position + bytes.len() as u64;
+        open.block.space.reach(end).map_err(|e| open.block.slots.file.error("grow", e))?;
+        // Offsets and epoch are outside the checksum: patched on the way.
+        let (mut head, rest) = (*bytes.first_chunk::<16>().expect("a parsed batch is longer"), &bytes[16..]);
+        write_offsets(&mut head, base_offset, self.epoch.0);
+        open.tail.append(&head);
+        open.tail.append(rest);
+        open.note(position, base_offset, batch);
+        writer.digest.push(base_offset, records, batch.header().crc);
+        if let Some(producer) = producer {
+            writer.producers.record(producer, records, base_offset);
+        }
+        writer.end = end_offset;
+        self.end.store(end_offset, Ordering::Release);
+        self.size_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        if self.engine.publishes_at_append {
+            open.block.readable.store(end, Ordering::Release);
+            self.readable.store(end_offset, Ordering::Release);
+        }
+        if open.block.space.is_short(end) && !open.block.extending.swap(true, Ordering::AcqRel) {
+            self.engine.tending.extend(&open.block, end);
+        }
+        if self.engine.commits_appends && !self.dirty.swap(true, Ordering::AcqRel) {
+            self.engine.mark_dirty(self);
+        }
+        Ok(Placed { base_offset, end_offset, duplicate: false })
+    }
+
+    fn check_active(&self, writer: &Writer) -> Result<()> {
+        match writer.phase {
+            Phase::Active if writer.is_closed => Err(Error::Closed),
+            Phase::Active => self.check_poisoned(),
+            Phase::Sealing | Phase::Sealed => Err(Error::Sealed { log: self.id, end: Offset(writer.end) }),
+            Phase::Deleted => Err(Error::UnknownLog { log: self.id }),
+        }
+    }
+
+    pub(crate) fn check_poisoned(&self) -> Result<()> {
+        match self.poisoned.get() {
+            Some(reason) => Err(Error::Poisoned { reason: Arc::clone(reason) }),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens a block that takes at least so many bytes; the one before waits for its commit.
+    fn open_block(&self, writer: &mut Writer, batch_bytes: u64) -> Result<()> {
+        let blocks = &self.engine.blocks;
+        let (data_max, count) = (1..=blocks.blocks_per_file)
+            .map(|count| (data_max(blocks.block_bytes * u64::from(count)), count))
+            .find(|(data_max, _)| PAGE_BYTES + batch_bytes <= *data_max)
+            .ok_or_else(|| {
+                let bytes_max = data_max(blocks.block_bytes * u64::from(blocks.blocks_per_file)) - PAGE_BYTES;
+                Error::TooLarge { bytes: batch_bytes, bytes_max }
+            })?;
+        let (slots, space) = blocks.allocate(count)?;
+        let start = u64::from(slots.first) * blocks.block_bytes;
+        let bytes = u64::from(count) * blocks.block_bytes;
+        let file = &slots.file;
+        let tail = space.reach(PAGE_BYTES + batch_bytes).and_then(|()| {
+            Tail::open(
+                Arc::clone(&file.file),
+                start..start + bytes,
+                0,
+                self.engine.tail_kind,
+                &self.engine.pool,
+            )
+        });
+        let mut tail = match tail {
+            Ok(tail) => tail,
+            Err(error) => {
+                blocks.free(&slots);
+                return Err(file.error("grow", error));
+            }
+        };
+        let sequence = blocks.take_sequence();
+        let header = BlockHeader {
+            store: self.engine.store,
+            log: self.id,
+            sequence,
+            previous: writer.last_sequence,
+            base_offset: writer.end,
+            epoch: self.epoch,
+            slots: count,
+            group: (uuid::Uuid::nil(), 0, 0),
+            name: self.name.clone(),
+        };
+        tail.append(&header.encode());
+        let block = Arc::new(Block {
+            slots,
+            space,
+            start,
+            bytes,
+            sequence,
+            base_offset: writer.end,
+            readable: AtomicU64::new(PAGE_BYTES),
+            recent: RwLock::new(tail.recent()),
+            index: RwLock::new(BlockIndex::Growing(Vec::new())),
+            closed: OnceLock::new(),
+            freed: AtomicBool::new(false),
+            extending: AtomicBool::new(false),
+        });
+        self.close_block(writer);
+        self.directory.write().blocks.push(Arc::clone(&block));
+        writer.last_sequence = sequence;
+        writer.open = Some(OpenBlock {
+            block,
+            tail,
+            flushed: 0,
+            data_max,
+            index_next: 0,
+            region_max_timestamp: i64::MIN,
+            max_timestamp: i64::MIN,
+            digest: Digest::default(),
+            producers: None,
+        });
+        self.engine.tending.wake();
+        Ok(())
+    }
+
+    /// Goes on in a block that a recovery found, after zeroing what lies behind its data.
+    fn reopen(&self, resume: &Resume) -> Result<OpenBlock> {
+        let &Resume { ref block, data_end, dirty_end, max_timestamp, digest } = resume;
+        let block = Arc::clone(block);
+        let file = Arc::clone(&block.slots.file);
+        let result = (|| {
+            let behind = page_up(data_end);
+            if dirty_end > behind {
+                block.file().discard(block.start + behind..block.start + page_up(dirty_end).min(block.bytes))?;
+            }
+            block.space.reach(behind)?;
+            let engine = &self.engine;
+            let mut tail =
+                Tail::open(Arc::clone(&file.file), block.range(), data_end, engine.tail_kind, &engine.pool)?;
+            if dirty_end > data_end {
+                tail.zero_page_rest()?;
+                if engine.syncs {
+                    block.file().sync()?;
+                }
+            }
+            Ok(tail)
+        })();
+        let tail = result.map_err(|error: std::io::Error| {
+            let error = file.error("reopen", error);
+            if !matches!(error, Error::NoSpace { .. }) {
+                self.poison(&error.to_string().into());
+            }
+            error
+        })?;
+        *block.recent.write() = tail.recent();
+        let entries = match &*block.index.read() {
+            BlockIndex::Growing(entries) => entries.clone(),
+            BlockIndex::Loaded(entries) => entries.to_vec(),
+            BlockIndex::OnDisk => Vec::new(),
+        };
+        let index_next = entries.last().map_or(0, |last| u64::from(last.position) + PAGE_BYTES);
+        let region_max_timestamp = entries.last().map_or(i64::MIN, |last| last.max_timestamp);
+        *block.index.write() = BlockIndex::Growing(entries);
+        if let BlockIndex::Growing(entries) = &mut *block.index.write()
+            && let Some(last) = entries.last_mut()
+        {
+            last.max_timestamp = i64::MAX;
+        }
+        let data_max = data_max(block.bytes);
+        Ok(OpenBlock {
+            block,
+            tail,
+            flushed: data_end,
+            data_max,
+            index_next,
+            region_max_timestamp,
+            max_timestamp,
+            digest,
+            producers: None,
+        })
+    }
+
+    /// The open block takes no more appends.
+    pub(crate) fn close_block(&self, writer: &mut Writer) {
+        if let Some(resume) = writer.resume.take() {
+            let Resume { block, data_end, max_timestamp, digest, .. } = resume;
+            let closed = ClosedBlock { end_offset: writer.end, max_timestamp, data_end, digest };
+            let _ = block.closed.set(closed);
+            self.engine.tending.write_footer(block, Some(writer.producers.encode()));
+        }
+        let Some(mut open) = writer.open.take() else { return };
+        if let BlockIndex::Growing(entries) = &mut *open.block.index.write()
+            && let Some(last) = entries.last_mut()
+        {
+            last.max_timestamp = open.region_max_timestamp;
+        }
+        let (max_timestamp, data_end, digest) = (open.max_timestamp, open.tail.written(), open.digest);
+        let _ = open.block.closed.set(ClosedBlock { end_offset: writer.end, max_timestamp, data_end, digest });
+        open.producers = Some(writer.producers.encode());
+        if self.engine.commits_appends && open.flushed < data_end {
+            writer.pending.push(open);
+        } else {
+            self.finish_block(open);
+        }
+    }
+
+    /// Everything of a closed block is with the disk.
+    fn finish_block(&self, open: OpenBlock) {
+        let OpenBlock { block, producers, .. } = open;
+        *block.recent.write() = None;
+        self.engine.tending.write_footer(block, producers);
+    }
+
+    /// What a commit must write, taken under the mutex; the writing happens without it.
+    pub(crate) fn capture(self: Arc<Self>) -> Option<LogCapture> {
+        let writer = self.writer.lock();
+        let mut bytes = 0;
+        let mut blocks = Vec::new();
+        for open in writer.pending.iter().chain(&writer.open) {
+            let written = open.tail.written();
+            if written > open.flushed {
+                bytes += written - open.flushed;
+                blocks.push((Arc::clone(&open.block), open.tail.capture(open.flushed)));
+            }
+        }
+        let end = writer.end;
+        drop(writer);
+        (!blocks.is_empty()).then_some(LogCapture { log: self, blocks, end, bytes })
+    }
+
+    /// Offsets from a commit on are the schedule's promise kept. `synced`: they are also on the disk.
+    pub(crate) fn publish(&self, capture: &LogCapture, synced: bool) {
+        let mut writer = self.writer.lock();
+        for (block, captured) in &capture.blocks {
+            block.readable.fetch_max(captured.end, Ordering::AcqRel);
+            if let Some(recent) = &*block.recent.read() {
+                recent.release(captured.end);
+            }
+            let same = |open: &&mut OpenBlock| Arc::ptr_eq(&open.block, block);
+            let writer = &mut *writer;
+            if let Some(open) = writer.pending.iter_mut().chain(&mut writer.open).find(same) {
+                open.flushed = captured.end;
+            }
+        }
+        let (done, pending) =
+            std::mem::take(&mut writer.pending).into_iter().partition(|open| open.flushed == open.tail.written());
+        writer.pending = pending;
+        drop(writer);
+        for open in Vec::<OpenBlock>::from(done) {
+            self.finish_block(open);
+        }
+        if synced {
+            self.synced.fetch_max(capture.end, Ordering::AcqRel);
+            self.unmarked_bytes.fetch_add(capture.bytes, Ordering::Relaxed);
+        }
+        self.readable.fetch_max(capture.end, Ordering::AcqRel);
+    }
+
+    pub(crate) fn poison(&self, reason: &Arc<str>) {
+        let _ = self.poisoned.set(Arc::clone(reason));
+    }
+}
+
+impl OpenBlock {
+    /// Keeps index, totals and digest up with a batch at a position.
+    #[inline]
+    fn note(&mut self, position: u64, base_offset: u64, batch: &Batch<'_>) {
+        if position >= self.index_next {
+            let entry = IndexEntry { offset: base_offset, max_timestamp: i64::MAX, position: position as u32 };
+            self.block.push_index(entry, self.region_max_timestamp);
+            self.region_max_timestamp = i64::MIN;
+            self.index_next = position + PAGE_BYTES;
+        }
+        let max_timestamp = batch.max_timestamp();
+        self.region_max_timestamp = self.region_max_timestamp.max(max_timestamp);
+        self.max_timestamp = self.max_timestamp.max(max_timestamp);
+        self.digest.push(base_offset, batch.record_count(), batch.header().crc);
+    }
+}
+
+/// Where the data of a block of so many bytes ends at most.
+pub(crate) const fn data_max(block_bytes: u64) -> u64 {
+    block_bytes - footer_reserve(block_bytes)
+}

@@ -1,0 +1,80 @@
+//! How a store is opened: sizes, durability, backend.
+
+use std::num::NonZeroU64;
+
+use crate::error::{Error, Result};
+use crate::format::PAGE_BYTES;
+
+/// When data is synced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FsyncSchedule {
+    /// An append is durable when its ticket resolves; concurrent appends share a sync.
+    #[default]
+    SyncEach,
+    /// In the background, every so many milliseconds while there is something to sync.
+    Milliseconds(NonZeroU64),
+    /// Never: not at a seal, not at close. A power failure may take everything, a killed process loses nothing with
+    /// `mmap`.
+    NoFsync,
+}
+
+/// How bytes get to the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// `Direct` for durable stores where the file system offers it, else `Mmap`.
+    #[default]
+    Auto,
+    /// Stores into a mapping of the file; `fdatasync`.
+    Mmap,
+    /// O_DIRECT writes of whole pages with RWF_DSYNC.
+    Direct,
+}
+
+/// Options of [`Store::open`](crate::Store::open).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How bytes get to the disk.
+    pub backend: Backend,
+    /// When they are synced.
+    pub fsync: FsyncSchedule,
+    /// Size of a block: a multiple of 4 KiB, at least 16 KiB. Fixed when a store is created; later opens use the store's.
+    pub block_bytes: u64,
+    /// Blocks in a file. Fixed when a store is created.
+    pub blocks_per_file: u32,
+    /// The journal is rewritten when it is larger than this and than four times what it says.
+    pub journal_bytes_max: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            backend: Backend::Auto,
+            fsync: FsyncSchedule::SyncEach,
+            block_bytes: 10 << 20,
+            blocks_per_file: 100,
+            journal_bytes_max: 4 << 20,
+        }
+    }
+}
+
+impl Options {
+    /// Small blocks and files, for tests and small embedded stores.
+    pub fn small() -> Self {
+        Self { block_bytes: 64 << 10, blocks_per_file: 4, journal_bytes_max: 64 << 10, ..Self::default() }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let invalid = |option, reason: &str| Err(Error::InvalidOption { option, reason: reason.to_owned() });
+        if !self.block_bytes.is_multiple_of(PAGE_BYTES) || self.block_bytes < 4 * PAGE_BYTES {
+            return invalid("block_bytes", "must be a multiple of 4096 and at least 16384");
+        }
+        let file_bytes = self.block_bytes.checked_mul(u64::from(self.blocks_per_file));
+        if self.blocks_per_file == 0 || file_bytes.is_none_or(|bytes| bytes > FILE_BYTES_MAX) {
+            return invalid("blocks_per_file", "a file must have at least one block and at most 4 GiB less a page");
+        }
+        Ok(())
+    }
+}
+
+/// Positions in a block are 32 bits on disk.
+const FILE_BYTES_MAX: u64 = u32::MAX as u64 - PAGE_BYTES;

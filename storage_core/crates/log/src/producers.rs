@@ -1,0 +1,232 @@
+//! What a log remembers of its idempotent producers: enough to tell a retry from a gap (KIP-98).
+//! A pure function of the batches appended: every copy of a log has the same table at the same offset.
+
+use std::collections::HashMap;
+use std::collections::VecDeque;
+
+use crate::batch::ProducerRef;
+use crate::error::{Error, Result};
+use crate::format::fields::{Fields, PutFields};
+
+/// Batches remembered of each producer: Kafka's limit of requests in flight.
+const BATCHES_KEPT: usize = 5;
+/// When one more producer would be remembered, the half that has been silent for longest is forgotten.
+const PRODUCERS_MAX: usize = 1 << 16;
+const SEQUENCE_MASK: u32 = i32::MAX as u32;
+
+/// The last batches of each producer, by producer id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProducerTable {
+    producers: HashMap<i64, Producer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Producer {
+    epoch: i16,
+    /// Oldest first; never empty, at most [`BATCHES_KEPT`].
+    batches: VecDeque<Kept>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kept {
+    base_sequence: i32,
+    records: u32,
+    base_offset: u64,
+}
+
+/// What to do with a batch that may be accepted at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It is next.
+    Accept,
+    /// It was appended before, as these offsets.
+    Duplicate {
+        /// Offset that its first record got then.
+        base_offset: u64,
+        /// First offset behind it.
+        end_offset: u64,
+    },
+}
+
+impl ProducerTable {
+    /// A table that knows no producer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Number of producers remembered.
+    pub fn len(&self) -> usize {
+        self.producers.len()
+    }
+
+    /// Whether no producer is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.producers.is_empty()
+    }
+
+    /// Judges a batch of `records` records. Errors: `ProducerFenced` for an epoch below the newest,
+    /// `OutOfOrderSequence` for a gap, an older repetition than is remembered, or a new epoch that does not start at 0.
+    /// A producer that is not remembered may start anywhere.
+    pub fn check(&self, producer: ProducerRef, records: u32) -> Result<Admission> {
+        let Some(known) = self.producers.get(&producer.id) else {
+            return Ok(Admission::Accept);
+        };
+        if producer.epoch < known.epoch {
+            let (current, attempted) = (known.epoch, producer.epoch);
+            return Err(Error::ProducerFenced { producer: producer.id, current, attempted });
+        }
+        let expected = if producer.epoch > known.epoch {
+            0
+        } else {
+            let same = |kept: &&Kept| kept.base_sequence == producer.base_sequence && kept.records == records;
+            if let Some(&Kept { base_offset, .. }) = known.batches.iter().find(same) {
+                return Ok(Admission::Duplicate { base_offset, end_offset: base_offset + u64::from(records) });
+            }
+            known.batches.back().map_or(0, |last| sequence_after(last.base_sequence, last.records))
+        };
+        if producer.base_sequence != expected {
+            let got = producer.base_sequence;
+            return Err(Error::OutOfOrderSequence { producer: producer.id, expected, got });
+        }
+        Ok(Admission::Accept)
+    }
+
+    /// Remembers an appended batch.
+    pub fn record(&mut self, producer: ProducerRef, records: u32, base_offset: u64) {
+        if self.producers.len() >= PRODUCERS_MAX && !self.producers.contains_key(&producer.id) {
+            self.forget_silent_half();
+        }
+        let ProducerRef { id, epoch, base_sequence } = producer;
+        let known = self.producers.entry(id).or_insert_with(|| Producer { epoch, batches: VecDeque::new() });
+        if known.epoch != epoch {
+            *known = Producer { epoch, batches: VecDeque::new() };
+        }
+        if known.batches.len() == BATCHES_KEPT {
+            known.batches.pop_front();
+        }
+        known.batches.push_back(Kept { base_sequence, records, base_offset });
+    }
+
+    /// By last offset, not by a clock: so that every copy forgets the same.
+    fn forget_silent_half(&mut self) {
+        let last_offset = |producer: &Producer| producer.batches.back().map_or(0, |kept| kept.base_offset);
+        let mut offsets: Vec<u64> = self.producers.values().map(last_offset).collect();
+        let (_, &mut middle, _) = offsets.select_nth_unstable(PRODUCERS_MAX / 2);
+        self.producers.retain(|_, producer| last_offset(producer) > middle);
+    }
+
+    /// The table as bytes, in order of producer id: equal tables are equal bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut producers: Vec<_> = self.producers.iter().collect();
+        producers.sort_unstable_by_key(|(id, _)| **id);
+        let mut out = Vec::with_capacity(4 + producers.len() * 91);
+        out.put_u32(producers.len() as u32);
+        for (&id, producer) in producers {
+            out.put_i64(id);
+            out.put(&producer.epoch.to_le_bytes());
+            out.put_u8(producer.batches.len() as u8);
+            for kept in &producer.batches {
+                out.put(&kept.base_sequence.to_le_bytes());
+                out.put_u32(kept.records);
+                out.put_u64(kept.base_offset);
+            }
+        }
+        out
+    }
+
+    /// Reads what [`ProducerTable::encode`] wrote; `None` for anything else.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        let mut producers = HashMap::new();
+        for _ in 0..fields.u32()? {
+            let (id, epoch, count) = (fields.i64()?, fields.i16()?, fields.u8()?);
+            if id < 0 || epoch < 0 || count == 0 || usize::from(count) > BATCHES_KEPT {
+                return None;
+            }
+            let mut batches = VecDeque::with_capacity(usize::from(count));
+            for _ in 0..count {
+                let kept = Kept { base_sequence: fields.i32()?, records: fields.u32()?, base_offset: fields.u64()? };
+                kept.base_offset.checked_add(u64::from(kept.records))?;
+                if kept.base_sequence < 0 {
+                    return None;
+                }
+                batches.push_back(kept);
+            }
+            producers.insert(id, Producer { epoch, batches });
+        }
+        fields.is_empty().then_some(Self { producers })
+    }
+}
+
+/// Sequences go from 2^31 - 1 on to 0.
+fn sequence_after(base_sequence: i32, records: u32) -> i32 {
+    (base_sequence.cast_unsigned().wrapping_add(records) & SEQUENCE_MASK).cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(epoch: i16, base_sequence: i32) -> ProducerRef {
+        ProducerRef { id: 7, epoch, base_sequence }
+    }
+
+    #[test]
+    fn the_last_five_batches_are_known_by_their_offsets() {
+        let mut table = ProducerTable::new();
+        for i in 0..7 {
+            assert_eq!(table.check(batch(0, i * 10), 10).unwrap(), Admission::Accept);
+            table.record(batch(0, i * 10), 10, 100 + i as u64 * 10);
+        }
+        let third = Admission::Duplicate { base_offset: 120, end_offset: 130 };
+        assert_eq!(table.check(batch(0, 20), 10).unwrap(), third);
+        for wrong in [0, 10, 80, 65] {
+            let error = table.check(batch(0, wrong), 10).unwrap_err();
+            assert!(matches!(error, Error::OutOfOrderSequence { expected: 70, got, .. } if got == wrong), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_newer_epoch_starts_at_zero_and_fences_the_older() {
+        let mut table = ProducerTable::new();
+        table.record(batch(1, 5), 1, 0);
+        assert!(matches!(table.check(batch(0, 6), 1), Err(Error::ProducerFenced { current: 1, attempted: 0, .. })));
+        assert!(matches!(table.check(batch(2, 6), 1), Err(Error::OutOfOrderSequence { expected: 0, .. })));
+        assert_eq!(table.check(batch(2, 0), 1).unwrap(), Admission::Accept);
+        table.record(batch(2, 0), 1, 1);
+        assert!(matches!(table.check(batch(1, 6), 1), Err(Error::ProducerFenced { .. })));
+    }
+
+    #[test]
+    fn sequences_wrap_at_two_to_the_31() {
+        let mut table = ProducerTable::new();
+        table.record(batch(0, i32::MAX - 1), 4, 0);
+        assert_eq!(table.check(batch(0, 2), 1).unwrap(), Admission::Accept);
+        table.record(batch(0, i32::MAX), 1, 4);
+        assert_eq!(table.check(batch(0, 0), 1).unwrap(), Admission::Accept);
+    }
+
+    #[test]
+    fn it_stays_bounded() {
+        let mut table = ProducerTable::new();
+        for id in 0..PRODUCERS_MAX as i64 + 10 {
+            table.record(ProducerRef { id, epoch: 0, base_sequence: 0 }, 1, id as u64);
+        }
+        assert!(table.len() <= PRODUCERS_MAX / 2 + 10);
+        assert!(table.check(ProducerRef { id: PRODUCERS_MAX as i64 - 1, epoch: 0, base_sequence: 9 }, 1).is_err());
+    }
+
+    #[test]
+    fn it_comes_back_from_bytes_and_hostile_bytes_are_refused() {
+        let mut table = ProducerTable::new();
+        for i in 0..9 {
+            table.record(ProducerRef { id: i64::from(i) % 3, epoch: 1, base_sequence: i }, 2, i as u64);
+        }
+        let bytes = table.encode();
+        assert_eq!(ProducerTable::decode(&bytes), Some(table));
+        for length in 0..bytes.len() {
+            assert_eq!(ProducerTable::decode(&bytes[..length]), None);
+        }
+        assert_eq!(ProducerTable::decode(&[0xff; 64]), None);
+    }
+}

@@ -1,0 +1,483 @@
+//! Makes logs out of what lies on the disk. Only tails that may not be synced are scanned. What is torn there is cut,
+//! moved aside and reported; what is damaged below the synced mark is fenced and stays where it is.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::blocks::{BlockFile, Blocks, SlotState, Slots};
+use crate::digest::Digest;
+use crate::disk::FileKind;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::format::block_header::{BlockHeader, HeaderPage};
+use crate::format::footer::Footer;
+use crate::format::{FORMAT_VERSION, PAGE_BYTES, page_up};
+use crate::journal::{JournalState, LogEntry, Record};
+use crate::log::block::{Block, BlockIndex, ClosedBlock};
+use crate::log::state::{Directory, LogState, Phase, Resume, Writer, data_max};
+use crate::producers::ProducerTable;
+use crate::scan::{Bounds, Walked, Window, walk};
+use crate::space::Space;
+use crate::types::{LogId, Offset};
+
+/// What opening a store found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenReport {
+    /// The store was closed in order the last time, or is new.
+    pub clean: bool,
+    /// Tails that were cut.
+    pub torn_tails: Vec<TornTail>,
+    /// Damaged ranges of offsets.
+    pub corrupted: Vec<CorruptedRange>,
+    /// Blocks whose header is damaged, or that belong to no log: left as they are.
+    pub unknown_blocks: Vec<UnknownBlock>,
+    /// Bytes of the journal's last group that were cut.
+    pub journal_cut_bytes: u64,
+    /// Cursors beyond the end of their log, set to the end.
+    pub moved_cursors: Vec<MovedCursor>,
+}
+
+/// Bytes that no acknowledged append covers, as far as the store knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TornTail {
+    /// The log.
+    pub log: LogId,
+    /// Where it was cut: its end.
+    pub offset: Offset,
+    /// How many bytes were moved aside.
+    pub bytes: u64,
+    /// File that they were moved to, in the store's directory.
+    pub moved_to: String,
+}
+
+/// Offsets that cannot be read here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CorruptedRange {
+    /// The log.
+    pub log: LogId,
+    /// First damaged offset.
+    pub start: Offset,
+    /// First offset behind.
+    pub end: Offset,
+}
+
+/// A block that was left alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownBlock {
+    /// Its file.
+    pub path: String,
+    /// Its place in the file, from 0.
+    pub slot: u32,
+}
+
+/// A cursor that was beyond the end of its log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MovedCursor {
+    /// The log.
+    pub log: LogId,
+    /// The cursor.
+    pub name: String,
+    /// Where it was.
+    pub from: Offset,
+    /// Where it is.
+    pub to: Offset,
+}
+
+/// A block with a valid header.
+struct Found {
+    header: BlockHeader,
+    slots: Slots,
+}
+
+/// Reads all files and builds the logs of the journal.
+pub(crate) fn recover(engine: &Arc<Engine>, state: &JournalState, report: &mut OpenReport) -> Result<()> {
+    let mut found = read_headers(engine, state, report)?;
+    let mut unsynced: Vec<Arc<BlockFile>> = Vec::new();
+    for (&id, entry) in &state.logs {
+        let blocks = found.remove(&id).unwrap_or_default();
+        if entry.deleted {
+            for Found { slots, .. } in blocks {
+                engine.blocks.free(&slots);
+            }
+            engine.deleted.lock().push(id);
+            continue;
+        }
+        let log = Rebuild { engine, id, entry, report, unsynced: &mut unsynced }.run(blocks)?;
+        engine.logs.write().insert(id, log);
+    }
+    if engine.syncs {
+        // What a killed process wrote may be in the page cache only, and is served from now on.
+        for file in &unsynced {
+            file.file.sync().map_err(|e| file.error("sync", e))?;
+        }
+        let logs: Vec<_> = engine.logs.read().values().cloned().collect();
+        for log in logs {
+            log.synced.store(log.end.load(Ordering::Acquire), Ordering::Release);
+            if log.end.load(Ordering::Acquire) > state.logs[&log.id].synced {
+                let end = log.end.load(Ordering::Acquire);
+                engine.journal.append(&Record::Synced { log: log.id, end })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Block headers by log; the files are handed to the allocator with the states of their slots.
+fn read_headers(
+    engine: &Engine,
+    state: &JournalState,
+    report: &mut OpenReport,
+) -> Result<HashMap<LogId, Vec<Found>>> {
+    let blocks = &engine.blocks;
+    let mut found: HashMap<LogId, Vec<Found>> = HashMap::new();
+    let mut last_sequence = 0;
+    for number in Blocks::list(&*engine.disk)? {
+        let file = blocks.open(number)?;
+        let mut states = vec![SlotState::Free; blocks.blocks_per_file as usize];
+        let mut slot = 0;
+        while slot < blocks.blocks_per_file {
+            let start = u64::from(slot) * blocks.block_bytes;
+            let mut page = Vec::new();
+            file.file.read(start, PAGE_BYTES as usize, &mut page).map_err(|e| file.error("read", e))?;
+            let mut count = 1;
+            states[slot as usize] = match BlockHeader::decode(&page) {
+                HeaderPage::Empty => {
+                    let data = file.file.data_ranges(start..start + blocks.block_bytes);
+                    let is_zero = data.map_err(|e| file.error("read", e))?.is_empty();
+                    if is_zero { SlotState::Free } else { SlotState::Freed }
+                }
+                HeaderPage::Newer(found) => {
+                    let path = file.path.clone();
+                    return Err(Error::UnsupportedFormat { path, found, supported: FORMAT_VERSION });
+                }
+                HeaderPage::Header(header)
+                    if header.store == engine.store
+                        && (1..=blocks.blocks_per_file - slot).contains(&header.slots)
+                        && state.logs.contains_key(&header.log) =>
+                {
+                    count = header.slots;
+                    last_sequence = last_sequence.max(header.sequence);
+                    let slots = Slots { file: Arc::clone(&file), first: slot, count };
+                    found.entry(header.log).or_default().push(Found { header, slots });
+                    SlotState::Used
+                }
+                HeaderPage::Header(_) | HeaderPage::Damaged => {
+                    report.unknown_blocks.push(UnknownBlock { path: file.path.clone(), slot });
+                    SlotState::Kept
+                }
+            };
+            let first = states[slot as usize];
+            states[slot as usize..(slot + count) as usize].fill(first);
+            slot += count;
+        }
+        blocks.adopt(file, states);
+    }
+    let marks = state.logs.values().flat_map(|entry| &entry.truncations).map(|(_, before)| *before);
+    blocks.start_sequences_at(marks.max().unwrap_or(0).max(last_sequence + 1));
+    Ok(found)
+}
+
+/// One log being put together.
+struct Rebuild<'a> {
+    engine: &'a Arc<Engine>,
+    id: LogId,
+    entry: &'a LogEntry,
+    report: &'a mut OpenReport,
+    unsynced: &'a mut Vec<Arc<BlockFile>>,
+}
+
+/// The log so far, block by block.
+struct Chain {
+    directory: Directory,
+    end: u64,
+    producers: ProducerTable,
+    digest: Digest,
+    size_bytes: u64,
+    resume: Option<Resume>,
+    is_torn: bool,
+}
+
+impl Rebuild<'_> {
+    fn run(mut self, mut found: Vec<Found>) -> Result<Arc<LogState>> {
+        let entry = self.entry;
+        found.sort_unstable_by_key(|found| (found.header.base_offset, found.header.sequence));
+        let live = self.drop_dead(found);
+        let last_sequence = live.iter().map(|found| found.header.sequence).max().unwrap_or(0);
+        let mut chain = Chain {
+            directory: Directory::default(),
+            end: live.first().map_or(entry.start, |first| first.header.base_offset.min(entry.start)),
+            producers: ProducerTable::decode(&entry.producers).unwrap_or_default(),
+            digest: entry.start_digest,
+            size_bytes: 0,
+            resume: None,
+            is_torn: false,
+        };
+        let mut bases = live.iter().skip(1).map(|found| found.header.base_offset).collect::<Vec<_>>().into_iter();
+        for found in live {
+            let next_base = bases.next();
+            if chain.is_torn {
+                self.set_aside(chain.end, &self.block(&found)?, PAGE_BYTES)?;
+                self.engine.blocks.free(&found.slots);
+                continue;
+            }
+            self.add(&mut chain, found, next_base)?;
+        }
+        // What was synced was there: if no block has it any more, that is damage, and its offsets are not given again.
+        let known = self.known();
+        if chain.end < known {
+            chain.directory.fences.push((chain.end, known));
+            self.close_resume(&mut chain);
+            chain.end = known;
+        }
+        if entry.sealed.is_some() {
+            self.close_resume(&mut chain);
+        }
+        self.finish(chain, last_sequence)
+    }
+
+    /// Offsets below were promised.
+    fn known(&self) -> u64 {
+        let sealed = self.entry.sealed.as_ref().map_or(0, |sealed| sealed.end);
+        self.entry.synced.max(sealed).max(self.entry.start)
+    }
+
+    /// Where the block was cut by a later truncation.
+    fn cap(&self, sequence: u64) -> u64 {
+        let caps = self.entry.truncations.iter().filter(|(_, before)| sequence < *before).map(|(end, _)| *end);
+        caps.min().unwrap_or(u64::MAX)
+    }
+
+    /// Frees blocks that truncations and trims left over.
+    fn drop_dead(&self, found: Vec<Found>) -> Vec<Found> {
+        let (cut, live): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|found| found.header.base_offset >= self.cap(found.header.sequence));
+        let start = self.entry.start;
+        let is_below = |index: usize, live: &[Found]| {
+            live.get(index + 1).is_some_and(|next| next.header.base_offset <= start && index + 1 < live.len())
+        };
+        let below = (0..live.len()).take_while(|&index| is_below(index, &live)).count();
+        let mut live = live;
+        let kept = live.split_off(below);
+        for Found { slots, .. } in cut.into_iter().chain(live) {
+            self.engine.blocks.free(&slots);
+        }
+        kept
+    }
+
+    /// Adds the next block to the log, or finds that the log is torn before or in it.
+    fn add(&mut self, chain: &mut Chain, found: Found, next_base: Option<u64>) -> Result<()> {
+        let base_offset = found.header.base_offset;
+        if base_offset > chain.end {
+            if chain.end >= self.known() {
+                // A block that was not synced is missing in between.
+                chain.is_torn = true;
+                self.set_aside(chain.end, &self.block(&found)?, PAGE_BYTES)?;
+                self.engine.blocks.free(&found.slots);
+                return Ok(());
+            }
+            chain.directory.fences.push((chain.end, base_offset));
+        }
+        self.close_resume(chain);
+        let sealed_end = self.entry.sealed.as_ref().map_or(u64::MAX, |sealed| sealed.end);
+        let limit = self.cap(found.header.sequence).min(next_base.unwrap_or(u64::MAX)).min(sealed_end);
+        let block = self.block(&found)?;
+        let failed = |e| block.slots.file.error("read", e);
+        let footer = block.read_footer().map_err(failed)?.filter(|footer| is_of(footer, &found.header, &block));
+        // The snapshot counts only with the rest: a footer says nothing about what was not synced.
+        let trusted = footer.as_ref().filter(|footer| {
+            footer.end_offset <= self.entry.synced
+                && footer.end_offset <= limit
+                && next_base.is_none_or(|next| next == footer.end_offset)
+        });
+        if let Some(footer) = trusted
+            && let Some(table) = footer.producers.as_deref().and_then(ProducerTable::decode)
+        {
+            chain.producers = table;
+            chain.digest = chain.digest.concat(footer.digest);
+            chain.end = footer.end_offset;
+            let &Footer { end_offset, max_timestamp, data_end, digest, .. } = footer;
+            let closed = ClosedBlock { end_offset, max_timestamp, data_end, digest };
+            chain.size_bytes += data_end - PAGE_BYTES;
+            self.push(chain, block, closed, BlockIndex::OnDisk);
+            return Ok(());
+        }
+        let known = self.known().min(limit);
+        let bounds = Bounds { base_offset, epoch: self.entry.epoch, known, limit };
+        let data_limit = data_max(block.bytes);
+        let mut window = Window::new(block.file(), block.start, data_limit);
+        let walked = walk(&mut window, bounds, |batch| {
+            if let Some(producer) = batch.producer() {
+                chain.producers.record(producer, batch.record_count(), batch.base_offset());
+            }
+        })
+        .map_err(failed)?;
+        if walked.end_offset > self.entry.synced && !self.unsynced.iter().any(|f| f.number == block.slots.file.number) {
+            self.unsynced.push(Arc::clone(&block.slots.file));
+        }
+        let Walked { entries, end_offset, data_end, max_timestamp, digest, fences } = walked;
+        let ends_damaged = fences.last().is_some_and(|(_, end)| *end == end_offset);
+        chain.directory.fences.extend(fences);
+        chain.digest = chain.digest.concat(digest);
+        chain.end = end_offset;
+        chain.size_bytes += data_end - PAGE_BYTES;
+        let was_closed = footer.is_some_and(|footer| footer.end_offset == end_offset && footer.data_end == data_end);
+        let block = Arc::new(block);
+        block.readable.store(data_end, Ordering::Release);
+        *block.index.write() = BlockIndex::Loaded(Arc::new(entries));
+        let goes_on = next_base.is_none() && limit == u64::MAX && !was_closed && !ends_damaged;
+        let is_torn = end_offset < limit && next_base.is_some();
+        let mut dirty_end = data_end;
+        if (goes_on || is_torn) && !ends_damaged {
+            dirty_end = self.set_aside(end_offset, &block, data_end)?;
+            chain.is_torn = is_torn;
+        }
+        chain.directory.blocks.push(Arc::clone(&block));
+        if goes_on || is_torn {
+            chain.resume = Some(Resume { block, data_end, dirty_end, max_timestamp, digest });
+        } else {
+            let _ = block.closed.set(ClosedBlock { end_offset, max_timestamp, data_end, digest });
+            if limit == next_base.unwrap_or(u64::MAX) {
+                self.engine.tending.write_footer(block, Some(chain.producers.encode()));
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&self, chain: &mut Chain, block: Block, closed: ClosedBlock, index: BlockIndex) {
+        block.readable.store(closed.data_end, Ordering::Release);
+        let _ = block.closed.set(closed);
+        *block.index.write() = index;
+        chain.directory.blocks.push(Arc::new(block));
+    }
+
+    /// The block that would have been gone on in is not the last after all.
+    fn close_resume(&self, chain: &mut Chain) {
+        if let Some(Resume { block, data_end, max_timestamp, digest, .. }) = chain.resume.take() {
+            let _ = block.closed.set(ClosedBlock { end_offset: chain.end, max_timestamp, data_end, digest });
+        }
+    }
+
+    fn block(&self, found: &Found) -> Result<Block> {
+        let blocks = &self.engine.blocks;
+        let start = u64::from(found.slots.first) * blocks.block_bytes;
+        let bytes = u64::from(found.slots.count) * blocks.block_bytes;
+        let file = Arc::clone(&found.slots.file.file);
+        Ok(Block {
+            slots: found.slots.clone(),
+            space: Arc::new(Space::new(file, start..start + bytes, 0, blocks.how)),
+            start,
+            bytes,
+            sequence: found.header.sequence,
+            base_offset: found.header.base_offset,
+            readable: AtomicU64::new(PAGE_BYTES),
+            recent: RwLock::new(None),
+            index: RwLock::new(BlockIndex::OnDisk),
+            closed: OnceLock::new(),
+            freed: AtomicBool::new(false),
+            extending: AtomicBool::new(false),
+        })
+    }
+
+    /// Copies what lies behind a position, if anything does, to a file of its own; says where it ends.
+    fn set_aside(&mut self, offset: u64, block: &Block, from: u64) -> Result<u64> {
+        let failed = |e| block.slots.file.error("read", e);
+        let ranges = block.file().data_ranges(block.start + from..block.start + block.bytes).map_err(failed)?;
+        let mut end = from;
+        for range in ranges {
+            let mut bytes = Vec::new();
+            block.file().read(range.start, (range.end - range.start) as usize, &mut bytes).map_err(failed)?;
+            if let Some(last) = bytes.iter().rposition(|&byte| byte != 0) {
+                end = range.start - block.start + last as u64 + 1;
+            }
+        }
+        if end > from {
+            let mut bytes = Vec::new();
+            block.file().read(block.start + from, (end - from) as usize, &mut bytes).map_err(failed)?;
+            let moved_to = self.write_lost(offset, block.sequence, &bytes)?;
+            tracing::warn!(log = %self.id, offset, bytes = end - from, moved_to, "a torn tail was cut");
+            let tail = TornTail { log: self.id, offset: Offset(offset), bytes: end - from, moved_to };
+            self.report.torn_tails.push(tail);
+        }
+        Ok(end)
+    }
+
+    fn write_lost(&self, offset: u64, sequence: u64, bytes: &[u8]) -> Result<String> {
+        let disk = &self.engine.disk;
+        let names = disk.list().map_err(|e| Error::io("list", &disk.path(""), e))?;
+        let name = (0..)
+            .map(|n: u32| format!("lost-{}-{offset}-{sequence}-{n}", self.id))
+            .find(|name| !names.contains(name))
+            .expect("numbers do not end");
+        let failed = |e| Error::io("write", &disk.path(&name), e);
+        let file = disk.create(&name, 0, FileKind::Plain).map_err(failed)?;
+        crate::disk::write_all(&*file, 0, &[bytes], false).map_err(failed)?;
+        file.sync().and_then(|()| disk.sync_directory()).map_err(failed)?;
+        Ok(name)
+    }
+
+    fn finish(self, chain: Chain, last_sequence: u64) -> Result<Arc<LogState>> {
+        let Self { engine, id, entry, report, .. } = self;
+        let Chain { directory, end, producers, digest, size_bytes, resume, is_torn } = chain;
+        for &(start, end) in &directory.fences {
+            tracing::error!(log = %id, start, end, "stored batches are damaged");
+            engine.corrupted_ranges.fetch_add(1, Ordering::Relaxed);
+            report.corrupted.push(CorruptedRange { log: id, start: Offset(start), end: Offset(end) });
+        }
+        let was_cut = is_torn || report.torn_tails.iter().any(|tail| tail.log == id);
+        let suspect = was_cut || !directory.fences.is_empty();
+        if suspect && !entry.suspect {
+            engine.journal.append(&Record::Suspect { log: id, end })?;
+        }
+        let phase = if entry.sealed.is_some() { Phase::Sealed } else { Phase::Active };
+        let writer = Writer {
+            phase,
+            is_closed: false,
+            open: None,
+            pending: Vec::new(),
+            resume,
+            end,
+            last_sequence,
+            producers,
+            digest,
+        };
+        let sealed = OnceLock::new();
+        if let Some(entry) = &entry.sealed {
+            let _ = sealed.set(entry.clone());
+        }
+        Ok(Arc::new(LogState {
+            id,
+            name: entry.name.clone(),
+            base_offset: entry.base_offset,
+            epoch: entry.epoch,
+            first_producers: entry.producers.clone(),
+            engine: Arc::clone(engine),
+            writer: Mutex::new(writer),
+            directory: RwLock::new(directory),
+            end: AtomicU64::new(end),
+            readable: AtomicU64::new(end),
+            synced: AtomicU64::new(entry.synced.min(end)),
+            start: AtomicU64::new(entry.start),
+            start_digest: Mutex::new(entry.start_digest),
+            size_bytes: AtomicU64::new(size_bytes),
+            sealed,
+            poisoned: OnceLock::new(),
+            suspect: AtomicBool::new(suspect || entry.suspect),
+            dirty: AtomicBool::new(false),
+            unmarked: AtomicBool::new(false),
+            unmarked_bytes: AtomicU64::new(0),
+            changing: Mutex::new(()),
+        }))
+    }
+}
+
+/// Whether a footer is the block's own and makes sense in it.
+fn is_of(footer: &Footer, header: &BlockHeader, block: &Block) -> bool {
+    footer.sequence == header.sequence
+        && footer.base_offset == header.base_offset
+        && footer.end_offset >= footer.base_offset
+        && (PAGE_BYTES..=page_up(data_max(block.bytes))).contains(&footer.data_end)
+        && footer.entries.iter().all(|entry| u64::from(entry.position) < footer.data_end)
+}

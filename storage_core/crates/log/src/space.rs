@@ -1,0 +1,78 @@
+//! Space ahead of a writer: a range of a file is prepared in growing steps, by the background thread before the writer
+//! gets there, by the writer itself if it was faster. A small store stays small, a busy one never waits.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::disk::{DiskFile, Prepare};
+use crate::format::page_up;
+
+const STEP_BYTES_MIN: u64 = 64 << 10;
+const STEP_BYTES_MAX: u64 = 4 << 20;
+
+pub(crate) struct Space {
+    file: Arc<dyn DiskFile>,
+    range: Range<u64>,
+    /// From the start of the range; up to here stores and writes find space and zeros.
+    prepared: AtomicU64,
+    /// Held while preparing.
+    preparing: Mutex<()>,
+    /// How space is prepared ahead.
+    how: Prepare,
+}
+
+impl Space {
+    /// `prepared` bytes of the range are known to be there.
+    pub(crate) fn new(file: Arc<dyn DiskFile>, range: Range<u64>, prepared: u64, how: Prepare) -> Self {
+        let prepared = AtomicU64::new(prepared);
+        Self { file, range, prepared, preparing: Mutex::new(()), how }
+    }
+
+    /// Size of the whole range.
+    fn bytes(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    /// Makes room up to `end`, in the caller's thread. Cheap where it was prepared before.
+    #[inline]
+    pub(crate) fn reach(&self, end: u64) -> io::Result<()> {
+        if end <= self.prepared.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        // The writer is faster than the preparation: then it writes much, and written zeros would double the work.
+        self.prepare(end.saturating_add(self.step(end)), Prepare::Reserved)
+            .or_else(|_| self.prepare(end, Prepare::Reserved))
+    }
+
+    /// Whether a writer at `written` should have more prepared now.
+    #[inline]
+    pub(crate) fn is_short(&self, written: u64) -> bool {
+        let prepared = self.prepared.load(Ordering::Relaxed);
+        prepared < self.bytes() && prepared.saturating_sub(written) < self.step(written) / 2
+    }
+
+    /// Prepares ahead of a writer at `written`.
+    pub(crate) fn prepare_ahead(&self, written: u64) -> io::Result<()> {
+        self.prepare(written.saturating_add(self.step(written)), self.how)
+    }
+
+    /// As much as was written before, within limits: a log that writes more gets more at a time.
+    fn step(&self, written: u64) -> u64 {
+        written.clamp(STEP_BYTES_MIN, STEP_BYTES_MAX)
+    }
+
+    fn prepare(&self, end: u64, how: Prepare) -> io::Result<()> {
+        let _preparing = self.preparing.lock();
+        let prepared = self.prepared.load(Ordering::Acquire);
+        let end = page_up(end).min(self.bytes());
+        if prepared < end {
+            self.file.prepare(self.range.start + prepared..self.range.start + end, how)?;
+            self.prepared.store(end, Ordering::Release);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,210 @@
+//! The growing end of a range of a file: one writer appends, commits capture what to write, readers see recent bytes
+//! without a system call. Mapped tails are stored at once; buffered ones live in memory until a commit writes them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::disk::{
+    AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, DiskFile, MappedRange, TailKind, write_all,
+};
+use crate::format::{page_down, page_up};
+
+/// Positions count from the start of the range.
+pub(crate) struct Tail {
+    file: Arc<dyn DiskFile>,
+    start: u64,
+    written: u64,
+    memory: Memory,
+}
+
+enum Memory {
+    Mapped(Box<dyn MappedRange>),
+    Buffered { pool: Arc<ChunkPool>, current: Option<ChunkWriter>, recent: Arc<Recent> },
+}
+
+impl Tail {
+    /// Goes on at `written`; what is on the page before it is read.
+    pub(crate) fn open(
+        file: Arc<dyn DiskFile>,
+        range: Range<u64>,
+        written: u64,
+        kind: TailKind,
+        pool: &Arc<ChunkPool>,
+    ) -> io::Result<Self> {
+        let start = range.start;
+        let memory = match kind {
+            TailKind::Mapped => Memory::Mapped(Arc::clone(&file).claim(range)),
+            TailKind::Buffered => {
+                Memory::Buffered { pool: Arc::clone(pool), current: None, recent: Arc::new(Recent::default()) }
+            }
+        };
+        let page = page_down(written);
+        let mut tail = Self { file, start, written: page, memory };
+        if page < written {
+            let mut bytes = Vec::new();
+            tail.file.read(start + page, (written - page) as usize, &mut bytes)?;
+            if bytes.len() as u64 != written - page {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            match tail.memory {
+                Memory::Mapped(_) => tail.written = written,
+                Memory::Buffered { .. } => tail.append(&bytes),
+            }
+        }
+        Ok(tail)
+    }
+
+    /// Where the next byte goes.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Appends bytes; the range must have been prepared up to their end.
+    #[inline]
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        match &mut self.memory {
+            Memory::Mapped(claim) => {
+                claim.store(self.written, bytes);
+                self.written += bytes.len() as u64;
+            }
+            Memory::Buffered { pool, current, recent } => {
+                let mut rest = bytes;
+                while !rest.is_empty() {
+                    let chunk = current.get_or_insert_with(|| {
+                        let chunk = pool.take();
+                        recent.push(self.written, chunk.reader());
+                        chunk
+                    });
+                    let count = chunk.append(rest);
+                    if count == 0 {
+                        *current = None;
+                    }
+                    self.written += count as u64;
+                    rest = &rest[count..];
+                }
+            }
+        }
+    }
+
+    /// Makes what lies behind the data on its page zero, on the disk too once it is synced.
+    pub(crate) fn zero_page_rest(&mut self) -> io::Result<()> {
+        match &mut self.memory {
+            Memory::Mapped(claim) => {
+                let rest = page_up(self.written) - self.written;
+                claim.store(self.written, &vec![0; rest as usize]);
+                Ok(())
+            }
+            // The next commit writes the page anew, zeros included; until then it must not hold what could be read.
+            Memory::Buffered { .. } => self.capture(self.written.saturating_sub(1)).write(false).map(drop),
+        }
+    }
+
+    /// What must be written so that the disk has everything up to now, if it has everything below `flushed`.
+    pub(crate) fn capture(&self, flushed: u64) -> Captured {
+        let from = page_down(flushed);
+        let mut parts = Vec::new();
+        if let Memory::Buffered { recent, .. } = &self.memory
+            && flushed < self.written
+        {
+            let whole = page_down(self.written);
+            parts = recent.parts(from..whole).into_iter().map(|(chunk, range)| Part::Chunk(chunk, range)).collect();
+            // The last page is copied: bytes that arrive later must not be written half.
+            let last = recent.parts(whole..self.written);
+            if let Some((chunk, range)) = last.first() {
+                parts.push(Part::Page(AlignedPage::padded(chunk.slice(range.clone()))));
+            }
+        }
+        Captured { file: Arc::clone(&self.file), position: self.start + from, parts, end: self.written }
+    }
+
+    /// Recent bytes for readers; `None` where the file always has them.
+    pub(crate) fn recent(&self) -> Option<Arc<Recent>> {
+        match &self.memory {
+            Memory::Mapped(_) => None,
+            Memory::Buffered { recent, .. } => Some(Arc::clone(recent)),
+        }
+    }
+}
+
+/// Bytes of a tail at one moment, to be written without holding anything of the writer's.
+pub(crate) struct Captured {
+    file: Arc<dyn DiskFile>,
+    /// In the file.
+    position: u64,
+    /// Whole pages; empty where nothing needs to be written.
+    parts: Vec<Part>,
+    /// Where the tail ended, from the start of its range.
+    pub(crate) end: u64,
+}
+
+enum Part {
+    Chunk(ChunkReader, Range<usize>),
+    Page(AlignedPage),
+}
+
+impl Captured {
+    /// Whether there is something to write.
+    pub(crate) fn has_writes(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// Writes it; says how many bytes.
+    pub(crate) fn write(&self, durable: bool) -> io::Result<u64> {
+        let slice = |part| match part {
+            &Part::Chunk(ref chunk, ref range) => chunk.slice(range.clone()),
+            Part::Page(page) => page,
+        };
+        let parts: Vec<&[u8]> = self.parts.iter().map(slice).collect();
+        write_all(&*self.file, self.position, &parts, durable)?;
+        Ok(parts.iter().map(|part| part.len() as u64).sum())
+    }
+}
+
+/// Chunks that may not be on the disk yet, and the last one.
+#[derive(Default)]
+pub(crate) struct Recent {
+    /// (position of the first byte, chunk), back to back.
+    chunks: Mutex<VecDeque<(u64, ChunkReader)>>,
+}
+
+impl Recent {
+    fn push(&self, position: u64, chunk: ChunkReader) {
+        self.chunks.lock().push_back((position, chunk));
+    }
+
+    /// Forgets chunks that end at or below the page of `flushed`: the disk has them.
+    pub(crate) fn release(&self, flushed: u64) {
+        let mut chunks = self.chunks.lock();
+        while chunks.front().is_some_and(|(position, _)| position + CHUNK_BYTES as u64 <= page_down(flushed)) {
+            chunks.pop_front();
+        }
+    }
+
+    /// The chunks of a range that was written, as far as they are still here.
+    fn parts(&self, range: Range<u64>) -> Vec<(ChunkReader, Range<usize>)> {
+        let chunks = self.chunks.lock();
+        let part = |(position, chunk): &(u64, ChunkReader)| {
+            let start = range.start.max(*position);
+            let end = range.end.min(position + CHUNK_BYTES as u64);
+            (start < end).then(|| (chunk.clone(), (start - position) as usize..(end - position) as usize))
+        };
+        chunks.iter().filter_map(part).collect()
+    }
+
+    /// Appends a written range, or its end that is still here, to `out`, behind the part that is on the disk, read
+    /// from `file`.
+    pub(crate) fn read(&self, file: &dyn DiskFile, start: u64, range: Range<u64>, out: &mut Vec<u8>) -> io::Result<()> {
+        let parts = self.parts(range.clone());
+        let here: u64 = parts.iter().map(|(_, range)| range.len() as u64).sum();
+        let on_disk = range.end - range.start - here;
+        file.read(start + range.start, on_disk as usize, out)?;
+        for (chunk, range) in parts {
+            out.extend_from_slice(chunk.slice(range));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! The promise of an append: wait for it in a thread, or await it in any runtime.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use crate::engine::commit_result;
+use crate::error::Result;
+use crate::log::state::LogState;
+
+/// Resolves when an append is as durable as the store's schedule promises; at once where it promises nothing.
+/// Dropping it takes nothing back.
+#[must_use = "an append is durable when its ticket resolves"]
+pub struct CommitTicket {
+    /// `None`: resolved.
+    waits_for: Option<(Arc<LogState>, u64)>,
+}
+
+impl CommitTicket {
+    pub(crate) fn new(log: &Arc<LogState>, end: u64) -> Self {
+        let is_done = log.readable.load(Ordering::Acquire) >= end;
+        Self { waits_for: (!is_done).then(|| (Arc::clone(log), end)) }
+    }
+
+    /// Blocks until the append is durable. If no commit is under way, this thread does it for all who wait.
+    /// `Poisoned`: it failed, and whether the append will be there after a restart is unknown.
+    pub fn wait(self) -> Result<()> {
+        match &self.waits_for {
+            None => Ok(()),
+            Some((log, end)) => log.engine.wait(log, *end),
+        }
+    }
+}
+
+impl Future for CommitTicket {
+    type Output = Result<()>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &self.waits_for {
+            Some((log, end)) if log.engine.wake_at(log, *end, context.waker()) => Poll::Pending,
+            Some((log, end)) => Poll::Ready(commit_result(log, *end)),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl std::fmt::Debug for CommitTicket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CommitTicket").field("waits", &self.waits_for.is_some()).finish()
+    }
+}

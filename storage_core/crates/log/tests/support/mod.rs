@@ -1,0 +1,113 @@
+//! What the tests share: batches of values, and reading a log back.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::num::NonZeroU64;
+
+use uuid::Uuid;
+use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
+use walrus_log::{Backend, Epoch, Error, FsyncSchedule, Log, LogId, LogSpec, Offset, Options, ProducerTable, Store};
+
+/// A batch of these values.
+pub(crate) fn batch_of(values: &[&[u8]]) -> Vec<u8> {
+    batch_by(values, None, 0)
+}
+
+pub(crate) fn batch_by(values: &[&[u8]], producer: Option<ProducerRef>, timestamp_ms: i64) -> Vec<u8> {
+    let mut builder = BatchBuilder::new();
+    if let Some(producer) = producer {
+        builder.producer(producer);
+    }
+    for value in values {
+        builder.push(None, Some(value), timestamp_ms, &[]);
+    }
+    let mut out = Vec::new();
+    builder.build(&mut out).unwrap();
+    out
+}
+
+/// Appends one record and waits for its commit.
+pub(crate) fn append(log: &Log, value: &[u8]) -> Result<Offset, Error> {
+    append_all(log, &[value])
+}
+
+/// Appends one batch and waits for its commit.
+pub(crate) fn append_all(log: &Log, values: &[&[u8]]) -> Result<Offset, Error> {
+    let bytes = batch_of(values);
+    let (batch, _) = Batch::parse(&bytes).unwrap();
+    let appended = log.append(&batch)?;
+    appended.commit.wait()?;
+    Ok(appended.base_offset)
+}
+
+pub(crate) fn spec(id: u128, name: &str) -> LogSpec {
+    LogSpec {
+        id: LogId(Uuid::from_u128(id)),
+        name: name.to_owned(),
+        base_offset: Offset(0),
+        epoch: Epoch(1),
+        producers: ProducerTable::new(),
+    }
+}
+
+/// All (offset, value) pairs from `from` on; damaged ranges are skipped and listed.
+pub(crate) fn read_from(log: &Log, from: Offset, bytes_max: usize) -> (Vec<(u64, Vec<u8>)>, Vec<(u64, u64)>) {
+    let (mut records, mut fences) = (Vec::new(), Vec::new());
+    let mut next = from;
+    loop {
+        match log.read(next, bytes_max) {
+            Ok(slices) if slices.batches.is_empty() => return (records, fences),
+            Ok(slices) => {
+                for bytes in &slices.batches {
+                    let (batch, rest) = Batch::parse(bytes).unwrap();
+                    assert!(rest.is_empty());
+                    for record in batch.records() {
+                        let record = record.unwrap();
+                        if record.offset >= next.0 {
+                            records.push((record.offset, record.value.unwrap_or_default().to_vec()));
+                        }
+                    }
+                }
+                assert!(slices.next_offset > next);
+                next = slices.next_offset;
+            }
+            Err(Error::Corrupted { start, end, .. }) => {
+                assert!(start <= next && next < end);
+                fences.push((next.0, end.0));
+                next = end;
+            }
+            Err(error) => panic!("read at {next}: {error}"),
+        }
+    }
+}
+
+/// All values of a log without damage, whose offsets must be dense.
+pub(crate) fn values(log: &Log) -> Vec<Vec<u8>> {
+    let (records, fences) = read_from(log, log.start_offset(), 10_000);
+    assert_eq!(fences, []);
+    let mut offset = log.start_offset().0;
+    let dense = |(at, value)| {
+        assert_eq!(at, offset);
+        offset += 1;
+        value
+    };
+    let values: Vec<_> = records.into_iter().map(dense).collect();
+    assert_eq!(offset, log.durable_offset().0);
+    values
+}
+
+/// Small blocks and files under each backend and schedule.
+pub(crate) fn all_options() -> Vec<Options> {
+    let schedules =
+        [FsyncSchedule::SyncEach, FsyncSchedule::Milliseconds(NonZeroU64::new(5).unwrap()), FsyncSchedule::NoFsync];
+    let mut all = Vec::new();
+    for backend in [Backend::Mmap, Backend::Direct] {
+        for fsync in schedules {
+            all.push(Options { backend, fsync, ..Options::small() });
+        }
+    }
+    all
+}
+
+pub(crate) fn open(directory: &std::path::Path, options: &Options) -> Store {
+    Store::open(directory, options.clone()).unwrap()
+}

@@ -1,0 +1,88 @@
+"""The metadata's state machine through the binding."""
+
+import json
+import uuid
+
+import pytest
+import walrus_core
+
+NOW_MS = 1_000_000
+CLUSTER, TOPIC = str(uuid.uuid4()), str(uuid.uuid4())
+
+
+def apply(metadata: walrus_core.Metadata, command: dict[str, object], **fields: object) -> dict[str, object]:
+    envelope = {"v": 1, "id": str(uuid.uuid4()), "at_ms": NOW_MS, "command": command, **fields}
+    applied: dict[str, object] = json.loads(metadata.apply(json.dumps(envelope).encode()))
+    return applied
+
+
+def register(metadata: walrus_core.Metadata, wanted: int) -> object:
+    node = {"wanted": wanted, "disk": str(uuid.uuid4()), "process": str(uuid.uuid4()), "lease_until_ms": NOW_MS + 1}
+    addresses = {f"{name}_address": f"127.0.0.1:{wanted}" for name in ("raft", "peer", "text", "grpc", "http")}
+    return apply(metadata, {"register_node": node | addresses})["answer"]
+
+
+def founded() -> walrus_core.Metadata:
+    metadata = walrus_core.Metadata()
+    apply(metadata, {"bootstrap": {"cluster_id": CLUSTER}})
+    return metadata
+
+
+def test_commands_change_the_state_and_answer() -> None:
+    metadata = founded()
+    assert register(metadata, 3) == {"node": 3}
+    assert metadata.version == 2
+    view = metadata.view()
+    assert view["cluster_id"] == CLUSTER
+    assert list(view["nodes"]) == ["3"]
+
+
+def test_a_refusal_changes_nothing_and_is_remembered() -> None:
+    metadata = founded()
+    command = {"bootstrap": {"cluster_id": TOPIC}}
+    one_id = str(uuid.uuid4())
+    for _ in range(2):
+        with pytest.raises(walrus_core.Rejected) as raised:
+            apply(metadata, command, id=one_id)
+        assert (raised.value.reason, raised.value.facts) == ("AlreadyBootstrapped", {"cluster_id": CLUSTER})
+    assert metadata.version == 1
+
+
+def test_a_snapshot_restores_the_same_state() -> None:
+    metadata = founded()
+    register(metadata, 1)
+    again = walrus_core.Metadata.restore(metadata.snapshot())
+    assert again.view() == metadata.view()
+    assert again.snapshot() == metadata.snapshot()
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    metadata = founded()
+    copy = metadata.copy()
+    register(metadata, 1)
+    assert (copy.version, metadata.version) == (1, 2)
+    assert copy.view()["nodes"] == {}
+
+
+def test_segments_are_placed_on_healthy_nodes_in_turn() -> None:
+    metadata = founded()
+    assert metadata.first_descriptor(TOPIC, 0, str(uuid.uuid4()), NOW_MS) is None
+    for node in (1, 2, 3):
+        register(metadata, node)
+    first = metadata.first_descriptor(TOPIC, 0, str(uuid.uuid4()), NOW_MS)
+    assert first is not None
+    topic = {"topic": TOPIC, "org": "default", "name": "t", "internal": False, "first": [first]}
+    apply(metadata, {"create_topic": topic})
+    leader = first["leader"]["node"]
+    follower = metadata.successor(TOPIC, 0, str(uuid.uuid4()), [], NOW_MS)
+    assert follower is not None
+    assert follower["leader"]["node"] == leader % 3 + 1
+    avoiding = metadata.successor(TOPIC, 0, str(uuid.uuid4()), [leader % 3 + 1], NOW_MS)
+    assert avoiding is not None
+    assert avoiding["leader"]["node"] == (leader + 1) % 3 + 1
+    assert metadata.successor(TOPIC, 0, str(uuid.uuid4()), [], NOW_MS + 1) is None
+
+
+def test_what_is_not_a_uuid_is_told() -> None:
+    with pytest.raises(ValueError, match=r"nonsense.* is not a UUID"):
+        founded().successor("nonsense", 0, TOPIC, [], NOW_MS)
