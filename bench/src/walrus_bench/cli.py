@@ -75,7 +75,7 @@ def run(
         try:
             all_series, notes = _measure(suite, settings, rounds=rounds, gated=gate, console=console)
         except InvalidRunError as error:
-            console.print("[bold red]invalid run:[/]", Text(str(error)))
+            console.print("[bold red]invalid run:[/]", Text(str(error)), soft_wrap=True)
             raise typer.Exit(1) from error
 
     limits = report.limit_rows(all_series)
