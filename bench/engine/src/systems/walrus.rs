@@ -84,8 +84,10 @@ impl System for WalrusLog {
     fn facts(&self) -> Result<Vec<(&'static str, Value)>> {
         let stats = self.store.stats();
         Ok(vec![
-            ("backend_in_use", self.store.backend().to_string().into()),
-            ("syncs", stats.syncs.into()),
+            ("backend_in_use", self.store.backend().name.into()),
+            ("appended", self.log.end_offset().0.into()),
+            ("data_syncs", stats.data_syncs.into()),
+            ("journal_syncs", stats.journal_syncs.into()),
             ("bytes_written", stats.bytes_written.into()),
         ])
     }

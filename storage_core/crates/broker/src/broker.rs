@@ -95,7 +95,12 @@ impl WeakBroker {
 
 impl Broker {
     /// Creates a topic, or answers the one that is there (`false`) if it has as many partitions (0 = any).
-    pub async fn create_topic(&self, _name: &str, _partitions: u32, _internal: bool) -> Result<(TopicInfo, bool)> {
+    pub async fn create_topic(
+        &self,
+        _name: &str,
+        _partitions: u32,
+        _internal: bool,
+    ) -> Result<(TopicInfo, bool)> {
         Err(skeleton())
     }
 

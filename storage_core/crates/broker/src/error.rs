@@ -70,7 +70,9 @@ pub enum Error {
         problem: String,
     },
     /// A sequence is missing between this batch and the producer's last one.
-    #[error("producer {producer_id} sent sequence {got}, expected {expected}: send the batches in between first")]
+    #[error(
+        "producer {producer_id} sent sequence {got}, expected {expected}: send the batches in between first"
+    )]
     OutOfOrderSequence {
         /// Producer.
         producer_id: i64,
@@ -178,7 +180,10 @@ impl Error {
     #[must_use]
     pub fn retryable(&self) -> bool {
         match self {
-            Self::NotLeader { .. } | Self::Unavailable { .. } | Self::Timeout { .. } | Self::NoSpace { .. } => true,
+            Self::NotLeader { .. }
+            | Self::Unavailable { .. }
+            | Self::Timeout { .. }
+            | Self::NoSpace { .. } => true,
             Self::Foreign { retryable, .. } => *retryable,
             _ => false,
         }

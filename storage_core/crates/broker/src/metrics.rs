@@ -21,7 +21,8 @@ impl Metrics {
     #[must_use]
     pub fn encode(&self) -> String {
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry.lock()).expect("a String takes any text");
+        prometheus_client::encoding::text::encode(&mut text, &self.registry.lock())
+            .expect("a String takes any text");
         text
     }
 }
