@@ -69,6 +69,8 @@ def run(
     if quick:
         rounds, seconds, gate, results = QUICK_ROUNDS, QUICK_SECONDS, False, results / "quick"
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=tables.WIDE_COLUMNS)  # nobody wraps a log file
     data_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="run-", dir=data_dir) as scratch:
         settings = Settings(data_dir=Path(scratch), seconds=seconds, peers=peers, quick=quick)

@@ -6,11 +6,13 @@ from rich.table import Table
 from walrus_bench.fio import NOT_FOUND, PARAMETERS
 from walrus_bench.report import Report
 
+WIDE_COLUMNS = 140
+
 
 def show(report: Report, console: Console) -> None:
     """Prints limits, rows, and how far to trust them."""
     console.print(_limits(report))
-    console.print(_rows(report))
+    console.print(_rows(report, wide=console.width >= WIDE_COLUMNS))
     for note in report.notes:
         console.print(f"note: {note}")
     load = report.load
@@ -51,27 +53,34 @@ def _limits(report: Report) -> Table:
     return table
 
 
-def _rows(report: Report) -> Table:
+def _rows(report: Report, *, wide: bool) -> Table:
     table = Table(title=f"Suite {report.suite}", title_justify="left")
-    for heading in ("case", "system", "backend"):
-        table.add_column(heading)
-    for heading in ("value", "unit", "min..max", "p50/p99/p99.9 us", "limit", "ratio"):
-        table.add_column(heading, justify="left" if heading == "unit" else "right")
-    for heading in ("goal", "met"):
-        table.add_column(heading)
+    table.add_column("case")
+    table.add_column("system")
+    table.add_column("value", justify="right")
+    table.add_column("unit")
+    if wide:
+        table.add_column("min..max", justify="right")
+        table.add_column("p50/p99/p99.9 us", justify="right")
+    table.add_column("limit", justify="right")
+    table.add_column("ratio", justify="right")
+    table.add_column("goal")
+    table.add_column("met")
     for row in report.rows:
         quantiles = [row.facts.get(name) for name in ("p50_us", "p99_us", "p999_us")]
-        table.add_row(
-            row.case,
-            row.system,
-            row.backend,
-            figure(row.value),
-            row.unit,
+        spread = (
             f"{figure(row.minimum)}..{figure(row.maximum)}",
             " / ".join(figure(float(us)) for us in quantiles if us is not None),
+        )
+        table.add_row(
+            row.case,
+            f"{row.system} {row.backend}",
+            figure(row.value),
+            row.unit,
+            *(spread if wide else ()),
             "" if row.limit is None else figure(row.limit),
             "" if row.ratio is None else f"{row.ratio:.2f}",
-            row.goal,
+            row.goal.removesuffix(f" {row.unit}"),
             "[green]met[/]" if row.met else "[red]not met[/]",
         )
     return table
