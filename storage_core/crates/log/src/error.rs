@@ -11,7 +11,6 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why the engine refused or failed. Cheap to clone: one failed commit answers many callers.
 #[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The operating system failed a call.
     #[error("{operation} of {path} failed: {source}")]

@@ -1,13 +1,17 @@
 //! The exceptions, and the one table that says which Rust error raises which. No message is ever parsed.
 //!
-//! Every exception raised from here has `reason`, the name of the Rust error's kind, and `facts`, its fields.
+//! Every exception of ours has `reason`, the name of the Rust error's kind, and `facts`, its fields. What the operating
+//! system refused is Python's `OSError`, a wrong argument `ValueError`.
+
+use std::sync::Arc;
 
 use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::exceptions::{PyException, PyOSError, PyValueError};
 use pyo3::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use walrus_broker::{ConfigError, StartError};
 use walrus_log::batch::BatchError;
+use walrus_log::{Error as LogError, LogId, Offset};
 use walrus_metadata::{Rejected as MetadataRejected, SnapshotError};
 
 use crate::json::to_python;
@@ -44,7 +48,7 @@ macro_rules! exceptions {
 }
 
 exceptions! {
-    WalrusError(PyException) "Root of everything that Walrus raises.";
+    WalrusError(PyException) "Root of what Walrus raises, but for `OSError` and `ValueError`.";
     RetryableError(WalrusError) "Nothing happened; the same call may go through later.";
     RejectedError(WalrusError) "Nothing happened, and the same call will be refused again.";
     OutcomeUnknown(WalrusError) "It may have happened. Ask again with the same ids, or look.";
@@ -52,22 +56,30 @@ exceptions! {
     AddressInUse(WalrusError) "Another program listens on that address.";
     Locked(WalrusError) "Another process has the directory open.";
     UnsupportedFormat(WalrusError) "Written by a newer Walrus. Upgrade this one.";
+    OffsetOutOfRange(RejectedError) "No record is there: trimmed, or not written yet.";
     InvalidBatch(RejectedError) "The records cannot be a batch, or the batch cannot be opened here.";
     Rejected(RejectedError) "The metadata refused a command.";
 }
 
 /// Declares for each kind of a Rust error the exception that it raises. The compiler sees that none is missing.
 macro_rules! table {
-    ($($error:ident { $($kind:ident { $($fact:ident),* } => $exception:ty,)* })*) => {
+    ($($error:ident {
+        $($kind:ident { $($fact:ident),* } => $exception:ty,)*
+        $(@ $other:pat, $message:pat => $raised:expr,)*
+    })*) => {
         $(impl From<$error> for Raised {
             fn from(error: $error) -> Self {
                 let message = error.to_string();
-                match &error {
+                match error {
                     $($error::$kind { $($fact),* } => raise::<$exception>(
-                        message,
+                        &message,
                         stringify!($kind),
-                        json!({ $(stringify!($fact): $fact),* }),
+                        &json!({ $(stringify!($fact): Fact::json(&$fact)),* }),
                     ),)*
+                    $($other => {
+                        let $message = message;
+                        $raised
+                    })*
                 }
             }
         })*
@@ -89,6 +101,48 @@ table! {
         InvalidRecord { index, reason } => CorruptionError,
         TooLarge {} => InvalidBatch,
     }
+    LogError {
+        NoSpace { path } => RetryableError,
+        Corrupted { log, start, end } => CorruptionError,
+        Damaged { path, reason } => CorruptionError,
+        UnsupportedFormat { path, found, supported } => UnsupportedFormat,
+        Locked { path } => Locked,
+        OffsetOutOfRange { requested, start, end } => OffsetOutOfRange,
+        Sealed { log, end } => RejectedError,
+        Poisoned { reason } => OutcomeUnknown,
+        TooLarge { bytes, bytes_max } => RejectedError,
+        OutOfOrderSequence { producer, expected, got } => RejectedError,
+        ProducerFenced { producer, current, attempted } => RejectedError,
+        InvalidName { name, reason } => RejectedError,
+        InvalidOption { option, reason } => RejectedError,
+        UnknownLog { log } => RejectedError,
+        LogExists { log, field } => RejectedError,
+        Closed {} => RejectedError,
+        @ LogError::Batch(error), _ => error.into(),
+        @ LogError::Io { source, .. }, message => os_error(&source, message),
+    }
+    StartError {
+        AddressInUse { listener, address } => AddressInUse,
+        @ StartError::Config(error), _ => error.into(),
+        @ StartError::Listen { source, .. }, message => os_error(&source, message),
+        @ StartError::Runtime { source }, message => os_error(&source, message),
+    }
+    SnapshotError {
+        UnsupportedVersion { got, supported } => UnsupportedFormat,
+        Inconsistent { what } => CorruptionError,
+        @ SnapshotError::Damaged(_), message => raise::<CorruptionError>(&message, "Damaged", &json!({})),
+    }
+}
+
+/// Its kinds carry their names and fields in their JSON already.
+impl From<MetadataRejected> for Raised {
+    fn from(rejected: MetadataRejected) -> Self {
+        let mut facts =
+            serde_json::to_value(&rejected).expect("a refusal has only keys that are strings in JSON");
+        let reason = facts.as_object_mut().and_then(|facts| facts.remove("reason"));
+        let reason = reason.as_ref().and_then(Value::as_str).unwrap_or_default();
+        raise::<Rejected>(&rejected.to_string(), reason, &facts)
+    }
 }
 
 impl From<ConfigError> for Raised {
@@ -97,56 +151,55 @@ impl From<ConfigError> for Raised {
     }
 }
 
-impl From<StartError> for Raised {
-    fn from(error: StartError) -> Self {
-        let message = error.to_string();
-        match error {
-            StartError::Config(error) => error.into(),
-            StartError::AddressInUse { listener, address } => raise::<AddressInUse>(
-                message,
-                "AddressInUse",
-                json!({"listener": listener, "address": address}),
-            ),
-            StartError::Listen { source, .. } | StartError::Runtime { source } => Self(source.into()),
-        }
-    }
+/// As the interpreter raises it: the class follows from the number (`PermissionError`, ...).
+fn os_error(source: &std::io::Error, message: String) -> Raised {
+    Raised(match source.raw_os_error() {
+        Some(number) => PyOSError::new_err((number, message)),
+        None => PyOSError::new_err(message),
+    })
 }
 
-impl From<SnapshotError> for Raised {
-    fn from(error: SnapshotError) -> Self {
-        let message = error.to_string();
-        let none = json!({});
-        match error {
-            SnapshotError::Damaged(_) => raise::<CorruptionError>(message, "Damaged", none),
-            SnapshotError::UnsupportedVersion { got, supported } => {
-                let facts = json!({"got": got, "supported": supported});
-                raise::<UnsupportedFormat>(message, "UnsupportedVersion", facts)
-            }
-            SnapshotError::Inconsistent { what } => {
-                raise::<CorruptionError>(message, "Inconsistent", json!({"what": what}))
-            }
-        }
-    }
-}
-
-/// Its kinds carry their names and fields in their JSON already.
-impl From<MetadataRejected> for Raised {
-    fn from(rejected: MetadataRejected) -> Self {
-        let message = rejected.to_string();
-        let mut facts =
-            serde_json::to_value(&rejected).expect("a refusal has only keys that are strings in JSON");
-        let reason = facts.as_object_mut().and_then(|facts| facts.remove("reason"));
-        let reason = reason.as_ref().and_then(|reason| reason.as_str()).unwrap_or_default();
-        raise::<Rejected>(message, reason, facts)
-    }
-}
-
-fn raise<E: pyo3::PyTypeInfo>(message: String, reason: &str, facts: serde_json::Value) -> Raised {
+fn raise<E: pyo3::PyTypeInfo>(message: &str, reason: &str, facts: &Value) -> Raised {
     Raised(Python::attach(|py| {
-        let error = PyErr::new::<E, _>(message);
-        let described = to_python(py, &facts)
+        let error = PyErr::new::<E, _>(message.to_owned());
+        let described = to_python(py, facts)
             .and_then(|facts| error.value(py).setattr("facts", facts))
             .and_then(|()| error.value(py).setattr("reason", reason));
         described.err().unwrap_or(error)
     }))
+}
+
+/// A field of an error as Python sees it.
+trait Fact {
+    fn json(&self) -> Value;
+}
+
+macro_rules! facts {
+    ($($type:ty),*) => {
+        $(impl Fact for $type {
+            fn json(&self) -> Value {
+                json!(self)
+            }
+        })*
+    };
+}
+
+facts!(u8, u32, u64, i8, i16, i32, i64, &'static str, String);
+
+impl Fact for Arc<str> {
+    fn json(&self) -> Value {
+        json!(**self)
+    }
+}
+
+impl Fact for Offset {
+    fn json(&self) -> Value {
+        json!(self.0)
+    }
+}
+
+impl Fact for LogId {
+    fn json(&self) -> Value {
+        json!(self.0.to_string())
+    }
 }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 class WalrusError(Exception):
-    """Root of everything that Walrus raises."""
+    """Root of what Walrus raises, but for `OSError` and `ValueError`."""
 
     reason: str
     """Name of the error's kind; stable."""
@@ -33,6 +33,9 @@ class Locked(WalrusError):
 
 class UnsupportedFormat(WalrusError):
     """Written by a newer Walrus. Upgrade this one."""
+
+class OffsetOutOfRange(RejectedError):
+    """No record is there: trimmed, or not written yet."""
 
 class InvalidBatch(RejectedError):
     """The records cannot be a batch, or the batch cannot be opened here."""
@@ -228,7 +231,8 @@ def decode_batches(
 
     Takes the records `start <= offset < end` from `position` on, checks every checksum, and stops in front of the
     record that would bring keys, values and headers over `bytes_max` (one record is always taken). To go on, call it
-    again with `position` and `next_offset` of the answer; no rows means that nothing is left.
+    again with `position` and `next_offset` of the answer; no rows means that nothing is left. Offsets must grow; what
+    comes a second time (where two answers of a read were joined) is left out.
     Raises `CorruptionError`, and `InvalidBatch` for a compressed batch.
     """
 
