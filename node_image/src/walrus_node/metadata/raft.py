@@ -368,16 +368,16 @@ class Raft(SyncObj):  # type: ignore[misc] # PySyncObj has no types
     # Time
 
     def _seconds_until_due(self) -> float:
-        now = monotonic()
+        now: float = monotonic()
         if self._proposals and self._SyncObj__raftLeader is not None:
             return 0.0
         if self._raft_state == _LEADER:
             alone = not self._SyncObj__otherNodes
             if alone and self._last.index > self._commit_index:
                 return 0.0
-            return max(0.0, float(self._SyncObj__newAppendEntriesTime) - now) if self._peers() else 60.0
+            return max(0.0, self._SyncObj__newAppendEntriesTime - now) if self._peers() else 60.0
         if self._is_voter:
-            return max(0.0, float(self._SyncObj__raftElectionDeadline) - now)
+            return max(0.0, self._SyncObj__raftElectionDeadline - now)
         return 60.0
 
     def _SyncObj__generateRaftTimeout(self) -> float:  # noqa: N802 - overrides PySyncObj
