@@ -26,6 +26,7 @@ from walrus_node.metadata.admission import Admitted, JoinRequest, encode_admitte
 from walrus_node.metadata.journal import Owner, read_owner
 from walrus_node.metadata.machine import ClusterState, MetadataMachine
 from walrus_node.metadata.raft_store import Place, RaftStore, found, prepare_to_join
+from walrus_node.metadata.transport import listen
 from walrus_node.metadata.wire import BadFrameError
 from walrus_node.metrics import build_registry
 
@@ -387,9 +388,8 @@ class Node:
 
 
 def _listen(address: Address, flag: str) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
-        return socket.create_server((address.host, address.port), family=family, backlog=128)
+        return listen(address.host, address.port)
     except OSError as error:
         raise _cannot_listen(address, flag, error) from None
 

@@ -53,6 +53,9 @@ class Alone:
             self.raft.peer_connected(str(peer))
 
     def _send(self, peer: str, message: dict[str, Any]) -> bool:
+        if message["type"] in ("append_reply", "vote", "request_vote"):
+            assert not self.journal.has_unsynced, "nothing is acknowledged before it is on disk"
+            assert Votes(self.directory / "votes").term == self.raft.status().term
         self.sent.append((peer, message))
         return True
 

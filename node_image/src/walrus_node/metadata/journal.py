@@ -119,6 +119,11 @@ class Journal:
     def size_bytes(self) -> int:
         return self._position
 
+    @property
+    def has_unsynced(self) -> bool:
+        """Something was written since the last `sync`."""
+        return self._unsynced
+
     def append(self, entry: Entry, *, commit: int) -> None:
         """Write an entry behind the last one. Durable only after `sync`."""
         assert entry.index == self.last.index + 1, "entries are dense"

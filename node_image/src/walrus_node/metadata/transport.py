@@ -46,6 +46,12 @@ UNSENT_BYTES_MAX = 64 * 1024 * 1024
 _DEAD_PEER_MS = 5_000
 
 
+def listen(host: str, port: int) -> socket.socket:
+    """The listener that a transport is given; raises `OSError`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=128)
+
+
 @dataclass(frozen=True)
 class Me:
     """What this node says of itself when it greets."""

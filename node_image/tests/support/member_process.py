@@ -1,0 +1,39 @@
+"""A member in a process of its own, to be killed: one line in, `write NAME`, one line out, what became of it."""
+
+import sys
+import threading
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from ledger import Ledger, entry
+from walrus_node.metadata.journal import Owner
+from walrus_node.metadata.raft import Compaction
+from walrus_node.metadata.raft_store import Place, RaftStore
+from walrus_node.metadata.store import Applied
+from walrus_node.metadata.transport import listen
+
+
+def main(directory: str, cluster: str, disk: str, port: str) -> None:
+    owner = Owner(UUID(cluster), UUID(disk))
+    place = Place(Path(directory), owner, uuid4(), f"127.0.0.1:{port}")
+    compaction = Compaction(entries=200, entries_kept=20)
+    store = RaftStore(place, Ledger(), listen("127.0.0.1", int(port)), compaction=compaction)
+    store.start()
+    print("started", flush=True)
+    for line in sys.stdin:
+        command, _, name = line.strip().partition(" ")
+        if command == "read":
+            print("read", *store.read(), flush=True)
+        else:
+            threading.Thread(target=write, args=(store, name), daemon=True).start()
+
+
+def write(store: RaftStore[tuple[str, ...]], name: str) -> None:
+    outcome = store.propose(entry(name), timeout=2.0).result()
+    # One call for the whole line: threads share the pipe.
+    sys.stdout.write(f"{'applied' if isinstance(outcome, Applied) else 'unknown'} {name}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

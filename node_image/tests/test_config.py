@@ -1,0 +1,93 @@
+"""Options: the original's flags and variables keep working, and a wrong one says what is wrong."""
+
+from pathlib import Path
+
+import pytest
+from walrus_node.config import Address, Config, parse_config
+
+
+def parse(*arguments: str, **environment: str) -> Config:
+    return parse_config(arguments, environment)
+
+
+def test_without_flags_the_documented_defaults_hold() -> None:
+    config = parse()
+    assert config.data_dir == Path("data")
+    assert (config.raft, config.text) == (Address("127.0.0.1", 6000), Address("127.0.0.1", 8080))
+    assert (config.grpc.port, config.peer.port, config.http.port) == (9090, 6001, 8088)
+    assert (config.segment_entries_max, config.monitor_check_ms) == (1_000_000, 10_000)
+    assert (config.backend, config.fsync, config.auto_create_topics) == ("auto", "each", True)
+    assert (config.node_id, config.join, config.bootstrap) == (None, None, False)
+
+
+def test_variables_of_the_original_work() -> None:
+    config = parse(
+        WALRUS_DATA_DIR="/a",
+        RAFKA_DATA_DIR="/b",
+        WALRUS_MAX_SEGMENT_ENTRIES="10",
+        WALRUS_MONITOR_CHECK_MS="200",
+        WALRUS_DISABLE_IO_URING="",
+        RUST_LOG="debug",
+    )
+    assert config.data_dir == Path("/a")
+    assert (config.segment_entries_max, config.monitor_check_ms) == (10, 200)
+    assert (config.backend, config.log_level) == ("mmap", "debug")
+
+
+def test_flags_win_over_variables() -> None:
+    assert parse("--data-dir", "/flag", WALRUS_DATA_DIR="/variable").data_dir == Path("/flag")
+    assert parse(RAFKA_DATA_DIR="/rafka").data_dir == Path("/rafka")
+
+
+def test_flags_of_the_original_work() -> None:
+    config = parse(
+        *("--node-id", "2", "--raft-port", "6002", "--raft-host", "0.0.0.0", "--raft-advertise-host", "node2"),
+        *("--client-port", "9092", "--client-host", "::1", "--join", "node1:6001", "--log-file", "x.log"),
+    )
+    assert (config.node_id, config.join) == (2, Address("node1", 6001))
+    assert str(config.text) == "[::1]:9092"
+    assert str(config.advertised(config.raft)) == "node2:6002"
+
+
+def test_units_are_understood() -> None:
+    config = parse("--segment-bytes-max", "64MiB", "--segment-age-max", "12h", "--fsync", "200ms")
+    assert (config.segment_bytes_max, config.segment_age_ms_max, config.fsync) == (2**26, 43_200_000, "200ms")
+
+
+def test_a_wildcard_is_not_advertised() -> None:
+    assert parse("--raft-host", "0.0.0.0").advertised(Address("0.0.0.0", 6000)).host != "0.0.0.0"
+    assert str(parse().advertised(Address("127.0.0.1", 6000))) == "127.0.0.1:6000"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--raft-port", "70000"], "'70000' is no port"),
+        (["--node-id", "0"], "'0' is no number from 1"),
+        (["--fsync", "often"], "'often' is not each, never or <n>ms"),
+        (["--backend", "tape"], "invalid choice: 'tape'"),
+        (["--join", "here"], "'here' is not HOST:RAFT_PORT"),
+        (["--segment-bytes-max", "10XB"], "'10XB' is no size"),
+        (["--segment-age-max", "soon"], "'soon' is no duration"),
+        (["--log-level", "loud"], "'loud' is no log level"),
+        (["--segment-entries-max", "-1"], "--segment-entries-max"),
+        (["--raft-host", "a b"], "'a b' is no host name"),
+        (["--bootstrap", "--join", "a:1"], "give one of them"),
+        (["--raft-port", "7000", "--http-port", "7000"], "are the same"),
+        (["--data-dri", "/x"], "unrecognized arguments: --data-dri"),
+        (["--frame-bytes-max", "999999999"], "is no number from 1 to 16777216"),
+    ],
+)
+def test_a_wrong_option_exits_with_2_and_says_why(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        parse(*arguments)
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_wrong_variable_names_its_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(WALRUS_MONITOR_CHECK_MS="never")
+    assert "--monitor-check-ms" in capsys.readouterr().err
