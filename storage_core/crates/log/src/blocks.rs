@@ -70,7 +70,13 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     /// `how` the background prepares; `sync`: whether directory changes and zeroing are synced.
-    pub(crate) fn new(disk: Arc<dyn Disk>, block_bytes: u64, blocks_per_file: u32, how: Prepare, sync: bool) -> Self {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        block_bytes: u64,
+        blocks_per_file: u32,
+        how: Prepare,
+        sync: bool,
+    ) -> Self {
         Self {
             disk,
             block_bytes,
@@ -95,7 +101,10 @@ impl Blocks {
     pub(crate) fn open(&self, number: u64) -> Result<Arc<BlockFile>> {
         let name = file_name(number);
         let path = self.disk.path(&name);
-        let file = self.disk.open(&name, self.file_bytes(), FileKind::Blocks).map_err(|e| Error::io("open", &path, e))?;
+        let file = self
+            .disk
+            .open(&name, self.file_bytes(), FileKind::Blocks)
+            .map_err(|e| Error::io("open", &path, e))?;
         Ok(Arc::new(BlockFile { number, file, path, poisoned: OnceLock::new() }))
     }
 
@@ -156,8 +165,10 @@ impl Blocks {
     fn create(&self, number: u64) -> Result<Arc<BlockFile>> {
         let name = file_name(number);
         let path = self.disk.path(&name);
-        let file =
-            self.disk.create(&name, self.file_bytes(), FileKind::Blocks).map_err(|e| Error::io("create", &path, e))?;
+        let file = self
+            .disk
+            .create(&name, self.file_bytes(), FileKind::Blocks)
+            .map_err(|e| Error::io("create", &path, e))?;
         if self.sync {
             let synced = file.sync().and_then(|()| self.disk.sync_directory());
             synced.map_err(|e| Error::io("sync", &path, e))?;
@@ -203,13 +214,19 @@ impl Blocks {
         let mut removed = Vec::new();
         let mut freed: Vec<(Arc<BlockFile>, Vec<u32>)> = Vec::new();
         self.files.lock().retain(|_, file| {
-            let is_empty = file.slots.iter().all(|slot| matches!(slot, SlotState::Free | SlotState::Freed | SlotState::Spent));
+            let is_empty = file
+                .slots
+                .iter()
+                .all(|slot| matches!(slot, SlotState::Free | SlotState::Freed | SlotState::Spent));
             if is_empty && file.slots.iter().any(|slot| *slot != SlotState::Free) {
                 removed.push(Arc::clone(&file.file));
                 return false;
             }
-            let slots: Vec<u32> =
-                (0..).zip(&file.slots).filter(|(_, state)| **state == SlotState::Freed).map(|(slot, _)| slot).collect();
+            let slots: Vec<u32> = (0..)
+                .zip(&file.slots)
+                .filter(|(_, state)| **state == SlotState::Freed)
+                .map(|(slot, _)| slot)
+                .collect();
             if !slots.is_empty() && file.file.poisoned.get().is_none() {
                 freed.push((Arc::clone(&file.file), slots));
             }

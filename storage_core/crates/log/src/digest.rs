@@ -68,7 +68,8 @@ mod tests {
 
     #[test]
     fn it_does_not_matter_where_blocks_are_cut() {
-        let batches: Vec<_> = (0..20_u32).map(|i| (u64::from(i) * 3, 3, i.wrapping_mul(0x9e37_79b1))).collect();
+        let batches: Vec<_> =
+            (0..20_u32).map(|i| (u64::from(i) * 3, 3, i.wrapping_mul(0x9e37_79b1))).collect();
         for cut in 0..=batches.len() {
             assert_eq!(of(&batches[..cut]).concat(of(&batches[cut..])), of(&batches));
         }

@@ -261,7 +261,11 @@ impl Engine {
         let end = log.synced.load(Ordering::Acquire);
         // A deleted log is not in the journal any more; the check and the record must not be torn apart.
         let logs = self.logs.read();
-        if logs.contains_key(&log.id) { self.journal.append(&Record::Synced { log: log.id, end }).map(drop) } else { Ok(()) }
+        if logs.contains_key(&log.id) {
+            self.journal.append(&Record::Synced { log: log.id, end }).map(drop)
+        } else {
+            Ok(())
+        }
     }
 
     /// Makes the synced marks of all logs durable.

@@ -29,7 +29,9 @@ pub enum Error {
         path: String,
     },
     /// Stored bytes are damaged. Offsets outside the range can be read.
-    #[error("log {log}: offsets {start}..{end} are damaged on this disk; read on at {end}, or from another copy")]
+    #[error(
+        "log {log}: offsets {start}..{end} are damaged on this disk; read on at {end}, or from another copy"
+    )]
     Corrupted {
         /// The log.
         log: LogId,

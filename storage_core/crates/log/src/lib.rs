@@ -9,6 +9,7 @@
 pub mod batch;
 mod blocks;
 mod commit;
+mod cursors;
 mod digest;
 mod disk;
 mod engine;
@@ -26,7 +27,9 @@ mod tail;
 mod tending;
 mod ticket;
 mod types;
+mod walrus;
 
+pub use cursors::{Cursor, Entry};
 pub use disk::{
     BackendInUse, CrashChoice, Disk, DiskFile, Fault, FileKind, MappedRange, Prepare, SimulatedDisk, TailKind,
 };
@@ -39,5 +42,6 @@ pub use recovery::{CorruptedRange, MovedCursor, OpenReport, TornTail, UnknownBlo
 pub use store::Store;
 pub use ticket::CommitTicket;
 pub use types::{Epoch, LogId, Offset};
+pub use walrus::{Topic, Walrus};
 
 const _: () = assert!(usize::BITS == 64, "files are mapped whole");

@@ -70,7 +70,10 @@ impl Options {
         }
         let file_bytes = self.block_bytes.checked_mul(u64::from(self.blocks_per_file));
         if self.blocks_per_file == 0 || file_bytes.is_none_or(|bytes| bytes > FILE_BYTES_MAX) {
-            return invalid("blocks_per_file", "a file must have at least one block and at most 4 GiB less a page");
+            return invalid(
+                "blocks_per_file",
+                "a file must have at least one block and at most 4 GiB less a page",
+            );
         }
         Ok(())
     }

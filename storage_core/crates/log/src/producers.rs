@@ -80,7 +80,10 @@ impl ProducerTable {
         } else {
             let same = |kept: &&Kept| kept.base_sequence == producer.base_sequence && kept.records == records;
             if let Some(&Kept { base_offset, .. }) = known.batches.iter().find(same) {
-                return Ok(Admission::Duplicate { base_offset, end_offset: base_offset + u64::from(records) });
+                return Ok(Admission::Duplicate {
+                    base_offset,
+                    end_offset: base_offset + u64::from(records),
+                });
             }
             known.batches.back().map_or(0, |last| sequence_after(last.base_sequence, last.records))
         };
@@ -145,7 +148,8 @@ impl ProducerTable {
             }
             let mut batches = VecDeque::with_capacity(usize::from(count));
             for _ in 0..count {
-                let kept = Kept { base_sequence: fields.i32()?, records: fields.u32()?, base_offset: fields.u64()? };
+                let kept =
+                    Kept { base_sequence: fields.i32()?, records: fields.u32()?, base_offset: fields.u64()? };
                 kept.base_offset.checked_add(u64::from(kept.records))?;
                 if kept.base_sequence < 0 {
                     return None;
@@ -182,7 +186,10 @@ mod tests {
         assert_eq!(table.check(batch(0, 20), 10).unwrap(), third);
         for wrong in [0, 10, 80, 65] {
             let error = table.check(batch(0, wrong), 10).unwrap_err();
-            assert!(matches!(error, Error::OutOfOrderSequence { expected: 70, got, .. } if got == wrong), "{error}");
+            assert!(
+                matches!(error, Error::OutOfOrderSequence { expected: 70, got, .. } if got == wrong),
+                "{error}"
+            );
         }
     }
 
@@ -190,7 +197,10 @@ mod tests {
     fn a_newer_epoch_starts_at_zero_and_fences_the_older() {
         let mut table = ProducerTable::new();
         table.record(batch(1, 5), 1, 0);
-        assert!(matches!(table.check(batch(0, 6), 1), Err(Error::ProducerFenced { current: 1, attempted: 0, .. })));
+        assert!(matches!(
+            table.check(batch(0, 6), 1),
+            Err(Error::ProducerFenced { current: 1, attempted: 0, .. })
+        ));
         assert!(matches!(table.check(batch(2, 6), 1), Err(Error::OutOfOrderSequence { expected: 0, .. })));
         assert_eq!(table.check(batch(2, 0), 1).unwrap(), Admission::Accept);
         table.record(batch(2, 0), 1, 1);
@@ -213,7 +223,9 @@ mod tests {
             table.record(ProducerRef { id, epoch: 0, base_sequence: 0 }, 1, id as u64);
         }
         assert!(table.len() <= PRODUCERS_MAX / 2 + 10);
-        assert!(table.check(ProducerRef { id: PRODUCERS_MAX as i64 - 1, epoch: 0, base_sequence: 9 }, 1).is_err());
+        assert!(
+            table.check(ProducerRef { id: PRODUCERS_MAX as i64 - 1, epoch: 0, base_sequence: 9 }, 1).is_err()
+        );
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub struct OpenReport {
     pub torn_tails: Vec<TornTail>,
     /// Damaged ranges of offsets.
     pub corrupted: Vec<CorruptedRange>,
-    /// Blocks whose header is damaged, or that belong to no log: left as they are.
+    /// Blocks whose header is damaged, or that belong to no log.
     pub unknown_blocks: Vec<UnknownBlock>,
     /// Bytes of the journal's last group that were cut.
     pub journal_cut_bytes: u64,
@@ -64,13 +64,16 @@ pub struct CorruptedRange {
     pub end: Offset,
 }
 
-/// A block that was left alone.
+/// A block that nobody can read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownBlock {
     /// Its file.
     pub path: String,
     /// Its place in the file, from 0.
     pub slot: u32,
+    /// Where its bytes were moved to: no log misses anything, so it is the torn first write of a block. Else it is
+    /// left as it is.
+    pub moved_to: Option<String>,
 }
 
 /// A cursor that was beyond the end of its log.
@@ -94,7 +97,7 @@ struct Found {
 
 /// Reads all files and builds the logs of the journal.
 pub(crate) fn recover(engine: &Arc<Engine>, state: &JournalState, report: &mut OpenReport) -> Result<()> {
-    let mut found = read_headers(engine, state, report)?;
+    let Headers { mut found, damaged } = read_headers(engine, state, report)?;
     let mut unsynced: Vec<Arc<BlockFile>> = Vec::new();
     for (&id, entry) in &state.logs {
         let blocks = found.remove(&id).unwrap_or_default();
@@ -107,6 +110,12 @@ pub(crate) fn recover(engine: &Arc<Engine>, state: &JournalState, report: &mut O
         }
         let log = Rebuild { engine, id, entry, report, unsynced: &mut unsynced }.run(blocks)?;
         engine.logs.write().insert(id, log);
+    }
+    for slots in damaged {
+        let moved_to =
+            if report.corrupted.is_empty() { Some(set_block_aside(engine, &slots)?) } else { None };
+        let (path, slot) = (slots.file.path.clone(), slots.first);
+        report.unknown_blocks.push(UnknownBlock { path, slot, moved_to });
     }
     if engine.syncs {
         // What a killed process wrote may be in the page cache only, and is served from now on.
@@ -125,14 +134,18 @@ pub(crate) fn recover(engine: &Arc<Engine>, state: &JournalState, report: &mut O
     Ok(())
 }
 
-/// Block headers by log; the files are handed to the allocator with the states of their slots.
-fn read_headers(
-    engine: &Engine,
-    state: &JournalState,
-    report: &mut OpenReport,
-) -> Result<HashMap<LogId, Vec<Found>>> {
+/// What the headers of all blocks say.
+struct Headers {
+    found: HashMap<LogId, Vec<Found>>,
+    /// Slots whose header is neither empty nor valid.
+    damaged: Vec<Slots>,
+}
+
+/// Reads all headers; the files are handed to the allocator with the states of their slots.
+fn read_headers(engine: &Engine, state: &JournalState, report: &mut OpenReport) -> Result<Headers> {
     let blocks = &engine.blocks;
     let mut found: HashMap<LogId, Vec<Found>> = HashMap::new();
+    let mut damaged = Vec::new();
     let mut last_sequence = 0;
     for number in Blocks::list(&*engine.disk)? {
         let file = blocks.open(number)?;
@@ -164,8 +177,13 @@ fn read_headers(
                     found.entry(header.log).or_default().push(Found { header, slots });
                     SlotState::Used
                 }
-                HeaderPage::Header(_) | HeaderPage::Damaged => {
-                    report.unknown_blocks.push(UnknownBlock { path: file.path.clone(), slot });
+                HeaderPage::Header(_) => {
+                    let path = file.path.clone();
+                    report.unknown_blocks.push(UnknownBlock { path, slot, moved_to: None });
+                    SlotState::Kept
+                }
+                HeaderPage::Damaged => {
+                    damaged.push(Slots { file: Arc::clone(&file), first: slot, count });
                     SlotState::Kept
                 }
             };
@@ -177,7 +195,42 @@ fn read_headers(
     }
     let marks = state.logs.values().flat_map(|entry| &entry.truncations).map(|(_, before)| *before);
     blocks.start_sequences_at(marks.max().unwrap_or(0).max(last_sequence + 1));
-    Ok(found)
+    Ok(Headers { found, damaged })
+}
+
+/// Moves a block without a readable header out of the way and frees its slot.
+fn set_block_aside(engine: &Engine, slots: &Slots) -> Result<String> {
+    let start = u64::from(slots.first) * engine.blocks.block_bytes;
+    let file = &slots.file;
+    let failed = |e| file.error("read", e);
+    let ranges = file.file.data_ranges(start..start + engine.blocks.block_bytes).map_err(failed)?;
+    let end = ranges.last().map_or(start, |range| range.end);
+    let mut bytes = Vec::new();
+    file.file.read(start, (end - start) as usize, &mut bytes).map_err(failed)?;
+    let moved_to = write_lost(engine, &format!("block-{}-{}", file.number, slots.first), &bytes)?;
+    tracing::warn!(
+        path = file.path,
+        slot = slots.first,
+        moved_to,
+        "a block without a readable header was moved"
+    );
+    engine.blocks.free(slots);
+    Ok(moved_to)
+}
+
+/// Writes bytes that were cut to a file of their own, durably; gives its name.
+fn write_lost(engine: &Engine, what: &str, bytes: &[u8]) -> Result<String> {
+    let disk = &engine.disk;
+    let names = disk.list().map_err(|e| Error::io("list", &disk.path(""), e))?;
+    let name = (0..)
+        .map(|n: u32| format!("lost-{what}-{n}"))
+        .find(|name| !names.contains(name))
+        .expect("numbers do not end");
+    let failed = |e| Error::io("write", &disk.path(&name), e);
+    let file = disk.create(&name, 0, FileKind::Plain).map_err(failed)?;
+    crate::disk::write_all(&*file, 0, &[bytes], false).map_err(failed)?;
+    file.sync().and_then(|()| disk.sync_directory()).map_err(failed)?;
+    Ok(name)
 }
 
 /// One log being put together.
@@ -215,7 +268,8 @@ impl Rebuild<'_> {
             resume: None,
             is_torn: false,
         };
-        let mut bases = live.iter().skip(1).map(|found| found.header.base_offset).collect::<Vec<_>>().into_iter();
+        let mut bases =
+            live.iter().skip(1).map(|found| found.header.base_offset).collect::<Vec<_>>().into_iter();
         for found in live {
             let next_base = bases.next();
             if chain.is_torn {
@@ -246,7 +300,8 @@ impl Rebuild<'_> {
 
     /// Where the block was cut by a later truncation.
     fn cap(&self, sequence: u64) -> u64 {
-        let caps = self.entry.truncations.iter().filter(|(_, before)| sequence < *before).map(|(end, _)| *end);
+        let caps =
+            self.entry.truncations.iter().filter(|(_, before)| sequence < *before).map(|(end, _)| *end);
         caps.min().unwrap_or(u64::MAX)
     }
 
@@ -285,7 +340,8 @@ impl Rebuild<'_> {
         let limit = self.cap(found.header.sequence).min(next_base.unwrap_or(u64::MAX)).min(sealed_end);
         let block = self.block(&found)?;
         let failed = |e| block.slots.file.error("read", e);
-        let footer = block.read_footer().map_err(failed)?.filter(|footer| is_of(footer, &found.header, &block));
+        let footer =
+            block.read_footer().map_err(failed)?.filter(|footer| is_of(footer, &found.header, &block));
         // The snapshot counts only with the rest: a footer says nothing about what was not synced.
         let trusted = footer.as_ref().filter(|footer| {
             footer.end_offset <= self.entry.synced
@@ -314,7 +370,9 @@ impl Rebuild<'_> {
             }
         })
         .map_err(failed)?;
-        if walked.end_offset > self.entry.synced && !self.unsynced.iter().any(|f| f.number == block.slots.file.number) {
+        if walked.end_offset > self.entry.synced
+            && !self.unsynced.iter().any(|f| f.number == block.slots.file.number)
+        {
             self.unsynced.push(Arc::clone(&block.slots.file));
         }
         let Walked { entries, end_offset, data_end, max_timestamp, digest, fences } = walked;
@@ -323,7 +381,8 @@ impl Rebuild<'_> {
         chain.digest = chain.digest.concat(digest);
         chain.end = end_offset;
         chain.size_bytes += data_end - PAGE_BYTES;
-        let was_closed = footer.is_some_and(|footer| footer.end_offset == end_offset && footer.data_end == data_end);
+        let was_closed =
+            footer.is_some_and(|footer| footer.end_offset == end_offset && footer.data_end == data_end);
         let block = Arc::new(block);
         block.readable.store(data_end, Ordering::Release);
         *block.index.write() = BlockIndex::Loaded(Arc::new(entries));
@@ -384,7 +443,8 @@ impl Rebuild<'_> {
     /// Copies what lies behind a position, if anything does, to a file of its own; says where it ends.
     fn set_aside(&mut self, offset: u64, block: &Block, from: u64) -> Result<u64> {
         let failed = |e| block.slots.file.error("read", e);
-        let ranges = block.file().data_ranges(block.start + from..block.start + block.bytes).map_err(failed)?;
+        let ranges =
+            block.file().data_ranges(block.start + from..block.start + block.bytes).map_err(failed)?;
         let mut end = from;
         for range in ranges {
             let mut bytes = Vec::new();
@@ -396,26 +456,13 @@ impl Rebuild<'_> {
         if end > from {
             let mut bytes = Vec::new();
             block.file().read(block.start + from, (end - from) as usize, &mut bytes).map_err(failed)?;
-            let moved_to = self.write_lost(offset, block.sequence, &bytes)?;
+            let what = format!("{}-{offset}-{}", self.id, block.sequence);
+            let moved_to = write_lost(self.engine, &what, &bytes)?;
             tracing::warn!(log = %self.id, offset, bytes = end - from, moved_to, "a torn tail was cut");
             let tail = TornTail { log: self.id, offset: Offset(offset), bytes: end - from, moved_to };
             self.report.torn_tails.push(tail);
         }
         Ok(end)
-    }
-
-    fn write_lost(&self, offset: u64, sequence: u64, bytes: &[u8]) -> Result<String> {
-        let disk = &self.engine.disk;
-        let names = disk.list().map_err(|e| Error::io("list", &disk.path(""), e))?;
-        let name = (0..)
-            .map(|n: u32| format!("lost-{}-{offset}-{sequence}-{n}", self.id))
-            .find(|name| !names.contains(name))
-            .expect("numbers do not end");
-        let failed = |e| Error::io("write", &disk.path(&name), e);
-        let file = disk.create(&name, 0, FileKind::Plain).map_err(failed)?;
-        crate::disk::write_all(&*file, 0, &[bytes], false).map_err(failed)?;
-        file.sync().and_then(|()| disk.sync_directory()).map_err(failed)?;
-        Ok(name)
     }
 
     fn finish(self, chain: Chain, last_sequence: u64) -> Result<Arc<LogState>> {
@@ -469,6 +516,8 @@ impl Rebuild<'_> {
             unmarked: AtomicBool::new(false),
             unmarked_bytes: AtomicU64::new(0),
             changing: Mutex::new(()),
+            generation: AtomicU64::new(0),
+            cursors: Mutex::default(),
         }))
     }
 }

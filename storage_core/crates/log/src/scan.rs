@@ -6,8 +6,8 @@ use std::ops::Range;
 use crate::batch::{Batch, BatchHeader, HEADER_BYTES};
 use crate::digest::Digest;
 use crate::disk::DiskFile;
-use crate::format::footer::IndexEntry;
 use crate::format::PAGE_BYTES;
+use crate::format::footer::IndexEntry;
 use crate::types::Epoch;
 
 /// How much is read at a time.
@@ -36,7 +36,8 @@ impl<'a> Window<'a> {
         if position < self.at || end > self.at + self.bytes.len() as u64 {
             self.bytes.clear();
             self.at = position;
-            let wanted = (end.max(position.saturating_add(WINDOW_BYTES)).min(self.end)).saturating_sub(position);
+            let wanted =
+                (end.max(position.saturating_add(WINDOW_BYTES)).min(self.end)).saturating_sub(position);
             self.file.read(self.start + position, wanted as usize, &mut self.bytes)?;
         }
         let from = (position - self.at).min(self.bytes.len() as u64) as usize;
@@ -45,10 +46,17 @@ impl<'a> Window<'a> {
     }
 
     /// The batch at a position, if a valid one of this offset and epoch is there.
-    pub(crate) fn batch(&mut self, position: u64, offset: u64, epoch: Epoch) -> io::Result<Option<Batch<'_>>> {
+    pub(crate) fn batch(
+        &mut self,
+        position: u64,
+        offset: u64,
+        epoch: Epoch,
+    ) -> io::Result<Option<Batch<'_>>> {
         let end = self.end;
         let header = match BatchHeader::peek(self.slice(position, HEADER_BYTES)?) {
-            Ok(header) if header.base_offset == offset && header.leader_epoch.cast_unsigned() == epoch.0 => header,
+            Ok(header) if header.base_offset == offset && header.leader_epoch.cast_unsigned() == epoch.0 => {
+                header
+            }
             _ => return Ok(None),
         };
         if header.size_bytes() as u64 > end.saturating_sub(position) {
@@ -110,7 +118,11 @@ pub(crate) struct Bounds {
 
 /// Walks from the first batch of a block, over damage where `bounds` say that something was there, and hands each
 /// batch to `see`.
-pub(crate) fn walk(window: &mut Window<'_>, bounds: Bounds, mut see: impl FnMut(&Batch<'_>)) -> io::Result<Walked> {
+pub(crate) fn walk(
+    window: &mut Window<'_>,
+    bounds: Bounds,
+    mut see: impl FnMut(&Batch<'_>),
+) -> io::Result<Walked> {
     let mut walked = Walked {
         end_offset: bounds.base_offset,
         data_end: PAGE_BYTES,
@@ -120,7 +132,8 @@ pub(crate) fn walk(window: &mut Window<'_>, bounds: Bounds, mut see: impl FnMut(
     let mut index_next = 0;
     while walked.end_offset < bounds.limit {
         let (position, offset) = (walked.data_end, walked.end_offset);
-        let batch = window.batch(position, offset, bounds.epoch)?.filter(|batch| batch.end_offset() <= bounds.limit);
+        let batch =
+            window.batch(position, offset, bounds.epoch)?.filter(|batch| batch.end_offset() <= bounds.limit);
         let Some(batch) = batch else {
             if offset >= bounds.known {
                 break;

@@ -96,7 +96,9 @@ impl Store {
             return Err(error);
         }
         let mut threads = Vec::new();
-        for (name, run) in [("walrus-tend", run_tending as fn(Arc<Engine>)), ("walrus-commit", run_committing)] {
+        for (name, run) in
+            [("walrus-tend", run_tending as fn(Arc<Engine>)), ("walrus-commit", run_committing)]
+        {
             let engine = Arc::clone(&engine);
             let thread = thread::Builder::new().name(name.to_owned()).spawn(move || run(engine));
             threads.push(thread.map_err(|e| Error::io("start a thread for", &backend.name.to_owned(), e))?);
@@ -139,7 +141,8 @@ impl Store {
             return Err(Error::UnknownLog { log: spec.id });
         }
         let LogSpec { id, ref name, base_offset, epoch, .. } = spec;
-        let created = Record::LogCreated { log: id, base_offset: base_offset.0, epoch, name, producers: &producers };
+        let created =
+            Record::LogCreated { log: id, base_offset: base_offset.0, epoch, name, producers: &producers };
         engine.journal.promise(&created)?;
         let log = Arc::new(LogState::new(Arc::clone(engine), spec, producers));
         engine.logs.write().insert(id, Arc::clone(&log));
@@ -153,7 +156,8 @@ impl Store {
 
     /// All logs, in order of id.
     pub fn logs(&self) -> Vec<Log> {
-        let mut logs: Vec<_> = self.handle.engine.logs.read().values().map(|log| self.wrap(Arc::clone(log))).collect();
+        let mut logs: Vec<_> =
+            self.handle.engine.logs.read().values().map(|log| self.wrap(Arc::clone(log))).collect();
         logs.sort_unstable_by_key(Log::id);
         logs
     }
@@ -227,10 +231,6 @@ impl Store {
         self.handle.engine.tending.settle();
     }
 
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.handle.engine
-    }
-
     fn wrap(&self, log: Arc<LogState>) -> Log {
         Log::new(log, Arc::clone(&self.handle))
     }
@@ -262,7 +262,7 @@ impl StoreHandle {
         let poisoned = logs.iter().find_map(|log| log.check_poisoned().err());
         let closed = match poisoned {
             Some(error) => Err(error),
-            None => engine.journal.promise(&Record::Closed).and_then(|()| engine.journal.promise(&Record::Closed)),
+            None => engine.journal.close(),
         };
         // Logs and engine hold each other.
         engine.logs.write().clear();
@@ -287,7 +287,7 @@ fn run_committing(engine: Arc<Engine>) {
     engine.committing.run(&engine);
 }
 
-fn check_name(name: &str) -> Result<()> {
+pub(crate) fn check_name(name: &str) -> Result<()> {
     let reason = match name.len() {
         0 => "is empty",
         1..=NAME_BYTES_MAX if !name.contains('\0') => return Ok(()),
@@ -307,8 +307,12 @@ fn open_manifest(disk: &dyn Disk, options: &Options) -> Result<(Manifest, bool)>
         let mut bytes = Vec::new();
         file.read(0, PAGE, &mut bytes).map_err(failed("read"))?;
         // A crash in the middle of making the store: nothing was promised yet.
-        let has_journal = names.iter().any(|name| name.starts_with("journal-0") || name.starts_with("journal-1"));
-        return Ok((Manifest::decode(&bytes)?, !has_journal && !names.iter().any(|name| name.ends_with(".wal"))));
+        let has_journal =
+            names.iter().any(|name| name.starts_with("journal-0") || name.starts_with("journal-1"));
+        return Ok((
+            Manifest::decode(&bytes)?,
+            !has_journal && !names.iter().any(|name| name.ends_with(".wal")),
+        ));
     }
     if let Some(stray) = names.iter().find(|name| name.starts_with("journal-") || name.ends_with(".wal")) {
         return Err(Error::damaged(&path, format!("it is missing, but {stray} is there")));
@@ -336,7 +340,12 @@ fn move_cursors(engine: &Engine, report: &mut OpenReport) -> Result<()> {
         let end = log.end.load(Ordering::Acquire);
         let beyond: Vec<(String, u64)> = engine.journal.with_state(|state| {
             let cursors = state.logs.get(&log.id).map(|entry| &entry.cursors);
-            cursors.into_iter().flatten().filter(|(_, at)| **at > end).map(|(name, at)| (name.clone(), *at)).collect()
+            cursors
+                .into_iter()
+                .flatten()
+                .filter(|(_, at)| **at > end)
+                .map(|(name, at)| (name.clone(), *at))
+                .collect()
         });
         for (name, from) in beyond {
             engine.journal.append(&Record::Cursor { log: log.id, name: &name, offset: end })?;

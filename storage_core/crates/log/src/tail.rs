@@ -38,9 +38,11 @@ impl Tail {
         let start = range.start;
         let memory = match kind {
             TailKind::Mapped => Memory::Mapped(Arc::clone(&file).claim(range)),
-            TailKind::Buffered => {
-                Memory::Buffered { pool: Arc::clone(pool), current: None, recent: Arc::new(Recent::default()) }
-            }
+            TailKind::Buffered => Memory::Buffered {
+                pool: Arc::clone(pool),
+                current: None,
+                recent: Arc::new(Recent::default()),
+            },
         };
         let page = page_down(written);
         let mut tail = Self { file, start, written: page, memory };
@@ -111,7 +113,11 @@ impl Tail {
             && flushed < self.written
         {
             let whole = page_down(self.written);
-            parts = recent.parts(from..whole).into_iter().map(|(chunk, range)| Part::Chunk(chunk, range)).collect();
+            parts = recent
+                .parts(from..whole)
+                .into_iter()
+                .map(|(chunk, range)| Part::Chunk(chunk, range))
+                .collect();
             // The last page is copied: bytes that arrive later must not be written half.
             let last = recent.parts(whole..self.written);
             if let Some((chunk, range)) = last.first() {
@@ -179,7 +185,8 @@ impl Recent {
     /// Forgets chunks that end at or below the page of `flushed`: the disk has them.
     pub(crate) fn release(&self, flushed: u64) {
         let mut chunks = self.chunks.lock();
-        while chunks.front().is_some_and(|(position, _)| position + CHUNK_BYTES as u64 <= page_down(flushed)) {
+        while chunks.front().is_some_and(|(position, _)| position + CHUNK_BYTES as u64 <= page_down(flushed))
+        {
             chunks.pop_front();
         }
     }
@@ -197,7 +204,13 @@ impl Recent {
 
     /// Appends a written range, or its end that is still here, to `out`, behind the part that is on the disk, read
     /// from `file`.
-    pub(crate) fn read(&self, file: &dyn DiskFile, start: u64, range: Range<u64>, out: &mut Vec<u8>) -> io::Result<()> {
+    pub(crate) fn read(
+        &self,
+        file: &dyn DiskFile,
+        start: u64,
+        range: Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
         let parts = self.parts(range.clone());
         let here: u64 = parts.iter().map(|(_, range)| range.len() as u64).sum();
         let on_disk = range.end - range.start - here;

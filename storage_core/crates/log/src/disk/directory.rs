@@ -32,10 +32,20 @@ impl Directory {
         };
         let refused = if wants_direct { probe_direct(path).err() } else { None };
         let tail_kind = if wants_direct && refused.is_none() { TailKind::Buffered } else { TailKind::Mapped };
-        Ok(Self { path: path.to_owned(), tail_kind, refused: refused.map(|error| format!("direct: {error}")) })
+        Ok(Self {
+            path: path.to_owned(),
+            tail_kind,
+            refused: refused.map(|error| format!("direct: {error}")),
+        })
     }
 
-    fn open_file(&self, name: &str, bytes: u64, kind: FileKind, create: bool) -> io::Result<Arc<dyn DiskFile>> {
+    fn open_file(
+        &self,
+        name: &str,
+        bytes: u64,
+        kind: FileKind,
+        create: bool,
+    ) -> io::Result<Arc<dyn DiskFile>> {
         let path = self.path.join(name);
         let file = OpenOptions::new().read(true).write(true).create_new(create).open(&path)?;
         if file.metadata()?.len() < bytes {
@@ -68,7 +78,8 @@ impl Disk for Directory {
     }
 
     fn lock(&self) -> io::Result<Box<dyn Send + Sync>> {
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(self.path.join(LOCK_NAME))?;
+        let file =
+            OpenOptions::new().create(true).truncate(false).write(true).open(self.path.join(LOCK_NAME))?;
         calls::lock(&file)?;
         Ok(Box::new(file))
     }
@@ -110,7 +121,8 @@ fn open_direct(path: &Path) -> io::Result<File> {
 fn probe_direct(directory: &Path) -> io::Result<()> {
     let path = directory.join(PROBE_NAME);
     File::create(&path)?;
-    let written = open_direct(&path).and_then(|file| calls::write(&file, 0, &[&AlignedPage::padded(&[])], true));
+    let written =
+        open_direct(&path).and_then(|file| calls::write(&file, 0, &[&AlignedPage::padded(&[])], true));
     fs::remove_file(&path)?;
     written.map(|_| ())
 }

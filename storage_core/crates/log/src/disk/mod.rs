@@ -106,7 +106,12 @@ pub trait MappedRange: Send + Sync {
 }
 
 /// Writes all of the parts, going on after short writes.
-pub(crate) fn write_all(file: &dyn DiskFile, position: u64, parts: &[&[u8]], durable: bool) -> io::Result<()> {
+pub(crate) fn write_all(
+    file: &dyn DiskFile,
+    position: u64,
+    parts: &[&[u8]],
+    durable: bool,
+) -> io::Result<()> {
     let total: usize = parts.iter().map(|part| part.len()).sum();
     let mut done = 0;
     while done < total {

@@ -141,10 +141,13 @@ impl DiskFile for RealFile {
         let mut ranges = Vec::new();
         let mut position = range.start;
         while position < range.end {
-            let Some(start) = calls::seek(&self.file, position, libc::SEEK_DATA)?.filter(|at| *at < range.end) else {
+            let Some(start) =
+                calls::seek(&self.file, position, libc::SEEK_DATA)?.filter(|at| *at < range.end)
+            else {
                 break;
             };
-            let end = calls::seek(&self.file, start, libc::SEEK_HOLE)?.map_or(range.end, |end| end.min(range.end));
+            let end =
+                calls::seek(&self.file, start, libc::SEEK_HOLE)?.map_or(range.end, |end| end.min(range.end));
             ranges.push(start..end);
             position = end.max(start + 1);
         }
@@ -153,7 +156,10 @@ impl DiskFile for RealFile {
 
     fn claim(self: Arc<Self>, range: Range<u64>) -> Box<dyn MappedRange> {
         let mapping = self.mapping();
-        assert!(range.start <= range.end && range.end <= mapping.map.len() as u64, "claim outside of the file");
+        assert!(
+            range.start <= range.end && range.end <= mapping.map.len() as u64,
+            "claim outside of the file"
+        );
         let mut claims = mapping.claims.lock();
         let overlaps = |other: &Range<u64>| range.start < other.end && other.start < range.end;
         assert!(!claims.iter().any(overlaps), "claimed twice: {range:?}");

@@ -80,7 +80,10 @@ impl SimulatedDisk {
     /// Points in time right after a sync of a file or of the directory.
     pub fn sync_points(&self) -> Vec<usize> {
         let synced = |change: &Change| {
-            matches!(change, Change::Sync { .. } | Change::SyncDirectory | Change::Write { durable: true, .. })
+            matches!(
+                change,
+                Change::Sync { .. } | Change::SyncDirectory | Change::Write { durable: true, .. }
+            )
         };
         let state = self.state.lock();
         state.history.iter().enumerate().filter(|(_, change)| synced(change)).map(|(i, _)| i + 1).collect()
@@ -475,7 +478,8 @@ impl DiskFile for SimulatedFile {
         let file = &state.files[self.file];
         let end = range.end.min(file.len() as u64);
         let page = |start: u64| start..(start + PAGE_BYTES).min(end);
-        let has_data = |page: &Range<u64>| file[page.start as usize..page.end as usize].iter().any(|&byte| byte != 0);
+        let has_data =
+            |page: &Range<u64>| file[page.start as usize..page.end as usize].iter().any(|&byte| byte != 0);
         Ok((range.start..end).step_by(PAGE_BYTES as usize).map(page).filter(has_data).collect())
     }
 
@@ -491,7 +495,10 @@ struct SimulatedClaim {
 
 impl MappedRange for SimulatedClaim {
     fn store(&mut self, position: u64, bytes: &[u8]) {
-        assert!(position + bytes.len() as u64 <= self.range.end - self.range.start, "store outside of the claim");
+        assert!(
+            position + bytes.len() as u64 <= self.range.end - self.range.start,
+            "store outside of the claim"
+        );
         self.file.state.lock().write(self.file.file, self.range.start + position, bytes.to_vec(), false);
     }
 }

@@ -129,7 +129,11 @@ mod tests {
             bytes[position] ^= 0x10;
             let read = BlockHeader::decode(&bytes);
             // The version is outside the checksum, as any reader must understand it.
-            let expected = if (8..12).contains(&position) { matches!(read, HeaderPage::Newer(_)) } else { read == HeaderPage::Damaged };
+            let expected = if (8..12).contains(&position) {
+                matches!(read, HeaderPage::Newer(_))
+            } else {
+                read == HeaderPage::Damaged
+            };
             assert!(expected, "byte {position}: {read:?}");
         }
         assert_eq!(BlockHeader::decode(&good[..100]), HeaderPage::Damaged);

@@ -46,7 +46,8 @@ impl Footer {
     /// The footer's pages; they end where the block ends. `room` is what lies between the data and the block's end;
     /// the producers are left out if they do not fit, and nothing is given if the index does not.
     pub(crate) fn encode(&self, room: u64) -> Option<Vec<u8>> {
-        let needed = |producers: u64| page_up(TRAILER_BYTES + self.entries.len() as u64 * ENTRY_BYTES + producers);
+        let needed =
+            |producers: u64| page_up(TRAILER_BYTES + self.entries.len() as u64 * ENTRY_BYTES + producers);
         let snapshot = self.producers.as_deref().filter(|bytes| needed(bytes.len() as u64) <= room);
         let footer_bytes = needed(snapshot.map_or(0, <[u8]>::len) as u64);
         if footer_bytes > room {
@@ -130,7 +131,11 @@ mod tests {
     use super::*;
 
     fn footer() -> Footer {
-        let entry = |i: u64| IndexEntry { offset: 100 + i * 10, max_timestamp: -5 + i as i64, position: 4096 + i as u32 };
+        let entry = |i: u64| IndexEntry {
+            offset: 100 + i * 10,
+            max_timestamp: -5 + i as i64,
+            position: 4096 + i as u32,
+        };
         Footer {
             sequence: 9,
             base_offset: 100,

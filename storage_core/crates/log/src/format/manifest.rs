@@ -47,7 +47,8 @@ impl Manifest {
             let (store, block_bytes, blocks_per_file) = (fields.uuid()?, fields.u64()?, fields.u32()?);
             Some(Self { store, block_bytes, blocks_per_file })
         })();
-        let (Some(manifest), Some(crc), true) = (manifest, fields.u32(), bytes.len() == MANIFEST_BYTES) else {
+        let (Some(manifest), Some(crc), true) = (manifest, fields.u32(), bytes.len() == MANIFEST_BYTES)
+        else {
             return Err(damaged("its length is wrong"));
         };
         if crc != checksum(&bytes[..MANIFEST_BYTES - 4]) {
@@ -82,7 +83,8 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_told_from_damage() {
-        let mut bytes = Manifest { store: Uuid::from_u128(7), block_bytes: 65536, blocks_per_file: 4 }.encode();
+        let mut bytes =
+            Manifest { store: Uuid::from_u128(7), block_bytes: 65536, blocks_per_file: 4 }.encode();
         bytes[8] = 2;
         let error = Manifest::decode(&bytes).unwrap_err();
         assert!(matches!(error, Error::UnsupportedFormat { found: 2, supported: 1, .. }), "{error}");

@@ -58,6 +58,8 @@ struct Writer {
     /// Size after the last compaction.
     compacted_bytes: u64,
     scratch: Vec<u8>,
+    /// Nothing comes behind the record that says so.
+    is_closed: bool,
 }
 
 /// What the journal of a store said at open.
@@ -92,7 +94,8 @@ impl Journal {
         // Always a new file: what a killed process wrote may not be synced, and a cut tail must not come back.
         let writer = write_journal(&disk, store, pool, sync, state, number + 1, read.next_sequence)?;
         for old in numbers.into_iter().chain((number > 0).then_some(number)) {
-            disk.remove(&journal_name(old)).map_err(|e| Error::io("remove", &disk.path(&journal_name(old)), e))?;
+            disk.remove(&journal_name(old))
+                .map_err(|e| Error::io("remove", &disk.path(&journal_name(old)), e))?;
         }
         let durable = AtomicU64::new(writer.next_sequence - 1);
         let journal = Self {
@@ -115,6 +118,9 @@ impl Journal {
         self.check()?;
         let mut guard = self.writer.lock();
         let writer = &mut *guard;
+        if writer.is_closed {
+            return Err(Error::Closed);
+        }
         let sequence = writer.next_sequence;
         let proven = if self.sync { self.durable.load(Ordering::Acquire) } else { 0 };
         writer.scratch.clear();
@@ -139,6 +145,15 @@ impl Journal {
     /// Appends and commits.
     pub(crate) fn promise(&self, record: &Record<'_>) -> Result<()> {
         let sequence = self.append(record)?;
+        self.commit(sequence)
+    }
+
+    /// Notes that the store was closed in order; nothing can be appended any more.
+    pub(crate) fn close(&self) -> Result<()> {
+        // The second record proves the first, and so everything before.
+        self.promise(&Record::Closed)?;
+        let sequence = self.append(&Record::Closed)?;
+        self.writer.lock().is_closed = true;
         self.commit(sequence)
     }
 
@@ -175,13 +190,21 @@ impl Journal {
     fn compact(&self) -> Result<()> {
         let mut writer = self.writer.lock();
         let (state, number) = (writer.state.clone(), writer.number);
-        let next = write_journal(&self.disk, self.store, &self.pool, self.sync, state, number + 1, writer.next_sequence)
-            .inspect_err(|error| {
-                // A full disk leaves the old file as it was; after anything else it is unknown which one counts.
-                if !matches!(error, Error::NoSpace { .. }) {
-                    self.poison(&error.to_string());
-                }
-            })?;
+        let next = write_journal(
+            &self.disk,
+            self.store,
+            &self.pool,
+            self.sync,
+            state,
+            number + 1,
+            writer.next_sequence,
+        )
+        .inspect_err(|error| {
+            // A full disk leaves the old file as it was; after anything else it is unknown which one counts.
+            if !matches!(error, Error::NoSpace { .. }) {
+                self.poison(&error.to_string());
+            }
+        })?;
         *writer = next;
         self.durable.store(writer.next_sequence - 1, Ordering::Release);
         drop(writer);
@@ -281,7 +304,17 @@ fn write_journal(
     let (tail, space, flushed, next_sequence) =
         write().map_err(|(operation, source)| Error::io(operation, &path, source))?;
     let scratch = Vec::new();
-    Ok(Writer { state, number, tail, space, flushed, next_sequence, compacted_bytes: flushed, scratch })
+    Ok(Writer {
+        state,
+        number,
+        tail,
+        space,
+        flushed,
+        next_sequence,
+        compacted_bytes: flushed,
+        scratch,
+        is_closed: false,
+    })
 }
 
 fn encode_header(store: Uuid, first_sequence: u64) -> Vec<u8> {
@@ -322,7 +355,8 @@ fn read_journal(disk: &dyn Disk, name: &str, store: Uuid) -> Result<Read> {
     let mut position = HEADER_BYTES;
     while let Some(stored) = Stored::decode(&bytes[position..]).filter(|s| s.sequence == read.next_sequence) {
         let place = format!("record {} at byte {position}", stored.sequence);
-        let record = stored.record().ok_or_else(|| damaged(format!("{place} is of a kind that is not known")))?;
+        let record =
+            stored.record().ok_or_else(|| damaged(format!("{place} is of a kind that is not known")))?;
         if !read.state.apply(&record) {
             return Err(damaged(format!("{place} contradicts those before it")));
         }

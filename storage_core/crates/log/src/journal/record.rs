@@ -16,27 +16,68 @@ pub(super) const RECORD_ALIGN: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
     /// The log is there. `producers` is an encoded producer table.
-    LogCreated { log: LogId, base_offset: u64, epoch: Epoch, name: &'a str, producers: &'a [u8] },
+    LogCreated {
+        log: LogId,
+        base_offset: u64,
+        epoch: Epoch,
+        name: &'a str,
+        producers: &'a [u8],
+    },
     /// The log ends there and never changes again.
-    LogSealed { log: LogId, end: u64, digest: Digest, value: Bytes },
+    LogSealed {
+        log: LogId,
+        end: u64,
+        digest: Digest,
+        value: Bytes,
+    },
     /// The log is gone; blocks of it may still be there.
-    LogDeleted { log: LogId },
+    LogDeleted {
+        log: LogId,
+    },
     /// No block of the deleted log is left.
-    LogForgotten { log: LogId },
+    LogForgotten {
+        log: LogId,
+    },
     /// Offsets below `start` are gone; `digest` is over their batches.
-    LogTrimmed { log: LogId, start: u64, digest: Digest },
+    LogTrimmed {
+        log: LogId,
+        start: u64,
+        digest: Digest,
+    },
     /// Offsets from `end` on in blocks with a sequence below `before` are gone.
-    LogTruncated { log: LogId, end: u64, before: u64 },
+    LogTruncated {
+        log: LogId,
+        end: u64,
+        before: u64,
+    },
     /// Everything below `end` was synced.
-    Synced { log: LogId, end: u64 },
+    Synced {
+        log: LogId,
+        end: u64,
+    },
     /// A torn tail was cut at `end`: the log may lack what its peers have.
-    Suspect { log: LogId, end: u64 },
+    Suspect {
+        log: LogId,
+        end: u64,
+    },
     /// The log was filled again.
-    Cleared { log: LogId },
+    Cleared {
+        log: LogId,
+    },
     /// The reader's next offset.
-    Cursor { log: LogId, name: &'a str, offset: u64 },
-    CursorDeleted { log: LogId, name: &'a str },
-    Property { key: &'a str, value: &'a [u8] },
+    Cursor {
+        log: LogId,
+        name: &'a str,
+        offset: u64,
+    },
+    CursorDeleted {
+        log: LogId,
+        name: &'a str,
+    },
+    Property {
+        key: &'a str,
+        value: &'a [u8],
+    },
     /// Nothing; proves the records before it.
     Mark,
     /// The store was closed in order.
@@ -96,7 +137,9 @@ impl<'a> Record<'a> {
                 put_digest(out, *digest);
                 out.put_block(value);
             }
-            Self::LogDeleted { log } | Self::LogForgotten { log } | Self::Cleared { log } => out.put_uuid(log.0),
+            Self::LogDeleted { log } | Self::LogForgotten { log } | Self::Cleared { log } => {
+                out.put_uuid(log.0)
+            }
             Self::LogTrimmed { log, start, digest } => {
                 out.put_uuid(log.0);
                 out.put_u64(*start);
@@ -146,12 +189,18 @@ impl<'a> Record<'a> {
             },
             3 => Self::LogDeleted { log: LogId(fields.uuid()?) },
             4 => Self::LogForgotten { log: LogId(fields.uuid()?) },
-            5 => Self::LogTrimmed { log: LogId(fields.uuid()?), start: fields.u64()?, digest: digest(&mut fields)? },
+            5 => Self::LogTrimmed {
+                log: LogId(fields.uuid()?),
+                start: fields.u64()?,
+                digest: digest(&mut fields)?,
+            },
             6 => Self::LogTruncated { log: LogId(fields.uuid()?), end: fields.u64()?, before: fields.u64()? },
             7 => Self::Synced { log: LogId(fields.uuid()?), end: fields.u64()? },
             8 => Self::Suspect { log: LogId(fields.uuid()?), end: fields.u64()? },
             9 => Self::Cleared { log: LogId(fields.uuid()?) },
-            10 => Self::Cursor { log: LogId(fields.uuid()?), offset: fields.u64()?, name: text(&mut fields)? },
+            10 => {
+                Self::Cursor { log: LogId(fields.uuid()?), offset: fields.u64()?, name: text(&mut fields)? }
+            }
             11 => Self::CursorDeleted { log: LogId(fields.uuid()?), name: text(&mut fields)? },
             12 => Self::Property { key: text(&mut fields)?, value: fields.block()? },
             13 => Self::Mark,
@@ -166,7 +215,8 @@ impl<'a> Record<'a> {
         let start = out.len();
         out.resize(start + RECORD_HEADER_BYTES, 0);
         self.put_payload(out);
-        let length = u32::try_from(out.len() - start - RECORD_HEADER_BYTES).expect("callers limit what they store");
+        let length =
+            u32::try_from(out.len() - start - RECORD_HEADER_BYTES).expect("callers limit what they store");
         out.resize(out.len().next_multiple_of(RECORD_ALIGN), 0);
         let header = &mut out[start..start + RECORD_HEADER_BYTES];
         header[4..8].copy_from_slice(&length.to_le_bytes());

@@ -161,7 +161,8 @@ mod tests {
     fn a_state_comes_back_from_its_own_records() {
         let (a, b) = (LogId(Uuid::from_u128(1)), LogId(Uuid::from_u128(2)));
         let digest = Digest { value: 1, batches: 2 };
-        let created = |log| Record::LogCreated { log, base_offset: 10, epoch: Epoch(1), name: "n", producers: &[] };
+        let created =
+            |log| Record::LogCreated { log, base_offset: 10, epoch: Epoch(1), name: "n", producers: &[] };
         let records = [
             created(a),
             created(b),

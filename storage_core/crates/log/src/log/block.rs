@@ -93,8 +93,14 @@ impl Block {
     }
 
     /// Where to start looking for a timestamp: the first entry that may cover one that is not lower.
-    pub(crate) fn entry_for_timestamp(&self, timestamp: i64, cache: &IndexCache) -> io::Result<Option<IndexEntry>> {
-        self.with_index(cache, |entries| entries.iter().find(|entry| entry.max_timestamp >= timestamp).copied())
+    pub(crate) fn entry_for_timestamp(
+        &self,
+        timestamp: i64,
+        cache: &IndexCache,
+    ) -> io::Result<Option<IndexEntry>> {
+        self.with_index(cache, |entries| {
+            entries.iter().find(|entry| entry.max_timestamp >= timestamp).copied()
+        })
     }
 
     fn with_index<T>(&self, cache: &IndexCache, look: impl Fn(&[IndexEntry]) -> T) -> io::Result<T> {

@@ -55,7 +55,11 @@ impl LogState {
 
     fn sealed_as(&self, value: &[u8]) -> Result<&SealedEntry> {
         let entry = self.sealed.get().expect("set before the phase says so, under the same mutex");
-        if entry.value == value { Ok(entry) } else { Err(Error::Sealed { log: self.id, end: Offset(entry.end) }) }
+        if entry.value == value {
+            Ok(entry)
+        } else {
+            Err(Error::Sealed { log: self.id, end: Offset(entry.end) })
+        }
     }
 
     fn promise_seal(self: &Arc<Self>, end: u64, value: &[u8]) -> Result<SealedEntry> {
@@ -66,8 +70,15 @@ impl LogState {
         }
         let digest = self.writer.lock().digest;
         let value = Bytes::copy_from_slice(value);
-        self.engine.journal.append(&Record::Synced { log: self.id, end: self.synced.load(Ordering::Acquire) })?;
-        self.engine.journal.promise(&Record::LogSealed { log: self.id, end, digest, value: value.clone() })?;
+        self.engine
+            .journal
+            .append(&Record::Synced { log: self.id, end: self.synced.load(Ordering::Acquire) })?;
+        self.engine.journal.promise(&Record::LogSealed {
+            log: self.id,
+            end,
+            digest,
+            value: value.clone(),
+        })?;
         Ok(SealedEntry { end, digest, value })
     }
 
@@ -150,7 +161,10 @@ impl LogState {
             // Footers know the producers of whole blocks; without one, the batches do.
             let is_last = index + 1 == kept;
             if let (false, Some(closed)) = (is_last, block.closed.get())
-                && let Some(footer) = block.read_footer().map_err(failed)?.filter(|f| f.sequence == block.sequence && f.end_offset == closed.end_offset)
+                && let Some(footer) = block
+                    .read_footer()
+                    .map_err(failed)?
+                    .filter(|f| f.sequence == block.sequence && f.end_offset == closed.end_offset)
                 && let Some(table) = footer.producers.as_deref().and_then(ProducerTable::decode)
             {
                 producers = table;
@@ -192,6 +206,7 @@ impl LogState {
         self.end.store(end, Ordering::Release);
         self.readable.store(end, Ordering::Release);
         self.synced.fetch_min(end, Ordering::AcqRel);
+        self.generation.fetch_add(1, Ordering::AcqRel);
         let mut directory = self.directory.write();
         let freed: Vec<_> = directory.blocks.drain(kept..).collect();
         directory.fences.retain(|(start, _)| *start < end);

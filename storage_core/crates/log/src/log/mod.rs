@@ -201,6 +201,10 @@ impl Log {
 impl std::fmt::Debug for Log {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (start, end) = (self.start_offset(), self.end_offset());
-        f.debug_struct("Log").field("id", &self.id().0).field("name", &self.name()).field("offsets", &(start..end)).finish()
+        f.debug_struct("Log")
+            .field("id", &self.id().0)
+            .field("name", &self.name())
+            .field("offsets", &(start..end))
+            .finish()
     }
 }

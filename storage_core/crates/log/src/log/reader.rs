@@ -49,14 +49,18 @@ impl LogState {
                 if !slices.batches.is_empty() {
                     return Ok(slices);
                 }
-                return Err(Error::OffsetOutOfRange { requested: Offset(offset), start: Offset(start), end: Offset(end) });
+                return Err(Error::OffsetOutOfRange {
+                    requested: Offset(offset),
+                    start: Offset(start),
+                    end: Offset(end),
+                });
             }
             if next == end || (left == 0 && !slices.batches.is_empty()) {
                 return Ok(slices);
             }
-            let Some((block, limit)) = self.find(next).or_else(|fence| {
-                if slices.batches.is_empty() { Err(fence) } else { Ok(None) }
-            })?
+            let Some((block, limit)) = self
+                .find(next)
+                .or_else(|fence| if slices.batches.is_empty() { Err(fence) } else { Ok(None) })?
             else {
                 return Ok(slices);
             };
@@ -86,7 +90,14 @@ impl LogState {
         Ok(block.map(|block| (block, fence.map_or(u64::MAX, |(start, _)| *start))))
     }
 
-    fn read_block(&self, block: &Block, offset: u64, limit: u64, bytes_max: u64, is_first: bool) -> Result<Step> {
+    fn read_block(
+        &self,
+        block: &Block,
+        offset: u64,
+        limit: u64,
+        bytes_max: u64,
+        is_first: bool,
+    ) -> Result<Step> {
         let failed = |e| block.slots.file.error("read", e);
         let readable = block.readable.load(Ordering::Acquire);
         let entry = block.entry_for(offset, &self.engine.indexes).map_err(failed)?;
@@ -114,7 +125,9 @@ impl LogState {
                     return Ok(Step::Batches(batches, next));
                 }
                 let batch = match Batch::parse(rest) {
-                    Ok((batch, _)) if batch.base_offset() == next && self.is_own_epoch(batch.header()) => batch,
+                    Ok((batch, _)) if batch.base_offset() == next && self.is_own_epoch(batch.header()) => {
+                        batch
+                    }
                     Ok(_) => break None,
                     Err(_) => break missing(rest, readable - (position + at as u64)),
                 };
@@ -174,7 +187,11 @@ impl LogState {
         let start = self.start.load(Ordering::Acquire);
         let blocks = self.directory.read().blocks.clone();
         for block in blocks {
-            if block.closed.get().is_some_and(|closed| closed.max_timestamp < timestamp || closed.end_offset <= start) {
+            if block
+                .closed
+                .get()
+                .is_some_and(|closed| closed.max_timestamp < timestamp || closed.end_offset <= start)
+            {
                 continue;
             }
             let failed = |e| block.slots.file.error("read", e);

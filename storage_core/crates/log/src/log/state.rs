@@ -1,5 +1,6 @@
 //! A log in memory: what its one writer holds under a short mutex, and what readers see without it.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -7,6 +8,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::block::{Block, BlockIndex, ClosedBlock};
 use crate::batch::{Batch, write_offsets};
+use crate::cursors::CursorPlace;
 use crate::digest::Digest;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -50,6 +52,9 @@ pub(crate) struct LogState {
     pub(crate) unmarked_bytes: AtomicU64,
     /// Seals, trims and truncations come one at a time.
     pub(crate) changing: Mutex<()>,
+    /// Changes when what was readable does not count any more: a truncation.
+    pub(crate) generation: AtomicU64,
+    pub(crate) cursors: Mutex<HashMap<String, Arc<CursorPlace>>>,
 }
 
 /// Blocks in order of offset, and damage.
@@ -167,6 +172,8 @@ impl LogState {
             unmarked: AtomicBool::new(false),
             unmarked_bytes: AtomicU64::new(0),
             changing: Mutex::new(()),
+            generation: AtomicU64::new(0),
+            cursors: Mutex::default(),
         }
     }
 
@@ -184,14 +191,18 @@ impl LogState {
         self.check_active(writer)?;
         let producer = batch.producer();
         if let Some(producer) = producer
-            && let Admission::Duplicate { base_offset, end_offset } = writer.producers.check(producer, records)?
+            && let Admission::Duplicate { base_offset, end_offset } =
+                writer.producers.check(producer, records)?
         {
             return Ok(Placed { base_offset, end_offset, duplicate: true });
         }
         let base_offset = writer.end;
         let end_offset = base_offset + u64::from(records);
         if end_offset > i64::MAX as u64 {
-            return Err(Error::TooLarge { bytes: u64::from(records), bytes_max: i64::MAX as u64 - base_offset });
+            return Err(Error::TooLarge {
+                bytes: u64::from(records),
+                bytes_max: i64::MAX as u64 - base_offset,
+            });
         }
         let bytes = batch.bytes();
         if let Some(resume) = &writer.resume {
@@ -335,7 +346,9 @@ impl LogState {
         let result = (|| {
             let behind = page_up(data_end);
             if dirty_end > behind {
-                block.file().discard(block.start + behind..block.start + page_up(dirty_end).min(block.bytes))?;
+                block
+                    .file()
+                    .discard(block.start + behind..block.start + page_up(dirty_end).min(block.bytes))?;
             }
             block.space.reach(behind)?;
             let engine = &self.engine;
@@ -399,7 +412,8 @@ impl LogState {
             last.max_timestamp = open.region_max_timestamp;
         }
         let (max_timestamp, data_end, digest) = (open.max_timestamp, open.tail.written(), open.digest);
-        let _ = open.block.closed.set(ClosedBlock { end_offset: writer.end, max_timestamp, data_end, digest });
+        let _ =
+            open.block.closed.set(ClosedBlock { end_offset: writer.end, max_timestamp, data_end, digest });
         open.producers = Some(writer.producers.encode());
         if self.engine.commits_appends && open.flushed < data_end {
             writer.pending.push(open);
@@ -446,8 +460,9 @@ impl LogState {
                 open.flushed = captured.end;
             }
         }
-        let (done, pending) =
-            std::mem::take(&mut writer.pending).into_iter().partition(|open| open.flushed == open.tail.written());
+        let (done, pending) = std::mem::take(&mut writer.pending)
+            .into_iter()
+            .partition(|open| open.flushed == open.tail.written());
         writer.pending = pending;
         drop(writer);
         for open in Vec::<OpenBlock>::from(done) {
@@ -470,7 +485,8 @@ impl OpenBlock {
     #[inline]
     fn note(&mut self, position: u64, base_offset: u64, batch: &Batch<'_>) {
         if position >= self.index_next {
-            let entry = IndexEntry { offset: base_offset, max_timestamp: i64::MAX, position: position as u32 };
+            let entry =
+                IndexEntry { offset: base_offset, max_timestamp: i64::MAX, position: position as u32 };
             self.block.push_index(entry, self.region_max_timestamp);
             self.region_max_timestamp = i64::MIN;
             self.index_next = position + PAGE_BYTES;

@@ -5,7 +5,9 @@ use std::num::NonZeroU64;
 
 use uuid::Uuid;
 use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
-use walrus_log::{Backend, Epoch, Error, FsyncSchedule, Log, LogId, LogSpec, Offset, Options, ProducerTable, Store};
+use walrus_log::{
+    Backend, Epoch, Error, FsyncSchedule, Log, LogId, LogSpec, Offset, Options, ProducerTable, Store,
+};
 
 /// A batch of these values.
 pub(crate) fn batch_of(values: &[&[u8]]) -> Vec<u8> {
@@ -97,8 +99,11 @@ pub(crate) fn values(log: &Log) -> Vec<Vec<u8>> {
 
 /// Small blocks and files under each backend and schedule.
 pub(crate) fn all_options() -> Vec<Options> {
-    let schedules =
-        [FsyncSchedule::SyncEach, FsyncSchedule::Milliseconds(NonZeroU64::new(5).unwrap()), FsyncSchedule::NoFsync];
+    let schedules = [
+        FsyncSchedule::SyncEach,
+        FsyncSchedule::Milliseconds(NonZeroU64::new(5).unwrap()),
+        FsyncSchedule::NoFsync,
+    ];
     let mut all = Vec::new();
     for backend in [Backend::Mmap, Backend::Direct] {
         for fsync in schedules {
@@ -110,4 +115,37 @@ pub(crate) fn all_options() -> Vec<Options> {
 
 pub(crate) fn open(directory: &std::path::Path, options: &Options) -> Store {
     Store::open(directory, options.clone()).unwrap()
+}
+
+/// SplitMix64: small, seeded; failures name the seed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// Bytes that tell what they are: a value of any other number differs.
+pub(crate) fn numbered(number: u64, size: usize) -> Vec<u8> {
+    let mut random = Random(number);
+    let mut value = number.to_le_bytes().to_vec();
+    while value.len() < size {
+        value.extend_from_slice(&random.next().to_le_bytes());
+    }
+    value.truncate(size.max(8));
+    value
+}
+
+/// A store on a simulated disk.
+pub(crate) fn open_on(disk: &walrus_log::SimulatedDisk, options: &Options) -> Result<Store, Error> {
+    Store::open_on(std::sync::Arc::new(disk.clone()), options.clone())
 }

@@ -1,0 +1,239 @@
+//! Named, durable places of consumers in a log. A cursor moves before its entry is handed out (StrictlyAtOnce): no two
+//! readers get the same entry, also over a crash. Moves of all cursors share the journal's group commit.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::batch::Batch;
+use crate::error::{Error, Result};
+use crate::journal::Record;
+use crate::log::Log;
+use crate::log::state::LogState;
+use crate::options::FsyncSchedule;
+use crate::store::check_name;
+use crate::types::Offset;
+
+/// Entries read, checked and opened ahead: about so many bytes of batches at a time.
+const READ_AHEAD_BYTES: usize = 64 << 10;
+/// Entries that one batch read gives at most.
+pub(crate) const ENTRIES_MAX: usize = 2_000;
+
+/// A record as a consumer of bytes sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its offset.
+    pub offset: Offset,
+    /// When it was made, in milliseconds since the epoch.
+    pub timestamp_ms: i64,
+    /// Its value; empty where there is none.
+    pub data: Bytes,
+}
+
+/// A cursor. Handles of the same name share their place.
+#[derive(Clone)]
+pub struct Cursor {
+    log: Log,
+    place: Arc<CursorPlace>,
+}
+
+/// Where a cursor stands, and what it has read ahead.
+pub(crate) struct CursorPlace {
+    name: String,
+    state: Mutex<PlaceState>,
+}
+
+struct PlaceState {
+    next: u64,
+    /// Entries from `next` on, checked; of the log's generation.
+    ahead: VecDeque<Entry>,
+    generation: u64,
+}
+
+impl Log {
+    /// The cursor of a name; a new one stands at the log's start. Nothing is stored before it moves.
+    pub fn cursor(&self, name: &str) -> Result<Cursor> {
+        check_name(name)?;
+        let state = self.state();
+        let mut places = state.cursors.lock();
+        let place = match places.get(name) {
+            Some(place) => Arc::clone(place),
+            None => {
+                let journal = &state.engine.journal;
+                let stored =
+                    journal.with_state(|journal| journal.logs.get(&state.id)?.cursors.get(name).copied());
+                let next = stored.unwrap_or_else(|| state.start.load(Ordering::Acquire));
+                let place =
+                    Arc::new(CursorPlace { name: name.to_owned(), state: Mutex::new(PlaceState::at(next)) });
+                places.insert(name.to_owned(), Arc::clone(&place));
+                place
+            }
+        };
+        Ok(Cursor { log: self.clone(), place })
+    }
+
+    /// Names and places of the cursors that have moved.
+    pub fn cursors(&self) -> Vec<(String, Offset)> {
+        let journal = &self.state().engine.journal;
+        journal.with_state(|journal| {
+            let cursors = journal.logs.get(&self.id()).map(|entry| &entry.cursors);
+            cursors.into_iter().flatten().map(|(name, &at)| (name.clone(), Offset(at))).collect()
+        })
+    }
+
+    /// Forgets a cursor; durable on return. Handles of it stay where they are until they move.
+    pub fn delete_cursor(&self, name: &str) -> Result<()> {
+        check_name(name)?;
+        let state = self.state();
+        state.cursors.lock().remove(name);
+        state.engine.journal.promise(&Record::CursorDeleted { log: state.id, name })
+    }
+}
+
+impl Cursor {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.place.name
+    }
+
+    /// The next entry's offset.
+    pub fn position(&self) -> Offset {
+        Offset(self.place.state.lock().next)
+    }
+
+    /// The next entry; `None` if there is none that may be read yet, and then nothing changes. With `checkpoint` the
+    /// cursor moves behind it, durably (as the schedule promises), before it is returned; else it stays.
+    ///
+    /// Errors: `Corrupted` if the entry is damaged (`seek` to the range's end to go on), `NoSpace`, `Poisoned`.
+    pub fn read_next(&self, checkpoint: bool) -> Result<Option<Entry>> {
+        Ok(self.take(0, 1, checkpoint)?.pop())
+    }
+
+    /// The next entries, about `bytes_max` bytes of them: at least one, if there is one. As [`Cursor::read_next`].
+    pub fn batch_read(&self, bytes_max: usize, checkpoint: bool) -> Result<Vec<Entry>> {
+        self.take(bytes_max, ENTRIES_MAX, checkpoint)
+    }
+
+    /// Moves the cursor; durable on return. `OffsetOutOfRange` outside of what can be read.
+    pub fn seek(&self, to: Offset) -> Result<()> {
+        let mut place = self.place.state.lock();
+        let (start, end) = (self.log.start_offset(), self.log.durable_offset());
+        if to < start || to > end {
+            return Err(Error::OffsetOutOfRange { requested: to, start, end });
+        }
+        let sequence = self.store(to.0)?;
+        place.next = to.0;
+        place.ahead.clear();
+        drop(place);
+        self.commit(sequence)
+    }
+
+    fn take(&self, bytes_max: usize, entries_max: usize, checkpoint: bool) -> Result<Vec<Entry>> {
+        let mut place = self.place.state.lock();
+        let log = self.log.state();
+        place.follow(log);
+        let taken = place.peek(log, bytes_max, entries_max)?;
+        let Some(last) = taken.last().filter(|_| checkpoint) else {
+            return Ok(taken);
+        };
+        let next = last.offset.0 + 1;
+        let sequence = self.store(next)?;
+        place.next = next;
+        place.ahead.drain(..taken.len());
+        // Others may go on from here while this move becomes durable; theirs is behind it in the journal.
+        drop(place);
+        self.commit(sequence)?;
+        Ok(taken)
+    }
+
+    /// Puts the new place into the journal, after the data below it is as durable as the place will be.
+    fn store(&self, next: u64) -> Result<u64> {
+        let log = self.log.state();
+        if let FsyncSchedule::Milliseconds(_) = log.engine.fsync
+            && log.synced.load(Ordering::Acquire) < next
+        {
+            log.engine.wait_synced(log, next)?;
+        }
+        log.engine.journal.append(&Record::Cursor { log: log.id, name: &self.place.name, offset: next })
+    }
+
+    fn commit(&self, sequence: u64) -> Result<()> {
+        let engine = &self.log.state().engine;
+        engine.journal.commit(sequence)?;
+        if engine.journal.needs_tending() {
+            engine.tending.wake();
+        }
+        Ok(())
+    }
+}
+
+/// Entries from an offset on, about `bytes_max` bytes: at least one, if there is one.
+pub(crate) fn read_entries(log: &Log, start: Offset, bytes_max: usize) -> Result<Vec<Entry>> {
+    PlaceState::at(start.0).peek(log.state(), bytes_max, ENTRIES_MAX)
+}
+
+impl PlaceState {
+    fn at(next: u64) -> Self {
+        Self { next, ahead: VecDeque::new(), generation: 0 }
+    }
+
+    /// The next entries, at least one if there is one.
+    fn peek(&mut self, log: &LogState, bytes_max: usize, entries_max: usize) -> Result<Vec<Entry>> {
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while taken.len() < entries_max {
+            if self.ahead.len() == taken.len() && !self.read_ahead(log, taken.is_empty())? {
+                break;
+            }
+            let entry = &self.ahead[taken.len()];
+            bytes += entry.data.len();
+            if bytes > bytes_max && !taken.is_empty() {
+                break;
+            }
+            taken.push(entry.clone());
+        }
+        Ok(taken)
+    }
+
+    /// Trims and truncations of the log move the cursor along.
+    fn follow(&mut self, log: &LogState) {
+        let generation = log.generation.load(Ordering::Acquire);
+        let (start, end) = (log.start.load(Ordering::Acquire), log.readable.load(Ordering::Acquire));
+        if self.generation != generation || self.next < start {
+            self.generation = generation;
+            self.next = self.next.max(start).min(end);
+            self.ahead.clear();
+        }
+    }
+
+    /// Reads entries behind those that are there; false: none.
+    fn read_ahead(&mut self, log: &LogState, is_needed: bool) -> Result<bool> {
+        let from = self.ahead.back().map_or(self.next, |last| last.offset.0 + 1);
+        let slices = match log.read(from, READ_AHEAD_BYTES) {
+            // What was taken so far comes first; the next read meets the damage.
+            Err(_) if !is_needed => return Ok(false),
+            slices => slices?,
+        };
+        let before = self.ahead.len();
+        for batch in &slices.batches {
+            open_batch(batch, from, &mut self.ahead)?;
+        }
+        Ok(self.ahead.len() > before)
+    }
+}
+
+/// Appends the entries of a batch that was checked, from an offset on.
+fn open_batch(bytes: &Bytes, from: u64, entries: &mut VecDeque<Entry>) -> Result<()> {
+    let (batch, _) = Batch::parse(bytes)?;
+    for record in batch.records() {
+        let record = record?;
+        if record.offset >= from {
+            let data = record.value.map_or_else(Bytes::new, |value| bytes.slice_ref(value));
+            let (offset, timestamp_ms) = (Offset(record.offset), record.timestamp_ms);
+            entries.push_back(Entry { offset, timestamp_ms, data });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! Power failures: the images that a crash can leave, at every sync and between, hold everything acknowledged by then,
+//! in order, with nothing torn; and what a recovery makes of them survives the next crash too.
+
+mod support;
+
+use support::*;
+use walrus_log::{CrashChoice, FsyncSchedule, LogId, Offset, Options, SimulatedDisk, Store, TailKind};
+
+/// Three logs, and what was acknowledged of them, by the number of changes of the disk at that time.
+#[derive(Default)]
+struct History {
+    /// Of each log: every value that was appended, in order.
+    values: Vec<Vec<Vec<u8>>>,
+    /// (changes, log, how many values were acknowledged).
+    appended: Vec<(usize, usize, usize)>,
+    /// (changes, log, cursor).
+    moved: Vec<(usize, usize, u64)>,
+    /// (changes, log).
+    sealed: Vec<(usize, usize)>,
+    /// (changes, log, start), when the call began and when it ended.
+    trimmed: Vec<(usize, usize, u64)>,
+}
+
+fn id(log: usize) -> LogId {
+    LogId(uuid::Uuid::from_u128(log as u128 + 1))
+}
+
+fn run(disk: &SimulatedDisk, options: &Options, seed: u64) -> History {
+    let mut random = Random(seed);
+    let mut history = History { values: vec![Vec::new(); 3], ..History::default() };
+    let store = open_on(disk, options).unwrap();
+    let logs: Vec<_> = (0..3).map(|log| store.create_log(spec(log + 1, "log")).unwrap()).collect();
+    for step in 0..70 {
+        let log = random.below(3) as usize;
+        match random.below(20) {
+            0 if step > 40 => {
+                let place = random.below(logs[log].end_offset().0 + 1);
+                logs[log].delete_before(Offset(place)).unwrap();
+                history.trimmed.push((disk.changes(), log, logs[log].start_offset().0));
+            }
+            1 | 2 => {
+                let cursor = logs[log].cursor("c").unwrap();
+                if let Some(entry) = cursor.read_next(true).unwrap() {
+                    history.moved.push((disk.changes(), log, entry.offset.0 + 1));
+                }
+            }
+            3 if step > 60 => {
+                logs[log].seal(b"end").unwrap();
+                history.sealed.push((disk.changes(), log));
+            }
+            _ if logs[log].is_sealed() => {}
+            _ => {
+                let count = 1 + random.below(3);
+                let size = if random.below(8) == 0 { 9000 } else { random.below(1200) as usize };
+                let values: Vec<_> = (0..count).map(|_| numbered(random.next(), size)).collect();
+                let slices: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+                history.values[log].extend(values.iter().cloned());
+                append_all(&logs[log], &slices).unwrap();
+                history.appended.push((disk.changes(), log, history.values[log].len()));
+            }
+        }
+    }
+    history
+}
+
+/// What the store must hold if the crash came after so many changes.
+fn check(store: &Store, history: &History, changes: usize, what: &str) {
+    for log in 0..3 {
+        let acknowledged = history
+            .appended
+            .iter()
+            .filter(|(at, of, _)| *at <= changes && *of == log)
+            .map(|(.., n)| *n)
+            .max();
+        let Some(found) = store.log(id(log)) else {
+            assert_eq!(acknowledged, None, "{what}: log {log} is gone");
+            continue;
+        };
+        let start = found.start_offset().0 as usize;
+        let trims = history.trimmed.iter().filter(|(_, of, _)| *of == log);
+        let least =
+            trims.clone().filter(|(at, ..)| *at <= changes).map(|(.., start)| *start).max().unwrap_or(0);
+        assert!(start as u64 >= least, "{what}: log {log} starts at {start}, was trimmed to {least}");
+        assert!(
+            start == 0 || trims.clone().any(|(.., to)| *to == start as u64),
+            "{what}: log {log} starts at {start}"
+        );
+        let values = values(&found);
+        assert!(
+            start + values.len() >= acknowledged.unwrap_or(0),
+            "{what}: log {log} lost acknowledged values"
+        );
+        assert_eq!(values, history.values[log][start..start + values.len()], "{what}: log {log}");
+        let cursor =
+            history.moved.iter().filter(|(at, of, _)| *at <= changes && *of == log).map(|(.., c)| *c).max();
+        let position = found.cursor("c").unwrap().position().0;
+        assert!(position >= cursor.unwrap_or(0), "{what}: the cursor of log {log} went back to {position}");
+        if history.sealed.iter().any(|(at, of)| *at <= changes && *of == log) {
+            assert_eq!(found.sealed_value().as_deref(), Some(&b"end"[..]), "{what}: log {log}");
+            assert_eq!(start + values.len(), history.values[log].len(), "{what}: log {log}");
+        }
+    }
+    assert_eq!(store.report().corrupted, [], "{what}");
+    // A block's first write may be torn in its header; then it is out of the way.
+    assert!(store.report().unknown_blocks.iter().all(|block| block.moved_to.is_some()), "{what}");
+}
+
+fn options() -> Options {
+    Options { block_bytes: 16 << 10, blocks_per_file: 3, journal_bytes_max: 8 << 10, ..Options::default() }
+}
+
+#[test]
+fn every_image_holds_what_was_acknowledged() {
+    for tail_kind in [TailKind::Mapped, TailKind::Buffered] {
+        for seed in 0..3 {
+            let disk = SimulatedDisk::new(tail_kind);
+            let history = run(&disk, &options(), seed);
+            let syncs = disk.sync_points();
+            assert!(syncs.len() > 50);
+            // At each sync, right before it, and somewhere in between.
+            let mut random = Random(seed);
+            let points: Vec<usize> = syncs
+                .iter()
+                .flat_map(|&at| [at - 1, at])
+                .chain((0..30).map(|_| random.below(disk.changes() as u64) as usize))
+                .collect();
+            for at in points {
+                let choice = match random.below(4) {
+                    0 => CrashChoice::Nothing,
+                    1 => CrashChoice::Everything,
+                    _ => CrashChoice::Some(random.next()),
+                };
+                let what = format!("{tail_kind:?}, seed {seed}, crash after {at} changes, {choice:?}");
+                let image = disk.crash_image(at, choice);
+                match open_on(&image, &options()) {
+                    Ok(store) => check(&store, &history, at, &what),
+                    Err(error) => panic!("{what}: {error}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_recovery_that_crashes_is_recovered() {
+    for tail_kind in [TailKind::Mapped, TailKind::Buffered] {
+        let disk = SimulatedDisk::new(tail_kind);
+        let history = run(&disk, &options(), 77);
+        let mut random = Random(7);
+        for round in 0..60 {
+            let at = random.below(disk.changes() as u64) as usize;
+            let image = disk.crash_image(at, CrashChoice::Some(random.next()));
+            let before = image.changes();
+            {
+                let store = open_on(&image, &options()).unwrap();
+                check(&store, &history, at, "first");
+                for log in store.logs().iter().filter(|log| !log.is_sealed()) {
+                    append(log, &numbered(round, 3000)).unwrap();
+                }
+            }
+            // Somewhere between the first recovery's begin and its appends.
+            let again = before + random.below((image.changes() - before) as u64) as usize;
+            let what = format!("{tail_kind:?}, round {round}, crashes after {at} and {again}");
+            let second = image.crash_image(again, CrashChoice::Some(random.next()));
+            let store = open_on(&second, &options()).unwrap_or_else(|error| panic!("{what}: {error}"));
+            for log in store.logs() {
+                let index = (0..3).find(|&index| id(index) == log.id()).unwrap();
+                let acknowledged = history
+                    .appended
+                    .iter()
+                    .filter(|(n, of, _)| *n <= at && *of == index)
+                    .map(|(.., n)| *n)
+                    .max();
+                let mut values = values(&log);
+                if values.last() == Some(&numbered(round, 3000)) {
+                    values.pop();
+                }
+                let start = log.start_offset().0 as usize;
+                assert!(start + values.len() >= acknowledged.unwrap_or(0), "{what}");
+                assert_eq!(values, history.values[index][start..start + values.len()], "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn without_syncs_a_crash_leaves_a_prefix_and_the_store_opens() {
+    for tail_kind in [TailKind::Mapped, TailKind::Buffered] {
+        for fsync in
+            [FsyncSchedule::NoFsync, FsyncSchedule::Milliseconds(std::num::NonZeroU64::new(1).unwrap())]
+        {
+            let disk = SimulatedDisk::new(tail_kind);
+            let options = Options { fsync, ..options() };
+            let history = run(&disk, &options, 5);
+            let mut random = Random(9);
+            for _ in 0..100 {
+                let at = random.below(disk.changes() as u64) as usize;
+                let choice = CrashChoice::Some(random.next());
+                let what = format!("{tail_kind:?}, {fsync:?}, crash after {at} changes, {choice:?}");
+                let image = disk.crash_image(at, choice);
+                let store = open_on(&image, &options).unwrap_or_else(|error| panic!("{what}: {error}"));
+                for log in store.logs() {
+                    let index = (0..3).find(|&index| id(index) == log.id()).unwrap();
+                    let (records, _) = read_from(&log, log.start_offset(), 10_000);
+                    for (offset, value) in records {
+                        assert_eq!(value, history.values[index][offset as usize], "{what}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn nosync_never_syncs_data_or_records() {
+    let disk = SimulatedDisk::new(TailKind::Mapped);
+    let options = Options { fsync: FsyncSchedule::NoFsync, journal_bytes_max: 1 << 20, ..Options::small() };
+    let store = open_on(&disk, &options).unwrap();
+    let at_open = disk.syncs();
+    let log = store.create_log(spec(1, "a")).unwrap();
+    for i in 0..500 {
+        append(&log, &numbered(i, 500)).unwrap();
+        log.cursor("c").unwrap().read_next(true).unwrap();
+    }
+    log.seal(b"").unwrap();
+    store.close().unwrap();
+    assert_eq!(disk.syncs(), at_open);
+}
