@@ -107,8 +107,14 @@ def refusal(
     )
 
 
-def refuse_call(context: grpc.ServicerContext, code: grpc.StatusCode, reason: str, message: str) -> NoReturn:
-    error = log_pb2.Error(code=code.value[0], reason=reason, message=message)
+def refuse_call(
+    context: grpc.ServicerContext,
+    code: grpc.StatusCode,
+    reason: str,
+    message: str,
+    facts: dict[str, str] | None = None,
+) -> NoReturn:
+    error = log_pb2.Error(code=code.value[0], reason=reason, message=message, facts=facts)
     context.set_trailing_metadata((("walrus-error-bin", error.SerializeToString()),))
     context.abort(code, message)
 
@@ -212,7 +218,9 @@ class LogPeer(log_pb2_grpc.LogServicer):
                     refuse_call(context, grpc.StatusCode.NOT_FOUND, "UnknownTopic", f"unknown topic {request.topic}")
                 end = partition.end_offset
                 if offset > end:
-                    context.abort(grpc.StatusCode.OUT_OF_RANGE, f"offset {offset} is above {end}")
+                    facts = {"requested": str(offset), "start": "0", "end": str(end)}
+                    message = f"offset {offset} is out of range [0, {end}]"
+                    refuse_call(context, grpc.StatusCode.OUT_OF_RANGE, "OffsetOutOfRange", message, facts)
                 if request.HasField("end_offset"):
                     end = min(end, request.end_offset)
                 if offset >= end:

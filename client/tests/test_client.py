@@ -76,8 +76,9 @@ def test_unknown_topics_and_offsets_out_of_range_are_named(peer):
         with pytest.raises(UnknownTopic, match="unknown topic nothing"):
             client.producer("nothing")
         client.create_topic("t")
-        with pytest.raises(OffsetOutOfRange):
+        with pytest.raises(OffsetOutOfRange) as caught:
             list(client.read("t", offset=5))
+        assert (caught.value.requested, caught.value.start, caught.value.end) == (5, 0, 0)
 
 
 def test_a_node_that_is_down_is_left_for_the_next(make_peer):

@@ -15,13 +15,13 @@
     ├── OutcomeUnknown        an append that may have happened, or not
     └── CorruptionError       stored bytes fail their checksum; nothing wrong was handed out
 
-The broker names the kind of an error by a stable `reason`; `from_reason` is the only place that maps it to a class.
+The broker names the kind of an error by a stable `reason`; `from_message` is the only place that maps it to a class.
 No message text is parsed.
 """
 
 # ruff: noqa: N818 - the classes bear the names that the broker gives
 
-from collections.abc import Mapping
+from walrus_client.v1 import log_pb2
 
 
 class WalrusError(Exception):
@@ -116,17 +116,13 @@ class CorruptionError(WalrusError):
     """Stored bytes fail their checksum; nothing wrong was handed out."""
 
 
-def from_reason(reason: str, message: str, *, retryable: bool, facts: Mapping[str, str] | None = None) -> WalrusError:
-    """The error that the broker names *reason*; a name this client does not know yet goes by *retryable*."""
-    kind = _KINDS.get(reason, Unavailable if retryable else RejectedError)
+def from_message(told: log_pb2.Error) -> WalrusError:
+    """Return the error that a broker told; a reason that this client does not know yet goes by `retryable`."""
+    kind = _KINDS.get(told.reason, Unavailable if told.retryable else RejectedError)
     if kind is OffsetOutOfRange:
-        numbers = {
-            name: int(value)
-            for name, value in (facts or {}).items()
-            if name in ("requested", "start", "end") and value.isdecimal()
-        }
-        return OffsetOutOfRange(message, reason=reason, **numbers)
-    return kind(message, reason=reason)
+        numbers = {name: int(told.facts[name]) for name in ("requested", "start", "end") if name in told.facts}
+        return OffsetOutOfRange(told.message, reason=told.reason, **numbers)
+    return kind(told.message, reason=told.reason)
 
 
 _KINDS: dict[str, type[WalrusError]] = {

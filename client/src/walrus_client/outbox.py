@@ -293,7 +293,7 @@ class Outbox:
         batch.in_flight = False
         partition = self._partitions[batch.target]
         if response.HasField("error"):
-            settled = self._refused(partition, batch, _told(response.error), held_until=now + pause_s)
+            settled = self._refused(partition, batch, errors.from_message(response.error), held_until=now + pause_s)
         else:
             partition.sent.remove(batch)
             settled = [Settled(batch, _appended(batch, response))]
@@ -420,10 +420,6 @@ class Outbox:
         assert batch is not None, "only an open batch is closed"
         batch.encode()
         partition.waiting.append(batch)
-
-
-def _told(error: log_pb2.Error) -> errors.WalrusError:
-    return errors.from_reason(error.reason, error.message, retryable=error.retryable)
 
 
 def _appended(batch: Batch, response: log_pb2.AppendResponse) -> Appended:

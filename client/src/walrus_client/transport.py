@@ -182,8 +182,7 @@ def from_status(failure: grpc.RpcError, address: str) -> errors.WalrusError:
     trailers: Iterable[tuple[str, bytes]] = failure.trailing_metadata() or ()  # type: ignore[assignment]  # wrong stub
     for key, value in trailers:
         if key == _ERROR_TRAILER:
-            told = log_pb2.Error.FromString(value)
-            return errors.from_reason(told.reason, told.message or message, retryable=told.retryable)
+            return errors.from_message(log_pb2.Error.FromString(value))
     code = failure.code()
     kind = _KINDS_BY_CODE.get(code, errors.WalrusError)
     return kind(f"{address}: {message} ({code.name.lower()})")

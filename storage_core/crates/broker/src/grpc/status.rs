@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use prost::Message as _;
+use serde_json::Value;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -20,7 +21,7 @@ const RETRY: Duration = Duration::from_millis(50);
 
 /// The status of a failed call.
 pub(super) fn status_of(error: &Error) -> Status {
-    let mut details = ErrorDetails::with_error_info(error.reason(), DOMAIN, HashMap::new());
+    let mut details = ErrorDetails::with_error_info(error.reason(), DOMAIN, facts_of(error));
     if error.retryable() {
         details.set_retry_info(Some(RETRY));
     }
@@ -37,7 +38,26 @@ pub(super) fn error_message(error: &Error) -> v1::Error {
         reason: error.reason().to_owned(),
         message: error.to_string(),
         retryable: error.retryable(),
+        facts: facts_of(error),
     }
+}
+
+/// The fields of the error as text, by their names.
+fn facts_of(error: &Error) -> HashMap<String, String> {
+    // As `Error` travels between brokers: {"Kind": {"field": value, ..}}.
+    let Ok(Value::Object(kind)) = serde_json::to_value(error) else { return HashMap::new() };
+    let fields = kind.into_iter().filter_map(|(_, fields)| match fields {
+        Value::Object(fields) => Some(fields),
+        _ => None,
+    });
+    fields
+        .flatten()
+        .filter_map(|(name, value)| match value {
+            Value::Null => None,
+            Value::String(text) => Some((name, text)),
+            value => Some((name, value.to_string())),
+        })
+        .collect()
 }
 
 fn code_of(error: &Error) -> Code {
@@ -98,6 +118,13 @@ mod tests {
             let details = status.get_error_details();
             assert_eq!(details.error_info().map(|info| info.reason.as_str()), Some(error.reason()));
             assert_eq!(details.retry_info().is_some(), error.retryable());
+            let facts = &error_message(&error).facts;
+            assert_eq!(details.error_info().map(|info| &info.metadata), Some(facts));
+            if let Error::OffsetOutOfRange { requested, start, end } = &error {
+                for (name, value) in [("requested", requested), ("start", start), ("end", end)] {
+                    assert_eq!(facts.get(name), Some(&value.to_string()));
+                }
+            }
             let trailer = status.metadata().get_bin(ERROR_TRAILER).unwrap().to_bytes().unwrap();
             assert_eq!(v1::Error::decode(trailer).unwrap(), error_message(&error));
         }
