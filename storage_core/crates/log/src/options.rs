@@ -1,6 +1,7 @@
 //! How a store is opened: sizes, durability, backend.
 
 use std::num::NonZeroU64;
+use std::str::FromStr;
 
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
@@ -28,6 +29,38 @@ pub enum Backend {
     Mmap,
     /// O_DIRECT writes of whole pages with RWF_DSYNC.
     Direct,
+}
+
+impl FromStr for FsyncSchedule {
+    type Err = Error;
+
+    /// `each`, `never` or `<n>ms`.
+    fn from_str(text: &str) -> Result<Self> {
+        let milliseconds = || text.strip_suffix("ms")?.parse().ok().map(Self::Milliseconds);
+        match text {
+            "each" => Ok(Self::SyncEach),
+            "never" => Ok(Self::NoFsync),
+            _ => milliseconds().ok_or_else(|| invalid("fsync", format!("{text:?} is not each, never or <n>ms"))),
+        }
+    }
+}
+
+impl FromStr for Backend {
+    type Err = Error;
+
+    /// `auto`, `mmap` or `direct`.
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "mmap" => Ok(Self::Mmap),
+            "direct" => Ok(Self::Direct),
+            _ => Err(invalid("backend", format!("{text:?} is not auto, mmap or direct"))),
+        }
+    }
+}
+
+fn invalid(option: &'static str, reason: String) -> Error {
+    Error::InvalidOption { option, reason }
 }
 
 /// Options of [`Store::open`](crate::Store::open).
@@ -64,7 +97,7 @@ impl Options {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        let invalid = |option, reason: &str| Err(Error::InvalidOption { option, reason: reason.to_owned() });
+        let invalid = |option, reason: &str| Err(invalid(option, reason.to_owned()));
         if !self.block_bytes.is_multiple_of(PAGE_BYTES) || self.block_bytes < 4 * PAGE_BYTES {
             return invalid("block_bytes", "must be a multiple of 4096 and at least 16384");
         }
@@ -81,3 +114,19 @@ impl Options {
 
 /// Positions in a block are 32 bits on disk.
 const FILE_BYTES_MAX: u64 = u32::MAX as u64 - PAGE_BYTES;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_and_backends_have_names() {
+        let schedule = |text: &str| text.parse::<FsyncSchedule>().ok();
+        assert_eq!(schedule("each"), Some(FsyncSchedule::SyncEach));
+        assert_eq!(schedule("never"), Some(FsyncSchedule::NoFsync));
+        assert_eq!(schedule("50ms"), NonZeroU64::new(50).map(FsyncSchedule::Milliseconds));
+        assert_eq!(["0ms", "ms", "-1ms", "", "sometimes"].map(schedule), [None; 5]);
+        assert_eq!("mmap".parse::<Backend>().ok(), Some(Backend::Mmap));
+        assert!("floppy".parse::<Backend>().is_err());
+    }
+}
