@@ -6,6 +6,7 @@ mod batches;
 mod buffer;
 mod columns;
 mod data_plane;
+mod engine;
 mod error;
 mod json;
 mod logging;
@@ -22,6 +23,8 @@ mod _native {
     use crate::buffer::Buffer;
     #[pymodule_export]
     use crate::data_plane::DataPlane;
+    #[pymodule_export]
+    use crate::engine::{Cursor, Walrus};
     #[pymodule_export]
     use crate::logging::init_logging;
     #[pymodule_export]

@@ -3,6 +3,7 @@
 # ruff: noqa: N818 - an exception's name says what is the matter
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any, final
 
 class WalrusError(Exception):
@@ -135,6 +136,81 @@ class DataPlane:
 
     def stop(self, grace_ms: int) -> None:
         """Lets requests in flight end for at most `grace_ms`, then syncs and closes. A second call does nothing."""
+
+@final
+class Walrus:
+    """The storage engine inside this process: a store whose logs are topics. Threads share it."""
+
+    @staticmethod
+    def open(
+        directory: str | PathLike[str],
+        *,
+        backend: str = "auto",
+        fsync: str = "each",
+        block_bytes: int | None = None,
+        blocks_per_file: int | None = None,
+    ) -> Walrus:
+        """Opens the store of a directory, which is made if it is not there.
+
+        `backend` is auto, mmap or direct. `fsync` is each (an append that returned is durable), never, or `<n>ms`.
+        The sizes are those of a new store (10 MiB, 100). Raises `Locked`, `UnsupportedFormat`, `CorruptionError`,
+        `RejectedError` for wrong options, `OSError`.
+        """
+
+    def append_for_topic(self, topic: str, data: bytes) -> int:
+        """Appends an entry, as durably as `fsync` says, and gives its offset. The topic is made if it is not there."""
+
+    def batch_append_for_topic(self, topic: str, entries: Sequence[bytes]) -> range:
+        """Appends up to 2,000 entries: all of them are there, or none. Gives their offsets."""
+
+    def read_next(self, topic: str, *, checkpoint: bool = True) -> tuple[int, bytes] | None:
+        """Offset and data of the next entry of the topic's default cursor; see `Cursor.read_next`."""
+
+    def batch_read_for_topic(
+        self, topic: str, bytes_max: int, *, checkpoint: bool = True, start_offset: int | None = None
+    ) -> list[tuple[int, bytes]]:
+        """Takes about `bytes_max` bytes of entries from the default cursor: at least one if there is one, at most 2,000.
+
+        With `start_offset` those from there on; no cursor moves then. Raises `OffsetOutOfRange`, `CorruptionError`.
+        """
+
+    def cursor(self, topic: str, name: str) -> Cursor:
+        """A cursor of the topic. A new one stands at the topic's start."""
+
+    def topics(self) -> list[str]:
+        """Names of the topics, sorted."""
+
+    def delete_topic(self, topic: str) -> bool:
+        """Deletes a topic and its cursors, durably. False: there was none."""
+
+    def close(self) -> None:
+        """Syncs and closes; what comes later is refused. A second call does nothing."""
+
+    def __enter__(self) -> Walrus: ...
+    def __exit__(self, *_exception: object) -> None: ...
+
+@final
+class Cursor:
+    """A named, durable place in a topic. Handles of one name share it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def position(self) -> int:
+        """Offset of the next entry."""
+
+    def read_next(self, *, checkpoint: bool = True) -> tuple[int, bytes] | None:
+        """Offset and data of the next entry; `None` at the end.
+
+        With `checkpoint` the cursor moves behind it, durably, before it is returned: two readers never get the same
+        entry. Without, it stays.
+        """
+
+    def batch_read(self, bytes_max: int, *, checkpoint: bool = True) -> list[tuple[int, bytes]]:
+        """The next entries, about `bytes_max` bytes of them: at least one, if there is one, at most 2,000."""
+
+    def seek(self, offset: int) -> None:
+        """Moves the cursor, durably. Raises `OffsetOutOfRange`."""
 
 @final
 class Buffer:
