@@ -169,7 +169,7 @@ class Walrus:
     def batch_read_for_topic(
         self, topic: str, bytes_max: int, *, checkpoint: bool = True, start_offset: int | None = None
     ) -> list[tuple[int, bytes]]:
-        """Takes about `bytes_max` bytes of entries from the default cursor: at least one if there is one, at most 2,000.
+        """The next entries of the default cursor, about `bytes_max` bytes; see `Cursor.batch_read`.
 
         With `start_offset` those from there on; no cursor moves then. Raises `OffsetOutOfRange`, `CorruptionError`.
         """
