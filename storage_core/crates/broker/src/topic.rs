@@ -35,6 +35,15 @@ impl TopicName {
         Err(Error::InvalidTopic { topic: shown, problem: problem.to_owned() })
     }
 
+    /// Checks the name of a topic that a client creates or appends to: what begins with `__` is Walrus's own.
+    pub fn of_client(name: &str) -> Result<Self> {
+        if name.starts_with("__") {
+            let problem = "names that begin with '__' are for topics of Walrus itself".to_owned();
+            return Err(Error::InvalidTopic { topic: name.chars().take(64).collect(), problem });
+        }
+        Self::parse(name)
+    }
+
     /// The name.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -6,12 +6,12 @@ use walrus_log::batch::{Batch, BatchBuilder, BatchError, ProducerRef};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::proto::v1::{AppendRequest, Header, Producer, Records, append_request};
-use crate::topic::PartitionRef;
+use crate::topic::{PartitionRef, TopicName};
 
 /// Where the batch of a request goes, and its bytes.
 pub(super) fn batch_of(request: AppendRequest) -> Result<(PartitionRef, Bytes)> {
     let AppendRequest { topic, partition, payload, producer, correlation: _ } = request;
-    let to = PartitionRef::parse(&topic, partition)?;
+    let to = PartitionRef { topic: TopicName::of_client(&topic)?, partition };
     let batch = match payload {
         Some(append_request::Payload::Records(records)) => build(&records, producer.as_ref())?,
         Some(append_request::Payload::Batch(batch)) => {

@@ -27,7 +27,7 @@ pub(super) async fn run(broker: Broker, mut requests: Streaming<AppendRequest>, 
     let stop = broker.shutdown_signal().clone();
     let mut window = Window::default();
     let mut ended: Option<Option<Status>> = None;
-    loop {
+    while ended.is_none() || !window.is_empty() {
         tokio::select! {
             biased;
             () = answers.closed() => return, // the client is gone
@@ -42,7 +42,6 @@ pub(super) async fn run(broker: Broker, mut requests: Streaming<AppendRequest>, 
             () = stop.cancelled(), if ended.is_none() => {
                 ended = Some(Some(status_of(&Error::Unavailable { what: "this node is stopping".to_owned() })));
             }
-            else => break,
         }
     }
     if let Some(Some(status)) = ended {
@@ -60,6 +59,10 @@ struct Window {
 }
 
 impl Window {
+    fn is_empty(&self) -> bool {
+        self.appends.is_empty()
+    }
+
     fn has_room(&self) -> bool {
         self.appends.len() < APPENDS_MAX && self.bytes < BYTES_MAX
     }

@@ -18,7 +18,7 @@ use crate::proto::v1::{
     InitProducerResponse, ListSegmentsRequest, ListSegmentsResponse, ListTopicsRequest, ListTopicsResponse,
     Node, Partition, ReadRequest, ReadResponse, Segment, Topic, log_server, segment,
 };
-use crate::topic::{NodeView, PartitionView, SegmentStateView, SegmentView, TopicInfo};
+use crate::topic::{NodeView, PartitionView, SegmentStateView, SegmentView, TopicInfo, TopicName};
 
 /// Answers of a stream that wait for the client.
 const ANSWERS_MAX: usize = 16;
@@ -41,7 +41,9 @@ impl LogService {
 impl log_server::Log for LogService {
     async fn create_topic(&self, request: Request<CreateTopicRequest>) -> Answer<CreateTopicResponse> {
         let CreateTopicRequest { topic, partitions } = request.into_inner();
-        let (topic, created) = self.broker.create_topic(&topic, partitions, false).await.map_err(failed)?;
+        let name = TopicName::of_client(&topic).map_err(failed)?;
+        let (topic, created) =
+            self.broker.create_topic(name.as_str(), partitions, false).await.map_err(failed)?;
         Ok(Response::new(CreateTopicResponse { topic: Some(topic_message(topic)), created }))
     }
 

@@ -54,7 +54,10 @@ impl<'a> Command<'a> {
         let (word, rest) = text.split_once(' ').unwrap_or((text.trim_end(), ""));
         match word {
             "PUT" => put(rest),
-            "REGISTER" => only_topic("REGISTER", rest).map(|topic| Self::Register { topic }),
+            "REGISTER" => {
+                let topic = only_topic("REGISTER", rest)?;
+                Ok(Self::Register { topic: TopicName::of_client(topic.as_str())? })
+            }
             "GET" => only_topic("GET", rest).map(|topic| Self::Get { topic }),
             "GETAT" => get_at(rest),
             "STATE" => only_topic("STATE", rest).map(|topic| Self::State { topic }),
@@ -79,7 +82,7 @@ fn put(rest: &str) -> Result<Command<'_>, BadCommand> {
     if name.is_empty() {
         return Err(BadCommand::TopicMissing { word: "PUT" });
     }
-    Ok(Command::Put { topic: TopicName::parse(name)?, payload })
+    Ok(Command::Put { topic: TopicName::of_client(name)?, payload })
 }
 
 fn get_at(rest: &str) -> Result<Command<'_>, BadCommand> {
@@ -206,7 +209,8 @@ mod tests {
         ] {
             assert_eq!(Command::parse(text).unwrap_err().to_string(), message, "{text:?}");
         }
-        for text in ["GET ..", "PUT a/b x", "REGISTER ü", "GETAT . 0"] {
+        for text in ["GET ..", "PUT a/b x", "REGISTER ü", "GETAT . 0", "PUT __cursors x", "REGISTER __mine"]
+        {
             assert!(
                 matches!(Command::parse(text), Err(BadCommand::TopicName(Error::InvalidTopic { .. }))),
                 "{text:?}"
