@@ -129,6 +129,8 @@ class Node:
     async def _start(self) -> None:
         self._directory = DataDirectory(self._config.data_dir)
         self._identity = self._directory.load_identity()
+        if self._config.node_id not in (None, self._identity.node_id or self._config.node_id):
+            log.warning("--node-id %d is ignored: this disk is node %d", self._config.node_id, self._identity.node_id)
         self._listener = _listen(self._config.raft, "--raft-port")
         self._raft = Address(self._config.raft.host, self._listener.getsockname()[1])
         try:

@@ -10,7 +10,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID, uuid4
@@ -68,6 +68,7 @@ class Controller:
         self.registered = asyncio.Event()
         self._lease_until_ms = 0
         self._told_status = ""
+        self._changing_voters: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin: registration first, then the lease, the voters and the data plane's events."""
@@ -96,7 +97,8 @@ class Controller:
         while True:
             started = time.monotonic()
             self._tell_status()
-            self._spawn(self._keep_voters())
+            if self._changing_voters is None or self._changing_voters.done():
+                self._changing_voters = self._spawn(self._keep_voters())
             await self._renew_lease()
             await asyncio.sleep(max(_PAUSE_SECONDS, RENEW_SECONDS - (time.monotonic() - started)))
 
@@ -230,10 +232,11 @@ class Controller:
             raise _RefusedError(outcome.reason, outcome.message, retryable=False, facts=dict(outcome.facts))
         return outcome
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
+        return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -14,6 +14,8 @@ from walrus_node.metadata.raft import (
     Compaction,
     Disk,
     DivergedError,
+    Hooks,
+    Parts,
     Raft,
     encode_voters,
 )
@@ -37,18 +39,14 @@ class Alone:
         self.machine = Ledger()
         self.journal = Journal(directory / "journal", Owner(CLUSTER, ME))
         disk = Disk(self.journal, Votes(directory / "votes"), directory / "snapshot")
-        self.raft = Raft(
-            ME,
-            CLUSTER,
-            disk,
-            self.machine,
+        hooks = Hooks(
             send=self._send,
             unsent=lambda _: 0,
-            poll=lambda _: None,
-            compaction=Compaction(),
+            wait=lambda _: None,
             on_applied=lambda: None,
             on_voters_changed=lambda: None,
         )
+        self.raft = Raft(Parts(ME, CLUSTER, disk, self.machine, hooks, Compaction()))
         for peer in (LEADER, THIRD):
             self.raft.peer_connected(str(peer))
 
@@ -85,7 +83,7 @@ class Alone:
 
     def lead(self) -> None:
         """Win an election by the vote of LEADER."""
-        self.raft._SyncObj__raftElectionDeadline = 0.0
+        self.raft.election_deadline = 0.0
         self.raft.tick(0.0)
         self.hear(type="would_vote", term=self.raft.status().term + 1)
         self.raft.tick(0.0)
@@ -181,7 +179,7 @@ def test_one_voter_is_counted_once(tmp_path: Path) -> None:
     """PySyncObj counted messages: one follower's vote, sent twice, elected a leader of five."""
     five = frozenset({ME, LEADER, THIRD, uuid4(), uuid4()})
     alone = Alone(tmp_path, five)
-    alone.raft._SyncObj__raftElectionDeadline = 0.0
+    alone.raft.election_deadline = 0.0
     alone.raft.tick(0.0)
     for sender in (LEADER, THIRD):
         alone.hear(sender, type="would_vote", term=1)
@@ -194,7 +192,7 @@ def test_one_voter_is_counted_once(tmp_path: Path) -> None:
 
 
 def test_a_vote_of_a_disk_that_does_not_vote_does_not_count(alone: Alone) -> None:
-    alone.raft._SyncObj__raftElectionDeadline = 0.0
+    alone.raft.election_deadline = 0.0
     alone.raft.tick(0.0)
     alone.hear(type="would_vote", term=1)
     alone.raft.tick(0.0)
@@ -205,7 +203,7 @@ def test_a_vote_of_a_disk_that_does_not_vote_does_not_count(alone: Alone) -> Non
 def test_nobody_stands_before_a_majority_would_vote(alone: Alone) -> None:
     """A member that was cut off comes back with the term it left with, and deposes nobody."""
     for _ in range(5):
-        alone.raft._SyncObj__raftElectionDeadline = 0.0
+        alone.raft.election_deadline = 0.0
         alone.raft.tick(0.0)
     assert alone.raft.status().term == 0
     assert {message["type"] for _, message in alone.sent} == {"ask_vote"}

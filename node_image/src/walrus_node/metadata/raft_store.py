@@ -29,6 +29,8 @@ from walrus_node.metadata.raft import (
     Compaction,
     Disk,
     DivergedError,
+    Hooks,
+    Parts,
     Raft,
     encode_voters,
 )
@@ -114,18 +116,15 @@ class RaftStore(Generic[State]):
             on_join=on_join or (lambda _, answer: answer({"refused": "nobody is admitted here"})),
         )
         self._transport = Transport(me, listener, events)
-        self._raft = Raft(
-            place.owner.disk,
-            place.owner.cluster_id,
-            disk,
-            machine,
-            self._transport.send,
-            self._transport.unsent,
-            self._transport.poll,
-            compaction or Compaction(),
+        hooks = Hooks(
+            send=self._transport.send,
+            unsent=self._transport.unsent,
+            wait=self._transport.poll,
             on_applied=self._publish,
             on_voters_changed=self._direct,
         )
+        owner = place.owner
+        self._raft = Raft(Parts(owner.disk, owner.cluster_id, disk, machine, hooks, compaction or Compaction()))
         self._deadlines: list[tuple[float, int, Future[Outcome]]] = []
         self._numbers = itertools.count()
         self._lock = threading.Lock()

@@ -43,6 +43,8 @@ DIAL_SECONDS_MIN = 0.1
 DIAL_SECONDS_MAX = 1.0
 DNS_CACHE_SECONDS = 5.0
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
+QUIET_SECONDS = 30.0
+NOTED_MAX = 1_000
 _DEAD_PEER_MS = 5_000
 
 
@@ -87,6 +89,7 @@ class Transport:
         self._wanted: set[str] = set()
         self._seeds: tuple[str, ...] = ()
         self._dials: dict[str, _Dial] = {}
+        self._noted: dict[str, float] = {}
         self._answers: deque[tuple[_Connection, dict[str, Any]]] = deque()
         self._listener = listener
         listener.setblocking(False)
@@ -342,7 +345,7 @@ class Transport:
         if connection not in self._connections:
             return
         if why is not None:
-            log.warning("connection %s closed: %s", connection.name(), why)
+            self._note(f"connection {connection.name()} closed: {why}")
         self._connections.discard(connection)
         self._selector.unregister(connection.stream.socket)
         connection.stream.close()
@@ -353,6 +356,16 @@ class Transport:
         if connection.peer is not None and self._open.get(connection.peer) is connection:
             del self._open[connection.peer]
             self._events.on_disconnected(connection.peer)
+
+    def _note(self, line: str) -> None:
+        """Log a line, but not again and again what a peer's every attempt brings about."""
+        now = time.monotonic()
+        if now - self._noted.get(line, -QUIET_SECONDS) < QUIET_SECONDS:
+            return
+        if len(self._noted) >= NOTED_MAX:
+            self._noted.clear()
+        self._noted[line] = now
+        log.info("%s", line)
 
     def _drain_wakes(self) -> None:
         with contextlib.suppress(BlockingIOError):

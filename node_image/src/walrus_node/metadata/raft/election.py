@@ -1,0 +1,122 @@
+"""Electing: PySyncObj's election behind a question, with durable votes that are counted by voter."""
+
+from __future__ import annotations
+
+import logging
+import random
+
+from walrus_node.metadata.raft.parts import Parts
+from walrus_node.metadata.raft.pinned import CANDIDATE, ELECTION_SECONDS, FOLLOWER, LEADER, Node, monotonic
+from walrus_node.metadata.raft.proposals import Proposals
+from walrus_node.metadata.wire import Message
+
+log = logging.getLogger(__name__)
+
+# Where nobody is believed to lead, waiting protects nothing: only the split of votes is to be avoided.
+LEADERLESS_SECONDS = (0.15, 0.6)
+LEADER_LOST_SECONDS = (0.03, 0.25)
+
+
+class Election(Proposals):
+    """Before the term grows, a majority must say that it misses the leader too: who was cut off disturbs nobody."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._votes_for_me: set[Node] = set()
+        self._would_vote: set[Node] = set()
+        self._may_stand = False
+        self._leader_heard_at = -ELECTION_SECONDS[1]
+        super().__init__(parts)
+
+    def _ask_before_standing(self) -> None:
+        due = self.role != LEADER and monotonic() > self.election_deadline
+        if not due or not self.is_voter or not self.other_voters or self._may_stand:
+            return
+        self.leader = None
+        self.election_deadline = monotonic() + self._SyncObj__generateRaftTimeout()
+        self._would_vote = {self._me}
+        question = {
+            "type": "ask_vote",
+            "term": self.term + 1,
+            "last_log_index": self.last.index,
+            "last_log_term": self.last.term,
+        }
+        for node in self.other_voters:
+            self._send(node, question)
+
+    def _on_ask_vote(self, node: Node, message: Message) -> None:
+        hears_leader = self.leader == self._me or monotonic() - self._leader_heard_at < ELECTION_SECONDS[0]
+        if self.leader is not None and hears_leader:
+            return
+        if self.is_voter and message["term"] > self.term and self._is_up_to_date(message):
+            self._send(node, {"type": "would_vote", "term": message["term"]})
+
+    def _on_would_vote(self, node: Node, message: Message) -> None:
+        if self.role == LEADER or message["term"] != self.term + 1 or self.leader is not None:
+            return
+        self._would_vote.add(node)
+        if self._is_majority(self._would_vote):
+            self._would_vote = set()
+            self._may_stand = True
+            self.election_deadline = 0.0
+
+    def _SyncObj__connectedToAnyone(self) -> bool:  # noqa: N802 - overrides PySyncObj
+        """PySyncObj stands for election only where this is true and its deadline has passed."""
+        may_stand, self._may_stand = self._may_stand, False
+        return may_stand or not self.other_voters
+
+    def _on_request_vote(self, node: Node, message: Message) -> None:
+        if not self.is_voter or message["term"] < self.term or self.role == LEADER:
+            return
+        if self.voted_for not in (None, node.id) or not self._is_up_to_date(message):
+            return
+        self.set_term(self.term, node)
+        self.election_deadline = monotonic() + self._SyncObj__generateRaftTimeout()
+        self._send(node, {"type": "vote", "term": self.term})
+
+    def _on_vote(self, node: Node, message: Message) -> None:
+        if self.role != CANDIDATE or message["term"] != self.term:
+            return
+        self._votes_for_me.add(node)
+        if self._is_majority(self._votes_for_me):
+            self._SyncObj__onBecomeLeader()
+
+    def _is_up_to_date(self, message: Message) -> bool:
+        return (message["last_log_term"], message["last_log_index"]) >= (self.last.term, self.last.index)
+
+    def _SyncObj__generateRaftTimeout(self) -> float:  # noqa: N802 - overrides PySyncObj
+        return random.uniform(*(LEADERLESS_SECONDS if self.leader is None else ELECTION_SECONDS))  # noqa: S311
+
+    def _SyncObj__setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:  # noqa: N802, N803
+        """Durable before anything is said about it. A vote for oneself starts the count."""
+        super()._SyncObj__setCurrentTerm(term, votedForNodeId)
+        self._votes_for_me = {self._me} if votedForNodeId == self._me.id else set()
+
+    def _SyncObj__onBecomeLeader(self) -> None:  # noqa: N802
+        # What peers acknowledged to an earlier leadership of this node may be gone since.
+        self.next_index.clear()
+        self.match_index.clear()
+        super()._SyncObj__onBecomeLeader()
+        self._journal.sync()
+        log.info("metadata leader of term %d", self.term)
+
+    def _SyncObj__onLeaderChanged(self) -> None:  # noqa: N802
+        self._forget_forwarded(None)
+
+    def _follow(self, leader: Node | None) -> None:
+        """Be a follower, of this leader if there is one."""
+        if self.leader != leader:
+            self._forget_forwarded(None)
+        if self.role == LEADER:
+            self.election_deadline = monotonic() + random.uniform(*ELECTION_SECONDS)  # noqa: S311
+            log.info("no longer metadata leader, term is %d", self.term)
+        self.leader = leader
+        self._SyncObj__setState(FOLLOWER)
+        if leader is not None:
+            self._may_stand = False
+            self._leader_heard_at = monotonic()
+            self.election_deadline = monotonic() + self._SyncObj__generateRaftTimeout()
+
+    def _miss_leader(self) -> None:
+        """Its connection closed: ask the others soon."""
+        self.leader = None
+        self.election_deadline = monotonic() + random.uniform(*LEADER_LOST_SECONDS)  # noqa: S311

@@ -1,0 +1,105 @@
+"""A Raft member: the roles together, messages to their handlers, time to what is due."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from walrus_node.metadata.raft.parts import Parts
+from walrus_node.metadata.raft.pinned import LEADER, Node, monotonic
+from walrus_node.metadata.raft.replication import Replication
+from walrus_node.metadata.store import Member, Status
+from walrus_node.metadata.wire import Message
+
+_ROLE_NAMES = ("follower", "candidate", "leader")
+_NOTHING_DUE_SECONDS = 60.0
+
+
+class Raft(Replication):
+    """Voter or observer. Everything but `submit` and `status` runs in the thread that calls `tick`."""
+
+    def __init__(self, parts: Parts) -> None:
+        """Reads the disk; raises `DataRefusedError`."""
+        super().__init__(parts)
+        self._load()
+
+    def tick(self, seconds_max: float) -> None:
+        """Do what is due, then wait for messages or a wake, at most so long."""
+        self._ask_before_standing()
+        self._onTick(seconds_max)
+
+    def _seconds_until_due(self) -> float:
+        now = monotonic()
+        if self._proposals and self.leader is not None:
+            return 0.0
+        if self.role == LEADER:
+            if not self.other_voters and self.last.index > self.commit_index:
+                return 0.0
+            beat_at = float(self._SyncObj__newAppendEntriesTime)
+            return max(0.0, beat_at - now) if self.peers else _NOTHING_DUE_SECONDS
+        return max(0.0, self.election_deadline - now) if self.is_voter else _NOTHING_DUE_SECONDS
+
+    def receive(self, peer: str, message: Message) -> None:
+        """Handle one checked message of a connected peer."""
+        node = Node(peer)
+        kind = message["type"]
+        # The terms of these are not the sender's.
+        if kind not in ("ask_vote", "would_vote", "proposed") and message.get("term", 0) > self.term:
+            self.set_term(message["term"], None)
+            self._follow(None)
+        {
+            "ask_vote": self._on_ask_vote,
+            "would_vote": self._on_would_vote,
+            "request_vote": self._on_request_vote,
+            "vote": self._on_vote,
+            "append": self._on_append,
+            "append_reply": self._on_append_reply,
+            "snapshot": self._on_snapshot,
+            "snapshot_reply": self._on_snapshot_reply,
+            "propose": self._on_propose,
+            "proposed": self._on_proposed,
+        }[kind](node, message)
+
+    def peer_connected(self, peer: str) -> None:
+        """A connection is there; what the peer holds is not known any more."""
+        node = Node(peer)
+        self.connected.add(node)
+        if node not in self.other_voters:
+            self._SyncObj__readonlyNodes.add(node)
+        self._outgoing.pop(node, None)
+        self._expect_anything(node)
+
+    def peer_disconnected(self, peer: str) -> None:
+        """The connection is gone, with all that was under way on it."""
+        node = Node(peer)
+        self.connected.discard(node)
+        self._SyncObj__readonlyNodes.discard(node)
+        if node not in self.other_voters:
+            self.next_index.pop(node, None)
+            self.match_index.pop(node, None)
+        self._outgoing.pop(node, None)
+        self._forget_forwarded(node)
+        if node == self.leader:
+            self._miss_leader()
+
+    def status(self) -> Status:
+        """Thread-safe: everything it looks at is replaced or copied as a whole."""
+        leader, last, leads = self.leader, self.last.index, self.role == LEADER
+        connected, matched = set(self.connected), dict(self.match_index)
+        disks = self.voters | {UUID(node.id) for node in connected} | {UUID(self._me.id)}
+        members = []
+        for disk in sorted(disks):
+            node = Node(str(disk))
+            mine = node == self._me
+            lag = 0 if mine else max(0, last - matched.get(node, 0))
+            members.append(Member(disk, disk in self.voters, mine or node in connected, lag if leads else None))
+        return Status(
+            state=_ROLE_NAMES[self.role] if self.is_voter else "observer",
+            term=self.term,
+            leader=UUID(leader.id) if leader is not None else None,
+            commit_index=self.commit_index,
+            applied_index=self.applied_index,
+            last_index=last,
+            members=tuple(members),
+            version=self._machine.version(),
+            failure=None,
+        )
