@@ -86,8 +86,9 @@ def test_no_acknowledged_command_is_lost_or_repeated(tmp_path: Path) -> None:
         wait_until("the last one is answered", lambda: {"last"} & {name for _, name in running[0].answers})
         for process in running:
             acknowledged += process.heard("applied")
+        # A member may lag: it holds everything in the end, or what is missing is lost.
         ledgers = [
-            wait_until("all read alike", lambda process=process: read(process, acknowledged)) for process in running
+            wait_until("nothing is lost", lambda process=process: holding(process, acknowledged)) for process in running
         ]
     finally:
         for process in running:
@@ -96,15 +97,14 @@ def test_no_acknowledged_command_is_lost_or_repeated(tmp_path: Path) -> None:
     assert len(acknowledged) > 200
     for ledger in ledgers:
         assert len(set(ledger)) == len(ledger), "nothing twice"
-        assert set(acknowledged) <= set(ledger), "nothing lost"
     shortest = min(map(len, ledgers))
     assert ledgers[0][:shortest] == ledgers[1][:shortest] == ledgers[2][:shortest], "one order"
 
 
-def read(process: Process, acknowledged: list[str]) -> list[str] | None:
-    """What the process holds, once it holds as much as was acknowledged."""
+def holding(process: Process, acknowledged: list[str]) -> list[str] | None:
+    """What the process holds, once all that was acknowledged is among it."""
     before = len(process.heard("read"))
     process.say("read")
     answers = wait_until("it is read", lambda: process.heard("read")[before:])
     ledger = answers[0].split()
-    return ledger if len(ledger) >= len(acknowledged) else None
+    return ledger if set(acknowledged) <= set(ledger) else None
