@@ -1,14 +1,18 @@
 """The program from outside: founding, joining, restarting, stopping, and what it refuses."""
 
+import asyncio
 import json
 import shutil
 import socket
 import time
 from collections.abc import Callable
+from uuid import UUID, uuid4
 
 import pytest
 from node_process import NodeProcess
 from waiting import wait_until
+from walrus_node.identity import DataDirectory, Identity
+from walrus_node.metadata.admission import Registration, join
 
 pytest.importorskip("walrus_core")
 
@@ -108,6 +112,33 @@ def test_a_node_moves_to_other_addresses(node: Make) -> None:
         "the others know its new address",
         lambda: expected in {known["raft_address"] for known in nodes[0].status()["nodes"]},
     )
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_a_crash_before_the_identity_was_completed_is_made_good(node: Make, joins: bool) -> None:
+    """The metadata directory is there, but `identity.json` does not know of the cluster yet."""
+    founder = node("--bootstrap").start()
+    founder.wait_ready()
+    crashed = node("--join", founder.raft_address).start() if joins else founder
+    before = crashed.wait_ready()
+    crashed.kill()
+    directory = DataDirectory(crashed.data)
+    directory.save_identity(Identity(disk=UUID(before["disk"])))
+    directory.unlock()
+    crashed.start()
+    after = crashed.wait_ready()
+    assert (after["cluster_id"], after["node_id"]) == (before["cluster_id"], before["node_id"])
+
+
+def test_a_stranger_cannot_move_a_disk_that_is_known(node: Make) -> None:
+    founder = node("--bootstrap").start()
+    before = founder.wait_ready()
+    request = Registration(9, UUID(before["disk"]), uuid4(), *["127.0.0.1:1"] * 5)
+    admitted = asyncio.run(join(founder.raft_address, request, print))
+    assert admitted.node_id == 1
+    after = founder.status()
+    assert (after["nodes"], after["process"]) == (before["nodes"], before["process"])
+    assert founder.get("/readyz")[0] == 200
 
 
 def test_an_emptied_disk_is_a_new_node(node: Make) -> None:

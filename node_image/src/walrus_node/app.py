@@ -11,23 +11,23 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
 
 import walrus_core
 
+from walrus_node.admissions import Admissions
 from walrus_node.config import Address, Config
-from walrus_node.controller import Controller, Me, execute, register
+from walrus_node.controller import Controller
+from walrus_node.entrance import Entrance
 from walrus_node.files import DataRefusedError
 from walrus_node.http import Facts, HttpServer
 from walrus_node.identity import DataDirectory, Identity
-from walrus_node.metadata.admission import Admitted, JoinRequest, encode_admitted, join, parse_join
-from walrus_node.metadata.journal import Owner, read_owner
+from walrus_node.metadata.admission import Registration
+from walrus_node.metadata.journal import Owner
 from walrus_node.metadata.machine import ClusterState, MetadataMachine
-from walrus_node.metadata.raft_store import Place, RaftStore, found, prepare_to_join
+from walrus_node.metadata.raft_store import Place, RaftStore
 from walrus_node.metadata.transport import listen
-from walrus_node.metadata.wire import BadFrameError
 from walrus_node.metrics import build_registry
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,6 @@ FAILED, DATA_REFUSED, PORT_IN_USE = 1, 3, 4
 
 _GRACE_MS = 1_000
 _STOP_SECONDS_MAX = 1.8
-_WAITING = "admission: the data directory is empty; start with --join HOST:RAFT_PORT, or once with --bootstrap"
 
 
 class StartError(Exception):
@@ -81,7 +80,6 @@ class Node:
         self._missing = "start: reading the data directory"
         self._stop_requested = asyncio.Event()
         self._failure: StartError | None = None
-        self._admissions: set[asyncio.Task[None]] = set()
         status = lambda: self._store.status() if self._store else None  # noqa: E731 - one expression, used once
         metrics = lambda: self._data_plane.prometheus() if self._data_plane else ""  # noqa: E731
         self._http = HttpServer(Facts(self.missing, self.status, metrics, build_registry(status, self.missing)))
@@ -137,116 +135,51 @@ class Node:
             self._http_bound = await self._http.start(self._config.http)
         except OSError as error:
             raise _cannot_listen(self._config.http, "--http-port", error) from None
-        store = await self._enter_cluster()
-        await self._start_data_plane()
-        assert self._data_plane is not None
-        self._controller = Controller(self._me(), store, self._data_plane)
+        entrance = Entrance(
+            self._directory,
+            self._registration(),
+            bootstrap=self._config.bootstrap,
+            seed=self._config.join,
+            on_waiting=self._set_missing,
+        )
+        store, self._identity = await entrance.enter(self._identity, self._open_store)
+        data_plane = await self._start_data_plane()
+        node_id = self._identity.node_id
+        assert node_id is not None, "who has entered has an id"
+        self._controller = Controller(node_id, self._registration(), store, data_plane)
         self._controller.start()
         await self._controller.registered.wait()
         log.info(
             "ready: node %d, %s",
-            self._identity.node_id,
+            node_id,
             ", ".join(f"{name} {address}" for name, address in self._addresses().items()),
         )
-
-    # Entering the cluster
-
-    async def _enter_cluster(self) -> RaftStore[ClusterState]:
-        """Found, join, wait to be told, or go on where the disk was; afterwards identity is complete."""
-        assert self._directory is not None
-        admitted: Admitted | None = None
-        if not self._directory.metadata.exists():
-            if self._known_identity.cluster_id is not None:
-                raise DataRefusedError(
-                    f"{self._directory.metadata} is missing, but this disk is in a cluster: put it back, "
-                    "or give the node an empty data directory and let it join again"
-                )
-            admitted = await self._found_or_join()
-        cluster_id = read_owner(self._directory.metadata / "journal").cluster_id
-        self._remember(dataclasses.replace(self._known_identity, cluster_id=cluster_id))
-        store = self._store = self._open_store(cluster_id)
-        votes = self._known_identity.disk in store.status().voters()
-        if not votes and admitted is None and (self._known_identity.node_id is None or not store.read().nodes):
-            admitted = await self._join()
-        if admitted is not None:
-            self._remember(dataclasses.replace(self._known_identity, node_id=admitted.node_id))
-            store.introduce(admitted.peers)
-        self._missing = "metadata: waiting for a leader"
-        store.start()
-        if self._known_identity.node_id is None:
-            await self._complete_founding(store, cluster_id)
-        return store
-
-    async def _found_or_join(self) -> Admitted | None:
-        assert self._directory is not None
-        if self._config.bootstrap:
-            owner = Owner(uuid4(), self._known_identity.disk)
-            found(self._directory.metadata, owner, MetadataMachine().snapshot())
-            log.info("founded cluster %s", owner.cluster_id)
-            return None
-        admitted = await self._join()
-        prepare_to_join(self._directory.metadata, Owner(admitted.cluster_id, self._known_identity.disk))
-        return admitted
-
-    async def _join(self) -> Admitted:
-        if self._config.join is None:
-            self._missing = _WAITING
-            log.warning(_WAITING)
-            await asyncio.Event().wait()
-        seed = str(self._config.join)
-        self._await_admission(f"asking {seed}")
-        me = self._me()
-        fields = {
-            field.name: getattr(me, field.name) for field in dataclasses.fields(JoinRequest) if field.name != "wanted"
-        }
-        admitted = await join(seed, JoinRequest(wanted=me.node_id, **fields), self._await_admission)
-        log.info("admitted to cluster %s as node %d", admitted.cluster_id, admitted.node_id)
-        return admitted
-
-    def _await_admission(self, why: str) -> None:
-        if self._missing != (missing := f"admission: {why}"):
-            log.info(missing)
-        self._missing = missing
-
-    async def _complete_founding(self, store: RaftStore[ClusterState], cluster_id: UUID) -> None:
-        """The founder's first commands; each is harmless the second time."""
-        await execute(store, {"bootstrap": {"cluster_id": str(cluster_id)}})
-        node_id = await register(store, self._me(), lease_until_ms=0)
-        self._remember(dataclasses.replace(self._known_identity, node_id=node_id))
-
-    def _remember(self, identity: Identity) -> None:
-        if identity != self._identity:
-            assert self._directory is not None
-            self._directory.save_identity(identity)
-            self._identity = identity
-
-    @property
-    def _known_identity(self) -> Identity:
-        assert self._identity is not None, "it is read before anything else"
-        return self._identity
 
     # Parts
 
     def _open_store(self, cluster_id: UUID) -> RaftStore[ClusterState]:
         assert self._directory is not None
+        assert self._identity is not None
         assert self._listener is not None
+        admissions = Admissions(cluster_id)
         place = Place(
             self._directory.metadata,
-            Owner(cluster_id, self._known_identity.disk),
+            Owner(cluster_id, self._identity.disk),
             self._process,
-            str(self._config.advertised(self._raft)),
+            self._addresses()["raft"],
             seeds=(str(self._config.join),) if self._config.join else (),
         )
-        return RaftStore(
+        self._store = admissions.store = RaftStore(
             place,
             MetadataMachine(),
             self._listener,
             on_published=self._publish,
             on_failed=self._hear_failure,
-            on_join=self._hear_join,
+            on_join=admissions.hear,
         )
+        return self._store
 
-    async def _start_data_plane(self) -> None:
+    async def _start_data_plane(self) -> walrus_core.DataPlane:
         self._missing = "data plane: opening the store"
         options = json.dumps(self._data_plane_options())
         try:
@@ -261,6 +194,7 @@ class Node:
             self._data_plane = data_plane
             if self._published is not None:
                 data_plane.publish(self._published.metadata)
+        return data_plane
 
     def _publish(self, state: ClusterState) -> None:
         """Called by the store's thread, before anyone hears of the new state."""
@@ -270,12 +204,13 @@ class Node:
                 self._data_plane.publish(state.metadata)
 
     def _data_plane_options(self) -> dict[str, Any]:
-        config = self._config
+        config, identity = self._config, self._identity
+        assert identity is not None
         return {
             "data_dir": str(config.data_dir),
-            "cluster_id": str(self._known_identity.cluster_id),
-            "node_id": self._known_identity.node_id,
-            "disk": str(self._known_identity.disk),
+            "cluster_id": str(identity.cluster_id),
+            "node_id": identity.node_id,
+            "disk": str(identity.disk),
             "process": str(self._process),
             "text_address": str(config.text),
             "grpc_address": str(config.grpc),
@@ -292,42 +227,10 @@ class Node:
             "test_controls": config.test_controls,
         }
 
-    # Others who join
-
-    def _hear_join(self, greeting: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> None:
-        """Called by the store's thread."""
-        self._loop.call_soon_threadsafe(self._admit, greeting, answer)
-
-    def _admit(self, greeting: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> None:
-        admission = self._loop.create_task(self._answer_join(greeting, answer))
-        self._admissions.add(admission)
-        admission.add_done_callback(self._admissions.discard)
-
-    async def _answer_join(self, greeting: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> None:
-        assert self._store is not None
-        try:
-            request = parse_join(greeting)
-        except BadFrameError as error:
-            answer({"refused": str(error)})
-            return
-        status = self._store.status()
-        if not status.is_leader:
-            leader = self._store.address_of(status.leader) if status.leader else None
-            answer({"leader": leader} if leader else {"refused": "no metadata leader is known now"})
-            return
-        known = self._store.read().nodes.get(request.disk)
-        if known is None or known.raft_address != request.raft_address:
-            newcomer = Me(node_id=request.wanted, **{k: v for k, v in vars(request).items() if k != "wanted"})
-            node_id = await register(self._store, newcomer, lease_until_ms=0)
-        else:
-            node_id = known.node_id
-        addresses = ((disk, self._store.address_of(disk)) for disk in status.voters())
-        peers = {disk: address for disk, address in addresses if address}
-        cluster_id = self._known_identity.cluster_id
-        assert cluster_id is not None
-        answer(encode_admitted(Admitted(cluster_id, node_id, peers)))
-
     # What is shown
+
+    def _set_missing(self, what: str) -> None:
+        self._missing = what
 
     def missing(self) -> list[str]:
         """What keeps the node from being ready; empty if nothing does."""
@@ -354,14 +257,13 @@ class Node:
             ],
         }
 
-    def _me(self) -> Me:
-        """This node as others see it now; before the data plane listens, a port that the system chooses is still 0."""
-        addresses = self._addresses()
-        return Me(
-            node_id=self._known_identity.node_id or self._config.node_id,
-            disk=self._known_identity.disk,
+    def _registration(self) -> Registration:
+        assert self._identity is not None
+        return Registration(
+            wanted=self._identity.node_id or self._config.node_id,
+            disk=self._identity.disk,
             process=self._process,
-            **{f"{name}_address": address for name, address in addresses.items()},
+            **{f"{name}_address": address for name, address in self._addresses().items()},
         )
 
     def _addresses(self) -> dict[str, str]:

@@ -1,19 +1,50 @@
-"""Envelopes: the commands that this node proposes. Times and ids are put in here, `apply` has neither."""
+"""Commands that this node proposes: times and ids are put in here, `apply` has neither. Outcomes are waited for."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import time
+from dataclasses import asdict
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
+
+from walrus_node.metadata.admission import Registration
+from walrus_node.metadata.machine import ClusterState
+from walrus_node.metadata.store import Applied, MetadataStore, Rejected, Unknown
+
+log = logging.getLogger(__name__)
 
 ENVELOPE_VERSION = 1
+PROPOSE_SECONDS_MAX = 5.0
+PAUSE_SECONDS = 0.1
 
 
 def envelope(command: dict[str, Any]) -> bytes:
     """A command under a fresh id. Proposed again, these very bytes act once."""
     head = {"v": ENVELOPE_VERSION, "id": str(uuid4()), "at_ms": now_ms()}
     return json.dumps({**head, "command": command}, separators=(",", ":")).encode()
+
+
+async def execute(store: MetadataStore[ClusterState], command: dict[str, Any]) -> Applied | Rejected:
+    """Propose under one command id until the outcome is known; only cancelling ends it otherwise."""
+    proposal = envelope(command)
+    while True:
+        outcome = await asyncio.wrap_future(store.propose(proposal, timeout=PROPOSE_SECONDS_MAX))
+        if not isinstance(outcome, Unknown):
+            return outcome
+        log.debug("outcome unknown (%s), proposed again: %s", outcome.why, next(iter(command)))
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def register(store: MetadataStore[ClusterState], registration: Registration, *, lease_until_ms: int) -> int:
+    """Say which process runs on a disk and where; returns the node's id."""
+    facts = {name: str(fact) if isinstance(fact, UUID) else fact for name, fact in asdict(registration).items()}
+    outcome = await execute(store, {"register_node": {**facts, "lease_until_ms": lease_until_ms}})
+    if isinstance(outcome, Rejected):
+        raise RuntimeError(f"the metadata refuses to register a node: {outcome.message}")
+    return int(outcome.answer["node"])
 
 
 def now_ms() -> int:

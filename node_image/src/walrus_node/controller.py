@@ -11,21 +11,19 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID, uuid4
 
-from walrus_node.commands import envelope, now_ms
+from walrus_node.commands import PAUSE_SECONDS, PROPOSE_SECONDS_MAX, envelope, execute, now_ms, register
+from walrus_node.metadata.admission import Registration
 from walrus_node.metadata.machine import ClusterState
 from walrus_node.metadata.membership import AddVoter, plan_voters
-from walrus_node.metadata.store import Applied, MetadataStore, Outcome, Rejected, Status, Unknown
+from walrus_node.metadata.store import Applied, MetadataStore, Outcome, Rejected, Status
 
 log = logging.getLogger(__name__)
 
 LEASE_MS = 3_000
 RENEW_SECONDS = 1.0
-PROPOSE_SECONDS_MAX = 5.0
-_PAUSE_SECONDS = 0.1
 # How often a command is built anew because the state it was built from had moved on.
 _REBUILDS_MAX = 8
 _POLL_MS = 1_000
@@ -40,25 +38,14 @@ class DataPlane(Protocol):
     def set_raft_status(self, status_json: str) -> None: ...
 
 
-@dataclass(frozen=True)
-class Me:
-    """This node, as it registers."""
-
-    node_id: int | None
-    disk: UUID
-    process: UUID
-    raft_address: str
-    peer_address: str
-    text_address: str
-    grpc_address: str
-    http_address: str
-
-
 class Controller:
     """Runs in the event loop, except for the one thread that waits for the data plane's events."""
 
-    def __init__(self, me: Me, store: MetadataStore[ClusterState], data_plane: DataPlane) -> None:
-        self._me = me
+    def __init__(
+        self, node_id: int, registration: Registration, store: MetadataStore[ClusterState], data_plane: DataPlane
+    ) -> None:
+        self._node_id = node_id
+        self._registration = registration
         self._store = store
         self._data_plane = data_plane
         self._loop = asyncio.get_running_loop()
@@ -91,8 +78,9 @@ class Controller:
         return []
 
     async def _serve(self) -> None:
-        await register(self._store, self._me, lease_until_ms=now_ms() + LEASE_MS)
-        self._lease_until_ms = now_ms() + LEASE_MS
+        until = now_ms() + LEASE_MS
+        await register(self._store, self._registration, lease_until_ms=until)
+        self._lease_until_ms = until
         self.registered.set()
         while True:
             started = time.monotonic()
@@ -100,11 +88,11 @@ class Controller:
             if self._changing_voters is None or self._changing_voters.done():
                 self._changing_voters = self._spawn(self._keep_voters())
             await self._renew_lease()
-            await asyncio.sleep(max(_PAUSE_SECONDS, RENEW_SECONDS - (time.monotonic() - started)))
+            await asyncio.sleep(max(PAUSE_SECONDS, RENEW_SECONDS - (time.monotonic() - started)))
 
     async def _renew_lease(self) -> None:
         until = now_ms() + LEASE_MS
-        command = {"node": self._me.node_id, "process": str(self._me.process), "lease_until_ms": until}
+        command = {**self._me(), "lease_until_ms": until}
         outcome = await self._propose_once({"renew_lease": command}, timeout=LEASE_MS / 1_000)
         if isinstance(outcome, Applied):
             self._lease_until_ms = until
@@ -116,7 +104,7 @@ class Controller:
         if not status.is_leader:
             return
         registered = frozenset(self._store.read().nodes)
-        change = plan_voters(status, self._me.disk, registered)
+        change = plan_voters(status, self._registration.disk, registered)
         if change is None:
             return
         move = self._store.add_voter if isinstance(change, AddVoter) else self._store.remove_voter
@@ -128,6 +116,9 @@ class Controller:
         if status != self._told_status:
             self._told_status = status
             self._data_plane.set_raft_status(status)
+
+    def _me(self) -> dict[str, Any]:
+        return {"node": self._node_id, "process": str(self._registration.process)}
 
     async def _propose_once(self, command: dict[str, Any], timeout: float) -> Outcome:
         return await asyncio.wrap_future(self._store.propose(envelope(command), timeout=timeout))
@@ -173,8 +164,7 @@ class Controller:
                 applied = await self._execute({"allocate_producer_ids": _fields(event, "count")})
                 return dict(applied.answer["producer_ids"])
             case "node_state":
-                node = {"node": self._me.node_id, "process": str(self._me.process), "state": event["state"]}
-                await self._execute({"set_node_state": node})
+                await self._execute({"set_node_state": {**self._me(), "state": event["state"]}})
                 return {}
             case kind:
                 raise _RefusedError("UnknownEvent", f"the control plane does not know {kind}", retryable=False)
@@ -223,7 +213,7 @@ class Controller:
                 if refused.reason not in ("StaleEpoch", "StaleProcess", "UnknownNode", "VersionMismatch"):
                     raise
                 last = refused
-                await asyncio.sleep(_PAUSE_SECONDS)
+                await asyncio.sleep(PAUSE_SECONDS)
         raise _RefusedError(last.reason, str(last), retryable=True)
 
     async def _execute(self, command: dict[str, Any]) -> Applied:
@@ -242,36 +232,6 @@ class Controller:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("a duty of the controller failed", exc_info=task.exception())
-
-
-async def execute(store: MetadataStore[ClusterState], command: dict[str, Any]) -> Applied | Rejected:
-    """Propose under one command id until the outcome is known; only cancelling ends it otherwise."""
-    proposal = envelope(command)
-    while True:
-        outcome = await asyncio.wrap_future(store.propose(proposal, timeout=PROPOSE_SECONDS_MAX))
-        if not isinstance(outcome, Unknown):
-            return outcome
-        log.debug("outcome unknown (%s), proposed again: %s", outcome.why, next(iter(command)))
-        await asyncio.sleep(_PAUSE_SECONDS)
-
-
-async def register(store: MetadataStore[ClusterState], me: Me, *, lease_until_ms: int) -> int:
-    """Say which process runs on the disk and where; returns the node's id."""
-    fields = {
-        "wanted": me.node_id,
-        "disk": str(me.disk),
-        "process": str(me.process),
-        "raft_address": me.raft_address,
-        "peer_address": me.peer_address,
-        "text_address": me.text_address,
-        "grpc_address": me.grpc_address,
-        "http_address": me.http_address,
-        "lease_until_ms": lease_until_ms,
-    }
-    outcome = await execute(store, {"register_node": fields})
-    if isinstance(outcome, Rejected):
-        raise RuntimeError(f"the metadata refuses to register this node: {outcome.message}")
-    return int(outcome.answer["node"])
 
 
 def raft_metrics(status: Status, state: ClusterState) -> dict[str, Any]:

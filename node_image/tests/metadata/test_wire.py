@@ -118,7 +118,7 @@ def join_request(**changes: object) -> dict[str, object]:
     names = ("raft_address", "peer_address", "text_address", "grpc_address", "http_address")
     request: dict[str, object] = dict.fromkeys(names, "127.0.0.1:1")
     request |= {"disk": str(uuid4()), "process": str(uuid4()), "wanted": None, **changes}
-    return json.loads(json.dumps({"join": WIRE_VERSION, "request": request}))
+    return json.loads(json.dumps({"join": WIRE_VERSION, "registration": request}))
 
 
 def test_a_join_request_is_read() -> None:

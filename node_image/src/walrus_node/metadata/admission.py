@@ -33,12 +33,13 @@ _ADDRESS_CHARACTERS_MAX = 300
 
 
 @dataclass(frozen=True)
-class JoinRequest:
-    """What a new node says of itself. Addresses may still have port 0: the node registers again when it listens."""
+class Registration:
+    """What a node says of itself; before its data plane listens, a port that the system chooses is still 0."""
 
+    # The node id that it would like, or has.
+    wanted: int | None
     disk: UUID
     process: UUID
-    wanted: int | None
     raft_address: str
     peer_address: str
     text_address: str
@@ -55,13 +56,13 @@ class Admitted:
     peers: dict[UUID, str]
 
 
-def parse_join(greeting: dict[str, Any]) -> JoinRequest:
+def parse_join(greeting: dict[str, Any]) -> Registration:
     """Read a stranger's request; raises `BadFrameError`."""
-    fields = greeting.get("request")
+    fields = greeting.get("registration")
     if greeting.get("join") != WIRE_VERSION or not isinstance(fields, dict):
         raise BadFrameError(f"a join request of version {WIRE_VERSION} was expected")
     wanted = fields.get("wanted")
-    addresses = {name: fields.get(name) for name in JoinRequest.__dataclass_fields__ if name.endswith("_address")}
+    addresses = {name: fields.get(name) for name in Registration.__dataclass_fields__ if name.endswith("_address")}
     if not all(isinstance(value, str) and 0 < len(value) <= _ADDRESS_CHARACTERS_MAX for value in addresses.values()):
         raise BadFrameError("a join request lacks an address")
     if wanted is not None and (type(wanted) is not int or not 0 < wanted < 2**31):
@@ -70,7 +71,7 @@ def parse_join(greeting: dict[str, Any]) -> JoinRequest:
         disk, process = UUID(fields.get("disk")), UUID(fields.get("process"))
     except (ValueError, TypeError, AttributeError):
         raise BadFrameError("a join request lacks disk or process") from None
-    return JoinRequest(disk=disk, process=process, wanted=wanted, **addresses)  # type: ignore[arg-type] # checked above
+    return Registration(disk=disk, process=process, wanted=wanted, **addresses)  # type: ignore[arg-type] # checked above
 
 
 def encode_admitted(admitted: Admitted) -> dict[str, Any]:
@@ -79,13 +80,13 @@ def encode_admitted(admitted: Admitted) -> dict[str, Any]:
     return {"cluster_id": str(admitted.cluster_id), "node_id": admitted.node_id, "peers": peers}
 
 
-async def join(seed: str, request: JoinRequest, on_waiting: Callable[[str], None]) -> Admitted:
+async def join(seed: str, registration: Registration, on_waiting: Callable[[str], None]) -> Admitted:
     """Ask until admitted. *on_waiting* hears why it takes longer; only cancelling ends it otherwise."""
     pause = _PAUSE_SECONDS_MIN
     address, redirects = seed, 0
     while True:
         try:
-            answer = await asyncio.wait_for(_ask(address, request), _ANSWER_SECONDS_MAX)
+            answer = await asyncio.wait_for(_ask(address, registration), _ANSWER_SECONDS_MAX)
             if "cluster_id" in answer:
                 return _parse_admitted(answer)
             leader = answer.get("leader")
@@ -102,12 +103,14 @@ async def join(seed: str, request: JoinRequest, on_waiting: Callable[[str], None
         pause = min(_PAUSE_SECONDS_MAX, 2 * pause)
 
 
-async def _ask(address: str, request: JoinRequest) -> dict[str, Any]:
+async def _ask(address: str, registration: Registration) -> dict[str, Any]:
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
     try:
-        fields = {name: str(value) if isinstance(value, UUID) else value for name, value in asdict(request).items()}
-        writer.write(encode_greeting({"join": WIRE_VERSION, "request": fields}))
+        fields = {
+            name: str(value) if isinstance(value, UUID) else value for name, value in asdict(registration).items()
+        }
+        writer.write(encode_greeting({"join": WIRE_VERSION, "registration": fields}))
         await writer.drain()
         frames = FrameReader(GREETING_BYTES_MAX)
         while data := await reader.read(GREETING_BYTES_MAX):

@@ -94,6 +94,7 @@ class Transport:
         self._listener = listener
         listener.setblocking(False)
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
+        self._spare: int | None = _open_spare()
         # A descriptor that was closed may be another file's by now.
         self._waking, self._closed = threading.Lock(), False
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -153,6 +154,8 @@ class Transport:
         self._listener.close()
         with self._waking:
             self._closed = True
+            if self._spare is not None:
+                os.close(self._spare)
             os.close(self._wake_read)
             os.close(self._wake_write)
 
@@ -216,15 +219,31 @@ class Transport:
     # Accepting, greeting
 
     def _accept(self) -> None:
-        with contextlib.suppress(BlockingIOError, ConnectionError):
+        try:
             accepted, _ = self._listener.accept()
-            accepted.setblocking(False)
-            connection = _Connection(Stream(accepted), None)
-            self._connections.add(connection)
-            self._selector.register(accepted, selectors.EVENT_READ, connection)
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError as error:
+            self._turn_away(error)
+            return
+        accepted.setblocking(False)
+        connection = _Connection(Stream(accepted), None)
+        self._connections.add(connection)
+        self._selector.register(accepted, selectors.EVENT_READ, connection)
         strangers = [connection for connection in self._connections if connection.peer is None]
         if len(strangers) > STRANGERS_MAX:
             self._close(min(strangers, key=lambda stranger: stranger.expires_at), "too many strangers")
+
+    def _turn_away(self, error: OSError) -> None:
+        """No descriptor is left: with the spare one the call is taken and dropped, else it would spin this loop."""
+        self._note(f"no connection can be accepted: {error.strerror}")
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+            with contextlib.suppress(OSError):
+                self._listener.accept()[0].close()
+        with contextlib.suppress(OSError):
+            self._spare = _open_spare()
 
     def _expire_strangers(self) -> None:
         now = time.monotonic()
@@ -371,6 +390,10 @@ class Transport:
         with contextlib.suppress(BlockingIOError):
             while os.read(self._wake_read, 4096):
                 pass
+
+
+def _open_spare() -> int:
+    return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
 class Stream:

@@ -1,0 +1,106 @@
+"""This node's own way into its cluster: found it, ask to join it, wait to be told, or go on where the disk was.
+
+Each step can be cut off by a crash and is taken again: the metadata directory appears as a whole, then the identity is
+completed; a disk that was admitted before gets the same answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from uuid import UUID, uuid4
+
+from walrus_node.commands import execute, register
+from walrus_node.config import Address
+from walrus_node.files import DataRefusedError
+from walrus_node.identity import DataDirectory, Identity
+from walrus_node.metadata.admission import Admitted, Registration, join
+from walrus_node.metadata.journal import Owner, read_owner
+from walrus_node.metadata.machine import ClusterState, MetadataMachine
+from walrus_node.metadata.raft_store import RaftStore, found, prepare_to_join
+
+log = logging.getLogger(__name__)
+
+_WAITING = "admission: the data directory is empty; start with --join HOST:RAFT_PORT, or once with --bootstrap"
+
+
+class Entrance:
+    """Leaves behind a running store and a complete identity."""
+
+    def __init__(
+        self,
+        directory: DataDirectory,
+        registration: Registration,
+        *,
+        bootstrap: bool,
+        seed: Address | None,
+        on_waiting: Callable[[str], None],
+    ) -> None:
+        """*on_waiting* hears what the node waits for."""
+        self._directory = directory
+        self._registration = registration
+        self._bootstrap = bootstrap
+        self._seed = seed
+        self._on_waiting = on_waiting
+        self._told = ""
+
+    async def enter(
+        self, identity: Identity, open_store: Callable[[UUID], RaftStore[ClusterState]]
+    ) -> tuple[RaftStore[ClusterState], Identity]:
+        """Raises `DataRefusedError`; waits as long as nobody admits this node."""
+        admitted = None if self._directory.metadata.exists() else await self._create_metadata(identity)
+        cluster_id = read_owner(self._directory.metadata / "journal").cluster_id
+        identity = self._remember(identity, replace(identity, cluster_id=cluster_id))
+        store = open_store(cluster_id)
+        founded_here = identity.disk in store.status().voters()
+        if not founded_here and admitted is None and (identity.node_id is None or not store.read().nodes):
+            admitted = await self._join()
+        if admitted is not None:
+            identity = self._remember(identity, replace(identity, node_id=admitted.node_id))
+            store.introduce(admitted.peers)
+        self._wait_for("metadata: waiting for a leader")
+        store.start()
+        if identity.node_id is None:
+            # The founder's first commands; each is harmless the second time.
+            await execute(store, {"bootstrap": {"cluster_id": str(cluster_id)}})
+            node_id = await register(store, self._registration, lease_until_ms=0)
+            identity = self._remember(identity, replace(identity, node_id=node_id))
+        return store, identity
+
+    async def _create_metadata(self, identity: Identity) -> Admitted | None:
+        metadata = self._directory.metadata
+        if identity.cluster_id is not None:
+            raise DataRefusedError(
+                f"{metadata} is missing, but this disk is in a cluster: put it back, "
+                "or give the node an empty data directory and let it join again"
+            )
+        if self._bootstrap:
+            owner = Owner(uuid4(), identity.disk)
+            found(metadata, owner, MetadataMachine().snapshot())
+            log.info("founded cluster %s", owner.cluster_id)
+            return None
+        admitted = await self._join()
+        prepare_to_join(metadata, Owner(admitted.cluster_id, identity.disk))
+        return admitted
+
+    async def _join(self) -> Admitted:
+        if self._seed is None:
+            self._wait_for(_WAITING)
+            await asyncio.Event().wait()
+        self._wait_for(f"admission: asking {self._seed}")
+        admitted = await join(str(self._seed), self._registration, lambda why: self._wait_for(f"admission: {why}"))
+        log.info("admitted to cluster %s as node %d", admitted.cluster_id, admitted.node_id)
+        return admitted
+
+    def _wait_for(self, what: str) -> None:
+        if what != self._told:
+            log.info("%s", what)
+        self._told = what
+        self._on_waiting(what)
+
+    def _remember(self, known: Identity, identity: Identity) -> Identity:
+        if identity != known:
+            self._directory.save_identity(identity)
+        return identity
