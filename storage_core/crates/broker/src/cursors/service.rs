@@ -24,7 +24,7 @@ use crate::proto::peer::{
     CursorRequest, CursorReservation, CursorSettle, CursorSettleAnswer, CursorState, CursorTopic,
     cursor_answer, cursor_request,
 };
-use crate::topic::{PartitionRef, TopicName};
+use crate::topic::{NodeView, PartitionRef, TopicName};
 
 /// Partitions of `__cursors`. A topic's place is its uuid modulo this, so it never changes.
 const PARTITIONS: u32 = 8;
@@ -36,8 +36,10 @@ const PATIENCE_ASIDE: Duration = Duration::from_secs(2);
 const PATIENCE_STOPPING: Duration = Duration::from_millis(500);
 /// One call to an owner; longer than its own read of a topic takes.
 const CALL: Duration = Duration::from_secs(5);
-/// One call to a node that may own what we take over; a node that is down must not hold that up for long.
+/// One call to a node that may own what we take over.
 const HAND_OVER_CALL: Duration = Duration::from_secs(2);
+/// The same to a node whose lease has lapsed: it is most likely down, and must not hold the others up.
+const HAND_OVER_CALL_LAPSED: Duration = Duration::from_millis(300);
 /// How long the metadata have to name another leader before the one named is asked to open a new segment.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -207,16 +209,17 @@ impl CursorService {
     pub(super) async fn collect(&self, broker: &Broker, partition: u32, number: u64) -> Vec<HandedOver> {
         let request = cursor_request::Request::HandOver(CursorHandOver { partition, number });
         let request: Bytes = CursorRequest { request: Some(request) }.encode_to_vec().into();
-        let others = broker.nodes().into_iter().map(|node| node.id).filter(|id| *id != broker.node_id());
-        let ask = |node: u32| {
+        let others = broker.nodes().into_iter().filter(|node| node.id != broker.node_id());
+        let ask = |node: NodeView| {
             let request = Request::Cursor(request.clone());
+            let limit = if node.alive { HAND_OVER_CALL } else { HAND_OVER_CALL_LAPSED };
             async move {
-                let answer = broker.peers().call(node, request, HAND_OVER_CALL).await.and_then(decode_answer);
+                let answer = broker.peers().call(node.id, request, limit).await.and_then(decode_answer);
                 match answer {
                     Ok(cursor_answer::Answer::HandOver(answer)) => answer.cursors,
                     Ok(_) => Vec::new(),
                     Err(problem) => {
-                        tracing::info!(node, partition, %problem, "takes cursors over without a node");
+                        tracing::info!(node = node.id, partition, %problem, "takes cursors over without a node");
                         Vec::new()
                     }
                 }

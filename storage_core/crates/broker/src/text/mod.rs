@@ -4,6 +4,7 @@ mod answer;
 mod arrivals;
 mod codec;
 mod command;
+mod execution;
 mod listener;
 mod session;
 

@@ -4,7 +4,6 @@
 //! an answer must be taken at one, and memory grows only with bytes that have arrived.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -16,11 +15,9 @@ use super::answer::Answer;
 use super::arrivals::Arrivals;
 use super::codec::{self, BadFrame};
 use super::command::Command;
-use crate::broker::{Broker, ReadOptions};
+use super::execution::execute;
+use crate::broker::Broker;
 use crate::cursors::Consumer;
-use crate::error::{Error, Result};
-use crate::topic::{PartitionRef, TopicName};
-use walrus_log::batch::{Batch, BatchBuilder};
 
 /// Bytes asked of the socket at a time, and about what a connection keeps.
 const READ_BYTES: usize = 8 * 1024;
@@ -114,7 +111,7 @@ impl Session {
             };
             self.consumer.confirm(answers_seen);
             let answer = match Command::parse(text) {
-                Ok(command) => self.execute(command).await.unwrap_or_else(Answer::error),
+                Ok(command) => self.answer(command).await,
                 Err(bad) => Answer::error(bad),
             };
             if let Err(problem) = self.send(&answer).await {
@@ -124,7 +121,7 @@ impl Session {
     }
 
     /// The next frame, and how many answers had been sent when it began to arrive.
-    async fn next_frame(&mut self) -> std::result::Result<(Bytes, u64), End> {
+    async fn next_frame(&mut self) -> Result<(Bytes, u64), End> {
         let bytes_max = self.broker.config().frame_bytes_max;
         let began = Instant::now();
         loop {
@@ -152,7 +149,7 @@ impl Session {
     }
 
     /// Receives until the frame that has begun is whole.
-    async fn rest_of_frame(&mut self, bytes_max: u32) -> std::result::Result<(), End> {
+    async fn rest_of_frame(&mut self, bytes_max: u32) -> Result<(), End> {
         let began = Instant::now();
         while !self.closed {
             let length = codec::announced_length(&self.input, bytes_max).map_err(End::BadFrame)?;
@@ -190,43 +187,9 @@ impl Session {
         Ok(())
     }
 
-    async fn execute(&mut self, command: Command<'_>) -> Result<Answer> {
-        if !matches!(command, Command::Get { .. } | Command::Commit) {
-            self.consumer.settle().await;
-        }
-        let broker = &self.broker;
-        Ok(match command {
-            Command::Register { topic } => {
-                broker.create_topic(topic.as_str(), 0, false).await?;
-                Answer::Done
-            }
-            Command::Put { topic, payload } => {
-                let to = PartitionRef { partition: next_partition(broker, &topic), topic };
-                broker.append(&to, one_record(payload)?).await?;
-                Answer::Done
-            }
-            Command::Get { topic } => match self.consumer.next(&topic, self.arrivals.next_answer()).await? {
-                Some(payload) => Answer::Payload(payload),
-                None => Answer::Empty,
-            },
-            Command::GetAt { topic, offset, partition } => {
-                read_at(broker, &PartitionRef { topic, partition }, offset).await?
-            }
-            Command::Commit => {
-                self.consumer.commit().await?;
-                Answer::Done
-            }
-            Command::State { topic } => Answer::Json(json(&broker.topic_state(topic.as_str()).await?)),
-            Command::Metrics => Answer::Json(json(&broker.cluster_metrics())),
-            Command::Topics => {
-                let names: Vec<String> = broker.topics(false).into_iter().map(|topic| topic.name).collect();
-                Answer::Json(json(&names))
-            }
-            Command::Delete { topic } => {
-                broker.delete_topic(topic.as_str()).await?;
-                Answer::Done
-            }
-        })
+    async fn answer(&mut self, command: Command<'_>) -> Answer {
+        let number = self.arrivals.next_answer();
+        execute(&self.broker, &mut self.consumer, number, command).await.unwrap_or_else(Answer::error)
     }
 
     /// Says goodbye, closes, and tells the cursors' owners what the client has received.
@@ -289,45 +252,4 @@ impl Session {
             pause = (pause * 2).min(Duration::from_millis(50));
         }
     }
-}
-
-/// Entries of the text protocol have no key: they go to a topic's partitions in turn.
-fn next_partition(broker: &Broker, topic: &TopicName) -> u32 {
-    static TURN: AtomicU32 = AtomicU32::new(0);
-    let partitions = broker.topic(topic.as_str()).map_or(1, |topic| topic.partitions.max(1));
-    if partitions == 1 { 0 } else { TURN.fetch_add(1, Ordering::Relaxed) % partitions }
-}
-
-fn one_record(payload: &str) -> Result<Bytes> {
-    let mut batch = Vec::new();
-    let invalid =
-        |problem: walrus_log::batch::BatchError| Error::InvalidBatch { problem: problem.to_string() };
-    BatchBuilder::new()
-        .push(None, Some(payload.as_bytes()), crate::clock::now_ms(), &[])
-        .build(&mut batch)
-        .map_err(invalid)?;
-    Ok(batch.into())
-}
-
-async fn read_at(broker: &Broker, from: &PartitionRef, offset: u64) -> Result<Answer> {
-    let options = ReadOptions { bytes_max: 1, wait: Duration::ZERO, segment: None };
-    let page = match broker.read(from, offset, options).await {
-        Err(Error::OffsetOutOfRange { end, .. }) if offset >= end => return Ok(Answer::Empty),
-        page => page?,
-    };
-    let Some(bytes) = page.batches.first() else { return Ok(Answer::Empty) };
-    let invalid =
-        |problem: walrus_log::batch::BatchError| Error::InvalidBatch { problem: problem.to_string() };
-    let (batch, _) = Batch::parse(bytes).map_err(invalid)?;
-    for record in batch.records() {
-        let record = record.map_err(invalid)?;
-        if record.offset == offset {
-            return Ok(Answer::Payload(bytes.slice_ref(record.value.unwrap_or_default())));
-        }
-    }
-    Ok(Answer::Empty)
-}
-
-fn json(value: &impl serde::Serialize) -> String {
-    serde_json::to_string_pretty(value).expect("keys are strings and values are plain")
 }

@@ -1,0 +1,104 @@
+//! What each command does: one call of the broker, or of the shared cursors.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use walrus_log::batch::{Batch, BatchBuilder, BatchError};
+
+use super::answer::Answer;
+use super::command::Command;
+use crate::broker::{Broker, ReadOptions};
+use crate::clock;
+use crate::cursors::Consumer;
+use crate::error::{Error, Result};
+use crate::topic::{PartitionRef, TopicName};
+
+/// Carries the command out. `number` is that of the answer on its connection, by which the consumer learns later that
+/// it arrived.
+pub(super) async fn execute(
+    broker: &Broker,
+    consumer: &mut Consumer,
+    number: u64,
+    command: Command<'_>,
+) -> Result<Answer> {
+    if !matches!(command, Command::Get { .. } | Command::Commit) {
+        consumer.settle().await;
+    }
+    Ok(match command {
+        Command::Register { topic } => {
+            broker.create_topic(topic.as_str(), 0, false).await?;
+            Answer::Done
+        }
+        Command::Put { topic, payload } => {
+            let to = PartitionRef { partition: next_partition(broker, &topic), topic };
+            broker.append(&to, one_record(payload)?).await?;
+            Answer::Done
+        }
+        Command::Get { topic } => match consumer.next(&topic, number).await? {
+            Some(payload) => Answer::Payload(payload),
+            None => Answer::Empty,
+        },
+        Command::GetAt { topic, offset, partition } => {
+            read_at(broker, &PartitionRef { topic, partition }, offset).await?
+        }
+        Command::Commit => {
+            consumer.commit().await?;
+            Answer::Done
+        }
+        Command::State { topic } => Answer::Json(json(&broker.topic_state(topic.as_str()).await?)),
+        Command::Metrics => Answer::Json(json(&broker.cluster_metrics())),
+        Command::Topics => {
+            let names: Vec<String> = broker.topics(false).into_iter().map(|topic| topic.name).collect();
+            Answer::Json(json(&names))
+        }
+        Command::Delete { topic } => {
+            broker.delete_topic(topic.as_str()).await?;
+            Answer::Done
+        }
+    })
+}
+
+/// Entries of the text protocol have no key: they go to a topic's partitions in turn.
+fn next_partition(broker: &Broker, topic: &TopicName) -> u32 {
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    match broker.topic(topic.as_str()) {
+        Some(topic) if topic.partitions > 1 => TURN.fetch_add(1, Ordering::Relaxed) % topic.partitions,
+        _ => 0,
+    }
+}
+
+fn one_record(payload: &str) -> Result<Bytes> {
+    let mut batch = Vec::new();
+    BatchBuilder::new()
+        .push(None, Some(payload.as_bytes()), clock::now_ms(), &[])
+        .build(&mut batch)
+        .map_err(invalid)?;
+    Ok(batch.into())
+}
+
+/// The record at an offset. Behind the last one there is nothing yet, which is no error.
+async fn read_at(broker: &Broker, from: &PartitionRef, offset: u64) -> Result<Answer> {
+    let options = ReadOptions { bytes_max: 1, wait: Duration::ZERO, segment: None };
+    let page = match broker.read(from, offset, options).await {
+        Err(Error::OffsetOutOfRange { end, .. }) if offset >= end => return Ok(Answer::Empty),
+        page => page?,
+    };
+    let Some(bytes) = page.batches.first() else { return Ok(Answer::Empty) };
+    let (batch, _) = Batch::parse(bytes).map_err(invalid)?;
+    for record in batch.records() {
+        let record = record.map_err(invalid)?;
+        if record.offset == offset {
+            return Ok(Answer::Payload(bytes.slice_ref(record.value.unwrap_or_default())));
+        }
+    }
+    Ok(Answer::Empty)
+}
+
+fn invalid(problem: BatchError) -> Error {
+    Error::InvalidBatch { problem: problem.to_string() }
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("keys are strings and values are plain")
+}
