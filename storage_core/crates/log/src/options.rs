@@ -40,7 +40,8 @@ impl FromStr for FsyncSchedule {
         match text {
             "each" => Ok(Self::SyncEach),
             "never" => Ok(Self::NoFsync),
-            _ => milliseconds().ok_or_else(|| invalid("fsync", format!("{text:?} is not each, never or <n>ms"))),
+            _ => milliseconds()
+                .ok_or_else(|| invalid("fsync", format!("{text:?} is not each, never or <n>ms"))),
         }
     }
 }

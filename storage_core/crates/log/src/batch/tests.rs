@@ -242,6 +242,19 @@ fn a_builder_is_empty_after_each_batch_and_keeps_its_memory() {
 }
 
 #[test]
+fn more_than_a_batch_can_say_is_refused_and_the_builder_goes_on() {
+    let mib = vec![0; 1 << 20];
+    let beyond_2_gib = vec![("h", Some(mib.as_slice())); 2_049];
+    let mut builder = BatchBuilder::new();
+    let mut out = Vec::new();
+    builder.push(None, Some(b"before"), 0, &[]).push(None, None, 0, &beyond_2_gib).push(None, None, 0, &[]);
+    assert_eq!(builder.build(&mut out), Err(BatchError::TooLarge));
+    assert!(out.is_empty());
+    builder.push(None, Some(b"after"), 0, &[]).build(&mut out).unwrap();
+    assert_eq!(Batch::parse(&out).unwrap().0.record_count(), 1);
+}
+
+#[test]
 fn a_producer_without_a_sequence_is_not_built() {
     let wrong = ProducerRef { id: 1, epoch: 0, base_sequence: -1 };
     let expected = BatchError::InvalidProducer { id: 1, epoch: 0, base_sequence: -1 };
