@@ -1,6 +1,7 @@
 //! Reading a log: whole batches by offset, offsets by time. Every batch is checked before it leaves; damage found on
 //! the way is fenced, so that what lies around it can be read.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -30,8 +31,8 @@ pub struct Slices {
 enum Step {
     /// Bytes of batches from the offset on, and the offset behind them.
     Batches(Vec<Bytes>, u64),
-    /// The batch of this offset cannot be read; it starts at the position.
-    Damaged { offset: u64, position: u64 },
+    /// The offset is in a damaged range.
+    Damaged { start: u64, end: u64 },
     /// The block was freed meanwhile.
     Gone,
 }
@@ -72,7 +73,7 @@ impl LogState {
                     slices.next_offset = Offset(next_offset);
                 }
                 Step::Batches(..) => return Ok(slices),
-                Step::Damaged { offset, position } => self.fence(&block, offset, position)?,
+                Step::Damaged { start, end } => self.fence(&block, start, end),
                 Step::Gone => {}
             }
         }
@@ -154,7 +155,13 @@ impl LogState {
             match stop {
                 // The batch goes on behind what was read.
                 Some(size) if size > (bytes.len() - at) as u64 => wanted = size.max(bytes_max),
-                _ => return Ok(Step::Damaged { offset: next, position }),
+                _ => {
+                    let (behind, end) = self.behind_damage(block, position, next).map_err(failed)?;
+                    if end > offset {
+                        return Ok(Step::Damaged { start: next, end });
+                    }
+                    (position, next) = (behind, end);
+                }
             }
         }
     }
@@ -163,23 +170,27 @@ impl LogState {
         header.leader_epoch.cast_unsigned() == self.epoch.0
     }
 
-    /// Remembers that the batch of an offset is damaged, up to the next good one.
-    fn fence(&self, block: &Block, offset: u64, position: u64) -> Result<()> {
-        let readable = self.readable.load(Ordering::Acquire);
-        let end = block.closed.get().map_or(readable, |closed| closed.end_offset);
-        let failed = |e| block.slots.file.error("read", e);
+    /// Where reading goes on behind a damaged batch: position and offset of the next good one, or the block's end.
+    fn behind_damage(&self, block: &Block, position: u64, offset: u64) -> io::Result<(u64, u64)> {
+        let end = block
+            .closed
+            .get()
+            .map_or_else(|| self.readable.load(Ordering::Acquire), |closed| closed.end_offset);
         let data_end = block.readable.load(Ordering::Acquire);
         let mut window = Window::new(block.file(), block.start, data_end);
-        let next = window.next_batch(position, offset + 1..end, self.epoch).map_err(failed)?;
-        let next = next.map_or(end, |(_, next)| next).max(offset + 1);
-        if block.is_still_there() {
-            tracing::error!(log = %self.id, start = offset, end = next, "stored batches are damaged");
+        let next = window.next_batch(position, offset + 1..end, self.epoch)?;
+        Ok(next.unwrap_or((data_end, end.max(offset + 1))))
+    }
+
+    /// Remembers a damaged range.
+    fn fence(&self, block: &Block, start: u64, end: u64) {
+        let mut directory = self.directory.write();
+        let at = directory.fences.partition_point(|fence| *fence < (start, end));
+        if block.is_still_there() && directory.fences.get(at) != Some(&(start, end)) {
+            tracing::error!(log = %self.id, start, end, "stored batches are damaged");
             self.engine.corrupted_ranges.fetch_add(1, Ordering::Relaxed);
-            let mut directory = self.directory.write();
-            let at = directory.fences.partition_point(|(start, _)| *start < offset);
-            directory.fences.insert(at, (offset, next));
+            directory.fences.insert(at, (start, end));
         }
-        Ok(())
     }
 
     /// First readable offset whose record's timestamp is not lower.

@@ -1,0 +1,181 @@
+//! Bytes that change behind the engine's back: found, fenced or refused, never served as something else.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use support::*;
+use walrus_log::{Error, LogId, Offset, Options, SimulatedDisk, TailKind};
+
+fn options() -> Options {
+    Options { block_bytes: 16 << 10, blocks_per_file: 3, ..Options::small() }
+}
+
+fn id(log: u128) -> LogId {
+    LogId(uuid::Uuid::from_u128(log))
+}
+
+/// Two logs over several blocks, one of them sealed; closed in order, so that everything is proven.
+fn small_store(kind: TailKind) -> (SimulatedDisk, [Vec<Vec<u8>>; 2]) {
+    let disk = SimulatedDisk::new(kind);
+    let store = open_on(&disk, &options()).unwrap();
+    let logs = [1, 2].map(|log| store.create_log(spec(log, "log")).unwrap());
+    let mut expected = [Vec::new(), Vec::new()];
+    for i in 0..32 {
+        let log = i as usize % 2;
+        let value = numbered(i, 100 + 300 * (i as usize % 4));
+        append(&logs[log], &value).unwrap();
+        expected[log].push(value);
+    }
+    logs[1].seal(b"v").unwrap();
+    logs[0].cursor("c").unwrap().read_next(true).unwrap();
+    store.settle();
+    store.close().unwrap();
+    (disk, expected)
+}
+
+/// Opens and reads everything: each value is the one that was appended, or its loss is said.
+fn check(
+    contents: &BTreeMap<String, Vec<u8>>,
+    kind: TailKind,
+    expected: &[Vec<Vec<u8>>; 2],
+    what: &str,
+) -> bool {
+    let disk = SimulatedDisk::from_contents(kind, contents);
+    let store = match open_on(&disk, &options()) {
+        Ok(store) => store,
+        Err(Error::Damaged { .. } | Error::UnsupportedFormat { .. } | Error::InvalidOption { .. }) => {
+            return false;
+        }
+        Err(error) => panic!("{what}: {error}"),
+    };
+    let mut is_whole = true;
+    for (log, expected) in [1, 2].into_iter().zip(expected) {
+        let log = store.log(id(log)).unwrap_or_else(|| panic!("{what}: log {log} is gone"));
+        let (records, fences) = read_from(&log, Offset(0), 4000);
+        for (offset, value) in &records {
+            assert_eq!(value, &expected[*offset as usize], "{what}: wrong bytes at {offset}");
+        }
+        let fenced: u64 = fences.iter().map(|(start, end)| end - start).sum();
+        assert_eq!(records.len() as u64 + fenced, expected.len() as u64, "{what}: {fences:?}");
+        is_whole &= fences.is_empty();
+        // Other logs, and what comes later, are not hurt.
+        if !log.is_sealed() {
+            let at = append(&log, b"later").unwrap();
+            assert_eq!(at, Offset(expected.len() as u64), "{what}");
+            assert!(!log.read(at, 1).unwrap().batches.is_empty(), "{what}");
+        }
+    }
+    is_whole
+}
+
+#[test]
+fn no_flipped_byte_is_served() {
+    for kind in [TailKind::Mapped, TailKind::Buffered] {
+        let (disk, expected) = small_store(kind);
+        let contents = disk.contents();
+        assert!(check(&contents, kind, &expected, "nothing flipped"));
+        let (mut harmless, mut found) = (0, 0);
+        for (name, bytes) in contents.iter().filter(|(name, _)| *name != "LOCK") {
+            for position in 0..bytes.len() {
+                // Every byte that says something near, a sample of the rest.
+                let is_near = bytes[position] != 0 && (position % 4096 < 200 || position % 3 == 0);
+                if !is_near && position % 331 != 0 {
+                    continue;
+                }
+                let mut contents = contents.clone();
+                contents.get_mut(name).unwrap()[position] ^= 1 << (position % 8);
+                let whole = check(&contents, kind, &expected, &format!("{kind:?}: {name} byte {position}"));
+                if whole { harmless += 1 } else { found += 1 }
+            }
+        }
+        assert!(harmless > 100 && found > 1000, "{harmless} {found}");
+    }
+}
+
+#[test]
+fn damage_found_by_a_reader_is_fenced_exactly() {
+    let disk = SimulatedDisk::new(TailKind::Buffered);
+    let store = open_on(&disk, &Options::small()).unwrap();
+    let log = store.create_log(spec(1, "a")).unwrap();
+    for i in 0..300 {
+        append(&log, &numbered(i, 700)).unwrap();
+    }
+    store.settle();
+    // In the first block, which is sealed: the value of offset 20 starts with its number.
+    let bytes = &disk.contents()["00000001.wal"];
+    let value = numbered(20, 700);
+    let position = bytes.windows(700).position(|window| window == value).unwrap();
+    disk.flip("00000001.wal", position + 300, 4);
+    let error = log.read(Offset(20), 1).unwrap_err();
+    assert!(matches!(error, Error::Corrupted { start: Offset(20), end: Offset(21), .. }), "{error}");
+    let (records, fences) = read_from(&log, Offset(0), 10_000);
+    assert_eq!(fences, [(20, 21)]);
+    assert_eq!(records.len(), 299);
+    assert_eq!(store.stats().corrupted_ranges, 1);
+}
+
+#[test]
+fn files_cut_at_any_length_are_refused_or_fenced() {
+    let kind = TailKind::Buffered;
+    let (disk, expected) = small_store(kind);
+    let contents = disk.contents();
+    for (name, bytes) in contents.iter().filter(|(name, _)| name.ends_with(".wal") || *name == "MANIFEST") {
+        for step in 0..24 {
+            let length = bytes.len() * step / 24;
+            let mut contents = contents.clone();
+            contents.get_mut(name).unwrap().truncate(length);
+            check(&contents, kind, &expected, &format!("{name} cut to {length} bytes"));
+        }
+    }
+}
+
+#[test]
+fn lost_files_are_noticed() {
+    let kind = TailKind::Buffered;
+    let (disk, expected) = small_store(kind);
+    let contents = disk.contents();
+    for name in contents.keys().filter(|name| *name != "LOCK") {
+        let mut contents = contents.clone();
+        contents.remove(name);
+        let holds_something = disk.contents()[name].iter().any(|byte| *byte != 0);
+        let is_whole = check(&contents, kind, &expected, &format!("without {name}"));
+        assert_eq!(is_whole, !holds_something, "{name}");
+    }
+}
+
+#[test]
+fn a_newer_format_is_refused_by_name() {
+    let (disk, _) = small_store(TailKind::Buffered);
+    let names: Vec<_> = disk.contents().into_keys().filter(|name| name != "LOCK").collect();
+    for name in names.iter().filter(|name| *name == "MANIFEST" || name.starts_with("journal")) {
+        let mut contents = disk.contents();
+        contents.get_mut(name).unwrap()[8] = 9;
+        let disk = SimulatedDisk::from_contents(TailKind::Buffered, &contents);
+        let error = open_on(&disk, &options()).map(drop).unwrap_err();
+        assert!(matches!(error, Error::UnsupportedFormat { found: 9, supported: 1, .. }), "{name}: {error}");
+    }
+}
+
+#[test]
+fn a_second_opener_is_told_that_the_directory_is_locked() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), &Options::small());
+    let error = walrus_log::Store::open(directory.path(), Options::small()).map(drop).unwrap_err();
+    assert!(matches!(error, Error::Locked { .. }), "{error}");
+    assert!(error.to_string().contains("in use"));
+    drop(store);
+    open(directory.path(), &Options::small());
+}
+
+#[test]
+fn a_directory_that_is_a_file_is_an_error() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let error = walrus_log::Store::open(file.path(), Options::small()).map(drop).unwrap_err();
+    assert!(matches!(error, Error::Io { .. }), "{error}");
+    let wrong = Options { block_bytes: 5000, ..Options::small() };
+    assert!(matches!(
+        walrus_log::Store::open(file.path(), wrong),
+        Err(Error::InvalidOption { option: "block_bytes", .. })
+    ));
+}

@@ -1,0 +1,112 @@
+//! Many callers, few syncs; and a ticket that tasks await without a runtime of ours.
+
+mod support;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake};
+use std::thread;
+
+use support::*;
+use walrus_log::batch::Batch;
+use walrus_log::{Backend, FsyncSchedule, Offset, Options};
+
+#[test]
+fn appends_of_many_threads_share_syncs() {
+    for backend in [Backend::Mmap, Backend::Direct] {
+        let directory = tempfile::tempdir().unwrap();
+        let store = open(directory.path(), &Options { backend, blocks_per_file: 100, ..Options::small() });
+        let logs: Vec<_> = (0..8).map(|i| store.create_log(spec(i, "t")).unwrap()).collect();
+        let before = store.stats();
+        thread::scope(|scope| {
+            for (thread, log) in logs.iter().enumerate() {
+                scope.spawn(move || {
+                    for i in 0..100 {
+                        append(log, &numbered(thread as u64 * 100 + i, 200)).unwrap();
+                        assert_eq!(log.durable_offset(), Offset(i + 1));
+                    }
+                });
+            }
+        });
+        let stats = store.stats();
+        let commits = stats.commits - before.commits;
+        assert!(commits < 800, "{commits} commits for 800 appends");
+        assert!(stats.data_syncs - before.data_syncs <= commits);
+        for (thread, log) in logs.iter().enumerate() {
+            let expected: Vec<_> = (0..100).map(|i| numbered(thread as u64 * 100 + i, 200)).collect();
+            assert_eq!(values(log), expected);
+        }
+    }
+}
+
+#[test]
+fn readers_see_nothing_that_is_not_durable() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), &Options::small());
+    let log = store.create_log(spec(1, "t")).unwrap();
+    append(&log, b"one").unwrap();
+    let bytes = batch_of(&[b"two"]);
+    let appended = log.append(&Batch::parse(&bytes).unwrap().0).unwrap();
+    assert_eq!((log.end_offset(), log.durable_offset()), (Offset(2), Offset(1)));
+    assert!(log.read(Offset(1), 100).unwrap().batches.is_empty());
+    assert!(log.read(Offset(2), 100).is_err());
+    appended.commit.wait().unwrap();
+    assert_eq!(values(&log), [&b"one"[..], b"two"]);
+}
+
+/// Wakes a thread, and counts.
+struct Unpark(thread::Thread, AtomicU64);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.unpark();
+    }
+}
+
+#[test]
+fn tickets_are_futures() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), &Options::small());
+    let log = store.create_log(spec(1, "t")).unwrap();
+    let unpark = Arc::new(Unpark(thread::current(), AtomicU64::new(0)));
+    let waker = Arc::clone(&unpark).into();
+    let mut context = Context::from_waker(&waker);
+    for i in 0..50 {
+        let tickets: Vec<_> = (0..10)
+            .map(|j| {
+                let bytes = batch_of(&[&numbered(i * 10 + j, 100)]);
+                log.append(&Batch::parse(&bytes).unwrap().0).unwrap().commit
+            })
+            .collect();
+        for ticket in tickets {
+            let mut ticket = pin!(ticket);
+            loop {
+                match ticket.as_mut().poll(&mut context) {
+                    Poll::Ready(result) => break result.unwrap(),
+                    Poll::Pending => thread::park(),
+                }
+            }
+        }
+        assert_eq!(log.durable_offset(), Offset((i + 1) * 10));
+    }
+    let commits = store.stats().commits;
+    assert!(commits <= 500, "{commits}");
+}
+
+#[test]
+fn what_needs_no_commit_is_ready_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { fsync: FsyncSchedule::NoFsync, ..Options::small() };
+    let store = open(directory.path(), &options);
+    let log = store.create_log(spec(1, "t")).unwrap();
+    let bytes = batch_of(&[b"x"]);
+    let appended = log.append(&Batch::parse(&bytes).unwrap().0).unwrap();
+    let unpark = Arc::new(Unpark(thread::current(), AtomicU64::new(0)));
+    let waker = Arc::clone(&unpark).into();
+    assert!(matches!(pin!(appended.commit).poll(&mut Context::from_waker(&waker)), Poll::Ready(Ok(()))));
+    assert_eq!(unpark.1.load(Ordering::SeqCst), 0);
+    assert_eq!(values(&log), [b"x"]);
+    assert_eq!(store.stats().data_syncs, 0);
+}

@@ -1,0 +1,111 @@
+//! kill -9 in the middle of appends, again and again on the same directory: what was acknowledged is there afterwards.
+
+mod support;
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use support::*;
+use walrus_log::{Backend, LogId, Offset, Options};
+
+const ROUNDS: u64 = 6;
+
+/// The child process: appends from several threads and prints each acknowledged append, until it is killed.
+#[test]
+#[ignore = "started by the tests below, which kill it"]
+fn appends_until_killed() {
+    let [directory, backend, round] =
+        ["KILL_DIRECTORY", "KILL_BACKEND", "KILL_ROUND"].map(|name| std::env::var(name).unwrap());
+    let backend = if backend == "direct" { Backend::Direct } else { Backend::Mmap };
+    let round: u64 = round.parse().unwrap();
+    let store = open(Path::new(&directory), &options(backend));
+    thread::scope(|scope| {
+        for log in 0..3_u64 {
+            let handle = store.create_log(spec(u128::from(log) + 1, "log")).unwrap();
+            scope.spawn(move || {
+                for i in 0.. {
+                    let number = (round << 40) | i;
+                    let size = 8 + number.wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize % 3000;
+                    let offset = append(&handle, &value(number, size)).unwrap();
+                    // One write: a line is whole or not there.
+                    let line = format!("ack {log} {offset} {number} {size}\n");
+                    std::io::stdout().write_all(line.as_bytes()).unwrap();
+                }
+            });
+        }
+    });
+}
+
+/// Starts with its number and repeats its lowest byte.
+fn value(number: u64, size: usize) -> Vec<u8> {
+    let mut value = number.to_le_bytes().to_vec();
+    value.resize(size, number as u8);
+    value
+}
+
+fn options(backend: Backend) -> Options {
+    Options { backend, blocks_per_file: 8, ..Options::small() }
+}
+
+fn acknowledged_survives(backend: Backend, name: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut random = Random(std::process::id().into());
+    let mut acknowledged: HashMap<(u64, u64), (u64, usize)> = HashMap::new();
+    for round in 0..ROUNDS {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "appends_until_killed", "--ignored", "--nocapture"])
+            .env("KILL_DIRECTORY", directory.path())
+            .env("KILL_BACKEND", name)
+            .env("KILL_ROUND", round.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut lines =
+            lines.map_while(Result::ok).filter_map(|line| line.strip_prefix("ack ").map(str::to_owned));
+        let mut note = |line: String| {
+            let fields: Vec<u64> = line.split(' ').map(|field| field.parse().unwrap()).collect();
+            let before = acknowledged.insert((fields[0], fields[1]), (fields[2], fields[3] as usize));
+            assert_eq!(before, None, "an offset was given twice: {line}");
+        };
+        for _ in 0..50 + random.below(1500) {
+            note(lines.next().expect("the child appends until it is killed"));
+        }
+        child.kill().unwrap();
+        lines.for_each(&mut note);
+        child.wait().unwrap();
+        let store = open(directory.path(), &options(backend));
+        assert!(!store.report().clean);
+        assert_eq!(store.report().corrupted, []);
+        for log in 0..3 {
+            let mine: Vec<_> = acknowledged.iter().filter(|((of, _), _)| *of == log).collect();
+            let Some(handle) = store.log(LogId(uuid::Uuid::from_u128(u128::from(log) + 1))) else {
+                assert!(mine.is_empty(), "round {round}: log {log} is gone");
+                continue;
+            };
+            let (records, fences) = read_from(&handle, Offset(0), 1 << 20);
+            assert_eq!(fences, []);
+            for (&(_, offset), &(number, size)) in mine {
+                let Some((at, value)) = records.get(offset as usize) else {
+                    panic!("round {round}: offset {offset} of log {log} was acknowledged and is gone");
+                };
+                assert_eq!(*at, offset);
+                assert_eq!(*value, self::value(number, size), "round {round}: offset {offset} of log {log}");
+            }
+        }
+    }
+    assert!(acknowledged.len() > 300);
+}
+
+#[test]
+fn acknowledged_appends_survive_kills_with_mmap() {
+    acknowledged_survives(Backend::Mmap, "mmap");
+}
+
+#[test]
+fn acknowledged_appends_survive_kills_with_direct() {
+    acknowledged_survives(Backend::Direct, "direct");
+}
