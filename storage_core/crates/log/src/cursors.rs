@@ -134,7 +134,7 @@ impl Cursor {
     fn take(&self, bytes_max: usize, entries_max: usize, checkpoint: bool) -> Result<Vec<Entry>> {
         let mut place = self.place.state.lock();
         let log = self.log.state();
-        place.follow(log);
+        place.follow(log, &self.place.name);
         let taken = place.peek(log, bytes_max, entries_max)?;
         let Some(last) = taken.last().filter(|_| checkpoint) else {
             return Ok(taken);
@@ -198,12 +198,16 @@ impl PlaceState {
     }
 
     /// Trims and truncations of the log move the cursor along.
-    fn follow(&mut self, log: &LogState) {
+    fn follow(&mut self, log: &LogState, name: &str) {
         let generation = log.generation.load(Ordering::Acquire);
-        let (start, end) = (log.start.load(Ordering::Acquire), log.readable.load(Ordering::Acquire));
-        if self.generation != generation || self.next < start {
+        let start = log.start.load(Ordering::Acquire);
+        if self.generation != generation {
             self.generation = generation;
-            self.next = self.next.max(start).min(end);
+            self.next = self.next.min(stored_place(log, name).unwrap_or(start));
+            self.ahead.clear();
+        }
+        if self.next < start {
+            self.next = start;
             self.ahead.clear();
         }
     }
@@ -222,6 +226,11 @@ impl PlaceState {
         }
         Ok(self.ahead.len() > before)
     }
+}
+
+/// Where the journal says that a cursor is.
+fn stored_place(log: &LogState, name: &str) -> Option<u64> {
+    log.engine.journal.with_state(|journal| journal.logs.get(&log.id)?.cursors.get(name).copied())
 }
 
 /// Appends the entries of a batch that was checked, from an offset on.

@@ -112,7 +112,7 @@ fn options() -> Options {
 #[test]
 fn every_image_holds_what_was_acknowledged() {
     for tail_kind in [TailKind::Mapped, TailKind::Buffered] {
-        for seed in 0..3 {
+        for seed in 0..effort(3) {
             let disk = SimulatedDisk::new(tail_kind);
             let history = run(&disk, &options(), seed);
             let syncs = disk.sync_points();
@@ -147,7 +147,7 @@ fn a_recovery_that_crashes_is_recovered() {
         let disk = SimulatedDisk::new(tail_kind);
         let history = run(&disk, &options(), 77);
         let mut random = Random(7);
-        for round in 0..60 {
+        for round in 0..effort(60) {
             let at = random.below(disk.changes() as u64) as usize;
             let image = disk.crash_image(at, CrashChoice::Some(random.next()));
             let before = image.changes();
@@ -193,7 +193,7 @@ fn without_syncs_a_crash_leaves_a_prefix_and_the_store_opens() {
             let options = Options { fsync, ..options() };
             let history = run(&disk, &options, 5);
             let mut random = Random(9);
-            for _ in 0..100 {
+            for _ in 0..effort(100) {
                 let at = random.below(disk.changes() as u64) as usize;
                 let choice = CrashChoice::Some(random.next());
                 let what = format!("{tail_kind:?}, {fsync:?}, crash after {at} changes, {choice:?}");

@@ -11,8 +11,6 @@ use std::thread;
 use support::*;
 use walrus_log::{Backend, LogId, Offset, Options};
 
-const ROUNDS: u64 = 6;
-
 /// The child process: appends from several threads and prints each acknowledged append, until it is killed.
 #[test]
 #[ignore = "started by the tests below, which kill it"]
@@ -54,7 +52,7 @@ fn acknowledged_survives(backend: Backend, name: &str) {
     let directory = tempfile::tempdir().unwrap();
     let mut random = Random(std::process::id().into());
     let mut acknowledged: HashMap<(u64, u64), (u64, usize)> = HashMap::new();
-    for round in 0..ROUNDS {
+    for round in 0..effort(6) {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "appends_until_killed", "--ignored", "--nocapture"])
             .env("KILL_DIRECTORY", directory.path())

@@ -133,6 +133,9 @@ impl LogEntry {
                 self.truncations.retain(|(earlier, _)| earlier < end);
                 self.truncations.push((*end, *before));
                 self.synced = self.synced.min(*end);
+                for cursor in self.cursors.values_mut() {
+                    *cursor = (*cursor).min(*end);
+                }
             }
             Record::Synced { end, .. } => self.synced = self.synced.max(*end),
             Record::Suspect { .. } => self.suspect = true,

@@ -149,3 +149,8 @@ pub(crate) fn numbered(number: u64, size: usize) -> Vec<u8> {
 pub(crate) fn open_on(disk: &walrus_log::SimulatedDisk, options: &Options) -> Result<Store, Error> {
     Store::open_on(std::sync::Arc::new(disk.clone()), options.clone())
 }
+
+/// How often a random test repeats: `WALRUS_TEST_EFFORT=20` does twenty times as much as a normal run.
+pub(crate) fn effort(normal: u64) -> u64 {
+    normal * std::env::var("WALRUS_TEST_EFFORT").ok().and_then(|effort| effort.parse().ok()).unwrap_or(1)
+}

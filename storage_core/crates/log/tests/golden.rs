@@ -1,0 +1,122 @@
+//! The format stands still: stores that an earlier program wrote open, and the files of a fixed history are the same
+//! byte for byte. `WALRUS_WRITE_GOLDEN=1 cargo test -p walrus-log --test golden` writes them anew; the diff is read.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use support::*;
+use walrus_log::batch::{Batch, ProducerRef};
+use walrus_log::{LogId, Offset, Options, SimulatedDisk, TailKind};
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("golden")
+}
+
+fn options() -> Options {
+    Options { block_bytes: 16 << 10, blocks_per_file: 3, ..Options::small() }
+}
+
+/// Every structure once: blocks with footers, an open block, all kinds of journal records that stay.
+fn history() -> BTreeMap<String, Vec<u8>> {
+    let disk = SimulatedDisk::new(TailKind::Buffered);
+    let store = open_on(&disk, &options()).unwrap();
+    let log = store.create_log(spec(1, "orders")).unwrap();
+    for i in 0..12 {
+        let producer = ProducerRef { id: 7, epoch: 0, base_sequence: i * 2 };
+        let values = [numbered(i as u64 * 2, 900), numbered(i as u64 * 2 + 1, 900)];
+        let bytes = batch_by(&[&values[0], &values[1]], Some(producer), 1_000 + i64::from(i));
+        log.append(&Batch::parse(&bytes).unwrap().0).unwrap().commit.wait().unwrap();
+        store.settle();
+    }
+    let sealed = store.create_log(spec(2, "sealed")).unwrap();
+    append(&sealed, b"last").unwrap();
+    sealed.seal(b"value").unwrap();
+    let gone = store.create_log(spec(3, "gone")).unwrap();
+    append(&gone, b"x").unwrap();
+    log.cursor("reader").unwrap().seek(Offset(5)).unwrap();
+    log.delete_before(Offset(2)).unwrap();
+    store.put_property("cluster", b"c1").unwrap();
+    store.settle();
+    store.close().unwrap();
+    disk.contents()
+}
+
+/// The store's uuid is new each time: it is made zero, and with it the checksums over it.
+fn with_fixed_uuid(mut contents: BTreeMap<String, Vec<u8>>) -> BTreeMap<String, Vec<u8>> {
+    let uuid = contents["MANIFEST"][12..28].to_vec();
+    for (name, bytes) in &mut contents {
+        let places: Vec<usize> =
+            (0..bytes.len().saturating_sub(15)).filter(|&at| bytes[at..at + 16] == uuid).collect();
+        for at in places {
+            bytes[at..at + 16].fill(0);
+        }
+        let sign = |bytes: &mut [u8], at: usize, range: std::ops::Range<usize>| {
+            let crc = crc_fast::crc32_iscsi(&bytes[range]);
+            bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
+        };
+        if name == "MANIFEST" {
+            sign(bytes, 40, 0..40);
+        } else if name.starts_with("journal") {
+            sign(bytes, 12, 16..64);
+        } else {
+            for page in bytes.chunks_mut(4096).filter(|page| page.starts_with(b"WALRUSBK")) {
+                sign(page, 12, 16..4096);
+            }
+        }
+    }
+    contents
+}
+
+#[test]
+fn a_fixed_history_gives_the_same_bytes() {
+    let contents = with_fixed_uuid(history());
+    if std::env::var_os("WALRUS_WRITE_GOLDEN").is_some() {
+        for (name, bytes) in &contents {
+            fs::write(directory().join(name), trimmed(bytes)).unwrap();
+        }
+        return;
+    }
+    let names: Vec<_> = fs::read_dir(directory()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), contents.len());
+    for (name, bytes) in &contents {
+        let golden = fs::read(directory().join(name)).unwrap();
+        let differs = golden.iter().zip(trimmed(bytes)).position(|(a, b)| a != b);
+        assert_eq!(differs, None, "{name} differs at byte {differs:?}");
+        assert_eq!(golden.len(), trimmed(bytes).len(), "{name}");
+    }
+}
+
+/// Without the zeros at the end: files read as zeros there.
+fn trimmed(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)]
+}
+
+#[test]
+fn a_store_of_the_first_format_opens_whole() {
+    let contents: BTreeMap<String, Vec<u8>> = fs::read_dir(directory())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read(&path).unwrap()))
+        .collect();
+    for kind in [TailKind::Mapped, TailKind::Buffered] {
+        let disk = SimulatedDisk::from_contents(kind, &contents);
+        let store = open_on(&disk, &options()).unwrap();
+        assert!(store.report().clean, "{:?}", store.report());
+        assert_eq!(store.logs().len(), 3);
+        let log = store.log(LogId(uuid::Uuid::from_u128(1))).unwrap();
+        let expected: Vec<_> = (2..24).map(|i| numbered(i, 900)).collect();
+        assert_eq!((log.name(), values(&log)), ("orders", expected));
+        assert_eq!(log.find_by_timestamp(1_009).unwrap(), Some(Offset(18)));
+        assert_eq!(log.producers().len(), 1);
+        assert_eq!(log.cursor("reader").unwrap().position(), Offset(5));
+        let sealed = store.log(LogId(uuid::Uuid::from_u128(2))).unwrap();
+        assert_eq!(
+            (values(&sealed), sealed.sealed_value().as_deref()),
+            (vec![b"last".to_vec()], Some(&b"value"[..]))
+        );
+        assert_eq!(store.property("cluster").as_deref(), Some(&b"c1"[..]));
+    }
+}
