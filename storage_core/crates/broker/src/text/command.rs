@@ -68,6 +68,21 @@ impl<'a> Command<'a> {
             _ => Err(BadCommand::Unknown),
         }
     }
+
+    /// Its word in the protocol.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Register { .. } => "REGISTER",
+            Self::Put { .. } => "PUT",
+            Self::Get { .. } => "GET",
+            Self::GetAt { .. } => "GETAT",
+            Self::Commit => "COMMIT",
+            Self::State { .. } => "STATE",
+            Self::Metrics => "METRICS",
+            Self::Topics => "TOPICS",
+            Self::Delete { .. } => "DELETE",
+        }
+    }
 }
 
 fn put(rest: &str) -> Result<Command<'_>, BadCommand> {
@@ -168,6 +183,7 @@ mod tests {
             ("METRICS\n", Command::Metrics),
             ("TOPICS", Command::Topics),
         ] {
+            assert_eq!(text.split([' ', '\n']).next(), Some(command.word()));
             assert_eq!(Command::parse(text), Ok(command), "{text:?}");
         }
     }

@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::answer::Answer;
 use super::session::{self, Limits};
+use super::traffic::Traffic;
 use crate::broker::Broker;
 
 /// Connections that are served at a time; one more is told so and closed.
@@ -27,6 +28,7 @@ const STOP_CURSORS: Duration = Duration::from_millis(300);
 pub async fn serve(listener: TcpListener, broker: Broker) {
     let stop = broker.shutdown_signal().clone();
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let traffic = Arc::new(Traffic::new(broker.metrics()));
     let sessions = TaskTracker::new();
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         let stream = match accepted {
@@ -38,12 +40,15 @@ pub async fn serve(listener: TcpListener, broker: Broker) {
             }
         };
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            traffic.connections_refused.inc();
             refuse(stream);
             continue;
         };
-        let broker = broker.clone();
+        let (broker, traffic) = (broker.clone(), Arc::clone(&traffic));
+        traffic.connections.inc();
         sessions.spawn(async move {
-            session::run(stream, broker, Limits::default()).await;
+            session::run(stream, broker, &traffic, Limits::default()).await;
+            traffic.connections.dec();
             drop(place);
         });
     }

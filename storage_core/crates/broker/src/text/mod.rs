@@ -7,5 +7,6 @@ mod command;
 mod execution;
 mod listener;
 mod session;
+mod traffic;
 
 pub use listener::serve;

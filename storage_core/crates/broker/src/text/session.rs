@@ -16,6 +16,7 @@ use super::arrivals::Arrivals;
 use super::codec::{self, BadFrame};
 use super::command::Command;
 use super::execution::execute;
+use super::traffic::Traffic;
 use crate::broker::Broker;
 use crate::cursors::Consumer;
 
@@ -57,19 +58,28 @@ impl Limits {
 }
 
 /// Serves the connection to its end.
-pub(super) async fn run(stream: TcpStream, broker: Broker, limits: Limits) {
+pub(super) async fn run(stream: TcpStream, broker: Broker, traffic: &Traffic, limits: Limits) {
     let consumer = broker.cursors().consumer();
     let _ = stream.set_nodelay(true); // only a delay is lost
     let input = BytesMut::new();
-    let mut session =
-        Session { stream, broker, limits, input, closed: false, arrivals: Arrivals::default(), consumer };
+    let mut session = Session {
+        stream,
+        broker,
+        traffic,
+        limits,
+        input,
+        closed: false,
+        arrivals: Arrivals::default(),
+        consumer,
+    };
     let end = session.serve().await;
     session.finish(end).await;
 }
 
-struct Session {
+struct Session<'a> {
     stream: TcpStream,
     broker: Broker,
+    traffic: &'a Traffic,
     limits: Limits,
     /// What arrived and is not consumed.
     input: BytesMut,
@@ -98,7 +108,7 @@ enum End {
     Stopping,
 }
 
-impl Session {
+impl Session<'_> {
     async fn serve(&mut self) -> End {
         loop {
             let (frame, answers_seen) = match self.next_frame().await {
@@ -110,7 +120,9 @@ impl Session {
                 Err(bad) => return End::BadFrame(bad),
             };
             self.consumer.confirm(answers_seen);
-            let answer = match Command::parse(text) {
+            let command = Command::parse(text);
+            self.traffic.count(command.as_ref().ok());
+            let answer = match command {
                 Ok(command) => self.answer(command).await,
                 Err(bad) => Answer::error(bad),
             };
@@ -195,6 +207,9 @@ impl Session {
     /// Says goodbye, closes, and tells the cursors' owners what the client has received.
     async fn finish(mut self, end: End) {
         let mut received = false;
+        if matches!(end, End::BadFrame(_) | End::CutOff { .. } | End::Slow) {
+            self.traffic.bad_frames.inc();
+        }
         match end {
             End::Closed => received = !self.consumer.holds_any() || self.is_acknowledged().await,
             End::BadFrame(bad) => self.part(Answer::error(bad)).await,
