@@ -45,7 +45,7 @@ class Election(Proposals):
 
     def _on_ask_vote(self, node: Node, message: Message) -> None:
         hears_leader = self.leader == self._me or monotonic() - self._leader_heard_at < ELECTION_SECONDS[0]
-        if self.leader is not None and hears_leader:
+        if self.leader not in (None, node) and hears_leader:
             return
         if self.is_voter and message["term"] > self.term and self._is_up_to_date(message):
             self._send(node, {"type": "would_vote", "term": message["term"]})

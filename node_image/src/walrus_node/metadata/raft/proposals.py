@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,7 +39,8 @@ class Proposals(Voters):
     def __init__(self, parts: Parts) -> None:
         self._proposals: deque[Proposal] = deque()
         self._forwarded: dict[int, tuple[Node, Answered]] = {}
-        self._next_request = 0
+        # An answer to a request of the process before must not be taken for one to a request of this one.
+        self._next_request = random.getrandbits(60)  # noqa: S311 - needs to differ, not to be secret
         self._decided: list[Callable[[], None]] = []
         super().__init__(parts)
 
