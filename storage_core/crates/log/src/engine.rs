@@ -1,5 +1,6 @@
 //! What the logs of a store share: the commit that writes and syncs all of them, and what waits for it.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -147,16 +148,25 @@ impl Engine {
 
     /// Returns when the log is committed up to `end`; commits for everybody if nobody does.
     pub(crate) fn wait(&self, log: &LogState, end: u64) -> Result<()> {
-        let reached = || log.readable.load(Ordering::Acquire) >= end || log.poisoned.get().is_some();
-        self.group.wait(reached, || self.commit());
+        self.commit_until(|| log.readable.load(Ordering::Acquire) >= end || log.poisoned.get().is_some());
         commit_result(log, end)
     }
 
     /// Returns when the log is synced up to `end`, also where appends do not wait for that.
     pub(crate) fn wait_synced(&self, log: &LogState, end: u64) -> Result<()> {
-        let reached = || log.synced.load(Ordering::Acquire) >= end || log.poisoned.get().is_some();
-        self.group.wait(reached, || self.commit());
+        self.commit_until(|| log.synced.load(Ordering::Acquire) >= end || log.poisoned.get().is_some());
         if log.synced.load(Ordering::Acquire) >= end { Ok(()) } else { log.check_poisoned() }
+    }
+
+    fn commit_until(&self, reached: impl Fn() -> bool) {
+        let has_committed = Cell::new(false);
+        self.group.wait(reached, || {
+            has_committed.set(true);
+            self.commit();
+        });
+        if has_committed.get() {
+            self.wake_answered();
+        }
     }
 
     /// Wakes the task when the log is committed up to `end`; false: it is.
@@ -174,9 +184,10 @@ impl Engine {
     /// Commits everything that is there now.
     pub(crate) fn commit_all(&self) {
         self.group.exclusive(|| self.commit());
+        self.wake_answered();
     }
 
-    /// Writes and syncs what all dirty logs have. Only one thread does, by `group`.
+    /// Writes and syncs what all dirty logs have. Only one thread does, by `group`; `wake_answered` follows.
     pub(crate) fn commit(&self) {
         let dirty = std::mem::take(&mut *self.dirty.lock());
         let mut captures = Vec::with_capacity(dirty.len());
@@ -198,6 +209,10 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Wakes the tasks whose wait is over: after a commit, and when others may commit again.
+    pub(crate) fn wake_answered(&self) {
         let mut waiters = self.waiters.lock();
         let has_answer = |waiter: &Waiter| {
             waiter.log.readable.load(Ordering::Acquire) >= waiter.end || waiter.log.poisoned.get().is_some()

@@ -17,7 +17,7 @@ use crate::format::footer::Footer;
 use crate::format::{FORMAT_VERSION, PAGE_BYTES, page_up};
 use crate::journal::{JournalState, LogEntry, Record};
 use crate::log::block::{Block, BlockIndex, ClosedBlock};
-use crate::log::state::{Directory, LogState, Phase, Resume, Writer, data_max};
+use crate::log::state::{Directory, LogState, Phase, Resume, Trimmed, Writer, data_max};
 use crate::producers::ProducerTable;
 use crate::scan::{Bounds, Walked, Window, walk};
 use crate::space::Space;
@@ -259,11 +259,12 @@ impl Rebuild<'_> {
         found.sort_unstable_by_key(|found| (found.header.base_offset, found.header.sequence));
         let live = self.drop_dead(found);
         let last_sequence = live.iter().map(|found| found.header.sequence).max().unwrap_or(0);
+        let trimmed_producers = entry.trimmed_producers.as_ref().unwrap_or(&entry.producers);
         let mut chain = Chain {
             directory: Directory::default(),
             end: live.first().map_or(entry.start, |first| first.header.base_offset.min(entry.start)),
-            producers: ProducerTable::decode(&entry.producers).unwrap_or_default(),
-            digest: entry.start_digest,
+            producers: ProducerTable::decode(trimmed_producers).unwrap_or_default(),
+            digest: entry.trimmed_digest,
             size_bytes: 0,
             resume: None,
             is_torn: false,
@@ -507,7 +508,10 @@ impl Rebuild<'_> {
             readable: AtomicU64::new(end),
             synced: AtomicU64::new(entry.synced.min(end)),
             start: AtomicU64::new(entry.start),
-            start_digest: Mutex::new(entry.start_digest),
+            trimmed: Mutex::new(Trimmed {
+                digest: entry.trimmed_digest,
+                producers: entry.trimmed_producers.as_ref().unwrap_or(&entry.producers).clone(),
+            }),
             size_bytes: AtomicU64::new(size_bytes),
             sealed,
             poisoned: OnceLock::new(),

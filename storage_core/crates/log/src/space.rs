@@ -32,6 +32,11 @@ impl Space {
         Self { file, range, prepared, preparing: Mutex::new(()), how }
     }
 
+    /// Says that everything up to `end` is there: it holds data.
+    pub(crate) fn assume(&self, end: u64) {
+        self.prepared.fetch_max(end, Ordering::AcqRel);
+    }
+
     /// Size of the whole range.
     fn bytes(&self) -> u64 {
         self.range.end - self.range.start

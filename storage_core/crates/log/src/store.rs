@@ -101,7 +101,7 @@ impl Store {
         {
             let engine = Arc::clone(&engine);
             let thread = thread::Builder::new().name(name.to_owned()).spawn(move || run(engine));
-            threads.push(thread.map_err(|e| Error::io("start a thread for", &backend.name.to_owned(), e))?);
+            threads.push(thread.map_err(|e| Error::io("start a thread for", backend.name, e))?);
         }
         engine.tending.wake();
         let handle = StoreHandle {

@@ -152,6 +152,15 @@ enum Part {
     Page(AlignedPage),
 }
 
+impl Part {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Chunk(chunk, range) => chunk.slice(range.clone()),
+            Self::Page(page) => page,
+        }
+    }
+}
+
 impl Captured {
     /// Whether there is something to write.
     pub(crate) fn has_writes(&self) -> bool {
@@ -160,11 +169,7 @@ impl Captured {
 
     /// Writes it; says how many bytes.
     pub(crate) fn write(&self, durable: bool) -> io::Result<u64> {
-        let slice = |part| match part {
-            &Part::Chunk(ref chunk, ref range) => chunk.slice(range.clone()),
-            Part::Page(page) => page,
-        };
-        let parts: Vec<&[u8]> = self.parts.iter().map(slice).collect();
+        let parts: Vec<&[u8]> = self.parts.iter().map(Part::bytes).collect();
         write_all(&*self.file, self.position, &parts, durable)?;
         Ok(parts.iter().map(|part| part.len() as u64).sum())
     }

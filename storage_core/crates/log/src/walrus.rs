@@ -38,6 +38,10 @@ struct Inner {
 /// A topic; keep it to save the look-up by name.
 #[derive(Clone)]
 pub struct Topic {
+    inner: Arc<TopicInner>,
+}
+
+struct TopicInner {
     log: Log,
     cursor: Cursor,
 }
@@ -105,7 +109,7 @@ impl Walrus {
     pub fn delete_topic(&self, name: &str) -> Result<bool> {
         let _making = self.inner.making.lock();
         let Some(topic) = self.find(name) else { return Ok(false) };
-        self.inner.store.delete_log(topic.log.id())?;
+        self.inner.store.delete_log(topic.inner.log.id())?;
         self.inner.topics.write().remove(name);
         Ok(true)
     }
@@ -122,7 +126,7 @@ impl Walrus {
 
     /// The next entry of the topic's default cursor; see [`Cursor::read_next`]. `None` also where there is no topic.
     pub fn read_next(&self, topic: &str, checkpoint: bool) -> Result<Option<Entry>> {
-        self.find(topic).map_or(Ok(None), |topic| topic.cursor.read_next(checkpoint))
+        self.find(topic).map_or(Ok(None), |topic| topic.inner.cursor.read_next(checkpoint))
     }
 
     /// Entries of about `bytes_max` bytes: from the default cursor, or from `start_offset`, which moves no cursor
@@ -136,14 +140,14 @@ impl Walrus {
     ) -> Result<Vec<Entry>> {
         let Some(topic) = self.find(topic) else { return Ok(Vec::new()) };
         match start_offset {
-            None => topic.cursor.batch_read(bytes_max, checkpoint),
+            None => topic.inner.cursor.batch_read(bytes_max, checkpoint),
             Some(start) => topic.read_at(start, bytes_max),
         }
     }
 
     /// A cursor of a topic, by name.
     pub fn cursor(&self, topic: &str, name: &str) -> Result<Cursor> {
-        self.topic(topic)?.log.cursor(name)
+        self.topic(topic)?.inner.log.cursor(name)
     }
 
     /// Closes the store; see [`Store::close`].
@@ -155,17 +159,17 @@ impl Walrus {
 impl Topic {
     fn new(log: Log) -> Result<Self> {
         let cursor = log.cursor(DEFAULT_CURSOR)?;
-        Ok(Self { log, cursor })
+        Ok(Self { inner: Arc::new(TopicInner { log, cursor }) })
     }
 
     /// The log below.
     pub fn log(&self) -> &Log {
-        &self.log
+        &self.inner.log
     }
 
     /// The default cursor.
     pub fn cursor(&self) -> &Cursor {
-        &self.cursor
+        &self.inner.cursor
     }
 
     /// See [`Walrus::append_for_topic`].
@@ -179,7 +183,7 @@ impl Topic {
             return Err(Error::TooLarge { bytes: entries.len() as u64, bytes_max: ENTRIES_MAX as u64 });
         }
         if entries.is_empty() {
-            let end = self.log.end_offset();
+            let end = self.inner.log.end_offset();
             return Ok(end..end);
         }
         self.append_batch(entries)
@@ -194,7 +198,7 @@ impl Topic {
             }
             builder.build(bytes)?;
             let (batch, _) = Batch::parse(bytes)?;
-            let appended = self.log.append(&batch);
+            let appended = self.inner.log.append(&batch);
             if bytes.capacity() > BUILDING_BYTES_KEPT {
                 (*builder, *bytes) = Default::default();
             }
@@ -206,7 +210,7 @@ impl Topic {
 
     /// Entries from an offset on; moves no cursor.
     pub fn read_at(&self, start: Offset, bytes_max: usize) -> Result<Vec<Entry>> {
-        read_entries(&self.log, start, bytes_max)
+        read_entries(&self.inner.log, start, bytes_max)
     }
 }
 

@@ -1,4 +1,9 @@
 //! What is appended is read, in order, also after the store was opened again: with every backend and schedule.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests unwrap, and their numbers are small"
+)]
 
 mod support;
 
@@ -147,4 +152,24 @@ fn offsets_are_found_by_time() {
         check(&log);
     }
     check(&open(directory.path(), &options).logs()[0]);
+}
+
+#[test]
+fn producers_are_remembered_when_their_batches_were_trimmed() {
+    let directory = tempfile::tempdir().unwrap();
+    let bytes = batch_by(&[b"x"], Some(ProducerRef { id: 9, epoch: 0, base_sequence: 0 }), 0);
+    let (batch, _) = Batch::parse(&bytes).unwrap();
+    {
+        let store = open(directory.path(), &Options::small());
+        let log = store.create_log(spec(1, "a")).unwrap();
+        log.append(&batch).unwrap().commit.wait().unwrap();
+        for _ in 0..300 {
+            append(&log, &[0; 300]).unwrap();
+        }
+        store.settle();
+        log.delete_before(Offset(290)).unwrap();
+    }
+    let store = open(directory.path(), &Options::small());
+    let appended = store.logs()[0].append(&batch).unwrap();
+    assert_eq!((appended.base_offset, appended.duplicate), (Offset(0), true));
 }

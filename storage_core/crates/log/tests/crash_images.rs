@@ -1,5 +1,10 @@
 //! Power failures: the images that a crash can leave, at every sync and between, hold everything acknowledged by then,
 //! in order, with nothing torn; and what a recovery makes of them survives the next crash too.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests unwrap, and their numbers are small"
+)]
 
 mod support;
 

@@ -1,4 +1,9 @@
 //! Cursors: each entry once, also among readers at the same time and over restarts.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests unwrap, and their numbers are small"
+)]
 
 mod support;
 

@@ -1,4 +1,9 @@
 //! Bytes that change behind the engine's back: found, fenced or refused, never served as something else.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests unwrap, and their numbers are small"
+)]
 
 mod support;
 

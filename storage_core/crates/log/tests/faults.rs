@@ -1,5 +1,10 @@
 //! Calls that fail: each answers its callers with an error, loses nothing that was acknowledged, and is not retried as
 //! if nothing had happened. A full disk is a clean refusal.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests unwrap, and their numbers are small"
+)]
 
 mod support;
 
@@ -10,8 +15,10 @@ fn options() -> Options {
     Options { block_bytes: 16 << 10, blocks_per_file: 2, journal_bytes_max: 8 << 10, ..Options::default() }
 }
 
+type Values = Vec<Vec<u8>>;
+
 /// Appends, cursor moves, a trim and a seal until something fails; what was acknowledged.
-fn work(disk: &SimulatedDisk) -> Result<Vec<Vec<u8>>, (Vec<Vec<u8>>, Error)> {
+fn work(disk: &SimulatedDisk) -> Result<Values, (Values, Error)> {
     let mut acknowledged = Vec::new();
     let mut run = || {
         let store = open_on(disk, &options())?;

@@ -1,5 +1,10 @@
 //! The format stands still: stores that an earlier program wrote open, and the files of a fixed history are the same
 //! byte for byte. `WALRUS_WRITE_GOLDEN=1 cargo test -p walrus-log --test golden` writes them anew; the diff is read.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests unwrap, and their numbers are small"
+)]
 
 mod support;
 

@@ -1,4 +1,9 @@
 //! Many callers, few syncs; and a ticket that tasks await without a runtime of ours.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests unwrap, and their numbers are small"
+)]
 
 mod support;
 

@@ -1,4 +1,9 @@
 //! kill -9 in the middle of appends, again and again on the same directory: what was acknowledged is there afterwards.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests unwrap, and their numbers are small"
+)]
 
 mod support;
 

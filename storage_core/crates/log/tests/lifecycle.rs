@@ -1,4 +1,9 @@
 //! Seal, trim, truncate, delete: promises that hold over a reopen, and space that comes back.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests unwrap, and their numbers are small"
+)]
 
 mod support;
 

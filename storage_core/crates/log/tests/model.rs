@@ -1,4 +1,9 @@
 //! Random histories against the simplest model there is: a vector of values, a start, a cursor.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests unwrap, and their numbers are small"
+)]
 
 mod support;
 

@@ -270,49 +270,43 @@ fn write_journal(
     first_sequence: u64,
 ) -> Result<Writer> {
     let path = disk.path(&journal_name(number));
-    let failed = |operation| move |source| (operation, source);
-    let write = || -> Result<(Tail, Arc<Space>, u64, u64), (&'static str, std::io::Error)> {
-        if disk.list().map_err(failed("list"))?.iter().any(|name| name == NEW_NAME) {
-            disk.remove(NEW_NAME).map_err(failed("remove"))?;
-        }
-        let mut bytes = encode_header(store, first_sequence);
-        let mut sequence = first_sequence;
-        state.for_each_record(|record| {
-            record.encode(sequence, 0, &mut bytes);
-            sequence += 1;
-        });
-        let file = disk.create(NEW_NAME, 0, FileKind::Pages).map_err(failed("create"))?;
-        let how = if sync { Prepare::Written } else { Prepare::Reserved };
-        let space = Arc::new(Space::new(Arc::clone(&file), 0..RANGE_BYTES, 0, how));
-        space.prepare_ahead(bytes.len() as u64).map_err(failed("grow"))?;
-        let mut tail =
-            Tail::open(file, 0..RANGE_BYTES, 0, TailKind::Buffered, pool).map_err(failed("open"))?;
-        tail.append(&bytes);
-        let snapshot = tail.capture(0);
-        snapshot.write(true).map_err(failed("write"))?;
-        // A last record proves all before it: damage to them is then told from a torn end.
-        bytes.clear();
-        Record::Mark.encode(sequence, sequence - 1, &mut bytes);
-        space.reach(tail.written() + bytes.len() as u64).map_err(failed("grow"))?;
-        tail.append(&bytes);
-        let mark = tail.capture(snapshot.end);
-        mark.write(true).map_err(failed("write"))?;
-        disk.rename(NEW_NAME, &journal_name(number)).map_err(failed("rename"))?;
-        disk.sync_directory().map_err(failed("sync the directory"))?;
-        Ok((tail, space, mark.end, sequence + 1))
-    };
-    let (tail, space, flushed, next_sequence) =
-        write().map_err(|(operation, source)| Error::io(operation, &path, source))?;
-    let scratch = Vec::new();
+    let path = path.as_str();
+    let failed = |operation| move |source| Error::io(operation, path, source);
+    if disk.list().map_err(failed("list"))?.iter().any(|name| name == NEW_NAME) {
+        disk.remove(NEW_NAME).map_err(failed("remove"))?;
+    }
+    let mut bytes = encode_header(store, first_sequence);
+    let mut sequence = first_sequence;
+    state.for_each_record(|record| {
+        record.encode(sequence, 0, &mut bytes);
+        sequence += 1;
+    });
+    let file = disk.create(NEW_NAME, 0, FileKind::Pages).map_err(failed("create"))?;
+    let how = if sync { Prepare::Written } else { Prepare::Reserved };
+    let space = Arc::new(Space::new(Arc::clone(&file), 0..RANGE_BYTES, 0, how));
+    space.prepare_ahead(bytes.len() as u64).map_err(failed("grow"))?;
+    let mut tail = Tail::open(file, 0..RANGE_BYTES, 0, TailKind::Buffered, pool).map_err(failed("open"))?;
+    tail.append(&bytes);
+    let snapshot = tail.capture(0);
+    snapshot.write(true).map_err(failed("write"))?;
+    // A last record proves all before it: damage to them is then told from a torn end.
+    bytes.clear();
+    Record::Mark.encode(sequence, sequence - 1, &mut bytes);
+    space.reach(tail.written() + bytes.len() as u64).map_err(failed("grow"))?;
+    tail.append(&bytes);
+    let mark = tail.capture(snapshot.end);
+    mark.write(true).map_err(failed("write"))?;
+    disk.rename(NEW_NAME, &journal_name(number)).map_err(failed("rename"))?;
+    disk.sync_directory().map_err(failed("sync the directory"))?;
     Ok(Writer {
         state,
         number,
         tail,
         space,
-        flushed,
-        next_sequence,
-        compacted_bytes: flushed,
-        scratch,
+        flushed: mark.end,
+        next_sequence: sequence + 1,
+        compacted_bytes: mark.end,
+        scratch: Vec::new(),
         is_closed: false,
     })
 }

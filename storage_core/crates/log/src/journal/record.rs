@@ -38,11 +38,12 @@ pub(crate) enum Record<'a> {
     LogForgotten {
         log: LogId,
     },
-    /// Offsets below `start` are gone; `digest` is over their batches.
+    /// Offsets below `start` are gone; `digest` is over the batches of freed blocks, `producers` their table at the end.
     LogTrimmed {
         log: LogId,
         start: u64,
         digest: Digest,
+        producers: &'a [u8],
     },
     /// Offsets from `end` on in blocks with a sequence below `before` are gone.
     LogTruncated {
@@ -140,10 +141,11 @@ impl<'a> Record<'a> {
             Self::LogDeleted { log } | Self::LogForgotten { log } | Self::Cleared { log } => {
                 out.put_uuid(log.0)
             }
-            Self::LogTrimmed { log, start, digest } => {
+            Self::LogTrimmed { log, start, digest, producers } => {
                 out.put_uuid(log.0);
                 out.put_u64(*start);
                 put_digest(out, *digest);
+                out.put_block(producers);
             }
             Self::LogTruncated { log, end, before } => {
                 out.put_uuid(log.0);
@@ -193,6 +195,7 @@ impl<'a> Record<'a> {
                 log: LogId(fields.uuid()?),
                 start: fields.u64()?,
                 digest: digest(&mut fields)?,
+                producers: fields.block()?,
             },
             6 => Self::LogTruncated { log: LogId(fields.uuid()?), end: fields.u64()?, before: fields.u64()? },
             7 => Self::Synced { log: LogId(fields.uuid()?), end: fields.u64()? },
@@ -286,7 +289,7 @@ mod tests {
             Record::LogSealed { log, end: 3, digest, value: Bytes::from_static(b"value") },
             Record::LogDeleted { log },
             Record::LogForgotten { log },
-            Record::LogTrimmed { log, start: 2, digest },
+            Record::LogTrimmed { log, start: 2, digest, producers: &[1, 2] },
             Record::LogTruncated { log, end: 2, before: 9 },
             Record::Synced { log, end: 4 },
             Record::Suspect { log, end: 4 },

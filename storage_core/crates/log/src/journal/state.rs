@@ -24,8 +24,10 @@ pub(crate) struct LogEntry {
     /// Encoded table that the log started with.
     pub(crate) producers: Vec<u8>,
     pub(crate) start: u64,
-    /// Over the batches below `start`'s block.
-    pub(crate) start_digest: Digest,
+    /// Over the batches of blocks that were trimmed.
+    pub(crate) trimmed_digest: Digest,
+    /// Encoded table at their end.
+    pub(crate) trimmed_producers: Option<Vec<u8>>,
     pub(crate) sealed: Option<SealedEntry>,
     /// (end, before): offsets from `end` on in blocks with a sequence below `before` are gone.
     pub(crate) truncations: Vec<(u64, u64)>,
@@ -55,7 +57,8 @@ impl JournalState {
                     epoch: *epoch,
                     producers: producers.to_vec(),
                     start: *base_offset,
-                    start_digest: Digest::default(),
+                    trimmed_digest: Digest::default(),
+                    trimmed_producers: None,
                     sealed: None,
                     truncations: Vec::new(),
                     synced: *base_offset,
@@ -89,8 +92,9 @@ impl JournalState {
         for (&log, entry) in &self.logs {
             let LogEntry { base_offset, epoch, name, producers, .. } = entry;
             give(Record::LogCreated { log, base_offset: *base_offset, epoch: *epoch, name, producers });
-            if entry.start > entry.base_offset {
-                give(Record::LogTrimmed { log, start: entry.start, digest: entry.start_digest });
+            if let Some(producers) = &entry.trimmed_producers {
+                let (start, digest) = (entry.start, entry.trimmed_digest);
+                give(Record::LogTrimmed { log, start, digest, producers });
             }
             for &(end, before) in &entry.truncations {
                 give(Record::LogTruncated { log, end, before });
@@ -127,7 +131,10 @@ impl LogEntry {
                 self.deleted = true;
                 self.cursors.clear();
             }
-            Record::LogTrimmed { start, digest, .. } => (self.start, self.start_digest) = (*start, *digest),
+            Record::LogTrimmed { start, digest, producers, .. } => {
+                (self.start, self.trimmed_digest) = (*start, *digest);
+                self.trimmed_producers = Some(producers.to_vec());
+            }
             Record::LogTruncated { end, before, .. } => {
                 // A lower end says all that an earlier, higher one said.
                 self.truncations.retain(|(earlier, _)| earlier < end);
@@ -175,7 +182,7 @@ mod tests {
             Record::LogTruncated { log: a, end: 80, before: 4 },
             Record::LogTruncated { log: a, end: 50, before: 5 },
             Record::LogTruncated { log: a, end: 60, before: 7 },
-            Record::LogTrimmed { log: a, start: 20, digest },
+            Record::LogTrimmed { log: a, start: 20, digest, producers: &[3] },
             Record::Cursor { log: a, name: "x", offset: 30 },
             Record::Cursor { log: a, name: "y", offset: 31 },
             Record::CursorDeleted { log: a, name: "x" },

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 
 use super::block::{Block, BlockIndex, ClosedBlock};
-use super::state::{Directory, LogState, Phase, Writer};
+use super::state::{Directory, LogState, Phase, Trimmed, Writer};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
@@ -18,8 +18,14 @@ use crate::producers::ProducerTable;
 use crate::scan::{Bounds, Window, walk};
 use crate::types::Offset;
 
+/// Of what a log is sealed with.
+const VALUE_BYTES_MAX: usize = 1 << 20;
+
 impl LogState {
     pub(crate) fn seal(self: &Arc<Self>, value: &[u8]) -> Result<&SealedEntry> {
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Error::TooLarge { bytes: value.len() as u64, bytes_max: VALUE_BYTES_MAX as u64 });
+        }
         let _changing = self.changing.lock();
         let end = {
             let mut writer = self.writer.lock();
@@ -100,13 +106,11 @@ impl LogState {
             }
             let is_below = |block: &Arc<_>| closed_end(block).is_some_and(|end| end <= offset);
             let below = self.directory.read().blocks.iter().take_while(|block| is_below(block)).count();
-            let digest = {
-                let directory = self.directory.read();
-                let closed = directory.blocks[..below].iter().filter_map(|block| block.closed.get());
-                closed.fold(*self.start_digest.lock(), |digest, closed| digest.concat(closed.digest))
-            };
-            self.engine.journal.promise(&Record::LogTrimmed { log: self.id, start: offset, digest })?;
-            *self.start_digest.lock() = digest;
+            let trimmed = self.trim_blocks(&writer, below)?;
+            let Trimmed { digest, producers } = &trimmed;
+            let promise = Record::LogTrimmed { log: self.id, start: offset, digest: *digest, producers };
+            self.engine.journal.promise(&promise)?;
+            *self.trimmed.lock() = trimmed;
             self.start.store(offset, Ordering::Release);
             let mut directory = self.directory.write();
             directory.fences.retain(|(_, end)| *end > offset);
@@ -118,10 +122,28 @@ impl LogState {
         })
     }
 
+    /// What must be remembered when the first `below` blocks go.
+    fn trim_blocks(&self, writer: &Writer, below: usize) -> Result<Trimmed> {
+        let blocks = self.directory.read().blocks[..below].to_vec();
+        let mut trimmed = self.trimmed.lock().clone();
+        let closed = blocks.iter().filter_map(|block| block.closed.get());
+        trimmed.digest = closed.fold(trimmed.digest, |digest, closed| digest.concat(closed.digest));
+        if let Some(last) = blocks.last() {
+            let footer = last.read_footer().map_err(|e| last.slots.file.error("read", e))?;
+            let own = footer.filter(|footer| {
+                footer.sequence == last.sequence && closed_end(last) == Some(footer.end_offset)
+            });
+            // Without a footer the table of now: it knows the same batches, and later ones.
+            trimmed.producers =
+                own.and_then(|footer| footer.producers).unwrap_or_else(|| writer.producers.encode());
+        }
+        Ok(trimmed)
+    }
+
     /// Forgets offsets from `end` on.
     pub(crate) fn truncate_to(&self, end: u64) -> Result<()> {
         let _changing = self.changing.lock();
-        self.engine.group.exclusive(|| {
+        let truncated = self.engine.group.exclusive(|| {
             // What is in memory only has no place to be cut at: first everything is with the disk.
             self.engine.commit();
             let mut writer = self.writer.lock();
@@ -146,15 +168,17 @@ impl LogState {
             self.engine.journal.promise(&Record::LogTruncated { log: self.id, end, before })?;
             self.apply_cut(&mut writer, cut);
             Ok(())
-        })
+        });
+        self.engine.wake_answered();
+        truncated
     }
 
     /// What is left when the log ends there; nothing is changed yet.
     fn cut(&self, end: u64) -> Result<Cut> {
         let blocks = self.directory.read().blocks.clone();
         let kept = blocks.partition_point(|block| block.base_offset < end);
-        let mut producers = ProducerTable::decode(&self.first_producers).unwrap_or_default();
-        let mut digest = *self.start_digest.lock();
+        let Trimmed { mut digest, producers } = self.trimmed.lock().clone();
+        let mut producers = ProducerTable::decode(&producers).unwrap_or_default();
         let mut last = None;
         for (index, block) in blocks[..kept].iter().enumerate() {
             let failed = |e| block.slots.file.error("read", e);

@@ -38,8 +38,8 @@ pub(crate) struct LogState {
     /// Everything below is on the disk.
     pub(crate) synced: AtomicU64,
     pub(crate) start: AtomicU64,
-    /// Over the batches of blocks that were trimmed.
-    pub(crate) start_digest: Mutex<Digest>,
+    /// Of the batches in blocks that were trimmed.
+    pub(crate) trimmed: Mutex<Trimmed>,
     pub(crate) size_bytes: AtomicU64,
     pub(crate) sealed: OnceLock<SealedEntry>,
     pub(crate) poisoned: OnceLock<Arc<str>>,
@@ -55,6 +55,14 @@ pub(crate) struct LogState {
     /// Changes when what was readable does not count any more: a truncation.
     pub(crate) generation: AtomicU64,
     pub(crate) cursors: Mutex<HashMap<String, Arc<CursorPlace>>>,
+}
+
+/// What is remembered of blocks that are gone.
+#[derive(Clone)]
+pub(crate) struct Trimmed {
+    pub(crate) digest: Digest,
+    /// Encoded table at the end of the last of them, or that the log started with.
+    pub(crate) producers: Vec<u8>,
 }
 
 /// Blocks in order of offset, and damage.
@@ -155,7 +163,6 @@ impl LogState {
             name,
             base_offset,
             epoch,
-            first_producers,
             engine,
             writer: Mutex::new(writer),
             directory: RwLock::default(),
@@ -163,7 +170,8 @@ impl LogState {
             readable: AtomicU64::new(base_offset),
             synced: AtomicU64::new(base_offset),
             start: AtomicU64::new(base_offset),
-            start_digest: Mutex::default(),
+            trimmed: Mutex::new(Trimmed { digest: Digest::default(), producers: first_producers.clone() }),
+            first_producers,
             size_bytes: AtomicU64::new(0),
             sealed: OnceLock::new(),
             poisoned: OnceLock::new(),
@@ -350,7 +358,7 @@ impl LogState {
                     .file()
                     .discard(block.start + behind..block.start + page_up(dirty_end).min(block.bytes))?;
             }
-            block.space.reach(behind)?;
+            block.space.assume(behind);
             let engine = &self.engine;
             let mut tail =
                 Tail::open(Arc::clone(&file.file), block.range(), data_end, engine.tail_kind, &engine.pool)?;
@@ -465,7 +473,7 @@ impl LogState {
             .partition(|open| open.flushed == open.tail.written());
         writer.pending = pending;
         drop(writer);
-        for open in Vec::<OpenBlock>::from(done) {
+        for open in done {
             self.finish_block(open);
         }
         if synced {

@@ -51,8 +51,13 @@ pub(crate) fn spec(id: u128, name: &str) -> LogSpec {
     }
 }
 
+/// (offset, value).
+pub(crate) type Records = Vec<(u64, Vec<u8>)>;
+/// (start, end) of damage.
+pub(crate) type Fences = Vec<(u64, u64)>;
+
 /// All (offset, value) pairs from `from` on; damaged ranges are skipped and listed.
-pub(crate) fn read_from(log: &Log, from: Offset, bytes_max: usize) -> (Vec<(u64, Vec<u8>)>, Vec<(u64, u64)>) {
+pub(crate) fn read_from(log: &Log, from: Offset, bytes_max: usize) -> (Records, Fences) {
     let (mut records, mut fences) = (Vec::new(), Vec::new());
     let mut next = from;
     loop {
