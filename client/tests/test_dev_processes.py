@@ -3,6 +3,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from walrus_client.dev import DevError, NodeOptions, Ports, state
@@ -32,6 +34,35 @@ def test_a_process_is_known_until_it_ends(sleeper):
     assert sleeper.memory_bytes() is None
     assert sleeper.exit_code() == -signal.SIGTERM
     assert not sleeper.send(signal.SIGKILL)
+
+
+def test_a_process_whose_first_thread_ended_runs_as_long_as_another_does(tmp_path):
+    """The kernel calls such a process a zombie, but its ports are in use still."""
+    script = """
+import ctypes, pathlib, sys, threading, time
+
+def work():
+    while not pathlib.Path(sys.argv[1]).exists():
+        time.sleep(0.01)
+
+threading.Thread(target=work).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+    finish = tmp_path / "finish"
+    command = [sys.executable, "-c", script, str(finish)]
+    process = start_process(command, log_file=tmp_path / "log", environment=os.environ)
+    try:
+        deadline = time.monotonic() + 20
+        while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert process.is_running()
+        assert not process.wait(0.01)
+        finish.touch()
+        assert process.wait(20)
+        assert not process.is_running()
+    finally:
+        process.send(signal.SIGKILL)
 
 
 def test_a_process_that_got_the_pid_later_is_never_hit(sleeper):

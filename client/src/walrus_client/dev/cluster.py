@@ -111,6 +111,7 @@ class DevCluster:
             for node in self._select(wanted):
                 self._wait_until_ready(node, ready_timeout_s)
                 progress(f"{node.name} is ready, text port {node.ports.text}")
+            self._wait_for_voters(ready_timeout_s)
         except DevError:
             self._stop(self._select([node.name for node in started]), STOP_GRACE_S)
             raise
@@ -240,6 +241,22 @@ class DevCluster:
         if node.node_id == 1:
             with state.exclusive(self.directory):
                 state.save(self.directory, replace(state.load(self.directory), founded=True))
+
+    def _wait_for_voters(self, timeout_s: float) -> None:
+        """Wait until the metadata of a complete cluster is in as many hands as it will be.
+
+        A node serves before it is a voter; until then the end of the first node would be the end of the cluster.
+        """
+        nodes = self.nodes
+        expected = max(count for count in (1, 3, 5) if count <= len(nodes))
+        deadline = time.monotonic() + timeout_s
+        while all(node.is_running() for node in nodes):
+            voters = min(health.voter_count(node.ports.http) for node in nodes)
+            if voters >= expected:
+                return
+            if time.monotonic() > deadline:
+                raise DevError(f"the metadata had only {voters} of {expected} voters after {timeout_s:g} s")
+            time.sleep(0.05)
 
     def _stop(self, nodes: Sequence[NodeState], grace_s: float) -> list[str]:
         for node in nodes:

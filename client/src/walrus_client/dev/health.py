@@ -32,6 +32,12 @@ def status(http_port: int) -> dict[str, Any] | None:
     return _get(http_port, "/api/status")
 
 
+def voter_count(http_port: int) -> int:
+    """Return how many voters of the metadata the node knows; 0 if it does not answer."""
+    raft = (status(http_port) or {}).get("raft") or {}
+    return sum(member.get("voter") is True for member in raft.get("members", ()))
+
+
 def _get(http_port: int, path: str) -> dict[str, Any] | None:
     request = urllib.request.Request(f"http://{LOOPBACK}:{http_port}{path}")
     try:

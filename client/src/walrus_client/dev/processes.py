@@ -30,11 +30,11 @@ class Process:
         except ProcessLookupError:
             return True
         try:
-            if self.is_running():
-                poll = select.poll()
-                poll.register(handle, select.POLLIN)
-                poll.poll(max(timeout_s, 0) * 1000)
-            return not self.is_running()
+            if _began(self.pid, dead_too=True) != self.began:
+                return True
+            poll = select.poll()
+            poll.register(handle, select.POLLIN)
+            return bool(poll.poll(max(timeout_s, 0) * 1000))
         finally:
             os.close(handle)
 
@@ -100,6 +100,14 @@ def start_process(arguments: Sequence[str], *, log_file: Path, environment: Mapp
     return Process(pid, began)
 
 
+def _is_last_thread(pid: int) -> bool:
+    """Whether nothing of a process is left but its first thread; until then it has its files and ports."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/task")) <= 1  # noqa: PTH208 - a count of names needs no paths
+    except OSError:
+        return True
+
+
 def _began(pid: int, *, dead_too: bool = False) -> str | None:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
@@ -108,6 +116,6 @@ def _began(pid: int, *, dead_too: bool = False) -> str | None:
         return None
     fields = stat.rpartition(")")[2].split()  # the name before it may hold spaces and brackets
     state, start_ticks = fields[0], fields[19]
-    if state in "ZX" and not dead_too:
+    if state in "ZX" and not dead_too and _is_last_thread(pid):
         return None
     return f"{boot}/{start_ticks}"
