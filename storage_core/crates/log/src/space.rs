@@ -4,7 +4,7 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -13,6 +13,8 @@ use crate::format::page_up;
 
 const STEP_BYTES_MIN: u64 = 64 << 10;
 const STEP_BYTES_MAX: u64 = 4 << 20;
+/// Before, a writer that waits is only the first to use the range.
+const OUTRUN_BYTES_MIN: u64 = 1 << 20;
 
 pub(crate) struct Space {
     file: Arc<dyn DiskFile>,
@@ -23,13 +25,15 @@ pub(crate) struct Space {
     preparing: Mutex<()>,
     /// How space is prepared ahead.
     how: Prepare,
+    /// The writer got to the end of what was prepared: it writes much, and writing zeros first would double the work.
+    is_outrun: AtomicBool,
 }
 
 impl Space {
     /// `prepared` bytes of the range are known to be there.
     pub(crate) fn new(file: Arc<dyn DiskFile>, range: Range<u64>, prepared: u64, how: Prepare) -> Self {
         let prepared = AtomicU64::new(prepared);
-        Self { file, range, prepared, preparing: Mutex::new(()), how }
+        Self { file, range, prepared, preparing: Mutex::new(()), how, is_outrun: AtomicBool::new(false) }
     }
 
     /// Says that everything up to `end` is there: it holds data.
@@ -48,7 +52,9 @@ impl Space {
         if end <= self.prepared.load(Ordering::Acquire) {
             return Ok(());
         }
-        // The writer is faster than the preparation: then it writes much, and written zeros would double the work.
+        if end >= OUTRUN_BYTES_MIN {
+            self.is_outrun.store(true, Ordering::Relaxed);
+        }
         self.prepare(end.saturating_add(self.step(end)), Prepare::Reserved)
             .or_else(|_| self.prepare(end, Prepare::Reserved))
     }
@@ -62,7 +68,8 @@ impl Space {
 
     /// Prepares ahead of a writer at `written`.
     pub(crate) fn prepare_ahead(&self, written: u64) -> io::Result<()> {
-        self.prepare(written.saturating_add(self.step(written)), self.how)
+        let how = if self.is_outrun.load(Ordering::Relaxed) { Prepare::Reserved } else { self.how };
+        self.prepare(written.saturating_add(self.step(written)), how)
     }
 
     /// As much as was written before, within limits: a log that writes more gets more at a time.

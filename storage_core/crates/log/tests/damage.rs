@@ -82,9 +82,9 @@ fn no_flipped_byte_is_served() {
         assert!(check(&contents, kind, &expected, "nothing flipped"));
         let (mut harmless, mut found) = (0, 0);
         for (name, bytes) in contents.iter().filter(|(name, _)| *name != "LOCK") {
-            for position in 0..bytes.len() {
+            for (position, &byte) in bytes.iter().enumerate() {
                 // Every byte that says something near, a sample of the rest.
-                let is_near = bytes[position] != 0 && (position % 4096 < 200 || position % 3 == 0);
+                let is_near = byte != 0 && (position % 4096 < 200 || position % 3 == 0);
                 if !is_near && position % 331 != 0 {
                     continue;
                 }

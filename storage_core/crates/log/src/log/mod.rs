@@ -134,14 +134,17 @@ impl Log {
     }
 
     /// Appends a batch: assigns its offsets (base offset and leader epoch are written into the stored copy), refuses
-    /// or recognises repetitions of its producer. Copies bytes only, unless the log outgrew the space made ready.
-    /// Durable when the ticket resolves.
+    /// or recognises repetitions of its producer. Copies bytes only, unless the log outgrew the space made ready, or
+    /// megabytes of it wait for a commit. Durable when the ticket resolves.
     ///
     /// Errors: `Sealed`, `OutOfOrderSequence`, `ProducerFenced`, `TooLarge`, `UnknownLog` (deleted) and `NoSpace`, after
     /// which nothing has changed; `Poisoned` after a failed write.
     #[inline]
     pub fn append(&self, batch: &Batch<'_>) -> Result<Appended> {
         let placed = self.state.append(batch)?;
+        if placed.is_crowded {
+            self.state.engine.commit_all();
+        }
         Ok(Appended {
             base_offset: Offset(placed.base_offset),
             end_offset: Offset(placed.end_offset),

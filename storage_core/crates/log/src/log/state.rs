@@ -10,6 +10,7 @@ use super::block::{Block, BlockIndex, ClosedBlock};
 use crate::batch::{Batch, write_offsets};
 use crate::cursors::CursorPlace;
 use crate::digest::Digest;
+use crate::disk::TailKind;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::block_header::BlockHeader;
@@ -141,7 +142,12 @@ pub(crate) struct Placed {
     pub(crate) base_offset: u64,
     pub(crate) end_offset: u64,
     pub(crate) duplicate: bool,
+    /// So much waits in memory that the caller should commit now, whether or not it waits for its own.
+    pub(crate) is_crowded: bool,
 }
+
+/// Bytes of a log that may wait in memory for a commit.
+const WAITING_BYTES_MAX: u64 = 4 << 20;
 
 impl LogState {
     /// A new log without blocks.
@@ -202,7 +208,7 @@ impl LogState {
             && let Admission::Duplicate { base_offset, end_offset } =
                 writer.producers.check(producer, records)?
         {
-            return Ok(Placed { base_offset, end_offset, duplicate: true });
+            return Ok(Placed { base_offset, end_offset, duplicate: true, is_crowded: false });
         }
         let base_offset = writer.end;
         let end_offset = base_offset + u64::from(records);
@@ -252,7 +258,9 @@ impl LogState {
         if self.engine.commits_appends && !self.dirty.swap(true, Ordering::AcqRel) {
             self.engine.mark_dirty(self);
         }
-        Ok(Placed { base_offset, end_offset, duplicate: false })
+        let waits = || end - open.flushed > WAITING_BYTES_MAX || !writer.pending.is_empty();
+        let is_crowded = self.engine.tail_kind == TailKind::Buffered && waits();
+        Ok(Placed { base_offset, end_offset, duplicate: false, is_crowded })
     }
 
     fn check_active(&self, writer: &Writer) -> Result<()> {
