@@ -1,14 +1,25 @@
 //! Options of a data plane, parsed once from the host's JSON.
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 use uuid::Uuid;
+use walrus_log::{Backend, FsyncSchedule, Options};
+
+use crate::rollover::Limits;
 
 /// A config that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid data plane config: {0}")]
 pub struct ConfigError(String);
+
+impl ConfigError {
+    pub(crate) fn new(problem: &str) -> Self {
+        Self(problem.to_owned())
+    }
+}
 
 /// Options that stay as they are while the data plane lives.
 #[derive(Clone, Debug, Deserialize)]
@@ -57,6 +68,9 @@ pub struct Config {
     /// Whether an append to an unknown topic creates it.
     #[serde(default = "yes")]
     pub auto_create_topics: bool,
+    /// How long an append waits for a leader.
+    #[serde(default = "append_wait_ms")]
+    pub append_wait_ms: u64,
     /// Longest request of the text protocol.
     #[serde(default = "frame_bytes_max")]
     pub frame_bytes_max: u32,
@@ -74,7 +88,91 @@ pub struct Config {
 impl Config {
     /// Parses the host's JSON; an unknown key is refused.
     pub fn parse(json: &str) -> Result<Self, ConfigError> {
-        serde_json::from_str(json).map_err(|problem| ConfigError(problem.to_string()))
+        let config: Self = serde_json::from_str(json).map_err(|problem| ConfigError(problem.to_string()))?;
+        check_positive("segment_entries_max", Some(config.segment_entries_max))?;
+        check_positive("segment_bytes_max", Some(config.segment_bytes_max))?;
+        check_positive("monitor_check_ms", Some(config.monitor_check_ms))?;
+        config.store_options()?;
+        Ok(config)
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            entries_max: self.segment_entries_max,
+            bytes_max: self.segment_bytes_max,
+            age_max: age_max(self.segment_age_ms_max),
+        }
+    }
+
+    pub(crate) fn monitor_period(&self) -> Duration {
+        Duration::from_millis(self.monitor_check_ms)
+    }
+
+    pub(crate) fn store_options(&self) -> Result<Options, ConfigError> {
+        let backend = match self.backend.as_str() {
+            "auto" => Backend::Auto,
+            "mmap" => Backend::Mmap,
+            "direct" => Backend::Direct,
+            other => return Err(ConfigError(format!("backend {other:?}: expected auto, mmap or direct"))),
+        };
+        let fsync = parse_fsync(&self.fsync)
+            .ok_or_else(|| ConfigError(format!("fsync {:?}: expected each, never or <n>ms", self.fsync)))?;
+        let defaults = Options::default();
+        Ok(Options {
+            backend,
+            fsync,
+            block_bytes: self.log_block_bytes.unwrap_or(defaults.block_bytes),
+            blocks_per_file: self.log_blocks_per_file.unwrap_or(defaults.blocks_per_file),
+            ..defaults
+        })
+    }
+}
+
+/// Options that may change while the data plane lives; a missing one stays.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LiveConfig {
+    segment_entries_max: Option<u64>,
+    segment_bytes_max: Option<u64>,
+    segment_age_ms_max: Option<u64>,
+    monitor_check_ms: Option<u64>,
+}
+
+impl LiveConfig {
+    pub(crate) fn parse(json: &str) -> Result<Self, ConfigError> {
+        let live: Self = serde_json::from_str(json).map_err(|problem| ConfigError(problem.to_string()))?;
+        check_positive("segment_entries_max", live.segment_entries_max)?;
+        check_positive("segment_bytes_max", live.segment_bytes_max)?;
+        check_positive("monitor_check_ms", live.monitor_check_ms)?;
+        Ok(live)
+    }
+
+    pub(crate) fn limits(&self, now: Limits) -> Limits {
+        Limits {
+            entries_max: self.segment_entries_max.unwrap_or(now.entries_max),
+            bytes_max: self.segment_bytes_max.unwrap_or(now.bytes_max),
+            age_max: self.segment_age_ms_max.map_or(now.age_max, age_max),
+        }
+    }
+
+    pub(crate) fn monitor_period(&self) -> Option<Duration> {
+        self.monitor_check_ms.map(Duration::from_millis)
+    }
+}
+
+fn check_positive(name: &str, value: Option<u64>) -> Result<(), ConfigError> {
+    if value == Some(0) { Err(ConfigError(format!("{name} must be at least 1"))) } else { Ok(()) }
+}
+
+fn age_max(ms: u64) -> Option<Duration> {
+    (ms > 0).then(|| Duration::from_millis(ms))
+}
+
+fn parse_fsync(text: &str) -> Option<FsyncSchedule> {
+    match text {
+        "each" => Some(FsyncSchedule::SyncEach),
+        "never" => Some(FsyncSchedule::NoFsync),
+        _ => text.strip_suffix("ms")?.parse::<NonZeroU64>().ok().map(FsyncSchedule::Milliseconds),
     }
 }
 
@@ -102,10 +200,58 @@ fn monitor_check_ms() -> u64 {
     10_000
 }
 
+fn append_wait_ms() -> u64 {
+    30_000
+}
+
 fn yes() -> bool {
     true
 }
 
 fn frame_bytes_max() -> u32 {
     65_536
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINIMAL: &str = r#"{"data_dir": "d", "cluster_id": "00000000-0000-0000-0000-000000000001", "node_id": 1,
+        "disk": "00000000-0000-0000-0000-000000000002", "process": "00000000-0000-0000-0000-000000000003" EXTRA}"#;
+
+    fn parse(extra: &str) -> Result<Config, ConfigError> {
+        Config::parse(&MINIMAL.replace("EXTRA", extra))
+    }
+
+    #[test]
+    fn a_minimal_config_has_the_documented_defaults() {
+        let config = parse("").unwrap();
+        assert_eq!(config.segment_entries_max, 1_000_000);
+        assert_eq!(config.monitor_check_ms, 10_000);
+        assert_eq!(config.limits().age_max, None);
+        assert_eq!(config.store_options().unwrap().fsync, FsyncSchedule::SyncEach);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_with_its_name() {
+        let wrong = [
+            (r#", "segmnt_bytes_max": 5"#, "segmnt_bytes_max"),
+            (r#", "segment_entries_max": 0"#, "segment_entries_max"),
+            (r#", "fsync": "0ms""#, "fsync"),
+            (r#", "fsync": "sometimes""#, "fsync"),
+            (r#", "backend": "floppy""#, "backend"),
+        ];
+        for (extra, name) in wrong {
+            let error = parse(extra).unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_live_change_leaves_the_rest_as_it_is() {
+        let before = parse("").unwrap().limits();
+        let after = LiveConfig::parse(r#"{"segment_age_ms_max": 60000}"#).unwrap().limits(before);
+        assert_eq!(after, Limits { age_max: Some(Duration::from_secs(60)), ..before });
+        assert!(LiveConfig::parse(r#"{"data_dir": "x"}"#).is_err());
+    }
 }

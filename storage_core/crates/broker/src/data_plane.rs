@@ -1,15 +1,31 @@
 //! The data plane as its host sees it: one object that starts everything, takes snapshots of the metadata, hands out
 //! control events and stops everything. All calls are blocking ones for threads of the host; none needs a runtime.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::time::MissedTickBehavior;
+use uuid::Uuid;
+use walrus_log::Store;
 use walrus_metadata::Metadata;
 
-use crate::config::{Config, ConfigError};
+use crate::broker::Broker;
+use crate::config::{Config, ConfigError, LiveConfig};
+use crate::metrics::Metrics;
+use crate::retirement::{Fate, judge};
+use crate::segment::Place;
+use crate::{grpc, peer, text};
+
+/// Threads of the data plane.
+const WORKERS: usize = 2;
+/// How often leases follow the metadata, should a publication have been missed.
+const LEASE_UPDATE_EVERY: Duration = Duration::from_millis(100);
 
 /// Why a data plane did not start. Nothing is left behind: no thread, no socket, no lock.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +33,9 @@ pub enum StartError {
     /// The config cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] walrus_log::Error),
     /// Another program listens there.
     #[error(
         "{address} is in use: stop the program that listens there, or choose another port for {listener}"
@@ -47,74 +66,241 @@ pub enum StartError {
 
 /// A running data plane. Dropping it stops it.
 pub struct DataPlane {
-    config: Config,
+    addresses: BTreeMap<&'static str, String>,
+    monitor: Arc<tokio::sync::watch::Sender<Duration>>,
+    broker: Broker,
+    /// Taken by the stop.
+    runtime: Mutex<Option<Runtime>>,
 }
 
 impl DataPlane {
     /// Opens the store, binds the listeners, starts the threads.
     pub fn start(config: Config) -> Result<Self, StartError> {
-        Ok(Self { config })
+        let options = config.store_options()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(WORKERS)
+            .thread_name("walrus-data")
+            .enable_all()
+            .build()
+            .map_err(|source| StartError::Runtime { source })?;
+        // Sockets first: a second program on this machine most often fails here, and then no store was touched.
+        let bind = |listener, address: &str| runtime.block_on(bind(listener, address));
+        let text = bind("text", &config.text_address)?;
+        let grpc = bind("grpc", &config.grpc_address)?;
+        let peer = bind("peer", &config.peer_address)?;
+        let mut addresses = BTreeMap::new();
+        for (name, listener) in [("text", &text), ("grpc", &grpc), ("peer", &peer)] {
+            addresses.insert(name, advertised(listener, config.advertise_host.as_deref())?);
+        }
+
+        let store = Store::open(config.data_dir.join("log"), options)?;
+        tracing::info!(backend = ?store.backend(), node = config.node_id, ?addresses, "data plane starts");
+        let monitor = Arc::new(tokio::sync::watch::Sender::new(config.monitor_period()));
+        let broker = Broker::new(config, store, Arc::new(Metrics::new()), runtime.handle().clone());
+        broker.spawn("text listener", text::serve(text, broker.clone()));
+        broker.spawn("grpc listener", grpc::serve(grpc, broker.clone()));
+        broker.spawn("peer listener", peer::serve(peer, broker.clone()));
+        broker.spawn("leases", keep_leases(broker.clone()));
+        broker.spawn("monitor", watch_segments(broker.clone(), monitor.subscribe()));
+        broker.spawn("retirement", retire_logs(broker.clone()));
+        Ok(Self { addresses, monitor, broker, runtime: Mutex::new(Some(runtime)) })
     }
 
-    /// `host:port` of each listener (`text`, `grpc`, `peer`), as bound.
+    /// `host:port` of each listener (`text`, `grpc`, `peer`), as others reach it.
     #[must_use]
     pub fn addresses(&self) -> BTreeMap<&'static str, String> {
-        BTreeMap::from([
-            ("text", self.config.text_address.clone()),
-            ("grpc", self.config.grpc_address.clone()),
-            ("peer", self.config.peer_address.clone()),
-        ])
+        self.addresses.clone()
     }
 
     /// Who this node is: cluster id, node id, disk, process.
     #[must_use]
     pub fn identity(&self) -> Value {
+        let config = self.broker.config();
         json!({
-            "cluster_id": self.config.cluster_id,
-            "node_id": self.config.node_id,
-            "disk": self.config.disk,
-            "process": self.config.process,
+            "cluster_id": config.cluster_id,
+            "node_id": config.node_id,
+            "disk": config.disk,
+            "process": config.process,
         })
     }
 
     /// What opening the store found: backend in use, torn tails, fenced ranges.
     #[must_use]
     pub fn store_report(&self) -> Value {
-        json!({})
+        let store = self.broker.bucket().store();
+        json!({ "backend": format!("{:?}", store.backend()), "opened": format!("{:?}", store.report()) })
     }
 
     /// Takes a snapshot of the metadata; requests that wait for a change wake up.
-    pub fn publish(&self, _metadata: Arc<Metadata>) {}
+    pub fn publish(&self, metadata: Arc<Metadata>) {
+        self.broker.publish(metadata);
+    }
 
     /// Raft's own words about itself, for `METRICS`.
-    pub fn set_raft_status(&self, _status: Value) {}
+    pub fn set_raft_status(&self, status: Value) {
+        *self.broker.raft_status().lock() = status;
+    }
 
     /// Pulls up to `max` control events, in order, as (id, JSON); waits up to `timeout` for the first. Empty at once
     /// when the data plane is stopped.
     #[must_use]
-    pub fn poll_events(&self, _max: usize, timeout: Duration) -> Vec<(u64, String)> {
-        std::thread::sleep(timeout);
-        Vec::new()
+    pub fn poll_events(&self, max: usize, timeout: Duration) -> Vec<(u64, String)> {
+        self.broker.control().poll(max, timeout)
     }
 
     /// Answers a control event. `Err` says what is wrong with the answer.
-    pub fn complete(&self, _event: u64, _answer_json: &str) -> Result<(), String> {
-        Ok(())
+    pub fn complete(&self, event: u64, answer_json: &str) -> Result<(), String> {
+        self.broker.control().complete(event, answer_json)
     }
 
     /// Changes the options that may change while it runs, given as a JSON object: `segment_entries_max`,
     /// `segment_bytes_max`, `segment_age_ms_max`, `monitor_check_ms`.
-    pub fn configure(&self, _json: &str) -> Result<(), ConfigError> {
+    pub fn configure(&self, json: &str) -> Result<(), ConfigError> {
+        let live = LiveConfig::parse(json)?;
+        self.broker.set_limits(live.limits(self.broker.limits()));
+        if let Some(period) = live.monitor_period() {
+            self.monitor.send_replace(period);
+        }
+        tracing::info!(limits = ?self.broker.limits(), monitor = ?*self.monitor.borrow(), "configured");
         Ok(())
     }
 
     /// All metrics in Prometheus's text format.
     #[must_use]
     pub fn prometheus(&self) -> String {
-        String::new()
+        self.broker.metrics().encode()
+    }
+
+    /// The part that serves requests, for a host in Rust.
+    #[must_use]
+    pub fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    /// Runs a test's control: `revoke_leases`, `sync_leases`, `fail_reads`, `allow_reads`. Refused unless the config has
+    /// `test_controls`.
+    pub fn test_control(&self, control: &str) -> Result<(), ConfigError> {
+        let bucket = self.broker.bucket();
+        if !self.broker.config().test_controls {
+            return Err(ConfigError::new("test controls are closed: start with test_controls"));
+        }
+        match control {
+            "revoke_leases" => bucket.revoke_leases(),
+            "sync_leases" => {
+                bucket.restore_leases();
+                bucket.update_leases(&self.broker.routing().leases);
+            }
+            "fail_reads" => bucket.fail_reads(true),
+            "allow_reads" => bucket.fail_reads(false),
+            other => return Err(ConfigError::new(&format!("unknown test control {other:?}"))),
+        }
+        tracing::warn!(control, "test control");
+        Ok(())
     }
 
     /// Stops taking requests, lets those in flight end for at most `grace`, syncs and closes the store. A second call
     /// does nothing.
-    pub fn stop(&self, _grace: Duration) {}
+    pub fn stop(&self, grace: Duration) {
+        let Some(runtime) = self.runtime.lock().take() else { return };
+        self.broker.shutdown_signal().cancel();
+        let tasks = self.broker.tasks();
+        tasks.close();
+        let in_time = runtime.block_on(async { tokio::time::timeout(grace, tasks.wait()).await }).is_ok();
+        self.broker.control().close();
+        self.broker.peers().close();
+        runtime.shutdown_timeout(Duration::from_millis(200));
+        if let Err(error) = self.broker.bucket().store().close() {
+            tracing::error!(%error, "the store did not close cleanly");
+        }
+        tracing::info!(in_time, "data plane stopped");
+    }
+}
+
+impl Drop for DataPlane {
+    fn drop(&mut self) {
+        self.stop(Duration::ZERO);
+    }
+}
+
+async fn bind(listener: &'static str, address: &str) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => StartError::AddressInUse { listener, address: address.to_owned() },
+        _ => StartError::Listen { listener, address: address.to_owned(), source },
+    })
+}
+
+fn advertised(listener: &TcpListener, host: Option<&str>) -> Result<String, StartError> {
+    let bound = listener.local_addr().map_err(|source| StartError::Runtime { source })?;
+    Ok(host.map_or_else(|| bound.to_string(), |host| format!("{host}:{}", bound.port())))
+}
+
+async fn keep_leases(broker: Broker) {
+    let mut ticks = tokio::time::interval(LEASE_UPDATE_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let shutdown = broker.shutdown_signal().clone();
+    while shutdown.run_until_cancelled(ticks.tick()).await.is_some() {
+        broker.bucket().update_leases(&broker.routing().leases);
+    }
+}
+
+/// Rolls segments that have become too old, or too large under limits that were changed.
+async fn watch_segments(broker: Broker, mut period: tokio::sync::watch::Receiver<Duration>) {
+    let shutdown = broker.shutdown_signal().clone();
+    loop {
+        let pause = *period.borrow_and_update();
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            changed = period.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(pause) => {}
+        }
+        for leader in broker.leaders() {
+            let segment = &leader.descriptor;
+            let route = broker.routing().topic(segment.topic).cloned();
+            if let Some(sequencer) = route.as_ref().and_then(|route| route.sequencers.get(segment.partition as usize)) {
+                sequencer.check(&broker, &leader);
+            }
+        }
+    }
+}
+
+/// Deletes the logs that metadata calls trimmed or deleted.
+async fn retire_logs(broker: Broker) {
+    /// Metadata that changes often is looked at now and then.
+    const PAUSE: Duration = Duration::from_secs(1);
+    let shutdown = broker.shutdown_signal().clone();
+    let mut versions = broker.watch_metadata();
+    let mut reported: HashSet<Uuid> = HashSet::new();
+    while let Some(Ok(())) = shutdown.run_until_cancelled(versions.changed()).await {
+        versions.mark_unchanged();
+        tokio::task::block_in_place(|| retire_now(&broker, &mut reported));
+        if shutdown.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
+            return;
+        }
+    }
+}
+
+fn retire_now(broker: &Broker, reported: &mut HashSet<Uuid>) {
+    let metadata = broker.routing().metadata.clone();
+    if metadata.cluster_id.is_none() {
+        return; // nothing was published yet, so nothing is known
+    }
+    let store = broker.bucket().store();
+    let mut unlisted = 0;
+    for log in store.logs() {
+        let Some(place) = Place::parse(log.name()) else { continue };
+        match judge(&metadata, place) {
+            Fate::Keep => {}
+            Fate::Delete => match store.delete_log(log.id()) {
+                Ok(()) => tracing::info!(log = %place, "log deleted: metadata calls it trimmed or deleted"),
+                Err(error) => tracing::warn!(log = %place, %error, "a trimmed log is still there"),
+            },
+            Fate::Unlisted => {
+                unlisted += 1;
+                if reported.insert(log.id().0) {
+                    tracing::warn!(log = %place, "metadata does not list this log; it is kept");
+                }
+            }
+        }
+    }
+    broker.metrics().unlisted_logs.set(unlisted);
 }

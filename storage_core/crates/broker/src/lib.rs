@@ -4,17 +4,29 @@
 //! It never changes that state itself: it emits control events, and whoever hosts it proposes the commands.
 
 mod broker;
+pub mod bucket;
+mod catalogue;
 mod clock;
 mod config;
+mod control;
 pub mod cursors;
 mod data_plane;
 mod error;
 pub mod grpc;
+mod leader;
 pub mod metrics;
 pub mod peer;
 pub mod proto;
+mod reader;
+mod retirement;
+mod roll;
+mod rollover;
+mod routing;
+mod segment;
+mod sequencer;
 pub mod text;
 mod topic;
+mod watermark;
 
 pub use broker::{AppendAck, Broker, Leadership, ReadOptions, ReadPage, WeakBroker};
 pub use config::{Config, ConfigError};

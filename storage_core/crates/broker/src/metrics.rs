@@ -1,15 +1,127 @@
 //! Counters of the data plane, in Prometheus's text format. Names are `walrus_*`, units last.
 
-use prometheus_client::registry::Registry;
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+/// Label of counters that are split by a stable name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ReasonLabel {
+    reason: String,
+}
 
 /// All counters, and the registry that writes them. Others add theirs through [`Metrics::register`].
 pub struct Metrics {
-    registry: parking_lot::Mutex<Registry>,
+    registry: Mutex<Registry>,
+    /// Batches acknowledged by leaders on this node.
+    pub(crate) appends: Counter,
+    /// Bytes of batches given to the engine on this node.
+    pub(crate) append_bytes: Counter,
+    /// From the arrival of a batch to its acknowledgement, forwarded ones included.
+    pub(crate) append_seconds: Histogram,
+    /// Batches sent to another node.
+    pub(crate) forwards: Counter,
+    /// Batches answered from the producer table.
+    pub(crate) duplicates: Counter,
+    /// Bytes of batches that wait for a leader.
+    pub(crate) waiting_bytes: Gauge,
+    /// Bytes answered to readers by this node's engine.
+    pub(crate) read_bytes: Counter,
+    /// Leases held by this process.
+    pub(crate) bucket_leases: Gauge,
+    /// Time in `update_leases`.
+    pub(crate) bucket_lease_update_seconds: Histogram,
+    /// Updates that found nothing changed.
+    pub(crate) bucket_lease_updates_unchanged: Counter,
+    /// Time in `append_by_key`, lease check included, the wait for the disk not.
+    pub(crate) bucket_append_seconds: Histogram,
+    /// Writes refused for want of a lease.
+    pub(crate) bucket_rejects: Counter,
+    /// From the last append of a segment to its successor's opening.
+    pub(crate) roll_seconds: Histogram,
+    rolls: Family<ReasonLabel, Counter>,
+    errors: Family<ReasonLabel, Counter>,
+    /// Logs that metadata does not list, kept.
+    pub(crate) unlisted_logs: Gauge,
+    /// Tasks that panicked; each is a mistake of ours.
+    pub(crate) panics: Counter,
 }
 
 impl Metrics {
     pub(crate) fn new() -> Self {
-        Self { registry: parking_lot::Mutex::new(Registry::default()) }
+        let seconds = || Histogram::new(exponential_buckets(0.000_01, 2.0, 22)); // 10 us .. 20 s
+        let metrics = Self {
+            registry: Mutex::default(),
+            appends: Counter::default(),
+            append_bytes: Counter::default(),
+            append_seconds: seconds(),
+            forwards: Counter::default(),
+            duplicates: Counter::default(),
+            waiting_bytes: Gauge::default(),
+            read_bytes: Counter::default(),
+            bucket_leases: Gauge::default(),
+            bucket_lease_update_seconds: seconds(),
+            bucket_lease_updates_unchanged: Counter::default(),
+            bucket_append_seconds: seconds(),
+            bucket_rejects: Counter::default(),
+            roll_seconds: seconds(),
+            rolls: Family::default(),
+            errors: Family::default(),
+            unlisted_logs: Gauge::default(),
+            panics: Counter::default(),
+        };
+        metrics.register(|registry| metrics.describe(registry));
+        metrics
+    }
+
+    fn describe(&self, registry: &mut Registry) {
+        let m = self;
+        registry.register("walrus_appends", "Batches acknowledged by leaders on this node", m.appends.clone());
+        let help = "Bytes of batches stored by leaders on this node";
+        registry.register_with_unit("walrus_append", help, Unit::Bytes, m.append_bytes.clone());
+        let help = "From the arrival of a batch to its acknowledgement";
+        registry.register_with_unit("walrus_append_latency", help, Unit::Seconds, m.append_seconds.clone());
+        registry.register("walrus_forwards", "Batches sent to the leader on another node", m.forwards.clone());
+        registry.register("walrus_duplicates", "Batches that were stored before", m.duplicates.clone());
+        let help = "Bytes of batches that wait for a leader";
+        registry.register_with_unit("walrus_append_waiting", help, Unit::Bytes, m.waiting_bytes.clone());
+        let help = "Bytes of batches read from this node's disk";
+        registry.register_with_unit("walrus_read", help, Unit::Bytes, m.read_bytes.clone());
+        registry.register("walrus_bucket_leases", "Leases held by this process", m.bucket_leases.clone());
+        let (help, update) = ("Time to update the leases", m.bucket_lease_update_seconds.clone());
+        registry.register_with_unit("walrus_bucket_lease_update", help, Unit::Seconds, update);
+        let help = "Updates of the leases that found nothing changed";
+        let unchanged = m.bucket_lease_updates_unchanged.clone();
+        registry.register("walrus_bucket_lease_updates_unchanged", help, unchanged);
+        let help = "Time of an append with its lease check, without the wait for the disk";
+        registry.register_with_unit(
+            "walrus_bucket_append",
+            help,
+            Unit::Seconds,
+            m.bucket_append_seconds.clone(),
+        );
+        registry.register("walrus_bucket_rejects", "Writes refused without a lease", m.bucket_rejects.clone());
+        let help = "From the last append of a segment to the opening of its successor";
+        registry.register_with_unit("walrus_roll_pause", help, Unit::Seconds, m.roll_seconds.clone());
+        registry.register("walrus_rolls", "Segments sealed by this node, by reason", m.rolls.clone());
+        registry.register("walrus_errors", "Requests that failed, by reason", m.errors.clone());
+        let help = "Logs on this disk that the metadata neither lists nor calls trimmed";
+        registry.register("walrus_unlisted_logs", help, m.unlisted_logs.clone());
+        registry.register("walrus_panics", "Tasks that panicked", m.panics.clone());
+    }
+
+    /// Counts a roll.
+    pub(crate) fn count_roll(&self, reason: crate::rollover::Reason) {
+        self.rolls.get_or_create(&ReasonLabel { reason: reason.name().to_owned() }).inc();
+    }
+
+    /// Counts a failed request.
+    pub(crate) fn count_error(&self, error: &crate::Error) {
+        self.errors.get_or_create(&ReasonLabel { reason: error.reason().to_owned() }).inc();
     }
 
     /// Adds metrics of a listener or service, once, when it is made.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 
 /// Longest name of a topic, in bytes (Kafka's limit).
-pub const NAME_BYTES_MAX: usize = 249;
+const NAME_BYTES_MAX: usize = 249;
 
 /// A name of Kafka's alphabet: 1..=249 of `[A-Za-z0-9._-]`, neither `.` nor `..`. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

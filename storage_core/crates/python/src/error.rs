@@ -124,6 +124,7 @@ table! {
     StartError {
         AddressInUse { listener, address } => AddressInUse,
         @ StartError::Config(error), _ => error.into(),
+        @ StartError::Store(error), _ => error.into(),
         @ StartError::Listen { source, .. }, message => os_error(&source, message),
         @ StartError::Runtime { source }, message => os_error(&source, message),
     }

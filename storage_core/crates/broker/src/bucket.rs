@@ -1,0 +1,275 @@
+//! The bucket: the storage component of a node. A key is the log of a segment. Writes to a key need a lease and come
+//! one after another, writes to different keys side by side; reads need no lease.
+//!
+//! The lease is checked under the key's writer lock, so that no write lands after the seal or the loss of the lease.
+//! A lease carries the epoch of its segment; it is what metadata says, not a matter of time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use parking_lot::{Mutex, RwLock};
+use walrus_log::batch::Batch;
+use walrus_log::{Appended, Epoch, Log, LogId, LogSpec, Offset, Sealed, Slices, Store};
+
+use crate::error::{Error, Result};
+use crate::metrics::Metrics;
+
+/// How many leases the line of a rejected write shows.
+const LEASES_SHOWN: usize = 16;
+
+/// The leases that metadata gives this process: the open segments that it leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leases {
+    /// By log: its epoch and how it is called.
+    pub by_key: HashMap<LogId, (Epoch, Arc<str>)>,
+}
+
+/// What an update of the leases changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeaseChanges {
+    /// Leases taken.
+    pub added: usize,
+    /// Leases given up.
+    pub removed: usize,
+}
+
+/// See the module.
+pub struct Bucket {
+    store: Store,
+    node: u32,
+    metrics: Arc<Metrics>,
+    keys: RwLock<HashMap<LogId, Arc<Key>>>,
+    /// What the last update was given; the same again changes nothing.
+    last_update: Mutex<Option<Arc<Leases>>>,
+    controls: Controls,
+}
+
+/// Faults for tests; only reachable where the config opens them.
+#[derive(Default)]
+struct Controls {
+    leases_revoked: AtomicBool,
+    reads_fail: AtomicBool,
+}
+
+struct Key {
+    label: Arc<str>,
+    writer: Mutex<Writer>,
+}
+
+/// What its lock guards: a write and the loss of the right to write exclude each other.
+struct Writer {
+    lease: Option<Epoch>,
+    /// The end is being decided: the lease is there, and nothing may be written.
+    frozen: bool,
+}
+
+impl Bucket {
+    pub(crate) fn new(store: Store, node: u32, metrics: Arc<Metrics>) -> Self {
+        Self {
+            store,
+            node,
+            metrics,
+            keys: RwLock::default(),
+            last_update: Mutex::default(),
+            controls: Controls::default(),
+        }
+    }
+
+    /// Appends a batch to a key that this process holds under `epoch`. It is durable when the answer's ticket says so.
+    /// `NotLeader`: there is no lease, another epoch's, or the key is frozen or sealed.
+    pub fn append_by_key(&self, log: &Log, epoch: Epoch, batch: &Batch<'_>) -> Result<Appended> {
+        let started = Instant::now();
+        let appended = self.with_lease(log.id(), epoch, || log.append(batch))?;
+        self.metrics.bucket_append_seconds.observe(started.elapsed().as_secs_f64());
+        appended.map_err(|error| match error {
+            walrus_log::Error::Sealed { .. } => self.reject(log.id()),
+            other => self.error(log.name(), other),
+        })
+    }
+
+    /// Runs a write under the key's writer lock after checking the lease.
+    fn with_lease<T>(&self, id: LogId, epoch: Epoch, write: impl FnOnce() -> T) -> Result<T> {
+        let key = self.keys.read().get(&id).cloned();
+        if let Some(key) = key {
+            let writer = key.writer.lock();
+            if ensure_lease(&writer, epoch) {
+                return Ok(write());
+            }
+        }
+        Err(self.reject(id))
+    }
+
+    fn reject(&self, id: LogId) -> Error {
+        let keys = self.keys.read();
+        let label = keys.get(&id).map_or_else(|| id.to_string(), |key| key.label.to_string());
+        let held = keys.values().take(LEASES_SHOWN).map(|key| key.label.as_ref()).collect::<Vec<_>>().join(", ");
+        tracing::warn!("write rejected for {label} (leases: {held})");
+        self.metrics.bucket_rejects.inc();
+        Error::NotLeader { key: label, hint: None }
+    }
+
+    /// Takes up and gives up leases until they are the wanted ones. Returns when no write under a lost lease is left.
+    /// Costs a pointer comparison when it is given what it was given last.
+    pub fn update_leases(&self, wanted: &Arc<Leases>) -> LeaseChanges {
+        let started = Instant::now();
+        if self.controls.leases_revoked.load(Ordering::Relaxed) {
+            return LeaseChanges::default();
+        }
+        let mut last = self.last_update.lock();
+        if last.as_ref().is_some_and(|last| Arc::ptr_eq(last, wanted)) {
+            self.metrics.bucket_lease_updates_unchanged.inc();
+            return LeaseChanges::default();
+        }
+        let changes = self.replace_leases(wanted);
+        *last = Some(wanted.clone());
+        drop(last);
+        self.metrics.bucket_lease_update_seconds.observe(started.elapsed().as_secs_f64());
+        if changes != LeaseChanges::default() {
+            let LeaseChanges { added, removed } = changes;
+            tracing::debug!(added, removed, held = wanted.by_key.len(), "leases follow the metadata");
+        }
+        changes
+    }
+
+    fn replace_leases(&self, wanted: &Leases) -> LeaseChanges {
+        let mut keys = self.keys.write();
+        let still_wanted = |id: &LogId, key: &Key| {
+            let lease = key.writer.lock().lease;
+            wanted.by_key.get(id).is_some_and(|(epoch, _)| lease == Some(*epoch))
+        };
+        let lost: Vec<Arc<Key>> = keys.extract_if(|id, key| !still_wanted(id, key)).map(|(_, key)| key).collect();
+        let mut changes = LeaseChanges { added: 0, removed: lost.len() };
+        for (id, (epoch, label)) in &wanted.by_key {
+            keys.entry(*id).or_insert_with(|| {
+                changes.added += 1;
+                let writer = Mutex::new(Writer { lease: Some(*epoch), frozen: false });
+                Arc::new(Key { label: label.clone(), writer })
+            });
+        }
+        self.metrics.bucket_leases.set(i64::try_from(keys.len()).unwrap_or(i64::MAX));
+        drop(keys);
+        for key in lost {
+            key.writer.lock().lease = None; // waits for the write that is under way
+        }
+        changes
+    }
+
+    /// Stops writes to a key without giving its lease up. When it returns no write is under way.
+    pub(crate) fn freeze(&self, id: LogId) {
+        self.set_frozen(id, true);
+    }
+
+    /// Takes a freeze back, for a segment whose end was not decided after all.
+    pub(crate) fn thaw(&self, id: LogId) {
+        self.set_frozen(id, false);
+    }
+
+    fn set_frozen(&self, id: LogId, frozen: bool) {
+        let key = self.keys.read().get(&id).cloned();
+        if let Some(key) = key {
+            key.writer.lock().frozen = frozen;
+        }
+    }
+
+    /// Seals a log for good, durably. The caller has frozen it, or holds no lease for it.
+    pub(crate) fn seal(&self, log: &Log, value: &[u8]) -> Result<Sealed> {
+        let key = self.keys.read().get(&log.id()).cloned();
+        let writer = key.as_ref().map(|key| key.writer.lock());
+        assert!(
+            writer.as_ref().is_none_or(|writer| writer.frozen || writer.lease.is_none()),
+            "{} is sealed while it takes writes",
+            log.name()
+        );
+        log.seal(value).map_err(|error| self.error(log.name(), error))
+    }
+
+    /// Creates the log of a segment, or answers the one that is there. Durable on return.
+    pub(crate) fn create(&self, spec: LogSpec) -> Result<Log> {
+        let name = spec.name.clone();
+        self.store.create_log(spec).map_err(|error| self.error(&name, error))
+    }
+
+    /// The log of a key, if this disk has it.
+    #[must_use]
+    pub fn log(&self, id: LogId) -> Option<Log> {
+        self.store.log(id)
+    }
+
+    /// The batch that holds an offset.
+    pub fn read_one(&self, log: &Log, offset: u64) -> Result<Slices> {
+        self.read_by_key(log, offset, 1)
+    }
+
+    /// Whole batches from the one that holds `offset`, about `bytes_max` bytes, at least one; none at the end.
+    pub fn read_by_key(&self, log: &Log, offset: u64, bytes_max: usize) -> Result<Slices> {
+        if self.controls.reads_fail.load(Ordering::Relaxed) {
+            let message = "reads fail on demand of a test".to_owned();
+            return Err(Error::Storage { node: self.node, message });
+        }
+        let slices = log.read(Offset(offset), bytes_max).map_err(|error| self.error(log.name(), error))?;
+        let bytes: usize = slices.batches.iter().map(bytes::Bytes::len).sum();
+        self.metrics.read_bytes.inc_by(bytes as u64);
+        Ok(slices)
+    }
+
+    /// Bytes of a key's batches.
+    #[must_use]
+    pub fn size_bytes(&self, id: LogId) -> Option<u64> {
+        self.store.log(id).map(|log| log.size_bytes())
+    }
+
+    /// The engine below.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Gives all leases up until [`Bucket::restore_leases`].
+    pub(crate) fn revoke_leases(&self) {
+        self.controls.leases_revoked.store(true, Ordering::Relaxed);
+        *self.last_update.lock() = None;
+        self.replace_leases(&Leases::default());
+    }
+
+    /// Ends [`Bucket::revoke_leases`]; the next update takes them up again.
+    pub(crate) fn restore_leases(&self) {
+        self.controls.leases_revoked.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn fail_reads(&self, fail: bool) {
+        self.controls.reads_fail.store(fail, Ordering::Relaxed);
+    }
+
+    /// The one place where the engine's errors become ours.
+    pub(crate) fn error(&self, key: &str, error: walrus_log::Error) -> Error {
+        use walrus_log::Error as Engine;
+        let node = self.node;
+        match error {
+            Engine::OutOfOrderSequence { producer, expected, got } => {
+                Error::OutOfOrderSequence { producer_id: producer, expected, got }
+            }
+            Engine::ProducerFenced { producer, current, attempted } => {
+                Error::ProducerFenced { producer_id: producer, current, got: attempted }
+            }
+            Engine::OffsetOutOfRange { requested, start, end } => {
+                Error::OffsetOutOfRange { requested: requested.0, start: start.0, end: end.0 }
+            }
+            Engine::Corrupted { start, end, .. } => {
+                Error::Corrupted { node, key: key.to_owned(), start: start.0, end: end.0 }
+            }
+            Engine::NoSpace { .. } => Error::NoSpace { node },
+            Engine::TooLarge { bytes, bytes_max } => {
+                Error::TooLarge { what: "the batch".to_owned(), bytes, bytes_max }
+            }
+            Engine::Sealed { .. } => Error::NotLeader { key: key.to_owned(), hint: None },
+            Engine::Batch(problem) => Error::InvalidBatch { problem: problem.to_string() },
+            other => Error::Storage { node, message: format!("{key}: {other}") },
+        }
+    }
+}
+
+fn ensure_lease(writer: &Writer, epoch: Epoch) -> bool {
+    writer.lease == Some(epoch) && !writer.frozen
+}

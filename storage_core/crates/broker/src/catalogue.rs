@@ -1,0 +1,326 @@
+//! Topics: making, dropping and describing them, and the ids of producers. What changes metadata is asked of the host.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use prost::Message as _;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+use walrus_log::batch::Batch;
+use walrus_metadata::{Node, NodeId, Partition, Segment, SegmentState};
+
+use crate::broker::{Broker, uuid_bytes};
+use crate::clock;
+use crate::control::Event;
+use crate::error::{Error, Result};
+use crate::peer::Request;
+use crate::proto::peer::{SegmentInfo, SegmentInfoAnswer};
+use crate::routing::{DEFAULT_ORG, base_of, log_start};
+use crate::sequencer::Ticket;
+use crate::topic::{
+    NodeView, PartitionRef, PartitionView, SegmentStateView, SegmentView, TopicInfo, TopicName, TopicState,
+};
+
+/// For one answer of the metadata store.
+const CONTROL_PATIENCE: Duration = Duration::from_secs(10);
+/// For a look at another node's copies.
+const INFO_PATIENCE: Duration = Duration::from_secs(2);
+/// Producer ids taken from the metadata at once.
+const PRODUCER_IDS: u32 = 1_000;
+/// Most partitions of a topic.
+const PARTITIONS_MAX: u32 = 10_000;
+
+impl Broker {
+    /// Creates a topic, or answers the one that is there (`false`) if it has as many partitions (0 = any).
+    pub async fn create_topic(&self, name: &str, partitions: u32, internal: bool) -> Result<(TopicInfo, bool)> {
+        let name = TopicName::parse(name)?;
+        if partitions > PARTITIONS_MAX {
+            let problem = format!("{partitions} partitions are more than {PARTITIONS_MAX}");
+            return Err(Error::InvalidRequest { problem });
+        }
+        if let Some(topic) = self.topic(name.as_str()) {
+            return checked(topic, partitions).map(|topic| (topic, false));
+        }
+        let event = Event::CreateTopic {
+            org: DEFAULT_ORG.to_owned(),
+            name: name.to_string(),
+            partitions: partitions.max(1),
+            internal,
+        };
+        let answer = self.control().ask(&event, CONTROL_PATIENCE).await?;
+        let created = answer.get("created").and_then(Value::as_bool).unwrap_or(false);
+        let missing = || Error::Unavailable { what: format!("topic {name} is not published yet") };
+        let topic = self.topic(name.as_str()).ok_or_else(missing)?;
+        tracing::info!(topic = name.as_str(), partitions = topic.partitions, created, "topic created");
+        checked(topic, partitions).map(|topic| (topic, created))
+    }
+
+    /// Drops a topic with all its records. Refuses internal topics.
+    pub async fn delete_topic(&self, name: &str) -> Result<()> {
+        let unknown = || Error::UnknownTopic { topic: name.to_owned() };
+        let topic = self.topic(name).ok_or_else(unknown)?;
+        if topic.internal {
+            let problem = "it belongs to Walrus itself".to_owned();
+            return Err(Error::InvalidTopic { topic: topic.name, problem });
+        }
+        self.control().ask(&Event::DeleteTopic { topic: topic.id }, CONTROL_PATIENCE).await?;
+        tracing::info!(topic = name, "topic deleted");
+        Ok(())
+    }
+
+    /// Drops the sealed segments of a partition below a segment's number.
+    pub async fn trim(&self, partition: &PartitionRef, below_number: u64) -> Result<()> {
+        let topic = self.routing().partition(partition)?.0.topic.id.0;
+        let event = Event::Trim { topic, partition: partition.partition, below_number };
+        self.control().ask(&event, CONTROL_PATIENCE).await?;
+        tracing::info!(%partition, below_number, "trimmed");
+        Ok(())
+    }
+
+    /// Topics by name; `internal` ones on demand.
+    #[must_use]
+    pub fn topics(&self, internal: bool) -> Vec<TopicInfo> {
+        let routing = self.routing();
+        let wanted = routing.routes().filter(|route| internal || !route.topic.internal);
+        let mut topics: Vec<TopicInfo> = wanted.map(|route| route.info()).collect();
+        topics.sort_by(|left, right| left.name.cmp(&right.name));
+        topics
+    }
+
+    /// A topic by name.
+    #[must_use]
+    pub fn topic(&self, name: &str) -> Option<TopicInfo> {
+        let name = TopicName::parse(name).ok()?;
+        self.routing().find(&name).map(|route| route.info())
+    }
+
+    /// Every node of the cluster, by id.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<NodeView> {
+        let routing = self.routing();
+        let now_ms = now_ms();
+        routing.metadata.nodes.values().map(|node| node_view(node.id, Some(node), now_ms)).collect()
+    }
+
+    /// All partitions of a topic with their segments; asks the nodes that store them for sizes and watermarks.
+    pub async fn segments(&self, topic: &str) -> Result<Vec<PartitionView>> {
+        let name = TopicName::parse(topic)?;
+        let route = self.routing().find(&name).cloned();
+        let route = route.ok_or_else(|| Error::UnknownTopic { topic: name.to_string() })?;
+        let sizes = self.sizes(&route.topic.partitions).await;
+        let (routing, now_ms) = (self.routing(), now_ms());
+        let view = |id: NodeId| node_view(id, routing.metadata.nodes.get(&id), now_ms);
+        Ok(route.topic.partitions.iter().map(|partition| partition_view(partition, &sizes, view)).collect())
+    }
+
+    /// `STATE` of the text protocol (partition 0).
+    pub async fn topic_state(&self, topic: &str) -> Result<TopicState> {
+        let routing = self.routing();
+        let (_, partition) = routing.partition(&PartitionRef::parse(topic, 0)?)?;
+        let last = partition.segments.last();
+        let nobody = || Error::Unavailable { what: format!("topic {topic} has no segment") };
+        let last = last.ok_or_else(nobody)?;
+        let sealed = |segment: &Segment| match &segment.state {
+            SegmentState::Sealed(value) => Some((segment.descriptor.number, value.end.0 - base_of(segment))),
+            _ => None,
+        };
+        let leader = |segment: &Segment| (segment.descriptor.number, segment.descriptor.leader.node.0);
+        Ok(TopicState {
+            current_segment: last.descriptor.number,
+            leader_node: last.descriptor.leader.node.0,
+            last_sealed_entry_offset: base_of(last),
+            sealed_segments: partition.segments.iter().filter_map(sealed).collect(),
+            segment_leaders: partition.segments.iter().map(leader).collect(),
+        })
+    }
+
+    /// A producer id that nobody else gets, and its epoch.
+    pub async fn init_producer(&self) -> Result<(i64, i16)> {
+        let mut block = self.producer_ids().block.lock().await;
+        if block.is_empty() {
+            let event = Event::AllocateProducerIds { count: PRODUCER_IDS };
+            let answer = self.control().ask(&event, CONTROL_PATIENCE).await?;
+            let field = |name: &str| answer.get(name).and_then(Value::as_i64).filter(|value| *value >= 0);
+            let (Some(first), Some(count)) = (field("first"), field("count")) else {
+                return Err(Error::Internal { message: format!("the answer to allocate_producer_ids: {answer}") });
+            };
+            *block = first..first + count;
+        }
+        let id = block.next().ok_or_else(|| Error::Unavailable { what: "no producer id is left".to_owned() })?;
+        Ok((id, 0))
+    }
+
+    /// `METRICS` of the text protocol: what the metadata store published about Raft, and ours.
+    #[must_use]
+    pub fn cluster_metrics(&self) -> Value {
+        let routing = self.routing();
+        let mut all = self.raft_status().lock().clone();
+        if !all.is_object() {
+            all = json!({});
+        }
+        all["node_id"] = json!(self.node_id());
+        all["metadata_version"] = json!(routing.metadata.version);
+        all["nodes"] = json!(routing.metadata.nodes.len());
+        all["topics"] = json!(routing.metadata.topics.len());
+        all["leases"] = json!(routing.leases.by_key.len());
+        all
+    }
+
+    /// Bytes and high watermarks of all segments of some partitions, from whoever stores them.
+    async fn sizes(&self, partitions: &[Partition]) -> HashMap<Uuid, Size> {
+        let mut by_node: BTreeMap<u32, Vec<Bytes>> = BTreeMap::new();
+        for segment in partitions.iter().flat_map(|partition| &partition.segments) {
+            // The leader's copy answers for an open segment, any for a sealed one.
+            let node = segment.descriptor.leader.node.0;
+            by_node.entry(node).or_default().push(uuid_bytes(segment.descriptor.uuid));
+        }
+        let asked = by_node.into_iter().map(|(node, segments)| async move {
+            let info = SegmentInfo { segments, producers: false };
+            if node == self.node_id() {
+                return self.segment_facts(&info);
+            }
+            let answer = self.peers().call(node, Request::SegmentInfo(info), INFO_PATIENCE).await;
+            answer.ok().and_then(|payload| SegmentInfoAnswer::decode(payload).ok()).unwrap_or_default()
+        });
+        let answers = futures_util::future::join_all(asked).await;
+        let facts = answers.into_iter().flat_map(|answer| answer.segments);
+        let size = |facts: crate::proto::peer::SegmentFacts| {
+            let uuid = Uuid::from_slice(&facts.segment).ok()?;
+            Some((uuid, Size { end_offset: facts.end_offset, bytes: facts.bytes }))
+        };
+        facts.filter_map(size).collect()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Size {
+    end_offset: u64,
+    bytes: u64,
+}
+
+fn checked(topic: TopicInfo, wanted: u32) -> Result<TopicInfo> {
+    if wanted != 0 && wanted != topic.partitions {
+        return Err(Error::TopicExists { topic: topic.name, partitions: topic.partitions, wanted });
+    }
+    Ok(topic)
+}
+
+fn now_ms() -> u64 {
+    u64::try_from(clock::now_ms()).unwrap_or(0)
+}
+
+fn node_view(id: NodeId, node: Option<&Node>, now_ms: u64) -> NodeView {
+    NodeView {
+        id: id.0,
+        grpc_address: node.map(|node| node.grpc_address.clone()).unwrap_or_default(),
+        alive: node.is_some_and(|node| node.lease_until_ms > now_ms),
+    }
+}
+
+fn partition_view(
+    partition: &Partition,
+    sizes: &HashMap<Uuid, Size>,
+    node: impl Fn(NodeId) -> NodeView,
+) -> PartitionView {
+    let segment = |segment: &Segment| {
+        let descriptor = &segment.descriptor;
+        let base_offset = base_of(segment);
+        let size = sizes.get(&descriptor.uuid);
+        let reached = size.map_or(base_offset, |size| size.end_offset.max(base_offset));
+        let (state, end_offset) = match &segment.state {
+            SegmentState::Open => (SegmentStateView::Open, reached),
+            SegmentState::Sealing(_) => (SegmentStateView::Sealing, reached),
+            SegmentState::Sealed(value) => (SegmentStateView::Sealed, value.end.0),
+        };
+        SegmentView {
+            uuid: descriptor.uuid,
+            number: descriptor.number,
+            epoch: descriptor.epoch.0,
+            base_offset,
+            end_offset,
+            state,
+            leader: node(descriptor.leader.node),
+            replicas: descriptor.replicas.iter().map(|replica| node(replica.node)).collect(),
+            bytes: size.map_or(0, |size| size.bytes),
+        }
+    };
+    let segments: Vec<SegmentView> = partition.segments.iter().map(segment).collect();
+    PartitionView {
+        partition: partition.index,
+        log_start: log_start(partition),
+        high_watermark: segments.last().map_or(0, |last| last.end_offset),
+        segments,
+    }
+}
+
+/// Producer ids that this node may hand out.
+pub(crate) struct ProducerIds {
+    block: tokio::sync::Mutex<std::ops::Range<i64>>,
+}
+
+impl Default for ProducerIds {
+    fn default() -> Self {
+        Self { block: tokio::sync::Mutex::new(0..0) }
+    }
+}
+
+/// Appends to topics that are being created because of them, in order.
+#[derive(Default)]
+pub(crate) struct TopicCreations {
+    waiting: Mutex<HashMap<TopicName, Vec<Early>>>,
+    /// How many topics there are in `waiting`: usually none, and then nobody takes the lock.
+    topics: AtomicUsize,
+}
+
+struct Early {
+    partition: u32,
+    batch: Bytes,
+    deadline: Instant,
+    reply: oneshot::Sender<Ticket>,
+}
+
+impl TopicCreations {
+    /// Whether earlier appends still wait for this topic, so that later ones must stand behind them.
+    pub(crate) fn is_waited_for(&self, topic: &TopicName) -> bool {
+        self.topics.load(Ordering::Acquire) > 0 && self.waiting.lock().contains_key(topic)
+    }
+
+    /// Has the topic created, once, and then submits the batch behind those that came before.
+    pub(crate) fn submit(&self, broker: &Broker, to: &PartitionRef, batch: Bytes, deadline: Instant) -> Ticket {
+        let (reply, ticket) = oneshot::channel();
+        let mut waiting = self.waiting.lock();
+        let early = waiting.entry(to.topic.clone()).or_default();
+        early.push(Early { partition: to.partition, batch, deadline, reply });
+        if early.len() == 1 {
+            self.topics.store(waiting.len(), Ordering::Release);
+            let (broker, topic) = (broker.clone(), to.topic.clone());
+            broker.clone().spawn("create topic", async move {
+                let outcome = broker.create_topic(topic.as_str(), 0, false).await;
+                broker.creations().finish(&broker, &topic, outcome.map(drop));
+            });
+        }
+        Ticket::later(ticket)
+    }
+
+    /// Under the lock, so that an append that comes now is behind the early ones.
+    fn finish(&self, broker: &Broker, topic: &TopicName, outcome: Result<()>) {
+        let mut waiting = self.waiting.lock();
+        let early = waiting.remove(topic).unwrap_or_default();
+        let route = broker.routing().find(topic).cloned();
+        for Early { partition, batch, deadline, reply } in early {
+            let place = outcome.clone().and_then(|()| {
+                let route = route.as_ref().ok_or_else(|| Error::UnknownTopic { topic: topic.to_string() })?;
+                route.partition(partition)?;
+                let problem = |problem: walrus_log::batch::BatchError| Error::InvalidBatch { problem: problem.to_string() };
+                let (parsed, _) = Batch::parse(&batch).map_err(problem)?;
+                Ok(route.sequencers[partition as usize].submit(broker, batch.clone(), &parsed, deadline))
+            });
+            drop(reply.send(place.unwrap_or_else(Ticket::failed))); // whoever asked may be gone
+        }
+        self.topics.store(waiting.len(), Ordering::Release);
+    }
+}

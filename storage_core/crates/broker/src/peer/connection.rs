@@ -1,0 +1,237 @@
+//! The asking side of one connection: requests are pipelined, answers are matched by request id. When it dies, each
+//! request learns whether it had been sent.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use prost::Message as _;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::frame::{FRAME_BYTES_MAX, Frame, FrameReader, HELLO_BYTES_MAX, write_frames};
+use super::{WIRE_VERSION, decode_error};
+use crate::error::Error;
+use crate::proto::peer::{Hello, HelloAnswer, Kind};
+
+/// Most bytes of requests that wait for the socket; more is refused as not sent.
+const OUTGOING_BYTES_MAX: usize = 256 << 20;
+/// For connecting and greeting.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(3);
+/// How often deadlines of requests are looked at while there are any.
+const SWEEP_EVERY: Duration = Duration::from_millis(250);
+
+/// Why a request has no answer's payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CallError {
+    /// The other node never saw it.
+    NotSent(String),
+    /// It may have seen it: the connection died, or the deadline passed.
+    Lost(String),
+    /// It refused it.
+    Refused(Error),
+}
+
+/// Called exactly once, on the connection's task.
+pub(crate) type Completion = Box<dyn FnOnce(Result<Bytes, CallError>) + Send>;
+
+/// Whom we are and whom we expect.
+pub(crate) struct Handshake {
+    pub(crate) hello: Hello,
+    pub(crate) expect_node: u32,
+    pub(crate) expect_disk: uuid::Uuid,
+}
+
+/// An open connection.
+pub(crate) struct Connection {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Requests are numbered from 1 and written in this order; those up to here were given to the socket.
+    written: AtomicU64,
+    outgoing_bytes: AtomicUsize,
+    closed: CancellationToken,
+}
+
+struct State {
+    next_id: u64,
+    /// `None` once closed.
+    outgoing: Option<mpsc::UnboundedSender<Frame>>,
+    unanswered: BTreeMap<u64, Unanswered>,
+}
+
+struct Unanswered {
+    deadline: Instant,
+    completion: Completion,
+}
+
+impl Connection {
+    /// Connects and greets. The tasks that serve it end with it.
+    pub(crate) async fn open(address: String, handshake: Handshake) -> io::Result<Self> {
+        let greeted = tokio::time::timeout(HANDSHAKE_PATIENCE, greet(&address, handshake)).await;
+        let (reader, writer) = greeted.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State { next_id: 1, outgoing: Some(sender), unanswered: BTreeMap::new() }),
+            written: AtomicU64::new(0),
+            outgoing_bytes: AtomicUsize::new(0),
+            closed: CancellationToken::new(),
+        });
+        let serving = shared.clone();
+        tokio::spawn(async move { serving.serve(reader, writer, receiver).await });
+        Ok(Self { shared })
+    }
+
+    /// Sends a request. Requests are written in the order of these calls. On `Err` it was not sent and `completion`
+    /// is not called.
+    pub(crate) fn send(
+        &self,
+        kind: Kind,
+        payload: Bytes,
+        deadline: Instant,
+        completion: Completion,
+    ) -> Result<(), &'static str> {
+        let bytes = payload.len();
+        let mut state = self.shared.state.lock();
+        if state.outgoing.is_none() {
+            return Err("the connection is closed");
+        }
+        if self.shared.outgoing_bytes.load(Ordering::Relaxed) > OUTGOING_BYTES_MAX {
+            return Err("too many bytes wait for this connection");
+        }
+        self.shared.outgoing_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let id = state.next_id;
+        state.next_id += 1;
+        state.unanswered.insert(id, Unanswered { deadline, completion });
+        let kind = u8::try_from(kind as i32).expect("kinds fit a byte");
+        if let Some(outgoing) = &state.outgoing {
+            // It fails only when the tasks have ended; then `fail_all` completes it.
+            drop(outgoing.send(Frame { kind, id, payload }));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared.closed.is_cancelled()
+    }
+
+    /// Closes it; what is unanswered completes with an error.
+    pub(crate) fn close(&self) {
+        self.shared.closed.cancel();
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    async fn serve(
+        &self,
+        reader: FrameReader<tokio::net::tcp::OwnedReadHalf>,
+        writer: tokio::net::tcp::OwnedWriteHalf,
+        outgoing: mpsc::UnboundedReceiver<Frame>,
+    ) {
+        let why = tokio::select! {
+            () = self.closed.cancelled() => "it was closed here".to_owned(),
+            result = self.read(reader) => match result {
+                Ok(()) => "the other node closed it".to_owned(),
+                Err(problem) => problem.to_string(),
+            },
+            result = write_frames(writer, outgoing, |frame| self.note_written(frame)) => match result {
+                Ok(()) => "it was closed here".to_owned(),
+                Err(problem) => problem.to_string(),
+            },
+            () = self.sweep() => unreachable!("sweeping does not end"),
+        };
+        self.fail_all(&why);
+    }
+
+    fn note_written(&self, frame: &Frame) {
+        self.written.store(frame.id, Ordering::Relaxed);
+        self.outgoing_bytes.fetch_sub(frame.payload.len(), Ordering::Relaxed);
+    }
+
+    async fn read(&self, mut reader: FrameReader<tokio::net::tcp::OwnedReadHalf>) -> io::Result<()> {
+        while let Some(frame) = reader.next(FRAME_BYTES_MAX).await? {
+            let Some(unanswered) = self.state.lock().unanswered.remove(&frame.id) else {
+                continue; // its deadline passed before
+            };
+            let answer = match Kind::try_from(i32::from(frame.kind)) {
+                Ok(Kind::Answer) => Ok(frame.payload),
+                Ok(Kind::Error) => Err(CallError::Refused(decode_error(frame.payload))),
+                _ => Err(CallError::Lost(format!("an answer of kind {}", frame.kind))),
+            };
+            (unanswered.completion)(answer);
+        }
+        Ok(())
+    }
+
+    /// Completes requests whose deadline has passed.
+    async fn sweep(&self) {
+        loop {
+            tokio::time::sleep(SWEEP_EVERY).await;
+            let now = Instant::now();
+            let late: Vec<(u64, Unanswered)> = {
+                let mut state = self.state.lock();
+                state.unanswered.extract_if(.., |_, unanswered| unanswered.deadline <= now).collect()
+            };
+            for (_, unanswered) in late {
+                (unanswered.completion)(Err(CallError::Lost("no answer before the deadline".to_owned())));
+            }
+        }
+    }
+
+    fn fail_all(&self, why: &str) {
+        self.closed.cancel();
+        let unanswered = {
+            let mut state = self.state.lock();
+            state.outgoing = None;
+            std::mem::take(&mut state.unanswered)
+        };
+        let written = self.written.load(Ordering::Relaxed);
+        for (id, unanswered) in unanswered {
+            let error = if id <= written { CallError::Lost } else { CallError::NotSent };
+            (unanswered.completion)(Err(error(why.to_owned())));
+        }
+    }
+}
+
+async fn greet(
+    address: &str,
+    handshake: Handshake,
+) -> io::Result<(FrameReader<tokio::net::tcp::OwnedReadHalf>, tokio::net::tcp::OwnedWriteHalf)> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let (reader, mut writer) = stream.into_split();
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let payload = handshake.hello.encode_to_vec().into();
+    drop(sender.send(Frame { kind: Kind::Hello as u8, id: 0, payload }));
+    drop(sender);
+    write_frames(&mut writer, receiver, |_| {}).await?;
+
+    let mut reader = FrameReader::new(reader);
+    let refused = |message: String| io::Error::new(io::ErrorKind::ConnectionRefused, message);
+    let answer = reader.next(HELLO_BYTES_MAX).await?.ok_or_else(|| refused("closed at the greeting".to_owned()))?;
+    if answer.kind == Kind::Error as u8 {
+        return Err(refused(decode_error(answer.payload).to_string()));
+    }
+    let answer = HelloAnswer::decode(answer.payload)?;
+    let expected = (WIRE_VERSION, handshake.expect_node, handshake.expect_disk.as_bytes().as_slice());
+    if (answer.wire_version, answer.node, answer.disk.as_ref()) != expected {
+        return Err(refused(format!(
+            "expected node {} of disk {} there, with wire version {WIRE_VERSION}; found node {}",
+            handshake.expect_node, handshake.expect_disk, answer.node
+        )));
+    }
+    Ok((reader, writer))
+}

@@ -1,0 +1,204 @@
+//! The answering side: greets, then serves the frames of a connection. Appends take their places in the order in which
+//! they arrive; everything else runs side by side.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use uuid::Uuid;
+use walrus_metadata::{Descriptor, TopicId};
+
+use super::frame::{FRAME_BYTES_MAX, Frame, FrameReader, HELLO_BYTES_MAX, write_frames};
+use super::{WIRE_VERSION, encode_error};
+use crate::broker::{Broker, uuid_bytes};
+use crate::error::{Error, Result};
+use crate::proto::peer::{
+    AppendAnswer, Fetch, ForwardAppend, Hello, HelloAnswer, Kind, Prepare, PrepareAnswer, SegmentInfo,
+};
+use crate::reader::PAGE_BYTES_MAX;
+
+/// For the greeting of a new connection.
+const HELLO_PATIENCE: Duration = Duration::from_secs(5);
+/// Requests of one connection that are under way; the next frame is read when one is done.
+const REQUESTS_MAX: usize = 4_096;
+/// How long frames of a connection wait for the metadata that their sender knew.
+const METADATA_PATIENCE: Duration = Duration::from_secs(5);
+/// Longest wait of a long poll.
+const POLL_MAX: Duration = Duration::from_secs(60);
+
+/// Serves until the broker's shutdown signal.
+pub(crate) async fn serve(listener: TcpListener, broker: Broker) {
+    let shutdown = broker.shutdown_signal().clone();
+    loop {
+        let accepted = tokio::select! {
+            () = shutdown.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, address)) => {
+                let serving = broker.clone();
+                broker.spawn("peer connection", async move {
+                    if let Err(problem) = serve_connection(stream, serving).await {
+                        tracing::debug!(%address, %problem, "the connection of a peer ended");
+                    }
+                });
+            }
+            Err(problem) => {
+                tracing::warn!(%problem, "cannot accept a peer's connection");
+                tokio::time::sleep(Duration::from_millis(100)).await; // out of descriptors, perhaps
+            }
+        }
+    }
+}
+
+async fn serve_connection(stream: TcpStream, broker: Broker) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let (reader, writer) = stream.into_split();
+    let mut reader = FrameReader::new(reader);
+    let (answers, outgoing) = mpsc::unbounded_channel();
+    let writing = async {
+        let written = write_frames(writer, outgoing, |_| {}).await;
+        written.and_then(|()| Err(io::Error::other("closed here")))
+    };
+    let serving = async {
+        let hello = tokio::time::timeout(HELLO_PATIENCE, reader.next(HELLO_BYTES_MAX)).await;
+        let Some(hello) = hello.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? else {
+            return Ok(());
+        };
+        match greet(&hello, &broker) {
+            Ok((from, answer)) => {
+                drop(answers.send(answer));
+                serve_frames(from, &mut reader, &answers, &broker).await
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a peer is refused");
+                drop(answers.send(answer_to(hello.id, Err(error))));
+                // The refusal leaves before the connection does: the other side reads it and closes.
+                drop(tokio::time::timeout(HELLO_PATIENCE, reader.next(HELLO_BYTES_MAX)).await);
+                Ok(())
+            }
+        }
+    };
+    tokio::select! {
+        served = serving => served,
+        written = writing => written,
+        () = broker.shutdown_signal().cancelled() => Ok(()),
+    }
+}
+
+fn greet(frame: &Frame, broker: &Broker) -> Result<(u32, Frame)> {
+    let refused = |problem: String| Error::InvalidRequest { problem };
+    if i32::from(frame.kind) != Kind::Hello as i32 {
+        return Err(refused(format!("a frame of kind {} before the greeting", frame.kind)));
+    }
+    let hello: Hello = decode(frame.payload.clone())?;
+    let config = broker.config();
+    if hello.wire_version != WIRE_VERSION {
+        let got = hello.wire_version;
+        return Err(refused(format!("wire version {got}, this node speaks {WIRE_VERSION}")));
+    }
+    if hello.cluster_id.as_ref() != config.cluster_id.as_bytes() {
+        return Err(refused(format!("node {} is of another cluster", hello.node)));
+    }
+    let answer = HelloAnswer {
+        wire_version: WIRE_VERSION,
+        node: config.node_id,
+        disk: uuid_bytes(config.disk),
+        process: uuid_bytes(config.process),
+    };
+    Ok((hello.node, answer_to(frame.id, Ok(answer.encode_to_vec().into()))))
+}
+
+async fn serve_frames(
+    from: u32,
+    reader: &mut FrameReader<tokio::net::tcp::OwnedReadHalf>,
+    answers: &mpsc::UnboundedSender<Frame>,
+    broker: &Broker,
+) -> io::Result<()> {
+    let slots = Arc::new(Semaphore::new(REQUESTS_MAX));
+    while let Some(frame) = reader.next(FRAME_BYTES_MAX).await? {
+        let slot = slots.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let (answers, id) = (answers.clone(), frame.id);
+        let answering = broker.clone();
+        if i32::from(frame.kind) == Kind::ForwardAppend as i32 {
+            let ticket = match decode::<ForwardAppend>(frame.payload) {
+                Ok(append) => place(append, broker).await,
+                Err(error) => Err(error),
+            };
+            broker.spawn("forwarded append", async move {
+                let appended = match ticket {
+                    Ok(ticket) => ticket.finish(&answering).await,
+                    Err(error) => Err(error),
+                };
+                let answer = appended.map(|ack| {
+                    let (base_offset, end_offset) = (ack.base_offset, ack.end_offset);
+                    AppendAnswer { base_offset, end_offset, duplicate: ack.duplicate }.encode_to_vec().into()
+                });
+                drop(answers.send(answer_to(id, answer))); // the connection may be gone
+                drop(slot);
+            });
+        } else {
+            broker.spawn("peer request", async move {
+                let answer = answer(from, frame, &answering).await;
+                drop(answers.send(answer_to(id, answer))); // the connection may be gone
+                drop(slot);
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Fixes the place of a forwarded batch, before the next frame is read.
+async fn place(append: ForwardAppend, broker: &Broker) -> Result<crate::sequencer::Ticket> {
+    let topic = TopicId(uuid(&append.topic)?);
+    if broker.metadata_version() < append.metadata_version {
+        broker.metadata_reaches(append.metadata_version, METADATA_PATIENCE).await;
+    }
+    let patience = Duration::from_millis(append.patience_ms.into());
+    Ok(broker.submit_forwarded(topic, append.partition, &append.batch, patience))
+}
+
+async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
+    match Kind::try_from(i32::from(frame.kind)) {
+        Ok(Kind::Fetch) => {
+            let Fetch { segment, offset, bytes_max, wait_ms } = decode(frame.payload)?;
+            let bytes_max = (bytes_max as usize).min(PAGE_BYTES_MAX);
+            let wait = Duration::from_millis(wait_ms.into()).min(POLL_MAX);
+            let page = broker.fetch_here(uuid(&segment)?, offset, bytes_max, wait).await?;
+            Ok(page.encode_to_vec().into())
+        }
+        Ok(Kind::Prepare) => {
+            let Prepare { descriptor_json, producers } = decode(frame.payload)?;
+            let invalid = |problem: serde_json::Error| Error::InvalidRequest { problem: problem.to_string() };
+            let successor: Descriptor = serde_json::from_slice(&descriptor_json).map_err(invalid)?;
+            broker.prepare(&successor, &producers).await?;
+            Ok(PrepareAnswer {}.encode_to_vec().into())
+        }
+        Ok(Kind::SegmentInfo) => {
+            let wanted: SegmentInfo = decode(frame.payload)?;
+            Ok(broker.segment_facts(&wanted).encode_to_vec().into())
+        }
+        Ok(Kind::Cursor) => broker.cursors().answer_peer(from, frame.payload).await,
+        _ => Err(Error::InvalidRequest { problem: format!("a frame of kind {}", frame.kind) }),
+    }
+}
+
+fn decode<M: Message + Default>(payload: Bytes) -> Result<M> {
+    M::decode(payload).map_err(|problem| Error::InvalidRequest { problem: problem.to_string() })
+}
+
+fn uuid(bytes: &Bytes) -> Result<Uuid> {
+    Uuid::from_slice(bytes).map_err(|problem| Error::InvalidRequest { problem: problem.to_string() })
+}
+
+fn answer_to(id: u64, answer: Result<Bytes>) -> Frame {
+    let (kind, payload) = match answer {
+        Ok(payload) => (Kind::Answer, payload),
+        Err(error) => (Kind::Error, encode_error(&error)),
+    };
+    Frame { kind: u8::try_from(kind as i32).expect("kinds fit a byte"), id, payload }
+}

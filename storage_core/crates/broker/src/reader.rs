@@ -1,0 +1,231 @@
+//! Reading: sealed segments from a node that stores them, the open one from its leader below the high watermark. A long
+//! poll waits at the leader, as a future and not as a thread.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use prost::Message as _;
+use uuid::Uuid;
+use walrus_log::{Log, LogId};
+use walrus_metadata::{NodeId, Segment, SegmentState};
+
+use crate::broker::{Broker, ReadOptions, ReadPage, uuid_bytes};
+use crate::error::{Error, Result};
+use crate::peer::Request;
+use crate::proto::peer::{Fetch, FetchAnswer};
+use crate::routing::{base_of, is_led_by, log_start, open_segment, segment_at};
+use crate::topic::{PartitionRef, TopicName};
+
+/// Most bytes of one page, whatever was asked for.
+pub(crate) const PAGE_BYTES_MAX: usize = 16 << 20;
+/// How much longer than its own wait another node may take.
+const FETCH_PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks where metadata has not caught up with a seal.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+impl Broker {
+    /// Reads below the high watermark. Waits at it for `options.wait`, then answers an empty page.
+    pub async fn read(&self, from: &PartitionRef, offset: u64, options: ReadOptions) -> Result<ReadPage> {
+        let page = self.read_page(from, offset, options).await;
+        if let Err(error) = &page {
+            self.metrics().count_error(error);
+        }
+        page
+    }
+
+    async fn read_page(&self, from: &PartitionRef, offset: u64, options: ReadOptions) -> Result<ReadPage> {
+        let until = Instant::now() + options.wait;
+        let bytes_max = options.bytes_max.min(PAGE_BYTES_MAX);
+        loop {
+            let (topic, segment, log_start) = self.locate(from, offset, options.segment)?;
+            let end = match &segment.state {
+                SegmentState::Sealed(value) => Some(value.end.0),
+                _ => None,
+            };
+            let wait = if end.is_some() { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
+            let page = |batches, next_offset, high_watermark| {
+                Ok(ReadPage { batches, next_offset, high_watermark, log_start })
+            };
+            if let Some(end) = end
+                && offset >= end
+            {
+                // Only where this very segment was asked for; else the next one was located.
+                return if offset == end {
+                    page(Vec::new(), offset, end)
+                } else {
+                    Err(Error::OffsetOutOfRange { requested: offset, start: base_of(&segment), end })
+                };
+            }
+            let fetched = self.fetch(&topic, &segment, offset, bytes_max, wait).await?;
+            let high_watermark = end.unwrap_or(fetched.high_watermark);
+            if !fetched.batches.is_empty() {
+                return page(fetched.batches, fetched.next_offset, high_watermark);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || (fetched.sealed && options.segment.is_some()) {
+                return page(Vec::new(), offset, high_watermark);
+            }
+            // It was sealed under the wait, or metadata has changed: look again who has the offset now.
+            self.metadata_change(left.min(LOOK_AGAIN)).await;
+        }
+    }
+
+    /// The segment to read from.
+    fn locate(
+        &self,
+        from: &PartitionRef,
+        offset: u64,
+        wanted: Option<Uuid>,
+    ) -> Result<(TopicName, Segment, u64)> {
+        let routing = self.routing();
+        let (route, partition) = routing.partition(from)?;
+        let start = log_start(partition);
+        let found = match wanted {
+            Some(uuid) => {
+                let unknown = || Error::UnknownSegment { segment: uuid.to_string() };
+                let listed = partition.segments.iter().find(|listed| listed.descriptor.uuid == uuid);
+                Some(listed.ok_or_else(unknown)?).filter(|segment| base_of(segment) <= offset)
+            }
+            None => segment_at(partition, offset),
+        };
+        let end = || partition.segments.last().map_or(start, base_of);
+        let segment = found.ok_or_else(|| Error::OffsetOutOfRange { requested: offset, start, end: end() })?;
+        Ok((route.name.clone(), segment.clone(), start))
+    }
+
+    /// From the own disk if it has a copy that may answer, else from a node that does.
+    async fn fetch(
+        &self,
+        topic: &TopicName,
+        segment: &Segment,
+        offset: u64,
+        bytes_max: usize,
+        wait: Duration,
+    ) -> Result<FetchAnswer> {
+        let descriptor = &segment.descriptor;
+        let me = NodeId(self.node_id());
+        let is_open = is_open(segment);
+        let sources: Vec<NodeId> = if is_open {
+            vec![descriptor.leader.node]
+        } else {
+            descriptor.replicas.iter().map(|replica| replica.node).collect()
+        };
+        if sources.contains(&me) {
+            if is_open && is_led_by(descriptor.leader, self.config()) {
+                self.leader(topic, segment).await?;
+            }
+            return self.fetch_here(descriptor.uuid, offset, bytes_max, wait).await;
+        }
+        let mut failure = None;
+        for NodeId(node) in sources {
+            let fetch = Fetch {
+                segment: uuid_bytes(descriptor.uuid),
+                offset,
+                bytes_max: u32::try_from(bytes_max).unwrap_or(u32::MAX),
+                wait_ms: u32::try_from(wait.as_millis()).unwrap_or(u32::MAX),
+            };
+            let decoded = |payload: Bytes| {
+                FetchAnswer::decode(payload)
+                    .map_err(|problem| Error::Internal { message: format!("a peer's page: {problem}") })
+            };
+            match self.peers().call(node, Request::Fetch(fetch), wait + FETCH_PATIENCE).await.and_then(decoded) {
+                Ok(answer) => return Ok(answer),
+                // A read may always be repeated.
+                Err(Error::OutcomeUnknown { what }) => failure = Some(Error::Unavailable { what }),
+                Err(error) => failure = Some(error),
+            }
+        }
+        let nobody = || Error::Unavailable { what: format!("segment {} has no replica", descriptor.uuid) };
+        Err(failure.unwrap_or_else(nobody))
+    }
+
+    /// Answers from the own copy of a segment, below the high watermark; waits there.
+    pub(crate) async fn fetch_here(
+        &self,
+        segment: Uuid,
+        offset: u64,
+        bytes_max: usize,
+        wait: Duration,
+    ) -> Result<FetchAnswer> {
+        let until = tokio::time::Instant::now() + wait;
+        let mut metadata = self.watch_metadata();
+        loop {
+            metadata.mark_unchanged();
+            let Some(log) = self.own_copy(segment).await? else {
+                // An open segment to which nobody has appended yet and whose leader is an earlier process.
+                return Ok(FetchAnswer { next_offset: offset, high_watermark: offset, ..FetchAnswer::default() });
+            };
+            let leader = self.known_leader(segment);
+            let mut growth = leader.as_ref().map(|leader| leader.watch_high_watermark());
+            let sealed = log.is_sealed();
+            let high_watermark = growth.as_mut().map_or(log.durable_offset().0, |growth| *growth.borrow_and_update());
+            let start = log.start_offset().0;
+            if offset < start || offset > high_watermark {
+                return Err(Error::OffsetOutOfRange { requested: offset, start, end: high_watermark });
+            }
+            if offset < high_watermark {
+                return self.page_of(&log, offset, bytes_max, high_watermark, sealed);
+            }
+            let empty = FetchAnswer { batches: Vec::new(), next_offset: offset, high_watermark, sealed };
+            if sealed || tokio::time::Instant::now() >= until {
+                return Ok(empty);
+            }
+            let grown = async {
+                match &mut growth {
+                    Some(growth) => drop(growth.changed().await),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = grown => {}
+                _ = metadata.changed() => {} // it may be sealed, or have got a leader
+                () = self.shutdown_signal().cancelled() => return Ok(empty),
+                () = tokio::time::sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// The log of a segment on this disk. `None`: metadata lists it here, and it was never needed.
+    async fn own_copy(&self, segment: Uuid) -> Result<Option<Log>> {
+        if let Some(log) = self.bucket().log(LogId(segment)) {
+            return Ok(Some(log));
+        }
+        let (topic, listed) = {
+            let routing = self.routing();
+            let mut listed = routing.routes().flat_map(|route| {
+                let open = route.topic.partitions.iter().filter_map(open_segment);
+                open.map(|segment| (route.name.clone(), segment.clone()))
+            });
+            let found = listed.find(|(_, listed)| listed.descriptor.uuid == segment);
+            found.ok_or_else(|| Error::UnknownSegment { segment: segment.to_string() })?
+        };
+        if is_led_by(listed.descriptor.leader, self.config()) {
+            return self.leader(&topic, &listed).await.map(|leader| Some(leader.log.clone()));
+        }
+        Ok(None)
+    }
+
+    fn page_of(
+        &self,
+        log: &Log,
+        offset: u64,
+        bytes_max: usize,
+        high_watermark: u64,
+        sealed: bool,
+    ) -> Result<FetchAnswer> {
+        let mut slices = self.bucket().read_by_key(log, offset, bytes_max)?;
+        let mut next_offset = slices.next_offset.0;
+        // Durable here and not yet on enough disks: not readable.
+        while next_offset > high_watermark {
+            let Some(last) = slices.batches.pop() else { break };
+            let header = walrus_log::batch::BatchHeader::peek(&last);
+            let header = header.map_err(|problem| Error::Internal { message: format!("a stored batch: {problem}") })?;
+            next_offset = header.base_offset;
+        }
+        Ok(FetchAnswer { batches: slices.batches, next_offset, high_watermark, sealed })
+    }
+}
+
+fn is_open(segment: &Segment) -> bool {
+    !matches!(segment.state, SegmentState::Sealed(_))
+}

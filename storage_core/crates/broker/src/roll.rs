@@ -1,0 +1,277 @@
+//! The planned roll of a segment: a successor is allotted in metadata, its leader prepares its log, then the own log is
+//! sealed with the value, which decides, and metadata learns it. Each step may be repeated; the seal happens once.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use walrus_log::{Log, Sealed};
+use walrus_metadata::{Descriptor, Offset, Segment, SegmentState, Value};
+
+use crate::broker::Broker;
+use crate::control::Event;
+use crate::error::{Error, Result};
+use crate::leader::Leader;
+use crate::peer::Request;
+use crate::proto::peer::Prepare;
+use crate::rollover::Reason;
+use crate::segment::label;
+use crate::topic::TopicName;
+
+/// For one answer of the metadata store.
+const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
+/// For one answer of the successor's node.
+const PREPARE_PATIENCE: Duration = Duration::from_secs(3);
+/// A node that cannot prepare for so long is passed over.
+const PASS_OVER_AFTER: Duration = Duration::from_secs(2);
+/// A segment that got no successor goes on for so long before it asks again.
+pub(crate) const HOLD: Duration = Duration::from_secs(1);
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A segment that must end.
+#[derive(Clone)]
+pub(crate) struct Roll {
+    pub(crate) segment: Descriptor,
+    pub(crate) label: Arc<str>,
+    pub(crate) reason: Reason,
+    leader: Option<Arc<Leader>>,
+    /// `None` for an earlier process's: whatever log the disk has is rolled.
+    started: Instant,
+}
+
+/// How a roll ended.
+pub(crate) enum RollOutcome {
+    /// Metadata has the successor.
+    Opened,
+    /// Nothing was sealed, for nobody can be the successor, or the metadata store is away.
+    NoSuccessor(Error),
+    /// It cannot be sealed.
+    Failed(Error),
+}
+
+impl Roll {
+    /// Of a segment that this process leads and has frozen.
+    pub(crate) fn of_leader(leader: Arc<Leader>, reason: Reason) -> Self {
+        let (segment, label) = (leader.descriptor.clone(), leader.label.clone());
+        Self { segment, label, reason, leader: Some(leader), started: Instant::now() }
+    }
+
+    /// Of a segment that an earlier process of this node led: a leader never resumes.
+    pub(crate) fn of_earlier_process(topic: &TopicName, segment: &Segment) -> Self {
+        let segment = segment.descriptor.clone();
+        let label = label(topic.as_str(), &segment).into();
+        Self { segment, label, reason: Reason::Restarted, leader: None, started: Instant::now() }
+    }
+
+    pub(crate) fn leader(&self) -> Option<&Arc<Leader>> {
+        self.leader.as_ref()
+    }
+}
+
+/// Has a successor allotted before it is needed. Does nothing while that is under way or done.
+pub(crate) fn allot_ahead(broker: &Broker, leader: &Arc<Leader>, reason: Reason) {
+    if leader.is_held() || leader.allotting.try_lock().is_err() || allotted(broker, &leader.descriptor).is_some() {
+        return;
+    }
+    let (asking, leader) = (broker.clone(), leader.clone());
+    broker.spawn("allot", async move {
+        let Ok(_turn) = leader.allotting.try_lock() else { return };
+        if let Err(error) = begin_roll(&asking, &leader.descriptor, &[], reason).await {
+            tracing::warn!(segment = leader.label.as_ref(), %error, "no successor could be allotted ahead");
+            leader.hold(HOLD);
+        }
+    });
+}
+
+/// Does all of it. Cancelling it at any point is safe: it can be run again.
+pub(crate) async fn run(broker: &Broker, topic: &TopicName, roll: &Roll) -> RollOutcome {
+    let log = match &roll.leader {
+        Some(leader) => leader.log.clone(),
+        None => match broker.open_log(topic, &roll.segment).await {
+            Ok(log) => log,
+            Err(error) => return RollOutcome::NoSuccessor(error),
+        },
+    };
+    let sealed = match log.sealed_value() {
+        Some(encoded) => seal_again(broker, &log, encoded).await,
+        None => match find_successor(broker, roll, &log).await {
+            Ok(successor) => seal(broker, &log, successor).await,
+            Err(error) => return RollOutcome::NoSuccessor(error),
+        },
+    };
+    let value = match sealed {
+        Ok(value) => value,
+        Err(error) => return RollOutcome::Failed(error),
+    };
+    if let Some(leader) = &roll.leader {
+        leader.note_durable();
+    }
+    if let Err(error) = publish(broker, roll, &value).await {
+        return RollOutcome::Failed(error);
+    }
+    let pause = roll.started.elapsed();
+    broker.metrics().count_roll(roll.reason);
+    broker.metrics().roll_seconds.observe(pause.as_secs_f64());
+    let successor = &value.successor;
+    tracing::info!(
+        segment = roll.label.as_ref(),
+        reason = %roll.reason,
+        end = value.end.0,
+        next_leader = successor.leader.node.0,
+        next_epoch = successor.epoch.0,
+        pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+        "segment sealed, successor opened"
+    );
+    RollOutcome::Opened
+}
+
+/// A successor, with its base, whose node has its log on disk.
+async fn find_successor(broker: &Broker, roll: &Roll, log: &Log) -> Result<Descriptor> {
+    let end = Offset(log.end_offset().0);
+    let producers = Bytes::from(log.producers().encode());
+    // Its own node is no successor of a segment that leaves it for want of space.
+    let mut avoid = if roll.reason == Reason::NoSpace { vec![broker.node_id()] } else { Vec::new() };
+    let mut failing_since = None;
+    loop {
+        let successor = allot(broker, roll, &avoid).await?;
+        let node = successor.leader.node.0;
+        let descriptor = Descriptor { base_offset: Some(end), ..successor };
+        match prepare(broker, &descriptor, &producers).await {
+            Ok(()) => return Ok(descriptor),
+            Err(error) => {
+                let since = *failing_since.get_or_insert_with(Instant::now);
+                let is_refusal = !matches!(error, Error::Unavailable { .. } | Error::OutcomeUnknown { .. });
+                if is_refusal || since.elapsed() > PASS_OVER_AFTER {
+                    tracing::warn!(segment = roll.label.as_ref(), node, %error, "the successor cannot prepare, passing it over");
+                    if !avoid.contains(&node) {
+                        avoid.push(node);
+                    }
+                    failing_since = None;
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// The successor that metadata has, if it can still serve; else a new one.
+async fn allot(broker: &Broker, roll: &Roll, avoid: &[u32]) -> Result<Descriptor> {
+    let _turn = match &roll.leader {
+        Some(leader) => Some(leader.allotting.lock().await),
+        None => None,
+    };
+    if let Some(successor) = allotted(broker, &roll.segment)
+        && !avoid.contains(&successor.leader.node.0)
+        && is_alive(broker, &successor)
+    {
+        return Ok(successor);
+    }
+    begin_roll(broker, &roll.segment, avoid, roll.reason).await
+}
+
+fn allotted(broker: &Broker, segment: &Descriptor) -> Option<Descriptor> {
+    current(broker, segment)?.successor
+}
+
+/// The process that was to lead it still runs, as far as metadata knows.
+fn is_alive(broker: &Broker, successor: &Descriptor) -> bool {
+    let routing = broker.routing();
+    let node = routing.metadata.nodes.get(&successor.leader.node);
+    node.is_some_and(|node| node.process == successor.leader.process)
+}
+
+fn current(broker: &Broker, segment: &Descriptor) -> Option<Segment> {
+    let routing = broker.routing();
+    let partition = routing.topic(segment.topic)?.partition(segment.partition).ok()?;
+    partition.segments.iter().rev().find(|listed| listed.descriptor.uuid == segment.uuid).cloned()
+}
+
+fn is_sealed(broker: &Broker, segment: &Descriptor) -> bool {
+    current(broker, segment).is_some_and(|listed| matches!(listed.state, SegmentState::Sealed(_)))
+}
+
+async fn begin_roll(broker: &Broker, segment: &Descriptor, avoid: &[u32], reason: Reason) -> Result<Descriptor> {
+    let event = Event::BeginRoll {
+        topic: segment.topic.0,
+        partition: segment.partition,
+        segment: segment.uuid,
+        avoid: avoid.to_vec(),
+        reason: reason.name(),
+    };
+    let answer = broker.control().ask(&event, CONTROL_PATIENCE).await?;
+    let successor = answer.get("successor").cloned().unwrap_or_default();
+    serde_json::from_value(successor)
+        .map_err(|problem| Error::Internal { message: format!("the answer to begin_roll: {problem}") })
+}
+
+async fn prepare(broker: &Broker, successor: &Descriptor, producers: &Bytes) -> Result<()> {
+    let node = successor.leader.node.0;
+    if node == broker.node_id() {
+        return broker.prepare(successor, producers).await;
+    }
+    let descriptor_json = serde_json::to_vec(successor).expect("descriptors are plain data").into();
+    let request = Request::Prepare(Prepare { descriptor_json, producers: producers.clone() });
+    broker.peers().call(node, request, PREPARE_PATIENCE).await.map(drop)
+}
+
+/// The decision. The journal keeps the value without the digest, which the engine knows.
+async fn seal(broker: &Broker, log: &Log, successor: Descriptor) -> Result<Value> {
+    let end = successor.base_offset.expect("it was set when it was allotted");
+    let value = Value { end, digest: 0, successor, possible_loss: Vec::new() };
+    let encoded = serde_json::to_vec(&value).expect("values are plain data");
+    let sealed = seal_log(broker, log, encoded.into()).await?;
+    assert_eq!(sealed.end.0, value.end.0, "{} grew after it was frozen", log.name());
+    Ok(Value { digest: sealed.digest, ..value })
+}
+
+/// The decision was made before, by this process or an earlier one.
+async fn seal_again(broker: &Broker, log: &Log, encoded: Bytes) -> Result<Value> {
+    let value: Value = serde_json::from_slice(&encoded).map_err(|problem| Error::Storage {
+        node: broker.node_id(),
+        message: format!("the value of {} is not understood: {problem}", log.name()),
+    })?;
+    let sealed = seal_log(broker, log, encoded).await?;
+    Ok(Value { digest: sealed.digest, ..value })
+}
+
+async fn seal_log(broker: &Broker, log: &Log, encoded: Bytes) -> Result<Sealed> {
+    let (sealing, log) = (broker.clone(), log.clone());
+    broker.blocking(move || sealing.bucket().seal(&log, &encoded)).await
+}
+
+/// Proposes the value until metadata has it. Gives up only where metadata has another value or no such segment.
+async fn publish(broker: &Broker, roll: &Roll, value: &Value) -> Result<()> {
+    let segment = &roll.segment;
+    let event = Event::SealAndOpen {
+        topic: segment.topic.0,
+        partition: segment.partition,
+        segment: segment.uuid,
+        value: Box::new(value.clone()),
+    };
+    loop {
+        let known = current(broker, segment).map(|listed| listed.state);
+        match known {
+            Some(SegmentState::Sealed(published)) if published == *value => return Ok(()),
+            Some(SegmentState::Sealed(published)) => {
+                let message = format!("{} was sealed as {value:?}, metadata says {published:?}", roll.label);
+                tracing::error!(alarm = "seal_conflict", "{message}");
+                return Err(Error::Internal { message });
+            }
+            Some(_) => {}
+            None => return Err(Error::UnknownSegment { segment: segment.uuid.to_string() }),
+        }
+        match broker.control().ask(&event, CONTROL_PATIENCE).await {
+            // The snapshot comes before the answer, so the next look sees it.
+            Ok(_) if is_sealed(broker, segment) => {}
+            Ok(_) => broker.metadata_change(PAUSE).await,
+            Err(refusal) => {
+                tracing::warn!(segment = roll.label.as_ref(), ?refusal, "the sealed segment is not published yet");
+                if broker.shutdown_signal().is_cancelled() {
+                    return Err(refusal.into());
+                }
+                broker.metadata_change(PAUSE).await;
+            }
+        }
+    }
+}

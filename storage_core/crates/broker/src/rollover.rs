@@ -1,0 +1,156 @@
+//! When an open segment ends. Pure: it is told how full the segment is and answers what to do, and why.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Part of a limit, in percent, from which the successor is allotted ahead, so that the roll itself waits for nothing.
+const AHEAD_PERCENT: u128 = 80;
+/// How far an open segment may outgrow its limits while no successor can be had, because metadata is away.
+const HARD_CAP_FACTOR: u128 = 4;
+
+/// Sizes at which a segment ends. The batch that crosses one is the last one in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Records.
+    pub(crate) entries_max: u64,
+    /// Bytes of its batches.
+    pub(crate) bytes_max: u64,
+    /// Time since it was opened; `None` = it does not age.
+    pub(crate) age_max: Option<Duration>,
+}
+
+/// How full a segment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fill {
+    /// Records.
+    pub(crate) entries: u64,
+    /// Bytes of its batches.
+    pub(crate) bytes: u64,
+    /// Time since it was opened.
+    pub(crate) age: Duration,
+}
+
+/// Why a segment ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// Too many records.
+    Entries,
+    /// Too many bytes.
+    Bytes,
+    /// Too old.
+    Age,
+    /// Its leader is an earlier process of this node, and a leader never resumes.
+    Restarted,
+    /// The disk of its leader is full.
+    NoSpace,
+}
+
+impl Reason {
+    /// Stable name, for events, logs and metrics.
+    #[must_use]
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Entries => "entries",
+            Self::Bytes => "bytes",
+            Self::Age => "age",
+            Self::Restarted => "restarted",
+            Self::NoSpace => "no_space",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// What to do with an open segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Nothing.
+    Continue,
+    /// It will end soon: have its successor allotted.
+    AllotSuccessor(Reason),
+    /// What is in it now is all.
+    SealAfterThis(Reason),
+}
+
+/// Looks at a segment after an append, or now and then. An empty segment never ends by itself.
+#[must_use]
+pub(crate) fn decide(fill: Fill, limits: Limits) -> Decision {
+    if fill.entries == 0 {
+        return Decision::Continue;
+    }
+    if let Some(reason) = reached(fill, limits, 100) {
+        return Decision::SealAfterThis(reason);
+    }
+    reached(fill, limits, AHEAD_PERCENT).map_or(Decision::Continue, Decision::AllotSuccessor)
+}
+
+/// Whether a segment that should have ended, but got no successor, may still take appends. Age does not count: what is
+/// bounded is the work that a late roll leaves.
+#[must_use]
+pub(crate) fn may_outgrow(fill: Fill, limits: Limits) -> bool {
+    reached(fill, Limits { age_max: None, ..limits }, 100 * HARD_CAP_FACTOR).is_none()
+}
+
+fn reached(fill: Fill, limits: Limits, percent: u128) -> Option<Reason> {
+    let is_over = |value: u128, limit: u128| value * 100 >= limit * percent;
+    if is_over(fill.entries.into(), limits.entries_max.into()) {
+        Some(Reason::Entries)
+    } else if is_over(fill.bytes.into(), limits.bytes_max.into()) {
+        Some(Reason::Bytes)
+    } else if limits.age_max.is_some_and(|age_max| is_over(fill.age.as_millis(), age_max.as_millis())) {
+        Some(Reason::Age)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { entries_max: 10, bytes_max: 1_000, age_max: Some(Duration::from_secs(100)) };
+
+    fn fill(entries: u64, bytes: u64, age_s: u64) -> Fill {
+        Fill { entries, bytes, age: Duration::from_secs(age_s) }
+    }
+
+    #[test]
+    fn a_segment_ends_at_the_batch_that_reaches_a_limit() {
+        assert_eq!(decide(fill(9, 10, 1), LIMITS), Decision::AllotSuccessor(Reason::Entries));
+        assert_eq!(decide(fill(10, 10, 1), LIMITS), Decision::SealAfterThis(Reason::Entries));
+        assert_eq!(decide(fill(14, 10, 1), LIMITS), Decision::SealAfterThis(Reason::Entries));
+        assert_eq!(decide(fill(1, 1_000, 1), LIMITS), Decision::SealAfterThis(Reason::Bytes));
+        assert_eq!(decide(fill(1, 10, 100), LIMITS), Decision::SealAfterThis(Reason::Age));
+    }
+
+    #[test]
+    fn its_successor_is_allotted_at_four_fifths() {
+        assert_eq!(decide(fill(7, 799, 79), LIMITS), Decision::Continue);
+        assert_eq!(decide(fill(8, 10, 1), LIMITS), Decision::AllotSuccessor(Reason::Entries));
+        assert_eq!(decide(fill(1, 800, 1), LIMITS), Decision::AllotSuccessor(Reason::Bytes));
+        assert_eq!(decide(fill(1, 10, 80), LIMITS), Decision::AllotSuccessor(Reason::Age));
+    }
+
+    #[test]
+    fn an_empty_segment_does_not_age() {
+        assert_eq!(decide(fill(0, 0, 1_000), LIMITS), Decision::Continue);
+    }
+
+    #[test]
+    fn a_segment_without_successor_grows_to_four_times_its_limits() {
+        assert!(may_outgrow(fill(39, 3_999, 1_000_000), LIMITS));
+        assert!(!may_outgrow(fill(40, 10, 1), LIMITS));
+        assert!(!may_outgrow(fill(1, 4_000, 1), LIMITS));
+    }
+
+    #[test]
+    fn limits_at_the_end_of_their_range_do_not_overflow() {
+        let limits = Limits { entries_max: u64::MAX, bytes_max: u64::MAX, age_max: Some(Duration::MAX) };
+        let full = Fill { entries: u64::MAX - 1, bytes: u64::MAX - 1, age: Duration::from_secs(1) };
+        assert_eq!(decide(full, limits), Decision::AllotSuccessor(Reason::Entries));
+    }
+}

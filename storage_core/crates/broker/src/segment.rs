@@ -1,0 +1,68 @@
+//! A segment and the log that stores it: the log's id is the segment's uuid, its name says where the segment belongs.
+
+use uuid::Uuid;
+use walrus_log::{Epoch, LogId, LogSpec, Offset, ProducerTable};
+use walrus_metadata::{Descriptor, TopicId};
+
+/// The log of a segment.
+pub(crate) fn log_id(segment: &Descriptor) -> LogId {
+    LogId(segment.uuid)
+}
+
+/// How a segment's log is called in log lines and errors, after the original's keys.
+pub(crate) fn label(topic: &str, segment: &Descriptor) -> String {
+    format!("t_{topic}_p_{}_s_{}", segment.partition, segment.number)
+}
+
+/// The log of a segment whose base offset is known.
+pub(crate) fn log_spec(segment: &Descriptor, producers: ProducerTable) -> Option<LogSpec> {
+    Some(LogSpec {
+        id: log_id(segment),
+        name: Place::of(segment).to_string(),
+        base_offset: Offset(segment.base_offset?.0),
+        epoch: Epoch(segment.epoch.0),
+        producers,
+    })
+}
+
+/// Where a segment belongs; the name of its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) topic: TopicId,
+    pub(crate) partition: u32,
+    pub(crate) number: u64,
+}
+
+impl Place {
+    pub(crate) fn of(segment: &Descriptor) -> Self {
+        Self { topic: segment.topic, partition: segment.partition, number: segment.number }
+    }
+
+    /// Reads the name of a log; `None` if it is not a segment's.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.split('/');
+        let topic = TopicId(Uuid::try_parse(parts.next()?).ok()?);
+        let (partition, number) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        parts.next().is_none().then_some(Self { topic, partition, number })
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/{}/{}", self.topic.0, self.partition, self.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_log_says_where_its_segment_belongs() {
+        let place = Place { topic: TopicId(Uuid::from_u128(7)), partition: 3, number: 12 };
+        assert_eq!(Place::parse(&place.to_string()), Some(place));
+        for other in ["", "logs", "a/1/2", &format!("{place}/4"), &place.to_string().replace("/3/", "/-3/")] {
+            assert_eq!(Place::parse(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Any node takes any request.
+
+use serde_json::json;
+use walrus_broker::{Error, PartitionRef};
+
+use crate::harness::{Cluster, batch_of, put, read_values};
+
+#[test]
+fn every_node_appends_and_reads_wherever_the_leader_is() {
+    let cluster = Cluster::start(3, json!({}));
+    cluster.block_on(async {
+        let topic = PartitionRef::parse("logs", 0).unwrap();
+        let (info, created) = cluster.broker(1).create_topic("logs", 3, false).await.unwrap();
+        assert!(created);
+        assert_eq!(info.partitions, 3);
+        for round in 0..4_u64 {
+            for id in cluster.ids() {
+                let ack = put(&cluster.broker(id), &topic, &format!("{round}-{id}")).await.unwrap();
+                assert_eq!(ack.base_offset, round * 3 + u64::from(id) - 1);
+                assert_eq!(ack.end_offset, ack.base_offset + 1);
+            }
+        }
+        for id in cluster.ids() {
+            let values = read_values(&cluster.broker(id), &topic, 0, 12).await;
+            assert_eq!(values[4], (4, "1-2".to_owned()));
+            assert_eq!(values.len(), 12);
+        }
+    });
+}
+
+#[test]
+fn appends_of_one_stream_keep_their_order_through_forwards() {
+    let cluster = Cluster::start(3, json!({}));
+    cluster.block_on(async {
+        for id in cluster.ids() {
+            let topic = PartitionRef::parse(&format!("stream-{id}"), 0).unwrap();
+            let broker = cluster.broker(id);
+            // The topic is created by the first of them.
+            let appends = (0..200).map(|number| put_owned(&broker, &topic, number));
+            let acks = futures_util::future::join_all(appends).await;
+            for (expected, ack) in (0..).zip(acks) {
+                assert_eq!(ack.unwrap().base_offset, expected);
+            }
+            let values = read_values(&cluster.broker(1), &topic, 0, 200).await;
+            assert!((0..).zip(&values).all(|(expected, (_, value))| *value == format!("{expected}")));
+        }
+    });
+}
+
+async fn put_owned(
+    broker: &walrus_broker::Broker,
+    topic: &PartitionRef,
+    number: u32,
+) -> walrus_broker::Result<walrus_broker::AppendAck> {
+    put(broker, topic, &number.to_string()).await
+}
+
+#[test]
+fn a_leader_that_is_down_makes_appends_and_reads_fail_as_unavailable() {
+    let mut cluster = Cluster::start(3, json!({ "append_wait_ms": 700 }));
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    let leader = cluster.block_on(async {
+        put(&cluster.broker(1), &topic, "before").await.unwrap();
+        cluster.broker(1).leadership(&topic).unwrap().node
+    });
+    cluster.stop(leader);
+    let other = cluster.ids().find(|id| *id != leader).unwrap();
+    cluster.block_on(async {
+        let broker = cluster.broker(other);
+        let error = put(&broker, &topic, "lost").await.unwrap_err();
+        assert!(matches!(error, Error::Unavailable { .. }) && error.retryable(), "{error:?}");
+        let error = broker.read(&topic, 0, crate::harness::options(std::time::Duration::ZERO)).await.unwrap_err();
+        assert!(error.retryable(), "{error:?}");
+    });
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_said_by_every_node_alike() {
+    let cluster = Cluster::start(3, json!({ "auto_create_topics": false }));
+    cluster.block_on(async {
+        let unknown = PartitionRef::parse("nobody", 0).unwrap();
+        let (topic, beyond) = (PartitionRef::parse("logs", 0).unwrap(), PartitionRef::parse("logs", 7).unwrap());
+        cluster.broker(1).create_topic("logs", 1, false).await.unwrap();
+        for id in cluster.ids() {
+            let broker = cluster.broker(id);
+            assert_eq!(put(&broker, &unknown, "x").await.unwrap_err().reason(), "UnknownTopic");
+            assert_eq!(put(&broker, &beyond, "x").await.unwrap_err().reason(), "UnknownPartition");
+            let mut damaged = batch_of(&["x".to_owned()], None).to_vec();
+            damaged[60] ^= 1;
+            assert_eq!(broker.append(&topic, damaged.into()).await.unwrap_err().reason(), "InvalidBatch");
+            let options = crate::harness::options(std::time::Duration::ZERO);
+            let error = broker.read(&topic, 5, options).await.unwrap_err();
+            assert_eq!(error, Error::OffsetOutOfRange { requested: 5, start: 0, end: 0 });
+        }
+    });
+}

@@ -1,0 +1,332 @@
+//! A cluster of data planes. In the place of Raft one lock orders the commands; everything else is what a node runs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use uuid::Uuid;
+use walrus_broker::{AppendAck, Broker, Config, DataPlane, PartitionRef, ReadOptions, Result};
+use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
+use walrus_metadata::{
+    Answer, Command, Envelope, Metadata, NodeId, SegmentState, TopicId, apply, first_descriptor, successor,
+};
+
+/// Longest that a test waits for anything.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+const LEASE_MS: u64 = 3_600_000;
+
+pub(crate) struct Cluster {
+    directory: tempfile::TempDir,
+    options: Value,
+    shared: Arc<Shared>,
+    nodes: Vec<Node>,
+}
+
+struct Shared {
+    cluster_id: Uuid,
+    metadata: Mutex<Metadata>,
+    planes: Mutex<Vec<Option<Arc<DataPlane>>>>,
+    /// The metadata store answers nothing.
+    away: AtomicBool,
+    /// Nodes whose leases have lapsed.
+    lapsed: Mutex<Vec<u32>>,
+}
+
+struct Node {
+    disk: Uuid,
+    plane: Arc<DataPlane>,
+    host: Option<JoinHandle<()>>,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Cluster {
+    /// Starts nodes 1..=count. `options` go into each config.
+    pub(crate) fn start(count: u32, options: Value) -> Self {
+        let shared = Arc::new(Shared {
+            cluster_id: Uuid::new_v4(),
+            metadata: Mutex::default(),
+            planes: Mutex::new((0..count).map(|_| None).collect()),
+            away: AtomicBool::new(false),
+            lapsed: Mutex::default(),
+        });
+        let cluster_id = shared.cluster_id;
+        shared.propose(Command::Bootstrap { cluster_id }).expect("the first command");
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut cluster = Self { directory, options, shared, nodes: Vec::new() };
+        for id in 1..=count {
+            let node = cluster.start_node(id, Uuid::new_v4());
+            cluster.nodes.push(node);
+        }
+        cluster
+    }
+
+    pub(crate) fn broker(&self, id: u32) -> Broker {
+        self.plane(id).broker().clone()
+    }
+
+    pub(crate) fn plane(&self, id: u32) -> Arc<DataPlane> {
+        self.nodes[id as usize - 1].plane.clone()
+    }
+
+    pub(crate) fn ids(&self) -> std::ops::RangeInclusive<u32> {
+        1..=u32::try_from(self.nodes.len()).unwrap()
+    }
+
+    pub(crate) fn metadata(&self) -> Metadata {
+        self.shared.metadata.lock().clone()
+    }
+
+    pub(crate) fn cluster_id(&self) -> Uuid {
+        self.shared.cluster_id
+    }
+
+    pub(crate) fn data_dir(&self, id: u32) -> PathBuf {
+        self.directory.path().join(format!("node-{id}"))
+    }
+
+    pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { tokio::time::timeout(PATIENCE * 2, future).await }).expect("a test that ends")
+    }
+
+    /// Stops a node's data plane, as a terminated process would; its leases lapse.
+    pub(crate) fn stop(&mut self, id: u32) {
+        let node = &mut self.nodes[id as usize - 1];
+        self.shared.lapsed.lock().push(id);
+        self.shared.planes.lock()[id as usize - 1] = None;
+        node.stopped.store(true, Ordering::Relaxed);
+        node.plane.stop(Duration::ZERO);
+        node.host.take().expect("it runs").join().expect("the host's thread");
+    }
+
+    /// Starts a stopped node again: the same disk, another process.
+    pub(crate) fn restart(&mut self, id: u32) {
+        let disk = self.nodes[id as usize - 1].disk;
+        self.shared.lapsed.lock().retain(|lapsed| *lapsed != id);
+        self.nodes[id as usize - 1] = self.start_node(id, disk);
+    }
+
+    /// Whether the metadata store answers.
+    pub(crate) fn set_metadata_away(&self, away: bool) {
+        self.shared.away.store(away, Ordering::Relaxed);
+    }
+
+    fn start_node(&self, id: u32, disk: Uuid) -> Node {
+        let process = Uuid::new_v4();
+        let mut config = json!({
+            "data_dir": self.data_dir(id),
+            "cluster_id": self.shared.cluster_id,
+            "node_id": id,
+            "disk": disk,
+            "process": process,
+            "log_block_bytes": 256 << 10,
+            "log_blocks_per_file": 16,
+            "monitor_check_ms": 50,
+            "append_wait_ms": 15_000,
+        });
+        for (key, value) in self.options.as_object().into_iter().flatten() {
+            config[key] = value.clone();
+        }
+        let plane = DataPlane::start(Config::parse(&config.to_string()).unwrap()).unwrap();
+        let plane = Arc::new(plane);
+        self.shared.planes.lock()[id as usize - 1] = Some(plane.clone());
+        let addresses = plane.addresses();
+        let register = Command::RegisterNode {
+            wanted: Some(NodeId(id)),
+            disk,
+            process,
+            raft_address: String::new(),
+            peer_address: addresses["peer"].clone(),
+            text_address: addresses["text"].clone(),
+            grpc_address: addresses["grpc"].clone(),
+            http_address: String::new(),
+            lease_until_ms: now_ms() + LEASE_MS,
+        };
+        assert_eq!(self.shared.propose(register).unwrap(), Answer::Node(NodeId(id)));
+
+        let stopped = Arc::new(AtomicBool::new(false));
+        let (shared, pulled, stop) = (self.shared.clone(), plane.clone(), stopped.clone());
+        let host = std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                for (event, json) in pulled.poll_events(16, Duration::from_millis(20)) {
+                    let answer = shared.handle(&serde_json::from_str(&json).unwrap());
+                    pulled.complete(event, &answer.to_string()).unwrap();
+                }
+            }
+        });
+        Node { disk, plane, host: Some(host), stopped }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for node in &mut self.nodes {
+            node.stopped.store(true, Ordering::Relaxed);
+            node.plane.stop(Duration::ZERO);
+            if let Some(host) = node.host.take() {
+                drop(host.join()); // its panic has been printed
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Applies a command and publishes what came of it.
+    fn propose(&self, command: Command) -> Result<Answer, walrus_metadata::Rejected> {
+        let (snapshot, outcome) = {
+            let mut metadata = self.metadata.lock();
+            let id = Uuid::new_v4();
+            let envelope = Envelope { v: 1, id, at_ms: now_ms(), expect: None, command };
+            let outcome = apply(&mut metadata, &envelope);
+            (Arc::new(metadata.clone()), outcome)
+        };
+        for plane in self.planes.lock().iter().flatten() {
+            plane.publish(snapshot.clone());
+        }
+        outcome.map(|applied| applied.answer)
+    }
+
+    /// What the control plane does with an event.
+    fn handle(&self, event: &Value) -> Value {
+        if self.away.load(Ordering::Relaxed) {
+            return refusal("Unavailable", true);
+        }
+        let uuid = |name: &str| serde_json::from_value::<Uuid>(event[name].clone()).unwrap();
+        let topic = || TopicId(uuid("topic"));
+        let partition = || u32::try_from(event["partition"].as_u64().unwrap()).unwrap();
+        let command = match event["kind"].as_str().unwrap() {
+            "create_topic" => return self.create_topic(event),
+            "begin_roll" => {
+                let avoided = event["avoid"].as_array().unwrap().iter();
+                let mut avoid: Vec<NodeId> =
+                    avoided.map(|id| NodeId(u32::try_from(id.as_u64().unwrap()).unwrap())).collect();
+                avoid.extend(self.lapsed.lock().iter().map(|id| NodeId(*id)));
+                let (topic, partition, segment) = (topic(), partition(), uuid("segment"));
+                let chosen = {
+                    let metadata = self.metadata.lock();
+                    successor(&metadata, topic, partition, Uuid::new_v4(), &avoid, now_ms())
+                };
+                let Some(successor) = chosen else { return refusal("NoHealthyNode", true) };
+                let command = Command::BeginRoll { topic, partition, segment, successor: successor.clone() };
+                return match self.propose(command) {
+                    Ok(_) => json!({"ok": {"successor": successor}}),
+                    Err(rejected) => refusal(&format!("{rejected:?}"), false),
+                };
+            }
+            "seal_and_open" => Command::SealAndOpen {
+                topic: topic(),
+                partition: partition(),
+                segment: uuid("segment"),
+                value: serde_json::from_value(event["value"].clone()).unwrap(),
+            },
+            "trim" => Command::Trim {
+                topic: topic(),
+                partition: partition(),
+                below_number: event["below_number"].as_u64().unwrap(),
+            },
+            "delete_topic" => Command::DeleteTopic { topic: topic() },
+            "allocate_producer_ids" => {
+                Command::AllocateProducerIds { count: u32::try_from(event["count"].as_u64().unwrap()).unwrap() }
+            }
+            "node_state" => return json!({"ok": {}}),
+            other => panic!("an event of kind {other}"),
+        };
+        match self.propose(command) {
+            Ok(Answer::ProducerIds { first, count }) => json!({"ok": {"first": first, "count": count}}),
+            Ok(_) => json!({"ok": {}}),
+            Err(rejected) => refusal(&format!("{rejected:?}"), false),
+        }
+    }
+
+    fn create_topic(&self, event: &Value) -> Value {
+        let name = event["name"].as_str().unwrap().to_owned();
+        let id = TopicId(Uuid::new_v4());
+        let partitions = u32::try_from(event["partitions"].as_u64().unwrap()).unwrap();
+        let first = {
+            let metadata = self.metadata.lock();
+            let first = |partition| first_descriptor(&metadata, id, partition, Uuid::new_v4(), now_ms());
+            (0..partitions).map(|partition| first(partition).expect("a healthy node")).collect()
+        };
+        let org = event["org"].as_str().unwrap().to_owned();
+        let internal = event["internal"].as_bool().unwrap();
+        match self.propose(Command::CreateTopic { topic: id, org, name, internal, first }) {
+            Ok(_) => json!({"ok": {"topic": id, "created": true}}),
+            Err(walrus_metadata::Rejected::TopicExists { topic, .. }) => {
+                json!({"ok": {"topic": topic, "created": false}})
+            }
+            Err(rejected) => refusal(&format!("{rejected:?}"), false),
+        }
+    }
+}
+
+fn refusal(reason: &str, retryable: bool) -> Value {
+    json!({"error": {"reason": reason, "message": reason, "retryable": retryable}})
+}
+
+pub(crate) fn now_ms() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+}
+
+/// A batch of records with these values.
+pub(crate) fn batch_of(values: &[String], producer: Option<ProducerRef>) -> Bytes {
+    let mut builder = BatchBuilder::new();
+    if let Some(producer) = producer {
+        builder.producer(producer);
+    }
+    for value in values {
+        builder.push(None, Some(value.as_bytes()), 1_700_000_000_000, &[]);
+    }
+    let mut bytes = Vec::new();
+    builder.build(&mut bytes).unwrap();
+    bytes.into()
+}
+
+pub(crate) async fn put(broker: &Broker, to: &PartitionRef, value: &str) -> Result<AppendAck> {
+    broker.append(to, batch_of(&[value.to_owned()], None)).await
+}
+
+pub(crate) fn options(wait: Duration) -> ReadOptions {
+    ReadOptions { bytes_max: 64 << 10, wait, segment: None }
+}
+
+/// Reads values and their offsets from `offset` until there are `count`.
+pub(crate) async fn read_values(
+    broker: &Broker,
+    from: &PartitionRef,
+    mut offset: u64,
+    count: usize,
+) -> Vec<(u64, String)> {
+    let until = Instant::now() + PATIENCE;
+    let mut values = Vec::new();
+    while values.len() < count {
+        assert!(Instant::now() < until, "{} of {count} values after a long time", values.len());
+        let page = match broker.read(from, offset, options(Duration::from_secs(2))).await {
+            Ok(page) => page,
+            Err(error) if error.retryable() => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        for bytes in &page.batches {
+            let (batch, _) = Batch::parse(bytes).unwrap();
+            for record in batch.records().map(|record| record.unwrap()).filter(|record| record.offset >= offset) {
+                values.push((record.offset, String::from_utf8(record.value.unwrap().to_vec()).unwrap()));
+            }
+        }
+        offset = page.next_offset;
+    }
+    values
+}
+
+/// How many segments of a partition are sealed.
+pub(crate) fn sealed_count(metadata: &Metadata, topic: &str) -> usize {
+    let topic = &metadata.topics[&metadata.names["default"][topic]];
+    let sealed = |segment: &&walrus_metadata::Segment| matches!(segment.state, SegmentState::Sealed(_));
+    topic.partitions[0].segments.iter().filter(sealed).count()
+}

@@ -1,0 +1,158 @@
+//! Segments roll under load, and nobody notices but the metadata.
+
+use std::time::Duration;
+
+use serde_json::json;
+use walrus_broker::{Error, PartitionRef};
+use walrus_log::batch::ProducerRef;
+
+use crate::harness::{Cluster, PATIENCE, batch_of, put, read_values, sealed_count};
+
+#[test]
+fn sixteen_producers_and_three_readers_lose_repeat_and_reorder_nothing_across_rolls() {
+    const PRODUCERS: usize = 16;
+    const EACH: usize = 60;
+    let cluster = Cluster::start(3, json!({ "segment_entries_max": 50 }));
+    cluster.block_on(async {
+        let topic = PartitionRef::parse("rolling", 0).unwrap();
+        cluster.broker(1).create_topic("rolling", 1, false).await.unwrap();
+        let produce = |producer: usize| {
+            let (broker, topic) = (cluster.broker(1 + u32::try_from(producer % 3).unwrap()), topic.clone());
+            async move {
+                let mut offsets = Vec::new();
+                for number in 0..EACH {
+                    offsets.push(put(&broker, &topic, &format!("{producer}:{number}")).await.unwrap().base_offset);
+                }
+                offsets
+            }
+        };
+        let reading = cluster.ids().map(|id| {
+            let (broker, topic) = (cluster.broker(id), topic.clone());
+            async move { read_values(&broker, &topic, 0, PRODUCERS * EACH).await }
+        });
+        let producing = futures_util::future::join_all((0..PRODUCERS).map(produce));
+        let (offsets, seen) = tokio::join!(producing, futures_util::future::join_all(reading));
+
+        for values in &seen {
+            assert_eq!(values, &seen[0]);
+            assert!((0..).zip(values).all(|(expected, (offset, _))| expected == *offset), "offsets are dense");
+        }
+        for (producer, offsets) in offsets.iter().enumerate() {
+            assert!(offsets.is_sorted(), "producer {producer}: {offsets:?}");
+            for (number, offset) in offsets.iter().enumerate() {
+                let place = usize::try_from(*offset).unwrap();
+                assert_eq!(seen[0][place].1, format!("{producer}:{number}"));
+            }
+        }
+        // Every batch is one record, so each segment ends exactly at its limit.
+        let metadata = cluster.metadata();
+        assert_eq!(sealed_count(&metadata, "rolling"), PRODUCERS * EACH / 50);
+        let state = cluster.broker(2).topic_state("rolling").await.unwrap();
+        assert!(state.sealed_segments.values().all(|count| *count == 50), "{state:?}");
+        let leaders: std::collections::BTreeSet<u32> = state.segment_leaders.values().copied().collect();
+        assert_eq!(leaders.len(), 3, "leadership rotates");
+    });
+}
+
+#[test]
+fn sealed_segments_are_readable_by_themselves_from_every_node() {
+    let cluster = Cluster::start(3, json!({ "segment_entries_max": 5 }));
+    cluster.block_on(async {
+        let topic = PartitionRef::parse("logs", 0).unwrap();
+        for number in 0..17 {
+            put(&cluster.broker(1), &topic, &number.to_string()).await.unwrap();
+        }
+        for id in cluster.ids() {
+            let broker = cluster.broker(id);
+            let partitions = broker.segments("logs").await.unwrap();
+            let segments = &partitions[0].segments;
+            assert_eq!(segments.len(), 4);
+            assert_eq!(partitions[0].high_watermark, 17);
+            assert!(segments.iter().all(|segment| segment.bytes > 0));
+            for segment in &segments[..3] {
+                assert_eq!(segment.end_offset, segment.base_offset + 5);
+                let options = walrus_broker::ReadOptions {
+                    bytes_max: 1 << 20,
+                    wait: Duration::ZERO,
+                    segment: Some(segment.uuid),
+                };
+                let page = broker.read(&topic, segment.base_offset, options).await.unwrap();
+                assert_eq!((page.batches.len(), page.next_offset), (5, segment.end_offset));
+                let end = broker.read(&topic, segment.end_offset, options).await.unwrap();
+                assert!(end.batches.is_empty());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_repeated_batch_gets_its_first_offsets_also_after_a_roll() {
+    let cluster = Cluster::start(3, json!({ "segment_entries_max": 4 }));
+    cluster.block_on(async {
+        let topic = PartitionRef::parse("idempotent", 0).unwrap();
+        let broker = cluster.broker(2);
+        let (id, epoch) = broker.init_producer().await.unwrap();
+        assert_ne!(broker.init_producer().await.unwrap().0, id);
+        assert_ne!(cluster.broker(1).init_producer().await.unwrap().0, id);
+        let batch = |sequence: i32| {
+            let producer = ProducerRef { id, epoch, base_sequence: sequence };
+            batch_of(&[format!("{sequence}"), format!("{}", sequence + 1)], Some(producer))
+        };
+        for sequence in [0, 2, 4, 6] {
+            let ack = broker.append(&topic, batch(sequence)).await.unwrap();
+            assert_eq!((ack.base_offset, ack.duplicate), (u64::try_from(sequence).unwrap(), false));
+        }
+        // Now sealed twice. The same batches through another node:
+        for sequence in [6, 0, 4] {
+            let ack = cluster.broker(3).append(&topic, batch(sequence)).await.unwrap();
+            assert_eq!((ack.base_offset, ack.duplicate), (u64::try_from(sequence).unwrap(), true));
+            assert_eq!(ack.end_offset, ack.base_offset + 2);
+        }
+        let error = cluster.broker(1).append(&topic, batch(20)).await.unwrap_err();
+        assert_eq!(error, Error::OutOfOrderSequence { producer_id: id, expected: 8, got: 20 });
+        assert_eq!(read_values(&broker, &topic, 0, 8).await.len(), 8);
+    });
+}
+
+#[test]
+fn segments_roll_by_bytes_and_by_age_and_empty_ones_do_not_age() {
+    let cluster = Cluster::start(2, json!({ "segment_bytes_max": 1_000, "segment_age_ms_max": 0 }));
+    cluster.block_on(async {
+        let topic = PartitionRef::parse("aging", 0).unwrap();
+        put(&cluster.broker(1), &topic, &"x".repeat(1_000)).await.unwrap();
+        put(&cluster.broker(1), &topic, "small").await.unwrap();
+        assert_eq!(sealed_count(&cluster.metadata(), "aging"), 1);
+
+        for id in cluster.ids() {
+            cluster.plane(id).configure(r#"{"segment_age_ms_max": 30, "monitor_check_ms": 10}"#).unwrap();
+        }
+        let mut version = cluster.broker(1).watch_metadata();
+        let sealed = async {
+            while sealed_count(&cluster.metadata(), "aging") < 2 {
+                version.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(PATIENCE, sealed).await.expect("the old segment is sealed");
+        tokio::time::sleep(Duration::from_millis(200)).await; // many monitor periods: an empty segment stays
+        assert_eq!(sealed_count(&cluster.metadata(), "aging"), 2);
+    });
+}
+
+#[test]
+fn without_metadata_a_full_segment_goes_on_up_to_four_times_its_size() {
+    let cluster = Cluster::start(2, json!({ "segment_entries_max": 10, "append_wait_ms": 1_500 }));
+    cluster.block_on(async {
+        let topic = PartitionRef::parse("alone", 0).unwrap();
+        put(&cluster.broker(1), &topic, "first").await.unwrap();
+        cluster.set_metadata_away(true);
+        for number in 1..40 {
+            put(&cluster.broker(1), &topic, &number.to_string()).await.unwrap();
+        }
+        let error = put(&cluster.broker(1), &topic, "too much").await.unwrap_err();
+        assert!(error.retryable(), "{error:?}");
+        cluster.set_metadata_away(false);
+        let ack = put(&cluster.broker(1), &topic, "again").await.unwrap();
+        assert_eq!(ack.base_offset, 40);
+        assert_eq!(sealed_count(&cluster.metadata(), "alone"), 1);
+    });
+}
