@@ -188,6 +188,7 @@ impl Broker {
         &self,
         topic: TopicId,
         partition: u32,
+        segment: Uuid,
         bytes: &Bytes,
         patience: Duration,
     ) -> Ticket {
@@ -201,7 +202,10 @@ impl Broker {
             return Ticket::failed(Error::UnknownTopic { topic: topic.0.to_string() });
         };
         match check_access(route, partition, true) {
-            Ok(()) => route.sequencers[partition as usize].submit(self, bytes.clone(), &batch, deadline),
+            Ok(()) => {
+                let sequencer = &route.sequencers[partition as usize];
+                sequencer.submit_forwarded(self, bytes.clone(), &batch, segment, deadline)
+            }
             Err(error) => Ticket::failed(error),
         }
     }

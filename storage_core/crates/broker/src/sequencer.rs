@@ -3,6 +3,9 @@
 //! Whatever is submitted reaches the partition's log in the order of submission and at most once: here, if this process
 //! leads the open segment; else over one connection to the node that does; and while neither is possible (a roll, a
 //! restart, a lost connection) it waits in a queue that one task, the driver, hands over when it is.
+//!
+//! A batch that another node sent here is meant for one segment. It is never sent on: when that segment is rolled, it
+//! goes back to its sender, who keeps the order. Two nodes that sent batches on to each other would wait for each other.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -59,6 +62,8 @@ struct State {
     roll: Option<Roll>,
     /// What the queue waits for, for the errors of those that wait too long.
     obstacle: String,
+    /// The open segment that its leader said is not: asked again only when the metadata has changed, or after a while.
+    moved: Option<Uuid>,
 }
 
 enum Mode {
@@ -76,6 +81,8 @@ struct Waiting {
     batch: Bytes,
     /// A second try is recognised by the log.
     is_idempotent: bool,
+    /// Another node sent it for this segment.
+    only: Option<Uuid>,
     deadline: Instant,
     reply: oneshot::Sender<Result<Placed>>,
 }
@@ -86,10 +93,12 @@ struct InFlight {
     returned: bool,
 }
 
-/// A batch that has its place in a log.
+/// What became of a batch.
 enum Placed {
     Committed(AppendAck),
     Committing { ack: AppendAck, commit: CommitTicket, leader: Arc<Leader> },
+    /// It was meant for a segment that is not open here.
+    Moved,
 }
 
 /// Answers for one submitted batch; dropping it takes nothing back.
@@ -111,8 +120,18 @@ impl Ticket {
         Self(TicketState::Later(ticket))
     }
 
+    pub(crate) fn moved() -> Self {
+        Self(TicketState::Done(Ok(Placed::Moved)))
+    }
+
     /// Waits until the batch is durable and readable.
     pub(crate) async fn finish(self, broker: &Broker) -> Result<AppendAck> {
+        let appended = self.finish_forwarded(broker).await?;
+        appended.ok_or_else(|| Error::Internal { message: "an append was given back to nobody".to_owned() })
+    }
+
+    /// The same for a batch of another node; `None`: it was not appended, its segment is not open here.
+    pub(crate) async fn finish_forwarded(self, broker: &Broker) -> Result<Option<AppendAck>> {
         let dropped = |_| Error::Internal { message: "an append was dropped".to_owned() };
         let mut state = self.0;
         let placed = loop {
@@ -123,7 +142,8 @@ impl Ticket {
             }
         };
         match placed {
-            Placed::Committed(ack) => Ok(ack),
+            Placed::Moved => Ok(None),
+            Placed::Committed(ack) => Ok(Some(ack)),
             Placed::Committing { ack, commit, leader } => {
                 let unknown = |error| Error::OutcomeUnknown { what: format!("{}: {error}", leader.label) };
                 commit.await.map_err(unknown)?;
@@ -133,7 +153,7 @@ impl Ticket {
                 if ack.duplicate {
                     metrics.duplicates.inc();
                 }
-                Ok(ack)
+                Ok(Some(ack))
             }
         }
     }
@@ -149,6 +169,7 @@ impl Sequencer {
             next_sent: 0,
             roll: None,
             obstacle: String::new(),
+            moved: None,
         };
         Self { topic, name, partition, state: Mutex::new(state), settled: Notify::new() }
     }
@@ -161,9 +182,38 @@ impl Sequencer {
         batch: &Batch<'_>,
         deadline: Instant,
     ) -> Ticket {
+        self.place(broker, bytes, batch, None, deadline)
+    }
+
+    /// The same for a batch that another node sent to the leader of `segment`. One that is not led by this node, or
+    /// not open, is answered with [`Ticket::moved`].
+    pub(crate) fn submit_forwarded(
+        self: &Arc<Self>,
+        broker: &Broker,
+        bytes: Bytes,
+        batch: &Batch<'_>,
+        segment: Uuid,
+        deadline: Instant,
+    ) -> Ticket {
+        let open = self.open_segment(broker).map(|open| open.descriptor);
+        let is_here = open.is_some_and(|open| open.uuid == segment && open.leader.node.0 == broker.node_id());
+        if is_here { self.place(broker, bytes, batch, Some(segment), deadline) } else { Ticket::moved() }
+    }
+
+    fn place(
+        self: &Arc<Self>,
+        broker: &Broker,
+        bytes: Bytes,
+        batch: &Batch<'_>,
+        only: Option<Uuid>,
+        deadline: Instant,
+    ) -> Ticket {
         let mut state = self.state.lock();
         if let Mode::Local(leader) = &state.mode {
             let leader = leader.clone();
+            if only.is_some_and(|only| only != leader.descriptor.uuid) {
+                return Ticket::moved();
+            }
             if let Some(placed) = self.append_here(broker, &mut state, &leader, batch) {
                 return Ticket(TicketState::Done(placed));
             }
@@ -176,14 +226,16 @@ impl Sequencer {
             });
         }
         let (reply, receiver) = oneshot::channel();
-        let waiting = Waiting { batch: bytes, is_idempotent: batch.producer().is_some(), deadline, reply };
-        if let Mode::Remote { segment, connection } = &state.mode {
-            let (segment, connection) = (*segment, connection.clone());
-            if let Err(waiting) = self.send(broker, &mut state, segment, &connection, waiting) {
-                self.enqueue(broker, &mut state, waiting);
+        let waiting = Waiting { batch: bytes, is_idempotent: batch.producer().is_some(), only, deadline, reply };
+        match &state.mode {
+            Mode::Remote { .. } if only.is_some() => return Ticket::moved(),
+            Mode::Remote { segment, connection } => {
+                let (segment, connection) = (*segment, connection.clone());
+                if let Err(waiting) = self.send(broker, &mut state, segment, &connection, waiting) {
+                    self.enqueue(broker, &mut state, waiting);
+                }
             }
-        } else {
-            self.enqueue(broker, &mut state, waiting);
+            Mode::Idle | Mode::Local(_) | Mode::Driving => self.enqueue(broker, &mut state, waiting),
         }
         Ticket(TicketState::Waiting(receiver))
     }
@@ -317,6 +369,7 @@ impl Sequencer {
             batch: waiting.batch.clone(),
             patience_ms: u32::try_from(patience.as_millis()).unwrap_or(u32::MAX),
             metadata_version: broker.metadata_version(),
+            segment: Bytes::copy_from_slice(segment.as_bytes()),
         };
         let number = state.next_sent;
         let completion = {
@@ -352,9 +405,10 @@ impl Sequencer {
         state.unanswered -= 1;
         let Some(sent) = state.in_flight.get_mut(&number) else { return };
         match outcome(answer, &sent.waiting) {
-            Outcome::Again(why) => {
+            Outcome::Again { why, moved } => {
                 sent.returned = true;
                 state.obstacle = why;
+                state.moved = state.moved.or(moved.then_some(segment));
                 let is_its_target = matches!(&state.mode, Mode::Remote { segment: now, .. } if *now == segment);
                 if is_its_target {
                     self.leave(broker, &mut state);
@@ -420,6 +474,10 @@ impl Sequencer {
                 }
                 continue;
             };
+            if self.give_back(broker, &segment) {
+                self.while_waiting(broker, broker.metadata_change(LOOK_AGAIN)).await;
+                continue;
+            }
             let handed_over = self.while_waiting(broker, self.hand_over(broker, &segment)).await;
             match handed_over {
                 Ok(()) => {
@@ -434,6 +492,20 @@ impl Sequencer {
                 }
             }
         }
+    }
+
+    /// Answers the batches of other nodes that were meant for another segment than the open one. `true`: the leader of
+    /// the open one has rolled it, and the metadata here do not know it yet.
+    fn give_back(&self, broker: &Broker, open: &Segment) -> bool {
+        let mut state = self.state.lock();
+        let is_stale = |waiting: &Waiting| waiting.only.is_some_and(|only| only != open.descriptor.uuid);
+        let (stale, waiting) = std::mem::take(&mut state.queue).into_iter().partition(is_stale);
+        state.queue = waiting;
+        for waiting in Vec::from(stale) {
+            self.dequeued(broker, &waiting);
+            drop(waiting.reply.send(Ok(Placed::Moved)));
+        }
+        state.moved.take() == Some(open.descriptor.uuid)
     }
 
     /// Nothing to do: `true`, and the next append starts anew.
@@ -591,26 +663,32 @@ fn stopping() -> Error {
 
 enum Outcome {
     Final(Result<AppendAck>),
-    Again(String),
+    Again { why: String, moved: bool },
 }
 
 fn outcome(answer: Result<Bytes, CallError>, waiting: &Waiting) -> Outcome {
     let is_late = Instant::now() >= waiting.deadline;
     match answer {
         Ok(payload) => match AppendAnswer::decode(payload) {
-            Ok(AppendAnswer { base_offset, end_offset, duplicate }) => {
+            Ok(AppendAnswer { moved: true, .. }) if !is_late => {
+                Outcome::Again { why: "its segment is being rolled".to_owned(), moved: true }
+            }
+            Ok(AppendAnswer { moved: true, .. }) => {
+                Outcome::Final(Err(Error::Unavailable { what: "its segment is being rolled".to_owned() }))
+            }
+            Ok(AppendAnswer { base_offset, end_offset, duplicate, .. }) => {
                 Outcome::Final(Ok(AppendAck { base_offset, end_offset, duplicate }))
             }
             Err(problem) => Outcome::Final(Err(Error::Internal { message: format!("a peer's answer: {problem}") })),
         },
         Err(CallError::Refused(error)) => Outcome::Final(Err(error)),
         Err(CallError::NotSent(why)) if is_late => Outcome::Final(Err(Error::Unavailable { what: why })),
-        Err(CallError::NotSent(why)) => Outcome::Again(why),
+        Err(CallError::NotSent(why)) => Outcome::Again { why, moved: false },
         Err(CallError::Lost(why)) if !waiting.is_idempotent => {
             let what = format!("the leader's node did not answer ({why}) for a batch without producer id");
             Outcome::Final(Err(Error::OutcomeUnknown { what }))
         }
         Err(CallError::Lost(why)) if is_late => Outcome::Final(Err(Error::Unavailable { what: why })),
-        Err(CallError::Lost(why)) => Outcome::Again(why),
+        Err(CallError::Lost(why)) => Outcome::Again { why, moved: false },
     }
 }

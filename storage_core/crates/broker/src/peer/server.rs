@@ -14,7 +14,7 @@ use walrus_metadata::{Descriptor, TopicId};
 
 use super::frame::{FRAME_BYTES_MAX, Frame, FrameReader, HELLO_BYTES_MAX, write_frames};
 use super::{WIRE_VERSION, encode_error};
-use crate::broker::{Broker, uuid_bytes};
+use crate::broker::{AppendAck, Broker, uuid_bytes};
 use crate::error::{Error, Result};
 use crate::proto::peer::{
     AppendAnswer, Fetch, ForwardAppend, Hello, HelloAnswer, Kind, Prepare, PrepareAnswer, SegmentInfo,
@@ -126,18 +126,18 @@ async fn serve_frames(
         let answering = broker.clone();
         if i32::from(frame.kind) == Kind::ForwardAppend as i32 {
             let ticket = match decode::<ForwardAppend>(frame.payload) {
-                Ok(append) => place(append, broker).await,
+                Ok(append) => {
+                    catch_up(broker, append.metadata_version).await?;
+                    place(&append, broker)
+                }
                 Err(error) => Err(error),
             };
             broker.spawn("forwarded append", async move {
                 let appended = match ticket {
-                    Ok(ticket) => ticket.finish(&answering).await,
+                    Ok(ticket) => ticket.finish_forwarded(&answering).await,
                     Err(error) => Err(error),
                 };
-                let answer = appended.map(|ack| {
-                    let (base_offset, end_offset) = (ack.base_offset, ack.end_offset);
-                    AppendAnswer { base_offset, end_offset, duplicate: ack.duplicate }.encode_to_vec().into()
-                });
+                let answer = appended.map(|ack| append_answer(ack).encode_to_vec().into());
                 drop(answers.send(answer_to(id, answer))); // the connection may be gone
                 drop(slot);
             });
@@ -152,14 +152,33 @@ async fn serve_frames(
     Ok(())
 }
 
-/// Fixes the place of a forwarded batch, before the next frame is read.
-async fn place(append: ForwardAppend, broker: &Broker) -> Result<crate::sequencer::Ticket> {
-    let topic = TopicId(uuid(&append.topic)?);
-    if broker.metadata_version() < append.metadata_version {
-        broker.metadata_reaches(append.metadata_version, METADATA_PATIENCE).await;
+/// Waits for the metadata that the sender of a batch acted on. A node that stays behind ends the connection: refusing
+/// single batches would let later ones overtake them.
+async fn catch_up(broker: &Broker, version: u64) -> io::Result<()> {
+    if broker.metadata_version() >= version {
+        return Ok(());
     }
+    broker.metadata_reaches(version, METADATA_PATIENCE).await;
+    if broker.metadata_version() >= version {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("the metadata of this node stay behind version {version}")))
+}
+
+/// Fixes the place of a forwarded batch, before the next frame is read.
+fn place(append: &ForwardAppend, broker: &Broker) -> Result<crate::sequencer::Ticket> {
+    let (topic, segment) = (TopicId(uuid(&append.topic)?), uuid(&append.segment)?);
     let patience = Duration::from_millis(append.patience_ms.into());
-    Ok(broker.submit_forwarded(topic, append.partition, &append.batch, patience))
+    Ok(broker.submit_forwarded(topic, append.partition, segment, &append.batch, patience))
+}
+
+fn append_answer(ack: Option<AppendAck>) -> AppendAnswer {
+    match ack {
+        Some(AppendAck { base_offset, end_offset, duplicate }) => {
+            AppendAnswer { base_offset, end_offset, duplicate, moved: false }
+        }
+        None => AppendAnswer { moved: true, ..AppendAnswer::default() },
+    }
 }
 
 async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
