@@ -1,6 +1,6 @@
 """Members over a network that loses, repeats and reorders, and disks that lose what was not synced at a crash.
 
-One thread, no sockets: each step is chosen by the seed in the test's name. A repeated message may put a command into the
+One thread, no sockets: each step is chosen by the seed in the test's name. A repeated message may put a command into
 log twice; that it acts once is up to its id, which the state machine remembers.
 """
 

@@ -40,7 +40,7 @@ class Proposals(Voters):
         self._proposals: deque[Proposal] = deque()
         self._forwarded: dict[int, tuple[Node, Answered]] = {}
         # An answer to a request of the process before must not be taken for one to a request of this one.
-        self._next_request = random.getrandbits(60)  # noqa: S311 - needs to differ, not to be secret
+        self._next_request = random.getrandbits(60)
         self._decided: list[Callable[[], None]] = []
         super().__init__(parts)
 
