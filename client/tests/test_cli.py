@@ -102,6 +102,26 @@ def test_wrong_usage_has_exit_code_2_and_no_traceback(walrus, arguments):
     assert "Traceback" not in told
 
 
+def test_what_is_not_utf_8_is_refused_by_the_text_protocol_and_taken_by_append(walrus, text_peer, peer):
+    for arguments in (("put", "t"), ("put", "t", "\udcff"), ()):
+        code, _, told = walrus("--addr", text_peer.address, *arguments, stdin=b"put t \xff\n")
+        assert code == 1
+        assert "utf-8" in told
+        assert told.count("\n") == 1
+    assert text_peer.topics == {}
+    at = ("--bootstrap", peer.address)
+    walrus("topics", "create", "t", *at)
+    walrus("append", "t", "\udcff", *at)
+    assert walrus("read", "t", *at)[1] == "0\t\\xff\n"
+
+
+def test_a_folder_that_cannot_be_made_is_one_line_on_standard_error(walrus):
+    code, _, told = walrus("dev", "up", "--dir", "/dev/null/cluster")
+    assert code == 1
+    assert told.count("\n") == 1
+    assert "/dev/null/cluster" in told
+
+
 def test_without_a_command_lines_are_commands(walrus, text_peer):
     lines = b"register t\nput t  two blanks\n\nGET t\nget t\nnonsense\nhelp\nexit\nput t never\n"
     code, printed, told = walrus("--addr", text_peer.address, stdin=lines)

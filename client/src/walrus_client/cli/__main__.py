@@ -1,8 +1,6 @@
 """The program `walrus`: runs a command and ends with its exit code; one clear line on stderr if it failed."""
 
 import logging
-import os
-import sys
 from collections.abc import Sequence
 
 from walrus_client.cli.app import make_app
@@ -16,12 +14,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(format="walrus: %(message)s", level=logging.WARNING)
     try:
         make_app()(args=arguments, prog_name="walrus")
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
-    except BrokenPipeError:
-        # The reader of our output has seen enough. Python would complain about the flush at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(141) from None
     except Exception as error:
         code = exit_code_of(error)
         if code is None:

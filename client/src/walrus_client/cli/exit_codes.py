@@ -39,6 +39,6 @@ def exit_code_of(error: Exception) -> ExitCode | None:
             return ExitCode.NOTHING_THERE
         case errors.RetryableError():
             return ExitCode.NOT_REACHABLE
-        case errors.WalrusError() | DevError() | Failed() | TimeoutError():
+        case errors.WalrusError() | DevError() | Failed() | OSError() | UnicodeError():
             return ExitCode.FAILED
     return None

@@ -1,6 +1,7 @@
 """`walrus topics segments append read`: the Log service over gRPC."""
 
 import base64
+import os
 import sys
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -127,7 +128,7 @@ def append(
     with _client(context, bootstrap) as client:
         with client.producer(topic) as producer:
             for value in _values(values):
-                producer.send(value, key=None if key is None else key.encode(), partition=partition)
+                producer.send(value, key=None if key is None else os.fsencode(key), partition=partition)
         count = producer.stats().delivered_records
     if output_of(context, output) is Output.JSON:
         print_json({"appended": count})
@@ -186,7 +187,7 @@ def _client(context: typer.Context, bootstrap: str | None) -> Client:
 
 def _values(values: list[str] | None) -> Iterator[bytes]:
     if values:
-        yield from (value.encode() for value in values)
+        yield from map(os.fsencode, values)  # the bytes of the command line, whatever they are
     else:
         yield from (line.removesuffix(b"\n") for line in sys.stdin.buffer)
 
