@@ -2,10 +2,11 @@
 //!
 //! A cursor belongs to a topic's uuid. Its place is a partition of the internal topic `__cursors`, and whoever leads
 //! that partition's open segment owns it: reserves entries for connections and records there what was delivered.
-//! `reservation` and `progress` decide, `owner` stores and reads, `service` finds the owner, `consumer` is what a
+//! `reservation`, `progress` and `ledger` decide, `owner` stores and reads, `service` finds the owner, `consumer` is what a
 //! connection holds.
 
 mod consumer;
+mod ledger;
 mod owner;
 mod pages;
 mod progress;

@@ -154,13 +154,9 @@ mod tests {
     use super::*;
 
     fn progress() -> impl Strategy<Value = Progress> {
-        (0u64..200).prop_flat_map(|next| {
-            proptest::collection::btree_set(0..next.max(1), 0..(next as usize).min(30) + 1).prop_map(
-                move |mut pending| {
-                    pending.retain(|offset| *offset < next);
-                    Progress { next, pending }
-                },
-            )
+        (0u64..200, proptest::collection::btree_set(0u64..200, 0..30)).prop_map(|(next, mut pending)| {
+            pending.retain(|offset| *offset < next);
+            Progress { next, pending }
         })
     }
 

@@ -159,6 +159,7 @@ impl Reservations {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "offsets of these tests are places in an array")]
 mod tests {
     use std::time::Duration;
 

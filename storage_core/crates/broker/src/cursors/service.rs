@@ -11,7 +11,8 @@ use uuid::Uuid;
 use walrus_log::batch::BatchBuilder;
 
 use super::consumer::{Consumer, EntryRef};
-use super::owner::{HandedOver, Owner, log_name};
+use super::ledger::HandedOver;
+use super::owner::{Owner, log_name};
 use super::progress::{CursorKey, Progress};
 use super::reservation::{HolderId, Reservation};
 use crate::broker::{Broker, Leadership, WeakBroker};

@@ -1,0 +1,406 @@
+//! What the owner of a partition of `__cursors` keeps in memory: its cursors, what it has read ahead for them, and what
+//! is not recorded yet. No I/O; the owner does that.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use super::consumer::EntryRef;
+use super::pages::{Lookup, Pages};
+use super::progress::{CursorKey, Progress};
+use super::reservation::{HolderId, Reservation, Reservations};
+
+/// A holder that gives no sign for so long loses what it holds.
+const HOLD: Duration = Duration::from_secs(30);
+/// A partition that could not be read is looked at last for so long.
+const LAST_AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// Cursors in one append to `__cursors`.
+const RECORDS_MAX: usize = 1_024;
+/// Entries in older segments of `__cursors` that are not worth a snapshot.
+const SNAPSHOT_ENTRIES_MIN: u64 = 1_000;
+/// Older entries for each live cursor that are not worth one either.
+const SNAPSHOT_FACTOR: u64 = 4;
+
+/// The segment of `__cursors` under which a node serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Serving {
+    pub(super) segment: Uuid,
+    pub(super) number: u64,
+}
+
+/// A segment of `__cursors`; what lies before it is not needed once all cursors are recorded behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Trim {
+    pub(super) number: u64,
+    pub(super) base: u64,
+}
+
+/// What another node says when it hands a partition of `__cursors` over.
+#[derive(Debug)]
+pub(super) struct HandedOver {
+    pub(super) key: CursorKey,
+    pub(super) progress: Progress,
+    pub(super) reserved: Vec<(u64, Reservation)>,
+}
+
+/// The state of a cursor, to be appended to `__cursors`.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) key: CursorKey,
+    pub(super) progress: Progress,
+    revision: u64,
+}
+
+/// What to do when an entry of a partition is wanted.
+pub(super) enum Step {
+    Take(EntryRef, Bytes),
+    Read { offset: u64, reading: Arc<tokio::sync::Mutex<()>> },
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Ledger {
+    /// `None`: this node does not serve.
+    pub(super) serving: Option<Serving>,
+    /// Segments below this number were handed over.
+    pub(super) handed_over_below: u64,
+    /// A task appends records.
+    pub(super) recording: bool,
+    /// First offset of the partition of `__cursors`.
+    pub(super) log_start: u64,
+    pub(super) pages: Pages,
+    cursors: HashMap<CursorKey, Cursor>,
+    /// Partition after the one that served last, by topic.
+    turns: HashMap<Uuid, u32>,
+    /// Cursors with deliveries that are not recorded.
+    dirty: HashSet<CursorKey>,
+    /// To do when nothing is dirty any more.
+    trim: Option<Trim>,
+    /// What other nodes handed over and is not taken in yet.
+    heard: Vec<HandedOver>,
+}
+
+#[derive(Default)]
+struct Cursor {
+    reservations: Reservations,
+    /// Revision of `reservations` that is durable.
+    recorded_revision: u64,
+    /// Place of its latest record in `__cursors`.
+    recorded_at: Option<u64>,
+    /// One read of its partition at a time.
+    reading: Arc<tokio::sync::Mutex<()>>,
+    /// Nothing was there at this offset when a read began at this time.
+    empty: Option<(u64, Instant)>,
+    /// Its partition could not be read then.
+    failed: Option<Instant>,
+}
+
+impl Ledger {
+    /// Takes in what became of entries; says how many deliveries came too late.
+    pub(super) fn settle(
+        &mut self,
+        topic: Uuid,
+        partitions: u32,
+        holder: HolderId,
+        (delivered, returned): (&[EntryRef], &[EntryRef]),
+    ) -> u32 {
+        let mut lost = 0;
+        for entry in delivered.iter().filter(|entry| entry.partition < partitions) {
+            let key = CursorKey { topic, partition: entry.partition };
+            let cursor = self.cursors.entry(key).or_default();
+            let before = cursor.reservations.revision();
+            if !cursor.reservations.deliver(entry.offset, holder) {
+                lost += 1;
+            }
+            if cursor.reservations.revision() != before {
+                self.dirty.insert(key);
+            }
+        }
+        for entry in returned {
+            let key = CursorKey { topic, partition: entry.partition };
+            if let Some(cursor) = self.cursors.get_mut(&key) {
+                cursor.reservations.give_back(entry.offset, holder);
+            }
+        }
+        lost
+    }
+
+    /// The partitions of a topic in the order in which to look for an entry: first those where one was given back,
+    /// then in turn, those that could not be read last. On the way, what has no sign of its holder goes back.
+    pub(super) fn order(
+        &mut self,
+        topic: Uuid,
+        partitions: u32,
+        holder: HolderId,
+        kept: &[EntryRef],
+    ) -> Vec<u32> {
+        let now = Instant::now();
+        for partition in 0..partitions {
+            let cursor = self.cursors.entry(CursorKey { topic, partition }).or_default();
+            let kept: BTreeSet<u64> =
+                kept.iter().filter(|entry| entry.partition == partition).map(|entry| entry.offset).collect();
+            cursor.reservations.renew(holder, &kept, now + HOLD);
+            cursor.reservations.expire(now);
+        }
+        let turn = self.turns.get(&topic).copied().unwrap_or(0);
+        let mut order: Vec<u32> = (0..partitions).map(|n| (turn + n) % partitions).collect();
+        order.sort_by_key(|&partition| {
+            let cursor = &self.cursors[&CursorKey { topic, partition }];
+            let has_failed = cursor.failed.is_some_and(|at| now.duration_since(at) < LAST_AFTER_FAILURE);
+            (has_failed, !cursor.reservations.has_returned())
+        });
+        order
+    }
+
+    /// Reserves the next entry of a partition, if it is read.
+    pub(super) fn step(&mut self, key: CursorKey, holder: HolderId) -> Step {
+        loop {
+            let cursor = self.cursors.entry(key).or_default();
+            let offset = cursor.reservations.candidate();
+            match self.pages.find(key, offset) {
+                Lookup::Entry(value) => {
+                    let offset = cursor.reservations.reserve(holder, Instant::now() + HOLD);
+                    self.turns.insert(key.topic, key.partition + 1);
+                    return Step::Take(EntryRef { partition: key.partition, offset }, value);
+                }
+                Lookup::Absent { exists } => self.skip(key, exists),
+                Lookup::Unread => return Step::Read { offset, reading: Arc::clone(&cursor.reading) },
+            }
+        }
+    }
+
+    /// No entry exists from the next one up to `exists`.
+    pub(super) fn skip(&mut self, key: CursorKey, exists: u64) {
+        self.cursors.entry(key).or_default().reservations.skip_to(exists);
+        self.dirty.insert(key);
+    }
+
+    /// A read that began at `began` found nothing at `offset`.
+    pub(super) fn note_empty(&mut self, key: CursorKey, offset: u64, began: Instant) {
+        self.cursors.entry(key).or_default().empty = Some((offset, began));
+    }
+
+    /// Whether a read that began after `asked` found nothing at `offset`.
+    pub(super) fn is_empty_since(&self, key: CursorKey, offset: u64, asked: Instant) -> bool {
+        let empty = self.cursors.get(&key).and_then(|cursor| cursor.empty);
+        empty.is_some_and(|(at, began)| at == offset && began >= asked)
+    }
+
+    /// The partition cannot be read now.
+    pub(super) fn note_failed(&mut self, key: CursorKey) {
+        self.cursors.entry(key).or_default().failed = Some(Instant::now());
+    }
+
+    /// Revisions of a topic's cursors that are not recorded.
+    pub(super) fn unrecorded(&self, topic: Uuid, partitions: u32) -> Vec<(CursorKey, u64)> {
+        let keys = (0..partitions).map(|partition| CursorKey { topic, partition });
+        let revision = |key| self.cursors.get(&key).map(|cursor| (key, cursor.reservations.revision()));
+        keys.filter(|key| self.dirty.contains(key)).filter_map(revision).collect()
+    }
+
+    /// Whether one of the revisions is still not recorded.
+    pub(super) fn lacks(&self, revisions: &[(CursorKey, u64)]) -> bool {
+        revisions.iter().any(|(key, revision)| {
+            let recorded = self.cursors.get(key).is_some_and(|cursor| cursor.recorded_revision >= *revision);
+            self.dirty.contains(key) && !recorded
+        })
+    }
+
+    /// Whether anything is to be appended or trimmed.
+    pub(super) fn has_work(&self) -> bool {
+        !self.dirty.is_empty() || self.trim.is_some()
+    }
+
+    /// The latest state of cursors that are not recorded, as many as one append takes.
+    pub(super) fn to_record(&self) -> Vec<Record> {
+        if self.serving.is_none() {
+            return Vec::new();
+        }
+        let record = |key: &CursorKey| {
+            let reservations = &self.cursors.get(key)?.reservations;
+            Some(Record { key: *key, progress: reservations.progress(), revision: reservations.revision() })
+        };
+        self.dirty.iter().filter_map(record).take(RECORDS_MAX).collect()
+    }
+
+    /// The records that were taken while `serving` are durable, from `base_offset` on.
+    pub(super) fn have_recorded(&mut self, serving: Option<Serving>, records: &[Record], base_offset: u64) {
+        if self.serving != serving {
+            return; // revisions are of the cursors that were served then
+        }
+        for (offset, record) in (base_offset..).zip(records) {
+            let Some(cursor) = self.cursors.get_mut(&record.key) else { continue };
+            cursor.recorded_at = Some(offset);
+            cursor.recorded_revision = record.revision;
+            if cursor.reservations.revision() == record.revision {
+                self.dirty.remove(&record.key);
+            }
+        }
+    }
+
+    /// Taken when every record is written: older segments can go.
+    pub(super) fn take_trim(&mut self) -> Option<Trim> {
+        self.trim.take_if(|_| self.dirty.is_empty())
+    }
+
+    /// Keeps what other nodes handed over until the next begin.
+    pub(super) fn hear(&mut self, said: Vec<HandedOver>) {
+        self.heard.extend(said);
+    }
+
+    /// Begins with what was replayed, and with what other nodes handed over.
+    pub(super) fn begin(&mut self, replayed: HashMap<CursorKey, (Progress, u64)>) {
+        let heard = self.forget().heard;
+        for (key, (progress, recorded_at)) in replayed {
+            let reservations = Reservations::resume(progress);
+            self.cursors
+                .insert(key, Cursor { reservations, recorded_at: Some(recorded_at), ..Cursor::default() });
+        }
+        for HandedOver { key, progress, reserved } in heard {
+            let cursor = self.cursors.entry(key).or_default();
+            let mut known = cursor.reservations.progress();
+            known.merge(&progress);
+            cursor.reservations = Reservations::resume(known);
+            for (offset, reservation) in reserved {
+                cursor.reservations.adopt(offset, reservation);
+            }
+            self.dirty.insert(key);
+        }
+    }
+
+    /// Serves no more; answers what the next owner cannot read in the log.
+    pub(super) fn hand_over(&mut self) -> Vec<HandedOver> {
+        let Self { cursors, dirty, heard, .. } = self.forget();
+        let is_unknown = |key: &CursorKey, cursor: &Cursor| {
+            dirty.contains(key) || cursor.reservations.reserved().next().is_some()
+        };
+        let unknown = cursors.into_iter().filter(|(key, cursor)| is_unknown(key, cursor));
+        let own = unknown.map(|(key, cursor)| HandedOver {
+            key,
+            progress: cursor.reservations.progress(),
+            reserved: cursor.reservations.reserved().collect(),
+        });
+        own.chain(heard).collect()
+    }
+
+    /// Marks what must be recorded again so that the segments before this one can go, if that is worth it. A topic of
+    /// a record in a sealed segment was created before this segment was opened: if it is not `live` in the metadata
+    /// that name us the leader, it is deleted.
+    pub(super) fn plan_snapshot(&mut self, live: &HashSet<Uuid>, Trim { number, base }: Trim) {
+        let is_old = |cursor: &Cursor| cursor.recorded_at.is_some_and(|recorded_at| recorded_at < base);
+        self.cursors.retain(|key, cursor| !is_old(cursor) || live.contains(&key.topic));
+        self.dirty.retain(|key| self.cursors.contains_key(key));
+        let old_entries = base.saturating_sub(self.log_start);
+        if old_entries >= SNAPSHOT_ENTRIES_MIN.max(self.cursors.len() as u64 * SNAPSHOT_FACTOR) {
+            self.dirty.extend(self.cursors.iter().filter(|(_, cursor)| is_old(cursor)).map(|(key, _)| *key));
+            self.trim = Some(Trim { number, base });
+        }
+    }
+
+    fn forget(&mut self) -> Self {
+        let (handed_over_below, recording) = (self.handed_over_below, self.recording);
+        let turns = std::mem::take(&mut self.turns);
+        std::mem::replace(self, Self { handed_over_below, recording, turns, ..Self::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOPIC: Uuid = Uuid::from_u128(1);
+    const KEY: CursorKey = CursorKey { topic: TOPIC, partition: 0 };
+
+    fn holder(n: u128) -> HolderId {
+        HolderId(Uuid::from_u128(n))
+    }
+
+    fn entry(offset: u64) -> EntryRef {
+        EntryRef { partition: 0, offset }
+    }
+
+    fn reserve(ledger: &mut Ledger, by: u128) -> u64 {
+        ledger.cursors.entry(KEY).or_default().reservations.reserve(holder(by), Instant::now() + HOLD)
+    }
+
+    fn serving(number: u64) -> Option<Serving> {
+        Some(Serving { segment: Uuid::from_u128(number.into()), number })
+    }
+
+    #[test]
+    fn the_next_owner_knows_what_is_held_and_what_was_delivered_but_not_recorded() {
+        let mut first = Ledger { serving: serving(0), ..Ledger::default() };
+        for by in [1, 2, 3] {
+            reserve(&mut first, by);
+        }
+        assert_eq!(first.settle(TOPIC, 1, holder(2), (&[entry(1)], &[])), 0);
+        let (mut passing_on, mut second) = (Ledger::default(), Ledger::default());
+        passing_on.hear(first.hand_over());
+        second.hear(passing_on.hand_over());
+        second.begin(HashMap::new());
+        assert_eq!(first.serving, None);
+        let reservations = &second.cursors[&KEY].reservations;
+        assert_eq!(reservations.progress(), Progress { next: 3, pending: [0, 2].into() });
+        assert_eq!(reservations.candidate(), 3, "0 and 2 are still held");
+        assert_eq!(second.settle(TOPIC, 1, holder(1), (&[entry(0)], &[])), 0);
+        assert_eq!(second.settle(TOPIC, 1, holder(9), (&[entry(2)], &[])), 1, "it is another's");
+    }
+
+    #[test]
+    fn a_record_counts_only_for_what_it_says() {
+        let mut ledger = Ledger { serving: serving(0), ..Ledger::default() };
+        reserve(&mut ledger, 1);
+        reserve(&mut ledger, 1);
+        ledger.settle(TOPIC, 1, holder(1), (&[entry(0)], &[]));
+        let (wanted, records) = (ledger.unrecorded(TOPIC, 1), ledger.to_record());
+        ledger.settle(TOPIC, 1, holder(1), (&[entry(1)], &[])); // while the append is in flight
+        let later = ledger.unrecorded(TOPIC, 1);
+        assert!(ledger.lacks(&wanted));
+        ledger.have_recorded(serving(7), &records, 0);
+        assert!(ledger.lacks(&wanted), "records of another term say nothing");
+        ledger.have_recorded(serving(0), &records, 0);
+        assert!(!ledger.lacks(&wanted));
+        assert!(ledger.lacks(&later), "the second delivery needs a record of its own");
+        let records = ledger.to_record();
+        ledger.have_recorded(serving(0), &records, 1);
+        assert!(!ledger.lacks(&later) && !ledger.has_work());
+    }
+
+    #[test]
+    fn older_segments_go_when_all_that_is_needed_of_them_is_recorded_again() {
+        let gone = CursorKey { topic: Uuid::from_u128(2), partition: 0 };
+        let mut ledger = Ledger::default();
+        let progress = Progress { next: 5, pending: BTreeSet::new() };
+        ledger.begin([(KEY, (progress.clone(), 3)), (gone, (progress, 4))].into());
+        ledger.serving = serving(1);
+        let live = HashSet::from([TOPIC]);
+        ledger.plan_snapshot(&live, Trim { number: 1, base: SNAPSHOT_ENTRIES_MIN - 1 });
+        assert!(!ledger.has_work(), "not worth it");
+        ledger.plan_snapshot(&live, Trim { number: 1, base: SNAPSHOT_ENTRIES_MIN });
+        assert_eq!(ledger.take_trim(), None, "not before the record");
+        let records = ledger.to_record();
+        assert_eq!(
+            records.iter().map(|record| record.key).collect::<Vec<_>>(),
+            [KEY],
+            "the other topic is deleted"
+        );
+        ledger.have_recorded(serving(1), &records, SNAPSHOT_ENTRIES_MIN);
+        assert_eq!(ledger.take_trim(), Some(Trim { number: 1, base: SNAPSHOT_ENTRIES_MIN }));
+        assert!(!ledger.has_work());
+    }
+
+    #[test]
+    fn partitions_take_turns_those_with_returned_entries_first_and_failed_ones_last() {
+        let mut ledger = Ledger::default();
+        assert_eq!(ledger.order(TOPIC, 3, holder(1), &[]), [0, 1, 2]);
+        ledger.turns.insert(TOPIC, 1);
+        assert_eq!(ledger.order(TOPIC, 3, holder(1), &[]), [1, 2, 0]);
+        ledger.note_failed(CursorKey { topic: TOPIC, partition: 1 });
+        assert_eq!(ledger.order(TOPIC, 3, holder(1), &[]), [2, 0, 1]);
+        reserve(&mut ledger, 1); // partition 0; an answer that got lost: the holder does not know of it
+        assert_eq!(ledger.order(TOPIC, 3, holder(1), &[]), [0, 2, 1]);
+    }
+}
