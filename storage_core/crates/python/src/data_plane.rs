@@ -73,6 +73,10 @@ impl DataPlane {
         Ok(py.detach(|| self.plane.configure(config_json))?)
     }
 
+    fn test_control(&self, py: Python<'_>, control: &str) -> Result<()> {
+        Ok(py.detach(|| self.plane.test_control(control))?)
+    }
+
     fn prometheus(&self, py: Python<'_>) -> String {
         py.detach(|| self.plane.prometheus())
     }

@@ -131,6 +131,12 @@ class DataPlane:
     def configure(self, config_json: str) -> None:
         """Changes options while it runs: `segment_{entries,bytes,age_ms}_max`, `monitor_check_ms`."""
 
+    def test_control(self, control: str) -> None:
+        """For tests, refused unless the config has `test_controls`.
+
+        `revoke_leases`, `sync_leases`, `fail_reads` or `allow_reads`. Raises `ValueError`.
+        """
+
     def prometheus(self) -> str:
         """All metrics in Prometheus's text format."""
 
