@@ -2,11 +2,10 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use uuid::Uuid;
@@ -23,7 +22,7 @@ use crate::tending::Tending;
 use crate::types::LogId;
 
 /// Unwritten bytes of an unsynced, buffered log reach the disk after so long.
-const WRITE_BEHIND: NonZeroU64 = NonZeroU64::new(100).expect("not zero");
+const WRITE_BEHIND: Duration = Duration::from_millis(100);
 /// A synced mark joins the journal at the latest after so many bytes.
 const MARK_BYTES: u64 = 1 << 20;
 
@@ -85,7 +84,6 @@ pub struct Stats {
 }
 
 impl Engine {
-    #[allow(clippy::too_many_arguments, reason = "called once, by the store")]
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         store: Uuid,
@@ -348,7 +346,6 @@ fn poisoned_file(capture: &LogCapture) -> Option<&Arc<str>> {
 pub(crate) struct Committing {
     asked: Mutex<Asked>,
     wake: Condvar,
-    interval: OnceLock<Duration>,
 }
 
 #[derive(Default)]
@@ -380,10 +377,10 @@ impl Committing {
 
     /// The thread.
     pub(crate) fn run(&self, engine: &Engine) {
-        let interval = *self.interval.get_or_init(|| match engine.fsync {
+        let interval = match engine.fsync {
             FsyncSchedule::Milliseconds(interval) => Duration::from_millis(interval.get()),
-            FsyncSchedule::SyncEach | FsyncSchedule::NoFsync => Duration::from_millis(WRITE_BEHIND.get()),
-        });
+            FsyncSchedule::SyncEach | FsyncSchedule::NoFsync => WRITE_BEHIND,
+        };
         let mut asked = self.asked.lock();
         while !asked.stop {
             if std::mem::take(&mut asked.now) {
@@ -392,7 +389,7 @@ impl Committing {
                 asked = self.asked.lock();
             } else if std::mem::take(&mut asked.later) {
                 // Stopped or asked for now, it does not wait on; the commit takes all there is.
-                let due = std::time::Instant::now() + interval;
+                let due = Instant::now() + interval;
                 while !asked.stop && !asked.now && !self.wake.wait_until(&mut asked, due).timed_out() {}
                 asked.now = true;
             } else {
