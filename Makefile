@@ -6,8 +6,6 @@ SHELL := /bin/bash
 SUITE ?= storage
 
 ENV := . tools/env
-PY_PACKAGES := client node_image pipeline bench e2e storage_core/crates/python
-
 .PHONY: help setup run test test-rust test-python check fmt bench proto golden clean
 
 help: ## This list
@@ -29,8 +27,10 @@ test-python:
 
 check: setup ## Formats, lints, types, import contracts
 	@$(ENV)
-	cargo fmt --manifest-path storage_core/Cargo.toml --all --check
-	cargo clippy --manifest-path storage_core/Cargo.toml --locked --workspace --all-targets --quiet -- -D warnings
+	for workspace in storage_core bench; do
+	    cargo fmt --manifest-path $$workspace/Cargo.toml --all --check
+	    cargo clippy --manifest-path $$workspace/Cargo.toml --locked --workspace --all-targets --quiet -- -D warnings
+	done
 	uv run --frozen --no-sync ruff format --check --quiet .
 	uv run --frozen --no-sync ruff check --quiet .
 	uv run --frozen --no-sync mypy
@@ -39,12 +39,18 @@ check: setup ## Formats, lints, types, import contracts
 
 fmt: setup ## Formats the code
 	@$(ENV)
-	cargo fmt --manifest-path storage_core/Cargo.toml --all
+	for workspace in storage_core bench; do cargo fmt --manifest-path $$workspace/Cargo.toml --all; done
 	uv run --frozen --no-sync ruff format .
 	uv run --frozen --no-sync ruff check --fix-only .
 
 bench: setup ## Figures beside the machine's limits: make bench SUITE=storage|cluster|spark
 	@$(ENV); uv run --frozen --no-sync python -m walrus_bench run $(SUITE)
+
+proto: setup ## Python code of proto/, after a change of it
+	@$(ENV); uv run --frozen --no-sync python client/tools/generate_proto.py
+
+golden: ## Golden files of the format on disk, after a change of it: read the diff
+	@$(ENV); cd storage_core && WALRUS_WRITE_GOLDEN=1 cargo test --locked -p walrus-log --test golden
 
 clean: ## Removes what was built and what runs left behind; caches stay
 	@$(ENV)
