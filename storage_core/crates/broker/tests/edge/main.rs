@@ -1,0 +1,10 @@
+//! The listeners over real sockets, in front of real data planes.
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+mod grpc_log;
+#[allow(dead_code, reason = "the tests of the cluster use all of it")]
+#[path = "../cluster/harness.rs"]
+mod harness;
+mod shared_cursors;
+mod text_client;
+mod text_protocol;
