@@ -138,7 +138,8 @@ def _by_carrier(axes: Axes, groups: Mapping[str, Delays]) -> None:
 def _segments(axes: Axes, strips: Sequence[Strip], killed_at: int) -> None:
     nodes = sorted({strip.node for strip in strips})
     colour_of = {node: NODE_COLOURS[place % len(NODE_COLOURS)] for place, node in enumerate(nodes)}
-    seen: set[str] = set()
+    for node in nodes:
+        axes.barh(0, 0, color=colour_of[node], label=node)
     for strip in strips:
         axes.barh(
             0,
@@ -148,9 +149,7 @@ def _segments(axes: Axes, strips: Sequence[Strip], killed_at: int) -> None:
             edgecolor="white",
             linewidth=1.5,
             height=0.9,
-            label=strip.node if strip.node not in seen else None,
         )
-        seen.add(strip.node)
     axes.plot(
         killed_at,
         0,
