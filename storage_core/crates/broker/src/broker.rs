@@ -395,9 +395,10 @@ impl Broker {
         let version = metadata.version;
         let (routing, changed) = old.next(metadata, self.config());
         self.bucket().update_leases(&routing.leases);
-        self.inner.leaders.lock().retain(|segment, _| {
-            routing.leases.by_key.contains_key(&walrus_log::LogId(*segment))
-        });
+        self.inner
+            .leaders
+            .lock()
+            .retain(|segment, _| routing.leases.by_key.contains_key(&walrus_log::LogId(*segment)));
         self.inner.routing.store(Arc::new(routing));
         for route in changed {
             for (partition, sequencer) in route.topic.partitions.iter().zip(&route.sequencers) {
@@ -438,7 +439,9 @@ impl Broker {
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let done = self.inner.runtime.spawn_blocking(work).await;
-        done.unwrap_or_else(|problem| Err(Error::Internal { message: format!("work on the disk: {problem}") }))
+        done.unwrap_or_else(|problem| {
+            Err(Error::Internal { message: format!("work on the disk: {problem}") })
+        })
     }
 
     /// The leader of an open segment that metadata gives to this process. Makes its log if need be.
@@ -457,7 +460,12 @@ impl Broker {
         let leader = Leader::new(segment, label.clone(), log, self.node_id())
             .ok_or_else(|| Error::Internal { message: format!("{label} is led here and not stored here") })?;
         let leader = Arc::new(leader);
-        tracing::info!(segment = label.as_ref(), epoch = leader.epoch().0, base = leader.log.base_offset().0, "leads");
+        tracing::info!(
+            segment = label.as_ref(),
+            epoch = leader.key.epoch.0,
+            base = leader.log().base_offset().0,
+            "leads"
+        );
         leaders.insert(uuid, leader.clone());
         Ok(leader)
     }
@@ -492,7 +500,8 @@ impl Broker {
     async fn fetch_producers(&self, segment: &Descriptor) -> Result<ProducerTable> {
         let before = {
             let routing = self.routing();
-            let partition = routing.topic(segment.topic).and_then(|route| route.partition(segment.partition).ok());
+            let partition =
+                routing.topic(segment.topic).and_then(|route| route.partition(segment.partition).ok());
             let mut listed = partition.into_iter().flat_map(|partition| &partition.segments);
             listed.find(|listed| listed.descriptor.number + 1 == segment.number).cloned()
         };
@@ -506,7 +515,8 @@ impl Broker {
             let facts = if replica.node.0 == self.node_id() {
                 self.segment_facts(&info)
             } else {
-                let answer = self.peers().call(replica.node.0, Request::SegmentInfo(info), INFO_PATIENCE).await;
+                let answer =
+                    self.peers().call(replica.node.0, Request::SegmentInfo(info), INFO_PATIENCE).await;
                 answer.ok().and_then(|payload| prost::Message::decode(payload).ok()).unwrap_or_default()
             };
             let facts = facts.segments.first();
@@ -525,7 +535,8 @@ impl Broker {
             let key = Place::of(successor).to_string();
             return Err(Error::NotLeader { key, hint: Some(successor.leader.node.0) });
         }
-        let producers = ProducerTable::decode(producers).ok_or_else(|| invalid("the producer table is damaged"))?;
+        let producers =
+            ProducerTable::decode(producers).ok_or_else(|| invalid("the producer table is damaged"))?;
         let spec = log_spec(successor, producers).ok_or_else(|| invalid("the base offset is missing"))?;
         tracing::debug!(segment = spec.name, base = spec.base_offset.0, "log prepared");
         let creating = self.clone();
@@ -537,7 +548,8 @@ impl Broker {
         let facts = |bytes: &Bytes| {
             let segment = Uuid::from_slice(bytes).ok()?;
             let log = self.bucket().log(walrus_log::LogId(segment))?;
-            let end_offset = self.known_leader(segment).map_or(log.durable_offset().0, |leader| leader.high_watermark());
+            let end_offset =
+                self.known_leader(segment).map_or(log.durable_offset().0, |leader| leader.high_watermark());
             let producers = if wanted.producers { log.producers().encode().into() } else { Bytes::new() };
             let (bytes, sealed) = (self.bucket().size_bytes(log.id()).unwrap_or(0), log.is_sealed());
             Some(SegmentFacts { segment: uuid_bytes(segment), end_offset, bytes, sealed, producers })
@@ -548,7 +560,8 @@ impl Broker {
     /// The disk is full, or has space again: tells the metadata when that changes.
     pub(crate) fn note_space(&self, has_space: bool) {
         let known = &self.inner.has_space;
-        if known.load(Ordering::Relaxed) == has_space || known.swap(has_space, Ordering::Relaxed) == has_space {
+        if known.load(Ordering::Relaxed) == has_space || known.swap(has_space, Ordering::Relaxed) == has_space
+        {
             return;
         }
         tracing::warn!(has_space, "the disk's space changed");

@@ -40,7 +40,7 @@ pub struct Bucket {
     store: Store,
     node: u32,
     metrics: Arc<Metrics>,
-    keys: RwLock<HashMap<LogId, Arc<Key>>>,
+    held: RwLock<HashMap<LogId, Arc<Held>>>,
     /// What the last update was given; the same again changes nothing.
     last_update: Mutex<Option<Arc<Leases>>>,
     controls: Controls,
@@ -53,7 +53,19 @@ struct Controls {
     reads_fail: AtomicBool,
 }
 
-struct Key {
+/// The log of a segment, and the right under which it is written.
+#[derive(Clone)]
+pub struct Key {
+    /// Where it is stored.
+    pub log: Log,
+    /// How it is called in log lines and errors.
+    pub label: Arc<str>,
+    /// Epoch of its segment.
+    pub epoch: Epoch,
+}
+
+/// A key whose lease this process holds, or is just losing.
+struct Held {
     label: Arc<str>,
     writer: Mutex<Writer>,
 }
@@ -71,43 +83,42 @@ impl Bucket {
             store,
             node,
             metrics,
-            keys: RwLock::default(),
+            held: RwLock::default(),
             last_update: Mutex::default(),
             controls: Controls::default(),
         }
     }
 
-    /// Appends a batch to a key that this process holds under `epoch`. It is durable when the answer's ticket says so.
-    /// `NotLeader`: there is no lease, another epoch's, or the key is frozen or sealed.
-    pub fn append_by_key(&self, log: &Log, epoch: Epoch, batch: &Batch<'_>) -> Result<Appended> {
+    /// Appends a batch to a key that this process holds under the key's epoch. It is durable when the answer's ticket
+    /// says so. `NotLeader`: there is no lease, another epoch's, or the key is frozen or sealed.
+    pub fn append_by_key(&self, key: &Key, batch: &Batch<'_>) -> Result<Appended> {
         let started = Instant::now();
-        let appended = self.with_lease(log.id(), epoch, || log.append(batch))?;
+        let appended = self.with_lease(key, || key.log.append(batch))?;
         self.metrics.bucket_append_seconds.observe(started.elapsed().as_secs_f64());
         appended.map_err(|error| match error {
-            walrus_log::Error::Sealed { .. } => self.reject(log.id()),
-            other => self.error(log.name(), other),
+            walrus_log::Error::Sealed { .. } => self.reject(key),
+            other => self.error(&key.label, other),
         })
     }
 
     /// Runs a write under the key's writer lock after checking the lease.
-    fn with_lease<T>(&self, id: LogId, epoch: Epoch, write: impl FnOnce() -> T) -> Result<T> {
-        let key = self.keys.read().get(&id).cloned();
-        if let Some(key) = key {
-            let writer = key.writer.lock();
-            if ensure_lease(&writer, epoch) {
+    fn with_lease<T>(&self, key: &Key, write: impl FnOnce() -> T) -> Result<T> {
+        let held = self.held.read().get(&key.log.id()).cloned();
+        if let Some(held) = held {
+            let writer = held.writer.lock();
+            if ensure_lease(&writer, key.epoch) {
                 return Ok(write());
             }
         }
-        Err(self.reject(id))
+        Err(self.reject(key))
     }
 
-    fn reject(&self, id: LogId) -> Error {
-        let keys = self.keys.read();
-        let label = keys.get(&id).map_or_else(|| id.to_string(), |key| key.label.to_string());
-        let held = keys.values().take(LEASES_SHOWN).map(|key| key.label.as_ref()).collect::<Vec<_>>().join(", ");
-        tracing::warn!("write rejected for {label} (leases: {held})");
+    fn reject(&self, key: &Key) -> Error {
+        let held = self.held.read();
+        let leases: Vec<&str> = held.values().take(LEASES_SHOWN).map(|held| held.label.as_ref()).collect();
+        tracing::warn!("write rejected for {} (leases: {})", key.label, leases.join(", "));
         self.metrics.bucket_rejects.inc();
-        Error::NotLeader { key: label, hint: None }
+        Error::NotLeader { key: key.label.to_string(), hint: None }
     }
 
     /// Takes up and gives up leases until they are the wanted ones. Returns when no write under a lost lease is left.
@@ -134,24 +145,25 @@ impl Bucket {
     }
 
     fn replace_leases(&self, wanted: &Leases) -> LeaseChanges {
-        let mut keys = self.keys.write();
-        let still_wanted = |id: &LogId, key: &Key| {
-            let lease = key.writer.lock().lease;
+        let mut held = self.held.write();
+        let still_wanted = |id: &LogId, held: &Held| {
+            let lease = held.writer.lock().lease;
             wanted.by_key.get(id).is_some_and(|(epoch, _)| lease == Some(*epoch))
         };
-        let lost: Vec<Arc<Key>> = keys.extract_if(|id, key| !still_wanted(id, key)).map(|(_, key)| key).collect();
+        let lost: Vec<Arc<Held>> =
+            held.extract_if(|id, held| !still_wanted(id, held)).map(|(_, held)| held).collect();
         let mut changes = LeaseChanges { added: 0, removed: lost.len() };
         for (id, (epoch, label)) in &wanted.by_key {
-            keys.entry(*id).or_insert_with(|| {
+            held.entry(*id).or_insert_with(|| {
                 changes.added += 1;
                 let writer = Mutex::new(Writer { lease: Some(*epoch), frozen: false });
-                Arc::new(Key { label: label.clone(), writer })
+                Arc::new(Held { label: label.clone(), writer })
             });
         }
-        self.metrics.bucket_leases.set(i64::try_from(keys.len()).unwrap_or(i64::MAX));
-        drop(keys);
-        for key in lost {
-            key.writer.lock().lease = None; // waits for the write that is under way
+        self.metrics.bucket_leases.set(i64::try_from(held.len()).unwrap_or(i64::MAX));
+        drop(held);
+        for lost in lost {
+            lost.writer.lock().lease = None; // waits for the write that is under way
         }
         changes
     }
@@ -167,16 +179,16 @@ impl Bucket {
     }
 
     fn set_frozen(&self, id: LogId, frozen: bool) {
-        let key = self.keys.read().get(&id).cloned();
-        if let Some(key) = key {
-            key.writer.lock().frozen = frozen;
+        let held = self.held.read().get(&id).cloned();
+        if let Some(held) = held {
+            held.writer.lock().frozen = frozen;
         }
     }
 
     /// Seals a log for good, durably. The caller has frozen it, or holds no lease for it.
     pub(crate) fn seal(&self, log: &Log, value: &[u8]) -> Result<Sealed> {
-        let key = self.keys.read().get(&log.id()).cloned();
-        let writer = key.as_ref().map(|key| key.writer.lock());
+        let held = self.held.read().get(&log.id()).cloned();
+        let writer = held.as_ref().map(|held| held.writer.lock());
         assert!(
             writer.as_ref().is_none_or(|writer| writer.frozen || writer.lease.is_none()),
             "{} is sealed while it takes writes",

@@ -36,7 +36,12 @@ const PARTITIONS_MAX: u32 = 10_000;
 
 impl Broker {
     /// Creates a topic, or answers the one that is there (`false`) if it has as many partitions (0 = any).
-    pub async fn create_topic(&self, name: &str, partitions: u32, internal: bool) -> Result<(TopicInfo, bool)> {
+    pub async fn create_topic(
+        &self,
+        name: &str,
+        partitions: u32,
+        internal: bool,
+    ) -> Result<(TopicInfo, bool)> {
         let name = TopicName::parse(name)?;
         if partitions > PARTITIONS_MAX {
             let problem = format!("{partitions} partitions are more than {PARTITIONS_MAX}");
@@ -146,11 +151,14 @@ impl Broker {
             let answer = self.control().ask(&event, CONTROL_PATIENCE).await?;
             let field = |name: &str| answer.get(name).and_then(Value::as_i64).filter(|value| *value >= 0);
             let (Some(first), Some(count)) = (field("first"), field("count")) else {
-                return Err(Error::Internal { message: format!("the answer to allocate_producer_ids: {answer}") });
+                return Err(Error::Internal {
+                    message: format!("the answer to allocate_producer_ids: {answer}"),
+                });
             };
             *block = first..first + count;
         }
-        let id = block.next().ok_or_else(|| Error::Unavailable { what: "no producer id is left".to_owned() })?;
+        let id =
+            block.next().ok_or_else(|| Error::Unavailable { what: "no producer id is left".to_owned() })?;
         Ok((id, 0))
     }
 
@@ -290,7 +298,13 @@ impl TopicCreations {
     }
 
     /// Has the topic created, once, and then submits the batch behind those that came before.
-    pub(crate) fn submit(&self, broker: &Broker, to: &PartitionRef, batch: Bytes, deadline: Instant) -> Ticket {
+    pub(crate) fn submit(
+        &self,
+        broker: &Broker,
+        to: &PartitionRef,
+        batch: Bytes,
+        deadline: Instant,
+    ) -> Ticket {
         let (reply, ticket) = oneshot::channel();
         let mut waiting = self.waiting.lock();
         let early = waiting.entry(to.topic.clone()).or_default();
@@ -315,7 +329,9 @@ impl TopicCreations {
             let place = outcome.clone().and_then(|()| {
                 let route = route.as_ref().ok_or_else(|| Error::UnknownTopic { topic: topic.to_string() })?;
                 route.partition(partition)?;
-                let problem = |problem: walrus_log::batch::BatchError| Error::InvalidBatch { problem: problem.to_string() };
+                let problem = |problem: walrus_log::batch::BatchError| Error::InvalidBatch {
+                    problem: problem.to_string(),
+                };
                 let (parsed, _) = Batch::parse(&batch).map_err(problem)?;
                 Ok(route.sequencers[partition as usize].submit(broker, batch.clone(), &parsed, deadline))
             });

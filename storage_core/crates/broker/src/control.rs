@@ -245,7 +245,8 @@ mod tests {
     #[tokio::test]
     async fn a_host_that_does_not_pull_makes_requests_fail_and_not_pile_up() {
         let queue = ControlQueue::new();
-        let refusal = queue.ask(&Event::NodeState { state: "full" }, Duration::from_millis(1)).await.unwrap_err();
+        let refusal =
+            queue.ask(&Event::NodeState { state: "full" }, Duration::from_millis(1)).await.unwrap_err();
         assert!(refusal.retryable);
         assert_eq!(queue.poll(10, Duration::ZERO), []);
     }

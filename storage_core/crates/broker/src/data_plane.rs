@@ -256,7 +256,9 @@ async fn watch_segments(broker: Broker, mut period: tokio::sync::watch::Receiver
         for leader in broker.leaders() {
             let segment = &leader.descriptor;
             let route = broker.routing().topic(segment.topic).cloned();
-            if let Some(sequencer) = route.as_ref().and_then(|route| route.sequencers.get(segment.partition as usize)) {
+            if let Some(sequencer) =
+                route.as_ref().and_then(|route| route.sequencers.get(segment.partition as usize))
+            {
                 sequencer.check(&broker, &leader);
             }
         }

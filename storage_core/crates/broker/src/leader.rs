@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use walrus_log::{Epoch, Log};
 use walrus_metadata::{Descriptor, Segment};
 
+use crate::bucket::Key;
 use crate::clock;
 use crate::rollover::{self, Decision, Fill, Limits};
 use crate::watermark::HighWatermark;
@@ -16,8 +17,7 @@ use crate::watermark::HighWatermark;
 /// See the module.
 pub(crate) struct Leader {
     pub(crate) descriptor: Descriptor,
-    pub(crate) label: Arc<str>,
-    pub(crate) log: Log,
+    pub(crate) key: Key,
     /// Place of this node among the descriptor's replicas.
     own_replica: usize,
     watermark: HighWatermark,
@@ -37,10 +37,10 @@ impl Leader {
         let age_ms = u64::try_from(clock::now_ms()).unwrap_or(0).saturating_sub(segment.opened_at_ms);
         let opened = Instant::now();
         let watermark = HighWatermark::new(replicas, replicas / 2 + 1, log.durable_offset().0);
+        let epoch = Epoch(descriptor.epoch.0);
         Some(Self {
             descriptor,
-            label,
-            log,
+            key: Key { log, label, epoch },
             own_replica,
             watermark,
             opened: opened.checked_sub(Duration::from_millis(age_ms)).unwrap_or(opened),
@@ -49,13 +49,18 @@ impl Leader {
         })
     }
 
-    pub(crate) fn epoch(&self) -> Epoch {
-        Epoch(self.descriptor.epoch.0)
+    pub(crate) fn log(&self) -> &Log {
+        &self.key.log
+    }
+
+    /// How its segment is called in log lines and errors.
+    pub(crate) fn label(&self) -> &str {
+        &self.key.label
     }
 
     /// After a commit or the seal: tells the watermark how far the own disk is.
     pub(crate) fn note_durable(&self) {
-        self.watermark.record(self.own_replica, self.log.durable_offset().0);
+        self.watermark.record(self.own_replica, self.key.log.durable_offset().0);
     }
 
     pub(crate) fn high_watermark(&self) -> u64 {
@@ -68,8 +73,8 @@ impl Leader {
 
     pub(crate) fn fill(&self) -> Fill {
         Fill {
-            entries: self.log.end_offset().0.saturating_sub(self.log.base_offset().0),
-            bytes: self.log.size_bytes(),
+            entries: self.key.log.end_offset().0.saturating_sub(self.key.log.base_offset().0),
+            bytes: self.key.log.size_bytes(),
             age: self.opened.elapsed(),
         }
     }
@@ -79,7 +84,9 @@ impl Leader {
         let fill = self.fill();
         let decision = rollover::decide(fill, limits);
         match decision {
-            Decision::SealAfterThis(_) if self.is_held() && rollover::may_outgrow(fill, limits) => Decision::Continue,
+            Decision::SealAfterThis(_) if self.is_held() && rollover::may_outgrow(fill, limits) => {
+                Decision::Continue
+            }
             other => other,
         }
     }
@@ -87,6 +94,11 @@ impl Leader {
     /// The roll found no successor: go on for a while.
     pub(crate) fn hold(&self, time: Duration) {
         *self.hold_until.lock() = Some(Instant::now() + time);
+    }
+
+    /// Whether it may go on without a successor.
+    pub(crate) fn may_outgrow(&self, limits: Limits) -> bool {
+        rollover::may_outgrow(self.fill(), limits)
     }
 
     pub(crate) fn is_held(&self) -> bool {

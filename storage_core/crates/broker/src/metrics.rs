@@ -80,12 +80,20 @@ impl Metrics {
 
     fn describe(&self, registry: &mut Registry) {
         let m = self;
-        registry.register("walrus_appends", "Batches acknowledged by leaders on this node", m.appends.clone());
+        registry.register(
+            "walrus_appends",
+            "Batches acknowledged by leaders on this node",
+            m.appends.clone(),
+        );
         let help = "Bytes of batches stored by leaders on this node";
         registry.register_with_unit("walrus_append", help, Unit::Bytes, m.append_bytes.clone());
         let help = "From the arrival of a batch to its acknowledgement";
         registry.register_with_unit("walrus_append_latency", help, Unit::Seconds, m.append_seconds.clone());
-        registry.register("walrus_forwards", "Batches sent to the leader on another node", m.forwards.clone());
+        registry.register(
+            "walrus_forwards",
+            "Batches sent to the leader on another node",
+            m.forwards.clone(),
+        );
         registry.register("walrus_duplicates", "Batches that were stored before", m.duplicates.clone());
         let help = "Bytes of batches that wait for a leader";
         registry.register_with_unit("walrus_append_waiting", help, Unit::Bytes, m.waiting_bytes.clone());
@@ -104,7 +112,11 @@ impl Metrics {
             Unit::Seconds,
             m.bucket_append_seconds.clone(),
         );
-        registry.register("walrus_bucket_rejects", "Writes refused without a lease", m.bucket_rejects.clone());
+        registry.register(
+            "walrus_bucket_rejects",
+            "Writes refused without a lease",
+            m.bucket_rejects.clone(),
+        );
         let help = "From the last append of a segment to the opening of its successor";
         registry.register_with_unit("walrus_roll_pause", help, Unit::Seconds, m.roll_seconds.clone());
         registry.register("walrus_rolls", "Segments sealed by this node, by reason", m.rolls.clone());

@@ -42,7 +42,8 @@ impl Broker {
                 SegmentState::Sealed(value) => Some(value.end.0),
                 _ => None,
             };
-            let wait = if end.is_some() { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
+            let wait =
+                if end.is_some() { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
             let page = |batches, next_offset, high_watermark| {
                 Ok(ReadPage { batches, next_offset, high_watermark, log_start })
             };
@@ -89,7 +90,8 @@ impl Broker {
             None => segment_at(partition, offset),
         };
         let end = || partition.segments.last().map_or(start, base_of);
-        let segment = found.ok_or_else(|| Error::OffsetOutOfRange { requested: offset, start, end: end() })?;
+        let segment =
+            found.ok_or_else(|| Error::OffsetOutOfRange { requested: offset, start, end: end() })?;
         Ok((route.name.clone(), segment.clone(), start))
     }
 
@@ -128,7 +130,12 @@ impl Broker {
                 FetchAnswer::decode(payload)
                     .map_err(|problem| Error::Internal { message: format!("a peer's page: {problem}") })
             };
-            match self.peers().call(node, Request::Fetch(fetch), wait + FETCH_PATIENCE).await.and_then(decoded) {
+            match self
+                .peers()
+                .call(node, Request::Fetch(fetch), wait + FETCH_PATIENCE)
+                .await
+                .and_then(decoded)
+            {
                 Ok(answer) => return Ok(answer),
                 // A read may always be repeated.
                 Err(Error::OutcomeUnknown { what }) => failure = Some(Error::Unavailable { what }),
@@ -153,12 +160,17 @@ impl Broker {
             metadata.mark_unchanged();
             let Some(log) = self.own_copy(segment).await? else {
                 // An open segment to which nobody has appended yet and whose leader is an earlier process.
-                return Ok(FetchAnswer { next_offset: offset, high_watermark: offset, ..FetchAnswer::default() });
+                return Ok(FetchAnswer {
+                    next_offset: offset,
+                    high_watermark: offset,
+                    ..FetchAnswer::default()
+                });
             };
             let leader = self.known_leader(segment);
             let mut growth = leader.as_ref().map(|leader| leader.watch_high_watermark());
             let sealed = log.is_sealed();
-            let high_watermark = growth.as_mut().map_or(log.durable_offset().0, |growth| *growth.borrow_and_update());
+            let high_watermark =
+                growth.as_mut().map_or(log.durable_offset().0, |growth| *growth.borrow_and_update());
             let start = log.start_offset().0;
             if offset < start || offset > high_watermark {
                 return Err(Error::OffsetOutOfRange { requested: offset, start, end: high_watermark });
@@ -200,7 +212,7 @@ impl Broker {
             found.ok_or_else(|| Error::UnknownSegment { segment: segment.to_string() })?
         };
         if is_led_by(listed.descriptor.leader, self.config()) {
-            return self.leader(&topic, &listed).await.map(|leader| Some(leader.log.clone()));
+            return self.leader(&topic, &listed).await.map(|leader| Some(leader.log().clone()));
         }
         Ok(None)
     }
@@ -219,7 +231,8 @@ impl Broker {
         while next_offset > high_watermark {
             let Some(last) = slices.batches.pop() else { break };
             let header = walrus_log::batch::BatchHeader::peek(&last);
-            let header = header.map_err(|problem| Error::Internal { message: format!("a stored batch: {problem}") })?;
+            let header = header
+                .map_err(|problem| Error::Internal { message: format!("a stored batch: {problem}") })?;
             next_offset = header.base_offset;
         }
         Ok(FetchAnswer { batches: slices.batches, next_offset, high_watermark, sealed })

@@ -21,7 +21,8 @@ pub(crate) fn judge(metadata: &Metadata, place: Place) -> Fate {
     if metadata.deleted.contains(&place.topic) {
         return Fate::Delete;
     }
-    let partition = metadata.topics.get(&place.topic).and_then(|topic| topic.partitions.get(place.partition as usize));
+    let partition =
+        metadata.topics.get(&place.topic).and_then(|topic| topic.partitions.get(place.partition as usize));
     let Some(partition) = partition else {
         return Fate::Unlisted;
     };
@@ -40,7 +41,8 @@ mod tests {
     #[test]
     fn only_what_metadata_calls_trimmed_or_deleted_goes() {
         let (listed, deleted, forgotten) = (topic(1), topic(2), topic(3));
-        let partition = Partition { index: 0, next_epoch: Epoch(9), trimmed_below: 4, segments: vec![], version: 1 };
+        let partition =
+            Partition { index: 0, next_epoch: Epoch(9), trimmed_below: 4, segments: vec![], version: 1 };
         let mut metadata = Metadata::default();
         metadata.deleted.insert(deleted);
         let known = Topic {

@@ -53,7 +53,7 @@ pub(crate) enum RollOutcome {
 impl Roll {
     /// Of a segment that this process leads and has frozen.
     pub(crate) fn of_leader(leader: Arc<Leader>, reason: Reason) -> Self {
-        let (segment, label) = (leader.descriptor.clone(), leader.label.clone());
+        let (segment, label) = (leader.descriptor.clone(), leader.key.label.clone());
         Self { segment, label, reason, leader: Some(leader), started: Instant::now() }
     }
 
@@ -71,14 +71,17 @@ impl Roll {
 
 /// Has a successor allotted before it is needed. Does nothing while that is under way or done.
 pub(crate) fn allot_ahead(broker: &Broker, leader: &Arc<Leader>, reason: Reason) {
-    if leader.is_held() || leader.allotting.try_lock().is_err() || allotted(broker, &leader.descriptor).is_some() {
+    if leader.is_held()
+        || leader.allotting.try_lock().is_err()
+        || allotted(broker, &leader.descriptor).is_some()
+    {
         return;
     }
     let (asking, leader) = (broker.clone(), leader.clone());
     broker.spawn("allot", async move {
         let Ok(_turn) = leader.allotting.try_lock() else { return };
         if let Err(error) = begin_roll(&asking, &leader.descriptor, &[], reason).await {
-            tracing::warn!(segment = leader.label.as_ref(), %error, "no successor could be allotted ahead");
+            tracing::warn!(segment = leader.label(), %error, "no successor could be allotted ahead");
             leader.hold(HOLD);
         }
     });
@@ -87,7 +90,7 @@ pub(crate) fn allot_ahead(broker: &Broker, leader: &Arc<Leader>, reason: Reason)
 /// Does all of it. Cancelling it at any point is safe: it can be run again.
 pub(crate) async fn run(broker: &Broker, topic: &TopicName, roll: &Roll) -> RollOutcome {
     let log = match &roll.leader {
-        Some(leader) => leader.log.clone(),
+        Some(leader) => leader.log().clone(),
         None => match broker.open_log(topic, &roll.segment).await {
             Ok(log) => log,
             Err(error) => return RollOutcome::NoSuccessor(error),
@@ -191,7 +194,12 @@ fn is_sealed(broker: &Broker, segment: &Descriptor) -> bool {
     current(broker, segment).is_some_and(|listed| matches!(listed.state, SegmentState::Sealed(_)))
 }
 
-async fn begin_roll(broker: &Broker, segment: &Descriptor, avoid: &[u32], reason: Reason) -> Result<Descriptor> {
+async fn begin_roll(
+    broker: &Broker,
+    segment: &Descriptor,
+    avoid: &[u32],
+    reason: Reason,
+) -> Result<Descriptor> {
     let event = Event::BeginRoll {
         topic: segment.topic.0,
         partition: segment.partition,
@@ -266,7 +274,11 @@ async fn publish(broker: &Broker, roll: &Roll, value: &Value) -> Result<()> {
             Ok(_) if is_sealed(broker, segment) => {}
             Ok(_) => broker.metadata_change(PAUSE).await,
             Err(refusal) => {
-                tracing::warn!(segment = roll.label.as_ref(), ?refusal, "the sealed segment is not published yet");
+                tracing::warn!(
+                    segment = roll.label.as_ref(),
+                    ?refusal,
+                    "the sealed segment is not published yet"
+                );
                 if broker.shutdown_signal().is_cancelled() {
                     return Err(refusal.into());
                 }

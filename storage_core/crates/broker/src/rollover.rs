@@ -112,7 +112,8 @@ fn reached(fill: Fill, limits: Limits, percent: u128) -> Option<Reason> {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { entries_max: 10, bytes_max: 1_000, age_max: Some(Duration::from_secs(100)) };
+    const LIMITS: Limits =
+        Limits { entries_max: 10, bytes_max: 1_000, age_max: Some(Duration::from_secs(100)) };
 
     fn fill(entries: u64, bytes: u64, age_s: u64) -> Fill {
         Fill { entries, bytes, age: Duration::from_secs(age_s) }

@@ -76,7 +76,10 @@ impl Routing {
         for route in topics.values() {
             for segment in route.topic.partitions.iter().filter_map(open_segment) {
                 if is_led_by(segment.descriptor.leader, config) {
-                    let lease = (Epoch(segment.descriptor.epoch.0), label(route.name.as_str(), &segment.descriptor).into());
+                    let lease = (
+                        Epoch(segment.descriptor.epoch.0),
+                        label(route.name.as_str(), &segment.descriptor).into(),
+                    );
                     leases.by_key.insert(log_id(&segment.descriptor), lease);
                 }
             }

@@ -96,7 +96,11 @@ struct InFlight {
 /// What became of a batch.
 enum Placed {
     Committed(AppendAck),
-    Committing { ack: AppendAck, commit: CommitTicket, leader: Arc<Leader> },
+    Committing {
+        ack: AppendAck,
+        commit: CommitTicket,
+        leader: Arc<Leader>,
+    },
     /// It was meant for a segment that is not open here.
     Moved,
 }
@@ -145,7 +149,7 @@ impl Ticket {
             Placed::Moved => Ok(None),
             Placed::Committed(ack) => Ok(Some(ack)),
             Placed::Committing { ack, commit, leader } => {
-                let unknown = |error| Error::OutcomeUnknown { what: format!("{}: {error}", leader.label) };
+                let unknown = |error| Error::OutcomeUnknown { what: format!("{}: {error}", leader.label()) };
                 commit.await.map_err(unknown)?;
                 leader.note_durable();
                 let metrics = broker.metrics();
@@ -226,7 +230,8 @@ impl Sequencer {
             });
         }
         let (reply, receiver) = oneshot::channel();
-        let waiting = Waiting { batch: bytes, is_idempotent: batch.producer().is_some(), only, deadline, reply };
+        let waiting =
+            Waiting { batch: bytes, is_idempotent: batch.producer().is_some(), only, deadline, reply };
         match &state.mode {
             Mode::Remote { .. } if only.is_some() => return Ticket::moved(),
             Mode::Remote { segment, connection } => {
@@ -276,7 +281,7 @@ impl Sequencer {
         leader: &Arc<Leader>,
         batch: &Batch<'_>,
     ) -> Option<Result<Placed>> {
-        match broker.bucket().append_by_key(&leader.log, leader.epoch(), batch) {
+        match broker.bucket().append_by_key(&leader.key, batch) {
             Ok(appended) => {
                 broker.metrics().append_bytes.inc_by(batch.bytes().len() as u64);
                 broker.note_space(true);
@@ -320,8 +325,14 @@ impl Sequencer {
     }
 
     /// From here on nothing is appended to the leader's log.
-    fn start_roll(self: &Arc<Self>, broker: &Broker, state: &mut State, leader: &Arc<Leader>, reason: Reason) {
-        broker.bucket().freeze(leader.log.id());
+    fn start_roll(
+        self: &Arc<Self>,
+        broker: &Broker,
+        state: &mut State,
+        leader: &Arc<Leader>,
+        reason: Reason,
+    ) {
+        broker.bucket().freeze(leader.log().id());
         state.roll = Some(Roll::of_leader(leader.clone(), reason));
         self.leave(broker, state);
     }
@@ -409,7 +420,8 @@ impl Sequencer {
                 sent.returned = true;
                 state.obstacle = why;
                 state.moved = state.moved.or(moved.then_some(segment));
-                let is_its_target = matches!(&state.mode, Mode::Remote { segment: now, .. } if *now == segment);
+                let is_its_target =
+                    matches!(&state.mode, Mode::Remote { segment: now, .. } if *now == segment);
                 if is_its_target {
                     self.leave(broker, &mut state);
                 }
@@ -457,9 +469,15 @@ impl Sequencer {
             let roll = self.state.lock().roll.clone();
             if let Some(roll) = roll {
                 let outcome = self.while_waiting(broker, roll::run(broker, &self.name, &roll)).await;
+                let is_stuck = matches!(outcome, RollOutcome::NoSuccessor(_));
                 self.rolled(broker, &roll, outcome);
+                self.expire(broker);
+                if is_stuck {
+                    self.while_waiting(broker, broker.metadata_change(roll::HOLD)).await;
+                }
                 continue;
             }
+            self.expire(broker);
             if self.rest() {
                 return;
             }
@@ -563,7 +581,8 @@ impl Sequencer {
             return;
         }
         let what = format!("{}/{} has no leader: {}", self.name, self.partition, state.obstacle);
-        let (late, waiting) = std::mem::take(&mut state.queue).into_iter().partition(|one| one.deadline <= now);
+        let (late, waiting) =
+            std::mem::take(&mut state.queue).into_iter().partition(|one| one.deadline <= now);
         state.queue = waiting;
         for waiting in Vec::from(late) {
             self.dequeued(broker, &waiting);
@@ -589,11 +608,16 @@ impl Sequencer {
                     state.obstacle = error.to_string();
                     return;
                 };
-                leader.hold(roll::HOLD);
-                broker.bucket().thaw(leader.log.id());
                 if roll.reason == Reason::NoSpace {
                     let error = Error::NoSpace { node: broker.node_id() };
                     self.fail_queue(broker, &mut state, &error);
+                }
+                leader.hold(roll::HOLD);
+                if leader.may_outgrow(broker.limits()) {
+                    broker.bucket().thaw(leader.log().id());
+                } else {
+                    state.obstacle = error.to_string();
+                    state.roll = Some(roll.clone()); // it stays frozen, and the roll is tried again
                 }
             }
             RollOutcome::Failed(error) => {
@@ -642,7 +666,12 @@ impl Sequencer {
         }
     }
 
-    fn fill_connection(self: &Arc<Self>, broker: &Broker, segment: Uuid, connection: &Arc<Connection>) -> Result<()> {
+    fn fill_connection(
+        self: &Arc<Self>,
+        broker: &Broker,
+        segment: Uuid,
+        connection: &Arc<Connection>,
+    ) -> Result<()> {
         let mut state = self.state.lock();
         while let Some(waiting) = state.queue.pop_front() {
             self.dequeued(broker, &waiting);
@@ -679,8 +708,14 @@ fn outcome(answer: Result<Bytes, CallError>, waiting: &Waiting) -> Outcome {
             Ok(AppendAnswer { base_offset, end_offset, duplicate, .. }) => {
                 Outcome::Final(Ok(AppendAck { base_offset, end_offset, duplicate }))
             }
-            Err(problem) => Outcome::Final(Err(Error::Internal { message: format!("a peer's answer: {problem}") })),
+            Err(problem) => {
+                Outcome::Final(Err(Error::Internal { message: format!("a peer's answer: {problem}") }))
+            }
         },
+        // It stops, or too much waits there: nothing was written.
+        Err(CallError::Refused(Error::Unavailable { what })) if !is_late => {
+            Outcome::Again { why: what, moved: true }
+        }
         Err(CallError::Refused(error)) => Outcome::Final(Err(error)),
         Err(CallError::NotSent(why)) if is_late => Outcome::Final(Err(Error::Unavailable { what: why })),
         Err(CallError::NotSent(why)) => Outcome::Again { why, moved: false },

@@ -14,8 +14,15 @@ pub(crate) struct HighWatermark {
 impl HighWatermark {
     /// For `replicas` copies that all end at `end`. `1 <= write_quorum <= replicas`.
     pub(crate) fn new(replicas: usize, write_quorum: usize, end: u64) -> Self {
-        assert!((1..=replicas).contains(&write_quorum), "a write quorum of {write_quorum} of {replicas} replicas");
-        Self { write_quorum, durable_ends: Mutex::new(vec![end; replicas]), published: watch::Sender::new(end) }
+        assert!(
+            (1..=replicas).contains(&write_quorum),
+            "a write quorum of {write_quorum} of {replicas} replicas"
+        );
+        Self {
+            write_quorum,
+            durable_ends: Mutex::new(vec![end; replicas]),
+            published: watch::Sender::new(end),
+        }
     }
 
     /// A replica has everything below `end` on its disk. An older report changes nothing.

@@ -221,7 +221,8 @@ async fn greet(
 
     let mut reader = FrameReader::new(reader);
     let refused = |message: String| io::Error::new(io::ErrorKind::ConnectionRefused, message);
-    let answer = reader.next(HELLO_BYTES_MAX).await?.ok_or_else(|| refused("closed at the greeting".to_owned()))?;
+    let answer =
+        reader.next(HELLO_BYTES_MAX).await?.ok_or_else(|| refused("closed at the greeting".to_owned()))?;
     if answer.kind == Kind::Error as u8 {
         return Err(refused(decode_error(answer.payload).to_string()));
     }

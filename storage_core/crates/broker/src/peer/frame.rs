@@ -131,8 +131,11 @@ mod tests {
             proptest::collection::vec(any::<u8>(), 0..100),
             proptest::collection::vec(any::<u8>(), COALESCE_BYTES..COALESCE_BYTES + 100),
         ];
-        (any::<u8>(), any::<u64>(), payload)
-            .prop_map(|(kind, id, payload)| Frame { kind, id, payload: payload.into() })
+        (any::<u8>(), any::<u64>(), payload).prop_map(|(kind, id, payload)| Frame {
+            kind,
+            id,
+            payload: payload.into(),
+        })
     }
 
     proptest! {

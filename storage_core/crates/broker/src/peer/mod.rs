@@ -135,8 +135,12 @@ impl Peers {
         match receiver.await {
             Ok(Ok(payload)) => Ok(payload),
             Ok(Err(CallError::Refused(error))) => Err(error),
-            Ok(Err(CallError::NotSent(what))) => Err(Error::Unavailable { what: format!("node {node}: {what}") }),
-            Ok(Err(CallError::Lost(what))) => Err(Error::OutcomeUnknown { what: format!("node {node}: {what}") }),
+            Ok(Err(CallError::NotSent(what))) => {
+                Err(Error::Unavailable { what: format!("node {node}: {what}") })
+            }
+            Ok(Err(CallError::Lost(what))) => {
+                Err(Error::OutcomeUnknown { what: format!("node {node}: {what}") })
+            }
             Err(_) => Err(Error::OutcomeUnknown { what: format!("node {node}: the connection's task died") }),
         }
     }
@@ -144,7 +148,8 @@ impl Peers {
     /// An open connection, made if need be. Right after a failure it fails at once.
     pub(crate) async fn connection(&self, node: u32, lane: Lane) -> Result<Arc<Connection>> {
         let peer = self.nodes.lock().get(&node).cloned();
-        let peer = peer.ok_or_else(|| Error::Unavailable { what: format!("unknown addr for node {node}") })?;
+        let peer =
+            peer.ok_or_else(|| Error::Unavailable { what: format!("unknown addr for node {node}") })?;
         let mut attempt = peer.lanes[lane as usize].lock().await;
         if let Some(connection) = attempt.connection.as_ref().filter(|connection| !connection.is_closed()) {
             return Ok(connection.clone());
@@ -157,7 +162,8 @@ impl Peers {
         let handshake =
             Handshake { hello: self.hello.clone(), expect_node: peer.node, expect_disk: peer.disk };
         let opening = Connection::open(peer.address.clone(), handshake);
-        let opened = self.runtime.spawn(opening).await.unwrap_or_else(|problem| Err(std::io::Error::other(problem)));
+        let opened =
+            self.runtime.spawn(opening).await.unwrap_or_else(|problem| Err(std::io::Error::other(problem)));
         match opened {
             Ok(connection) => {
                 tracing::debug!(node, address = peer.address, ?lane, "connected to peer");

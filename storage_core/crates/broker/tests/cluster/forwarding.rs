@@ -69,7 +69,8 @@ fn a_leader_that_is_down_makes_appends_and_reads_fail_as_unavailable() {
         let broker = cluster.broker(other);
         let error = put(&broker, &topic, "lost").await.unwrap_err();
         assert!(matches!(error, Error::Unavailable { .. }) && error.retryable(), "{error:?}");
-        let error = broker.read(&topic, 0, crate::harness::options(std::time::Duration::ZERO)).await.unwrap_err();
+        let error =
+            broker.read(&topic, 0, crate::harness::options(std::time::Duration::ZERO)).await.unwrap_err();
         assert!(error.retryable(), "{error:?}");
     });
 }
@@ -79,7 +80,8 @@ fn what_is_wrong_with_a_request_is_said_by_every_node_alike() {
     let cluster = Cluster::start(3, json!({ "auto_create_topics": false }));
     cluster.block_on(async {
         let unknown = PartitionRef::parse("nobody", 0).unwrap();
-        let (topic, beyond) = (PartitionRef::parse("logs", 0).unwrap(), PartitionRef::parse("logs", 7).unwrap());
+        let (topic, beyond) =
+            (PartitionRef::parse("logs", 0).unwrap(), PartitionRef::parse("logs", 7).unwrap());
         cluster.broker(1).create_topic("logs", 1, false).await.unwrap();
         for id in cluster.ids() {
             let broker = cluster.broker(id);

@@ -47,6 +47,7 @@ struct Node {
 impl Cluster {
     /// Starts nodes 1..=count. `options` go into each config.
     pub(crate) fn start(count: u32, options: Value) -> Self {
+        drop(tracing_subscriber::fmt().with_test_writer().with_max_level(tracing::Level::DEBUG).try_init());
         let shared = Arc::new(Shared {
             cluster_id: Uuid::new_v4(),
             metadata: Mutex::default(),
@@ -91,7 +92,9 @@ impl Cluster {
 
     pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async { tokio::time::timeout(PATIENCE * 2, future).await }).expect("a test that ends")
+        runtime
+            .block_on(async { tokio::time::timeout(PATIENCE * 2, future).await })
+            .expect("a test that ends")
     }
 
     /// Stops a node's data plane, as a terminated process would; its leases lapse.
@@ -230,9 +233,9 @@ impl Shared {
                 below_number: event["below_number"].as_u64().unwrap(),
             },
             "delete_topic" => Command::DeleteTopic { topic: topic() },
-            "allocate_producer_ids" => {
-                Command::AllocateProducerIds { count: u32::try_from(event["count"].as_u64().unwrap()).unwrap() }
-            }
+            "allocate_producer_ids" => Command::AllocateProducerIds {
+                count: u32::try_from(event["count"].as_u64().unwrap()).unwrap(),
+            },
             "node_state" => return json!({"ok": {}}),
             other => panic!("an event of kind {other}"),
         };
@@ -315,7 +318,9 @@ pub(crate) async fn read_values(
         };
         for bytes in &page.batches {
             let (batch, _) = Batch::parse(bytes).unwrap();
-            for record in batch.records().map(|record| record.unwrap()).filter(|record| record.offset >= offset) {
+            for record in
+                batch.records().map(|record| record.unwrap()).filter(|record| record.offset >= offset)
+            {
                 values.push((record.offset, String::from_utf8(record.value.unwrap().to_vec()).unwrap()));
             }
         }

@@ -21,7 +21,9 @@ fn sixteen_producers_and_three_readers_lose_repeat_and_reorder_nothing_across_ro
             async move {
                 let mut offsets = Vec::new();
                 for number in 0..EACH {
-                    offsets.push(put(&broker, &topic, &format!("{producer}:{number}")).await.unwrap().base_offset);
+                    offsets.push(
+                        put(&broker, &topic, &format!("{producer}:{number}")).await.unwrap().base_offset,
+                    );
                 }
                 offsets
             }
@@ -35,7 +37,10 @@ fn sixteen_producers_and_three_readers_lose_repeat_and_reorder_nothing_across_ro
 
         for values in &seen {
             assert_eq!(values, &seen[0]);
-            assert!((0..).zip(values).all(|(expected, (offset, _))| expected == *offset), "offsets are dense");
+            assert!(
+                (0..).zip(values).all(|(expected, (offset, _))| expected == *offset),
+                "offsets are dense"
+            );
         }
         for (producer, offsets) in offsets.iter().enumerate() {
             assert!(offsets.is_sorted(), "producer {producer}: {offsets:?}");

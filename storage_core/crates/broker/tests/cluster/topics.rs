@@ -18,7 +18,10 @@ fn creating_a_topic_twice_answers_the_first_one() {
         assert_eq!(first, again);
         let error = cluster.broker(2).create_topic("logs", 3, false).await.unwrap_err();
         assert_eq!(error, Error::TopicExists { topic: "logs".to_owned(), partitions: 2, wanted: 3 });
-        assert_eq!(cluster.broker(1).create_topic("a/b", 1, false).await.unwrap_err().reason(), "InvalidTopic");
+        assert_eq!(
+            cluster.broker(1).create_topic("a/b", 1, false).await.unwrap_err().reason(),
+            "InvalidTopic"
+        );
         assert_eq!(cluster.broker(2).topics(false), [first]);
     });
 }
@@ -69,7 +72,8 @@ fn a_waiting_reader_wakes_when_something_is_appended() {
 fn trimmed_segments_and_deleted_topics_leave_the_disks_and_nothing_else_does() {
     let cluster = Cluster::start(2, json!({ "segment_entries_max": 2 }));
     cluster.block_on(async {
-        let (topic, gone) = (PartitionRef::parse("logs", 0).unwrap(), PartitionRef::parse("gone", 0).unwrap());
+        let (topic, gone) =
+            (PartitionRef::parse("logs", 0).unwrap(), PartitionRef::parse("gone", 0).unwrap());
         for number in 0..7 {
             put(&cluster.broker(1), &topic, &number.to_string()).await.unwrap();
             put(&cluster.broker(1), &gone, &number.to_string()).await.unwrap();
