@@ -12,7 +12,7 @@ from walrus_client.dev.ports import choose_base, is_free
 from walrus_client.dev.processes import Process, start_process
 from walrus_client.dev.state import ClusterState, NodeState
 
-SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
+SLEEP = ["/bin/sleep", "600"]
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def sleeper(tmp_path):
 
 def test_a_process_is_known_until_it_ends(sleeper):
     assert sleeper.is_running()
-    assert sleeper.memory_bytes() > 100_000
+    assert sleeper.memory_bytes() > 0
     assert not sleeper.wait(0.01)
     assert sleeper.send(signal.SIGTERM)
     assert sleeper.wait(10)

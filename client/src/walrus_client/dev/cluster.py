@@ -137,18 +137,7 @@ class DevCluster:
 
     def status(self) -> list[NodeStatus]:
         """Ask every node how it is; those that do not run are in the answer, too."""
-        return [
-            NodeStatus(
-                node=node,
-                running=node.is_running(),
-                readiness=health.readiness(node.ports.http),
-                memory_bytes=node.process.memory_bytes() if node.process else None,
-                status=health.status(node.ports.http),
-            )
-            if node.is_running()
-            else NodeStatus(node, False, health.Readiness(answered=False, ready=False), None, None)
-            for node in self.nodes
-        ]
+        return [_status(node) for node in self.nodes]
 
     def purge(self) -> None:
         """Stop all nodes and remove their data, their logs and the cluster itself."""
@@ -272,6 +261,19 @@ class DevCluster:
                 killed.append(node.name)
             node.process.exit_code()
         return killed
+
+
+def _status(node: NodeState) -> NodeStatus:
+    if node.process is None or not node.is_running():
+        return NodeStatus(node, False, health.Readiness(answered=False, ready=False), None, None)
+    seen = health.readiness(node.ports.http)
+    return NodeStatus(
+        node=node,
+        running=True,
+        readiness=seen,
+        memory_bytes=node.process.memory_bytes(),
+        status=health.status(node.ports.http) if seen.answered else None,  # one that hangs costs time only once
+    )
 
 
 def _require_node_package() -> None:

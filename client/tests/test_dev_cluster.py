@@ -1,0 +1,209 @@
+"""`walrus dev` with real nodes: what a user does with a local cluster, and what may go wrong with it."""
+
+import json
+import re
+import signal
+import threading
+from dataclasses import replace
+
+import pytest
+from walrus_client import Client, ProducerOptions
+from walrus_client.cli.__main__ import main
+from walrus_client.dev import DevError, NodeOptions, open_cluster, start_cluster, state
+from walrus_client.dev.ports import LOOPBACK
+from walrus_client.dev.processes import Process, start_process
+from walrus_client.text import TextClient
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Three nodes that roll over often. Tests leave all of them running."""
+    home = tmp_path_factory.mktemp("home")
+    cluster = start_cluster(
+        home / ".walrus" / "dev", nodes=3, options=NodeOptions(segment_entries_max=1000, monitor_check_ms=200)
+    )
+    yield cluster
+    cluster.purge()
+    assert not cluster.directory.exists()
+
+
+@pytest.fixture
+def walrus(cluster, capsys, monkeypatch):
+    """Runs the program where the cluster is: exit code, stdout, stderr."""
+    monkeypatch.chdir(cluster.directory.parents[1])
+    for name in ("WALRUS_ADDR", "WALRUS_BOOTSTRAP", "WALRUS_DEV_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "250")
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        printed = capsys.readouterr()
+        return ended.value.code or 0, printed.out, printed.err
+
+    return run
+
+
+def test_commands_find_the_cluster_of_the_folder(walrus):
+    assert walrus("register", "found")[:2] == (0, "OK\n")
+    assert walrus("put", "found", "hello")[:2] == (0, "OK\n")
+    assert walrus("get", "found")[:2] == (0, "hello\n")
+    assert walrus("get", "found")[0] == 4
+    assert json.loads(walrus("state", "found")[1])["current_segment"] == 0
+    assert json.loads(walrus("metrics")[1])["current_leader"] in (1, 2, 3)
+    assert re.search(r"^ found +1 ", walrus("topics")[1], re.MULTILINE)
+    assert walrus("read", "found")[1] == "0\thello\n"
+    assert "[0, 1)" in walrus("segments", "found")[1]
+
+
+def test_every_node_takes_every_request(cluster):
+    for taker in cluster.nodes:
+        for giver in cluster.nodes:
+            with (
+                TextClient(f"{LOOPBACK}:{taker.ports.text}") as put,
+                TextClient(f"{LOOPBACK}:{giver.ports.text}") as get,
+            ):
+                entry = f"from {taker.name} to {giver.name}"
+                assert put.request(f"PUT everywhere {entry}") == "OK"
+                assert get.request("GET everywhere") == f"OK {entry}"
+
+
+def test_the_status_shows_every_node(walrus, cluster):
+    code, printed, _ = walrus("dev", "status", "--output", "json")
+    assert code == 0
+    shown = json.loads(printed)
+    assert shown["bootstrap"] == cluster.bootstrap
+    assert [node["name"] for node in shown["nodes"]] == ["node-1", "node-2", "node-3"]
+    assert {node["state"] for node in shown["nodes"]} == {"ready"}
+    assert sorted(node["metadata_role"] for node in shown["nodes"]) == ["follower", "follower", "leader"]
+    assert all(node["memory_bytes"] > 10_000_000 for node in shown["nodes"])
+    assert all(node["segments_led"] >= 0 for node in shown["nodes"])
+    assert len(re.findall(r"node-\d +ready", walrus("dev", "status")[1])) == 3
+
+
+def test_a_second_up_changes_nothing_and_other_wishes_are_refused(walrus, cluster):
+    before = cluster.nodes
+    assert walrus("dev", "up")[0] == 0
+    assert cluster.nodes == before
+    code, _, told = walrus("dev", "up", "--nodes", "5")
+    assert code == 1
+    assert "has 3 nodes, not 5" in told
+    code, _, told = walrus("dev", "up", "--base-port", "7000")
+    assert code == 1
+    assert "keeps them" in told
+
+
+def test_the_logs_show_their_end(walrus):
+    code, printed, _ = walrus("dev", "logs", "node-2", "-n", "1000")
+    assert code == 0
+    assert "ready" in printed
+    assert "node-3: " in walrus("dev", "logs", "-n", "1")[1]
+    assert walrus("dev", "logs", "node-9")[0] == 1
+
+
+def test_a_killed_node_is_seen_and_comes_back_on_its_ports(walrus, cluster):
+    node = cluster.nodes[1]
+    assert walrus("dev", "kill", "node-2")[:2] == (0, "SIGKILL sent to node-2\n")
+    assert not cluster.nodes[1].is_running()
+    code, _, told = walrus("dev", "kill", "node-2")
+    assert (code, told) == (1, "walrus: node-2 does not run\n")
+    shown = json.loads(walrus("dev", "status", "--output", "json")[1])["nodes"]
+    assert [node["state"] for node in shown] == ["ready", "stopped", "ready"]
+    assert walrus("dev", "restart", "node-2")[0] == 0
+    restarted = cluster.nodes[1]
+    assert restarted.is_running()
+    assert restarted == replace(node, process=restarted.process)
+
+
+def test_a_node_that_hangs_is_seen_and_can_be_woken(walrus, cluster):
+    assert walrus("dev", "kill", "3", "--signal", "STOP")[0] == 0
+    try:
+        shown = json.loads(walrus("dev", "status", "--output", "json")[1])["nodes"]
+        assert [node["state"] for node in shown] == ["ready", "ready", "running"]
+    finally:
+        assert walrus("dev", "kill", "3", "--signal", "SIGCONT")[0] == 0
+    cluster.start()
+    assert cluster.status()[2].readiness.ready
+
+
+def test_a_stale_state_kills_nobody(cluster, tmp_path):
+    """After a reboot or a crashed command the recorded pids may belong to others."""
+    bystander = start_process(["/bin/sleep", "600"], log_file=tmp_path / "log", environment={})
+    try:
+        there = state.load(cluster.directory)
+        stale = tuple(replace(node, process=Process(bystander.pid, "another boot/1")) for node in there.nodes)
+        state.save(tmp_path / "copy", replace(there, nodes=stale))
+        copy = open_cluster(tmp_path / "copy")
+        assert [seen.running for seen in copy.status()] == [False, False, False]
+        assert not copy.kill("node-1")
+        assert copy.stop() == []
+        assert bystander.is_running()
+        with pytest.raises(DevError, match=r"port \d+ of node-1 is in use by another program"):
+            copy.start()
+    finally:
+        bystander.send(signal.SIGKILL)
+    assert all(node.is_running() for node in cluster.nodes)
+
+
+def test_a_producer_outlives_the_death_of_each_node_and_stores_every_record_once(cluster):
+    count = 12_000
+    options = ProducerOptions(batch_records_max=100, buffer_bytes_max=256 * 1024)
+    with Client(cluster.bootstrap) as client:
+        client.create_topic("survivor")
+        progress = threading.Semaphore(0)
+
+        def kill_each_in_turn():
+            for node in cluster.nodes:
+                for _ in range(1500):
+                    progress.acquire()
+                cluster.kill(node.name)
+                cluster.restart(node.name)
+
+        killer = threading.Thread(target=kill_each_in_turn)
+        with client.producer("survivor", options=options) as producer:
+            killer.start()
+            for n in range(count):
+                producer.send(b"%d" % n)
+                progress.release()
+            killer.join()
+        assert [int(record.value) for record in client.read("survivor")] == list(range(count))
+        assert producer.stats().resent_batches > 0
+        (partition,) = client.segments("survivor")
+        assert len(partition.segments) >= count // 1000
+
+
+def test_all_nodes_stopped_and_started_again_keep_everything(walrus):
+    walrus("put", "kept", "before")
+    assert walrus("dev", "down")[:2] == (0, "3 nodes stopped\n")
+    code, printed, told = walrus("put", "kept", "nobody is there")
+    assert (code, printed) == (3, "")
+    assert "127.0.0.1:8080" in told
+    assert walrus("dev", "up")[0] == 0
+    assert walrus("get", "kept")[:2] == (0, "before\n")
+
+
+def test_a_node_that_cannot_start_says_why(tmp_path):
+    with pytest.raises(DevError, match=r"node-1 ended with exit code 2 before it was ready") as failure:
+        start_cluster(tmp_path / "dev", nodes=1, options=NodeOptions(fsync="sometimes"))
+    assert "sometimes" in str(failure.value)
+    cluster = start_cluster(tmp_path / "dev", nodes=1, options=NodeOptions(fsync="never"))
+    try:
+        assert cluster.status()[0].readiness.ready
+    finally:
+        cluster.purge()
+
+
+def test_a_node_that_is_not_ready_in_time_says_what_it_misses(tmp_path):
+    with pytest.raises(DevError, match=r"was not ready within 0\.01 s; it still misses: "):
+        start_cluster(tmp_path / "dev", nodes=1, ready_timeout_s=0.01)
+    assert not open_cluster(tmp_path / "dev").nodes[0].is_running()
+    open_cluster(tmp_path / "dev").purge()
+
+
+def test_without_a_cluster_commands_say_how_to_get_one(walrus, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for command in (("status",), ("kill", "node-1"), ("restart", "node-1"), ("logs",)):
+        code, _, told = walrus("dev", *command)
+        assert code == 1
+        assert "walrus dev up" in told
+    assert walrus("dev", "down", "--purge")[0] == 0
