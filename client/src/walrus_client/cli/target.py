@@ -3,12 +3,14 @@
 Options may stand before the command, as in the original (`walrus --addr HOST:PORT put ...`), or behind it.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from walrus_client import errors
 from walrus_client.cli.output import Output
 from walrus_client.dev import state
 from walrus_client.transport import parse_addresses
@@ -24,7 +26,7 @@ AddrOption = Annotated[
         metavar="HOST:PORT",
         show_default=False,
         help=f"Client port (text protocol) of a node, or several with commas. [default: the cluster of"
-        f" {state.DEFAULT_DIRECTORY} if it runs, else {TEXT_DEFAULT}]",
+        f" {state.DEFAULT_DIRECTORY} if there is one, else {TEXT_DEFAULT}]",
     ),
 ]
 BootstrapOption = Annotated[
@@ -35,7 +37,7 @@ BootstrapOption = Annotated[
         metavar="HOST:PORT",
         show_default=False,
         help=f"gRPC port of a node, or several with commas. [default: the cluster of"
-        f" {state.DEFAULT_DIRECTORY} if it runs, else {GRPC_DEFAULT}]",
+        f" {state.DEFAULT_DIRECTORY} if there is one, else {GRPC_DEFAULT}]",
     ),
 ]
 
@@ -78,4 +80,12 @@ def _checked(addresses: str, option: str) -> str:
 
 
 def _local(port: str) -> str:
-    return ",".join(state.addresses(Path.cwd() / state.DEFAULT_DIRECTORY, port))
+    """Return where the local cluster listens; "" if there is none."""
+    directory = Path(os.environ.get("WALRUS_DEV_DIR") or state.DEFAULT_DIRECTORY)
+    addresses = state.addresses(directory, port)
+    if not addresses and state.exists(directory):
+        raise errors.Unavailable(
+            f"the cluster in {directory} does not run: start it with `walrus dev up`,"
+            " or say with --addr (text) or --bootstrap (gRPC) where another one is"
+        )
+    return ",".join(addresses)

@@ -105,7 +105,8 @@ class LogServicer:
 
     def AppendStream(self, request_iterator, context):
         """The same, pipelined: one answer per request, in the order of the requests, with its `correlation`.
-        An append that fails answers with `error`; the stream goes on.
+        An append that fails answers with `error`; the stream goes on. What the broker has no room for yet waits at the
+        client: read the answers, or the stream stands still.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -113,7 +114,8 @@ class LogServicer:
 
     def Read(self, request, context):
         """Reads records of one partition in offset order, only below the high watermark. The stream ends at
-        `end_offset`, or at the high watermark once `wait_ms` have passed without a new record.
+        `end_offset`, or at the high watermark once `wait_ms` have passed without a new record. At least one answer
+        comes, so that a reader of an empty range learns the watermarks.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
