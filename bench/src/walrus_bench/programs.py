@@ -57,7 +57,7 @@ def output_of(
             text=True,
             timeout=timeout_s,
             check=False,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, "RUST_LIB_BACKTRACE": "0", **(environment or {})},  # its error is enough
         )
     except subprocess.TimeoutExpired as error:
         raise InvalidRunError(f"{' '.join(command)} did not end within {timeout_s:.0f} s") from error

@@ -6,7 +6,7 @@ from rich.table import Table
 from walrus_bench.fio import NOT_FOUND, PARAMETERS
 from walrus_bench.report import Report
 
-WIDE_COLUMNS = 140
+WIDE_COLUMNS = 160
 
 
 def show(report: Report, console: Console) -> None:
@@ -55,8 +55,8 @@ def _limits(report: Report) -> Table:
 
 def _rows(report: Report, *, wide: bool) -> Table:
     table = Table(title=f"Suite {report.suite}", title_justify="left")
-    table.add_column("case")
-    table.add_column("system")
+    table.add_column("case", no_wrap=True)
+    table.add_column("system", no_wrap=True)
     table.add_column("value", justify="right")
     table.add_column("unit")
     if wide:

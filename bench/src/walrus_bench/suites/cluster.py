@@ -2,9 +2,10 @@
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 
 from walrus_client.dev import NodeOptions
 
@@ -34,16 +35,17 @@ def one_broker(settings: Settings) -> Iterator[Prepared]:
             cluster = stack.enter_context(running)
             pids += brokers.pids(cluster)
             at = brokers.listeners(cluster.nodes[0])
-            for case, load_case in LOAD_CASES.items():
-                topics = (f"{case}-{number}" for number in itertools.count())
-
-                def measure(
-                    load_case: str = load_case, at: Sequence[str] = at, topics: Iterator[str] = topics
-                ) -> Sample:
-                    return programs.run(load, load_case, *at, "--topic", next(topics), seconds=settings.seconds)
-
-                subjects.append(Subject(case, "walrus", backend, measure))
+            subjects += [
+                Subject(case, "walrus", backend, _load(load, load_case, at, settings.seconds))
+                for case, load_case in LOAD_CASES.items()
+            ]
         yield Prepared([*machine.subjects, *subjects], pids=pids, notes=machine.notes)
+
+
+def _load(program: Path, case: str, at: Sequence[str], seconds: float) -> Callable[[], Sample]:
+    """Puts load on a broker each time it is called, on a new topic."""
+    topics = (f"{case}-{number}" for number in itertools.count())
+    return lambda: programs.run(program, case, *at, "--topic", next(topics), seconds=seconds)
 
 
 @contextmanager
