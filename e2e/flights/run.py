@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -37,7 +38,7 @@ SPARK_LOG: Final = "spark.log"
 SEGMENT_ENTRIES_MAX: Final = 40_000
 # Shares of the events: where the leader is killed, in the middle of a segment, and where the first archive run is made.
 KILL_AT: Final = 0.5
-FIRST_PART: Final = 0.6
+FIRST_PART: Final = 0.65
 
 
 def run(directory: Path, console: Console) -> Report:
@@ -119,7 +120,9 @@ class _Job:
 
         def on_sent(number: int) -> None:
             if number == int(len(self.flights) * KILL_AT):
-                killing.append(self.background.submit(kill_leader, self.client, self.brokers, producer))
+                limit = SEGMENT_ENTRIES_MAX
+                kill = partial(kill_leader, self.client, self.brokers, producer, segment_entries_max=limit)
+                killing.append(self.background.submit(kill))
 
         size = stream(producer, self.flights, start=0, end=end, on_sent=on_sent)
         crash = killing[0].result()

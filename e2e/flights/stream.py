@@ -14,6 +14,7 @@ TOPIC: Final = "flights"
 # Small enough that the producer notices a dead broker at once and never runs far ahead of it.
 OPTIONS: Final = ProducerOptions(batch_records_max=1_000, buffer_bytes_max=4 << 20)
 LOAD_SECONDS_MAX: Final = 30.0
+FILL_MAX: Final = 0.7  # of the segment whose leader is killed
 
 
 @dataclass(frozen=True)
@@ -43,30 +44,29 @@ def stream(
     return size
 
 
-def kill_leader(client: Client, brokers: DevCluster, producer: Producer) -> Crash:
+def kill_leader(client: Client, brokers: DevCluster, producer: Producer, *, segment_entries_max: int) -> Crash:
     """Kills the leader of the open segment with SIGKILL while appends are in flight, and starts it again.
 
     Something else has to keep sending meanwhile. Returns once the broker serves again.
     """
-    deadline = time.monotonic() + LOAD_SECONDS_MAX
-    while not producer.stats().undelivered_bytes:
-        if time.monotonic() > deadline:
-            raise TimeoutError("nothing was being sent, so no append could be in flight")
-        time.sleep(0)
-    segment = open_segment(client)
-    leader = segment.leader
-    assert leader is not None, "an open segment has a leader"
-    name = name_of(brokers, leader.id)
-    undelivered_bytes = producer.stats().undelivered_bytes
+    segment, undelivered_bytes = _segment_under_load(client, producer, segment_entries_max)
+    assert segment.leader is not None, "an open segment has a leader"
+    name = name_of(brokers, segment.leader.id)
     began = time.monotonic()
     brokers.kill(name)
     brokers.restart(name)
     return Crash(name, segment, undelivered_bytes, time.monotonic() - began)
 
 
-def open_segment(client: Client) -> Segment:
-    """The segment that takes the appends."""
-    return client.segments(TOPIC)[0].segments[-1]
+def _segment_under_load(client: Client, producer: Producer, segment_entries_max: int) -> tuple[Segment, int]:
+    """The open segment, so far from full that it stays open for a while, and the bytes on their way to it."""
+    deadline = time.monotonic() + LOAD_SECONDS_MAX
+    while time.monotonic() < deadline:
+        segment = client.segments(TOPIC)[0].segments[-1]
+        undelivered_bytes = producer.stats().undelivered_bytes
+        if undelivered_bytes and segment.end_offset - segment.base_offset < FILL_MAX * segment_entries_max:
+            return segment, undelivered_bytes
+    raise TimeoutError(f"for {LOAD_SECONDS_MAX:g} s no append was in flight to a segment with room")
 
 
 def name_of(brokers: DevCluster, node_id: int) -> str:
