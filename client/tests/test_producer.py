@@ -3,7 +3,8 @@ import threading
 from collections import Counter
 
 import pytest
-from walrus_client import Client, OutcomeUnknown, ProducerOptions, RejectedError, TooLarge, Unavailable
+from walrus_client import Client, OutcomeUnknown, OutRecord, ProducerOptions, RejectedError, TooLarge, Unavailable
+from walrus_client.outbox import Batch, Identity, Target
 
 SMALL = ProducerOptions(batch_records_max=10, linger_ms=0)
 
@@ -224,7 +225,7 @@ def test_send_blocks_instead_of_filling_the_memory(peer, storage):
         def send_all():
             nonlocal sent
             for _ in range(100):
-                producer.send(bytes(984))
+                producer.send(bytes(952))
                 sent += 1
                 if sent == 10:
                     blocked.set()
@@ -263,6 +264,30 @@ def test_a_value_of_a_wrong_type_is_refused_and_spoils_nothing(peer, storage):
                 producer.send(b"b", headers=[("h", "text")])
             producer.send(b"c")
     assert storage.values("t") == [b"a", b"c"]
+
+
+def test_what_no_node_would_take_is_refused_at_once(peer, storage):
+    with Client(peer.address) as client:
+        client.create_topic("t")
+        with client.producer("t") as producer:
+            producer.send(b"a")
+            with pytest.raises(TooLarge, match="the limit is 16777216"):
+                producer.send(bytes(16 << 20))
+            with pytest.raises(TooLarge):
+                producer.send_batch([bytes(9 << 20), bytes(9 << 20)])
+            producer.send(b"b")
+    assert storage.values("t") == [b"a", b"b"]
+
+
+def test_no_request_is_longer_than_a_node_takes():
+    record = OutRecord(b"", b"", 2**62, [("ü", b""), ("h" * 200, None)])
+    for count in (1, 1000):
+        batch = Batch(Target("t" * 249, 2**31), correlation=2**62, created_at=0.0)
+        for _ in range(count):
+            batch.add(record, record.size())
+        batch.encode()
+        batch.sequence = 2**31 - 1
+        assert len(batch.request(Identity(2**62, 2**15))) <= batch.bytes + 1000
 
 
 def test_records_of_one_key_go_to_one_partition_and_others_are_spread(peer, storage):

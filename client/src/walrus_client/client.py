@@ -85,14 +85,14 @@ class Client:
     def producer(
         self, topic: str, *, on_delivery: OnDelivery | None = None, options: ProducerOptions | None = None
     ) -> Producer:
-        """A producer for many records of *topic*, which must be there; close it before the client.
+        """A producer for many records of *topic*; close it before the client.
 
         *on_delivery* is called with the done future of each batch, from the producer's thread: it must not block.
         """
         return Producer(
             self._transport,
             topic=topic,
-            partition_count=len(self.segments(topic)),  # which also tells of other nodes to go to
+            partition_count=self._partition_count(topic),
             options=options or ProducerOptions(),
             on_delivery=on_delivery,
         )
@@ -150,6 +150,12 @@ class Client:
     def _call(self, method: Method[Request, Response], request: Request) -> Response:
         deadline = time.monotonic() + self._retry_timeout_s
         return self._transport.call_until(method, request, timeout_s=self._request_timeout_s, deadline=deadline)
+
+    def _partition_count(self, topic: str) -> int:
+        try:
+            return len(self.segments(topic))  # which also tells of other nodes to go to
+        except errors.UnknownTopic:
+            return 1  # of a topic that the first append creates, where the cluster allows that
 
     def _pages(
         self,

@@ -22,6 +22,8 @@ from walrus_client.model import Appended
 from walrus_client.v1 import log_pb2
 
 SEQUENCES = 2**31  # they wrap here, as in Kafka
+# A node takes no longer request. It would break the connection, and with it everything that is in flight.
+REQUEST_BYTES_MAX = 16 * 1024 * 1024
 
 
 class Target(NamedTuple):
@@ -47,10 +49,10 @@ class OutRecord(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]] = ()
 
     def size(self) -> int:
-        """The bytes it takes in a request, about."""
-        size = 16 + len(self.value or b"") + len(self.key or b"")
+        """The bytes that it takes in a request at most."""
+        size = 48 + len(self.value or b"") + len(self.key or b"")
         for name, content in self.headers:
-            size += 8 + len(name) + len(content or b"")
+            size += 24 + 4 * len(name) + len(content or b"")
         return size
 
 
@@ -170,7 +172,11 @@ class Outbox:
         self._connection_error: errors.WalrusError | None = None
 
     def add(self, target: Target, record: OutRecord, *, size: int, now: float) -> tuple[Batch, bool]:
-        """Puts a record into the open batch of its partition; True if a batch was begun or closed by it."""
+        """Puts a record into the open batch of its partition; True if a batch was begun or closed by it.
+
+        Raises TooLarge if no node would take it.
+        """
+        _check_size(size)
         partition = self._partition(target)
         batch = partition.open
         changed = False
@@ -190,10 +196,14 @@ class Outbox:
         return batch, changed
 
     def add_batch(self, target: Target, records: Iterable[OutRecord], *, now: float) -> Batch:
-        """Makes one batch of exactly these records, behind all that were added before."""
+        """Makes one batch of exactly these records, behind all that were added before.
+
+        Raises TooLarge if no node would take it.
+        """
         batch = Batch(target, correlation=self._last_correlation + 1, created_at=now)
         for record in records:
             batch.add(record, record.size())
+        _check_size(batch.bytes)
         partition = self._partition(target)
         if partition.open is not None:
             self._close(partition)
@@ -420,6 +430,11 @@ class Outbox:
         assert batch is not None, "only an open batch is closed"
         batch.encode()
         partition.waiting.append(batch)
+
+
+def _check_size(size: int) -> None:
+    if size > REQUEST_BYTES_MAX:
+        raise errors.TooLarge(f"{size} bytes are too large for one append, the limit is {REQUEST_BYTES_MAX}")
 
 
 def _appended(batch: Batch, response: log_pb2.AppendResponse) -> Appended:

@@ -49,7 +49,8 @@ class Producer:
         """Hands one record over; the future is that of its whole batch, done when the batch is durable.
 
         Records of one key go to one partition; those without a key fill the batches of the partitions in turn.
-        `timestamp_ms` 0 is the time at which the broker takes it. Blocks while `buffer_bytes_max` are on their way.
+        `timestamp_ms` 0 is the time at which the broker takes it. Blocks while `buffer_bytes_max` are on their way;
+        raises TooLarge for more than 16 MiB.
         The future's error is a RejectedError (not stored), a RetryableError (not stored, `delivery_timeout_ms` is
         over) or OutcomeUnknown.
         """

@@ -17,7 +17,7 @@ import grpc
 
 from walrus_client import errors
 from walrus_client.model import Appended
-from walrus_client.outbox import Batch, Identity, Limits, Outbox, OutRecord, Settled, Target
+from walrus_client.outbox import REQUEST_BYTES_MAX, Batch, Identity, Limits, Outbox, OutRecord, Settled, Target
 from walrus_client.transport import INIT_PRODUCER, Call, Pause, Transport
 from walrus_client.v1 import log_pb2
 
@@ -47,6 +47,8 @@ class ProducerOptions:
         for name in ("request_timeout_ms", "delivery_timeout_ms"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1 ms")
+        if self.batch_bytes_max > REQUEST_BYTES_MAX:
+            raise ValueError(f"batch_bytes_max must be at most {REQUEST_BYTES_MAX}: a node takes no longer request")
         if self.linger_ms < 0:
             raise ValueError("linger_ms must not be negative")
 
