@@ -285,3 +285,132 @@ impl Bucket {
 fn ensure_lease(writer: &Writer, epoch: Epoch) -> bool {
     writer.lease == Some(epoch) && !writer.frozen
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use uuid::Uuid;
+    use walrus_log::batch::BatchBuilder;
+    use walrus_log::{Options, ProducerTable};
+
+    use super::*;
+
+    struct Fixture {
+        bucket: Bucket,
+        _directory: tempfile::TempDir,
+    }
+
+    fn fixture() -> Fixture {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path(), Options::small()).unwrap();
+        let bucket = Bucket::new(store, 1, Arc::new(Metrics::new()));
+        Fixture { bucket, _directory: directory }
+    }
+
+    fn key(bucket: &Bucket, name: &str, epoch: u32) -> Key {
+        let id = LogId(Uuid::new_v4());
+        let spec = LogSpec {
+            id,
+            name: name.to_owned(),
+            base_offset: Offset(0),
+            epoch: Epoch(epoch),
+            producers: ProducerTable::new(),
+        };
+        Key { log: bucket.create(spec).unwrap(), label: name.into(), epoch: Epoch(epoch) }
+    }
+
+    fn leases<'a>(keys: impl IntoIterator<Item = &'a Key>) -> Arc<Leases> {
+        let lease = |key: &Key| (key.log.id(), (key.epoch, key.label.clone()));
+        Arc::new(Leases { by_key: keys.into_iter().map(lease).collect() })
+    }
+
+    fn batch(value: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        BatchBuilder::new().push(None, Some(value.as_bytes()), 1, &[]).build(&mut bytes).unwrap();
+        bytes
+    }
+
+    fn append(bucket: &Bucket, key: &Key, value: &str) -> Result<u64> {
+        let bytes = batch(value);
+        let appended = bucket.append_by_key(key, &Batch::parse(&bytes).unwrap().0)?;
+        appended.commit.wait().unwrap();
+        Ok(appended.base_offset.0)
+    }
+
+    #[test]
+    fn leases_are_added_removed_and_left_alone() {
+        let Fixture { bucket, _directory } = fixture();
+        let (a, b) = (key(&bucket, "a", 1), key(&bucket, "b", 1));
+        let both = leases([&a, &b]);
+        assert_eq!(bucket.update_leases(&both), LeaseChanges { added: 2, removed: 0 });
+        assert_eq!(bucket.update_leases(&both), LeaseChanges::default());
+        assert_eq!(bucket.metrics.bucket_lease_updates_unchanged.get(), 1);
+        assert_eq!(bucket.update_leases(&leases([&b])), LeaseChanges { added: 0, removed: 1 });
+        assert_eq!(bucket.metrics.bucket_leases.get(), 1);
+
+        let error = append(&bucket, &a, "x").unwrap_err();
+        assert_eq!(error.to_string(), "NotLeaderForPartition: a");
+        assert_eq!(append(&bucket, &b, "x").unwrap(), 0);
+        assert_eq!(bucket.metrics.bucket_rejects.get(), 1);
+    }
+
+    #[test]
+    fn a_lease_is_good_for_its_epoch_only() {
+        let Fixture { bucket, _directory } = fixture();
+        let now = key(&bucket, "a", 5);
+        let later = Key { epoch: Epoch(6), ..now.clone() };
+        bucket.update_leases(&leases([&later]));
+        assert!(append(&bucket, &now, "x").is_err());
+        assert_eq!(bucket.update_leases(&leases([&now])), LeaseChanges { added: 1, removed: 1 });
+        assert!(append(&bucket, &now, "x").is_ok());
+        assert!(append(&bucket, &later, "x").is_err());
+    }
+
+    #[test]
+    fn reads_need_no_lease() {
+        let Fixture { bucket, _directory } = fixture();
+        let a = key(&bucket, "a", 1);
+        bucket.update_leases(&leases([&a]));
+        for number in 0..3 {
+            append(&bucket, &a, &number.to_string()).unwrap();
+        }
+        bucket.update_leases(&leases([]));
+        let one = bucket.read_one(&a.log, 1).unwrap();
+        assert_eq!((one.batches.len(), one.next_offset), (1, Offset(2)));
+        assert_eq!(bucket.read_by_key(&a.log, 0, 1 << 20).unwrap().next_offset, Offset(3));
+        assert!(bucket.size_bytes(a.log.id()).unwrap() > 0);
+        assert_eq!(bucket.size_bytes(LogId(Uuid::nil())), None);
+    }
+
+    #[test]
+    fn no_write_lands_after_the_seal_and_writes_of_a_key_have_one_order() {
+        let Fixture { bucket, _directory } = fixture();
+        let a = key(&bucket, "a", 1);
+        bucket.update_leases(&leases([&a]));
+        let written = AtomicU64::new(0);
+        let end = std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut last = None;
+                    while let Ok(offset) = append(&bucket, &a, "x") {
+                        assert!(last < Some(offset));
+                        last = Some(offset);
+                        written.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            while written.load(Ordering::Relaxed) < 20 {
+                std::thread::yield_now();
+            }
+            bucket.freeze(a.log.id());
+            let end = a.log.end_offset();
+            assert_eq!(bucket.seal(&a.log, b"value").unwrap().end, end);
+            end
+        });
+        assert_eq!(written.load(Ordering::Relaxed), end.0);
+        bucket.thaw(a.log.id());
+        assert_eq!(append(&bucket, &a, "x").unwrap_err().reason(), "NotLeader");
+        assert_eq!(a.log.end_offset(), end);
+    }
+}

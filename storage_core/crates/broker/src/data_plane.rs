@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
-use walrus_log::Store;
+use walrus_log::{Disk, Store};
 use walrus_metadata::Metadata;
 
 use crate::broker::Broker;
@@ -76,7 +76,20 @@ pub struct DataPlane {
 impl DataPlane {
     /// Opens the store, binds the listeners, starts the threads.
     pub fn start(config: Config) -> Result<Self, StartError> {
+        let (directory, options) = (config.data_dir.join("log"), config.store_options()?);
+        Self::start_with(config, || Store::open(directory, options))
+    }
+
+    /// The same with its store on another disk than the config's directory.
+    pub fn start_on(disk: Arc<dyn Disk>, config: Config) -> Result<Self, StartError> {
         let options = config.store_options()?;
+        Self::start_with(config, || Store::open_on(disk, options))
+    }
+
+    fn start_with(
+        config: Config,
+        open: impl FnOnce() -> walrus_log::Result<Store>,
+    ) -> Result<Self, StartError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(WORKERS)
             .thread_name("walrus-data")
@@ -93,7 +106,7 @@ impl DataPlane {
             addresses.insert(name, advertised(listener, config.advertise_host.as_deref())?);
         }
 
-        let store = Store::open(config.data_dir.join("log"), options)?;
+        let store = open()?;
         tracing::info!(backend = ?store.backend(), node = config.node_id, ?addresses, "data plane starts");
         let monitor = Arc::new(tokio::sync::watch::Sender::new(config.monitor_period()));
         let broker = Broker::new(config, store, Arc::new(Metrics::new()), runtime.handle().clone());

@@ -181,11 +181,13 @@ impl Shared {
         loop {
             tokio::time::sleep(SWEEP_EVERY).await;
             let now = Instant::now();
-            let late: Vec<(u64, Unanswered)> = {
+            let late: Vec<Unanswered> = {
                 let mut state = self.state.lock();
-                state.unanswered.extract_if(.., |_, unanswered| unanswered.deadline <= now).collect()
+                let is_late = |(_, unanswered): &(&u64, &Unanswered)| unanswered.deadline <= now;
+                let ids: Vec<u64> = state.unanswered.iter().filter(is_late).map(|(id, _)| *id).collect();
+                ids.into_iter().filter_map(|id| state.unanswered.remove(&id)).collect()
             };
-            for (_, unanswered) in late {
+            for unanswered in late {
                 (unanswered.completion)(Err(CallError::Lost("no answer before the deadline".to_owned())));
             }
         }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use walrus_broker::{AppendAck, Broker, Config, DataPlane, PartitionRef, ReadOptions, Result};
+use walrus_log::SimulatedDisk;
 use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
 use walrus_metadata::{
     Answer, Command, Envelope, Metadata, NodeId, SegmentState, TopicId, apply, first_descriptor, successor,
@@ -23,6 +24,8 @@ const LEASE_MS: u64 = 3_600_000;
 pub(crate) struct Cluster {
     directory: tempfile::TempDir,
     options: Value,
+    /// By node; empty: the disk of this machine.
+    disks: Vec<SimulatedDisk>,
     shared: Arc<Shared>,
     nodes: Vec<Node>,
 }
@@ -47,6 +50,11 @@ struct Node {
 impl Cluster {
     /// Starts nodes 1..=count. `options` go into each config.
     pub(crate) fn start(count: u32, options: Value) -> Self {
+        Self::start_on(Vec::new(), count, options)
+    }
+
+    /// The same with a simulated disk for each node.
+    pub(crate) fn start_on(disks: Vec<SimulatedDisk>, count: u32, options: Value) -> Self {
         drop(tracing_subscriber::fmt().with_test_writer().with_max_level(tracing::Level::DEBUG).try_init());
         let shared = Arc::new(Shared {
             cluster_id: Uuid::new_v4(),
@@ -58,7 +66,7 @@ impl Cluster {
         let cluster_id = shared.cluster_id;
         shared.propose(Command::Bootstrap { cluster_id }).expect("the first command");
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let mut cluster = Self { directory, options, shared, nodes: Vec::new() };
+        let mut cluster = Self { directory, options, disks, shared, nodes: Vec::new() };
         for id in 1..=count {
             let node = cluster.start_node(id, Uuid::new_v4());
             cluster.nodes.push(node);
@@ -99,8 +107,13 @@ impl Cluster {
 
     /// Stops a node's data plane, as a terminated process would; its leases lapse.
     pub(crate) fn stop(&mut self, id: u32) {
-        let node = &mut self.nodes[id as usize - 1];
         self.shared.lapsed.lock().push(id);
+        self.stop_unnoticed(id);
+    }
+
+    /// The same, and its leases have not lapsed yet.
+    pub(crate) fn stop_unnoticed(&mut self, id: u32) {
+        let node = &mut self.nodes[id as usize - 1];
         self.shared.planes.lock()[id as usize - 1] = None;
         node.stopped.store(true, Ordering::Relaxed);
         node.plane.stop(Duration::ZERO);
@@ -135,8 +148,12 @@ impl Cluster {
         for (key, value) in self.options.as_object().into_iter().flatten() {
             config[key] = value.clone();
         }
-        let plane = DataPlane::start(Config::parse(&config.to_string()).unwrap()).unwrap();
-        let plane = Arc::new(plane);
+        let config = Config::parse(&config.to_string()).unwrap();
+        let plane = match self.disks.get(id as usize - 1) {
+            Some(disk) => DataPlane::start_on(Arc::new(disk.clone()), config),
+            None => DataPlane::start(config),
+        };
+        let plane = Arc::new(plane.unwrap());
         self.shared.planes.lock()[id as usize - 1] = Some(plane.clone());
         let addresses = plane.addresses();
         let register = Command::RegisterNode {

@@ -130,3 +130,23 @@ fn a_batch_without_producer_id_is_of_unknown_outcome_when_its_leader_dies() {
         assert!((0..).zip(&values).all(|(expected, (_, value))| *value == expected.to_string()));
     });
 }
+
+#[test]
+fn a_successor_whose_node_is_down_is_passed_over() {
+    let mut cluster = Cluster::start(3, json!({ "segment_entries_max": 10 }));
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    let leader = cluster.block_on(async {
+        put(&cluster.broker(1), &topic, "0").await.unwrap();
+        cluster.broker(1).leadership(&topic).unwrap().node
+    });
+    let next = leader % 3 + 1;
+    cluster.stop_unnoticed(next);
+    cluster.block_on(async {
+        for number in 1..15 {
+            put(&cluster.broker(leader), &topic, &number.to_string()).await.unwrap();
+        }
+        assert_eq!(cluster.broker(leader).leadership(&topic).unwrap().node, next % 3 + 1);
+        let values = read_values(&cluster.broker(leader), &topic, 0, 15).await;
+        assert!((0..).zip(&values).all(|(expected, (_, value))| *value == expected.to_string()));
+    });
+}

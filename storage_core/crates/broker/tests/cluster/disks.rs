@@ -1,0 +1,83 @@
+//! Disks that are full or fail.
+
+use serde_json::json;
+use walrus_broker::{Error, PartitionRef};
+use walrus_log::{Fault, SimulatedDisk, TailKind};
+
+use crate::harness::{Cluster, put, read_values, sealed_count};
+
+fn cluster_on(disks: &[SimulatedDisk]) -> Cluster {
+    let small = json!({ "log_block_bytes": 64 << 10, "log_blocks_per_file": 4 });
+    Cluster::start_on(disks.to_vec(), u32::try_from(disks.len()).unwrap(), small)
+}
+
+fn disks(count: usize) -> Vec<SimulatedDisk> {
+    (0..count).map(|_| SimulatedDisk::new(TailKind::Mapped)).collect()
+}
+
+#[test]
+fn a_full_disk_hands_its_segment_on_and_nothing_is_lost() {
+    let disks = disks(2);
+    let cluster = cluster_on(&disks);
+    cluster.block_on(async {
+        let topic = PartitionRef::parse("logs", 0).unwrap();
+        put(&cluster.broker(1), &topic, "0").await.unwrap();
+        let leader = cluster.broker(1).leadership(&topic).unwrap().node;
+        disks[leader as usize - 1].set_full(true);
+        let padding = "x".repeat(8 << 10);
+        for number in 1..200 {
+            put(&cluster.broker(1 + number % 2), &topic, &format!("{number}{padding}")).await.unwrap();
+        }
+        assert_eq!(sealed_count(&cluster.metadata(), "logs"), 1);
+        assert_ne!(cluster.broker(1).leadership(&topic).unwrap().node, leader);
+        let values = read_values(&cluster.broker(leader), &topic, 0, 200).await;
+        assert!((0..).zip(&values).all(|(number, (offset, _))| number == *offset));
+    });
+}
+
+#[test]
+fn alone_on_a_full_disk_appends_fail_cleanly_and_go_on_when_there_is_space() {
+    let disks = disks(1);
+    let cluster = cluster_on(&disks);
+    cluster.block_on(async {
+        let (topic, broker) = (PartitionRef::parse("logs", 0).unwrap(), cluster.broker(1));
+        let value = "x".repeat(8 << 10);
+        put(&broker, &topic, &value).await.unwrap();
+        disks[0].set_full(true);
+        let mut stored = 1;
+        let error = loop {
+            match put(&broker, &topic, &value).await {
+                Ok(ack) => stored = ack.end_offset,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, Error::NoSpace { node: 1 });
+        assert!(error.retryable());
+        assert_eq!(
+            read_values(&broker, &topic, 0, usize::try_from(stored).unwrap()).await.len() as u64,
+            stored
+        );
+        disks[0].set_full(false);
+        assert_eq!(put(&broker, &topic, &value).await.unwrap().base_offset, stored);
+    });
+}
+
+#[test]
+fn an_append_whose_sync_failed_is_never_acknowledged() {
+    let disks = disks(1);
+    let cluster = cluster_on(&disks);
+    cluster.block_on(async {
+        let (topic, broker) = (PartitionRef::parse("logs", 0).unwrap(), cluster.broker(1));
+        put(&broker, &topic, "kept").await.unwrap();
+        for ahead in 0..8 {
+            disks[0].fail_call(disks[0].calls() + ahead, Fault::Eio);
+        }
+        let error = put(&broker, &topic, "lost").await.unwrap_err();
+        assert!(matches!(error, Error::OutcomeUnknown { .. } | Error::Storage { .. }), "{error:?}");
+        assert!(!error.retryable());
+        // Nor does anything after it pretend to be stored.
+        let error = put(&broker, &topic, "after").await.unwrap_err();
+        assert!(matches!(error, Error::OutcomeUnknown { .. } | Error::Storage { .. }), "{error:?}");
+        assert_eq!(read_values(&broker, &topic, 0, 1).await, [(0, "kept".to_owned())]);
+    });
+}
