@@ -136,11 +136,14 @@ class Proposals(Voters):
     def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802 - overrides PySyncObj
         """Apply what is committed, publish the state, then tell the proposers. True: followers should hear of it."""
         before = self.applied_index
-        super()._SyncObj__applyLogEntries()
+        self._apply_committed()
         if self.applied_index == before:
             return False
         self._tell_applied()
         return True
+
+    def _apply_committed(self) -> None:
+        super()._SyncObj__applyLogEntries()
 
     def _tell_applied(self) -> None:
         self._parts.hooks.on_applied()

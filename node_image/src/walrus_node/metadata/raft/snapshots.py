@@ -62,6 +62,8 @@ class Snapshots(Election):
         self._SyncObj__raftLastApplied = self._snapshot_index
         self._SyncObj__raftCommitIndex = max(self._snapshot_index, self._journal.commit_hint)
         self._adopt_voters()
+        # What is known to be committed is read from the first moment on, also where no majority is.
+        self._apply_committed()
         alone = self.is_voter and not self.other_voters
         self.election_deadline = monotonic() + (0.0 if alone else random.uniform(*LEADERLESS_SECONDS))  # noqa: S311
 
