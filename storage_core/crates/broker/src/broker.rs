@@ -408,6 +408,13 @@ impl Broker {
         self.inner.version.send_replace(version);
     }
 
+    /// Brings the leases in line with the published metadata. It takes its turn with publications: leases of older
+    /// metadata must not replace those of newer.
+    pub(crate) fn update_leases(&self) {
+        let _turn = self.inner.publishing.lock();
+        self.bucket().update_leases(&self.routing().leases);
+    }
+
     /// Waits until other metadata is published, for at most `patience`.
     pub(crate) async fn metadata_change(&self, patience: Duration) {
         let mut version = self.watch_metadata();

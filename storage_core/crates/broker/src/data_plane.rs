@@ -201,7 +201,7 @@ impl DataPlane {
             "revoke_leases" => bucket.revoke_leases(),
             "sync_leases" => {
                 bucket.restore_leases();
-                bucket.update_leases(&self.broker.routing().leases);
+                self.broker.update_leases();
             }
             "fail_reads" => bucket.fail_reads(true),
             "allow_reads" => bucket.fail_reads(false),
@@ -252,7 +252,7 @@ async fn keep_leases(broker: Broker) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let shutdown = broker.shutdown_signal().clone();
     while shutdown.run_until_cancelled(ticks.tick()).await.is_some() {
-        broker.bucket().update_leases(&broker.routing().leases);
+        broker.update_leases();
     }
 }
 
