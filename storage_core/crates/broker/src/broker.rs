@@ -17,9 +17,10 @@ use walrus_log::{Log, ProducerTable};
 use walrus_metadata::{Descriptor, Metadata, Segment, SegmentState, TopicId};
 
 use crate::bucket::Bucket;
-use crate::catalogue::{ProducerIds, TopicCreations};
+use crate::catalogue::ProducerIds;
 use crate::config::Config;
 use crate::control::{ControlQueue, Event};
+use crate::creation::TopicCreations;
 use crate::cursors::CursorService;
 use crate::error::{Error, Result};
 use crate::leader::Leader;
@@ -29,7 +30,7 @@ use crate::proto::peer::{SegmentFacts, SegmentInfo, SegmentInfoAnswer};
 use crate::rollover::Limits;
 use crate::routing::{Routing, TopicRoute, is_led_by, open_segment};
 use crate::segment::{Place, label, log_id, log_spec};
-use crate::sequencer::Ticket;
+use crate::ticket::Ticket;
 use crate::topic::{PartitionRef, TopicName};
 
 /// Longest batch that a broker takes. Two of them fit a frame between brokers.

@@ -9,6 +9,7 @@ mod catalogue;
 mod clock;
 mod config;
 mod control;
+mod creation;
 pub mod cursors;
 mod data_plane;
 mod error;
@@ -25,6 +26,7 @@ mod routing;
 mod segment;
 mod sequencer;
 pub mod text;
+mod ticket;
 mod topic;
 mod watermark;
 

@@ -17,7 +17,6 @@ use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::sync::{Notify, oneshot};
 use uuid::Uuid;
-use walrus_log::CommitTicket;
 use walrus_log::batch::Batch;
 use walrus_metadata::{Segment, TopicId};
 
@@ -29,6 +28,7 @@ use crate::proto::peer::{AppendAnswer, ForwardAppend, Kind};
 use crate::roll::{self, Roll, RollOutcome};
 use crate::rollover::{Decision, Reason};
 use crate::routing::{is_led_by, open_segment};
+use crate::ticket::{Placed, Ticket};
 use crate::topic::TopicName;
 
 /// Most bytes of batches that wait on this node, of all partitions.
@@ -93,76 +93,6 @@ struct InFlight {
     returned: bool,
 }
 
-/// What became of a batch.
-enum Placed {
-    Committed(AppendAck),
-    Committing {
-        ack: AppendAck,
-        commit: CommitTicket,
-        leader: Arc<Leader>,
-    },
-    /// It was meant for a segment that is not open here.
-    Moved,
-}
-
-/// Answers for one submitted batch; dropping it takes nothing back.
-pub(crate) struct Ticket(TicketState);
-
-enum TicketState {
-    Done(Result<Placed>),
-    Waiting(oneshot::Receiver<Result<Placed>>),
-    /// Until its topic is there it has no ticket of its own.
-    Later(oneshot::Receiver<Ticket>),
-}
-
-impl Ticket {
-    pub(crate) fn failed(error: Error) -> Self {
-        Self(TicketState::Done(Err(error)))
-    }
-
-    pub(crate) fn later(ticket: oneshot::Receiver<Self>) -> Self {
-        Self(TicketState::Later(ticket))
-    }
-
-    pub(crate) fn moved() -> Self {
-        Self(TicketState::Done(Ok(Placed::Moved)))
-    }
-
-    /// Waits until the batch is durable and readable.
-    pub(crate) async fn finish(self, broker: &Broker) -> Result<AppendAck> {
-        let appended = self.finish_forwarded(broker).await?;
-        appended.ok_or_else(|| Error::Internal { message: "an append was given back to nobody".to_owned() })
-    }
-
-    /// The same for a batch of another node; `None`: it was not appended, its segment is not open here.
-    pub(crate) async fn finish_forwarded(self, broker: &Broker) -> Result<Option<AppendAck>> {
-        let dropped = |_| Error::Internal { message: "an append was dropped".to_owned() };
-        let mut state = self.0;
-        let placed = loop {
-            match state {
-                TicketState::Done(placed) => break placed?,
-                TicketState::Waiting(receiver) => break receiver.await.map_err(dropped)??,
-                TicketState::Later(receiver) => state = receiver.await.map_err(dropped)?.0,
-            }
-        };
-        match placed {
-            Placed::Moved => Ok(None),
-            Placed::Committed(ack) => Ok(Some(ack)),
-            Placed::Committing { ack, commit, leader } => {
-                let unknown = |error| Error::OutcomeUnknown { what: format!("{}: {error}", leader.label()) };
-                commit.await.map_err(unknown)?;
-                leader.note_durable();
-                let metrics = broker.metrics();
-                metrics.appends.inc();
-                if ack.duplicate {
-                    metrics.duplicates.inc();
-                }
-                Ok(Some(ack))
-            }
-        }
-    }
-}
-
 impl Sequencer {
     pub(crate) fn new(topic: TopicId, name: TopicName, partition: u32) -> Self {
         let state = State {
@@ -219,7 +149,7 @@ impl Sequencer {
                 return Ticket::moved();
             }
             if let Some(placed) = self.append_here(broker, &mut state, &leader, batch) {
-                return Ticket(TicketState::Done(placed));
+                return Ticket::placed(placed);
             }
         }
         let metrics = broker.metrics();
@@ -242,7 +172,7 @@ impl Sequencer {
             }
             Mode::Idle | Mode::Local(_) | Mode::Driving => self.enqueue(broker, &mut state, waiting),
         }
-        Ticket(TicketState::Waiting(receiver))
+        Ticket::waiting(receiver)
     }
 
     /// The metadata has changed for this partition: a connection to an earlier leader takes nothing more.

@@ -166,7 +166,7 @@ async fn catch_up(broker: &Broker, version: u64) -> io::Result<()> {
 }
 
 /// Fixes the place of a forwarded batch, before the next frame is read.
-fn place(append: &ForwardAppend, broker: &Broker) -> Result<crate::sequencer::Ticket> {
+fn place(append: &ForwardAppend, broker: &Broker) -> Result<crate::ticket::Ticket> {
     let (topic, segment) = (TopicId(uuid(&append.topic)?), uuid(&append.segment)?);
     let patience = Duration::from_millis(append.patience_ms.into());
     Ok(broker.submit_forwarded(topic, append.partition, segment, &append.batch, patience))
