@@ -29,8 +29,8 @@ fn every_node_appends_and_reads_wherever_the_leader_is() {
 }
 
 #[test]
-fn appends_of_one_stream_keep_their_order_through_forwards() {
-    let cluster = Cluster::start(3, json!({}));
+fn appends_of_one_stream_keep_their_order_through_forwards_and_rolls() {
+    let cluster = Cluster::start(3, json!({ "segment_entries_max": 15 }));
     cluster.block_on(async {
         for id in cluster.ids() {
             let topic = PartitionRef::parse(&format!("stream-{id}"), 0).unwrap();
