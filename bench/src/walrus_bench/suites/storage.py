@@ -1,5 +1,6 @@
 """Suite `storage`: the engine in a process of its own, without a network, on each of its backends."""
 
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,3 +41,4 @@ def _measure(program: Path, case: str, system: str, backend: str, settings: Sett
         return programs.run(program, case, *subject, seconds=settings.seconds, environment=QUIET)
     finally:
         shutil.rmtree(data_dir, ignore_errors=True)
+        os.sync()  # or the next sample pays for freeing a gigabyte
