@@ -1,11 +1,13 @@
 """The command line: runs a suite, shows its tables, writes its report and its picture."""
 
+import signal
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from types import FrameType
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -72,6 +74,7 @@ def run(
     if not console.is_terminal:
         console = Console(width=tables.WIDE_COLUMNS)  # nobody wraps a log file
     data_dir.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, _leave)
     with tempfile.TemporaryDirectory(prefix="run-", dir=data_dir) as scratch:
         settings = Settings(data_dir=Path(scratch), seconds=seconds, peers=peers, quick=quick)
         try:
@@ -96,6 +99,11 @@ def run(
     result.write(results / f"{suite.value}.json")
     plot.draw(result, results / f"{suite.value}.png")
     tables.show(result, console)
+
+
+def _leave(number: int, _frame: FrameType | None) -> NoReturn:
+    """Leaves by the way of exceptions, so that brokers are stopped and gigabytes removed."""
+    raise SystemExit(128 + number)
 
 
 def _measure(

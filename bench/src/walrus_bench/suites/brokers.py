@@ -2,10 +2,10 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from walrus_client.dev import DevCluster, DevError, NodeOptions, NodeState, start_cluster
+from walrus_client.dev import DevCluster, DevError, NodeOptions, NodeState, open_cluster, start_cluster
 
 from walrus_bench.sampling import InvalidRunError
 
@@ -16,13 +16,14 @@ LOOPBACK = "127.0.0.1"
 def running(directory: Path, *, nodes: int, options: NodeOptions) -> Iterator[DevCluster]:
     """A cluster that serves; stopped, and its data removed, on leaving."""
     try:
-        cluster = start_cluster(directory, nodes=nodes, options=options)
-    except DevError as error:
-        raise InvalidRunError(f"{nodes} brokers did not start: {error}") from error
-    try:
+        try:
+            cluster = start_cluster(directory, nodes=nodes, options=options)
+        except DevError as error:
+            raise InvalidRunError(f"{nodes} brokers did not start: {error}") from error
         yield cluster
     finally:
-        cluster.stop()
+        with suppress(DevError):  # there is none if we were ended before it was made
+            open_cluster(directory).stop()
         shutil.rmtree(directory, ignore_errors=True)
 
 
