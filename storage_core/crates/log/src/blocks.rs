@@ -66,6 +66,8 @@ pub(crate) struct Blocks {
     /// A single slot whose first pages are prepared.
     ready: Mutex<Option<(Slots, Arc<Space>)>>,
     next_sequence: AtomicU64,
+    /// Grows only: a file that is being removed, or could not be, still has its name.
+    next_file: AtomicU64,
 }
 
 impl Blocks {
@@ -86,6 +88,7 @@ impl Blocks {
             files: Mutex::default(),
             ready: Mutex::default(),
             next_sequence: AtomicU64::new(1),
+            next_file: AtomicU64::new(1),
         }
     }
 
@@ -111,6 +114,7 @@ impl Blocks {
     /// Takes a file in, with the states that recovery found.
     pub(crate) fn adopt(&self, file: Arc<BlockFile>, slots: Vec<SlotState>) {
         assert_eq!(slots.len(), self.blocks_per_file as usize);
+        self.next_file.fetch_max(file.number + 1, Ordering::Relaxed);
         self.files.lock().insert(file.number, FileSlots { file, slots });
     }
 
@@ -156,7 +160,7 @@ impl Blocks {
         if let Some(slots) = find_free(&mut files, count) {
             return Ok(slots);
         }
-        let number = files.keys().next_back().map_or(1, |last| last + 1);
+        let number = self.next_file.fetch_add(1, Ordering::Relaxed);
         let file = self.create(number)?;
         files.insert(number, FileSlots { file, slots: vec![SlotState::Free; self.blocks_per_file as usize] });
         Ok(find_free(&mut files, count).expect("a new file has room for the largest block"))

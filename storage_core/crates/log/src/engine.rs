@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::journal::{Journal, Record};
 use crate::log::block::IndexCache;
 use crate::log::state::{LogCapture, LogState};
-use crate::options::FsyncSchedule;
+use crate::options::{FsyncSchedule, Options};
 use crate::tending::Tending;
 use crate::types::LogId;
 
@@ -37,6 +37,8 @@ pub(crate) struct Engine {
     pub(crate) commits_appends: bool,
     /// Data is synced at all.
     pub(crate) syncs: bool,
+    /// How long synced marks may lag behind.
+    pub(crate) mark_interval: Duration,
     pub(crate) blocks: Blocks,
     pub(crate) journal: Journal,
     pub(crate) pool: Arc<ChunkPool>,
@@ -87,12 +89,13 @@ impl Engine {
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         store: Uuid,
-        fsync: FsyncSchedule,
+        options: &Options,
         blocks: Blocks,
         journal: Journal,
         pool: Arc<ChunkPool>,
     ) -> Self {
         let tail_kind = disk.tail_kind();
+        let fsync = options.fsync;
         let syncs = fsync != FsyncSchedule::NoFsync;
         Self {
             disk,
@@ -102,6 +105,7 @@ impl Engine {
             publishes_at_append: fsync != FsyncSchedule::SyncEach,
             commits_appends: syncs || tail_kind == TailKind::Buffered,
             syncs,
+            mark_interval: options.mark_interval,
             blocks,
             journal,
             pool,
@@ -264,7 +268,7 @@ impl Engine {
         }
         if !log.unmarked.swap(true, Ordering::AcqRel) {
             self.unmarked.lock().push(Arc::clone(log));
-            self.tending.mark_later();
+            self.tending.mark_later(self.mark_interval);
         }
     }
 

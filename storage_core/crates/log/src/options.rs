@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
@@ -77,6 +78,8 @@ pub struct Options {
     pub blocks_per_file: u32,
     /// The journal is rewritten when it is larger than this and than four times what it says.
     pub journal_bytes_max: u64,
+    /// How long synced marks may lag behind what was synced.
+    pub mark_interval: Duration,
 }
 
 impl Default for Options {
@@ -87,6 +90,7 @@ impl Default for Options {
             block_bytes: 10 << 20,
             blocks_per_file: 100,
             journal_bytes_max: 4 << 20,
+            mark_interval: Duration::from_secs(1),
         }
     }
 }

@@ -82,7 +82,7 @@ impl Store {
         if let Some(refused) = &backend.refused {
             tracing::warn!(backend = backend.name, refused, "using another backend");
         }
-        let engine = Arc::new(Engine::new(disk, store, options.fsync, blocks, journal, pool));
+        let engine = Arc::new(Engine::new(disk, store, &options, blocks, journal, pool));
         let mut report = OpenReport {
             clean: is_new || replayed.state.closed,
             journal_cut_bytes: replayed.cut_bytes,

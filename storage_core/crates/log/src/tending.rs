@@ -12,9 +12,6 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::log::block::Block;
 
-/// How long synced marks may lag behind.
-const MARK_INTERVAL: Duration = Duration::from_secs(1);
-
 #[derive(Default)]
 pub(crate) struct Tending {
     queue: Mutex<Queue>,
@@ -59,11 +56,11 @@ impl Tending {
         self.wake.notify_one();
     }
 
-    /// Asks for synced marks in a while.
-    pub(crate) fn mark_later(&self) {
+    /// Asks for synced marks when `interval` has gone by.
+    pub(crate) fn mark_later(&self, interval: Duration) {
         let mut queue = self.queue.lock();
         if queue.marks_at.is_none() {
-            queue.marks_at = Some(Instant::now() + MARK_INTERVAL);
+            queue.marks_at = Some(Instant::now() + interval);
             self.wake.notify_one();
         }
     }

@@ -102,6 +102,45 @@ fn after_a_failed_sync_the_log_is_poisoned_and_what_was_durable_can_be_read() {
     }
 }
 
+/// A file whose removal failed, or is still under way, keeps its name: its number was once given to the next file,
+/// and appends failed with "already exists".
+#[test]
+fn whichever_call_of_a_deletion_fails_new_files_find_a_name() {
+    let delete = |fault: Option<u64>| {
+        let disk = SimulatedDisk::new(TailKind::Mapped);
+        let store = open_on(&disk, &options()).unwrap();
+        let fill = |id: u128, name: &str| {
+            let done = store.create_log(spec(id, name)).and_then(|log| append(&log, b"x"));
+            store.settle();
+            done
+        };
+        fill(1, "a").unwrap();
+        fill(2, "b").unwrap();
+        store.delete_log(LogId(uuid::Uuid::from_u128(1))).unwrap();
+        store.settle();
+        // The only block of the newest file; the next one is ready in the file before.
+        fill(3, "c").unwrap();
+        let before = disk.calls();
+        if let Some(call) = fault {
+            disk.fail_call(before + call, Fault::Eio);
+        }
+        let deleted = store.delete_log(LogId(uuid::Uuid::from_u128(3)));
+        store.settle();
+        let calls = disk.calls() - before;
+        let filled = (4..8).try_for_each(|id| fill(id, "d").map(drop));
+        (calls, deleted.and(filled))
+    };
+    let (calls, clean) = delete(None);
+    clean.unwrap();
+    assert!(calls > 1, "{calls}");
+    for call in 0..calls {
+        match delete(Some(call)).1 {
+            Ok(()) | Err(Error::Poisoned { .. }) => {}
+            Err(error) => panic!("EIO at call {call} of the deletion: {error}"),
+        }
+    }
+}
+
 #[test]
 fn a_full_disk_refuses_appends_cleanly_until_there_is_space() {
     for tail_kind in [TailKind::Mapped, TailKind::Buffered] {

@@ -11,6 +11,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use support::*;
 use walrus_log::batch::{Batch, ProducerRef};
@@ -21,14 +22,19 @@ fn directory() -> PathBuf {
 }
 
 fn options() -> Options {
-    Options { block_bytes: 16 << 10, blocks_per_file: 3, ..Options::small() }
+    // Marks are written at close only: when else depends on the clock.
+    let mark_interval = Duration::from_secs(3600);
+    Options { block_bytes: 16 << 10, blocks_per_file: 3, mark_interval, ..Options::small() }
 }
 
-/// Every structure once: blocks with footers, an open block, all kinds of journal records that stay.
+/// Every structure once: blocks with footers, an open block, all kinds of journal records that stay. The background
+/// settles before each block is taken, else it may or may not have made the next one ready.
 fn history() -> BTreeMap<String, Vec<u8>> {
     let disk = SimulatedDisk::new(TailKind::Buffered);
     let store = open_on(&disk, &options()).unwrap();
+    store.settle();
     let log = store.create_log(spec(1, "orders")).unwrap();
+    store.settle();
     for i in 0..12 {
         let producer = ProducerRef { id: 7, epoch: 0, base_sequence: i * 2 };
         let values = [numbered(i as u64 * 2, 900), numbered(i as u64 * 2 + 1, 900)];
@@ -37,10 +43,14 @@ fn history() -> BTreeMap<String, Vec<u8>> {
         store.settle();
     }
     let sealed = store.create_log(spec(2, "sealed")).unwrap();
+    store.settle();
     append(&sealed, b"last").unwrap();
+    store.settle();
     sealed.seal(b"value").unwrap();
     let gone = store.create_log(spec(3, "gone")).unwrap();
+    store.settle();
     append(&gone, b"x").unwrap();
+    store.settle();
     log.cursor("reader").unwrap().seek(Offset(5)).unwrap();
     log.delete_before(Offset(2)).unwrap();
     store.put_property("cluster", b"c1").unwrap();
