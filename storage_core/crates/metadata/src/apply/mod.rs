@@ -1,0 +1,147 @@
+//! The one function that changes the metadata.
+
+mod nodes;
+mod segments;
+mod topics;
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::command::{Answer, Applied, Command, ENVELOPE_VERSION, Envelope};
+use crate::model::{Metadata, Partition, Recent, TopicId};
+use crate::rejected::Rejected;
+use nodes::{current_process, register_node};
+use segments::{begin_roll, check_replicas, seal_and_open, trim};
+use topics::{create_topic, delete_topic};
+
+/// How many commands are remembered. A proposer gives up on an unknown outcome long before so many others came.
+const RECENT_MAX: usize = 4_096;
+const PRODUCER_IDS_MAX: u32 = 100_000;
+
+/// Applies one command and remembers its outcome. On `Err` nothing else was changed. A command whose id is remembered
+/// changes nothing and is answered as it was the first time.
+pub fn apply(metadata: &mut Metadata, envelope: &Envelope) -> Result<Applied, Rejected> {
+    if let Some(seen) = metadata.recent.iter().rev().find(|recent| recent.id == envelope.id) {
+        return seen.outcome.clone();
+    }
+    let outcome =
+        check_envelope(metadata, envelope).and_then(|()| execute(metadata, envelope)).map(|answer| {
+            metadata.version += 1;
+            Applied { version: metadata.version, answer }
+        });
+    metadata.recent.push_back(Recent { id: envelope.id, outcome: outcome.clone() });
+    if metadata.recent.len() > RECENT_MAX {
+        metadata.recent.pop_front();
+    }
+    outcome
+}
+
+fn check_envelope(metadata: &Metadata, envelope: &Envelope) -> Result<(), Rejected> {
+    if envelope.v != ENVELOPE_VERSION {
+        return Err(Rejected::UnsupportedVersion { got: envelope.v, supported: ENVELOPE_VERSION });
+    }
+    if metadata.cluster_id.is_none() && !matches!(envelope.command, Command::Bootstrap { .. }) {
+        return Err(Rejected::NotBootstrapped);
+    }
+    let Some(expected) = envelope.expect else {
+        return Ok(());
+    };
+    let current = entity_version(metadata, &envelope.command)?;
+    if current != expected {
+        return Err(Rejected::VersionMismatch { expected, current });
+    }
+    Ok(())
+}
+
+/// Version of the node or partition that the command changes; of the whole state for the others.
+fn entity_version(metadata: &Metadata, command: &Command) -> Result<u64, Rejected> {
+    match command {
+        Command::RenewLease { node, .. } | Command::SetNodeState { node, .. } => {
+            metadata.nodes.get(node).map(|node| node.version).ok_or(Rejected::UnknownNode { node: *node })
+        }
+        Command::BeginRoll { topic, partition, .. }
+        | Command::SealAndOpen { topic, partition, .. }
+        | Command::Trim { topic, partition, .. } => {
+            find_partition(metadata, *topic, *partition).map(|found| found.version)
+        }
+        Command::Bootstrap { .. }
+        | Command::RegisterNode { .. }
+        | Command::CreateTopic { .. }
+        | Command::DeleteTopic { .. }
+        | Command::AllocateProducerIds { .. } => Ok(metadata.version),
+    }
+}
+
+fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Rejected> {
+    let version = metadata.version + 1;
+    match &envelope.command {
+        Command::Bootstrap { cluster_id } => bootstrap(metadata, *cluster_id),
+        Command::RegisterNode { .. } => register_node(metadata, &envelope.command, version),
+        Command::RenewLease { node, process, lease_until_ms } => {
+            let found = current_process(metadata, *node, *process)?;
+            found.lease_until_ms = found.lease_until_ms.max(*lease_until_ms);
+            Ok(Answer::Nothing)
+        }
+        Command::SetNodeState { node, process, state } => {
+            let found = current_process(metadata, *node, *process)?;
+            found.state = *state;
+            found.version = version;
+            Ok(Answer::Nothing)
+        }
+        Command::CreateTopic { topic, org, name, internal, first } => {
+            create_topic(metadata, (*topic, org, name, *internal), first, envelope.at_ms, version)
+        }
+        Command::DeleteTopic { topic } => delete_topic(metadata, *topic),
+        Command::BeginRoll { topic, partition, segment, successor } => {
+            check_replicas(metadata, successor)?;
+            let found = partition_mut(metadata, *topic, *partition)?;
+            begin_roll(found, *segment, successor, version)
+        }
+        Command::SealAndOpen { topic, partition, segment, value } => {
+            let found = partition_mut(metadata, *topic, *partition)?;
+            seal_and_open(found, *segment, value, envelope.at_ms, version)
+        }
+        Command::Trim { topic, partition, below_number } => {
+            trim(partition_mut(metadata, *topic, *partition)?, *below_number, version)
+        }
+        Command::AllocateProducerIds { count } => allocate_producer_ids(metadata, *count),
+    }
+}
+
+fn bootstrap(metadata: &mut Metadata, cluster_id: Uuid) -> Result<Answer, Rejected> {
+    match metadata.cluster_id {
+        Some(cluster_id) => Err(Rejected::AlreadyBootstrapped { cluster_id }),
+        None => {
+            metadata.cluster_id = Some(cluster_id);
+            Ok(Answer::Nothing)
+        }
+    }
+}
+
+fn allocate_producer_ids(metadata: &mut Metadata, count: u32) -> Result<Answer, Rejected> {
+    if count == 0 || count > PRODUCER_IDS_MAX {
+        let what = "count".to_owned();
+        return Err(Rejected::OutOfRange { what, min: 1, max: PRODUCER_IDS_MAX.into(), got: count.into() });
+    }
+    let first = metadata.next_producer_id;
+    metadata.next_producer_id += i64::from(count);
+    Ok(Answer::ProducerIds { first, count })
+}
+
+fn find_partition(metadata: &Metadata, topic: TopicId, partition: u32) -> Result<&Partition, Rejected> {
+    let found = metadata.topics.get(&topic).ok_or(Rejected::UnknownTopic { topic })?;
+    let index = usize::try_from(partition).unwrap_or(usize::MAX);
+    found.partitions.get(index).ok_or(Rejected::UnknownPartition { topic, partition })
+}
+
+fn partition_mut(
+    metadata: &mut Metadata,
+    topic: TopicId,
+    partition: u32,
+) -> Result<&mut Partition, Rejected> {
+    find_partition(metadata, topic, partition)?; // before make_mut copies a topic that is published elsewhere
+    let found = metadata.topics.get_mut(&topic).ok_or(Rejected::UnknownTopic { topic })?;
+    let index = usize::try_from(partition).unwrap_or(usize::MAX);
+    Arc::make_mut(found).partitions.get_mut(index).ok_or(Rejected::UnknownPartition { topic, partition })
+}

@@ -1,0 +1,64 @@
+//! Commands about nodes.
+
+use uuid::Uuid;
+
+use crate::command::{Answer, Command};
+use crate::model::{Metadata, Node, NodeId, NodeState};
+use crate::rejected::Rejected;
+
+pub(super) fn register_node(
+    metadata: &mut Metadata,
+    command: &Command,
+    version: u64,
+) -> Result<Answer, Rejected> {
+    let Command::RegisterNode {
+        wanted,
+        disk,
+        process,
+        raft_address,
+        peer_address,
+        text_address,
+        grpc_address,
+        http_address,
+        lease_until_ms,
+    } = command
+    else {
+        unreachable!("the caller matched the variant");
+    };
+    let known = metadata.nodes.values().find(|node| node.disk == *disk);
+    let id = known.map_or_else(|| free_id(metadata, *wanted), |node| node.id);
+    let node = Node {
+        id,
+        disk: *disk,
+        process: *process,
+        raft_address: raft_address.clone(),
+        peer_address: peer_address.clone(),
+        text_address: text_address.clone(),
+        grpc_address: grpc_address.clone(),
+        http_address: http_address.clone(),
+        state: known.map_or(NodeState::Up, |node| node.state),
+        lease_until_ms: known.map_or(0, |node| node.lease_until_ms).max(*lease_until_ms),
+        version,
+    };
+    metadata.nodes.insert(id, node);
+    Ok(Answer::Node(id))
+}
+
+fn free_id(metadata: &Metadata, wanted: Option<NodeId>) -> NodeId {
+    let is_free = |id: &NodeId| id.0 > 0 && !metadata.nodes.contains_key(id);
+    wanted
+        .filter(is_free)
+        .unwrap_or_else(|| (1..).map(NodeId).find(is_free).expect("there are more ids than nodes"))
+}
+
+pub(super) fn current_process(
+    metadata: &mut Metadata,
+    node: NodeId,
+    process: Uuid,
+) -> Result<&mut Node, Rejected> {
+    let found = metadata.nodes.get_mut(&node).ok_or(Rejected::UnknownNode { node })?;
+    if found.process != process {
+        return Err(Rejected::StaleProcess { node, current: found.process, got: process });
+    }
+    Ok(found)
+}

@@ -1,0 +1,136 @@
+//! Commands about the segments of a partition.
+
+use uuid::Uuid;
+
+use crate::command::Answer;
+use crate::model::{Descriptor, Epoch, Metadata, Offset, Partition, Segment, SegmentState, Value};
+use crate::rejected::Rejected;
+
+/// The epoch is written into batches as Kafka's signed 32-bit leader epoch.
+const EPOCH_MAX: Epoch = Epoch(i32::MAX as u32 - 1);
+
+pub(super) fn begin_roll(
+    partition: &mut Partition,
+    segment: Uuid,
+    successor: &Descriptor,
+    version: u64,
+) -> Result<Answer, Rejected> {
+    let next_epoch = partition.next_epoch;
+    let found = segment_mut(partition, segment)?;
+    if found.state != SegmentState::Open {
+        return Err(Rejected::NotOpen { segment });
+    }
+    check_follows(&found.descriptor, successor, None)?;
+    if successor.epoch < next_epoch {
+        return Err(Rejected::StaleEpoch { got: successor.epoch, next: next_epoch });
+    }
+    found.successor = Some(successor.clone());
+    found.version = version;
+    partition.next_epoch = Epoch(successor.epoch.0 + 1);
+    partition.version = version;
+    Ok(Answer::Nothing)
+}
+
+/// The value was decided by the segment's replicas, so it is taken even where this state has forgotten the successor
+/// or raised its epoch since: refusing it would fork the partition.
+pub(super) fn seal_and_open(
+    partition: &mut Partition,
+    segment: Uuid,
+    value: &Value,
+    at_ms: u64,
+    version: u64,
+) -> Result<Answer, Rejected> {
+    if value.successor.number <= partition.trimmed_below {
+        return Ok(Answer::Nothing); // published before, and trimmed since
+    }
+    let next_epoch = partition.next_epoch;
+    let found = segment_mut(partition, segment)?;
+    if let SegmentState::Sealed(published) = &found.state {
+        return if published == value {
+            Ok(Answer::Nothing)
+        } else {
+            Err(Rejected::ValueConflict { segment })
+        };
+    }
+    check_follows(&found.descriptor, &value.successor, Some(value.end))?;
+    found.state = SegmentState::Sealed(value.clone());
+    found.successor = None;
+    found.version = version;
+    partition.segments.push(open_segment(value.successor.clone(), at_ms, version));
+    partition.next_epoch = next_epoch.max(Epoch(value.successor.epoch.0 + 1));
+    partition.version = version;
+    Ok(Answer::Nothing)
+}
+
+pub(super) fn trim(partition: &mut Partition, below_number: u64, version: u64) -> Result<Answer, Rejected> {
+    let limit = partition.segments.last().map_or(0, |open| open.descriptor.number);
+    if below_number > limit {
+        return Err(Rejected::NotTrimmable { below_number, limit });
+    }
+    if below_number > partition.trimmed_below {
+        partition.segments.retain(|segment| segment.descriptor.number >= below_number);
+        partition.trimmed_below = below_number;
+        partition.version = version;
+    }
+    Ok(Answer::Nothing)
+}
+
+pub(super) fn open_segment(descriptor: Descriptor, opened_at_ms: u64, version: u64) -> Segment {
+    Segment { descriptor, state: SegmentState::Open, successor: None, opened_at_ms, version }
+}
+
+/// A new segment is led by a registered process, which stores it too, and its replicas are the disks we know.
+pub(super) fn check_replicas(metadata: &Metadata, descriptor: &Descriptor) -> Result<(), Rejected> {
+    let leader = descriptor.leader;
+    let node = metadata.nodes.get(&leader.node).ok_or(Rejected::UnknownNode { node: leader.node })?;
+    if node.process != leader.process {
+        return Err(Rejected::StaleProcess { node: node.id, current: node.process, got: leader.process });
+    }
+    for replica in &descriptor.replicas {
+        let node = metadata.nodes.get(&replica.node).ok_or(Rejected::UnknownNode { node: replica.node })?;
+        if node.disk != replica.disk {
+            return Err(invalid(
+                descriptor,
+                format!("node {:?} has disk {}, not {}", node.id, node.disk, replica.disk),
+            ));
+        }
+    }
+    if !descriptor.replicas.iter().any(|replica| replica.node == leader.node) {
+        return Err(invalid(descriptor, "the leader is not among the replicas".to_owned()));
+    }
+    Ok(())
+}
+
+/// `next` is the segment behind `segment`, with the base `base_offset`.
+fn check_follows(
+    segment: &Descriptor,
+    next: &Descriptor,
+    base_offset: Option<Offset>,
+) -> Result<(), Rejected> {
+    let expected = (segment.topic, segment.partition, segment.number + 1, base_offset);
+    if (next.topic, next.partition, next.number, next.base_offset) != expected {
+        return Err(invalid(next, format!("expected (topic, partition, number, base) {expected:?}")));
+    }
+    if next.epoch <= segment.epoch || next.epoch > EPOCH_MAX {
+        return Err(invalid(
+            next,
+            format!("its epoch must be above {:?} and at most {EPOCH_MAX:?}", segment.epoch),
+        ));
+    }
+    if next.uuid == segment.uuid {
+        return Err(invalid(next, "it has its predecessor's uuid".to_owned()));
+    }
+    if base_offset < segment.base_offset && base_offset.is_some() {
+        return Err(invalid(next, format!("its base is below its predecessor's {:?}", segment.base_offset)));
+    }
+    Ok(())
+}
+
+pub(super) fn invalid(descriptor: &Descriptor, what: String) -> Rejected {
+    Rejected::InvalidDescriptor { segment: descriptor.uuid, what }
+}
+
+fn segment_mut(partition: &mut Partition, segment: Uuid) -> Result<&mut Segment, Rejected> {
+    let mut found = partition.segments.iter_mut().rev();
+    found.find(|candidate| candidate.descriptor.uuid == segment).ok_or(Rejected::UnknownSegment { segment })
+}
