@@ -1,0 +1,70 @@
+"""Clusters that the tests look at."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+CLAIM = {"claim": {"size": "1Gi"}}
+
+SMALLEST: dict[str, Any] = {"version": "1.0.0", "pools": [{"name": "general", "storage": CLAIM}]}
+
+SINGLE: dict[str, Any] = {
+    "image": "registry.example/walrus-node@sha256:" + "0" * 64,
+    "deletionPolicy": "Delete",
+    "pools": [{"name": "one", "replicas": 1, "backend": "direct", "storage": CLAIM}],
+    "fsync": {"mode": "interval", "interval": "2s"},
+}
+
+OUTSIDE: dict[str, Any] = {
+    "version": "1.0.0",
+    "pools": [{"name": "general", "storage": {"claim": {"size": "200Gi", "storageClassName": "fast"}}}],
+    "segments": {"maxEntries": 500, "maxBytes": "64Mi", "maxAge": "12h", "checkInterval": "250ms"},
+    "listeners": [
+        {"name": "text", "type": "NodePort", "nodePort": 30080},
+        {"name": "grpc", "type": "LoadBalancer", "annotations": {"example.com/internal": "true"}},
+    ],
+}
+
+POOLS: dict[str, Any] = {
+    "version": "1.0.0",
+    "fsync": {"mode": "never"},
+    "pools": [
+        {
+            "name": "general",
+            "replicas": 3,
+            "storage": CLAIM,
+            "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "1Gi"}},
+        },
+        {
+            "name": "nvme",
+            "replicas": 2,
+            "backend": "auto",
+            "storage": {"local": {"size": "1Ti", "storageClassName": "nvme-local"}},
+            "nodeSelector": {"walrus.dev/disk": "nvme"},
+            "tolerations": [{"key": "walrus.dev/only", "operator": "Exists", "effect": "NoSchedule"}],
+        },
+        {
+            "name": "folders",
+            "replicas": 2,
+            "backend": "direct",
+            "storage": {"hostPath": {"path": "/var/lib/walrus-hosts"}},
+            "allowHostPath": True,
+        },
+    ],
+}
+
+EXAMPLES = {"smallest": SMALLEST, "single": SINGLE, "outside": OUTSIDE, "pools": POOLS}
+
+
+def changed(spec: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """A copy with other fields; None takes one out."""
+    made = {**deepcopy(spec), **fields}
+    return {name: value for name, value in made.items() if value is not None}
+
+
+def with_pool(spec: dict[str, Any], position: int = 0, **fields: Any) -> dict[str, Any]:
+    """A copy in which one pool has other fields; None takes one out."""
+    made = deepcopy(spec)
+    made["pools"][position] = changed(made["pools"][position], **fields)
+    return made

@@ -1,0 +1,92 @@
+"""The manifests are those in `golden/`, and keep what they promise. WALRUS_WRITE_GOLDEN=1 writes them anew."""
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from examples import EXAMPLES, OUTSIDE, POOLS, SMALLEST, changed, with_pool
+from walrus_operator.api.cluster import parse_spec
+from walrus_operator.desired.build import Facts, build
+from walrus_operator.desired.config import entries
+from walrus_operator.desired.manifest import Owner
+from walrus_operator.desired.names import Names
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def manifests(spec, *, bootstrap=False, replicas=None, name="orders"):
+    parsed = parse_spec(spec)
+    owner = Owner(Names("shop", name), "0c5f3a1e-0000-4000-8000-000000000001")
+    counts = replicas or {pool.name: pool.replicas for pool in parsed.pools}
+    return build(parsed, Facts(owner, "walrus/walrus-node", counts, bootstrap))
+
+
+def template(manifest):
+    return manifest["spec"]["template"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_manifests_are_the_golden_ones(name):
+    made = manifests(EXAMPLES[name], bootstrap=name == "smallest")
+    text = yaml.safe_dump_all(made, sort_keys=False, width=120)
+    file = GOLDEN / f"{name}.yaml"
+    if os.environ.get("WALRUS_WRITE_GOLDEN"):
+        file.write_text(text)
+    assert text == file.read_text()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        changed(OUTSIDE, segments={"maxEntries": 9}),
+        changed(OUTSIDE, deletionPolicy="Delete"),
+        changed(OUTSIDE, listeners=[{"name": "text"}]),
+        with_pool(OUTSIDE, replicas=7),
+    ],
+)
+def test_what_can_change_while_brokers_run_is_not_in_their_pods(other):
+    assert template(manifests(other)[-1]) == template(manifests(OUTSIDE)[-1])
+
+
+def test_the_pods_do_not_change_once_the_cluster_is_founded():
+    founding, founded = manifests(SMALLEST, bootstrap=True), manifests(SMALLEST)
+    assert [made for made in founding if made["metadata"]["name"] != "orders-bootstrap"] == founded
+
+
+def test_every_object_is_labelled_owned_and_hashed():
+    for made in manifests(POOLS, bootstrap=True):
+        assert made["metadata"]["labels"]["walrus.dev/cluster"] == "orders"
+        assert [reference["uid"] for reference in made["metadata"]["ownerReferences"]] == [
+            "0c5f3a1e-0000-4000-8000-000000000001"
+        ]
+        assert made["metadata"]["annotations"]["walrus.dev/hash"]
+
+
+def test_pods_keep_to_restricted_pod_security_unless_they_use_folders_of_nodes():
+    for made in manifests(POOLS):
+        if made["kind"] != "StatefulSet":
+            continue
+        pod = template(made)["spec"]
+        allowed = made["metadata"]["name"] == "orders-folders"
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not pod["automountServiceAccountToken"]
+        assert any("hostPath" in volume for volume in pod["volumes"]) == allowed
+        assert bool(pod.get("initContainers")) == allowed
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+
+
+def test_the_rollover_policy_is_told_in_numbers():
+    assert entries(parse_spec(OUTSIDE)) == {
+        "segments.max_entries": "500",
+        "segments.max_bytes": str(64 * 2**20),
+        "segments.max_age_ms": str(12 * 3_600_000),
+        "segments.check_interval_ms": "250",
+    }
+    assert entries(parse_spec(SMALLEST))["segments.max_age_ms"] == "0"

@@ -1,0 +1,72 @@
+"""What is generated is what is committed: `python -m walrus_operator crds` writes it anew."""
+
+from pathlib import Path
+
+import pytest
+from examples import EXAMPLES
+from pydantic import ValidationError
+from walrus_operator.api.cluster import parse_spec
+from walrus_operator.api.crdgen import FILE, crd, crd_yaml, values_schema
+
+ROOT = Path(__file__).parents[2]
+
+
+def nodes(schema, path="spec"):
+    """Every schema within a schema."""
+    yield path, schema
+    for name, child in schema.get("properties", {}).items():
+        yield from nodes(child, f"{path}.{name}")
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from nodes(schema[key], f"{path}.{key}")
+
+
+def test_the_crd_is_the_committed_one():
+    assert (ROOT / "crds" / FILE).read_text() == crd_yaml()
+
+
+def test_the_crd_is_structural():
+    schema = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for path, node in nodes(schema):
+        assert not set(node) & {"$ref", "$defs", "title", "const", "oneOf", "discriminator"}, path
+        if "x-kubernetes-int-or-string" in node:
+            continue
+        assert "anyOf" not in node, path
+        assert isinstance(node["type"], str), path
+        assert node.get("additionalProperties") is not False, path
+        assert "default" not in node or node["default"] is not None, path
+
+
+def test_everything_a_user_writes_is_described_and_bounded():
+    spec = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    for path, node in nodes(spec):
+        if "x-kubernetes-int-or-string" in node or path.endswith(("items", "additionalProperties")):
+            continue
+        assert node.get("description"), path
+        if node["type"] == "array":
+            assert "maxItems" in node, path
+            assert "x-kubernetes-list-type" in node, path
+        if node["type"] == "string" and "enum" not in node:
+            assert "maxLength" in node, path
+
+
+def test_the_crd_stays_small():
+    assert len(crd_yaml()) < 200 * 1024
+
+
+def test_the_values_of_the_chart_are_the_spec_and_a_name():
+    schema = values_schema()
+    spec = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert set(schema["properties"]) == {*spec["properties"], "nameOverride", "global"}
+    assert "x-kubernetes" not in str(schema)
+    assert "$ref" not in str(schema)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_example_parses(name):
+    assert parse_spec(EXAMPLES[name]).pools
+
+
+def test_a_field_that_nobody_knows_is_refused():
+    with pytest.raises(ValidationError, match="hibernate"):
+        parse_spec({**EXAMPLES["smallest"], "hibernate": True})

@@ -1,0 +1,1 @@
+"""The custom resource: its models, and what is generated from them."""

@@ -1,0 +1,301 @@
+"""`WalrusCluster` as a user writes it: descriptions, defaults and rules of the CRD and of the chart's values."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from walrus_operator.api.schema import ATOMIC, Duration, Label, Model, Quantity, keyed_by, rules
+
+GROUP = "walrus.dev"
+VERSION = "v1alpha1"
+KIND = "WalrusCluster"
+PLURAL = "walrusclusters"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+
+class Backend(StrEnum):
+    """How a broker writes to its disk."""
+
+    MMAP = "mmap"
+    DIRECT = "direct"
+    AUTO = "auto"
+
+
+_SAME_CLASS = (
+    "has(self.storageClassName) == has(oldSelf.storageClassName)"
+    " && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)"
+)
+
+
+class Claim(Model):
+    """A volume that Kubernetes provides for each broker."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
+                "a volume never gets smaller: add another pool with smaller volumes",
+            ),
+            (
+                _SAME_CLASS,
+                "the storage class of a pool cannot change: add another pool",
+            ),
+        )
+    )
+
+    size: Quantity
+    """Size of each broker's volume."""
+    storage_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    """Storage class of the volumes; without it the cluster's default class."""
+
+
+class Local(Model):
+    """A disk of the machine itself, offered by the storage class as a local persistent volume."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
+                "a volume never gets smaller: add another pool with smaller volumes",
+            ),
+            (
+                "self.storageClassName == oldSelf.storageClassName",
+                "the storage class of a pool cannot change: add another pool",
+            ),
+        )
+    )
+
+    size: Quantity
+    """Least size of each broker's disk."""
+    storage_class_name: Annotated[str, Field(min_length=1, max_length=253)]
+    """Storage class of local volumes, with `volumeBindingMode: WaitForFirstConsumer`."""
+
+
+class HostPath(Model):
+    """A folder of the node. Needs `allowHostPath`, and a namespace whose pod security allows it."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            ("!self.path.contains('..')", "path must be absolute and without '..'"),
+            ("self.path == oldSelf.path", "the path of a pool cannot change: add another pool"),
+        )
+    )
+
+    path: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._-]+)+$", max_length=200)]
+    """Folder on each node; a broker's data lies below it in `<namespace>/<cluster>/<pool>`."""
+
+
+class Storage(Model):
+    """Where the brokers of a pool keep their data: exactly one of the three."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "[has(self.claim), has(self.local), has(self.hostPath)].filter(x, x).size() == 1",
+                "storage must be exactly one of claim, local, hostPath",
+            ),
+            (
+                " && ".join(f"has(self.{kind}) == has(oldSelf.{kind})" for kind in ("claim", "local", "hostPath")),
+                "the kind of storage of a pool cannot change: add another pool",
+            ),
+        )
+    )
+
+    claim: Claim | None = None
+    """A volume that Kubernetes provides for each broker."""
+    local: Local | None = None
+    """A disk of the machine itself, through a storage class of local persistent volumes."""
+    host_path: HostPath | None = None
+    """A folder of the node. Needs `allowHostPath`, and a namespace whose pod security allows it."""
+
+
+Amount = Annotated[str, Field(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$", max_length=20)]
+_AMOUNTS = {"x-kubernetes-int-or-string": True}
+
+
+class Resources(Model):
+    """Compute resources of each broker's container."""
+
+    requests: dict[str, Annotated[int | Amount, Field(json_schema_extra=_AMOUNTS)]] | None = Field(
+        default=None, max_length=8
+    )
+    """What a broker is guaranteed, for example `{cpu: 500m, memory: 1Gi}`."""
+    limits: dict[str, Annotated[int | Amount, Field(json_schema_extra=_AMOUNTS)]] | None = Field(
+        default=None, max_length=8
+    )
+    """What a broker may use at most."""
+
+
+class Toleration(Model):
+    """A taint of nodes that the brokers of a pool accept."""
+
+    key: Annotated[str, Field(max_length=316)] | None = None
+    """Key of the taint; without it every key."""
+    operator: Literal["Exists", "Equal"] | None = None
+    """How `value` is compared; without it `Equal`."""
+    value: Label | None = None
+    """Value of the taint."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Effect of the taint; without it every effect."""
+    toleration_seconds: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    """How long a `NoExecute` taint is tolerated; without it for ever."""
+
+
+class Pool(Model):
+    """Brokers of one kind: one StatefulSet."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "!has(self.storage.hostPath) || self.allowHostPath",
+                "storage.hostPath ties brokers to folders of nodes: set allowHostPath: true to accept it",
+            ),
+        )
+    )
+
+    name: Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=20)]
+    """Name of the pool; the brokers of pool `general` of cluster `orders` are the pods `orders-general-N`."""
+    replicas: Annotated[int, Field(ge=1, le=100)] = 3
+    """Number of brokers. A running cluster grows by one broker at a time; it does not shrink yet."""
+    backend: Backend = Backend.MMAP
+    """How brokers write to their disks; `auto` takes the fastest that works. What is in use is in the status."""
+    storage: Storage
+    """Where the brokers keep their data."""
+    allow_host_path: bool = False
+    """Accept that `storage.hostPath` ties brokers to folders of nodes."""
+    resources: Resources | None = None
+    """Compute resources of each broker's container."""
+    node_selector: Annotated[dict[str, Label], Field(max_length=32)] | None = None
+    """Labels that a node must bear to run brokers of this pool."""
+    tolerations: list[Toleration] | None = Field(default=None, max_length=32, json_schema_extra=ATOMIC)
+    """Taints of nodes that the brokers of this pool accept."""
+
+
+class Segments(Model):
+    """When an open segment is sealed and the next one opens on another broker. A change reaches running brokers."""
+
+    max_entries: Annotated[int, Field(ge=1, le=2**40)] = 1_000_000
+    """Roll at so many records."""
+    max_bytes: Quantity = "1Gi"
+    """Roll at so many bytes."""
+    max_age: Duration | None = None
+    """Roll at this age; without it age does not matter."""
+    check_interval: Annotated[str, Field(pattern=r"^([1-9][0-9]{1,4}ms|[1-9][0-9]{0,3}s)$", max_length=8)] = "10s"
+    """How often each broker looks at its open segments."""
+
+
+class FsyncMode(StrEnum):
+    """When records become durable."""
+
+    EACH = "each"
+    INTERVAL = "interval"
+    NEVER = "never"
+
+
+class Fsync(Model):
+    """When records become durable: before each acknowledgement, at an interval, or when the system writes them."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "has(self.interval) == (self.mode == 'interval')",
+                "fsync.interval goes with fsync.mode: interval, and only with it",
+            ),
+        )
+    )
+
+    mode: FsyncMode = FsyncMode.EACH
+    """`each`: before a record is acknowledged. `interval`: at least so often. `never`: left to the system."""
+    interval: Duration | None = None
+    """Longest time until a record is durable, with `mode: interval`."""
+
+
+class Protocol(StrEnum):
+    """What a listener speaks."""
+
+    TEXT = "text"
+    GRPC = "grpc"
+
+
+class ServiceType(StrEnum):
+    """From where a listener can be reached."""
+
+    CLUSTER_IP = "ClusterIP"
+    NODE_PORT = "NodePort"
+    LOAD_BALANCER = "LoadBalancer"
+
+
+class Listener(Model):
+    """How clients reach the brokers with one protocol. Any broker takes any request."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "!has(self.nodePort) || self.type != 'ClusterIP'",
+                "nodePort needs type: NodePort or LoadBalancer",
+            ),
+            (
+                "!has(self.annotations) || self.type != 'ClusterIP'",
+                "annotations belong to the Service of type: NodePort or LoadBalancer",
+            ),
+        )
+    )
+
+    name: Protocol
+    """The protocol: `text` (port 8080) or `grpc` (port 9090)."""
+    type: ServiceType = ServiceType.CLUSTER_IP
+    """`ClusterIP`: inside Kubernetes. The others add a Service `<cluster>-<listener>` for clients outside."""
+    node_port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """Wanted port on the nodes; without it Kubernetes chooses one."""
+    annotations: dict[str, Annotated[str, Field(max_length=1024)]] | None = Field(default=None, max_length=32)
+    """Annotations of the Service for clients outside, for example those that configure a load balancer."""
+
+
+class DeletionPolicy(StrEnum):
+    """What happens to the data when the WalrusCluster is deleted."""
+
+    RETAIN = "Retain"
+    DELETE = "Delete"
+
+
+def _listeners() -> tuple[Listener, ...]:
+    return (Listener(name=Protocol.TEXT), Listener(name=Protocol.GRPC))
+
+
+class ClusterSpec(Model):
+    """What the cluster shall be."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            ("has(self.image) != has(self.version)", "give exactly one of image and version"),
+            (
+                "self.deletionPolicy != 'Delete' || self.pools.all(p, !has(p.storage.hostPath))",
+                "deletionPolicy: Delete cannot remove folders of nodes: with storage.hostPath use Retain",
+            ),
+        )
+    )
+
+    image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    """Image of the brokers, for example one pinned by digest. Instead of `version`."""
+    version: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$", max_length=128)] | None = None
+    """Version of the brokers: the tag of the node image that the operator is configured with. Instead of `image`."""
+    pools: list[Pool] = Field(min_length=1, max_length=16, json_schema_extra=keyed_by("name"))
+    """The brokers, grouped by kind. The first broker of the first pool founds the cluster."""
+    segments: Segments = Segments()
+    """When segments roll. A change reaches running brokers without a restart."""
+    fsync: Fsync = Fsync()
+    """When records become durable."""
+    listeners: list[Listener] = Field(
+        default_factory=lambda: list(_listeners()), max_length=2, json_schema_extra=keyed_by("name")
+    )
+    """How clients reach the brokers; by default both protocols, inside Kubernetes."""
+    deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
+    """What happens to the volumes when the WalrusCluster is deleted."""
+
+
+def parse_spec(spec: dict[str, Any]) -> ClusterSpec:
+    """Parse what the API server handed out. Raises `pydantic.ValidationError`."""
+    return ClusterSpec.model_validate(spec)

@@ -1,0 +1,194 @@
+"""The CRD and the chart's values schema, from the models.
+
+Kubernetes takes *structural* schemas: no references, no titles, one type for each value. What pydantic says is brought
+into that shape here; everything that is specific to Kubernetes stands in the models already.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+from walrus_operator.api.cluster import GROUP, KIND, PLURAL, VERSION, ClusterSpec
+from walrus_operator.api.schema import rules
+from walrus_operator.api.status import ClusterStatus
+
+Schema = dict[str, Any]
+
+FILE = f"{GROUP}_{PLURAL}.yaml"
+
+_ROOT_RULES = rules(
+    (
+        "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+        "metadata.name must start with a letter and hold only small letters, digits and '-': Services bear it",
+    ),
+    (
+        "self.spec.pools.all(p, size(self.metadata.name) + size(p.name) <= 45)",
+        "metadata.name and the name of a pool must not be longer than 45 characters together: pods bear both",
+    ),
+)
+
+_COLUMNS = (
+    ("Brokers", "integer", ".status.replicas", "Brokers that the spec asks for", 0),
+    ("Ready", "integer", ".status.readyReplicas", "Brokers that serve", 0),
+    ("Leader", "string", ".status.leader", "Pod that leads the metadata", 0),
+    ("Version", "string", ".status.version", "Version that runs", 0),
+    ("Backend", "string", ".status.backend", "Backend in use", 0),
+    ("Phase", "string", ".status.phase", "Summary of the conditions", 0),
+    ("Next", "string", ".status.plan.next", "Next action", 1),
+    ("Blocked", "string", ".status.plan.blockedBy", "Gate that holds it up", 1),
+    ("Age", "date", ".metadata.creationTimestamp", "Time since it was created", 0),
+)
+
+
+def crd() -> Schema:
+    """The CustomResourceDefinition of `WalrusCluster`."""
+    schema = {
+        "type": "object",
+        "description": "A cluster of Walrus brokers.",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": structural(ClusterSpec),
+            "status": structural(ClusterStatus),
+        },
+        **_ROOT_RULES,
+    }
+    columns = [
+        {"name": name, "type": type_, "jsonPath": path, "description": text, "priority": priority}
+        for name, type_, path, text, priority in _COLUMNS
+    ]
+    version = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": columns,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": PLURAL,
+                "singular": KIND.lower(),
+                "shortNames": ["wc"],
+                "categories": ["walrus"],
+            },
+            "versions": [version],
+        },
+    }
+
+
+def crd_yaml() -> str:
+    """The CRD as the file in `crds/`."""
+    return (
+        "# Made by `python -m walrus_operator crds` from operator/walrus_operator/api: do not edit.\n"
+        + yaml.safe_dump(crd(), sort_keys=False, width=120)
+    )
+
+
+def values_schema() -> Schema:
+    """JSON schema of the values of `charts/walrus`: the spec of the cluster it installs, and what Helm adds."""
+    inlined = _inline(ClusterSpec.model_json_schema(by_alias=True))
+    spec = _json_schema(inlined)
+    properties: Schema = {
+        "nameOverride": {"type": "string", "description": "Name of the WalrusCluster; without it the release's name."},
+        "global": {"type": "object", "description": "What a parent chart gives to all its charts."},
+        **spec["properties"],
+    }
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Values of the chart walrus",
+        "type": "object",
+        "properties": properties,
+        "required": ["pools"],
+        "additionalProperties": False,
+    }
+
+
+def structural(model: type[BaseModel]) -> Schema:
+    """The structural schema of a model."""
+    return _structural(_inline(model.model_json_schema(by_alias=True)))
+
+
+def _inline(schema: Schema) -> Schema:
+    """Put definitions where they are referred to; what stands beside a reference (default, description) wins."""
+    definitions = schema.pop("$defs", {})
+
+    def expand(node: Any) -> Any:
+        if isinstance(node, list):
+            return [expand(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        if "$ref" in node:
+            beside = {key: value for key, value in node.items() if key != "$ref"}
+            return expand({**deepcopy(definitions[node["$ref"].rpartition("/")[2]]), **beside})
+        return {key: expand(value) for key, value in node.items()}
+
+    expanded: Schema = expand(schema)
+    return expanded
+
+
+def _structural(node: Schema) -> Schema:
+    """One value: without what structural schemas do not know, with one type."""
+    node = _without_null(node)
+    if node.get("x-kubernetes-int-or-string"):
+        pattern = next((option["pattern"] for option in node.get("anyOf", []) if "pattern" in option), None)
+        kept = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
+        return {**kept, **({"pattern": pattern} if pattern else {})}
+    made = {key: value for key, value in node.items() if key not in ("title", "additionalProperties", "properties")}
+    if isinstance(made.get("default"), dict):
+        made["default"] = {key: value for key, value in made["default"].items() if value is not None}
+    if "const" in made:
+        made["enum"] = [made.pop("const")]
+    if "properties" in node:
+        made["properties"] = {name: _structural(value) for name, value in node["properties"].items()}
+    if isinstance(node.get("additionalProperties"), dict):
+        made["additionalProperties"] = _structural(node["additionalProperties"])
+    if "items" in made:
+        made["items"] = _structural(made["items"])
+    return made
+
+
+def _json_schema(node: Schema) -> Schema:
+    """The same for Helm: closed objects, `null` allowed where a value may be left out, nothing of Kubernetes."""
+    optional = any(option.get("type") == "null" for option in node.get("anyOf", []))
+    node = _without_null(node)
+    if node.get("x-kubernetes-int-or-string"):
+        return {"type": ["integer", "string"]}
+    made = {key: value for key, value in node.items() if key != "title" and not key.startswith("x-kubernetes-")}
+    if "properties" in made:
+        made["properties"] = {name: _json_schema(value) for name, value in made["properties"].items()}
+    if isinstance(made.get("additionalProperties"), dict):
+        made["additionalProperties"] = _json_schema(made["additionalProperties"])
+    if "items" in made:
+        made["items"] = _json_schema(made["items"])
+    if optional and "type" in made:
+        made["type"] = [made["type"], "null"]
+        if "enum" in made:
+            made["enum"] = [*made["enum"], None]
+    return made
+
+
+def _without_null(node: Schema) -> Schema:
+    """`T or null` as T; the API server does not keep nulls."""
+    options = node.get("anyOf")
+    if not options or {"type": "null"} not in options:
+        return node
+    beside = {key: value for key, value in node.items() if key != "anyOf" and not (key == "default" and value is None)}
+    left = [option for option in options if option != {"type": "null"}]
+    if len(left) > 1:
+        return {"anyOf": left, **beside}
+    return {**left[0], **beside}

@@ -1,0 +1,138 @@
+"""`WalrusCluster.status`: what the operator found and what holds it up. Nothing ever decides by `phase`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from walrus_operator.api.schema import ATOMIC, Model, keyed_by
+
+
+class Condition(Model):
+    """One question about the cluster, answered."""
+
+    type: str
+    """The question."""
+    status: Literal["True", "False", "Unknown"]
+    """The answer."""
+    reason: str
+    """Why, in one word of a closed list."""
+    message: str
+    """Why, for people, and what they may do."""
+    observed_generation: int
+    """The generation of the spec that was looked at."""
+    last_transition_time: str = Field(json_schema_extra={"format": "date-time"})
+    """When the answer last changed."""
+
+
+class BrokerRow(Model):
+    """One broker, as it was last seen."""
+
+    pod: str
+    """Its pod."""
+    pool: str
+    """Its pool."""
+    node: str | None = None
+    """The node it runs on."""
+    uuid: str | None = None
+    """Who it is: the identity on its disk."""
+    id: int | None = None
+    """Its small number in the cluster."""
+    state: Literal["Absent", "Pending", "Starting", "Waiting", "Serving", "NotReady", "Unreachable", "Stopping"]
+    """What it is doing."""
+    role: str | None = None
+    """Its part in the metadata quorum."""
+    segments_led: int | None = None
+    """Open segments that it leads."""
+    backend: str | None = None
+    """The backend in use."""
+    backend_reason: str | None = None
+    """Why the backend is not the one asked for."""
+    disk_percent: int | None = None
+    """How full its disk is, in steps of five."""
+    version: str | None = None
+    """The version it runs."""
+    restarts: int | None = None
+    """How often its container was started again."""
+
+
+class PoolRow(Model):
+    """One pool, summed up."""
+
+    name: str
+    """Its name."""
+    desired: int
+    """Brokers that the spec asks for."""
+    replicas: int
+    """Brokers that the StatefulSet has now."""
+    ready: int
+    """Brokers that serve."""
+
+
+class PlanRow(Model):
+    """What comes next, or what holds it up."""
+
+    next: str | None = None
+    """The next action."""
+    blocked_by: str | None = None
+    """The gate that holds it up, of a closed list."""
+    detail: str | None = None
+    """What the gate waits for, and who can lift it."""
+
+
+class ListenerRow(Model):
+    """Where clients find a listener."""
+
+    name: str
+    """The listener."""
+    type: str
+    """The type of its Service."""
+    addresses: list[str] = Field(json_schema_extra=ATOMIC)
+    """Addresses, `host:port`; a node port is `<any node>:port`."""
+
+
+class ConfigRow(Model):
+    """The dynamic configuration that the brokers were given."""
+
+    version: int
+    """Its version in the cluster's metadata."""
+    applied: int
+    """Brokers that have it."""
+
+
+class ClusterStatus(Model):
+    """What the operator found."""
+
+    observed_generation: int | None = None
+    """The generation of the spec that this status is about."""
+    cluster_id: str | None = None
+    """The identity of the cluster, minted once by the broker that founded it."""
+    phase: str | None = None
+    """A summary of the conditions, for people."""
+    replicas: int | None = None
+    """Brokers that the spec asks for."""
+    ready_replicas: int | None = None
+    """Brokers that serve."""
+    leader: str | None = None
+    """The pod that leads the metadata."""
+    version: str | None = None
+    """The version or versions that run."""
+    backend: str | None = None
+    """The backend or backends in use."""
+    term: int | None = None
+    """The term of the metadata leader."""
+    under_replicated: int | None = None
+    """Segments with fewer copies than asked for."""
+    plan: PlanRow | None = None
+    """What comes next, or what holds it up."""
+    config: ConfigRow | None = None
+    """The dynamic configuration that the brokers were given."""
+    pools: list[PoolRow] | None = Field(default=None, json_schema_extra=keyed_by("name"))
+    """The pools, summed up."""
+    brokers: list[BrokerRow] | None = Field(default=None, json_schema_extra=keyed_by("pod"))
+    """The brokers, one by one."""
+    listeners: list[ListenerRow] | None = Field(default=None, json_schema_extra=keyed_by("name"))
+    """Where clients find the brokers."""
+    conditions: list[Condition] | None = Field(default=None, json_schema_extra=keyed_by("type"))
+    """Questions about the cluster, answered."""

@@ -1,0 +1,34 @@
+"""Quantities and durations as numbers."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+_FACTORS = {
+    "m": Fraction(1, 1000),
+    "": Fraction(1),
+    **{suffix: Fraction(1000 ** (power + 1)) for power, suffix in enumerate(("k", "M", "G", "T", "P", "E"))},
+    **{suffix: Fraction(1024 ** (power + 1)) for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))},
+}
+_MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def amount_of(quantity: str | int) -> Fraction | None:
+    """The number a Kubernetes quantity stands for; None where it is no quantity."""
+    match = re.fullmatch(r"(\d{1,20}(?:\.\d{1,9})?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?", str(quantity))
+    return Fraction(match[1]) * _FACTORS[match[2] or ""] if match else None
+
+
+def bytes_of(quantity: str) -> int:
+    """Bytes of a quantity that the models have checked."""
+    amount = amount_of(quantity)
+    assert amount is not None
+    return int(amount)
+
+
+def milliseconds_of(duration: str) -> int:
+    """Milliseconds of a duration that the models have checked."""
+    match = re.fullmatch(r"(\d+)(ms|s|m|h|d)", duration)
+    assert match is not None
+    return int(match[1]) * _MILLISECONDS[match[2]]

@@ -1,0 +1,62 @@
+"""All objects of a cluster, in the order in which they are applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from walrus_operator.api.cluster import ClusterSpec
+from walrus_operator.desired.config import bootstrap_map, config_map
+from walrus_operator.desired.manifest import Manifest, Owner, object_of, sealed
+from walrus_operator.desired.services import services
+from walrus_operator.desired.statefulset import stateful_set
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the manifests depend on besides the spec."""
+
+    owner: Owner
+    image_repository: str
+    """Image without a tag, for `spec.version`."""
+    replicas: Mapping[str, int]
+    """Brokers that the StatefulSet of each pool shall have now."""
+    bootstrap: bool
+    """Whether a broker may found the cluster."""
+
+
+def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
+    """The manifests. A StatefulSet comes last: what its pods read is there before them."""
+    owner = facts.owner
+    image = image_of(spec, facts.image_repository)
+    made = [_account(owner), config_map(owner)]
+    if facts.bootstrap:
+        made.append(bootstrap_map(owner, spec))
+    made += services(owner, spec)
+    if sum(pool.replicas for pool in spec.pools) >= 3:
+        made.append(_budget(owner))
+    made += [stateful_set(owner, spec, pool, image, facts.replicas[pool.name]) for pool in spec.pools]
+    return [sealed(manifest) for manifest in made]
+
+
+def image_of(spec: ClusterSpec, repository: str) -> str:
+    """The image of the brokers."""
+    return spec.image if spec.image is not None else f"{repository}:{spec.version}"
+
+
+def _account(owner: Owner) -> Manifest:
+    """Brokers never talk to Kubernetes: their account has no token in their pods."""
+    return object_of(owner, "v1", "ServiceAccount", owner.names.account, automountServiceAccountToken=False)
+
+
+def _budget(owner: Owner) -> Manifest:
+    """One broker at a time may be evicted, and none while another is down. Below three brokers there is nothing to
+    spare, and a budget would only keep machines from being serviced.
+    """
+    return object_of(
+        owner,
+        "policy/v1",
+        "PodDisruptionBudget",
+        owner.names.budget,
+        spec={"maxUnavailable": 1, "selector": {"matchLabels": owner.names.selector()}},
+    )

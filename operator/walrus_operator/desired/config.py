@@ -1,0 +1,43 @@
+"""Configuration: what all brokers share in a ConfigMap, what can change while they run as metadata entries."""
+
+from __future__ import annotations
+
+from walrus_operator.api.cluster import ClusterSpec, Fsync, FsyncMode
+from walrus_operator.api.units import bytes_of, milliseconds_of
+from walrus_operator.desired import names as n
+from walrus_operator.desired.manifest import Manifest, Owner, object_of
+
+
+def config_map(owner: Owner) -> Manifest:
+    """Environment of every broker. Nothing of the spec is in it: a pod that restarts must come back as it was."""
+    names = owner.names
+    data = {
+        "WALRUS_BIND_HOST": "0.0.0.0",  # noqa: S104 - a pod's network is its own
+        "WALRUS_DATA_DIR": n.DATA_DIR,
+        "WALRUS_JOIN": f"{names.brokers}.{names.namespace}.svc:{n.RAFT_PORT}",
+    }
+    return object_of(owner, "v1", "ConfigMap", names.config, data=data)
+
+
+def bootstrap_map(owner: Owner, spec: ClusterSpec) -> Manifest:
+    """Names the broker that founds the cluster: the first of the first pool, and only on an empty disk."""
+    founder = owner.names.pod(spec.pools[0].name, 0)
+    return object_of(owner, "v1", "ConfigMap", owner.names.bootstrap, data={"name": founder})
+
+
+def entries(spec: ClusterSpec) -> dict[str, str]:
+    """The dynamic configuration: keys and values of `SetConfig`."""
+    segments = spec.segments
+    return {
+        "segments.max_entries": str(segments.max_entries),
+        "segments.max_bytes": str(bytes_of(segments.max_bytes)),
+        "segments.max_age_ms": str(milliseconds_of(segments.max_age) if segments.max_age else 0),
+        "segments.check_interval_ms": str(milliseconds_of(segments.check_interval)),
+    }
+
+
+def fsync_flag(fsync: Fsync) -> str:
+    """What a broker's `--fsync` takes."""
+    if fsync.mode is FsyncMode.INTERVAL and fsync.interval is not None:
+        return f"{milliseconds_of(fsync.interval)}ms"
+    return str(fsync.mode)

@@ -1,0 +1,76 @@
+"""A manifest: what is applied, and how to tell it from another."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from walrus_operator.api.cluster import API_VERSION, KIND
+from walrus_operator.desired.names import HASH, Names
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ref:
+    """Which object: kind, namespace, name."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The WalrusCluster that owns everything; Kubernetes removes what it owns after it."""
+
+    names: Names
+    uid: str
+
+    def reference(self) -> Manifest:
+        """The owner reference."""
+        return {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "name": self.names.cluster,
+            "uid": self.uid,
+            "controller": True,
+        }
+
+
+def ref_of(manifest: Manifest) -> Ref:
+    """Which object a manifest describes."""
+    metadata = manifest["metadata"]
+    return Ref(manifest["kind"], metadata["namespace"], metadata["name"])
+
+
+def object_of(
+    owner: Owner, api_version: str, kind: str, name: str, *, pool: str | None = None, **rest: Any
+) -> Manifest:
+    """An object of the cluster: labelled, owned, the rest as given."""
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {
+            "name": name,
+            "namespace": owner.names.namespace,
+            "labels": owner.names.labels(pool),
+            "ownerReferences": [owner.reference()],
+        },
+        **rest,
+    }
+
+
+def sealed(manifest: Manifest) -> Manifest:
+    """The manifest with its hash, by which a later look tells whether it is the one applied."""
+    made = deepcopy(manifest)
+    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
+    annotations = made["metadata"].setdefault("annotations", {})
+    annotations[HASH] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return made

@@ -1,0 +1,96 @@
+"""Names, ports and labels: the contract between the operator, the charts and everyone who looks into a namespace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from walrus_operator.api.cluster import GROUP
+
+MANAGER = "walrus-operator"
+
+LABEL_CLUSTER = f"{GROUP}/cluster"
+LABEL_POOL = f"{GROUP}/pool"
+
+HASH = f"{GROUP}/hash"
+"""Annotation: the hash of the manifest that was applied."""
+RENDERED_FROM = f"{GROUP}/rendered-from"
+"""Annotation of a StatefulSet: the part of the spec that its pods were made from, as JSON."""
+PAUSE = f"{GROUP}/pause"
+"""Annotation of a WalrusCluster: the reason why the operator shall only look."""
+
+RAFT_PORT = 6000
+PEER_PORT = 6001
+TEXT_PORT = 8080
+HTTP_PORT = 8088
+GRPC_PORT = 9090
+ADMIN_PORT = 9091
+
+DATA_DIR = "/var/lib/walrus"
+USER = 10001
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of everything that belongs to one cluster."""
+
+    namespace: str
+    cluster: str
+
+    @property
+    def brokers(self) -> str:
+        """The headless Service."""
+        return f"{self.cluster}-brokers"
+
+    @property
+    def client(self) -> str:
+        """The Service for clients inside Kubernetes."""
+        return self.cluster
+
+    @property
+    def config(self) -> str:
+        """The ConfigMap with what all brokers share."""
+        return f"{self.cluster}-config"
+
+    @property
+    def bootstrap(self) -> str:
+        """The ConfigMap that lets one broker found the cluster; it is there only until the cluster is."""
+        return f"{self.cluster}-bootstrap"
+
+    @property
+    def account(self) -> str:
+        """The ServiceAccount of the brokers."""
+        return self.cluster
+
+    @property
+    def budget(self) -> str:
+        """The PodDisruptionBudget."""
+        return self.cluster
+
+    def pool(self, pool: str) -> str:
+        """The StatefulSet of a pool."""
+        return f"{self.cluster}-{pool}"
+
+    def pod(self, pool: str, ordinal: int) -> str:
+        """A broker's pod."""
+        return f"{self.pool(pool)}-{ordinal}"
+
+    def listener(self, listener: str) -> str:
+        """The Service of a listener for clients outside Kubernetes."""
+        return f"{self.cluster}-{listener}"
+
+    def labels(self, pool: str | None = None) -> dict[str, str]:
+        """Labels of an object; with a pool, those of its pods too."""
+        return {
+            "app.kubernetes.io/name": "walrus",
+            "app.kubernetes.io/component": "broker",
+            "app.kubernetes.io/managed-by": MANAGER,
+            **self.selector(pool),
+        }
+
+    def selector(self, pool: str | None = None) -> dict[str, str]:
+        """What selects the cluster's pods; with a pool, those of the pool. Never changes."""
+        return {
+            "app.kubernetes.io/instance": self.cluster,
+            LABEL_CLUSTER: self.cluster,
+            **({LABEL_POOL: pool} if pool else {}),
+        }

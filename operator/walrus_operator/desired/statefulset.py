@@ -1,0 +1,218 @@
+"""A pool as a StatefulSet. Its pod template depends neither on the number of brokers nor on dynamic settings."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from walrus_operator.api.cluster import ClusterSpec, DeletionPolicy, Pool
+from walrus_operator.desired import names as n
+from walrus_operator.desired.config import fsync_flag
+from walrus_operator.desired.manifest import Manifest, Owner, object_of
+
+_ZONE = "topology.kubernetes.io/zone"
+_HOST = "kubernetes.io/hostname"
+
+
+@dataclass(frozen=True)
+class PodInputs:
+    """The part of the spec that a pool's pods are made from; another one needs another pod."""
+
+    image: str
+    backend: str
+    fsync: str
+    storage: dict[str, Any]
+    resources: dict[str, Any]
+    node_selector: dict[str, str]
+    tolerations: list[dict[str, Any]]
+
+    def text(self) -> str:
+        """As an annotation."""
+        return json.dumps(self.__dict__, sort_keys=True, separators=(",", ":"))
+
+
+def pod_inputs(spec: ClusterSpec, pool: Pool, image: str) -> PodInputs:
+    """What the pods of a pool are made from."""
+    return PodInputs(
+        image=image,
+        backend=str(pool.backend),
+        fsync=fsync_flag(spec.fsync),
+        storage=_plain(pool.storage),
+        resources=_plain(pool.resources) if pool.resources else {},
+        node_selector=dict(pool.node_selector or {}),
+        tolerations=[_plain(toleration) for toleration in pool.tolerations or ()],
+    )
+
+
+def stateful_set(owner: Owner, spec: ClusterSpec, pool: Pool, image: str, replicas: int) -> Manifest:
+    """The StatefulSet of a pool. A pod is replaced only when someone deletes it (`OnDelete`); all start together."""
+    inputs = pod_inputs(spec, pool, image)
+    when_deleted = "Delete" if spec.deletion_policy is DeletionPolicy.DELETE else "Retain"
+    made = object_of(
+        owner,
+        "apps/v1",
+        "StatefulSet",
+        owner.names.pool(pool.name),
+        pool=pool.name,
+        spec={
+            "replicas": replicas,
+            "serviceName": owner.names.brokers,
+            "podManagementPolicy": "Parallel",
+            "updateStrategy": {"type": "OnDelete"},
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": "Retain"},
+            "selector": {"matchLabels": owner.names.selector(pool.name)},
+            "template": _pod(owner, pool, inputs),
+            **_claims(owner, pool),
+        },
+    )
+    made["metadata"]["annotations"] = {n.RENDERED_FROM: inputs.text()}
+    return made
+
+
+def _pod(owner: Owner, pool: Pool, inputs: PodInputs) -> Manifest:
+    names = owner.names
+    spec: Manifest = {
+        "serviceAccountName": names.account,
+        "automountServiceAccountToken": False,
+        # Variables of Services would shadow those of the broker where a Service is called `walrus`.
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 30,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": n.USER,
+            "runAsGroup": n.USER,
+            "fsGroup": n.USER,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": [_spread(names, _ZONE), _spread(names, _HOST)],
+        "containers": [_broker(owner, inputs)],
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
+    }
+    if inputs.node_selector:
+        spec["nodeSelector"] = inputs.node_selector
+    if inputs.tolerations:
+        spec["tolerations"] = inputs.tolerations
+    if pool.storage.host_path is not None:
+        path = f"{pool.storage.host_path.path}/{names.namespace}/{names.cluster}/{pool.name}"
+        spec["volumes"].append({"name": "data", "hostPath": {"path": path, "type": "DirectoryOrCreate"}})
+        spec["initContainers"] = [_owner_of_folder(inputs)]
+        spec["affinity"] = {"podAntiAffinity": _one_per_host(owner, pool)}
+    return {"metadata": {"labels": names.labels(pool.name)}, "spec": spec}
+
+
+def _broker(owner: Owner, inputs: PodInputs) -> Manifest:
+    names = owner.names
+    env: list[Manifest] = [
+        {"name": "POD_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}},
+        {"name": "WALRUS_NODE_NAME", "value": "$(POD_NAME)"},
+        {"name": "WALRUS_ADVERTISE_HOST", "value": f"$(POD_NAME).{names.brokers}.{names.namespace}.svc"},
+        {
+            "name": "WALRUS_BOOTSTRAP_NAME",
+            "valueFrom": {"configMapKeyRef": {"name": names.bootstrap, "key": "name", "optional": True}},
+        },
+        {"name": "WALRUS_BACKEND", "value": inputs.backend},
+        {"name": "WALRUS_FSYNC", "value": inputs.fsync},
+    ]
+    made: Manifest = {
+        "name": "broker",
+        "image": inputs.image,
+        "imagePullPolicy": "IfNotPresent",
+        "envFrom": [{"configMapRef": {"name": names.config}}],
+        "env": env,
+        "ports": [
+            {"name": name, "containerPort": port, "protocol": "TCP"}
+            for name, port in (
+                ("raft", n.RAFT_PORT),
+                ("peer", n.PEER_PORT),
+                ("admin", n.ADMIN_PORT),
+                ("grpc", n.GRPC_PORT),
+                ("text", n.TEXT_PORT),
+                ("http", n.HTTP_PORT),
+            )
+        ],
+        # A large log takes its time to be read at the start: ten minutes, then it is restarted.
+        "startupProbe": _probe("/healthz", period_seconds=2, failures=300),
+        "livenessProbe": _probe("/healthz", period_seconds=10, failures=6),
+        "readinessProbe": _probe("/readyz", period_seconds=2, failures=2),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "data", "mountPath": n.DATA_DIR}, {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
+    }
+    if inputs.resources:
+        made["resources"] = inputs.resources
+    return made
+
+
+def _probe(path: str, *, period_seconds: int, failures: int) -> Manifest:
+    return {
+        "httpGet": {"path": path, "port": "http", "scheme": "HTTP"},
+        "periodSeconds": period_seconds,
+        "timeoutSeconds": 5,
+        "failureThreshold": failures,
+    }
+
+
+def _spread(names: n.Names, topology: str) -> Manifest:
+    """Over zones, then over hosts, as far as there are some: a cluster on one machine must start too."""
+    return {
+        "maxSkew": 1,
+        "topologyKey": topology,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": names.selector()},
+    }
+
+
+def _one_per_host(owner: Owner, pool: Pool) -> Manifest:
+    """Two brokers on one host would share a folder. Which broker is which, the folder knows."""
+    selector = {"matchLabels": owner.names.selector(pool.name)}
+    return {
+        "requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": selector, "topologyKey": _HOST}],
+    }
+
+
+def _owner_of_folder(inputs: PodInputs) -> Manifest:
+    """Kubernetes makes the folder for root and does not hand it over, as it does with volumes."""
+    return {
+        "name": "folder",
+        "image": inputs.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["chown", f"{n.USER}:{n.USER}", n.DATA_DIR],
+        "securityContext": {
+            "runAsNonRoot": False,
+            "runAsUser": 0,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"], "add": ["CHOWN"]},
+        },
+        "volumeMounts": [{"name": "data", "mountPath": n.DATA_DIR}],
+    }
+
+
+def _claims(owner: Owner, pool: Pool) -> Manifest:
+    volume = pool.storage.claim or pool.storage.local
+    if volume is None:
+        return {}
+    spec: Manifest = {
+        "accessModes": ["ReadWriteOnce"],
+        "volumeMode": "Filesystem",
+        "resources": {"requests": {"storage": volume.size}},
+    }
+    if volume.storage_class_name is not None:
+        spec["storageClassName"] = volume.storage_class_name
+    template = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "labels": owner.names.labels(pool.name)},
+        "spec": spec,
+    }
+    return {"volumeClaimTemplates": [template]}
+
+
+def _plain(model: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return plain

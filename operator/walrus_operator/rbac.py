@@ -1,0 +1,37 @@
+"""What the operator may do: one table, from which the charts' roles are made. Tests compare it with what is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    # group, resource, verbs
+    ("walrus.dev", "walrusclusters", ("get", "list", "watch")),
+    ("walrus.dev", "walrusclusters/status", ("patch",)),
+    ("apps", "statefulsets", ("create", "get", "list", "patch", "watch")),
+    ("", "configmaps", ("create", "delete", "get", "list", "patch")),
+    ("", "services", ("create", "delete", "get", "list", "patch", "watch")),
+    ("", "serviceaccounts", ("create", "get", "list", "patch")),
+    ("policy", "poddisruptionbudgets", ("create", "delete", "get", "list", "patch")),
+    ("", "pods", ("delete", "get", "list", "watch")),
+    ("", "persistentvolumeclaims", ("list", "watch")),
+    ("", "events", ("create",)),
+)
+"""In the namespaces that are watched."""
+
+LEASE_RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("coordination.k8s.io", "leases", ("create", "get", "update")),
+)
+"""In the operator's own namespace."""
+
+
+def rules(table: tuple[tuple[str, str, tuple[str, ...]], ...]) -> list[dict[str, Any]]:
+    """The rules of a Role."""
+    return [{"apiGroups": [group], "resources": [resource], "verbs": list(verbs)} for group, resource, verbs in table]
+
+
+def rules_yaml() -> str:
+    """Both lists of rules, as the charts take them."""
+    return yaml.safe_dump({"watched": rules(RULES), "own": rules(LEASE_RULES)}, sort_keys=False)
