@@ -1,0 +1,26 @@
+//! The order of attempts to decide a segment's end.
+
+use crate::types::{AttemptId, Epoch};
+
+/// (epoch, attempt), compared in this order. The default is below every real one: nothing was promised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ballot {
+    /// Of the segment for ballot 0, else a fresh one from the metadata (R4).
+    pub epoch: Epoch,
+    /// Two recoverers never share one.
+    pub attempt: AttemptId,
+}
+
+impl Ballot {
+    /// Ballot 0 of an epoch: it belongs to the process that writes the segment, and carries one value, once (R3).
+    #[must_use]
+    pub fn zero(epoch: Epoch) -> Self {
+        Self { epoch, attempt: AttemptId(0) }
+    }
+
+    /// Whether it is the writer's own.
+    #[must_use]
+    pub fn is_zero(self) -> bool {
+        self.attempt == AttemptId(0)
+    }
+}

@@ -1,0 +1,31 @@
+//! Batches as the machines see them: where they lie and what they add up to. Their bytes are the driver's business.
+
+use crate::types::{Digest, Offset};
+
+/// A place between two batches, and the digest of everything before it in the segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mark {
+    /// First offset behind.
+    pub end: Offset,
+    /// Of the segment's batches below `end`.
+    pub digest: Digest,
+}
+
+/// A batch of a segment. Not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Batch {
+    /// Offset of its first record.
+    pub base: Offset,
+    /// First offset behind it.
+    pub end: Offset,
+    /// Of the segment's batches up to and with this one.
+    pub digest: Digest,
+}
+
+impl Batch {
+    /// The place behind it.
+    #[must_use]
+    pub fn mark(self) -> Mark {
+        Mark { end: self.end, digest: self.digest }
+    }
+}

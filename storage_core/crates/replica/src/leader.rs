@@ -1,0 +1,377 @@
+//! The process that orders the appends of one open segment.
+
+use crate::ballot::Ballot;
+use crate::batch::{Batch, Mark};
+use crate::descriptor::Descriptor;
+use crate::message::{Accept, Append, Assigned, Message, Refusal, Reply};
+use crate::replica::Alarm;
+use crate::tape::Tape;
+use crate::types::{CutId, Offset, ProcessId};
+use crate::value::Value;
+
+/// Made once per process incarnation and segment, and never after a restart (R7). Its node's own replica is one like
+/// the others: the leader's own copy counts when that one acknowledges it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Leader {
+    descriptor: Descriptor,
+    /// What was assigned, from what the slowest replica has on.
+    tape: Tape,
+    /// By place in the replica set.
+    followers: Vec<Follower>,
+    /// First offset not yet on w disks. Never moves back.
+    high_watermark: Offset,
+    phase: LeaderPhase,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Follower {
+    /// It acknowledged everything below. Only grows.
+    durable_end: Offset,
+    /// What comes next.
+    next: Offset,
+    /// It takes no more appends of this epoch.
+    refused: bool,
+    /// It lacks what is not on the tape any more: only a seal brings it back.
+    behind: bool,
+}
+
+/// How far a leader is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LeaderPhase {
+    /// Takes appends.
+    Leading,
+    /// Too many replicas refuse for anything to be acknowledged: a recoverer is at work.
+    Deposed,
+    /// The high watermark stands still and is voted on with ballot 0.
+    Frozen {
+        /// Proposed, once.
+        value: Value,
+        /// Who voted for it, by place.
+        accepted: Vec<bool>,
+    },
+    /// The end is decided, as proposed or otherwise.
+    Ended {
+        /// Decided.
+        value: Value,
+    },
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LeaderInput {
+    /// A batch gets the next offsets.
+    Assign(Batch),
+    /// There is room on the way to a replica.
+    Send {
+        /// Its place.
+        to: usize,
+        /// Most batches.
+        batches_max: usize,
+    },
+    /// A new connection to a replica: what was on the way is lost.
+    Reconnected {
+        /// Its place.
+        to: usize,
+    },
+    /// A replica answered.
+    Reply {
+        /// Its place.
+        from: usize,
+        /// What.
+        reply: Reply,
+    },
+    /// The planned roll: end here, and go on in that segment.
+    Freeze {
+        /// As metadata allotted it, without a base.
+        successor: Descriptor,
+    },
+    /// The votes take too long.
+    Impatient,
+    /// The decision became known otherwise: from metadata or a sealed copy.
+    Learned(Value),
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LeaderOutput {
+    /// To a replica, by place.
+    Send {
+        /// Its place.
+        to: usize,
+        /// What.
+        message: Message,
+    },
+    /// Everything below is on w disks: acknowledge it, let it be read.
+    HighWatermark(Offset),
+    /// Nothing more is taken; somebody else decides the end. Waiting appends wait for [`LeaderOutput::Ended`].
+    Deposed,
+    /// Ask metadata for a recovery: the votes cannot be had.
+    Recover,
+    /// The replica needs a roll to get back: its copy is made whole after the seal.
+    Behind {
+        /// Its place.
+        replica: usize,
+    },
+    /// Decided. Appends below the end are acknowledged, the others go to the next segment, in order, once; the successor
+    /// may serve, metadata is told.
+    Ended(Value),
+    /// Somebody must look at this.
+    Alarm(Alarm),
+}
+
+impl Leader {
+    /// Opens a segment: the caller is the process that the descriptor names, it has not opened it before, and it knows
+    /// from metadata, a sealed copy or w votes for one ballot that the segment before ends at the base (R3).
+    ///
+    /// # Panics
+    /// If the descriptor names another process, or is not sound.
+    #[must_use]
+    pub fn open(descriptor: Descriptor, me: ProcessId) -> Self {
+        assert!(descriptor.is_sound(), "{descriptor:?}");
+        assert_eq!(descriptor.leader.process, me, "a leader never resumes another process's segment (R7)");
+        let base = descriptor.first();
+        let follower = Follower { durable_end: base, next: base, refused: false, behind: false };
+        let followers = vec![follower; descriptor.replicas.len()];
+        let (tape, phase) = (Tape::empty(base), LeaderPhase::Leading);
+        Self { descriptor, tape, followers, high_watermark: base, phase }
+    }
+
+    /// The segment.
+    #[must_use]
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// First offset not yet on w disks.
+    #[must_use]
+    pub fn high_watermark(&self) -> Offset {
+        self.high_watermark
+    }
+
+    /// First offset not assigned yet.
+    #[must_use]
+    pub fn assigned_end(&self) -> Offset {
+        self.tape.end()
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn phase(&self) -> &LeaderPhase {
+        &self.phase
+    }
+
+    /// What a replica has acknowledged.
+    #[must_use]
+    pub fn durable_end(&self, replica: usize) -> Offset {
+        self.followers[replica].durable_end
+    }
+
+    /// What a replica is sent next.
+    #[must_use]
+    pub fn next(&self, replica: usize) -> Offset {
+        self.followers[replica].next
+    }
+
+    /// Whether a `Send` to it would bring batches.
+    #[must_use]
+    pub fn has_batches_for(&self, replica: usize) -> bool {
+        let follower = &self.followers[replica];
+        self.phase == LeaderPhase::Leading
+            && !follower.refused
+            && !follower.behind
+            && follower.next < self.tape.end()
+    }
+
+    /// See the module.
+    pub fn step(&mut self, input: LeaderInput) -> Vec<LeaderOutput> {
+        let before = self.high_watermark;
+        let mut outputs = Vec::new();
+        match input {
+            LeaderInput::Assign(batch) => {
+                assert_eq!(self.phase, LeaderPhase::Leading, "an append behind the end");
+                self.tape.push(batch);
+            }
+            LeaderInput::Send { to, batches_max } => self.send(to, batches_max, &mut outputs),
+            LeaderInput::Reconnected { to } => self.reconnected(to, &mut outputs),
+            LeaderInput::Reply { from, reply } => self.reply(from, reply, &mut outputs),
+            LeaderInput::Freeze { successor } => self.freeze(successor, &mut outputs),
+            LeaderInput::Impatient => {
+                if matches!(self.phase, LeaderPhase::Frozen { .. }) {
+                    outputs.push(LeaderOutput::Recover); // R3
+                }
+            }
+            LeaderInput::Learned(value) => self.end(value, &mut outputs),
+        }
+        assert!(self.high_watermark >= before, "the high watermark moved back");
+        assert!(self.high_watermark <= self.tape.end(), "acknowledged and never assigned");
+        outputs
+    }
+
+    fn send(&mut self, to: usize, batches_max: usize, outputs: &mut Vec<LeaderOutput>) {
+        let follower = &mut self.followers[to];
+        if self.phase != LeaderPhase::Leading || follower.refused || follower.behind {
+            return;
+        }
+        let Some(digest) = self.tape.digest_at(follower.next) else { return self.fall_behind(to, outputs) };
+        let from = Mark { end: follower.next, digest };
+        let mut batches = self.tape.batches(from.end, self.tape.end());
+        batches.truncate(batches_max);
+        follower.next = batches.last().map_or(from.end, |last| last.end);
+        let (epoch, writer) = (self.descriptor.epoch, self.descriptor.leader.process);
+        let append = Append { epoch, writer, from, batches, commit: self.high_watermark };
+        outputs.push(LeaderOutput::Send { to, message: Message::Append(append) });
+    }
+
+    fn reconnected(&mut self, to: usize, outputs: &mut Vec<LeaderOutput>) {
+        self.followers[to].next = self.followers[to].durable_end;
+        self.ask_vote(to, self.followers[to].durable_end, outputs);
+    }
+
+    fn reply(&mut self, from: usize, reply: Reply, outputs: &mut Vec<LeaderOutput>) {
+        match reply {
+            Reply::Ack { durable_end, suspect } => {
+                if durable_end > self.tape.end() {
+                    return outputs.push(LeaderOutput::Alarm(Alarm::TwoWriters)); // somebody else wrote there
+                }
+                let follower = &mut self.followers[from];
+                follower.durable_end = follower.durable_end.max(durable_end);
+                follower.next = follower.next.max(durable_end);
+                self.answer_suspect(from, suspect, outputs);
+                self.advance(outputs);
+            }
+            Reply::Accepted { ballot } => self.accepted(from, ballot, outputs),
+            Reply::Refused(refusal) => self.refused(from, refusal, outputs),
+            Reply::Promised(_) | Reply::Sealed => {}
+        }
+    }
+
+    /// R8: told in answer to a message sent after the cut, by a leader that still assigns.
+    fn answer_suspect(&self, to: usize, suspect: Option<CutId>, outputs: &mut Vec<LeaderOutput>) {
+        if let (Some(cut), LeaderPhase::Leading) = (suspect, &self.phase) {
+            let assigned = Assigned { writer: self.descriptor.leader.process, cut, end: self.tape.end() };
+            outputs.push(LeaderOutput::Send { to, message: Message::Assigned(assigned) });
+        }
+    }
+
+    /// R2: the w-th largest durable end. Frozen, it stands still, whatever is acknowledged late (R3).
+    fn advance(&mut self, outputs: &mut Vec<LeaderOutput>) {
+        if let LeaderPhase::Leading | LeaderPhase::Deposed = self.phase {
+            let mut ends: Vec<Offset> = self.followers.iter().map(|follower| follower.durable_end).collect();
+            ends.sort_unstable_by(|left, right| right.cmp(left));
+            let reached = ends[self.descriptor.write_quorum() - 1];
+            if reached > self.high_watermark {
+                self.high_watermark = reached;
+                outputs.push(LeaderOutput::HighWatermark(reached));
+            }
+            self.forget();
+        }
+    }
+
+    /// What no replica may still be sent, and what no vote can be about, is left to the log.
+    fn forget(&mut self) {
+        let reachable = self.followers.iter().filter(|follower| !follower.refused && !follower.behind);
+        let lowest = reachable.map(|follower| follower.durable_end.min(follower.next)).min();
+        self.tape.forget_below(lowest.map_or(self.high_watermark, |lowest| lowest.min(self.high_watermark)));
+    }
+
+    /// R3: one value, once, of what is on w disks; the watermark stands still before the first vote is asked for.
+    fn freeze(&mut self, successor: Descriptor, outputs: &mut Vec<LeaderOutput>) {
+        if self.phase != LeaderPhase::Leading {
+            return;
+        }
+        assert!(successor.epoch > self.descriptor.epoch, "epochs grow (S6)");
+        let end = self.high_watermark;
+        let digest = self.tape.digest_at(end).expect("the high watermark is an end of a batch");
+        let successor = Box::new(successor.starting_at(end));
+        let value = Value { end, digest, successor, possible_loss: Vec::new() };
+        self.phase = LeaderPhase::Frozen { value, accepted: vec![false; self.followers.len()] };
+        for to in 0..self.followers.len() {
+            self.ask_vote(to, self.followers[to].durable_end, outputs);
+        }
+    }
+
+    fn ask_vote(&mut self, to: usize, from: Offset, outputs: &mut Vec<LeaderOutput>) {
+        let LeaderPhase::Frozen { value, .. } = &self.phase else { return };
+        if from < value.end && self.tape.digest_at(from).is_none() {
+            return self.fall_behind(to, outputs);
+        }
+        let ballot = Ballot::zero(self.descriptor.epoch);
+        let missing = self.tape.batches(from, value.end);
+        let accept = Accept { ballot, value: value.clone(), missing };
+        outputs.push(LeaderOutput::Send { to, message: Message::Accept(accept) });
+    }
+
+    fn accepted(&mut self, from: usize, ballot: Ballot, outputs: &mut Vec<LeaderOutput>) {
+        let LeaderPhase::Frozen { value, accepted } = &mut self.phase else { return };
+        if ballot != Ballot::zero(self.descriptor.epoch) {
+            return;
+        }
+        accepted[from] = true;
+        if accepted.iter().filter(|vote| **vote).count() >= self.descriptor.write_quorum() {
+            let value = value.clone();
+            self.end(value, outputs);
+        }
+    }
+
+    fn refused(&mut self, from: usize, refusal: Refusal, outputs: &mut Vec<LeaderOutput>) {
+        match refusal {
+            Refusal::Gap { end, suspect } => {
+                self.answer_suspect(from, suspect, outputs);
+                if self.tape.digest_at(end).is_none() && end < self.tape.end() {
+                    return self.fall_behind(from, outputs);
+                }
+                self.followers[from].next = end.min(self.tape.end());
+                self.ask_vote(from, end, outputs);
+            }
+            Refusal::Sealed { value } => self.end(value, outputs),
+            Refusal::Fenced { .. }
+            | Refusal::Voted { .. }
+            | Refusal::OtherWriter { .. }
+            | Refusal::OtherReplica
+            | Refusal::Diverged => self.lose(from, outputs),
+        }
+    }
+
+    /// One replica less for acknowledgements; without w of them somebody else must decide.
+    fn lose(&mut self, replica: usize, outputs: &mut Vec<LeaderOutput>) {
+        self.followers[replica].refused = true;
+        let left = self.followers.iter().filter(|follower| !follower.refused).count();
+        if left >= self.descriptor.write_quorum() {
+            return;
+        }
+        match self.phase {
+            LeaderPhase::Leading => {
+                self.phase = LeaderPhase::Deposed;
+                outputs.push(LeaderOutput::Deposed);
+            }
+            LeaderPhase::Frozen { .. } => outputs.push(LeaderOutput::Recover),
+            LeaderPhase::Deposed | LeaderPhase::Ended { .. } => {}
+        }
+    }
+
+    fn fall_behind(&mut self, replica: usize, outputs: &mut Vec<LeaderOutput>) {
+        if !std::mem::replace(&mut self.followers[replica].behind, true) {
+            outputs.push(LeaderOutput::Behind { replica });
+        }
+    }
+
+    /// The decided end, whoever proposed it: everything acknowledged lies below it (S1).
+    fn end(&mut self, value: Value, outputs: &mut Vec<LeaderOutput>) {
+        if let LeaderPhase::Ended { value: known } = &self.phase {
+            if *known != value {
+                outputs.push(LeaderOutput::Alarm(Alarm::TwoValues));
+            }
+            return;
+        }
+        let is_ours =
+            value.end >= self.high_watermark && self.tape.digest_at(value.end) == Some(value.digest);
+        if !is_ours {
+            outputs.push(LeaderOutput::Alarm(Alarm::Diverged { end: value.end }));
+        } else if value.end > self.high_watermark {
+            self.high_watermark = value.end;
+            outputs.push(LeaderOutput::HighWatermark(value.end));
+        }
+        self.phase = LeaderPhase::Ended { value: value.clone() };
+        outputs.push(LeaderOutput::Ended(value));
+    }
+}

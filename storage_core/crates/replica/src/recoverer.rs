@@ -1,0 +1,286 @@
+//! One attempt to decide where a segment ends whose leader does not.
+
+use crate::ballot::Ballot;
+use crate::descriptor::Descriptor;
+use crate::message::{Accept, Fence, FenceAnswer, Message, Refusal, Reply, SealedNotice};
+use crate::types::Offset;
+use crate::value::{OffsetRange, Value};
+
+/// Metadata has put the segment into `sealing` with this ballot, at a fresh epoch, before this is made (R4). Any number
+/// of them may be at work; the highest ballot wins, and all decide the same value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Recoverer {
+    descriptor: Descriptor,
+    ballot: Ballot,
+    /// Proposed, if the end is still free to choose.
+    successor: Descriptor,
+    /// By place in the replica set.
+    candidates: Vec<Candidate>,
+    phase: RecovererPhase,
+}
+
+/// What is known of one replica.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Candidate {
+    /// Nothing yet.
+    Silent,
+    /// Metadata lists its disk as gone: it is answered for all n, never towards f.
+    Gone,
+    /// It has promised.
+    Promised(FenceAnswer),
+}
+
+/// How far an attempt is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RecovererPhase {
+    /// Collects promises.
+    Fencing,
+    /// Has chosen, once, and collects votes.
+    Voting {
+        /// The choice.
+        value: Value,
+        /// Who voted, by place.
+        accepted: Vec<bool>,
+    },
+    /// w replicas voted for it.
+    Decided {
+        /// Decided.
+        value: Value,
+    },
+    /// A higher ballot was seen: look at the metadata, and try again above it if it is still needed.
+    Outbid {
+        /// That one.
+        promised: Ballot,
+    },
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RecovererInput {
+    /// Begins, and repeats what is unanswered.
+    Ask,
+    /// Metadata says that this disk is gone.
+    Gone {
+        /// Its place.
+        replica: usize,
+    },
+    /// A replica answered.
+    Reply {
+        /// Its place.
+        from: usize,
+        /// What.
+        reply: Reply,
+    },
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RecovererOutput {
+    /// To a replica. Where `fill` says so, its `missing` is first fetched from one of the sources.
+    Send {
+        /// Its place.
+        to: usize,
+        /// What.
+        message: Message,
+        /// From the first offset on, up to the value's end.
+        fill: Option<(Offset, Vec<usize>)>,
+    },
+    /// Tell metadata, and then all replicas.
+    Decided(Value),
+    /// The attempt is over.
+    Outbid(Ballot),
+}
+
+impl Recoverer {
+    /// An attempt under a ballot that metadata gave to nobody else.
+    ///
+    /// # Panics
+    /// If the ballot is not above the segment's epoch, or the successor's epoch not above the segment's.
+    #[must_use]
+    pub fn new(descriptor: Descriptor, ballot: Ballot, successor: Descriptor) -> Self {
+        assert!(ballot.epoch > descriptor.epoch && !ballot.is_zero(), "{ballot:?} is no recoverer's");
+        assert!(successor.epoch > descriptor.epoch && descriptor.is_sound(), "epochs grow (S6)");
+        let candidates = vec![Candidate::Silent; descriptor.replicas.len()];
+        Self { descriptor, ballot, successor, candidates, phase: RecovererPhase::Fencing }
+    }
+
+    /// The segment.
+    #[must_use]
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// The attempt.
+    #[must_use]
+    pub fn ballot(&self) -> Ballot {
+        self.ballot
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn phase(&self) -> &RecovererPhase {
+        &self.phase
+    }
+
+    /// What is known of the replicas, by place.
+    #[must_use]
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
+    /// Replicas that hold everything below, as far as they told.
+    #[must_use]
+    pub fn sources(&self, end: Offset) -> Vec<usize> {
+        let holds = |candidate: &Candidate| match candidate {
+            Candidate::Promised(answer) => answer.durable_end >= end,
+            Candidate::Silent | Candidate::Gone => false,
+        };
+        (0..self.candidates.len()).filter(|place| holds(&self.candidates[*place])).collect()
+    }
+
+    /// See the module.
+    pub fn step(&mut self, input: RecovererInput) -> Vec<RecovererOutput> {
+        let mut outputs = Vec::new();
+        match input {
+            RecovererInput::Ask => self.ask(&mut outputs),
+            RecovererInput::Gone { replica } => {
+                if self.candidates[replica] == Candidate::Silent {
+                    self.candidates[replica] = Candidate::Gone;
+                    self.try_choose(&mut outputs);
+                }
+            }
+            RecovererInput::Reply { from, reply } => self.reply(from, reply, &mut outputs),
+        }
+        if let RecovererPhase::Voting { value, accepted } = &self.phase {
+            assert!(accepted.iter().filter(|vote| **vote).count() < self.descriptor.write_quorum());
+            assert!(value.end >= self.descriptor.first(), "the end is below the base (S6)");
+        }
+        outputs
+    }
+
+    fn ask(&self, outputs: &mut Vec<RecovererOutput>) {
+        for to in 0..self.candidates.len() {
+            match (&self.phase, &self.candidates[to]) {
+                (RecovererPhase::Fencing, Candidate::Silent) => {
+                    let message = Message::Fence(Fence { ballot: self.ballot });
+                    outputs.push(RecovererOutput::Send { to, message, fill: None });
+                }
+                (RecovererPhase::Voting { accepted, .. }, _) if !accepted[to] => {
+                    self.ask_vote(to, None, outputs)
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn reply(&mut self, from: usize, reply: Reply, outputs: &mut Vec<RecovererOutput>) {
+        match reply {
+            Reply::Promised(answer) => {
+                // One choice per attempt: what comes after it changes nothing.
+                if answer.ballot == self.ballot && self.phase == RecovererPhase::Fencing {
+                    self.candidates[from] = Candidate::Promised(answer);
+                    self.try_choose(outputs);
+                }
+            }
+            Reply::Accepted { ballot } => {
+                let RecovererPhase::Voting { value, accepted } = &mut self.phase else { return };
+                if ballot != self.ballot {
+                    return;
+                }
+                accepted[from] = true;
+                if accepted.iter().filter(|vote| **vote).count() >= self.descriptor.write_quorum() {
+                    let value = value.clone();
+                    self.decide(value, outputs);
+                }
+            }
+            Reply::Refused(Refusal::Fenced { promised } | Refusal::Voted { promised }) => {
+                let is_over =
+                    matches!(self.phase, RecovererPhase::Decided { .. } | RecovererPhase::Outbid { .. });
+                if promised > self.ballot && !is_over {
+                    self.phase = RecovererPhase::Outbid { promised };
+                    outputs.push(RecovererOutput::Outbid(promised));
+                }
+            }
+            Reply::Refused(Refusal::Sealed { value }) => {
+                if !matches!(self.phase, RecovererPhase::Decided { .. }) {
+                    self.decide(value, outputs);
+                }
+            }
+            Reply::Refused(Refusal::Gap { end, .. }) => self.ask_vote(from, Some(end), outputs),
+            Reply::Refused(Refusal::OtherReplica | Refusal::OtherWriter { .. } | Refusal::Diverged)
+            | Reply::Ack { .. }
+            | Reply::Sealed => {}
+        }
+    }
+
+    fn try_choose(&mut self, outputs: &mut Vec<RecovererOutput>) {
+        if self.phase != RecovererPhase::Fencing {
+            return;
+        }
+        let Some(value) = choose(&self.descriptor, &self.candidates, &self.successor) else { return };
+        self.phase = RecovererPhase::Voting { value, accepted: vec![false; self.candidates.len()] };
+        for to in 0..self.candidates.len() {
+            if self.candidates[to] != Candidate::Gone {
+                self.ask_vote(to, None, outputs);
+            }
+        }
+    }
+
+    fn ask_vote(&self, to: usize, end: Option<Offset>, outputs: &mut Vec<RecovererOutput>) {
+        let RecovererPhase::Voting { value, .. } = &self.phase else { return };
+        let known = match &self.candidates[to] {
+            Candidate::Promised(answer) => Some(answer.durable_end),
+            Candidate::Silent | Candidate::Gone => None,
+        };
+        let lacks = end.or(known).filter(|end| *end < value.end);
+        let fill = lacks.map(|from| (from, self.sources(value.end)));
+        let accept = Accept { ballot: self.ballot, value: value.clone(), missing: Vec::new() };
+        outputs.push(RecovererOutput::Send { to, message: Message::Accept(accept), fill });
+    }
+
+    fn decide(&mut self, value: Value, outputs: &mut Vec<RecovererOutput>) {
+        self.phase = RecovererPhase::Decided { value: value.clone() };
+        outputs.push(RecovererOutput::Decided(value));
+    }
+
+    /// For a replica, once the value is decided.
+    #[must_use]
+    pub fn notice(value: Value) -> Message {
+        Message::Sealed(SealedNotice { value, missing: Vec::new() })
+    }
+}
+
+/// R4: the value of a segment, from what its replicas promised; `None`: more must answer. Enough are f that are not
+/// suspect, or all n.
+#[must_use]
+pub fn choose(descriptor: &Descriptor, candidates: &[Candidate], successor: &Descriptor) -> Option<Value> {
+    let answers: Vec<&FenceAnswer> = candidates.iter().filter_map(answer_of).collect();
+    // A decision is final, whoever knows it.
+    if let Some(value) = answers.iter().find_map(|answer| answer.sealed.as_ref()) {
+        return Some(value.clone());
+    }
+    let sound = answers.iter().filter(|answer| !answer.suspect).count();
+    let is_certain = sound >= descriptor.seal_quorum();
+    let is_everybody = candidates.iter().all(|candidate| *candidate != Candidate::Silent);
+    if !is_certain && (!is_everybody || answers.is_empty()) {
+        return None;
+    }
+    // A vote of the highest ballot may have been decided.
+    let votes = answers.iter().filter_map(|answer| answer.accepted.as_ref());
+    if let Some((_, value)) = votes.max_by_key(|(ballot, _)| *ballot) {
+        return Some(value.clone());
+    }
+    // All are prefixes of one writer's log: the longest holds everything that was acknowledged.
+    let longest = answers.iter().max_by_key(|answer| answer.durable_end)?;
+    let (end, digest) = (longest.durable_end, longest.digest);
+    let unknown = OffsetRange { start: end, end: Offset(u64::MAX) };
+    let possible_loss = if is_certain { Vec::new() } else { vec![unknown] };
+    Some(Value { end, digest, successor: Box::new(successor.clone().starting_at(end)), possible_loss })
+}
+
+fn answer_of(candidate: &Candidate) -> Option<&FenceAnswer> {
+    match candidate {
+        Candidate::Promised(answer) => Some(answer),
+        Candidate::Silent | Candidate::Gone => None,
+    }
+}

@@ -1,0 +1,472 @@
+//! One copy of a segment: what it promises, holds and answers.
+
+use crate::ballot::Ballot;
+use crate::batch::{Batch, Mark};
+use crate::descriptor::{Descriptor, ReplicaRef};
+use crate::message::{
+    Accept, Append, Assigned, Fence, FenceAnswer, Message, Refusal, Reply, Request, SealedNotice,
+};
+use crate::tape::Tape;
+use crate::types::{CutId, Offset, ProcessId};
+use crate::value::Value;
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Replica {
+    me: ReplicaRef,
+    descriptor: Descriptor,
+    promises: Promises,
+    /// What is written, durable or not.
+    tape: Tape,
+    /// Everything below is on the disk. Never above the tape's end.
+    durable_end: Offset,
+    /// The highest high watermark that was told.
+    commit: Offset,
+    /// This start's name for a cut, should the replica be suspect.
+    cut: CutId,
+    /// Filled to here it is no longer suspect: the leader's assigned end, asked for after the cut (R8).
+    fill_to: Option<Offset>,
+}
+
+/// What a replica stores in the journal, durable before the reply that depends on it, whatever the fsync mode (R12).
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Promises {
+    /// Nothing lower is answered any more (S4).
+    pub promised: Ballot,
+    /// The one process whose appends are taken, bound by the first of them (S9).
+    pub writer: Option<ProcessId>,
+    /// The vote of the highest ballot.
+    pub accepted: Option<(Ballot, Value)>,
+    /// The decision.
+    pub sealed: Option<Value>,
+    /// A tail was lost; what was acknowledged may be missing (R8).
+    pub suspect: bool,
+    /// A tombstone: the batches are gone, the decision stays known (R10).
+    pub trimmed: bool,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ReplicaInput {
+    /// A message arrived.
+    Request(Request),
+    /// Everything written below is on the disk now.
+    Synced {
+        /// First offset that is not.
+        end: Offset,
+    },
+    /// Metadata says that the segment was trimmed, or that this copy is no longer one (R10).
+    Trimmed {
+        /// As which the segment was sealed.
+        value: Value,
+    },
+}
+
+/// What to do, in order: each must be done before the next.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ReplicaOutput {
+    /// Write these batches behind the others; they need not be durable yet.
+    Write(Vec<Batch>),
+    /// Make everything written durable.
+    Sync,
+    /// Drop what lies from there on.
+    Cut(Offset),
+    /// Store the promises, durably.
+    Persist(Promises),
+    /// The end is decided and the copy whole: nothing is written to it any more.
+    Seal(Value),
+    /// Answer the sender of the request; of a `Synced`, the leader.
+    Answer(Reply),
+    /// Delete the batches.
+    Delete,
+    /// Somebody must look at this.
+    Alarm(Alarm),
+}
+
+/// What must never happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Alarm {
+    /// Other bytes than another copy's at an offset (S2), or than the decision says (S1).
+    Diverged {
+        /// Where the difference begins at the latest.
+        end: Offset,
+    },
+    /// Two values for one segment (S3).
+    TwoValues,
+    /// Two processes append to one segment (S9).
+    TwoWriters,
+}
+
+impl Replica {
+    /// A replica that knows nothing of the segment yet. `start` is minted anew at each start of the process.
+    ///
+    /// # Panics
+    /// If `me` is not in the segment's replica set.
+    #[must_use]
+    pub fn new(me: ReplicaRef, descriptor: Descriptor, start: CutId) -> Self {
+        let tape = Tape::empty(descriptor.first());
+        Self::recover(me, descriptor, Promises::default(), tape, false, start).0
+    }
+
+    /// A replica after a restart: `tape` is what is on the disk, all of it durable. `was_cut`: a torn tail was dropped,
+    /// or the disk may have lost what it had not synced (R8, R12).
+    ///
+    /// # Panics
+    /// If `me` is not in the segment's replica set.
+    #[must_use]
+    pub fn recover(
+        me: ReplicaRef,
+        descriptor: Descriptor,
+        promises: Promises,
+        tape: Tape,
+        was_cut: bool,
+        start: CutId,
+    ) -> (Self, Vec<ReplicaOutput>) {
+        assert!(descriptor.place(me).is_some(), "{me:?} does not store {descriptor:?}");
+        let (durable_end, commit) = (tape.end(), descriptor.first());
+        let mut replica =
+            Self { me, descriptor, promises, tape, durable_end, commit, cut: start, fill_to: None };
+        let mut outputs = Vec::new();
+        if was_cut && !replica.promises.suspect && replica.promises.sealed.is_none() {
+            replica.promises.suspect = true;
+            replica.persist(&mut outputs);
+        }
+        (replica, outputs)
+    }
+
+    /// The segment.
+    #[must_use]
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// What is stored in the journal.
+    #[must_use]
+    pub fn promises(&self) -> &Promises {
+        &self.promises
+    }
+
+    /// What is written.
+    #[must_use]
+    pub fn tape(&self) -> &Tape {
+        &self.tape
+    }
+
+    /// Everything below is on the disk.
+    #[must_use]
+    pub fn durable_end(&self) -> Offset {
+        self.durable_end
+    }
+
+    /// First offset that may not be read here: of a sealed copy its end, else the last high watermark that was told, as
+    /// far as it is durable here.
+    #[must_use]
+    pub fn readable_end(&self) -> Offset {
+        match &self.promises.sealed {
+            Some(_) if self.promises.trimmed => self.descriptor.first(),
+            Some(value) => value.end,
+            None => self.commit.min(self.durable_end),
+        }
+    }
+
+    /// Whether appends are still taken.
+    #[must_use]
+    pub fn takes_appends(&self) -> bool {
+        let Promises { promised, accepted, sealed, .. } = &self.promises;
+        sealed.is_none() && accepted.is_none() && promised.epoch <= self.descriptor.epoch
+    }
+
+    /// See the module.
+    pub fn step(&mut self, input: ReplicaInput) -> Vec<ReplicaOutput> {
+        let before = self.promises.clone();
+        let mut outputs = Vec::new();
+        match input {
+            ReplicaInput::Request(request) => self.request(request, &mut outputs),
+            ReplicaInput::Synced { end } => self.synced(end, &mut outputs),
+            ReplicaInput::Trimmed { value } => self.trimmed(value, &mut outputs),
+        }
+        self.check(&before);
+        outputs
+    }
+
+    fn request(&mut self, request: Request, outputs: &mut Vec<ReplicaOutput>) {
+        assert_eq!(request.segment, self.descriptor.segment, "a message of another segment");
+        if request.to != self.me {
+            return refuse(outputs, Refusal::OtherReplica); // R11
+        }
+        match request.message {
+            Message::Append(append) => self.append(append, outputs),
+            Message::Assigned(assigned) => self.assigned(assigned, outputs),
+            Message::Fence(fence) => self.fence(fence, outputs),
+            Message::Accept(accept) => self.accept(accept, outputs),
+            Message::Sealed(notice) => self.sealed_notice(notice, outputs),
+        }
+    }
+
+    /// R2: no gap, one writer, never a truncation; durable before it is acknowledged.
+    fn append(&mut self, append: Append, outputs: &mut Vec<ReplicaOutput>) {
+        let Append { epoch, writer, from, batches, commit } = append;
+        if let Some(refusal) = self.refusal_of_appends() {
+            return refuse(outputs, refusal);
+        }
+        let bound = self.promises.writer.unwrap_or(self.descriptor.leader.process);
+        if writer != bound || epoch != self.descriptor.epoch {
+            outputs.push(ReplicaOutput::Alarm(Alarm::TwoWriters));
+            return refuse(outputs, Refusal::OtherWriter { writer: bound });
+        }
+        if from.end > self.tape.end() {
+            return refuse(outputs, Refusal::Gap { end: self.tape.end(), suspect: self.asks() });
+        }
+        let Ok(fresh) = self.take(from, &batches) else {
+            outputs.push(ReplicaOutput::Alarm(Alarm::Diverged { end: self.tape.end() }));
+            return refuse(outputs, Refusal::Diverged);
+        };
+        if self.promises.writer.is_none() {
+            self.promises.writer = Some(writer);
+            self.persist(outputs);
+        }
+        self.commit = self.commit.max(commit);
+        self.tape.forget_below(self.commit.min(self.durable_end));
+        if fresh.is_empty() {
+            // Held already: a plain acknowledgement of what is durable, which may be less than what was sent.
+            outputs.push(ReplicaOutput::Answer(self.ack()));
+        } else {
+            outputs.push(ReplicaOutput::Write(fresh));
+        }
+    }
+
+    fn refusal_of_appends(&self) -> Option<Refusal> {
+        let Promises { promised, accepted, sealed, .. } = &self.promises;
+        if let Some(value) = sealed {
+            return Some(Refusal::Sealed { value: value.clone() });
+        }
+        if accepted.is_some() {
+            return Some(Refusal::Voted { promised: *promised });
+        }
+        (self.descriptor.epoch < promised.epoch).then_some(Refusal::Fenced { promised: *promised })
+    }
+
+    /// Adds the batches that are not held yet, and answers them. `Err`: other bytes are held; nothing was changed.
+    fn take(&mut self, from: Mark, batches: &[Batch]) -> Result<Vec<Batch>, ()> {
+        let (floor, end) = (self.tape.floor().end, self.tape.end());
+        // Below the floor all copies agree, and what was there is forgotten.
+        if from.end >= floor && self.tape.digest_at(from.end) != Some(from.digest) {
+            return Err(());
+        }
+        let mut fresh = Vec::new();
+        let mut next = from.end;
+        for batch in batches {
+            assert!(batch.base == next && batch.end > next, "{batch:?} leaves a gap behind {next:?}");
+            next = batch.end;
+            if batch.base >= end {
+                fresh.push(*batch);
+            } else if batch.end > floor && self.tape.digest_at(batch.end) != Some(batch.digest) {
+                return Err(());
+            }
+        }
+        for batch in &fresh {
+            self.tape.push(*batch);
+        }
+        Ok(fresh)
+    }
+
+    fn synced(&mut self, end: Offset, outputs: &mut Vec<ReplicaOutput>) {
+        assert!(end <= self.tape.end(), "{end:?} was synced and never written");
+        self.durable_end = self.durable_end.max(end);
+        // S4: what became durable after a promise is not acknowledged any more.
+        if !self.takes_appends() {
+            return;
+        }
+        self.tape.forget_below(self.commit.min(self.durable_end));
+        self.clear_if_filled(outputs);
+        outputs.push(ReplicaOutput::Answer(self.ack()));
+    }
+
+    /// R8: only a live leader's word counts, about an end that it assigned before it heard of this cut.
+    fn assigned(&mut self, assigned: Assigned, outputs: &mut Vec<ReplicaOutput>) {
+        let is_mine = assigned.cut == self.cut && self.promises.writer == Some(assigned.writer);
+        if is_mine && self.takes_appends() {
+            self.fill_to = Some(assigned.end);
+            self.clear_if_filled(outputs);
+        }
+    }
+
+    fn clear_if_filled(&mut self, outputs: &mut Vec<ReplicaOutput>) {
+        if self.promises.suspect && self.fill_to.is_some_and(|end| end <= self.durable_end) {
+            self.promises.suspect = false;
+            self.persist(outputs);
+        }
+    }
+
+    /// R4: first the promise is durable, then the end is read.
+    fn fence(&mut self, fence: Fence, outputs: &mut Vec<ReplicaOutput>) {
+        let ballot = fence.ballot;
+        // A decision is final: it needs no promise.
+        if self.promises.sealed.is_none() {
+            // Ballot 0 is the writer's and is never fenced with.
+            if ballot < self.promises.promised || ballot.epoch <= self.descriptor.epoch {
+                return refuse(outputs, Refusal::Fenced { promised: self.highest_seen() });
+            }
+            if ballot > self.promises.promised {
+                self.promises.promised = ballot;
+                self.persist(outputs);
+            }
+        }
+        let digest = self.tape.digest_at(self.durable_end).expect("marks at the durable end are kept");
+        let Promises { accepted, sealed, suspect, .. } = self.promises.clone();
+        let answer = FenceAnswer { ballot, durable_end: self.durable_end, digest, accepted, sealed, suspect };
+        outputs.push(ReplicaOutput::Answer(Reply::Promised(answer)));
+    }
+
+    /// R4, and R3 for ballot 0: the vote is durable, and so is everything that it is about, before it is told.
+    fn accept(&mut self, accept: Accept, outputs: &mut Vec<ReplicaOutput>) {
+        let Accept { ballot, value, missing } = accept;
+        if let Some(sealed) = &self.promises.sealed {
+            if *sealed == value {
+                return outputs.push(ReplicaOutput::Answer(Reply::Accepted { ballot }));
+            }
+            return refuse(outputs, Refusal::Sealed { value: sealed.clone() });
+        }
+        if ballot < self.promises.promised || ballot < Ballot::zero(self.descriptor.epoch) {
+            return refuse(outputs, Refusal::Fenced { promised: self.highest_seen() });
+        }
+        if let Some((voted, other)) = &self.promises.accepted
+            && *voted == ballot
+            && *other != value
+        {
+            outputs.push(ReplicaOutput::Alarm(Alarm::TwoValues)); // one choice per attempt
+            return refuse(outputs, Refusal::Diverged);
+        }
+        if !self.fill(&value, &missing, outputs) {
+            return;
+        }
+        self.promises.promised = ballot;
+        self.promises.accepted = Some((ballot, value));
+        self.promises.suspect = false; // R8
+        self.persist(outputs);
+        outputs.push(ReplicaOutput::Answer(Reply::Accepted { ballot }));
+    }
+
+    /// The decision: what lies behind the end goes, what is missing comes, and the digest must be right.
+    fn sealed_notice(&mut self, notice: SealedNotice, outputs: &mut Vec<ReplicaOutput>) {
+        let SealedNotice { value, missing } = notice;
+        if let Some(sealed) = &self.promises.sealed {
+            if *sealed == value {
+                return outputs.push(ReplicaOutput::Answer(Reply::Sealed));
+            }
+            outputs.push(ReplicaOutput::Alarm(Alarm::TwoValues));
+            return refuse(outputs, Refusal::Sealed { value: sealed.clone() });
+        }
+        if !self.fill(&value, &missing, outputs) {
+            return;
+        }
+        if self.tape.end() > value.end {
+            self.tape.cut(value.end);
+            self.durable_end = self.durable_end.min(value.end);
+            outputs.push(ReplicaOutput::Cut(value.end));
+        }
+        self.promises.sealed = Some(value.clone());
+        self.promises.suspect = false; // R8
+        self.tape.forget_below(value.end);
+        self.persist(outputs);
+        outputs.push(ReplicaOutput::Seal(value));
+        outputs.push(ReplicaOutput::Answer(Reply::Sealed));
+    }
+
+    /// Everything of the value is here and durable, with its digest; else the refusal is among the outputs.
+    fn fill(&mut self, value: &Value, missing: &[Batch], outputs: &mut Vec<ReplicaOutput>) -> bool {
+        let gap = |end, suspect| Refusal::Gap { end, suspect };
+        let mut fresh = Vec::new();
+        // What was asked for an earlier end of this copy may not fit any more; then it is asked for again.
+        let follows = missing.iter().position(|batch| batch.base == self.tape.end());
+        if value.end > self.tape.end() {
+            let Some(first) = follows else {
+                refuse(outputs, gap(self.tape.end(), self.asks()));
+                return false;
+            };
+            fresh = missing[first..].iter().copied().take_while(|batch| batch.end <= value.end).collect();
+        }
+        let reached = fresh.last().map_or(self.tape.end(), |last| last.end);
+        if reached < value.end {
+            refuse(outputs, gap(self.tape.end(), self.asks()));
+            return false;
+        }
+        let digest = match fresh.last() {
+            Some(last) => Some(last.digest),
+            None => self.tape.digest_at(value.end),
+        };
+        if digest != Some(value.digest) {
+            outputs.push(ReplicaOutput::Alarm(Alarm::Diverged { end: value.end }));
+            refuse(outputs, Refusal::Diverged);
+            return false;
+        }
+        for batch in &fresh {
+            self.tape.push(*batch);
+        }
+        if !fresh.is_empty() {
+            outputs.push(ReplicaOutput::Write(fresh));
+        }
+        if self.durable_end < self.tape.end() {
+            self.durable_end = self.tape.end();
+            outputs.push(ReplicaOutput::Sync);
+        }
+        true
+    }
+
+    /// R10: the batches go, the answer stays.
+    fn trimmed(&mut self, value: Value, outputs: &mut Vec<ReplicaOutput>) {
+        if self.promises.trimmed {
+            return outputs.push(ReplicaOutput::Delete);
+        }
+        if self.promises.sealed.as_ref().is_some_and(|sealed| *sealed != value) {
+            return outputs.push(ReplicaOutput::Alarm(Alarm::TwoValues));
+        }
+        self.tape = Tape::starting_at(Mark { end: value.end, digest: value.digest });
+        self.durable_end = value.end;
+        self.promises.sealed = Some(value);
+        self.promises.suspect = false;
+        self.promises.trimmed = true;
+        self.persist(outputs);
+        outputs.push(ReplicaOutput::Delete);
+    }
+
+    /// A fresh epoch must be above it.
+    fn highest_seen(&self) -> Ballot {
+        self.promises.promised.max(Ballot::zero(self.descriptor.epoch))
+    }
+
+    fn asks(&self) -> Option<CutId> {
+        self.promises.suspect.then_some(self.cut)
+    }
+
+    fn ack(&self) -> Reply {
+        Reply::Ack { durable_end: self.durable_end, suspect: self.asks() }
+    }
+
+    fn persist(&self, outputs: &mut Vec<ReplicaOutput>) {
+        outputs.push(ReplicaOutput::Persist(self.promises.clone()));
+    }
+
+    fn check(&self, before: &Promises) {
+        let now = &self.promises;
+        assert!(self.durable_end <= self.tape.end(), "more is durable than was written");
+        assert!(now.promised >= before.promised, "a promise was taken back (S4)");
+        assert!(before.writer.is_none() || now.writer == before.writer, "the writer changed (S9)");
+        assert!(before.sealed.is_none() || now.sealed == before.sealed, "the decision changed (S3)");
+        if let Some((ballot, value)) = &now.accepted {
+            assert!(*ballot <= now.promised, "a vote above the promise");
+            let is_open = now.sealed.is_none();
+            assert!(!is_open || value.end <= self.durable_end, "a vote for what is not on this disk (S7)");
+        }
+        if let Some(value) = &now.sealed {
+            assert!(
+                value.end == self.tape.end() && value.digest == self.tape.last().digest,
+                "sealed elsewhere (S1)"
+            );
+        }
+    }
+}
+
+fn refuse(outputs: &mut Vec<ReplicaOutput>, refusal: Refusal) {
+    outputs.push(ReplicaOutput::Answer(Reply::Refused(refusal)));
+}

@@ -1,0 +1,131 @@
+//! Where the batches of a segment's copy end, as far as anybody may still ask.
+
+use std::collections::VecDeque;
+
+use crate::batch::{Batch, Mark};
+use crate::types::{Digest, Offset};
+
+/// Marks in order. What lies below the high watermark is agreed on all copies (S2) and need not be remembered.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tape {
+    /// Never empty; the first is the oldest place still known.
+    marks: VecDeque<Mark>,
+}
+
+impl Tape {
+    /// Of a copy that is known from one place on.
+    #[must_use]
+    pub fn starting_at(mark: Mark) -> Self {
+        Self { marks: VecDeque::from([mark]) }
+    }
+
+    /// Of an empty copy.
+    #[must_use]
+    pub fn empty(base: Offset) -> Self {
+        Self::starting_at(Mark { end: base, digest: Digest(0) })
+    }
+
+    /// The oldest place still known.
+    #[must_use]
+    pub fn floor(&self) -> Mark {
+        self.marks[0]
+    }
+
+    /// The end of the last batch.
+    #[must_use]
+    pub fn last(&self) -> Mark {
+        self.marks[self.marks.len() - 1]
+    }
+
+    /// First offset behind the copy.
+    #[must_use]
+    pub fn end(&self) -> Offset {
+        self.last().end
+    }
+
+    /// The digest up to a place; `None`: it is inside of a batch, forgotten or behind the end.
+    #[must_use]
+    pub fn digest_at(&self, end: Offset) -> Option<Digest> {
+        let found = self.marks.binary_search_by_key(&end, |mark| mark.end).ok()?;
+        Some(self.marks[found].digest)
+    }
+
+    /// Adds a batch.
+    ///
+    /// # Panics
+    /// If it does not start at the end.
+    pub fn push(&mut self, batch: Batch) {
+        assert!(
+            batch.base == self.end() && batch.end > batch.base,
+            "{batch:?} does not follow {:?}",
+            self.last()
+        );
+        self.marks.push_back(batch.mark());
+    }
+
+    /// Drops what is behind a known place.
+    ///
+    /// # Panics
+    /// If nothing is known of that place.
+    pub fn cut(&mut self, end: Offset) {
+        assert!(self.digest_at(end).is_some(), "{end:?} is no place to cut at");
+        while self.end() > end {
+            self.marks.pop_back();
+        }
+    }
+
+    /// Batches from a known place on, up to `end`.
+    #[must_use]
+    pub fn batches(&self, from: Offset, end: Offset) -> Vec<Batch> {
+        let pairs = self.marks.iter().zip(self.marks.iter().skip(1));
+        let batches =
+            pairs.map(|(before, mark)| Batch { base: before.end, end: mark.end, digest: mark.digest });
+        batches.skip_while(|batch| batch.base < from).take_while(|batch| batch.end <= end).collect()
+    }
+
+    /// Forgets places below the last one at or below `offset`.
+    pub fn forget_below(&mut self, offset: Offset) {
+        while self.marks.get(1).is_some_and(|mark| mark.end <= offset) {
+            self.marks.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tape(ends: &[u64]) -> Tape {
+        let mut tape = Tape::empty(Offset(10));
+        for &end in ends {
+            tape.push(Batch { base: tape.end(), end: Offset(end), digest: Digest(end * 7) });
+        }
+        tape
+    }
+
+    #[test]
+    fn places_between_batches_are_known_and_no_others() {
+        let tape = tape(&[12, 15]);
+        assert_eq!(tape.digest_at(Offset(10)), Some(Digest(0)));
+        assert_eq!(tape.digest_at(Offset(12)), Some(Digest(84)));
+        assert_eq!(tape.digest_at(Offset(13)), None);
+        assert_eq!(tape.digest_at(Offset(16)), None);
+        assert_eq!(tape.batches(Offset(12), Offset(15)).len(), 1);
+    }
+
+    #[test]
+    fn what_is_forgotten_leaves_the_place_below() {
+        let mut tape = tape(&[12, 15, 20]);
+        tape.forget_below(Offset(16));
+        assert_eq!(tape.floor().end, Offset(15));
+        tape.forget_below(Offset(99));
+        assert_eq!((tape.floor(), tape.end()), (tape.last(), Offset(20)));
+    }
+
+    #[test]
+    fn a_cut_drops_what_is_behind() {
+        let mut cut = tape(&[12, 15, 20]);
+        cut.cut(Offset(12));
+        assert_eq!(cut, tape(&[12]));
+    }
+}
