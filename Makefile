@@ -6,7 +6,7 @@ SHELL := /bin/bash
 SUITE ?= storage
 
 ENV := . tools/env
-.PHONY: help setup run test test-rust test-python check fmt bench proto golden clean
+.PHONY: help setup run test test-rust test-python check fmt bench proto golden charts clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -51,6 +51,12 @@ proto: setup ## Python code of proto/, after a change of it
 
 golden: ## Golden files of the format on disk, after a change of it: read the diff
 	@$(ENV); cd storage_core && WALRUS_WRITE_GOLDEN=1 cargo test --locked -p walrus-log --test golden
+
+charts: setup ## CRDs, copies and golden files of the charts, reference pages: after a change of models or charts
+	@$(ENV)
+	uv run --frozen --no-sync python -m walrus_operator crds --to crds
+	uv run --frozen --no-sync python charts/tools/generate.py
+	WALRUS_WRITE_GOLDEN=1 uv run --frozen --no-sync pytest --quiet charts/tests/test_golden.py
 
 clean: ## Removes what was built and what runs left behind; caches stay
 	@$(ENV)

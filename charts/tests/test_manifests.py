@@ -1,0 +1,203 @@
+"""Every release that is rendered is accepted by Kubernetes' schemas, restricted, and granted no more than it names."""
+
+from typing import Any
+
+import kubernetes_validate
+import pytest
+from cases import CASES, Case
+from pod_security import violations
+from rendering import ChartError, Helm, Manifest, Rendered
+
+KUBERNETES = "1.36"
+
+OPERATOR = [case for case in CASES if case.chart == "walrus-operator"]
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case.name)
+def case(request: pytest.FixtureRequest) -> Case:
+    return request.param
+
+
+@pytest.fixture
+def rendered(case: Case, helm: Helm) -> Rendered:
+    return render(case, helm)
+
+
+def render(case: Case, helm: Helm) -> Rendered:
+    return helm.render(case.chart, case.values, release=case.release, namespace=case.namespace)
+
+
+def operator(helm: Helm, **values: Any) -> Rendered:
+    return helm.render("walrus-operator", values, release="walrus-operator", namespace="walrus-system")
+
+
+def test_lint_finds_nothing(case: Case, helm: Helm) -> None:
+    assert helm.lint(case.chart, case.values) == []
+
+
+def test_kubernetes_schemas_accept_every_manifest(rendered: Rendered) -> None:
+    for manifest in rendered.manifests:
+        if not manifest["apiVersion"].startswith("walrus.dev/"):
+            kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+
+
+def test_every_manifest_is_in_its_namespace_and_says_whose_it_is(case: Case, rendered: Rendered) -> None:
+    cluster_wide = {"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+    for manifest in rendered.manifests:
+        metadata = manifest["metadata"]
+        assert ("namespace" in metadata) == (manifest["kind"] not in cluster_wide), manifest["kind"]
+        assert metadata["labels"]["app.kubernetes.io/instance"] == case.release
+
+
+@pytest.mark.parametrize("case", OPERATOR, ids=lambda case: case.name)
+def test_pods_are_restricted_whatever_the_values(case: Case, helm: Helm) -> None:
+    spec = render(case, helm).one("Deployment")["spec"]["template"]["spec"]
+    assert violations(spec) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "value", "rule"),
+    [
+        ("pod", "hostNetwork", True, "hostNetwork"),
+        ("pod", "volumes", [{"name": "host", "hostPath": {"path": "/"}}], "volume host: hostPath"),
+        ("pod", "securityContext", {"runAsNonRoot": True}, "operator: seccompProfile"),
+        ("container", "privileged", True, "operator: privileged"),
+        ("container", "allowPrivilegeEscalation", True, "operator: allowPrivilegeEscalation"),
+        ("container", "capabilities", {}, "operator: capabilities.drop"),
+        ("container", "capabilities", {"drop": ["ALL"], "add": ["SYS_ADMIN"]}, "operator: capabilities.add"),
+        ("container", "runAsNonRoot", False, "operator: runAsNonRoot"),
+        ("container", "runAsUser", 0, "operator: runAsUser"),
+        ("container", "readOnlyRootFilesystem", False, "operator: readOnlyRootFilesystem"),
+    ],
+)
+def test_the_check_of_restricted_pods_can_fail(place: str, key: str, value: object, rule: str, helm: Helm) -> None:
+    spec = operator(helm).one("Deployment")["spec"]["template"]["spec"]
+    target = spec if place == "pod" else spec["containers"][0]["securityContext"]
+    target[key] = value
+    assert violations(spec) == [rule]
+
+
+def test_no_role_has_a_wildcard(rendered: Rendered) -> None:
+    for manifest in rendered.manifests:
+        for rule in manifest.get("rules", []):
+            assert "*" not in [item for values in rule.values() for item in values], manifest["metadata"]["name"]
+            assert rule["verbs"]
+            assert rule["resources"]
+
+
+def test_by_default_the_release_namespace_and_default_are_watched_and_nothing_is_granted_outside(helm: Helm) -> None:
+    rendered = operator(helm)
+    assert environment(rendered)["WALRUS_OPERATOR_NAMESPACES"] == "walrus-system,default"
+    assert granted(rendered) == [
+        ("Role", "walrus-operator", "walrus-system"),
+        ("Role", "walrus-operator", "default"),
+        ("Role", "walrus-operator-own", "walrus-system"),
+    ]
+
+
+def test_the_release_namespace_alone_can_be_watched(helm: Helm) -> None:
+    rendered = operator(helm, watch={"namespaces": []})
+    assert environment(rendered)["WALRUS_OPERATOR_NAMESPACES"] == "walrus-system"
+    assert {namespace for _, _, namespace in granted(rendered)} == {"walrus-system"}
+
+
+def test_each_watched_namespace_gets_the_same_role_once(helm: Helm) -> None:
+    rendered = operator(helm, watch={"namespaces": ["orders", "walrus-system"]})
+    assert environment(rendered)["WALRUS_OPERATOR_NAMESPACES"] == "walrus-system,orders"
+    rules = {
+        m["metadata"]["namespace"]: m["rules"]
+        for m in rendered.manifests
+        if m["kind"] == "Role" and m["metadata"]["name"] == "walrus-operator"
+    }
+    assert list(rules) == ["walrus-system", "orders"]
+    assert rules["orders"] == rules["walrus-system"]
+
+
+def test_a_cluster_role_is_made_only_to_watch_every_namespace(helm: Helm) -> None:
+    rendered = operator(helm, watch={"all": True, "namespaces": ["orders"]})
+    assert environment(rendered)["WALRUS_OPERATOR_NAMESPACES"] == "*"
+    assert granted(rendered) == [
+        ("ClusterRole", "walrus-operator", None),
+        ("Role", "walrus-operator-own", "walrus-system"),
+    ]
+
+
+def test_bindings_name_the_role_and_the_account_of_the_pods(helm: Helm) -> None:
+    for case in OPERATOR:
+        rendered = render(case, helm)
+        account = rendered.one("Deployment")["spec"]["template"]["spec"]["serviceAccountName"]
+        made = {(m["kind"], m["metadata"]["name"]) for m in rendered.manifests}
+        for binding in (m for m in rendered.manifests if m["kind"].endswith("Binding")):
+            assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) in made
+            assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": case.namespace}]
+
+
+def test_the_service_and_the_deployment_select_the_pods(helm: Helm) -> None:
+    rendered = operator(helm, podLabels={"team": "streams"})
+    deployment = rendered.one("Deployment")["spec"]
+    labels = deployment["template"]["metadata"]["labels"]
+    assert deployment["selector"]["matchLabels"].items() <= labels.items()
+    assert rendered.one("Service")["spec"]["selector"].items() <= labels.items()
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ({}, "walrus/walrus-operator:0.1.0"),
+        ({"tag": "9.9"}, "walrus/walrus-operator:9.9"),
+        ({"repository": "registry.example/o", "tag": "dev"}, "registry.example/o:dev"),
+        ({"tag": "9.9", "digest": "sha256:" + "a" * 64}, "walrus/walrus-operator@sha256:" + "a" * 64),
+    ],
+)
+def test_the_image_is_the_values_choice(image: dict[str, str], expected: str, helm: Helm) -> None:
+    assert container(operator(helm, image=image))["image"] == expected
+
+
+def test_the_image_of_the_brokers_is_handed_to_the_operator(helm: Helm) -> None:
+    assert environment(operator(helm))["WALRUS_OPERATOR_DEFAULT_IMAGE"] == "walrus/walrus-node:0.1.0"
+    rendered = operator(helm, nodeImage={"repository": "registry.example/n", "tag": "dev"})
+    assert environment(rendered)["WALRUS_OPERATOR_DEFAULT_IMAGE"] == "registry.example/n:dev"
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"imgae": {}}, "imgae"),
+        ({"image": {"repository": ""}}, "repository"),
+        ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
+        ({"image": {"digest": "latest"}}, "digest"),
+        ({"watch": {"namespaces": ["Not_A_Namespace"]}}, "namespaces"),
+        ({"watch": {"all": "yes"}}, "all"),
+        ({"replicas": 0}, "replicas"),
+        ({"logLevel": "loud"}, "logLevel"),
+        ({"podSecurity": {"runAsUser": 0}}, "runAsUser"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(values: dict[str, Any], named: str, helm: Helm) -> None:
+    with pytest.raises(ChartError, match=named):
+        operator(helm, **values)
+
+
+def test_the_definitions_outlive_the_release_and_can_be_left_out(helm: Helm) -> None:
+    definitions = [m for m in operator(helm).manifests if m["kind"] == "CustomResourceDefinition"]
+    assert [m["metadata"]["name"] for m in definitions] == ["walrusclusters.walrus.dev"]
+    assert {m["metadata"]["annotations"]["helm.sh/resource-policy"] for m in definitions} == {"keep"}
+    without = operator(helm, crds={"install": False}).manifests
+    assert "CustomResourceDefinition" not in {m["kind"] for m in without}
+
+
+def granted(rendered: Rendered) -> list[tuple[str, str, str | None]]:
+    """Kind, name and namespace of every role; each has its binding."""
+    bound = {(m["roleRef"]["kind"], m["roleRef"]["name"]) for m in rendered.manifests if m["kind"].endswith("Binding")}
+    named = [(m["kind"], m["metadata"]) for m in rendered.manifests if m["kind"].endswith("Role")]
+    assert {(kind, metadata["name"]) for kind, metadata in named} == bound
+    return [(kind, metadata["name"], metadata.get("namespace")) for kind, metadata in named]
+
+
+def container(rendered: Rendered) -> Manifest:
+    (only,) = rendered.one("Deployment")["spec"]["template"]["spec"]["containers"]
+    return only
+
+
+def environment(rendered: Rendered) -> dict[str, str]:
+    return {variable["name"]: variable.get("value", "") for variable in container(rendered)["env"]}

@@ -1,0 +1,3 @@
+{{- define "walrus.name" -}}
+{{- .Values.nameOverride | default .Release.Name -}}
+{{- end -}}
