@@ -4,9 +4,10 @@ SHELL := /bin/bash
 .ONESHELL:
 .DEFAULT_GOAL := help
 SUITE ?= storage
+DURATION ?= 60
 
 ENV := . tools/env
-.PHONY: help setup run test test-rust test-python check fmt bench proto golden charts clean
+.PHONY: help setup run test test-rust test-python check fmt bench chaos proto golden charts clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -45,6 +46,9 @@ fmt: setup ## Formats the code
 
 bench: setup ## Figures beside the machine's limits: make bench SUITE=storage|cluster|spark
 	@$(ENV); uv run --frozen --no-sync python -m walrus_bench run $(SUITE)
+
+chaos: setup ## Faults on a cluster of real nodes, as root: make chaos DURATION=60 SEED=1 (without SEED: new ones)
+	@$(ENV); uv run --frozen --no-sync python -m chaos --duration $(DURATION) $(if $(SEED),--seed $(SEED))
 
 proto: setup ## Python code of proto/, after a change of it
 	@$(ENV); uv run --frozen --no-sync python client/tools/generate_proto.py
