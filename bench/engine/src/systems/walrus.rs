@@ -47,6 +47,7 @@ impl WalrusLog {
             base_offset: Offset(0),
             epoch: Epoch(0),
             producers: ProducerTable::new(),
+            fsync: None,
         })?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
         Ok(Self {

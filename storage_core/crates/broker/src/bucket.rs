@@ -316,6 +316,7 @@ mod tests {
             base_offset: Offset(0),
             epoch: Epoch(epoch),
             producers: ProducerTable::new(),
+            fsync: None,
         };
         Key { log: bucket.create(spec).unwrap(), label: name.into(), epoch: Epoch(epoch) }
     }

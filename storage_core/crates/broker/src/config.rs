@@ -1,12 +1,11 @@
 //! Options of a data plane, parsed once from the host's JSON.
 
-use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
 use uuid::Uuid;
-use walrus_log::{Backend, FsyncSchedule, Options};
+use walrus_log::Options;
 
 use crate::rollover::Limits;
 
@@ -109,18 +108,11 @@ impl Config {
     }
 
     pub(crate) fn store_options(&self) -> Result<Options, ConfigError> {
-        let backend = match self.backend.as_str() {
-            "auto" => Backend::Auto,
-            "mmap" => Backend::Mmap,
-            "direct" => Backend::Direct,
-            other => return Err(ConfigError(format!("backend {other:?}: expected auto, mmap or direct"))),
-        };
-        let fsync = parse_fsync(&self.fsync)
-            .ok_or_else(|| ConfigError(format!("fsync {:?}: expected each, never or <n>ms", self.fsync)))?;
+        let refused = |error: walrus_log::Error| ConfigError(error.to_string());
         let defaults = Options::default();
         Ok(Options {
-            backend,
-            fsync,
+            backend: self.backend.parse().map_err(refused)?,
+            fsync: self.fsync.parse().map_err(refused)?,
             block_bytes: self.log_block_bytes.unwrap_or(defaults.block_bytes),
             blocks_per_file: self.log_blocks_per_file.unwrap_or(defaults.blocks_per_file),
             ..defaults
@@ -166,14 +158,6 @@ fn check_positive(name: &str, value: Option<u64>) -> Result<(), ConfigError> {
 
 fn age_max(ms: u64) -> Option<Duration> {
     (ms > 0).then(|| Duration::from_millis(ms))
-}
-
-fn parse_fsync(text: &str) -> Option<FsyncSchedule> {
-    match text {
-        "each" => Some(FsyncSchedule::SyncEach),
-        "never" => Some(FsyncSchedule::NoFsync),
-        _ => text.strip_suffix("ms")?.parse::<NonZeroU64>().ok().map(FsyncSchedule::Milliseconds),
-    }
 }
 
 fn any_port() -> String {
@@ -229,7 +213,7 @@ mod tests {
         assert_eq!(config.segment_entries_max, 1_000_000);
         assert_eq!(config.monitor_check_ms, 10_000);
         assert_eq!(config.limits().age_max, None);
-        assert_eq!(config.store_options().unwrap().fsync, FsyncSchedule::SyncEach);
+        assert_eq!(config.store_options().unwrap().fsync, walrus_log::FsyncSchedule::SyncEach);
     }
 
     #[test]

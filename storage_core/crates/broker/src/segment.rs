@@ -22,6 +22,7 @@ pub(crate) fn log_spec(segment: &Descriptor, producers: ProducerTable) -> Option
         base_offset: Offset(segment.base_offset?.0),
         epoch: Epoch(segment.epoch.0),
         producers,
+        fsync: None,
     })
 }
 

@@ -2,13 +2,14 @@
 //! system call; freed slots are made to read as zeros before they are used again; a file without blocks is removed.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
 use crate::disk::{Disk, DiskFile, FileKind, Prepare};
 use crate::error::{Error, Result};
+use crate::options::FsyncSchedule;
 use crate::space::Space;
 
 const NAME_SUFFIX: &str = ".wal";
@@ -61,7 +62,8 @@ pub(crate) struct Blocks {
     pub(crate) block_bytes: u64,
     pub(crate) blocks_per_file: u32,
     pub(crate) how: Prepare,
-    sync: bool,
+    /// Some log syncs its data: then directory changes and zeroing are synced too.
+    sync: AtomicBool,
     files: Mutex<BTreeMap<u64, FileSlots>>,
     /// A single slot whose first pages are prepared.
     ready: Mutex<Option<(Slots, Arc<Space>)>>,
@@ -71,14 +73,14 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// `how` the background prepares; `sync`: whether directory changes and zeroing are synced.
+    /// For logs that sync as `fsync` says, where they say nothing else.
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         block_bytes: u64,
         blocks_per_file: u32,
-        how: Prepare,
-        sync: bool,
+        fsync: FsyncSchedule,
     ) -> Self {
+        let (how, sync) = (Prepare::fitting(fsync), AtomicBool::new(fsync.syncs()));
         Self {
             disk,
             block_bytes,
@@ -136,16 +138,30 @@ impl Blocks {
         self.block_bytes * u64::from(self.blocks_per_file)
     }
 
-    /// Slots for a block. One slot is ready as a rule; else a file may have to be made.
-    pub(crate) fn allocate(&self, count: u32) -> Result<(Slots, Arc<Space>)> {
-        if count == 1 {
-            let ready = self.ready.lock().take();
-            if let Some(ready) = ready.filter(|(slots, _)| slots.file.poisoned.get().is_none()) {
-                return Ok(ready);
-            }
+    /// A log that syncs is there: what was done before it without syncs is synced now.
+    pub(crate) fn start_syncs(&self) -> Result<()> {
+        if !self.sync.swap(true, Ordering::AcqRel) {
+            self.disk.sync_directory().map_err(|e| Error::io("sync", &self.disk.path(""), e))?;
         }
-        let slots = self.take_free(count)?;
-        let space = self.space(&slots);
+        Ok(())
+    }
+
+    fn syncs(&self) -> bool {
+        self.sync.load(Ordering::Acquire)
+    }
+
+    /// Slots for a block of a log. One slot is ready as a rule; else a file may have to be made.
+    pub(crate) fn allocate(&self, count: u32, fsync: FsyncSchedule) -> Result<(Slots, Arc<Space>)> {
+        let ready = if count == 1 { self.ready.lock().take() } else { None };
+        let (slots, space) = match ready.filter(|(slots, _)| slots.file.poisoned.get().is_none()) {
+            Some(ready) => ready,
+            None => {
+                let slots = self.take_free(count)?;
+                let space = self.space(&slots);
+                (slots, space)
+            }
+        };
+        space.go_on(Prepare::fitting(fsync));
         Ok((slots, space))
     }
 
@@ -173,7 +189,7 @@ impl Blocks {
             .disk
             .create(&name, self.file_bytes(), FileKind::Blocks)
             .map_err(|e| Error::io("create", &path, e))?;
-        if self.sync {
+        if self.syncs() {
             let synced = file.sync().and_then(|()| self.disk.sync_directory());
             synced.map_err(|e| Error::io("sync", &path, e))?;
         }
@@ -239,7 +255,7 @@ impl Blocks {
         for file in &removed {
             self.disk.remove(&file_name(file.number)).map_err(|e| Error::io("remove", &file.path, e))?;
         }
-        if !removed.is_empty() && self.sync {
+        if !removed.is_empty() && self.syncs() {
             self.disk.sync_directory().map_err(|e| Error::io("sync", &self.disk.path(""), e))?;
         }
         for (file, slots) in freed {
@@ -247,11 +263,12 @@ impl Blocks {
                 let start = u64::from(slot) * self.block_bytes;
                 file.file.discard(start..start + self.block_bytes).map_err(|e| file.error("discard", e))?;
             }
-            if self.sync {
+            let syncs = self.syncs();
+            if syncs {
                 file.file.sync().map_err(|e| file.error("sync", e))?;
             }
             for first in slots {
-                let state = if self.sync { SlotState::Free } else { SlotState::Spent };
+                let state = if syncs { SlotState::Free } else { SlotState::Spent };
                 self.set(&Slots { file: Arc::clone(&file), first, count: 1 }, state);
             }
         }

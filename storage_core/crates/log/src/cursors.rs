@@ -89,7 +89,7 @@ impl Log {
         check_name(name)?;
         let state = self.state();
         state.cursors.lock().remove(name);
-        state.engine.journal.promise(&Record::CursorDeleted { log: state.id, name })
+        state.say(&Record::CursorDeleted { log: state.id, name })
     }
 }
 
@@ -152,7 +152,7 @@ impl Cursor {
     /// Puts the new place into the journal, after the data below it is as durable as the place will be.
     fn store(&self, next: u64) -> Result<u64> {
         let log = self.log.state();
-        if let FsyncSchedule::Milliseconds(_) = log.engine.fsync
+        if let FsyncSchedule::Milliseconds(_) = log.fsync
             && log.synced.load(Ordering::Acquire) < next
         {
             log.engine.wait_synced(log, next)?;
@@ -161,8 +161,9 @@ impl Cursor {
     }
 
     fn commit(&self, sequence: u64) -> Result<()> {
-        let engine = &self.log.state().engine;
-        engine.journal.commit(sequence)?;
+        let log = self.log.state();
+        let engine = &log.engine;
+        engine.journal.commit(sequence, log.syncs())?;
         if engine.journal.needs_tending() {
             engine.tending.wake();
         }

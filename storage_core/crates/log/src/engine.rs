@@ -29,14 +29,9 @@ const MARK_BYTES: u64 = 1 << 20;
 pub(crate) struct Engine {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) store: Uuid,
+    /// Of the logs that have no schedule of their own.
     pub(crate) fsync: FsyncSchedule,
     pub(crate) tail_kind: TailKind,
-    /// Readers see bytes at once, durable or not.
-    pub(crate) publishes_at_append: bool,
-    /// Appends are followed by a commit: of the caller, the committer or a timer.
-    pub(crate) commits_appends: bool,
-    /// Data is synced at all.
-    pub(crate) syncs: bool,
     /// How long synced marks may lag behind.
     pub(crate) mark_interval: Duration,
     pub(crate) blocks: Blocks,
@@ -95,16 +90,11 @@ impl Engine {
         pool: Arc<ChunkPool>,
     ) -> Self {
         let tail_kind = disk.tail_kind();
-        let fsync = options.fsync;
-        let syncs = fsync != FsyncSchedule::NoFsync;
         Self {
             disk,
             store,
-            fsync,
+            fsync: options.fsync,
             tail_kind,
-            publishes_at_append: fsync != FsyncSchedule::SyncEach,
-            commits_appends: syncs || tail_kind == TailKind::Buffered,
-            syncs,
             mark_interval: options.mark_interval,
             blocks,
             journal,
@@ -139,12 +129,12 @@ impl Engine {
 
     /// The log's bytes wait for a commit.
     pub(crate) fn mark_dirty(&self, log: &Arc<LogState>) {
-        let mut dirty = self.dirty.lock();
-        dirty.push(Arc::clone(log));
-        let is_first = dirty.len() == 1;
-        drop(dirty);
-        if is_first && self.publishes_at_append {
-            self.committing.commit_later();
+        self.dirty.lock().push(Arc::clone(log));
+        match log.fsync {
+            // Who waits for the append sees to its commit.
+            FsyncSchedule::SyncEach => {}
+            FsyncSchedule::Milliseconds(n) => self.committing.commit_in(Duration::from_millis(n.get())),
+            FsyncSchedule::NoFsync => self.committing.commit_in(WRITE_BEHIND),
         }
     }
 
@@ -205,7 +195,7 @@ impl Engine {
                 match poisoned_file(capture) {
                     Some(reason) => capture.log.poison(reason),
                     None => {
-                        capture.log.publish(capture, self.syncs);
+                        capture.log.publish(capture);
                         self.note_unmarked(&capture.log);
                     }
                 }
@@ -226,15 +216,20 @@ impl Engine {
         }
     }
 
-    /// One dirty block is one durable write; several are writes and one sync of each file.
+    /// One dirty block is one durable write; several are writes and one sync of each file. Logs that never sync are
+    /// written only.
     fn write(&self, captures: &[LogCapture]) {
-        let parts = || captures.iter().flat_map(|capture| &capture.blocks);
-        let is_single = captures.len() == 1 && captures[0].blocks.len() == 1;
+        let synced =
+            captures.iter().filter(|capture| capture.log.syncs()).map(|capture| capture.blocks.len());
+        let is_single = synced.sum::<usize>() == 1;
         let mut files: Vec<&Arc<BlockFile>> = Vec::new();
-        for (block, captured) in parts() {
+        let parts = captures.iter().flat_map(|capture| {
+            capture.blocks.iter().map(|(block, captured)| (capture.log.syncs(), block, captured))
+        });
+        for (syncs, block, captured) in parts {
             let file = &block.slots.file;
-            let durable = is_single && self.syncs && captured.has_writes();
-            if !durable && !files.iter().any(|known| known.number == file.number) {
+            let durable = is_single && syncs && captured.has_writes();
+            if syncs && !durable && !files.iter().any(|known| known.number == file.number) {
                 files.push(file);
             }
             if file.poisoned.get().is_some() || !captured.has_writes() {
@@ -248,18 +243,16 @@ impl Engine {
                 Err(error) => poison(file, "write", error),
             }
         }
-        if self.syncs {
-            for file in files.into_iter().filter(|file| file.poisoned.get().is_none()) {
-                self.data_syncs.fetch_add(1, Ordering::Relaxed);
-                if let Err(error) = file.file.sync() {
-                    poison(file, "sync", error);
-                }
+        for file in files.into_iter().filter(|file| file.poisoned.get().is_none()) {
+            self.data_syncs.fetch_add(1, Ordering::Relaxed);
+            if let Err(error) = file.file.sync() {
+                poison(file, "sync", error);
             }
         }
     }
 
     fn note_unmarked(&self, log: &Arc<LogState>) {
-        if !self.syncs {
+        if !log.syncs() {
             return;
         }
         if log.unmarked_bytes.load(Ordering::Relaxed) >= MARK_BYTES {
@@ -355,7 +348,8 @@ pub(crate) struct Committing {
 #[derive(Default)]
 struct Asked {
     now: bool,
-    later: bool,
+    /// The earliest time that a schedule asks for.
+    later: Option<Instant>,
     stop: bool,
 }
 
@@ -367,9 +361,11 @@ impl Committing {
         }
     }
 
-    fn commit_later(&self) {
+    fn commit_in(&self, interval: Duration) {
+        let due = Instant::now() + interval;
         let mut asked = self.asked.lock();
-        if !std::mem::replace(&mut asked.later, true) {
+        if asked.later.is_none_or(|later| due < later) {
+            asked.later = Some(due);
             self.wake.notify_one();
         }
     }
@@ -381,24 +377,25 @@ impl Committing {
 
     /// The thread.
     pub(crate) fn run(&self, engine: &Engine) {
-        let interval = match engine.fsync {
-            FsyncSchedule::Milliseconds(interval) => Duration::from_millis(interval.get()),
-            FsyncSchedule::SyncEach | FsyncSchedule::NoFsync => WRITE_BEHIND,
-        };
         let mut asked = self.asked.lock();
         while !asked.stop {
-            if std::mem::take(&mut asked.now) {
-                drop(asked);
-                engine.commit_all();
-                asked = self.asked.lock();
-            } else if std::mem::take(&mut asked.later) {
-                // Stopped or asked for now, it does not wait on; the commit takes all there is.
-                let due = Instant::now() + interval;
-                while !asked.stop && !asked.now && !self.wake.wait_until(&mut asked, due).timed_out() {}
-                asked.now = true;
-            } else {
-                self.wake.wait(&mut asked);
+            match asked.later {
+                _ if asked.now => {}
+                Some(due) if due <= Instant::now() => {}
+                Some(due) => {
+                    self.wake.wait_until(&mut asked, due);
+                    continue;
+                }
+                None => {
+                    self.wake.wait(&mut asked);
+                    continue;
+                }
             }
+            // The commit takes all there is.
+            (asked.now, asked.later) = (false, None);
+            drop(asked);
+            engine.commit_all();
+            asked = self.asked.lock();
         }
     }
 }

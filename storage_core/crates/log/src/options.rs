@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
 
-/// When data is synced.
+/// When data is synced. Of a store, and of each log that says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FsyncSchedule {
     /// An append is durable when its ticket resolves; concurrent appends share a sync.
@@ -16,8 +16,20 @@ pub enum FsyncSchedule {
     /// In the background, every so many milliseconds while there is something to sync.
     Milliseconds(NonZeroU64),
     /// Never: not at a seal, not at close. A power failure may take everything, a killed process loses nothing with
-    /// `mmap`.
+    /// `mmap`. What [`Store::put_property`](crate::Store::put_property) promises is synced all the same.
     NoFsync,
+}
+
+impl FsyncSchedule {
+    /// Whether data is synced at all.
+    pub(crate) fn syncs(self) -> bool {
+        self != Self::NoFsync
+    }
+
+    /// Whether a record is shown before it is synced, and so can be lost by a power failure after it was.
+    pub(crate) fn publishes_at_append(self) -> bool {
+        self != Self::SyncEach
+    }
 }
 
 /// How bytes get to the disk.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
+use uuid::Uuid;
 
 use crate::blocks::{BlockFile, Blocks, SlotState, Slots};
 use crate::digest::Digest;
@@ -18,6 +19,7 @@ use crate::format::{FORMAT_VERSION, PAGE_BYTES, page_up};
 use crate::journal::{JournalState, LogEntry, Record};
 use crate::log::block::{Block, BlockIndex, ClosedBlock};
 use crate::log::state::{Directory, LogState, Phase, Resume, Trimmed, Writer, data_max};
+use crate::options::FsyncSchedule;
 use crate::producers::ProducerTable;
 use crate::scan::{Bounds, Walked, Window, walk};
 use crate::space::Space;
@@ -36,6 +38,9 @@ pub struct OpenReport {
     pub unknown_blocks: Vec<UnknownBlock>,
     /// Bytes of the journal's last group that were cut.
     pub journal_cut_bytes: u64,
+    /// Open logs that do not sync each append, where the end of the store before does not vouch for what they had: they
+    /// may end earlier than they did, and are suspect.
+    pub unsynced_logs: Vec<LogId>,
     /// Cursors beyond the end of their log, set to the end.
     pub moved_cursors: Vec<MovedCursor>,
 }
@@ -99,6 +104,7 @@ struct Found {
 pub(crate) fn recover(engine: &Arc<Engine>, state: &JournalState, report: &mut OpenReport) -> Result<()> {
     let Headers { mut found, damaged } = read_headers(engine, state, report)?;
     let mut unsynced: Vec<Arc<BlockFile>> = Vec::new();
+    let boot = engine.disk.boot();
     for (&id, entry) in &state.logs {
         let blocks = found.remove(&id).unwrap_or_default();
         if entry.deleted {
@@ -108,7 +114,11 @@ pub(crate) fn recover(engine: &Arc<Engine>, state: &JournalState, report: &mut O
             engine.deleted.lock().push(id);
             continue;
         }
-        let log = Rebuild { engine, id, entry, report, unsynced: &mut unsynced }.run(blocks)?;
+        let fsync = entry.fsync.unwrap_or(engine.fsync);
+        if entry.sealed.is_none() && !is_vouched_for(state, entry, boot) {
+            report.unsynced_logs.push(id);
+        }
+        let log = Rebuild { engine, id, entry, fsync, report, unsynced: &mut unsynced }.run(blocks)?;
         engine.logs.write().insert(id, log);
     }
     for slots in damaged {
@@ -117,21 +127,29 @@ pub(crate) fn recover(engine: &Arc<Engine>, state: &JournalState, report: &mut O
         let (path, slot) = (slots.file.path.clone(), slots.first);
         report.unknown_blocks.push(UnknownBlock { path, slot, moved_to });
     }
-    if engine.syncs {
-        // What a killed process wrote may be in the page cache only, and is served from now on.
-        for file in &unsynced {
-            file.file.sync().map_err(|e| file.error("sync", e))?;
-        }
-        let logs: Vec<_> = engine.logs.read().values().cloned().collect();
-        for log in logs {
-            log.synced.store(log.end.load(Ordering::Acquire), Ordering::Release);
-            if log.end.load(Ordering::Acquire) > state.logs[&log.id].synced {
-                let end = log.end.load(Ordering::Acquire);
-                engine.journal.append(&Record::Synced { log: log.id, end })?;
-            }
+    // What a killed process wrote may be in the page cache only, and is served from now on.
+    for file in &unsynced {
+        file.file.sync().map_err(|e| file.error("sync", e))?;
+    }
+    let logs: Vec<_> = engine.logs.read().values().cloned().collect();
+    for log in logs.iter().filter(|log| log.syncs()) {
+        let end = log.end.load(Ordering::Acquire);
+        log.synced.store(end, Ordering::Release);
+        if end > state.logs[&log.id].synced {
+            engine.journal.append(&Record::Synced { log: log.id, end })?;
         }
     }
     Ok(())
+}
+
+/// Whether all that a log had is there, as far as its schedule tells.
+fn is_vouched_for(state: &JournalState, entry: &LogEntry, boot: Option<Uuid>) -> bool {
+    match entry.fsync.or(state.fsync).unwrap_or_default() {
+        FsyncSchedule::SyncEach => true,
+        // A close in order syncs it.
+        FsyncSchedule::Milliseconds(_) => state.closed,
+        FsyncSchedule::NoFsync => state.closed && boot.is_some() && state.left_unsynced == boot,
+    }
 }
 
 /// What the headers of all blocks say.
@@ -238,6 +256,7 @@ struct Rebuild<'a> {
     engine: &'a Arc<Engine>,
     id: LogId,
     entry: &'a LogEntry,
+    fsync: FsyncSchedule,
     report: &'a mut OpenReport,
     unsynced: &'a mut Vec<Arc<BlockFile>>,
 }
@@ -371,7 +390,8 @@ impl Rebuild<'_> {
             }
         })
         .map_err(failed)?;
-        if walked.end_offset > self.entry.synced
+        if self.fsync.syncs()
+            && walked.end_offset > self.entry.synced
             && !self.unsynced.iter().any(|f| f.number == block.slots.file.number)
         {
             self.unsynced.push(Arc::clone(&block.slots.file));
@@ -467,7 +487,7 @@ impl Rebuild<'_> {
     }
 
     fn finish(self, chain: Chain, last_sequence: u64) -> Result<Arc<LogState>> {
-        let Self { engine, id, entry, report, .. } = self;
+        let Self { engine, id, entry, fsync, report, .. } = self;
         let Chain { directory, end, producers, digest, size_bytes, resume, is_torn } = chain;
         for &(start, end) in &directory.fences {
             tracing::error!(log = %id, start, end, "stored batches are damaged");
@@ -475,7 +495,7 @@ impl Rebuild<'_> {
             report.corrupted.push(CorruptedRange { log: id, start: Offset(start), end: Offset(end) });
         }
         let was_cut = is_torn || report.torn_tails.iter().any(|tail| tail.log == id);
-        let suspect = was_cut || !directory.fences.is_empty();
+        let suspect = was_cut || !directory.fences.is_empty() || report.unsynced_logs.last() == Some(&id);
         if suspect && !entry.suspect {
             engine.journal.append(&Record::Suspect { log: id, end })?;
         }
@@ -501,6 +521,8 @@ impl Rebuild<'_> {
             base_offset: entry.base_offset,
             epoch: entry.epoch,
             first_producers: entry.producers.clone(),
+            own_fsync: entry.fsync,
+            fsync,
             engine: Arc::clone(engine),
             writer: Mutex::new(writer),
             directory: RwLock::new(directory),

@@ -23,8 +23,8 @@ pub(crate) struct Space {
     prepared: AtomicU64,
     /// Held while preparing.
     preparing: Mutex<()>,
-    /// How space is prepared ahead.
-    how: Prepare,
+    /// Whether zeros are written ahead of the writer; else space is only reserved.
+    writes_zeros: AtomicBool,
     /// The writer got to the end of what was prepared: it writes much, and writing zeros first would double the work.
     is_outrun: AtomicBool,
 }
@@ -32,8 +32,19 @@ pub(crate) struct Space {
 impl Space {
     /// `prepared` bytes of the range are known to be there.
     pub(crate) fn new(file: Arc<dyn DiskFile>, range: Range<u64>, prepared: u64, how: Prepare) -> Self {
-        let prepared = AtomicU64::new(prepared);
-        Self { file, range, prepared, preparing: Mutex::new(()), how, is_outrun: AtomicBool::new(false) }
+        Self {
+            file,
+            range,
+            prepared: AtomicU64::new(prepared),
+            preparing: Mutex::new(()),
+            writes_zeros: AtomicBool::new(how == Prepare::Written),
+            is_outrun: AtomicBool::new(false),
+        }
+    }
+
+    /// Prepares the rest like this.
+    pub(crate) fn go_on(&self, how: Prepare) {
+        self.writes_zeros.store(how == Prepare::Written, Ordering::Relaxed);
     }
 
     /// Says that everything up to `end` is there: it holds data.
@@ -68,7 +79,9 @@ impl Space {
 
     /// Prepares ahead of a writer at `written`.
     pub(crate) fn prepare_ahead(&self, written: u64) -> io::Result<()> {
-        let how = if self.is_outrun.load(Ordering::Relaxed) { Prepare::Reserved } else { self.how };
+        let writes_zeros =
+            self.writes_zeros.load(Ordering::Relaxed) && !self.is_outrun.load(Ordering::Relaxed);
+        let how = if writes_zeros { Prepare::Written } else { Prepare::Reserved };
         self.prepare(written.saturating_add(self.step(written)), how)
     }
 

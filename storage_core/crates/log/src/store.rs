@@ -66,18 +66,19 @@ impl Store {
         })?;
         let (manifest, is_new) = open_manifest(&*disk, &options)?;
         let pool = Arc::new(ChunkPool::default());
-        let syncs = options.fsync != FsyncSchedule::NoFsync;
         let (journal, replayed) = Journal::open(
             Arc::clone(&disk),
             manifest.store,
             &pool,
-            syncs,
+            Prepare::fitting(options.fsync),
             options.journal_bytes_max,
             is_new,
         )?;
-        let how = if syncs { Prepare::Written } else { Prepare::Reserved };
         let Manifest { store, block_bytes, blocks_per_file } = manifest;
-        let blocks = Blocks::new(Arc::clone(&disk), block_bytes, blocks_per_file, how, syncs);
+        let blocks = Blocks::new(Arc::clone(&disk), block_bytes, blocks_per_file, options.fsync);
+        if replayed.state.logs.values().any(|log| log.fsync.is_some_and(FsyncSchedule::syncs)) {
+            blocks.start_syncs()?;
+        }
         let backend = disk.backend();
         if let Some(refused) = &backend.refused {
             tracing::warn!(backend = backend.name, refused, "using another backend");
@@ -90,6 +91,7 @@ impl Store {
         };
         let recovered = recover(&engine, &replayed.state, &mut report)
             .and_then(|()| move_cursors(&engine, &mut report))
+            .and_then(|()| note_schedule(&engine, replayed.state.fsync))
             .and_then(|()| engine.journal.promise(&Record::Mark));
         if let Err(error) = recovered {
             engine.logs.write().clear();
@@ -115,7 +117,7 @@ impl Store {
         Ok(Self { handle: Arc::new(handle) })
     }
 
-    /// Makes a log; durable on return. The same spec again gives the same log.
+    /// Makes a log; durable on return, but where the log never syncs. The same spec again gives the same log.
     ///
     /// Errors: `InvalidName`, `LogExists` if the id is taken by another spec, `NoSpace`.
     pub fn create_log(&self, spec: LogSpec) -> Result<Log> {
@@ -130,6 +132,7 @@ impl Store {
                 (log.base_offset != spec.base_offset.0, "base offset"),
                 (log.epoch != spec.epoch, "epoch"),
                 (log.first_producers != producers, "producer table"),
+                (log.own_fsync != spec.fsync, "fsync schedule"),
             ];
             if let Some((_, field)) = differs.into_iter().find(|(differs, _)| *differs) {
                 return Err(Error::LogExists { log: spec.id, field });
@@ -140,10 +143,15 @@ impl Store {
             // Deleted, and ids are never used twice.
             return Err(Error::UnknownLog { log: spec.id });
         }
-        let LogSpec { id, ref name, base_offset, epoch, .. } = spec;
+        let LogSpec { id, ref name, base_offset: Offset(base_offset), epoch, fsync, .. } = spec;
+        let syncs = fsync.unwrap_or(engine.fsync).syncs();
+        if syncs {
+            engine.blocks.start_syncs()?;
+        }
+        let producers_bytes = &producers[..];
         let created =
-            Record::LogCreated { log: id, base_offset: base_offset.0, epoch, name, producers: &producers };
-        engine.journal.promise(&created)?;
+            Record::LogCreated { log: id, base_offset, epoch, name, producers: producers_bytes, fsync };
+        engine.journal.say(&created, syncs)?;
         let log = Arc::new(LogState::new(Arc::clone(engine), spec, producers));
         engine.logs.write().insert(id, Arc::clone(&log));
         Ok(self.wrap(log))
@@ -162,7 +170,7 @@ impl Store {
         logs
     }
 
-    /// Deletes a log and its cursors; durable on return, space is given back in the background. Handles of it answer
+    /// Deletes a log and its cursors; durable on return, but where the log never syncs. Space is given back in the background. Handles of it answer
     /// `UnknownLog`.
     pub fn delete_log(&self, id: LogId) -> Result<()> {
         let engine = &self.handle.engine;
@@ -171,7 +179,7 @@ impl Store {
             return Err(Error::UnknownLog { log: id });
         };
         let _log_changing = log.changing.lock();
-        engine.journal.promise(&Record::LogDeleted { log: id })?;
+        log.say(&Record::LogDeleted { log: id })?;
         engine.logs.write().remove(&id);
         engine.group.exclusive(|| log.apply_delete());
         engine.deleted.lock().push(id);
@@ -179,7 +187,7 @@ impl Store {
         Ok(())
     }
 
-    /// Stores a small fact under a key; durable on return.
+    /// Stores a small fact under a key; durable on return, whatever the schedule of data is.
     pub fn put_property(&self, key: &str, value: &[u8]) -> Result<()> {
         self.handle.engine.check_open()?;
         check_name(key)?;
@@ -220,7 +228,7 @@ impl Store {
         self.handle.engine.stats()
     }
 
-    /// Syncs everything (but under `NoFsync`), notes that the store was closed in order and lets go of the directory.
+    /// Syncs everything (but logs that never sync), notes that the store was closed in order and lets go of the directory.
     /// Appends answer `Closed` from now on.
     pub fn close(&self) -> Result<()> {
         self.handle.close()
@@ -262,7 +270,7 @@ impl StoreHandle {
         let poisoned = logs.iter().find_map(|log| log.check_poisoned().err());
         let closed = match poisoned {
             Some(error) => Err(error),
-            None => engine.journal.close(),
+            None => close_journal(engine, &logs),
         };
         // Logs and engine hold each other.
         engine.logs.write().clear();
@@ -277,6 +285,15 @@ impl Drop for StoreHandle {
             tracing::warn!(%error, "the store was not closed in order");
         }
     }
+}
+
+/// Says that the store was closed in order, and where what was never synced is.
+fn close_journal(engine: &Engine, logs: &[Arc<LogState>]) -> Result<()> {
+    if let (true, Some(boot)) = (logs.iter().any(|log| !log.syncs()), engine.disk.boot()) {
+        engine.journal.append(&Record::LeftUnsynced { boot })?;
+    }
+    let syncs = engine.fsync.syncs() || logs.iter().any(|log| log.syncs());
+    engine.journal.close(syncs)
 }
 
 fn run_tending(engine: Arc<Engine>) {
@@ -332,6 +349,14 @@ fn open_manifest(disk: &dyn Disk, options: &Options) -> Result<(Manifest, bool)>
 
 /// More than any manifest has.
 const PAGE: usize = 4096;
+
+/// What a later open must know to say which logs lost something.
+fn note_schedule(engine: &Engine, known: Option<FsyncSchedule>) -> Result<()> {
+    if known.unwrap_or_default() != engine.fsync {
+        engine.journal.append(&Record::Schedule { fsync: engine.fsync })?;
+    }
+    Ok(())
+}
 
 /// A cursor beyond the end of its log (its data was never synced, or cut) is set to the end.
 fn move_cursors(engine: &Engine, report: &mut OpenReport) -> Result<()> {

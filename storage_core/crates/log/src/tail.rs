@@ -167,6 +167,11 @@ impl Captured {
         !self.parts.is_empty()
     }
 
+    /// Syncs the file that it belongs to.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+
     /// Writes it; says how many bytes.
     pub(crate) fn write(&self, durable: bool) -> io::Result<u64> {
         let parts: Vec<&[u8]> = self.parts.iter().map(Part::bytes).collect();

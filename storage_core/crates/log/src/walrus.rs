@@ -88,6 +88,7 @@ impl Walrus {
             base_offset: Offset(0),
             epoch: Epoch(0),
             producers: ProducerTable::new(),
+            fsync: None,
         };
         let topic = Topic::new(self.inner.store.create_log(spec)?)?;
         self.inner.topics.write().insert(name.to_owned(), topic.clone());

@@ -6,12 +6,16 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use super::memory::AlignedPage;
 use super::real_file::{RealFile, Writer};
 use super::{BackendInUse, Disk, DiskFile, FileKind, TailKind, calls};
 use crate::options::{Backend, FsyncSchedule};
 
 const LOCK_NAME: &str = "LOCK";
+/// Minted by the kernel at each boot.
+const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";
 const PROBE_NAME: &str = "probe.tmp";
 
 pub(crate) struct Directory {
@@ -71,6 +75,10 @@ impl Disk for Directory {
             TailKind::Buffered => "direct",
         };
         BackendInUse { name, refused: self.refused.clone() }
+    }
+
+    fn boot(&self) -> Option<Uuid> {
+        fs::read_to_string(BOOT_ID_PATH).ok()?.trim().parse().ok()
     }
 
     fn path(&self, name: &str) -> String {

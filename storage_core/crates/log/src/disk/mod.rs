@@ -14,6 +14,9 @@ use std::sync::Arc;
 pub(crate) use directory::Directory;
 pub(crate) use memory::{AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter};
 pub use simulated::{CrashChoice, Fault, SimulatedDisk};
+use uuid::Uuid;
+
+use crate::options::FsyncSchedule;
 
 /// How appended bytes reach a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +56,22 @@ pub enum Prepare {
     Reserved,
 }
 
+impl Prepare {
+    /// What suits data that is synced like this.
+    pub(crate) fn fitting(fsync: FsyncSchedule) -> Self {
+        if fsync.syncs() { Self::Written } else { Self::Reserved }
+    }
+}
+
 /// One directory of files.
 pub trait Disk: Send + Sync + 'static {
     /// How appended bytes reach block files.
     fn tail_kind(&self) -> TailKind;
     /// For reports.
     fn backend(&self) -> BackendInUse;
+    /// Which run of the machine this is: as long as it is the same, what was written is there, synced or not. `None`:
+    /// unknown.
+    fn boot(&self) -> Option<Uuid>;
     /// Path of a file, or of the directory for an empty name, for messages.
     fn path(&self, name: &str) -> String;
     /// Holds the directory against other openers until the guard is dropped; `WouldBlock` if one has it.

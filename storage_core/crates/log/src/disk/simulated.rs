@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use uuid::Uuid;
 
 use super::{BackendInUse, Disk, DiskFile, FileKind, MappedRange, Prepare, TailKind};
 use crate::format::PAGE_BYTES;
@@ -18,6 +19,8 @@ const SECTOR_BYTES: usize = 512;
 #[derive(Clone)]
 pub struct SimulatedDisk {
     tail_kind: TailKind,
+    /// A crash image is another machine.
+    boot: Uuid,
     state: Arc<Mutex<State>>,
 }
 
@@ -69,7 +72,7 @@ enum Change {
 impl SimulatedDisk {
     /// An empty directory.
     pub fn new(tail_kind: TailKind) -> Self {
-        Self { tail_kind, state: Arc::default() }
+        Self { tail_kind, boot: Uuid::new_v4(), state: Arc::default() }
     }
 
     /// How many changes were made: a point in time for [`SimulatedDisk::crash_image`].
@@ -339,6 +342,10 @@ impl Disk for SimulatedDisk {
 
     fn backend(&self) -> BackendInUse {
         BackendInUse { name: "simulated", refused: None }
+    }
+
+    fn boot(&self) -> Option<Uuid> {
+        Some(self.boot)
     }
 
     fn path(&self, name: &str) -> String {

@@ -1,11 +1,12 @@
 //! The journal: small records of what the store promised (logs and their ends, cursors, properties, synced marks).
-//! Each has a sequence and a checksum; commits are grouped. Only a torn last group is cut at open, any other damage
-//! refuses the start. It is compacted by writing what it says to a new file.
+//! Each has a sequence and a checksum; commits are grouped. A promise is synced, whatever is done with data; what is
+//! said of a log that never syncs is written only. Only a torn last group is cut at open, any other damage refuses the
+//! start. The journal is compacted by writing what it says to a new file.
 
 mod record;
 mod state;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -36,11 +37,15 @@ pub(crate) struct Journal {
     disk: Arc<dyn Disk>,
     store: Uuid,
     pool: Arc<ChunkPool>,
-    /// False: records are never synced, and then none is proven. A whole new file is, in any case: it replaces the old.
-    sync: bool,
+    /// How space is prepared.
+    how: Prepare,
     bytes_max: u64,
     writer: Mutex<Writer>,
     group: Group,
+    /// Somebody waits for a sync: the next flush is one.
+    is_sync_asked: AtomicBool,
+    /// Sequence of the last record that the file has; a killed process keeps it.
+    written: AtomicU64,
     /// Sequence of the last durable record.
     durable: AtomicU64,
     poisoned: OnceLock<Arc<str>>,
@@ -54,6 +59,8 @@ struct Writer {
     space: Arc<Space>,
     /// Position up to which the file was written.
     flushed: u64,
+    /// Something below was not synced.
+    is_unsynced: bool,
     next_sequence: u64,
     /// Size after the last compaction.
     compacted_bytes: u64,
@@ -76,7 +83,7 @@ impl Journal {
         disk: Arc<dyn Disk>,
         store: Uuid,
         pool: &Arc<ChunkPool>,
-        sync: bool,
+        how: Prepare,
         bytes_max: u64,
         new: bool,
     ) -> Result<(Self, Replayed)> {
@@ -90,30 +97,32 @@ impl Journal {
         let cut_bytes = read.cut_bytes;
         let replayed = Replayed { state: read.state.clone(), cut_bytes };
         let mut state = read.state;
-        state.closed = false;
+        (state.closed, state.left_unsynced) = (false, None);
         // Always a new file: what a killed process wrote may not be synced, and a cut tail must not come back.
-        let writer = write_journal(&disk, store, pool, sync, state, number + 1, read.next_sequence)?;
+        let writer = write_journal(&disk, store, pool, how, state, number + 1, read.next_sequence)?;
         for old in numbers.into_iter().chain((number > 0).then_some(number)) {
             disk.remove(&journal_name(old))
                 .map_err(|e| Error::io("remove", &disk.path(&journal_name(old)), e))?;
         }
-        let durable = AtomicU64::new(writer.next_sequence - 1);
+        let last = writer.next_sequence - 1;
         let journal = Self {
             disk,
             store,
             pool: Arc::clone(pool),
-            sync,
+            how,
             bytes_max,
             writer: Mutex::new(writer),
             group: Group::default(),
-            durable,
+            is_sync_asked: AtomicBool::new(false),
+            written: AtomicU64::new(last),
+            durable: AtomicU64::new(last),
             poisoned: OnceLock::new(),
             syncs: AtomicU64::new(0),
         };
         Ok((journal, replayed))
     }
 
-    /// Appends a record; it is durable once [`Journal::commit`] of the sequence returned.
+    /// Appends a record; [`Journal::commit`] of its sequence, or of a later one, makes it a promise.
     pub(crate) fn append(&self, record: &Record<'_>) -> Result<u64> {
         self.check()?;
         let mut guard = self.writer.lock();
@@ -122,7 +131,7 @@ impl Journal {
             return Err(Error::Closed);
         }
         let sequence = writer.next_sequence;
-        let proven = if self.sync { self.durable.load(Ordering::Acquire) } else { 0 };
+        let proven = self.durable.load(Ordering::Acquire);
         writer.scratch.clear();
         record.encode(sequence, proven, &mut writer.scratch);
         let end = writer.tail.written() + writer.scratch.len() as u64;
@@ -135,26 +144,36 @@ impl Journal {
         Ok(sequence)
     }
 
-    /// Makes everything up to that sequence durable; callers share the write. Without syncs: written.
-    pub(crate) fn commit(&self, sequence: u64) -> Result<()> {
-        let reached = || self.durable.load(Ordering::Acquire) >= sequence || self.poisoned.get().is_some();
-        self.group.wait(reached, || self.flush());
-        if self.durable.load(Ordering::Acquire) >= sequence { Ok(()) } else { self.check() }
+    /// Makes everything up to that sequence durable, or only `written`; callers share the write.
+    pub(crate) fn commit(&self, sequence: u64, durable: bool) -> Result<()> {
+        let done = if durable { &self.durable } else { &self.written };
+        if durable {
+            // After the append: a flush that sees it has the record too.
+            self.is_sync_asked.store(true, Ordering::Release);
+        }
+        let reached = || done.load(Ordering::Acquire) >= sequence || self.poisoned.get().is_some();
+        self.group.wait(reached, || self.flush(durable));
+        if done.load(Ordering::Acquire) >= sequence { Ok(()) } else { self.check() }
     }
 
-    /// Appends and commits.
+    /// Appends and commits durably.
     pub(crate) fn promise(&self, record: &Record<'_>) -> Result<()> {
+        self.say(record, true)
+    }
+
+    /// Appends and commits, durably or not.
+    pub(crate) fn say(&self, record: &Record<'_>, durable: bool) -> Result<()> {
         let sequence = self.append(record)?;
-        self.commit(sequence)
+        self.commit(sequence, durable)
     }
 
     /// Notes that the store was closed in order; nothing can be appended any more.
-    pub(crate) fn close(&self) -> Result<()> {
+    pub(crate) fn close(&self, durable: bool) -> Result<()> {
         // The second record proves the first, and so everything before.
-        self.promise(&Record::Closed)?;
+        self.say(&Record::Closed, durable)?;
         let sequence = self.append(&Record::Closed)?;
         self.writer.lock().is_closed = true;
-        self.commit(sequence)
+        self.commit(sequence, durable)
     }
 
     /// Reads the state.
@@ -194,7 +213,7 @@ impl Journal {
             &self.disk,
             self.store,
             &self.pool,
-            self.sync,
+            self.how,
             state,
             number + 1,
             writer.next_sequence,
@@ -207,27 +226,38 @@ impl Journal {
         })?;
         *writer = next;
         self.durable.store(writer.next_sequence - 1, Ordering::Release);
+        self.written.store(writer.next_sequence - 1, Ordering::Release);
         drop(writer);
         let old = journal_name(number);
         self.disk.remove(&old).map_err(|e| Error::io("remove", &self.disk.path(&old), e))
     }
 
-    fn flush(&self) {
-        let (captured, sequence, number) = {
+    fn flush(&self, durable: bool) {
+        // Before the capture: who asks after it waits for the next flush.
+        let durable = self.is_sync_asked.swap(false, Ordering::AcqRel) || durable;
+        let (captured, sequence, number, was_unsynced) = {
             let writer = self.writer.lock();
-            (writer.tail.capture(writer.flushed), writer.next_sequence - 1, writer.number)
+            let captured = writer.tail.capture(writer.flushed);
+            (captured, writer.next_sequence - 1, writer.number, writer.is_unsynced)
         };
-        if let Err(error) = captured.write(self.sync) {
+        // A durable write says nothing of what was written before it.
+        let written = captured.write(durable && !was_unsynced);
+        let synced = written.and_then(|_| if durable && was_unsynced { captured.sync() } else { Ok(()) });
+        if let Err(error) = synced {
             self.poison(&Error::io("write", &self.path(number), error).to_string());
             return;
         }
-        self.syncs.fetch_add(u64::from(self.sync), Ordering::Relaxed);
+        self.syncs.fetch_add(u64::from(durable), Ordering::Relaxed);
         let mut writer = self.writer.lock();
         writer.flushed = captured.end;
+        writer.is_unsynced = !durable;
         if let Some(recent) = writer.tail.recent() {
             recent.release(captured.end);
         }
-        self.durable.store(sequence, Ordering::Release);
+        if durable {
+            self.durable.store(sequence, Ordering::Release);
+        }
+        self.written.store(sequence, Ordering::Release);
     }
 
     fn poison(&self, reason: &str) {
@@ -264,7 +294,7 @@ fn write_journal(
     disk: &Arc<dyn Disk>,
     store: Uuid,
     pool: &Arc<ChunkPool>,
-    sync: bool,
+    how: Prepare,
     state: JournalState,
     number: u64,
     first_sequence: u64,
@@ -282,7 +312,6 @@ fn write_journal(
         sequence += 1;
     });
     let file = disk.create(NEW_NAME, 0, FileKind::Pages).map_err(failed("create"))?;
-    let how = if sync { Prepare::Written } else { Prepare::Reserved };
     let space = Arc::new(Space::new(Arc::clone(&file), 0..RANGE_BYTES, 0, how));
     space.prepare_ahead(bytes.len() as u64).map_err(failed("grow"))?;
     let mut tail = Tail::open(file, 0..RANGE_BYTES, 0, TailKind::Buffered, pool).map_err(failed("open"))?;
@@ -304,6 +333,7 @@ fn write_journal(
         tail,
         space,
         flushed: mark.end,
+        is_unsynced: false,
         next_sequence: sequence + 1,
         compacted_bytes: mark.end,
         scratch: Vec::new(),

@@ -1,10 +1,14 @@
 //! One record of the journal: what it says, and its bytes with sequence and checksum.
 
+use std::num::NonZeroU64;
+
 use bytes::Bytes;
+use uuid::Uuid;
 
 use crate::digest::Digest;
 use crate::format::checksum;
 use crate::format::fields::{Fields, PutFields};
+use crate::options::FsyncSchedule;
 use crate::types::{Epoch, LogId};
 
 /// In front of each record's payload.
@@ -15,13 +19,14 @@ pub(super) const RECORD_ALIGN: usize = 8;
 /// A promise of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
-    /// The log is there. `producers` is an encoded producer table.
+    /// The log is there. `producers` is an encoded producer table; without `fsync` the store's schedule is the log's.
     LogCreated {
         log: LogId,
         base_offset: u64,
         epoch: Epoch,
         name: &'a str,
         producers: &'a [u8],
+        fsync: Option<FsyncSchedule>,
     },
     /// The log ends there and never changes again.
     LogSealed {
@@ -83,6 +88,14 @@ pub(crate) enum Record<'a> {
     Mark,
     /// The store was closed in order.
     Closed,
+    /// The store's schedule from now on.
+    Schedule {
+        fsync: FsyncSchedule,
+    },
+    /// The store closes with data that was never synced: it is in the memory of the machine that runs under this id.
+    LeftUnsynced {
+        boot: Uuid,
+    },
 }
 
 impl<'a> Record<'a> {
@@ -100,7 +113,11 @@ impl<'a> Record<'a> {
             | Self::Cleared { log }
             | Self::Cursor { log, .. }
             | Self::CursorDeleted { log, .. } => Some(*log),
-            Self::Property { .. } | Self::Mark | Self::Closed => None,
+            Self::Property { .. }
+            | Self::Mark
+            | Self::Closed
+            | Self::Schedule { .. }
+            | Self::LeftUnsynced { .. } => None,
         }
     }
 
@@ -120,17 +137,22 @@ impl<'a> Record<'a> {
             Self::Property { .. } => 12,
             Self::Mark => 13,
             Self::Closed => 14,
+            Self::Schedule { .. } => 15,
+            Self::LeftUnsynced { .. } => 16,
         }
     }
 
     fn put_payload(&self, out: &mut Vec<u8>) {
         match self {
-            Self::LogCreated { log, base_offset, epoch, name, producers } => {
+            Self::LogCreated { log, base_offset, epoch, name, producers, fsync } => {
                 out.put_uuid(log.0);
                 out.put_u64(*base_offset);
                 out.put_u32(epoch.0);
                 out.put_block(name.as_bytes());
                 out.put_block(producers);
+                if let Some(fsync) = fsync {
+                    out.put_u64(milliseconds(*fsync));
+                }
             }
             Self::LogSealed { log, end, digest, value } => {
                 out.put_uuid(log.0);
@@ -170,6 +192,8 @@ impl<'a> Record<'a> {
                 out.put_block(value);
             }
             Self::Mark | Self::Closed => {}
+            Self::Schedule { fsync } => out.put_u64(milliseconds(*fsync)),
+            Self::LeftUnsynced { boot } => out.put_uuid(*boot),
         }
     }
 
@@ -182,6 +206,7 @@ impl<'a> Record<'a> {
                 epoch: Epoch(fields.u32()?),
                 name: text(&mut fields)?,
                 producers: fields.block()?,
+                fsync: if fields.is_empty() { None } else { Some(schedule(fields.u64()?)) },
             },
             2 => Self::LogSealed {
                 log: LogId(fields.uuid()?),
@@ -208,6 +233,8 @@ impl<'a> Record<'a> {
             12 => Self::Property { key: text(&mut fields)?, value: fields.block()? },
             13 => Self::Mark,
             14 => Self::Closed,
+            15 => Self::Schedule { fsync: schedule(fields.u64()?) },
+            16 => Self::LeftUnsynced { boot: fields.uuid()? },
             _ => return None,
         };
         fields.is_empty().then_some(record)
@@ -262,6 +289,23 @@ impl<'a> Stored<'a> {
     }
 }
 
+/// A schedule as a number: each is 0, never is the greatest.
+fn milliseconds(fsync: FsyncSchedule) -> u64 {
+    match fsync {
+        FsyncSchedule::SyncEach => 0,
+        FsyncSchedule::Milliseconds(interval) => interval.get(),
+        FsyncSchedule::NoFsync => u64::MAX,
+    }
+}
+
+fn schedule(milliseconds: u64) -> FsyncSchedule {
+    match NonZeroU64::new(milliseconds) {
+        None => FsyncSchedule::SyncEach,
+        Some(NonZeroU64::MAX) => FsyncSchedule::NoFsync,
+        Some(interval) => FsyncSchedule::Milliseconds(interval),
+    }
+}
+
 fn put_digest(out: &mut Vec<u8>, digest: Digest) {
     out.put_u64(digest.value);
     out.put_u64(digest.batches);
@@ -277,15 +321,23 @@ fn text<'a>(fields: &mut Fields<'a>) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
 
     fn every_kind() -> Vec<Record<'static>> {
         let log = LogId(Uuid::from_u128(3));
         let digest = Digest { value: 5, batches: 6 };
+        let created = |fsync| Record::LogCreated {
+            log,
+            base_offset: 1,
+            epoch: Epoch(2),
+            name: "n",
+            producers: &[0; 4],
+            fsync,
+        };
         vec![
-            Record::LogCreated { log, base_offset: 1, epoch: Epoch(2), name: "n", producers: &[0; 4] },
+            created(None),
+            created(Some(FsyncSchedule::SyncEach)),
+            created(Some(FsyncSchedule::NoFsync)),
             Record::LogSealed { log, end: 3, digest, value: Bytes::from_static(b"value") },
             Record::LogDeleted { log },
             Record::LogForgotten { log },
@@ -299,6 +351,8 @@ mod tests {
             Record::Property { key: "k", value: b"v" },
             Record::Mark,
             Record::Closed,
+            Record::Schedule { fsync: FsyncSchedule::Milliseconds(NonZeroU64::MIN) },
+            Record::LeftUnsynced { boot: Uuid::from_u128(4) },
         ]
     }
 

@@ -3,17 +3,23 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use uuid::Uuid;
 
 use super::record::Record;
 use crate::digest::Digest;
+use crate::options::FsyncSchedule;
 use crate::types::{Epoch, LogId};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JournalState {
     pub(crate) logs: BTreeMap<LogId, LogEntry>,
     pub(crate) properties: BTreeMap<String, Bytes>,
+    /// The store's schedule, where it was said.
+    pub(crate) fsync: Option<FsyncSchedule>,
     /// The last record said that the store was closed.
     pub(crate) closed: bool,
+    /// Set right before it was closed: what was not synced is in the memory of that boot.
+    pub(crate) left_unsynced: Option<Uuid>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +29,8 @@ pub(crate) struct LogEntry {
     pub(crate) epoch: Epoch,
     /// Encoded table that the log started with.
     pub(crate) producers: Vec<u8>,
+    /// The log's own schedule.
+    pub(crate) fsync: Option<FsyncSchedule>,
     pub(crate) start: u64,
     /// Over the batches of blocks that were trimmed.
     pub(crate) trimmed_digest: Digest,
@@ -49,13 +57,17 @@ impl JournalState {
     /// Folds a record in. False: it contradicts what came before (it names a log that is not there).
     pub(crate) fn apply(&mut self, record: &Record<'_>) -> bool {
         self.closed = matches!(record, Record::Closed);
+        if !self.closed {
+            self.left_unsynced = None;
+        }
         match record {
-            Record::LogCreated { log, base_offset, epoch, name, producers } => {
+            Record::LogCreated { log, base_offset, epoch, name, producers, fsync } => {
                 let entry = LogEntry {
                     name: (*name).to_owned(),
                     base_offset: *base_offset,
                     epoch: *epoch,
                     producers: producers.to_vec(),
+                    fsync: *fsync,
                     start: *base_offset,
                     trimmed_digest: Digest::default(),
                     trimmed_producers: None,
@@ -75,6 +87,8 @@ impl JournalState {
             Record::Property { key, value } => {
                 self.properties.insert((*key).to_owned(), Bytes::copy_from_slice(value));
             }
+            Record::Schedule { fsync } => self.fsync = Some(*fsync),
+            Record::LeftUnsynced { boot } => self.left_unsynced = Some(*boot),
             Record::Mark | Record::Closed => {}
             _ => match record.log().and_then(|log| self.logs.get_mut(&log)) {
                 Some(entry) => entry.apply(record),
@@ -86,12 +100,16 @@ impl JournalState {
 
     /// The fewest records that give this state.
     pub(super) fn for_each_record(&self, mut give: impl FnMut(Record<'_>)) {
+        if let Some(fsync) = self.fsync {
+            give(Record::Schedule { fsync });
+        }
         for (key, value) in &self.properties {
             give(Record::Property { key, value });
         }
         for (&log, entry) in &self.logs {
-            let LogEntry { base_offset, epoch, name, producers, .. } = entry;
-            give(Record::LogCreated { log, base_offset: *base_offset, epoch: *epoch, name, producers });
+            let LogEntry { base_offset, epoch, name, producers, fsync, .. } = entry;
+            let (base_offset, epoch, fsync) = (*base_offset, *epoch, *fsync);
+            give(Record::LogCreated { log, base_offset, epoch, name, producers, fsync });
             if let Some(producers) = &entry.trimmed_producers {
                 let (start, digest) = (entry.start, entry.trimmed_digest);
                 give(Record::LogTrimmed { log, start, digest, producers });
@@ -114,6 +132,9 @@ impl JournalState {
             if entry.deleted {
                 give(Record::LogDeleted { log });
             }
+        }
+        if let Some(boot) = self.left_unsynced {
+            give(Record::LeftUnsynced { boot });
         }
         if self.closed {
             give(Record::Closed);
@@ -156,26 +177,33 @@ impl LogEntry {
             | Record::LogForgotten { .. }
             | Record::Property { .. }
             | Record::Mark
-            | Record::Closed => {}
+            | Record::Closed
+            | Record::Schedule { .. }
+            | Record::LeftUnsynced { .. } => {}
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
 
     #[test]
     fn a_state_comes_back_from_its_own_records() {
         let (a, b) = (LogId(Uuid::from_u128(1)), LogId(Uuid::from_u128(2)));
         let digest = Digest { value: 1, batches: 2 };
-        let created =
-            |log| Record::LogCreated { log, base_offset: 10, epoch: Epoch(1), name: "n", producers: &[] };
+        let created = |log, fsync| Record::LogCreated {
+            log,
+            base_offset: 10,
+            epoch: Epoch(1),
+            name: "n",
+            producers: &[],
+            fsync,
+        };
         let records = [
-            created(a),
-            created(b),
+            Record::Schedule { fsync: FsyncSchedule::SyncEach },
+            created(a, None),
+            created(b, Some(FsyncSchedule::NoFsync)),
             Record::Property { key: "k", value: b"1" },
             Record::Property { key: "k", value: b"2" },
             Record::Synced { log: a, end: 90 },
@@ -190,6 +218,8 @@ mod tests {
             Record::LogSealed { log: a, end: 60, digest, value: Bytes::from_static(b"v") },
             Record::Cursor { log: b, name: "x", offset: 30 },
             Record::LogDeleted { log: b },
+            Record::LeftUnsynced { boot: Uuid::from_u128(3) },
+            Record::Closed,
         ];
         let mut state = JournalState::default();
         assert!(records.iter().all(|record| state.apply(record)));
@@ -198,6 +228,8 @@ mod tests {
         let mut again = JournalState::default();
         state.for_each_record(|record| assert!(again.apply(&record)));
         assert_eq!(again, state);
+        assert!(again.apply(&Record::Mark));
+        assert_eq!((again.closed, again.left_unsynced), (false, None));
         assert!(state.apply(&Record::LogForgotten { log: b }));
         assert!(!state.apply(&Record::Synced { log: b, end: 1 }));
     }

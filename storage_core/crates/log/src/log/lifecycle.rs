@@ -69,7 +69,7 @@ impl LogState {
     }
 
     fn promise_seal(self: &Arc<Self>, end: u64, value: &[u8]) -> Result<SealedEntry> {
-        match self.engine.fsync {
+        match self.fsync {
             FsyncSchedule::SyncEach => self.engine.wait(self, end)?,
             FsyncSchedule::Milliseconds(_) => self.engine.wait_synced(self, end)?,
             FsyncSchedule::NoFsync => {}
@@ -79,12 +79,7 @@ impl LogState {
         self.engine
             .journal
             .append(&Record::Synced { log: self.id, end: self.synced.load(Ordering::Acquire) })?;
-        self.engine.journal.promise(&Record::LogSealed {
-            log: self.id,
-            end,
-            digest,
-            value: value.clone(),
-        })?;
+        self.say(&Record::LogSealed { log: self.id, end, digest, value: value.clone() })?;
         Ok(SealedEntry { end, digest, value })
     }
 
@@ -109,7 +104,7 @@ impl LogState {
             let trimmed = self.trim_blocks(&writer, below)?;
             let Trimmed { digest, producers } = &trimmed;
             let promise = Record::LogTrimmed { log: self.id, start: offset, digest: *digest, producers };
-            self.engine.journal.promise(&promise)?;
+            self.say(&promise)?;
             *self.trimmed.lock() = trimmed;
             self.start.store(offset, Ordering::Release);
             let mut directory = self.directory.write();
@@ -165,7 +160,7 @@ impl LogState {
             }
             let cut = self.cut(end)?;
             let before = self.engine.blocks.peek_sequence();
-            self.engine.journal.promise(&Record::LogTruncated { log: self.id, end, before })?;
+            self.say(&Record::LogTruncated { log: self.id, end, before })?;
             self.apply_cut(&mut writer, cut);
             Ok(())
         });

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use crate::batch::Batch;
 use crate::error::Result;
 use crate::journal::Record;
+use crate::options::FsyncSchedule;
 use crate::producers::ProducerTable;
 use crate::store::StoreHandle;
 use crate::ticket::CommitTicket;
@@ -33,6 +34,8 @@ pub struct LogSpec {
     pub epoch: Epoch,
     /// What is known of producers: the end of the log that this one continues.
     pub producers: ProducerTable,
+    /// When its data is synced, for good; `None`: as the store says at each open.
+    pub fsync: Option<FsyncSchedule>,
 }
 
 /// Where an append went.
@@ -89,6 +92,11 @@ impl Log {
         self.state.epoch
     }
 
+    /// When its data is synced.
+    pub fn fsync(&self) -> FsyncSchedule {
+        self.state.fsync
+    }
+
     /// Offset of its first record ever.
     pub fn base_offset(&self) -> Offset {
         Offset(self.state.base_offset)
@@ -120,15 +128,15 @@ impl Log {
         self.state.sealed.get().is_some()
     }
 
-    /// Whether a torn tail was cut or a range is damaged, and the log was not cleared since: it may lack what its
-    /// copies have.
+    /// Whether a torn tail was cut or a range is damaged, or the log does not sync each append and the store was not
+    /// closed in order; and it was not cleared since: it may lack what its copies have.
     pub fn is_suspect(&self) -> bool {
         self.state.suspect.load(Ordering::Acquire)
     }
 
-    /// Says that the log has been filled from its copies. Durable on return.
+    /// Says that the log has been filled from its copies. Durable on return, but where the log never syncs.
     pub fn clear_suspect(&self) -> Result<()> {
-        self.state.engine.journal.promise(&Record::Cleared { log: self.id() })?;
+        self.state.say(&Record::Cleared { log: self.id() })?;
         self.state.suspect.store(false, Ordering::Release);
         Ok(())
     }
@@ -167,7 +175,7 @@ impl Log {
     }
 
     /// Ends the log: appends are refused from now on. First its data is synced, then end, digest and `value` (opaque to
-    /// the engine) are; under `NoFsync` neither is. The same value again answers the same; another is refused with
+    /// the engine) are; where the log never syncs neither is. The same value again answers the same; another is refused with
     /// `Sealed`. After `NoSpace` the log is open as before.
     pub fn seal(&self, value: &[u8]) -> Result<Sealed> {
         self.state.seal(value).map(|entry| Sealed { end: Offset(entry.end), digest: entry.digest.value })

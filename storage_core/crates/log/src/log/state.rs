@@ -16,8 +16,9 @@ use crate::error::{Error, Result};
 use crate::format::block_header::BlockHeader;
 use crate::format::footer::{IndexEntry, footer_reserve};
 use crate::format::{PAGE_BYTES, page_up};
-use crate::journal::SealedEntry;
+use crate::journal::{Record, SealedEntry};
 use crate::log::LogSpec;
+use crate::options::FsyncSchedule;
 use crate::producers::{Admission, ProducerTable};
 use crate::tail::{Captured, Tail};
 use crate::types::{Epoch, LogId, Offset};
@@ -29,6 +30,9 @@ pub(crate) struct LogState {
     pub(crate) epoch: Epoch,
     /// Encoded table that the log started with.
     pub(crate) first_producers: Vec<u8>,
+    /// Its own schedule; the store's without one.
+    pub(crate) own_fsync: Option<FsyncSchedule>,
+    pub(crate) fsync: FsyncSchedule,
     pub(crate) engine: Arc<Engine>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) directory: RwLock<Directory>,
@@ -152,7 +156,7 @@ const WAITING_BYTES_MAX: u64 = 4 << 20;
 impl LogState {
     /// A new log without blocks.
     pub(crate) fn new(engine: Arc<Engine>, spec: LogSpec, first_producers: Vec<u8>) -> Self {
-        let LogSpec { id, name, base_offset: Offset(base_offset), epoch, producers } = spec;
+        let LogSpec { id, name, base_offset: Offset(base_offset), epoch, producers, fsync } = spec;
         let writer = Writer {
             phase: Phase::Active,
             is_closed: false,
@@ -169,6 +173,8 @@ impl LogState {
             name,
             base_offset,
             epoch,
+            own_fsync: fsync,
+            fsync: fsync.unwrap_or(engine.fsync),
             engine,
             writer: Mutex::new(writer),
             directory: RwLock::default(),
@@ -189,6 +195,21 @@ impl LogState {
             generation: AtomicU64::new(0),
             cursors: Mutex::default(),
         }
+    }
+
+    /// Whether its data is ever synced.
+    pub(crate) fn syncs(&self) -> bool {
+        self.fsync.syncs()
+    }
+
+    /// Appends are followed by a commit: of the caller, the committer or a timer.
+    fn commits_appends(&self) -> bool {
+        self.syncs() || self.engine.tail_kind == TailKind::Buffered
+    }
+
+    /// Says something of the log in the journal, as durably as its data is.
+    pub(crate) fn say(&self, record: &Record<'_>) -> Result<()> {
+        self.engine.journal.say(record, self.syncs())
     }
 
     /// The store closes.
@@ -248,14 +269,14 @@ impl LogState {
         writer.end = end_offset;
         self.end.store(end_offset, Ordering::Release);
         self.size_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        if self.engine.publishes_at_append {
+        if self.fsync.publishes_at_append() {
             open.block.readable.store(end, Ordering::Release);
             self.readable.store(end_offset, Ordering::Release);
         }
         if open.block.space.is_short(end) && !open.block.extending.swap(true, Ordering::AcqRel) {
             self.engine.tending.extend(&open.block, end);
         }
-        if self.engine.commits_appends && !self.dirty.swap(true, Ordering::AcqRel) {
+        if self.commits_appends() && !self.dirty.swap(true, Ordering::AcqRel) {
             self.engine.mark_dirty(self);
         }
         let waits = || end - open.flushed > WAITING_BYTES_MAX || !writer.pending.is_empty();
@@ -289,7 +310,7 @@ impl LogState {
                 let bytes_max = data_max(blocks.block_bytes * u64::from(blocks.blocks_per_file)) - PAGE_BYTES;
                 Error::TooLarge { bytes: batch_bytes, bytes_max }
             })?;
-        let (slots, space) = blocks.allocate(count)?;
+        let (slots, space) = blocks.allocate(count, self.fsync)?;
         let start = u64::from(slots.first) * blocks.block_bytes;
         let bytes = u64::from(count) * blocks.block_bytes;
         let file = &slots.file;
@@ -372,7 +393,7 @@ impl LogState {
                 Tail::open(Arc::clone(&file.file), block.range(), data_end, engine.tail_kind, &engine.pool)?;
             if dirty_end > data_end {
                 tail.zero_page_rest()?;
-                if engine.syncs {
+                if self.syncs() {
                     block.file().sync()?;
                 }
             }
@@ -431,7 +452,7 @@ impl LogState {
         let _ =
             open.block.closed.set(ClosedBlock { end_offset: writer.end, max_timestamp, data_end, digest });
         open.producers = Some(writer.producers.encode());
-        if self.engine.commits_appends && open.flushed < data_end {
+        if self.commits_appends() && open.flushed < data_end {
             writer.pending.push(open);
         } else {
             self.finish_block(open);
@@ -462,8 +483,8 @@ impl LogState {
         (!blocks.is_empty()).then_some(LogCapture { log: self, blocks, end, bytes })
     }
 
-    /// Offsets from a commit on are the schedule's promise kept. `synced`: they are also on the disk.
-    pub(crate) fn publish(&self, capture: &LogCapture, synced: bool) {
+    /// Offsets of a commit are the schedule's promise kept; where the log syncs, they are also on the disk.
+    pub(crate) fn publish(&self, capture: &LogCapture) {
         let mut writer = self.writer.lock();
         for (block, captured) in &capture.blocks {
             block.readable.fetch_max(captured.end, Ordering::AcqRel);
@@ -484,7 +505,7 @@ impl LogState {
         for open in done {
             self.finish_block(open);
         }
-        if synced {
+        if self.syncs() {
             self.synced.fetch_max(capture.end, Ordering::AcqRel);
             self.unmarked_bytes.fetch_add(capture.bytes, Ordering::Relaxed);
         }
