@@ -6,6 +6,7 @@ Addresses are of the block that is reserved for tests of networks (RFC 2544); no
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -42,6 +43,7 @@ def missing() -> str:
 def enter(arguments: Sequence[str]) -> int:
     """Run `python -m chaos ARGUMENTS` again inside a new network; returns its exit code. The network goes with it."""
     hub = f"wlrs{os.getpid()}"
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what follows is undone
     _run("ip", "netns", "add", hub)
     try:
         command = ["ip", "netns", "exec", hub, sys.executable, "-m", "chaos", *arguments]
