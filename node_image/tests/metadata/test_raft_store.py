@@ -1,5 +1,7 @@
 """The contract of `MetadataStore`, on members with real sockets and files."""
 
+import errno
+import os
 import socket
 import statistics
 import struct
@@ -81,6 +83,28 @@ def test_a_minority_commits_nothing(tmp_path: Path) -> None:
         assert leader.running.read() == ()
         wait_until("it no longer calls itself leader", lambda: not leader.running.status().is_leader)
         assert isinstance(leader.running.barrier(timeout=0.3).result(), Unknown)
+
+
+def test_a_follower_whose_disk_is_full_stops_and_says_so_and_is_back_when_there_is_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The failed write was once taken for a failed connection: the member stayed, and refused everything for good."""
+    with cluster_of(tmp_path, 3) as cluster:
+        assert isinstance(cluster.leader().write("before"), Applied)
+        follower, pwrite = cluster.followers()[0], os.pwrite
+
+        def full(file: int, content: bytes, position: int) -> int:
+            if Path(f"/proc/self/fd/{file}").readlink().is_relative_to(follower.directory):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return pwrite(file, content, position)
+
+        monkeypatch.setattr("os.pwrite", full)
+        wait_until("the others commit", lambda: isinstance(cluster.leader().write("meanwhile"), Applied))
+        wait_until("it says why it stops", lambda: "No space" in (follower.running.status().failure or ""))
+        follower.stop()
+        monkeypatch.undo()
+        follower.start()
+        converge(cluster, list(cluster.leader().running.read()))
 
 
 def test_an_unknown_outcome_becomes_known_by_a_barrier(tmp_path: Path) -> None:

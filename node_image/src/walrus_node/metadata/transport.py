@@ -333,11 +333,15 @@ class Transport:
     def _read(self, connection: _Connection) -> None:
         try:
             data = connection.stream.receive()
-            if data is None:
-                return
-            if not data:
-                self._close(connection, None)
-                return
+        except OSError as error:
+            self._close(connection, None if connection.peer is None else str(error))
+            return
+        if data is None:
+            return
+        if not data:
+            self._close(connection, None)
+            return
+        try:
             for payload in connection.frames.feed(data):
                 if connection.peer is None:
                     self._greeted(connection, decode_greeting(payload))
@@ -347,8 +351,7 @@ class Transport:
                     return
         except BadFrameError as error:
             self._close(connection, str(error))
-        except OSError as error:
-            self._close(connection, None if connection.peer is None else str(error))
+        # An OSError of `on_message` is not the connection's: the journal failed, and the member cannot go on.
 
     def _flush(self, connection: _Connection) -> None:
         try:
