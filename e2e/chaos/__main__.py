@@ -10,12 +10,16 @@ from pathlib import Path
 from rich.console import Console
 from walrus_client import WalrusError
 
+from chaos import disks
+from chaos.faults import Kind
 from chaos.network import Network, NetworkError, enter, hub, missing
 from chaos.run import run
+from chaos.schedule import schedule
 from chaos.workload import Shape
 from chaos.world import World
 
 DIRECTORY = Path(".walrus/chaos")
+COPIES = 1  # of a segment, in this version
 
 
 def main() -> int:
@@ -50,10 +54,16 @@ def _inside(namespace: str, chosen: argparse.Namespace, console: Console) -> int
         *("--segment-entries-max", str(chosen.segment_entries)),
         *("--monitor-check-ms", "500"),
     )
-    world = World(directory, Network(namespace, chosen.nodes), nodes=chosen.nodes, options=options)
+    without: frozenset[Kind] = frozenset()
+    if reason := disks.missing(directory):
+        console.print(f"no disk can be made here, so none gets full: {reason}", style="yellow")
+        without = frozenset({Kind.DISK_FULL})
+    network = Network(namespace, chosen.nodes)
+    world = World(directory, network, nodes=chosen.nodes, options=options, own_disks=not without)
     try:
         report = run(
             world,
+            schedule(chosen.seed, nodes=chosen.nodes, copies=COPIES, without=without),
             seed=chosen.seed,
             duration_s=chosen.duration,
             shape=Shape(),
@@ -72,8 +82,7 @@ def _inside(namespace: str, chosen: argparse.Namespace, console: Console) -> int
             f"FAILED: promises were broken; data and logs are in {directory}; again: {again}", style="bold red"
         )
         return 1
-    for node in world.nodes:
-        shutil.rmtree(directory / f"node-{node}")
+    world.forget()
     console.print(f"every promise held through {len(report.faults)} faults", style="bold green")
     return 0
 

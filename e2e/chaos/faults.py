@@ -20,6 +20,7 @@ class Kind(StrEnum):
     MUTE = "mute"  # none of the others hears the nodes, who hear them
     REFUSED = "refused"  # as isolate, but connections are refused at once instead of timing out
     SLOW = "slow"  # what the nodes send is slow
+    DISK_FULL = "disk-full"  # not one free byte
 
 
 class Target(StrEnum):
@@ -49,6 +50,7 @@ TRAITS = {
     Kind.MUTE: Traits(everyone=False, lasting_ms=(500, 8_000)),
     Kind.REFUSED: Traits(everyone=False, lasting_ms=(500, 8_000)),
     Kind.SLOW: Traits(lasting_ms=(1_000, 5_000), weight=1),
+    Kind.DISK_FULL: Traits(lasting_ms=(1_000, 5_000)),
 }
 
 

@@ -4,20 +4,18 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from walrus_client import Client
 
 from chaos.faults import Fault
-from chaos.schedule import schedule
 from chaos.verdict import Verdict, judge
 from chaos.workload import Shape, Workload, running
 from chaos.world import World
 
 PROGRESS_TIMEOUT_S = 180.0
-COPIES = 1  # of a segment, in this version
 
 Say = Callable[[str], None]
 
@@ -50,8 +48,17 @@ class Report:
         return json.dumps(facts, indent=2)
 
 
-def run(world: World, *, seed: int, duration_s: float, shape: Shape, say: Say, directory: Path) -> Report:
-    """Runs faults for *duration_s*, then checks everything. Raises what made the cluster or a client give up."""
+def run(
+    world: World,
+    faults: Iterator[Fault],
+    *,
+    seed: int,
+    duration_s: float,
+    shape: Shape,
+    say: Say,
+    directory: Path,
+) -> Report:
+    """Does *faults* for *duration_s*, then checks everything. Raises what made the cluster or a client give up."""
     report = Report(seed)
     world.found()
     say(f"{len(world.nodes)} nodes serve")
@@ -59,7 +66,7 @@ def run(world: World, *, seed: int, duration_s: float, shape: Shape, say: Say, d
     with running(shape, bootstraps) as workload:
         workload.wait_for_progress(PROGRESS_TIMEOUT_S)
         began = time.monotonic()
-        for fault in schedule(seed, nodes=len(world.nodes), copies=COPIES):
+        for fault in faults:
             if time.monotonic() - began >= duration_s:
                 break
             _once(world, workload, fault, report, say)

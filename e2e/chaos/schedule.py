@@ -9,10 +9,14 @@ METADATA_LEADER_PERCENT = 20
 SEVERAL_PERCENT = 25  # of the faults hit more than one node
 
 
-def schedule(seed: int, *, nodes: int, copies: int) -> Iterator[Fault]:
-    """Faults without an end, for a cluster of *nodes* whose segments have *copies*."""
+def schedule(seed: int, *, nodes: int, copies: int, without: frozenset[Kind] = frozenset()) -> Iterator[Fault]:
+    """Faults without an end, for a cluster of *nodes* whose segments have *copies*; *without* what cannot be done."""
     draw = random.Random(seed)
-    kinds = [kind for kind, traits in TRAITS.items() if traits.copies <= copies and (traits.everyone or nodes > 1)]
+    kinds = [
+        kind
+        for kind, traits in TRAITS.items()
+        if kind not in without and traits.copies <= copies and (traits.everyone or nodes > 1)
+    ]
     weights = [TRAITS[kind].weight for kind in kinds]
     while True:
         (kind,) = draw.choices(kinds, weights)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 from harness.load import wait_until
 
+from chaos import disks
 from chaos.faults import Fault, Kind, Target
 from chaos.network import Network, address
 
@@ -25,8 +27,11 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 class World:
     """Nodes 1 to N, each a process on a host of its own."""
 
-    def __init__(self, directory: Path, network: Network, *, nodes: int, options: tuple[str, ...]) -> None:
+    def __init__(
+        self, directory: Path, network: Network, *, nodes: int, options: tuple[str, ...], own_disks: bool
+    ) -> None:
         self._directory = directory
+        self._own_disks = own_disks
         self._network = network
         self._options = options
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -43,6 +48,8 @@ class World:
     def found(self) -> None:
         """Starts the cluster and waits until every node serves and the metadata has its voters."""
         for node in self.nodes:
+            if self._own_disks:
+                disks.mount(self._directory, f"node-{node}")
             self.start(node)
         wait_until(self.is_whole, "the cluster to be whole", READY_TIMEOUT_S)
 
@@ -58,7 +65,7 @@ class World:
 
     def start(self, node: int) -> None:
         """Starts the process of a node on its data."""
-        home = self._directory / f"node-{node}"
+        home = self._disk(node) / "data"
         first = node == self.nodes[0]
         place = ["--join", f"{address(self.nodes[0])}:{RAFT_PORT}"] if not first else []
         if first and not home.exists():
@@ -107,6 +114,9 @@ class World:
             case Kind.SLOW:
                 for node in fault.nodes:
                     self._network.slow_down(node)
+            case Kind.DISK_FULL:
+                for node in fault.nodes:
+                    disks.fill(self._disk(node))
         return fault
 
     def heal(self, fault: Fault) -> None:
@@ -117,6 +127,11 @@ class World:
                     self.start(node)
             case Kind.PAUSE:
                 self._signal(fault.nodes, signal.SIGCONT)
+            case Kind.DISK_FULL:
+                for node in fault.nodes:
+                    disks.free(self._disk(node))
+                    if self._processes[node].poll() is not None:  # its metadata could not be written, so it ended
+                        self.start(node)
             case _:
                 self._network.heal()
 
@@ -128,6 +143,18 @@ class World:
     def end(self) -> None:
         """Kills what runs."""
         self._end(tuple(self._processes), signal.SIGKILL)
+
+    def forget(self) -> None:
+        """Kills what runs, and removes the data."""
+        self.end()
+        for node in self.nodes:
+            if self._own_disks:
+                disks.unmount(self._directory, f"node-{node}")
+            else:
+                shutil.rmtree(self._disk(node))
+
+    def _disk(self, node: int) -> Path:
+        return self._directory / f"node-{node}"
 
     def _signal(self, nodes: tuple[int, ...], number: signal.Signals) -> None:
         for node in nodes:
