@@ -3,6 +3,7 @@
 import argparse
 import logging
 import random
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -28,6 +29,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="the faults of an earlier run again; without it new ones")
     parser.add_argument("--duration", type=float, default=60, metavar="SECONDS", help="how long faults are done")
     parser.add_argument("--nodes", type=int, default=3, choices=(1, 3, 5))
+    parser.add_argument("--only", type=Kind, nargs="+", default=list(Kind), metavar="KIND", help=", ".join(Kind))
     parser.add_argument("--segment-entries", type=int, default=2_000, help="records of a segment: few, to roll often")
     parser.add_argument("--directory", type=Path, default=DIRECTORY, help="data, logs and summary.json go here")
     chosen = parser.parse_args()
@@ -39,7 +41,8 @@ def main() -> int:
         chosen.seed = random.SystemRandom().randrange(2**32)
     namespace = hub()
     if namespace is None:
-        return enter([*sys.argv[1:], "--seed", str(chosen.seed)])
+        given = sys.argv[1:]
+        return enter(given if "--seed" in given else [*given, "--seed", str(chosen.seed)])
     return _inside(namespace, chosen, console)
 
 
@@ -48,22 +51,22 @@ def _inside(namespace: str, chosen: argparse.Namespace, console: Console) -> int
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     logging.basicConfig(filename=directory / "clients.log", level=logging.INFO)
-    again = f"make chaos DURATION={chosen.duration:g} SEED={chosen.seed}"
+    again = f"uv run python -m chaos {shlex.join(sys.argv[1:])}"
     console.print(f"seed {chosen.seed}, {chosen.nodes} nodes, {chosen.duration:g} s; again: {again}")
     options = (
         *("--segment-entries-max", str(chosen.segment_entries)),
         *("--monitor-check-ms", "500"),
     )
-    without: frozenset[Kind] = frozenset()
-    if reason := disks.missing(directory):
-        console.print(f"no disk can be made here, so none gets full: {reason}", style="yellow")
-        without = frozenset({Kind.DISK_FULL})
+    without = set(Kind) - set(chosen.only)
+    if no_disks := disks.missing(directory):
+        console.print(f"no disk can be made here, so none gets full: {no_disks}", style="yellow")
+        without.add(Kind.DISK_FULL)
     network = Network(namespace, chosen.nodes)
-    world = World(directory, network, nodes=chosen.nodes, options=options, own_disks=not without)
+    world = World(directory, network, nodes=chosen.nodes, options=options, own_disks=not no_disks)
     try:
         report = run(
             world,
-            schedule(chosen.seed, nodes=chosen.nodes, copies=COPIES, without=without),
+            schedule(chosen.seed, nodes=chosen.nodes, copies=COPIES, without=frozenset(without)),
             seed=chosen.seed,
             duration_s=chosen.duration,
             shape=Shape(),
