@@ -137,6 +137,8 @@ impl Broker {
                 .and_then(decoded)
             {
                 Ok(answer) => return Ok(answer),
+                // Its metadata is older than ours: for now nothing can be read there.
+                Err(Error::UnknownSegment { .. }) if is_open => return Ok(nothing_yet(offset)),
                 // A read may always be repeated.
                 Err(Error::OutcomeUnknown { what }) => failure = Some(Error::Unavailable { what }),
                 Err(error) => failure = Some(error),
@@ -160,11 +162,7 @@ impl Broker {
             metadata.mark_unchanged();
             let Some(log) = self.own_copy(segment).await? else {
                 // An open segment to which nobody has appended yet and whose leader is an earlier process.
-                return Ok(FetchAnswer {
-                    next_offset: offset,
-                    high_watermark: offset,
-                    ..FetchAnswer::default()
-                });
+                return Ok(nothing_yet(offset));
             };
             let leader = self.known_leader(segment);
             let mut growth = leader.as_ref().map(|leader| leader.watch_high_watermark());
@@ -237,6 +235,10 @@ impl Broker {
         }
         Ok(FetchAnswer { batches: slices.batches, next_offset, high_watermark, sealed })
     }
+}
+
+fn nothing_yet(offset: u64) -> FetchAnswer {
+    FetchAnswer { next_offset: offset, high_watermark: offset, ..FetchAnswer::default() }
 }
 
 fn is_open(segment: &Segment) -> bool {

@@ -1,9 +1,11 @@
 //! Any node takes any request.
 
+use std::time::Duration;
+
 use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
 
-use crate::harness::{Cluster, batch_of, put, read_values};
+use crate::harness::{Cluster, batch_of, options, put, read_values};
 
 #[test]
 fn every_node_appends_and_reads_wherever_the_leader_is() {
@@ -53,6 +55,29 @@ async fn put_owned(
     number: u32,
 ) -> walrus_broker::Result<walrus_broker::AppendAck> {
     put(broker, topic, &number.to_string()).await
+}
+
+/// The reader's node heard of the roll first, asked the new leader, and told its client "unknown segment".
+#[test]
+fn a_leader_that_has_not_heard_of_its_segment_yet_has_nothing_to_read() {
+    let cluster = Cluster::start(3, json!({}));
+    cluster.block_on(async {
+        cluster.fall_behind(2);
+        cluster.broker(1).create_topic("logs", 3, false).await.unwrap();
+        let led_by_2 = cluster
+            .broker(1)
+            .segments("logs")
+            .await
+            .unwrap()
+            .into_iter()
+            .find(|partition| partition.segments.iter().any(|segment| segment.leader.id == 2));
+        let partition = PartitionRef::parse("logs", led_by_2.unwrap().partition).unwrap();
+        let page = cluster.broker(1).read(&partition, 0, options(Duration::ZERO)).await.unwrap();
+        assert_eq!((page.batches.len(), page.next_offset), (0, 0));
+        cluster.catch_up(2);
+        put(&cluster.broker(1), &partition, "first").await.unwrap();
+        assert_eq!(read_values(&cluster.broker(1), &partition, 0, 1).await, [(0, "first".to_owned())]);
+    });
 }
 
 #[test]

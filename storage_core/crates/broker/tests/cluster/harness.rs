@@ -38,6 +38,8 @@ struct Shared {
     away: AtomicBool,
     /// Nodes whose leases have lapsed.
     lapsed: Mutex<Vec<u32>>,
+    /// Nodes that hear of nothing new.
+    behind: Mutex<Vec<u32>>,
 }
 
 struct Node {
@@ -62,6 +64,7 @@ impl Cluster {
             planes: Mutex::new((0..count).map(|_| None).collect()),
             away: AtomicBool::new(false),
             lapsed: Mutex::default(),
+            behind: Mutex::default(),
         });
         let cluster_id = shared.cluster_id;
         shared.propose(Command::Bootstrap { cluster_id }).expect("the first command");
@@ -130,6 +133,17 @@ impl Cluster {
     /// Whether the metadata store answers.
     pub(crate) fn set_metadata_away(&self, away: bool) {
         self.shared.away.store(away, Ordering::Relaxed);
+    }
+
+    /// Lets a node hear of no more metadata.
+    pub(crate) fn fall_behind(&self, id: u32) {
+        self.shared.behind.lock().push(id);
+    }
+
+    /// Lets it hear of all that it has missed.
+    pub(crate) fn catch_up(&self, id: u32) {
+        self.shared.behind.lock().retain(|behind| *behind != id);
+        self.plane(id).publish(Arc::new(self.metadata()));
     }
 
     fn start_node(&self, id: u32, disk: Uuid) -> Node {
@@ -205,8 +219,11 @@ impl Shared {
             let outcome = apply(&mut metadata, &envelope);
             (Arc::new(metadata.clone()), outcome)
         };
-        for plane in self.planes.lock().iter().flatten() {
-            plane.publish(snapshot.clone());
+        let behind = self.behind.lock().clone();
+        for (id, plane) in (1..).zip(self.planes.lock().iter()) {
+            if let Some(plane) = plane.as_ref().filter(|_| !behind.contains(&id)) {
+                plane.publish(snapshot.clone());
+            }
         }
         outcome.map(|applied| applied.answer)
     }
