@@ -17,7 +17,7 @@ def test_without_flags_the_documented_defaults_hold() -> None:
     assert (config.grpc.port, config.peer.port, config.http.port) == (9090, 6001, 8088)
     assert (config.segment_entries_max, config.monitor_check_ms) == (1_000_000, 10_000)
     assert (config.backend, config.fsync, config.auto_create_topics) == ("auto", "each", True)
-    assert (config.node_id, config.join, config.bootstrap) == (None, None, False)
+    assert (config.node_id, config.join, config.bootstrap) == (None, (), False)
 
 
 def test_variables_of_the_original_work() -> None:
@@ -44,7 +44,7 @@ def test_flags_of_the_original_work() -> None:
         *("--node-id", "2", "--raft-port", "6002", "--raft-host", "0.0.0.0", "--raft-advertise-host", "node2"),
         *("--client-port", "9092", "--client-host", "::1", "--join", "node1:6001", "--log-file", "x.log"),
     )
-    assert (config.node_id, config.join) == (2, Address("node1", 6001))
+    assert (config.node_id, config.join) == (2, (Address("node1", 6001),))
     assert str(config.text) == "[::1]:9092"
     assert str(config.advertised(config.raft)) == "node2:6002"
 

@@ -1,13 +1,14 @@
 """Walrus for Python programs: `Client`, its `Producer`, and the errors they raise.
 
 No native code and no dependency on the broker; `walrus_client.dev` runs local clusters, `walrus_client.text` speaks the
-text protocol.
+text protocol, `walrus_client.admin` administers a cluster.
 """
 
 from walrus_client.client import Client
 from walrus_client.errors import (
     CorruptionError,
     Fenced,
+    InvalidConfig,
     InvalidRequest,
     InvalidTopic,
     NoSpace,
@@ -21,8 +22,10 @@ from walrus_client.errors import (
     TooLarge,
     TopicExists,
     Unavailable,
+    UnknownNode,
     UnknownSegment,
     UnknownTopic,
+    VersionMismatch,
     WalrusError,
 )
 from walrus_client.model import (
@@ -47,6 +50,7 @@ __all__ = [
     "CorruptionError",
     "Fenced",
     "Header",
+    "InvalidConfig",
     "InvalidRequest",
     "InvalidTopic",
     "NoSpace",
@@ -70,7 +74,9 @@ __all__ = [
     "Topic",
     "TopicExists",
     "Unavailable",
+    "UnknownNode",
     "UnknownSegment",
     "UnknownTopic",
+    "VersionMismatch",
     "WalrusError",
 ]

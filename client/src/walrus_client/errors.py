@@ -11,8 +11,11 @@
     │   ├── OffsetOutOfRange  with `requested`, `start`, `end`
     │   ├── OutOfOrderSequence, ProducerFenced
     │   ├── TooLarge
+    │   ├── InvalidConfig     with `key`
+    │   ├── VersionMismatch   with `expected`, `current`
+    │   ├── UnknownNode
     │   └── InvalidRequest
-    ├── OutcomeUnknown        an append that may have happened, or not
+    ├── OutcomeUnknown        an append, or a change, that may have happened, or not
     └── CorruptionError       stored bytes fail their checksum; nothing wrong was handed out
 
 The broker names the kind of an error by a stable `reason`; `from_message` is the only place that maps it to a class.
@@ -108,8 +111,31 @@ class InvalidRequest(RejectedError):
     """The request does not follow the protocol."""
 
 
+class InvalidConfig(RejectedError):
+    """There is no setting `key`, or it does not take the value."""
+
+    def __init__(self, message: str, *, reason: str = "", key: str | None = None) -> None:
+        super().__init__(message, reason=reason)
+        self.key = key
+
+
+class VersionMismatch(RejectedError):
+    """What was to be changed has another version than expected: read it again, and decide again."""
+
+    def __init__(
+        self, message: str, *, reason: str = "", expected: int | None = None, current: int | None = None
+    ) -> None:
+        super().__init__(message, reason=reason)
+        self.expected = expected
+        self.current = current
+
+
+class UnknownNode(RejectedError):
+    """The cluster lists no such node."""
+
+
 class OutcomeUnknown(WalrusError):
-    """An append that may have happened, or not: no answer came, or the answer was lost, until the time was up."""
+    """An append or a change that may have happened, or not: no answer came, or it was lost, until the time was up."""
 
 
 class CorruptionError(WalrusError):
@@ -120,9 +146,16 @@ def from_message(told: log_pb2.Error) -> WalrusError:
     """Return the error that a broker told; a reason that this client does not know yet goes by `retryable`."""
     kind = _KINDS.get(told.reason, Unavailable if told.retryable else RejectedError)
     if kind is OffsetOutOfRange:
-        numbers = {name: int(told.facts[name]) for name in ("requested", "start", "end") if name in told.facts}
-        return OffsetOutOfRange(told.message, reason=told.reason, **numbers)
+        return OffsetOutOfRange(told.message, reason=told.reason, **_numbers(told, "requested", "start", "end"))
+    if kind is VersionMismatch:
+        return VersionMismatch(told.message, reason=told.reason, **_numbers(told, "expected", "current"))
+    if kind is InvalidConfig:
+        return InvalidConfig(told.message, reason=told.reason, key=told.facts.get("key"))
     return kind(told.message, reason=told.reason)
+
+
+def _numbers(told: log_pb2.Error, *names: str) -> dict[str, int]:
+    return {name: int(told.facts[name]) for name in names if name in told.facts}
 
 
 _KINDS: dict[str, type[WalrusError]] = {
@@ -139,6 +172,10 @@ _KINDS: dict[str, type[WalrusError]] = {
     "OutOfOrderSequence": OutOfOrderSequence,
     "ProducerFenced": ProducerFenced,
     "TooLarge": TooLarge,
+    "InvalidConfig": InvalidConfig,
+    "VersionMismatch": VersionMismatch,
+    "UnknownNode": UnknownNode,
+    "NotAdmitted": Unavailable,
     "InvalidRequest": InvalidRequest,
     "InvalidBatch": InvalidRequest,
     "OutcomeUnknown": OutcomeUnknown,

@@ -21,15 +21,16 @@ Response = TypeVar("Response", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class Method(Generic[Request, Response]):
-    """One method of `walrus.v1.Log`, with the types that go in and come out."""
+    """One method of a service, with the types that go in and come out."""
 
     name: str
     request: type[Request]
     response: type[Response]
+    service: str = "walrus.v1.Log"
 
     @property
     def path(self) -> str:
-        return f"/walrus.v1.Log/{self.name}"
+        return f"/{self.service}/{self.name}"
 
 
 CREATE_TOPIC = Method("CreateTopic", log_pb2.CreateTopicRequest, log_pb2.CreateTopicResponse)

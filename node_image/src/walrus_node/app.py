@@ -8,6 +8,7 @@ import dataclasses
 import errno
 import json
 import logging
+import shutil
 import signal
 import socket
 import threading
@@ -15,7 +16,11 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import walrus_core
+from walrus_client.v1 import admin_pb2
 
+from walrus_node import __version__, logs
+from walrus_node.admin.server import AdminServer
+from walrus_node.admin.service import Facts as AdminFacts
 from walrus_node.admissions import Admissions
 from walrus_node.config import Address, Config
 from walrus_node.controller import Controller
@@ -29,6 +34,7 @@ from walrus_node.metadata.machine import ClusterState, MetadataMachine
 from walrus_node.metadata.raft_store import Place, RaftStore
 from walrus_node.metadata.transport import listen
 from walrus_node.metrics import build_registry
+from walrus_node.policy import rollover_policy
 
 log = logging.getLogger(__name__)
 
@@ -72,16 +78,22 @@ class Node:
         self._listener: socket.socket | None = None
         self._raft = config.raft
         self._http_bound = config.http
+        self._admin_bound = config.admin
         self._store: RaftStore[ClusterState] | None = None
         self._data_plane: walrus_core.DataPlane | None = None
         self._controller: Controller | None = None
         self._published: ClusterState | None = None
         self._publishing = threading.Lock()
+        self._policy = rollover_policy(config, {})
         self._missing = "start: reading the data directory"
         self._stop_requested = asyncio.Event()
         self._failure: StartError | None = None
         status = lambda: self._store.status() if self._store else None  # noqa: E731 - one expression, used once
         metrics = lambda: self._data_plane.prometheus() if self._data_plane else ""  # noqa: E731
+        store = lambda: self._store  # noqa: E731 - it is there later
+        self._admin = AdminServer(
+            AdminFacts(self._tell_identity, self.missing, self._tell_storage, store, logs.change_level)
+        )
         self._http = HttpServer(Facts(self.missing, self.status, metrics, build_registry(status, self.missing)))
 
     async def run(self) -> None:
@@ -119,6 +131,7 @@ class Node:
             await asyncio.to_thread(self._store.stop)
         elif self._listener is not None:
             self._listener.close()
+        await self._admin.stop()
         await self._http.stop()
         if self._directory is not None:
             self._directory.unlock()
@@ -135,11 +148,16 @@ class Node:
             self._http_bound = await self._http.start(self._config.http)
         except OSError as error:
             raise _cannot_listen(self._config.http, "--http-port", error) from None
+        try:
+            self._admin_bound = await self._admin.start(self._config.admin)
+        except (OSError, RuntimeError) as error:
+            raise _cannot_serve_admin(self._config.admin, error) from None
         entrance = Entrance(
             self._directory,
             self._registration(),
+            listener=self._listener,
             bootstrap=self._config.bootstrap,
-            seed=self._config.join,
+            seeds=self._config.join,
             on_waiting=self._set_missing,
         )
         store, self._identity = await entrance.enter(self._identity, self._open_store)
@@ -167,7 +185,7 @@ class Node:
             Owner(cluster_id, self._identity.disk),
             self._process,
             self._addresses()["raft"],
-            seeds=(str(self._config.join),) if self._config.join else (),
+            seeds=tuple(map(str, self._config.join)),
         )
         self._store = admissions.store = RaftStore(
             place,
@@ -193,7 +211,7 @@ class Node:
         with self._publishing:
             self._data_plane = data_plane
             if self._published is not None:
-                data_plane.publish(self._published.metadata)
+                self._hand_over(data_plane, self._published)
         return data_plane
 
     def _publish(self, state: ClusterState) -> None:
@@ -201,7 +219,16 @@ class Node:
         with self._publishing:
             self._published = state
             if self._data_plane is not None:
-                self._data_plane.publish(state.metadata)
+                self._hand_over(self._data_plane, state)
+
+    def _hand_over(self, data_plane: walrus_core.DataPlane, state: ClusterState) -> None:
+        """The state, and the rollover policy where it is another one now."""
+        policy = rollover_policy(self._config, state.config.entries)
+        if policy != self._policy:
+            data_plane.configure(json.dumps(policy))
+            self._policy = policy
+            log.info("rollover policy of settings version %d: %s", state.config.version, policy)
+        data_plane.publish(state.metadata)
 
     def _data_plane_options(self) -> dict[str, Any]:
         config, identity = self._config, self._identity
@@ -263,6 +290,7 @@ class Node:
             wanted=self._identity.node_id or self._config.node_id,
             disk=self._identity.disk,
             process=self._process,
+            name=self._config.node_name,
             **{f"{name}_address": address for name, address in self._addresses().items()},
         )
 
@@ -272,6 +300,7 @@ class Node:
         bound = {
             "raft": self._raft,
             "http": self._http_bound,
+            "admin": self._admin_bound,
             "text": config.text,
             "grpc": config.grpc,
             "peer": config.peer,
@@ -279,7 +308,31 @@ class Node:
         if self._data_plane is not None:
             for name, address in self._data_plane.addresses().items():
                 bound[name] = Address(bound[name].host, int(address.rpartition(":")[2]))
-        return {name: str(config.advertised(address)) for name, address in bound.items()}
+        hosts = {"raft": config.raft_advertise_host}
+        return {name: str(config.advertised(address, hosts.get(name))) for name, address in bound.items()}
+
+    def _tell_identity(self) -> admin_pb2.IdentityResponse:
+        identity = self._identity
+        return admin_pb2.IdentityResponse(
+            cluster_id=str(identity.cluster_id) if identity and identity.cluster_id else "",
+            node_id=(identity.node_id if identity else None) or 0,
+            disk=str(identity.disk) if identity else "",
+            process=str(self._process),
+            node_name=self._config.node_name,
+            version=__version__,
+        )
+
+    def _tell_storage(self) -> admin_pb2.StorageStatus:
+        report = self._data_plane.store_report() if self._data_plane is not None else {}
+        usage = shutil.disk_usage(self._config.data_dir)
+        return admin_pb2.StorageStatus(
+            backend_asked=self._config.backend,
+            backend_in_use=report.get("backend", ""),
+            reason=report.get("refused") or "",
+            data_dir=str(self._config.data_dir),
+            bytes_free=usage.free,
+            bytes_total=usage.total,
+        )
 
     def _hear_failure(self, error: Exception) -> None:
         """Called by the store's thread."""
@@ -296,6 +349,15 @@ def _listen(address: Address, flag: str) -> socket.socket:
         return listen(address.host, address.port)
     except OSError as error:
         raise _cannot_listen(address, flag, error) from None
+
+
+def _cannot_serve_admin(address: Address, error: Exception) -> StartError:
+    """The server says only that it failed: trying the same without it tells why."""
+    try:
+        socket.create_server((address.host, address.port)).close()
+    except OSError as reason:
+        return _cannot_listen(address, "--admin-port", reason)
+    return StartError(f"cannot listen on {address} (--admin-port): {error}", FAILED)
 
 
 def _cannot_listen(address: Address, flag: str, error: OSError) -> StartError:

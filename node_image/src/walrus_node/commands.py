@@ -21,15 +21,17 @@ PROPOSE_SECONDS_MAX = 5.0
 PAUSE_SECONDS = 0.1
 
 
-def envelope(command: dict[str, Any]) -> bytes:
-    """A command under a fresh id. Proposed again, these very bytes act once."""
-    head = {"v": ENVELOPE_VERSION, "id": str(uuid4()), "at_ms": now_ms()}
+def envelope(command: dict[str, Any], *, expect: int | None = None) -> bytes:
+    """A command under a fresh id, for an entity of version *expect*. Proposed again, these very bytes act once."""
+    head = {"v": ENVELOPE_VERSION, "id": str(uuid4()), "at_ms": now_ms(), "expect": expect}
     return json.dumps({**head, "command": command}, separators=(",", ":")).encode()
 
 
-async def execute(store: MetadataStore[ClusterState], command: dict[str, Any]) -> Applied | Rejected:
+async def execute(
+    store: MetadataStore[ClusterState], command: dict[str, Any], *, expect: int | None = None
+) -> Applied | Rejected:
     """Propose under one command id until the outcome is known; only cancelling ends it otherwise."""
-    proposal = envelope(command)
+    proposal = envelope(command, expect=expect)
     while True:
         outcome = await asyncio.wrap_future(store.propose(proposal, timeout=PROPOSE_SECONDS_MAX))
         if not isinstance(outcome, Unknown):

@@ -18,6 +18,15 @@ FRAME_BYTES_LIMIT = 16 * 1024 * 1024
 
 _BYTE_UNITS = {"": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _MS_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_LOOPBACK = "127.0.0.1"
+# `walrus` knows WALRUS_BOOTSTRAP as the address of a cluster; and founding is said once, not left lying about.
+_NOT_FROM_ENVIRONMENT = {"help", "version", "bootstrap"}
+_OTHER_NAMES = {
+    "data_dir": ("RAFKA_DATA_DIR",),
+    "segment_entries_max": ("WALRUS_MAX_SEGMENT_ENTRIES",),
+    "log_level": ("RUST_LOG",),
+}
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 _RUST_LEVELS = {"error", "warn", "info", "debug", "trace", "off"}
 
 
@@ -37,14 +46,18 @@ class Config:
     """What the flags said. Hosts are those to bind; `advertised` says what others are told."""
 
     node_id: int | None
+    node_name: str
     data_dir: Path
     raft: Address
     text: Address
     grpc: Address
     peer: Address
     http: Address
+    admin: Address
     advertise_host: str | None
-    join: Address | None
+    raft_advertise_host: str | None
+    # Each may be a name with many addresses.
+    join: tuple[Address, ...]
     bootstrap: bool
     backend: str
     fsync: str
@@ -59,33 +72,40 @@ class Config:
     log_file: Path | None
     test_controls: bool
 
-    def advertised(self, bound: Address) -> Address:
-        """How others reach a listener: a wildcard is no address."""
-        host = self.advertise_host or (socket.gethostname() if _is_wildcard(bound.host) else bound.host)
+    def advertised(self, bound: Address, host: str | None = None) -> Address:
+        """How others reach a listener, by *host* if it is given: a wildcard is no address."""
+        host = host or self.advertise_host or (socket.gethostname() if is_wildcard(bound.host) else bound.host)
         return Address(host, bound.port)
 
 
 def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Config:
     """Read the options; on a wrong one prints what is wrong and exits with code 2."""
     parser = _parser()
-    flags = parser.parse_args([*_from_environment(environment), *arguments])
-    if flags.bootstrap and flags.join is not None:
+    flags = parser.parse_args([*_from_environment(parser, environment, arguments), *arguments])
+    join = tuple(address for addresses in flags.join or () for address in addresses)
+    if flags.bootstrap and join:
         parser.error("--bootstrap founds a cluster, --join enters one: give one of them")
-    ports = [flags.raft_port, flags.client_port, flags.grpc_port, flags.peer_port, flags.http_port]
-    chosen = [port for port in ports if port]
+    listeners = ("raft", "client", "grpc", "peer", "http", "admin")
+    chosen = [port for name in listeners if (port := getattr(flags, f"{name}_port"))]
     if len(set(chosen)) < len(chosen):
-        parser.error("two of --raft-port, --client-port, --grpc-port, --peer-port, --http-port are the same")
+        parser.error(f"two of {', '.join(f'--{name}-port' for name in listeners)} are the same")
+    bind_host = flags.bind_host or _LOOPBACK
+    raft_host, client_host = flags.raft_host or bind_host, flags.client_host or bind_host
+    node_name = flags.node_name or socket.gethostname()
     return Config(
         node_id=flags.node_id,
+        node_name=node_name,
         data_dir=flags.data_dir,
-        raft=Address(flags.raft_host, flags.raft_port),
-        text=Address(flags.client_host, flags.client_port),
-        grpc=Address(flags.client_host, flags.grpc_port),
-        peer=Address(flags.raft_host, flags.peer_port),
-        http=Address(flags.client_host, flags.http_port),
-        advertise_host=flags.raft_advertise_host,
-        join=flags.join,
-        bootstrap=flags.bootstrap,
+        raft=Address(raft_host, flags.raft_port),
+        text=Address(client_host, flags.client_port),
+        grpc=Address(client_host, flags.grpc_port),
+        peer=Address(raft_host, flags.peer_port),
+        http=Address(client_host, flags.http_port),
+        admin=Address(flags.admin_host or bind_host, flags.admin_port),
+        advertise_host=flags.advertise_host or flags.raft_advertise_host,
+        raft_advertise_host=flags.raft_advertise_host or flags.advertise_host,
+        join=join,
+        bootstrap=flags.bootstrap or flags.bootstrap_name == node_name,
         backend=flags.backend,
         fsync=flags.fsync,
         segment_entries_max=flags.segment_entries_max,
@@ -104,23 +124,38 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="walrus-node",
         description="A Walrus broker node.",
+        epilog="Each option but --bootstrap has an environment variable, such as WALRUS_DATA_DIR for --data-dir; "
+        "options win. A node that was in a cluster goes back into it, whatever --bootstrap, --bootstrap-name and "
+        "--join say.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         allow_abbrev=False,
     )
     add = parser.add_argument
     add("--version", action="version", version=f"walrus-node {__version__}")
     add("--node-id", type=_number(1, NODE_ID_MAX), metavar="N", help="wanted id; another one is given if it is taken")
-    add("--data-dir", type=Path, default=Path("data"), help="[WALRUS_DATA_DIR, RAFKA_DATA_DIR]")
+    add("--node-name", type=_name, metavar="NAME", help="what its operator calls it; default: the host's name")
+    add("--data-dir", type=Path, default=Path("data"), help="[also RAFKA_DATA_DIR]")
     add("--bootstrap", action="store_true", help="found a cluster; harmless where the disk is in one already")
-    add("--join", type=_address, metavar="HOST:RAFT_PORT", help="enter the cluster of this node")
-    add("--raft-host", default="127.0.0.1", type=_host, help="bind metadata and peer transports here")
+    add("--bootstrap-name", type=_name, metavar="NAME", help="--bootstrap for the node of this name, --join for others")
+    add(
+        "--join",
+        action="append",
+        type=_addresses,
+        metavar="HOST:RAFT_PORT",
+        help="enter the cluster of the nodes there, at any address of the name; repeat it or separate by commas",
+    )
+    add("--bind-host", type=_host, metavar="HOST", help=f"bind all listeners here; default: {_LOOPBACK}")
+    add("--advertise-host", type=_host, metavar="HOST", help="host that others are told; default: the bound one")
+    add("--raft-host", type=_host, metavar="HOST", help="bind metadata and peer transports here, not to --bind-host")
     add("--raft-port", default=6000, type=_port, help="metadata")
     add("--peer-port", default=6001, type=_port, help="other brokers")
-    add("--raft-advertise-host", type=_host, metavar="HOST", help="host that others are told; default: the bound one")
-    add("--client-host", default="127.0.0.1", type=_host, help="bind the listeners of clients here")
+    add("--raft-advertise-host", type=_host, metavar="HOST", help="the same for metadata; default: --advertise-host")
+    add("--client-host", type=_host, metavar="HOST", help="bind the listeners of clients here, not to --bind-host")
     add("--client-port", "--port", default=8080, type=_port, help="text protocol")
     add("--grpc-port", default=9090, type=_port, help="gRPC")
     add("--http-port", default=8088, type=_port, help="health, metrics, status")
+    add("--admin-host", type=_host, metavar="HOST", help="bind the admin service here, not to --bind-host")
+    add("--admin-port", default=9091, type=_port, help="admin service (gRPC)")
     add("--backend", default="auto", choices=("auto", "mmap", "direct"), help="[WALRUS_DISABLE_IO_URING: mmap]")
     add("--fsync", default="each", type=_fsync, metavar="each|never|<n>ms", help="when records become durable")
     add(
@@ -128,7 +163,7 @@ def _parser() -> argparse.ArgumentParser:
         default=1_000_000,
         type=_number(1, 2**40),
         metavar="N",
-        help="roll a segment at so many records [WALRUS_MAX_SEGMENT_ENTRIES]",
+        help="roll a segment at so many records [also WALRUS_MAX_SEGMENT_ENTRIES]",
     )
     add("--segment-bytes-max", default="1GiB", type=_size, metavar="BYTES", help="roll at so many bytes, e.g. 512MiB")
     add(
@@ -143,7 +178,7 @@ def _parser() -> argparse.ArgumentParser:
         default=10_000,
         type=_number(10, 86_400_000),
         metavar="MS",
-        help="how often open segments are looked at [WALRUS_MONITOR_CHECK_MS]",
+        help="how often open segments are looked at",
     )
     add("--no-auto-create-topics", action="store_true", help="refuse appends to unknown topics")
     add(
@@ -158,31 +193,42 @@ def _parser() -> argparse.ArgumentParser:
         default="info",
         type=_log_level,
         metavar="LEVEL",
-        help="error, warn, info, debug, trace [RUST_LOG]",
+        help="error, warn, info, debug, trace [also RUST_LOG]",
     )
     add("--log-file", type=Path, metavar="PATH", help="append the log to this file instead of standard output")
     add("--test-controls", action="store_true", help="open the controls that only tests use")
     return parser
 
 
-def _from_environment(environment: Mapping[str, str]) -> list[str]:
-    """Environment variables as flags in front of the real ones, which win."""
-    flags = []
-    data_dir = environment.get("WALRUS_DATA_DIR") or environment.get("RAFKA_DATA_DIR")
-    for name, value in (
-        ("--data-dir", data_dir),
-        ("--segment-entries-max", environment.get("WALRUS_MAX_SEGMENT_ENTRIES")),
-        ("--monitor-check-ms", environment.get("WALRUS_MONITOR_CHECK_MS")),
-        ("--log-level", environment.get("RUST_LOG")),
-    ):
-        if value:
-            flags.append(f"{name}={value}")
-    if "WALRUS_DISABLE_IO_URING" in environment:
-        flags.append("--backend=mmap")
+def _from_environment(
+    parser: argparse.ArgumentParser, environment: Mapping[str, str], arguments: Sequence[str]
+) -> list[str]:
+    """Environment variables as flags in front of the real ones, which win. An empty one is none."""
+    flags = ["--backend=mmap"] if "WALRUS_DISABLE_IO_URING" in environment else []
+    for action in parser._actions:
+        flag = action.option_strings[0]
+        if action.dest in _NOT_FROM_ENVIRONMENT:
+            continue
+        names = (f"WALRUS_{action.dest.upper()}", *_OTHER_NAMES.get(action.dest, ()))
+        value = next((environment[name] for name in names if environment.get(name)), None)
+        # Kubernetes tells of a service that happens to be called walrus-client as WALRUS_CLIENT_PORT=tcp://...
+        if value is None or value.startswith("tcp://"):
+            continue
+        if action.nargs == 0:
+            flags += [flag] if _is_true(parser, names[0], value) else []
+        elif flag != "--join" or not any(given.partition("=")[0] == flag for given in arguments):
+            flags.append(f"{flag}={value}")  # of --join alone a second one does not replace the first
     return flags
 
 
-def _is_wildcard(host: str) -> bool:
+def _is_true(parser: argparse.ArgumentParser, name: str, value: str) -> bool:
+    if value.lower() not in _TRUE | _FALSE:
+        parser.error(f"{name}: {value!r} is neither true nor false")
+    return value.lower() in _TRUE
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether a listener bound there is reached at all addresses of the machine."""
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
@@ -214,6 +260,16 @@ def _host(text: str) -> str:
     return text
 
 
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,253}", text):
+        _refuse(f"{text!r} is no name: 1 to 253 characters of [A-Za-z0-9._-]")
+    return text
+
+
+def _addresses(text: str) -> tuple[Address, ...]:
+    return tuple(_address(part.strip()) for part in text.split(","))
+
+
 def _address(text: str) -> Address:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) <= 65_535:
@@ -242,10 +298,17 @@ def _duration(text: str) -> int:
 
 
 def _log_level(text: str) -> str:
-    """A level, or a filter in the syntax of `RUST_LOG` whose first bare level holds for Python."""
+    try:
+        return parse_log_level(text)
+    except ValueError as wrong:
+        _refuse(str(wrong))
+
+
+def parse_log_level(text: str) -> str:
+    """A level, or a filter in the syntax of `RUST_LOG` whose first bare level holds for Python; raises `ValueError`."""
     levels = [part.rpartition("=")[2].strip().lower() for part in text.split(",")]
     if not text or not all(level in _RUST_LEVELS for level in levels):
-        _refuse(
+        raise ValueError(
             f"{text!r} is no log level: error, warn, info, debug, trace, off (or module=level, separated by commas)"
         )
     return text.lower()

@@ -7,16 +7,18 @@ completed; a disk that was admitted before gets the same answer.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from uuid import UUID, uuid4
 
 from walrus_node.commands import execute, register
-from walrus_node.config import Address
+from walrus_node.config import Address, is_wildcard
 from walrus_node.files import DataRefusedError
 from walrus_node.identity import DataDirectory, Identity
-from walrus_node.metadata.admission import Admitted, Registration, join
+from walrus_node.metadata.admission import Admitted, Registration, join, refuse_others
 from walrus_node.metadata.journal import Owner, read_owner
 from walrus_node.metadata.machine import ClusterState, MetadataMachine
 from walrus_node.metadata.raft_store import RaftStore, found, prepare_to_join
@@ -34,15 +36,17 @@ class Entrance:
         directory: DataDirectory,
         registration: Registration,
         *,
+        listener: socket.socket,
         bootstrap: bool,
-        seed: Address | None,
+        seeds: Sequence[Address],
         on_waiting: Callable[[str], None],
     ) -> None:
-        """*on_waiting* hears what the node waits for."""
+        """*on_waiting* hears what the node waits for; *listener* is that of the Raft port."""
         self._directory = directory
         self._registration = registration
+        self._listener = listener
         self._bootstrap = bootstrap
-        self._seed = seed
+        self._seeds = seeds
         self._on_waiting = on_waiting
         self._told = ""
 
@@ -86,13 +90,28 @@ class Entrance:
         return admitted
 
     async def _join(self) -> Admitted:
-        if self._seed is None:
-            self._wait_for(_WAITING)
-            await asyncio.Event().wait()
-        self._wait_for(f"admission: asking {self._seed}")
-        admitted = await join(str(self._seed), self._registration, lambda why: self._wait_for(f"admission: {why}"))
+        refusing = asyncio.create_task(refuse_others(self._listener))
+        try:
+            admitted = await self._ask()
+        finally:
+            refusing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await refusing
         log.info("admitted to cluster %s as node %d", admitted.cluster_id, admitted.node_id)
         return admitted
+
+    async def _ask(self) -> Admitted:
+        if not self._seeds:
+            self._wait_for(_WAITING)
+            await asyncio.Event().wait()
+        self._wait_for(f"admission: asking {', '.join(map(str, self._seeds))}")
+        bound = Address(*self._listener.getsockname()[:2])
+        return await join(
+            [str(seed) for seed in self._seeds],
+            self._registration,
+            lambda why: self._wait_for(f"admission: {why}"),
+            is_own=lambda address: _is_own(address, bound),
+        )
 
     def _wait_for(self, what: str) -> None:
         if what != self._told:
@@ -104,3 +123,20 @@ class Entrance:
         if identity != known:
             self._directory.save_identity(identity)
         return identity
+
+
+def _is_own(address: str, bound: Address) -> bool:
+    """Whether an address with an ip is that of the listener that is bound there."""
+    ip, _, port = address.rpartition(":")
+    ip = ip.strip("[]")
+    if int(port) != bound.port:
+        return False
+    if not is_wildcard(bound.host):
+        return ip == bound.host
+    family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((ip, 0))
+        except OSError:
+            return False  # no address of this machine
+    return True

@@ -12,7 +12,7 @@ from typing import Any
 
 from waiting import wait_until
 
-PORTS = ("raft", "client", "grpc", "peer", "http")
+PORTS = ("raft", "client", "grpc", "peer", "http", "admin")
 
 
 class NodeProcess:

@@ -7,6 +7,8 @@ use prost::Message as _;
 
 /// What is compiled, below `proto/`: the public services, and the messages between brokers.
 const FOLDERS: [&str; 2] = ["walrus/v1", "walrus/peer/v1"];
+/// Served by the control plane.
+const NOT_OURS: &str = "admin.proto";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join("../../../proto").canonicalize()?;
@@ -15,7 +17,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     for folder in FOLDERS {
         for entry in std::fs::read_dir(root.join(folder))? {
             let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "proto") {
+            let ours = !path.ends_with(NOT_OURS);
+            if ours && path.extension().is_some_and(|extension| extension == "proto") {
                 files.push(path);
             }
         }

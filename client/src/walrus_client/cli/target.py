@@ -17,6 +17,7 @@ from walrus_client.transport import parse_addresses
 
 TEXT_DEFAULT = "127.0.0.1:8080"
 GRPC_DEFAULT = "127.0.0.1:9090"
+ADMIN_DEFAULT = "127.0.0.1:9091"
 
 AddrOption = Annotated[
     str | None,
@@ -41,6 +42,18 @@ BootstrapOption = Annotated[
     ),
 ]
 
+AdminOption = Annotated[
+    str | None,
+    typer.Option(
+        "--admin",
+        envvar="WALRUS_ADMIN",
+        metavar="HOST:PORT",
+        show_default=False,
+        help=f"Admin port of a node, or several with commas. [default: the cluster of"
+        f" {state.DEFAULT_DIRECTORY} if there is one, else {ADMIN_DEFAULT}]",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -59,6 +72,11 @@ def text_addresses(context: typer.Context, addr: str | None) -> str:
 def grpc_addresses(context: typer.Context, bootstrap: str | None) -> str:
     """Return where gRPC is spoken."""
     return _checked(bootstrap or _target(context).bootstrap or _local("grpc") or GRPC_DEFAULT, "--bootstrap")
+
+
+def admin_addresses(admin: str | None) -> str:
+    """Return where the admin service is."""
+    return _checked(admin or _local("admin") or ADMIN_DEFAULT, "--admin")
 
 
 def output_of(context: typer.Context, output: Output | None) -> Output:
@@ -86,6 +104,6 @@ def _local(port: str) -> str:
     if not addresses and state.exists(directory):
         raise errors.Unavailable(
             f"the cluster in {directory} does not run: start it with `walrus dev up`,"
-            " or say with --addr (text) or --bootstrap (gRPC) where another one is"
+            " or say with --addr (text), --bootstrap (gRPC) or --admin where another one is"
         )
     return ",".join(addresses)

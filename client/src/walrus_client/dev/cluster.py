@@ -91,6 +91,11 @@ class DevCluster:
         return ",".join(state.addresses(self.directory, "grpc"))
 
     @property
+    def admin_addresses(self) -> str:
+        """The addresses of the admin service of all nodes, running or not, for `AdminClient`."""
+        return ",".join(f"{LOOPBACK}:{node.ports.admin}" for node in self.nodes)
+
+    @property
     def text_addresses(self) -> str:
         """The addresses of the text protocol of all nodes, running or not, for `TextClient`."""
         return ",".join(f"{LOOPBACK}:{node.ports.text}" for node in self.nodes)
@@ -297,20 +302,22 @@ def _command(cluster: ClusterState, node: NodeState) -> list[str]:
         *("--client-host", LOOPBACK, "--client-port", str(ports.text)),
         *("--raft-host", LOOPBACK, "--raft-port", str(ports.raft), "--raft-advertise-host", LOOPBACK),
         *("--grpc-port", str(ports.grpc), "--peer-port", str(ports.peer), "--http-port", str(ports.http)),
+        *("--admin-port", str(ports.admin), "--node-name", node.name),
         *place,
         *cluster.options.arguments(),
     ]
 
 
 def _environment() -> dict[str, str]:
-    # The data directory is ours to say; a log that is cut off by a kill must not lack its last lines.
-    left_out = ("WALRUS_DATA_DIR", "RAFKA_DATA_DIR")
+    # Places, ports and names are ours to say; a log that is cut off by a kill must not lack its last lines.
+    passed_on = ("WALRUS_DISABLE_IO_URING", "WALRUS_MAX_SEGMENT_ENTRIES", "WALRUS_MONITOR_CHECK_MS")
+    left_out = [k for k in os.environ if k.startswith(("WALRUS_", "RAFKA_")) and k not in passed_on]
     return {k: v for k, v in os.environ.items() if k not in left_out} | {"PYTHONUNBUFFERED": "1"}
 
 
 def _port_numbers(node: NodeState) -> tuple[int, ...]:
     ports = node.ports
-    return (ports.text, ports.grpc, ports.peer, ports.raft, ports.http)
+    return (ports.text, ports.grpc, ports.peer, ports.raft, ports.http, ports.admin)
 
 
 def _exit_text(code: int) -> str:

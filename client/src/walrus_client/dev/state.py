@@ -36,12 +36,13 @@ class Ports:
     peer: int
     raft: int
     http: int
+    admin: int
 
     @classmethod
     def in_block(cls, base: int, node_id: int) -> "Ports":
         """Return those of a node (ids count from 1) in the block that begins at *base*."""
         first = base + PORTS_PER_NODE * (node_id - 1)
-        return cls(text=first, grpc=first + 1, peer=first + 2, raft=first + 3, http=first + 4)
+        return cls(text=first, grpc=first + 1, peer=first + 2, raft=first + 3, http=first + 4, admin=first + 5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +190,7 @@ def _node(content: dict[str, Any]) -> NodeState:
         node_id=content["node_id"],
         data_dir=Path(content["data_dir"]),
         log_file=Path(content["log_file"]),
-        ports=Ports(**content["ports"]),
+        # A cluster of an older version has none for the admin service.
+        ports=Ports(**{"admin": content["ports"]["text"] + 5, **content["ports"]}),
         process=Process(pid, began) if pid is not None else None,
     )

@@ -1,7 +1,7 @@
 """How a new disk enters the cluster: one JSON request on the Raft port, one answer.
 
-The node that is asked proposes the registration if it leads, else names the leader. Asking again is harmless: a disk
-that was admitted before gets the same id.
+The node that is asked proposes the registration if it leads, else names the leader. Asking again, or many at once, is
+harmless: a disk that was admitted before gets the same id. Who waits to be admitted itself says so.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+import socket
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
@@ -26,6 +27,7 @@ from walrus_node.metadata.wire import (
 log = logging.getLogger(__name__)
 
 _ANSWER_SECONDS_MAX = 10.0
+_CONNECT_SECONDS_MAX = 2.0
 _PAUSE_SECONDS_MIN = 0.2
 _PAUSE_SECONDS_MAX = 3.0
 _REDIRECTS_MAX = 5
@@ -45,6 +47,9 @@ class Registration:
     text_address: str
     grpc_address: str
     http_address: str
+    admin_address: str
+    # What its operator calls it.
+    name: str
 
 
 @dataclass(frozen=True)
@@ -67,11 +72,14 @@ def parse_join(greeting: dict[str, Any]) -> Registration:
         raise BadFrameError("a join request lacks an address")
     if wanted is not None and (type(wanted) is not int or not 0 < wanted < 2**31):
         raise BadFrameError("a join request wants no possible node id")
+    name = fields.get("name", "")
+    if not isinstance(name, str) or len(name) > _ADDRESS_CHARACTERS_MAX:
+        raise BadFrameError("a join request has no possible name")
     try:
         disk, process = UUID(fields.get("disk")), UUID(fields.get("process"))
     except (ValueError, TypeError, AttributeError):
         raise BadFrameError("a join request lacks disk or process") from None
-    return Registration(disk=disk, process=process, wanted=wanted, **addresses)  # type: ignore[arg-type] # checked above
+    return Registration(disk=disk, process=process, wanted=wanted, name=name, **addresses)  # type: ignore[arg-type] # checked above
 
 
 def encode_admitted(admitted: Admitted) -> dict[str, Any]:
@@ -80,32 +88,112 @@ def encode_admitted(admitted: Admitted) -> dict[str, Any]:
     return {"cluster_id": str(admitted.cluster_id), "node_id": admitted.node_id, "peers": peers}
 
 
-async def join(seed: str, registration: Registration, on_waiting: Callable[[str], None]) -> Admitted:
-    """Ask until admitted. *on_waiting* hears why it takes longer; only cancelling ends it otherwise."""
+# The addresses, `host:port`, that a seed's name stands for now; raises `OSError`.
+Resolve = Callable[[str], Awaitable[Sequence[str]]]
+
+
+async def resolve(seed: str) -> Sequence[str]:
+    """Every address of a host's name."""
+    host, _, port = seed.rpartition(":")
+    found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    addresses = (str(place[0]) for *_, place in found)
+    return [f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}" for ip in dict.fromkeys(addresses)]
+
+
+async def join(
+    seeds: Sequence[str],
+    registration: Registration,
+    on_waiting: Callable[[str], None],
+    *,
+    is_own: Callable[[str], bool] = lambda _: False,
+    resolve: Resolve = resolve,
+) -> Admitted:
+    """Ask at every address of the seeds, resolved anew each time, until one admits; only cancelling ends it otherwise.
+
+    *on_waiting* hears why it takes longer, *is_own* says which of the addresses are this node's.
+    """
     pause = _PAUSE_SECONDS_MIN
-    address, redirects = seed, 0
     while True:
-        try:
-            answer = await asyncio.wait_for(_ask(address, registration), _ANSWER_SECONDS_MAX)
-            if "cluster_id" in answer:
-                return _parse_admitted(answer)
-            leader = answer.get("leader")
-            if isinstance(leader, str) and redirects < _REDIRECTS_MAX:
-                address, redirects = leader, redirects + 1
-                continue
-            why = f"{address} answers: {answer.get('refused', 'nothing we understand')}"
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, BadFrameError, ValueError) as error:
-            why = f"{address} does not answer: {error or type(error).__name__}"
-        on_waiting(why)
-        log.debug("join: %s", why)
-        address, redirects = seed, 0
+        answer = await _ask_all(seeds, registration, is_own, resolve)
+        if isinstance(answer, Admitted):
+            return answer
+        on_waiting(answer)
+        log.debug("join: %s", answer)
         await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load, guards nothing
         pause = min(_PAUSE_SECONDS_MAX, 2 * pause)
 
 
+async def _ask_all(
+    seeds: Sequence[str], registration: Registration, is_own: Callable[[str], bool], resolve: Resolve
+) -> Admitted | str:
+    """The first admission, or why there is none."""
+    addresses: dict[str, None] = {}
+    refusals: set[str] = set()
+    for seed in seeds:
+        try:
+            found = [address for address in await resolve(seed) if not is_own(address)]
+        except OSError as error:
+            refusals.add(f"{seed} has no address: {error.strerror or error}")
+            continue
+        addresses.update(dict.fromkeys(found))
+        if not found:
+            refusals.add(f"{seed} is only this node")
+    asked = [asyncio.create_task(_ask_to_the_end(address, registration)) for address in addresses]
+    try:
+        for answered in asyncio.as_completed(asked):
+            answer = await answered
+            if isinstance(answer, Admitted):
+                return answer
+            refusals.add(answer)
+    finally:
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+    return "; ".join(sorted(refusals))
+
+
+async def _ask_to_the_end(seed: str, registration: Registration) -> Admitted | str:
+    """Ask there, or whom it names as the leader; why it did not admit."""
+    address = seed
+    try:
+        for _ in range(1 + _REDIRECTS_MAX):
+            answer = await asyncio.wait_for(_ask(address, registration), _ANSWER_SECONDS_MAX)
+            if "cluster_id" in answer:
+                return _parse_admitted(answer)
+            if not isinstance(answer.get("leader"), str):
+                return f"{address} answers: {answer.get('refused', 'nothing we understand')}"
+            address = answer["leader"]
+        return f"{seed} does not know who leads"
+    except (OSError, TimeoutError, asyncio.IncompleteReadError, BadFrameError, ValueError) as error:
+        return f"{address} does not answer: {error or type(error).__name__}"
+
+
+async def refuse_others(listener: socket.socket) -> None:
+    """Tell whoever asks that this node waits to be admitted itself; until it is cancelled."""
+    loop = asyncio.get_running_loop()
+    listener.setblocking(False)
+    refusal = encode_greeting({"refused": "it waits to be admitted itself"})
+    while True:
+        try:
+            accepted, _ = await loop.sock_accept(listener)
+        except OSError as error:
+            log.debug("a stranger could not be answered: %s", error)
+            await asyncio.sleep(_PAUSE_SECONDS_MIN)
+            continue
+        with accepted:
+            accepted.setblocking(False)
+            try:
+                # What it asked is read first: closing with it unread would cut off the answer.
+                await asyncio.wait_for(loop.sock_recv(accepted, GREETING_BYTES_MAX), _CONNECT_SECONDS_MAX)
+                await asyncio.wait_for(loop.sock_sendall(accepted, refusal), _CONNECT_SECONDS_MAX)
+            except (OSError, TimeoutError) as error:
+                log.debug("a stranger could not be answered: %s", error)
+
+
 async def _ask(address: str, registration: Registration) -> dict[str, Any]:
     host, _, port = address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    connecting = asyncio.open_connection(host.strip("[]"), int(port))
+    reader, writer = await asyncio.wait_for(connecting, _CONNECT_SECONDS_MAX)
     try:
         fields = {
             name: str(value) if isinstance(value, UUID) else value for name, value in asdict(registration).items()

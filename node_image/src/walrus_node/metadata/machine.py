@@ -14,7 +14,7 @@ from walrus_node.metadata.store import Applied, Rejected
 
 @dataclass(frozen=True)
 class RegisteredNode:
-    """A node as metadata lists it."""
+    """A node as metadata lists it, as far as its registration goes."""
 
     node_id: int
     disk: UUID
@@ -23,11 +23,20 @@ class RegisteredNode:
 
 
 @dataclass(frozen=True)
+class ClusterConfig:
+    """The cluster-wide settings; `version` is that of the metadata at their last change, 0 if none was made."""
+
+    version: int
+    entries: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class ClusterState:
     """One version of the metadata. `metadata` is a copy that nobody changes."""
 
     metadata: walrus_core.Metadata
     nodes: Mapping[UUID, RegisteredNode]
+    config: ClusterConfig
 
 
 class MetadataMachine:
@@ -36,6 +45,7 @@ class MetadataMachine:
     def __init__(self) -> None:
         self._metadata = walrus_core.Metadata()
         self._nodes: dict[UUID, RegisteredNode] = {}
+        self._config = ClusterConfig(0, {})
 
     def apply(self, command: bytes) -> Applied | Rejected:
         try:
@@ -45,6 +55,8 @@ class MetadataMachine:
         answer = applied["answer"]
         if isinstance(answer, dict) and "node" in answer:
             self._nodes = _list_nodes(self._metadata)
+        if isinstance(answer, dict) and "config" in answer:
+            self._config = ClusterConfig(**self._metadata.config())
         return Applied(applied["version"], answer)
 
     def snapshot(self) -> bytes:
@@ -56,9 +68,10 @@ class MetadataMachine:
         except walrus_core.WalrusError as error:
             raise ValueError(str(error)) from None
         self._nodes = _list_nodes(self._metadata)
+        self._config = ClusterConfig(**self._metadata.config())
 
     def view(self) -> ClusterState:
-        return ClusterState(self._metadata.copy(), self._nodes)
+        return ClusterState(self._metadata.copy(), self._nodes, self._config)
 
     def version(self) -> int:
         return self._metadata.version
@@ -70,6 +83,6 @@ class MetadataMachine:
 def _list_nodes(metadata: walrus_core.Metadata) -> dict[UUID, RegisteredNode]:
     nodes = (
         RegisteredNode(node["id"], UUID(node["disk"]), UUID(node["process"]), node["raft_address"])
-        for node in metadata.view()["nodes"].values()
+        for node in metadata.nodes()
     )
     return {node.disk: node for node in nodes}

@@ -41,7 +41,8 @@ GREETING_SECONDS_MAX = 5.0
 STRANGERS_MAX = 64
 DIAL_SECONDS_MIN = 0.1
 DIAL_SECONDS_MAX = 1.0
-DNS_CACHE_SECONDS = 5.0
+# Longer than the pause between two dials, so that what one asked for is there for the next.
+DNS_CACHE_SECONDS = 2.0
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
 QUIET_SECONDS = 30.0
 NOTED_MAX = 1_000
@@ -475,11 +476,15 @@ _NEVER_DIALLED = _Dial()
 
 
 class _Resolver:
-    """Host names to addresses without blocking the caller: a name that is not known yet is looked up in a thread."""
+    """Host names to addresses without blocking the caller: a name that is not known yet is looked up in a thread.
+
+    Addresses of one name take turns.
+    """
 
     def __init__(self, on_resolved: Callable[[], None]) -> None:
         self._on_resolved = on_resolved
-        self._found: dict[str, tuple[float, str | None]] = {}
+        self._found: dict[str, tuple[float, tuple[str, ...]]] = {}
+        self._turns: dict[str, int] = {}
         self._asked: set[str] = set()
 
     def resolve(self, host: str) -> str | None:
@@ -487,9 +492,10 @@ class _Resolver:
             return str(ipaddress.ip_address(host))
         except ValueError:
             pass
-        at, ip = self._found.get(host, (-DNS_CACHE_SECONDS, None))
+        at, ips = self._found.get(host, (-DNS_CACHE_SECONDS, ()))
         if time.monotonic() - at < DNS_CACHE_SECONDS:
-            return ip
+            turn = self._turns[host] = self._turns.get(host, -1) + 1
+            return ips[turn % len(ips)] if ips else None
         if host not in self._asked:
             self._asked.add(host)
             threading.Thread(target=self._look_up, args=(host,), name="resolver", daemon=True).start()
@@ -498,9 +504,10 @@ class _Resolver:
     def _look_up(self, host: str) -> None:
         try:
             found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-            ip = str(min(found, key=lambda info: info[0])[4][0])
+            places = (str(info[4][0]) for info in sorted(found, key=lambda info: info[0]))
+            ips = tuple(dict.fromkeys(places))
         except OSError:
-            ip = None
-        self._found[host] = (time.monotonic(), ip)
+            ips = ()
+        self._found[host] = (time.monotonic(), ips)
         self._asked.discard(host)
         self._on_resolved()

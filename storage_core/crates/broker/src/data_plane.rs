@@ -137,11 +137,16 @@ impl DataPlane {
         })
     }
 
-    /// What opening the store found: backend in use, torn tails, fenced ranges.
+    /// What opening the store found: backend in use, why not another, torn tails, fenced ranges.
     #[must_use]
     pub fn store_report(&self) -> Value {
         let store = self.broker.bucket().store();
-        json!({ "backend": format!("{:?}", store.backend()), "opened": format!("{:?}", store.report()) })
+        let backend = store.backend();
+        json!({
+            "backend": backend.name,
+            "refused": backend.refused,
+            "opened": format!("{:?}", store.report()),
+        })
     }
 
     /// Takes a snapshot of the metadata; requests that wait for a change wake up.

@@ -1,6 +1,8 @@
 //! Commands: versioned JSON. Each compares before it sets: with the entity's version (`expect`), or with what it names
 //! itself (a process, a successor's epoch, a segment's uuid).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -72,6 +74,12 @@ pub enum Command {
         grpc_address: String,
         /// See [`crate::Node`].
         http_address: String,
+        /// See [`crate::Node`].
+        #[serde(default)]
+        admin_address: String,
+        /// See [`crate::Node`].
+        #[serde(default)]
+        name: String,
         /// Start of the lease.
         lease_until_ms: u64,
     },
@@ -92,6 +100,14 @@ pub enum Command {
         process: Uuid,
         /// New state.
         state: NodeState,
+    },
+    /// Changes cluster-wide settings; compares with the version of [`crate::ClusterConfig`]. What holds already changes
+    /// nothing and keeps that version.
+    SetConfig {
+        /// Keys and their new values.
+        set: BTreeMap<String, u64>,
+        /// Keys that go back to each node's own option.
+        unset: BTreeSet<String>,
     },
     /// Creates a topic, its partitions and their first segments. A name that exists is rejected (`TopicExists`).
     CreateTopic {
@@ -167,6 +183,11 @@ pub enum Answer {
     Nothing,
     /// `RegisterNode`: the node's id.
     Node(NodeId),
+    /// `SetConfig`: version of the settings after it.
+    Config {
+        /// See [`crate::ClusterConfig`].
+        version: u64,
+    },
     /// `AllocateProducerIds`: the block `first .. first + count`.
     ProducerIds {
         /// First id.

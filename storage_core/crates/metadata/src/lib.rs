@@ -5,6 +5,8 @@
 //! records: where a segment ends is decided by its replicas, and only copied here.
 
 mod apply;
+mod census;
+mod cluster_config;
 mod command;
 mod model;
 mod placement;
@@ -12,6 +14,8 @@ mod rejected;
 mod snapshot;
 
 pub use apply::apply;
+pub use census::{Census, Load, census};
+pub use cluster_config::ClusterConfig;
 pub use command::{Answer, Applied, Command, ENVELOPE_VERSION, Envelope};
 pub use model::{
     Ballot, Descriptor, Epoch, LeaderRef, Metadata, Node, NodeId, NodeState, Offset, OffsetRange, Partition,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::cluster_config::ClusterConfig;
 use crate::command::Applied;
 use crate::rejected::Rejected;
 
@@ -53,6 +54,9 @@ pub struct Metadata {
     pub names: BTreeMap<String, BTreeMap<String, TopicId>>,
     /// Topics that were deleted: what a node may remove from its disk. "Not listed" alone never is a reason.
     pub deleted: BTreeSet<TopicId>,
+    /// Settings that all nodes follow.
+    #[serde(default)]
+    pub config: ClusterConfig,
     /// First producer id not handed out yet.
     pub next_producer_id: i64,
     /// The last commands and what became of them, oldest first.
@@ -87,6 +91,12 @@ pub struct Node {
     pub grpc_address: String,
     /// `host:port` of HTTP.
     pub http_address: String,
+    /// `host:port` of the admin service; empty as long as the node has not said.
+    #[serde(default)]
+    pub admin_address: String,
+    /// What its operator calls it, such as the name of its pod; empty where it has none.
+    #[serde(default)]
+    pub name: String,
     /// Whether it takes leadership of new segments.
     pub state: NodeState,
     /// The node's lease, by the proposers' clocks, milliseconds since the epoch. Lapsed = not a candidate for new

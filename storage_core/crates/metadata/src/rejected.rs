@@ -126,6 +126,14 @@ pub enum Rejected {
         /// Highest possible.
         limit: u64,
     },
+    /// No setting of that name, or none that takes this value.
+    #[error("config {key}: {what}")]
+    InvalidConfig {
+        /// The key.
+        key: String,
+        /// What is wrong, and what would be right.
+        what: String,
+    },
     /// A count out of range.
     #[error("{what} must be between {min} and {max}, not {got}")]
     OutOfRange {

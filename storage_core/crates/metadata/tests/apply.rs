@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use uuid::Uuid;
 use walrus_metadata::{
-    Answer, Applied, Command, Descriptor, ENVELOPE_VERSION, Envelope, Epoch, Metadata, NodeId, NodeState,
-    Offset, Rejected, SegmentState, TopicId, Value, apply, first_descriptor, successor,
+    Answer, Applied, Command, Descriptor, ENVELOPE_VERSION, Envelope, Epoch, Load, Metadata, NodeId,
+    NodeState, Offset, Rejected, SegmentState, TopicId, Value, apply, census, first_descriptor, successor,
 };
 
 const NOW_MS: u64 = 1_000_000;
@@ -33,6 +33,8 @@ fn register(n: u128) -> Command {
         text_address: format!("host{n}:8080"),
         grpc_address: format!("host{n}:9090"),
         http_address: format!("host{n}:8088"),
+        admin_address: format!("host{n}:9091"),
+        name: format!("pod-{n}"),
         lease_until_ms: NOW_MS + 3_000,
     }
 }
@@ -399,4 +401,48 @@ proptest! {
         let _ = Envelope::from_json(&bytes);
         let _ = Metadata::from_snapshot(&bytes);
     }
+}
+
+fn set_config(entries: &[(&str, u64)]) -> Command {
+    let set = entries.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+    Command::SetConfig { set, unset: std::collections::BTreeSet::new() }
+}
+
+#[test]
+fn settings_compare_with_their_own_version_and_survive_a_snapshot() {
+    let mut metadata = cluster_of(1);
+    let answer = run(&mut metadata, set_config(&[("segments.max_entries", 10)])).expect("a known key").answer;
+    let Answer::Config { version } = answer else { panic!("{answer:?}") };
+    run(&mut metadata, register(2)).expect("what else changes does not matter");
+
+    let expecting = |expect| Envelope {
+        expect: Some(expect),
+        ..envelope(90 + u128::from(expect), set_config(&[("segments.max_entries", 20)]))
+    };
+    let stale = apply(&mut metadata, &expecting(version - 1));
+    assert_eq!(stale, Err(Rejected::VersionMismatch { expected: version - 1, current: version }));
+    apply(&mut metadata, &expecting(version)).expect("the version that is there");
+    assert_eq!(metadata.config.entries["segments.max_entries"], 20);
+    let restored = Metadata::from_snapshot(&metadata.to_snapshot()).expect("our own snapshot");
+    assert_eq!(restored.config, metadata.config);
+}
+
+#[test]
+fn the_census_counts_what_each_node_leads_and_stores_and_what_lacks_a_replica() {
+    let mut metadata = cluster_of(2);
+    let topic = create(&mut metadata, "t", 2).expect("a new topic");
+    seal(&mut metadata, topic, 10);
+    let all = census(&metadata, &[NodeId(1), NodeId(2)].into());
+    let sum = |of: fn(&Load) -> u64| all.nodes.values().map(of).sum::<u64>();
+    assert_eq!((sum(|load| load.led), sum(|load| load.held), all.under_replicated), (2, 3, 0));
+    let one_dead = census(&metadata, &[NodeId(1)].into());
+    assert_eq!(one_dead.under_replicated, all.nodes[&NodeId(2)].held);
+
+    let mut restarted = register(2);
+    if let Command::RegisterNode { process, .. } = &mut restarted {
+        *process = uuid(777);
+    }
+    run(&mut metadata, restarted).expect("a known disk");
+    let after = census(&metadata, &[NodeId(1), NodeId(2)].into());
+    assert_eq!(after.nodes[&NodeId(2)].led, 0, "a restarted process leads nothing that it led before");
 }

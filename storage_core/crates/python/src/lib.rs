@@ -26,7 +26,7 @@ mod _native {
     #[pymodule_export]
     use crate::engine::{Cursor, Walrus};
     #[pymodule_export]
-    use crate::logging::init_logging;
+    use crate::logging::{init_logging, set_log_filter};
     #[pymodule_export]
     use crate::metadata::Metadata;
     use pyo3::prelude::*;

@@ -66,6 +66,21 @@ impl Metadata {
         json::to_python(py, &*self.current())
     }
 
+    fn nodes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        json::to_python(py, &self.current().nodes.values().collect::<Vec<_>>())
+    }
+
+    fn config<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        json::to_python(py, &self.current().config)
+    }
+
+    fn census<'py>(&self, py: Python<'py>, alive: Vec<u32>) -> PyResult<Bound<'py, PyAny>> {
+        let state = self.current();
+        let alive = alive.into_iter().map(NodeId).collect();
+        let census = py.detach(|| walrus_metadata::census(&state, &alive));
+        json::to_python(py, &census)
+    }
+
     fn first_descriptor<'py>(
         &self,
         py: Python<'py>,

@@ -26,6 +26,7 @@ from walrus_core._native import (
     decode_batches,
     encode_batch,
     init_logging,
+    set_log_filter,
 )
 
 __all__ = [
@@ -51,4 +52,5 @@ __all__ = [
     "decode_batches",
     "encode_batch",
     "init_logging",
+    "set_log_filter",
 ]

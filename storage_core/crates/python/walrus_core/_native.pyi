@@ -78,6 +78,18 @@ class Metadata:
     def view(self) -> dict[str, Any]:
         """The state as dicts and lists, in the shape of its JSON."""
 
+    def nodes(self) -> list[dict[str, Any]]:
+        """The nodes by id, in the shape of their JSON."""
+
+    def config(self) -> dict[str, Any]:
+        """The cluster-wide settings: `version` of their last change (0: none), and `entries` by key."""
+
+    def census(self, alive: Sequence[int]) -> dict[str, Any]:
+        """Per node id (as text) the segments `led` and `held`, and how many segments are `under_replicated`.
+
+        A replica counts where its node is in `alive` and still has the replica's disk.
+        """
+
     def first_descriptor(self, topic: str, partition: int, uuid: str, now_ms: int) -> dict[str, Any] | None:
         """Descriptor of the first segment of a partition of a new topic; `None` when no node is healthy."""
 
@@ -107,7 +119,7 @@ class DataPlane:
         """`cluster_id`, `node_id`, `disk` and `process`."""
 
     def store_report(self) -> dict[str, Any]:
-        """What opening the store found: backend in use, torn tails, fenced ranges."""
+        """What opening the store found: `backend` in use, why another one was `refused` (or `None`), `opened`."""
 
     def publish(self, metadata: Metadata) -> None:
         """Takes the state as it is now; requests that wait for a change wake up."""
@@ -338,3 +350,6 @@ def init_logging(directives: str) -> bool:
 
     False where logging was set up before: then nothing changes. Raises `ValueError` for wrong directives.
     """
+
+def set_log_filter(directives: str) -> bool:
+    """Changes what `init_logging` lets through. False where logging was not set up by it. Raises `ValueError`."""

@@ -179,6 +179,8 @@ impl Cluster {
             text_address: addresses["text"].clone(),
             grpc_address: addresses["grpc"].clone(),
             http_address: String::new(),
+            admin_address: String::new(),
+            name: String::new(),
             lease_until_ms: now_ms() + LEASE_MS,
         };
         assert_eq!(self.shared.propose(register).unwrap(), Answer::Node(NodeId(id)));

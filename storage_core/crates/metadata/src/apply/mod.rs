@@ -54,7 +54,7 @@ fn check_envelope(metadata: &Metadata, envelope: &Envelope) -> Result<(), Reject
     Ok(())
 }
 
-/// Version of the node or partition that the command changes; of the whole state for the others.
+/// Version of the node, partition or settings that the command changes; of the whole state for the others.
 fn entity_version(metadata: &Metadata, command: &Command) -> Result<u64, Rejected> {
     match command {
         Command::RenewLease { node, .. } | Command::SetNodeState { node, .. } => {
@@ -65,6 +65,7 @@ fn entity_version(metadata: &Metadata, command: &Command) -> Result<u64, Rejecte
         | Command::Trim { topic, partition, .. } => {
             find_partition(metadata, *topic, *partition).map(|found| found.version)
         }
+        Command::SetConfig { .. } => Ok(metadata.config.version),
         Command::Bootstrap { .. }
         | Command::RegisterNode { .. }
         | Command::CreateTopic { .. }
@@ -89,6 +90,7 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Rejec
             found.version = version;
             Ok(Answer::Nothing)
         }
+        Command::SetConfig { set, unset } => metadata.config.change(set, unset, version),
         Command::CreateTopic { topic, org, name, internal, first } => {
             create_topic(metadata, (*topic, org, name, *internal), first, envelope.at_ms, version)
         }

@@ -20,6 +20,8 @@ pub(super) fn register_node(
         text_address,
         grpc_address,
         http_address,
+        admin_address,
+        name,
         lease_until_ms,
     } = command
     else {
@@ -36,6 +38,8 @@ pub(super) fn register_node(
         text_address: text_address.clone(),
         grpc_address: grpc_address.clone(),
         http_address: http_address.clone(),
+        admin_address: admin_address.clone(),
+        name: name.clone(),
         state: known.map_or(NodeState::Up, |node| node.state),
         lease_until_ms: known.map_or(0, |node| node.lease_until_ms).max(*lease_until_ms),
         version,

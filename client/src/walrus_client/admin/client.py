@@ -1,0 +1,94 @@
+"""The client of the admin service."""
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from walrus_client import errors
+from walrus_client.admin.model import Config, Identity, NodeView, Status
+from walrus_client.transport import Method, Request, Response, Transport, parse_addresses
+from walrus_client.v1 import admin_pb2
+
+_SERVICE = "walrus.v1.Admin"
+_IDENTITY = Method("Identity", admin_pb2.IdentityRequest, admin_pb2.IdentityResponse, _SERVICE)
+_STATUS = Method("Status", admin_pb2.StatusRequest, admin_pb2.StatusResponse, _SERVICE)
+_GET_CONFIG = Method("GetConfig", admin_pb2.GetConfigRequest, admin_pb2.GetConfigResponse, _SERVICE)
+_SET_CONFIG = Method("SetConfig", admin_pb2.SetConfigRequest, admin_pb2.SetConfigResponse, _SERVICE)
+_LIST_MEMBERS = Method("ListMembers", admin_pb2.ListMembersRequest, admin_pb2.ListMembersResponse, _SERVICE)
+_SET_LOG_LEVEL = Method("SetLogLevel", admin_pb2.SetLogLevelRequest, admin_pb2.SetLogLevelResponse, _SERVICE)
+
+
+class AdminClient:
+    """A connection to the admin service at *address* (`host:admin_port`), or at the first of several that answers.
+
+    Each call ends within *timeout* seconds for each address; nothing is tried again. Raises RetryableError where it
+    was not done or may safely be asked again, RejectedError where the same request will not be taken later either, and
+    OutcomeUnknown where a change may have been made: asking for the same again is safe. Safe to use from many threads.
+
+        with AdminClient("127.0.0.1:9091") as admin:
+            admin.set_config({"segments.max_entries": 1_000_000})
+            print(admin.status().metadata.leader)
+    """
+
+    def __init__(self, address: str, *, timeout: float = 10.0) -> None:
+        self._transport = Transport(parse_addresses(address))
+        self._timeout = timeout
+
+    def identity(self) -> Identity:
+        """Who the node is; it also answers while it waits to be admitted."""
+        return Identity.parse(self._call(_IDENTITY, admin_pb2.IdentityRequest()))
+
+    def status(self) -> Status:
+        """How the node is, and how it sees the cluster."""
+        return Status.parse(self._call(_STATUS, admin_pb2.StatusRequest()))
+
+    def config(self) -> Config:
+        """The cluster-wide settings, as the node knows them."""
+        return Config.parse(self._call(_GET_CONFIG, admin_pb2.GetConfigRequest()))
+
+    def set_config(
+        self, entries: Mapping[str, int], *, unset: Iterable[str] = (), expect_version: int | None = None
+    ) -> int:
+        """Sets some settings and takes others back to each node's own option, all or none; gives their version.
+
+        What holds already keeps its version. Every node follows them at once, after a restart, and when it joins. With
+        *expect_version* raises VersionMismatch where another one is there. Raises InvalidConfig with the wrong key.
+        """
+        request = admin_pb2.SetConfigRequest(unset=unset, expect_version=expect_version)
+        for key, value in entries.items():
+            try:
+                request.entries[key] = value
+            except (TypeError, ValueError):  # protobuf's own words do not say which
+                raise errors.InvalidConfig(
+                    f"config {key}: it must be a whole number from 0 on, not {value!r}", key=key
+                ) from None
+        return self._call(_SET_CONFIG, request).version
+
+    def members(self) -> tuple[NodeView, ...]:
+        """The nodes of the cluster by id, as the node knows them."""
+        answer = self._call(_LIST_MEMBERS, admin_pb2.ListMembersRequest())
+        return tuple(map(NodeView.parse, answer.nodes))
+
+    def set_log_level(self, level: str) -> None:
+        """Changes what the node logs, until it is restarted: a level, or a filter as "info,walrus_broker=debug"."""
+        self._call(_SET_LOG_LEVEL, admin_pb2.SetLogLevelRequest(level=level))
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _call(self, method: Method[Request, Response], request: Request) -> Response:
+        for _ in range(self._transport.node_count() - 1):
+            try:
+                return self._transport.call(method, request, timeout_s=self._timeout)
+            except errors.RetryableError:  # and the transport has gone on to the next address
+                continue
+        return self._transport.call(method, request, timeout_s=self._timeout)

@@ -1,0 +1,158 @@
+"""What the admin client hands out: frozen values, made once from the messages of `walrus_client.v1`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from walrus_client.v1 import admin_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a node is. `cluster_id` and `node_id` are None as long as it waits to be admitted."""
+
+    cluster_id: str | None
+    node_id: int | None
+    disk: str  # minted on an empty disk: this is the node
+    process: str  # minted at each start
+    node_name: str
+    version: str
+
+    @classmethod
+    def parse(cls, message: admin_pb2.IdentityResponse) -> "Identity":
+        return cls(
+            cluster_id=message.cluster_id or None,
+            node_id=message.node_id or None,
+            disk=message.disk,
+            process=message.process,
+            node_name=message.node_name,
+            version=message.version,
+        )
+
+
+class MetadataRole(StrEnum):
+    """What a node is in the metadata's Raft; an observer does not vote."""
+
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    CANDIDATE = "candidate"
+    OBSERVER = "observer"
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataStatus:
+    """The metadata as one node sees it; nodes by their ids, `leader` is None where none is known."""
+
+    leader: int | None
+    term: int
+    version: int
+    role: MetadataRole
+    voters: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, message: admin_pb2.MetadataStatus) -> "MetadataStatus":
+        return cls(
+            leader=message.leader or None,
+            term=message.term,
+            version=message.version,
+            role=_ROLES[message.role],
+            voters=tuple(message.voters),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node as the metadata lists it; `alive` means that its lease had not lapsed."""
+
+    node_id: int
+    disk: str
+    process: str
+    name: str
+    raft_address: str
+    peer_address: str
+    text_address: str
+    grpc_address: str
+    http_address: str
+    admin_address: str
+    state: str  # "up" or "full"
+    alive: bool
+    voter: bool
+
+    @classmethod
+    def parse(cls, message: admin_pb2.ClusterNode) -> "NodeView":
+        return cls(**{name: getattr(message, name) for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """A node's store; `backend_in_use` is None as long as it is not open, `reason` None where nothing was refused."""
+
+    backend_asked: str
+    backend_in_use: str | None
+    reason: str | None
+    data_dir: str
+    bytes_free: int
+    bytes_total: int
+
+    @classmethod
+    def parse(cls, message: admin_pb2.StorageStatus) -> "Storage":
+        return cls(
+            backend_asked=message.backend_asked,
+            backend_in_use=message.backend_in_use or None,
+            reason=message.reason or None,
+            data_dir=message.data_dir,
+            bytes_free=message.bytes_free,
+            bytes_total=message.bytes_total,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a node is and how it sees the cluster; `metadata` is None as long as it is in none."""
+
+    ready: bool
+    missing: tuple[str, ...]  # what keeps it from being ready
+    identity: Identity
+    metadata: MetadataStatus | None
+    nodes: tuple[NodeView, ...]
+    storage: Storage
+    segments_led: int  # by this node
+    segments_held: int  # replicas on this node's disk
+    config_version: int
+    under_replicated: int  # segments of the cluster with a replica on a node that is not alive
+
+    @classmethod
+    def parse(cls, message: admin_pb2.StatusResponse) -> "Status":
+        return cls(
+            ready=message.ready,
+            missing=tuple(message.missing),
+            identity=Identity.parse(message.identity),
+            metadata=MetadataStatus.parse(message.metadata) if message.HasField("metadata") else None,
+            nodes=tuple(map(NodeView.parse, message.nodes)),
+            storage=Storage.parse(message.storage),
+            segments_led=message.segments_led,
+            segments_held=message.segments_held,
+            config_version=message.config_version,
+            under_replicated=message.under_replicated,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The cluster-wide settings; `version` grows with each change of one, and is 0 as long as none was made."""
+
+    version: int
+    entries: Mapping[str, int]  # what is not here is each node's own option
+
+    @classmethod
+    def parse(cls, message: admin_pb2.GetConfigResponse) -> "Config":
+        return cls(version=message.version, entries=MappingProxyType(dict(sorted(message.entries.items()))))
+
+
+_ROLES = {
+    admin_pb2.MetadataStatus.ROLE_LEADER: MetadataRole.LEADER,
+    admin_pb2.MetadataStatus.ROLE_FOLLOWER: MetadataRole.FOLLOWER,
+    admin_pb2.MetadataStatus.ROLE_CANDIDATE: MetadataRole.CANDIDATE,
+    admin_pb2.MetadataStatus.ROLE_OBSERVER: MetadataRole.OBSERVER,
+}

@@ -1,0 +1,190 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class IdentityRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class IdentityResponse(_message.Message):
+    __slots__ = ("cluster_id", "node_id", "disk", "process", "node_name", "version")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    DISK_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    NODE_NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    node_id: int
+    disk: str
+    process: str
+    node_name: str
+    version: str
+    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., disk: _Optional[str] = ..., process: _Optional[str] = ..., node_name: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
+
+class StatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StatusResponse(_message.Message):
+    __slots__ = ("ready", "missing", "identity", "metadata", "nodes", "storage", "segments_led", "segments_held", "config_version", "under_replicated")
+    READY_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_LED_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_HELD_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_VERSION_FIELD_NUMBER: _ClassVar[int]
+    UNDER_REPLICATED_FIELD_NUMBER: _ClassVar[int]
+    ready: bool
+    missing: _containers.RepeatedScalarFieldContainer[str]
+    identity: IdentityResponse
+    metadata: MetadataStatus
+    nodes: _containers.RepeatedCompositeFieldContainer[ClusterNode]
+    storage: StorageStatus
+    segments_led: int
+    segments_held: int
+    config_version: int
+    under_replicated: int
+    def __init__(self, ready: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., identity: _Optional[_Union[IdentityResponse, _Mapping]] = ..., metadata: _Optional[_Union[MetadataStatus, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ..., storage: _Optional[_Union[StorageStatus, _Mapping]] = ..., segments_led: _Optional[int] = ..., segments_held: _Optional[int] = ..., config_version: _Optional[int] = ..., under_replicated: _Optional[int] = ...) -> None: ...
+
+class MetadataStatus(_message.Message):
+    __slots__ = ("leader", "term", "version", "role", "voters")
+    class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        ROLE_UNSPECIFIED: _ClassVar[MetadataStatus.Role]
+        ROLE_LEADER: _ClassVar[MetadataStatus.Role]
+        ROLE_FOLLOWER: _ClassVar[MetadataStatus.Role]
+        ROLE_CANDIDATE: _ClassVar[MetadataStatus.Role]
+        ROLE_OBSERVER: _ClassVar[MetadataStatus.Role]
+    ROLE_UNSPECIFIED: MetadataStatus.Role
+    ROLE_LEADER: MetadataStatus.Role
+    ROLE_FOLLOWER: MetadataStatus.Role
+    ROLE_CANDIDATE: MetadataStatus.Role
+    ROLE_OBSERVER: MetadataStatus.Role
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    VOTERS_FIELD_NUMBER: _ClassVar[int]
+    leader: int
+    term: int
+    version: int
+    role: MetadataStatus.Role
+    voters: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, leader: _Optional[int] = ..., term: _Optional[int] = ..., version: _Optional[int] = ..., role: _Optional[_Union[MetadataStatus.Role, str]] = ..., voters: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ClusterNode(_message.Message):
+    __slots__ = ("node_id", "disk", "process", "name", "raft_address", "peer_address", "text_address", "grpc_address", "http_address", "admin_address", "state", "alive", "voter")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    DISK_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    RAFT_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PEER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    TEXT_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    GRPC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    HTTP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ADMIN_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ALIVE_FIELD_NUMBER: _ClassVar[int]
+    VOTER_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    disk: str
+    process: str
+    name: str
+    raft_address: str
+    peer_address: str
+    text_address: str
+    grpc_address: str
+    http_address: str
+    admin_address: str
+    state: str
+    alive: bool
+    voter: bool
+    def __init__(self, node_id: _Optional[int] = ..., disk: _Optional[str] = ..., process: _Optional[str] = ..., name: _Optional[str] = ..., raft_address: _Optional[str] = ..., peer_address: _Optional[str] = ..., text_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., admin_address: _Optional[str] = ..., state: _Optional[str] = ..., alive: _Optional[bool] = ..., voter: _Optional[bool] = ...) -> None: ...
+
+class StorageStatus(_message.Message):
+    __slots__ = ("backend_asked", "backend_in_use", "reason", "data_dir", "bytes_free", "bytes_total")
+    BACKEND_ASKED_FIELD_NUMBER: _ClassVar[int]
+    BACKEND_IN_USE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DATA_DIR_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FREE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    backend_asked: str
+    backend_in_use: str
+    reason: str
+    data_dir: str
+    bytes_free: int
+    bytes_total: int
+    def __init__(self, backend_asked: _Optional[str] = ..., backend_in_use: _Optional[str] = ..., reason: _Optional[str] = ..., data_dir: _Optional[str] = ..., bytes_free: _Optional[int] = ..., bytes_total: _Optional[int] = ...) -> None: ...
+
+class GetConfigRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetConfigResponse(_message.Message):
+    __slots__ = ("version", "entries")
+    class EntriesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    entries: _containers.ScalarMap[str, int]
+    def __init__(self, version: _Optional[int] = ..., entries: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class SetConfigRequest(_message.Message):
+    __slots__ = ("entries", "unset", "expect_version")
+    class EntriesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    UNSET_FIELD_NUMBER: _ClassVar[int]
+    EXPECT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.ScalarMap[str, int]
+    unset: _containers.RepeatedScalarFieldContainer[str]
+    expect_version: int
+    def __init__(self, entries: _Optional[_Mapping[str, int]] = ..., unset: _Optional[_Iterable[str]] = ..., expect_version: _Optional[int] = ...) -> None: ...
+
+class SetConfigResponse(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    def __init__(self, version: _Optional[int] = ...) -> None: ...
+
+class ListMembersRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListMembersResponse(_message.Message):
+    __slots__ = ("nodes",)
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[ClusterNode]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ...) -> None: ...
+
+class SetLogLevelRequest(_message.Message):
+    __slots__ = ("level",)
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    level: str
+    def __init__(self, level: _Optional[str] = ...) -> None: ...
+
+class SetLogLevelResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

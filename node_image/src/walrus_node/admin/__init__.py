@@ -1,0 +1,1 @@
+"""The admin service: gRPC for people and operators, in the control plane."""

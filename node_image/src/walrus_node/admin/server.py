@@ -1,0 +1,42 @@
+"""The gRPC server of the admin service, with the standard health and reflection services."""
+
+from __future__ import annotations
+
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from walrus_client.v1 import admin_pb2, admin_pb2_grpc
+
+from walrus_node.admin.service import AdminService, Facts
+from walrus_node.config import Address
+
+_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
+_STOP_SECONDS = 0.2
+
+
+class AdminServer:
+    """Listens from `start` on, also while the node waits for admission: health is that of the listener."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self, address: Address) -> Address:
+        """Listen; returns where, raises `OSError`."""
+        # Without reuse of the port a second program is refused, as at the other listeners.
+        server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        admin_pb2_grpc.add_AdminServicer_to_server(AdminService(self._facts), server)  # type: ignore[no-untyped-call] # generated
+        checks = health.aio.HealthServicer()
+        for name in ("", _SERVICE):
+            await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
+        health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+        reflection.enable_server_reflection((_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+        port = server.add_insecure_port(str(address))
+        self._server = server
+        await server.start()
+        return Address(address.host, port)
+
+    async def stop(self) -> None:
+        """Close the listener; calls under way have a moment."""
+        if self._server is not None:
+            await self._server.stop(_STOP_SECONDS)

@@ -1,0 +1,43 @@
+"""Where log lines go and which of them: Python's and Rust's, set up once and changed while the node runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import walrus_core
+
+from walrus_node.config import Config, parse_log_level
+
+_LEVELS = {"trace": logging.DEBUG, "debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING}
+
+
+def set_up(config: Config) -> None:
+    """Python's lines go to standard output, Rust's to standard error, both to the file if one is given."""
+    if config.log_file is not None:
+        config.log_file.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(config.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        os.close(file)
+    logging.basicConfig(
+        stream=sys.stdout,
+        level=_python_level(config.log_level),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    walrus_core.init_logging(config.log_level)
+
+
+def change_level(text: str) -> None:
+    """Let other lines through, until the node is restarted; raises `ValueError` for what is no level or filter."""
+    level = parse_log_level(text)
+    walrus_core.set_log_filter(level)
+    logging.getLogger().setLevel(_python_level(level))
+    logging.getLogger(__name__).info("log level is %s now", level)
+
+
+def _python_level(level: str) -> int:
+    """That of the first bare level of a filter."""
+    bare = next((part for part in level.split(",") if "=" not in part), "info")
+    return _LEVELS.get(bare, logging.ERROR)

@@ -1,0 +1,133 @@
+//! Cluster-wide settings: typed keys under one version. What is not set here is each node's own option.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::command::Answer;
+use crate::rejected::Rejected;
+
+const DAY_MS: u64 = 86_400_000;
+
+/// A setting: its name and the values it takes.
+struct Key {
+    name: &'static str,
+    min: u64,
+    max: u64,
+}
+
+const KEYS: [Key; 4] = [
+    Key { name: "segments.max_entries", min: 1, max: 1 << 40 },
+    Key { name: "segments.max_bytes", min: 1, max: 1 << 50 },
+    // 0: never by age.
+    Key { name: "segments.max_age_ms", min: 0, max: 36_500 * DAY_MS },
+    Key { name: "segments.check_interval_ms", min: 10, max: DAY_MS },
+];
+
+/// The settings. Every node follows them while it runs, after a restart, and from its first moment in the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterConfig {
+    /// Version of the metadata at the last change of a setting; 0 as long as none was made.
+    pub version: u64,
+    /// By key. All settings so far are whole numbers.
+    pub entries: BTreeMap<String, u64>,
+}
+
+impl ClusterConfig {
+    /// Sets some keys and forgets others, all or none of them. The version moves only if something is different then.
+    pub(crate) fn change(
+        &mut self,
+        set: &BTreeMap<String, u64>,
+        unset: &BTreeSet<String>,
+        version: u64,
+    ) -> Result<Answer, Rejected> {
+        for (name, value) in set {
+            let key = find(name)?;
+            if !(key.min..=key.max).contains(value) {
+                let what = format!("it must be between {} and {}, not {value}", key.min, key.max);
+                return Err(Rejected::InvalidConfig { key: name.clone(), what });
+            }
+        }
+        for name in unset {
+            find(name)?;
+            if set.contains_key(name) {
+                return Err(Rejected::InvalidConfig {
+                    key: name.clone(),
+                    what: "it cannot be set and unset at once".to_owned(),
+                });
+            }
+        }
+        let mut entries = self.entries.clone();
+        entries.extend(set.iter().map(|(name, value)| (name.clone(), *value)));
+        entries.retain(|name, _| !unset.contains(name));
+        if entries != self.entries {
+            *self = Self { version, entries };
+        }
+        Ok(Answer::Config { version: self.version })
+    }
+}
+
+fn find(name: &str) -> Result<&'static Key, Rejected> {
+    KEYS.iter().find(|key| key.name == name).ok_or_else(|| {
+        let known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+        Rejected::InvalidConfig {
+            key: name.to_owned(),
+            what: format!("there is no such setting; the settings are {}", known.join(", ")),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(entries: &[(&str, u64)]) -> BTreeMap<String, u64> {
+        entries.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+    }
+
+    fn unset(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_change_counts_once_and_leaves_other_settings_alone() {
+        let mut config = ClusterConfig::default();
+        let first = set(&[("segments.max_entries", 10), ("segments.max_age_ms", 0)]);
+        assert_eq!(config.change(&first, &unset(&[]), 7), Ok(Answer::Config { version: 7 }));
+        assert_eq!(config.change(&first, &unset(&[]), 8), Ok(Answer::Config { version: 7 }));
+        let second = set(&[("segments.max_bytes", 4096)]);
+        assert_eq!(
+            config.change(&second, &unset(&["segments.max_age_ms"]), 9),
+            Ok(Answer::Config { version: 9 })
+        );
+        assert_eq!(config.entries, set(&[("segments.max_entries", 10), ("segments.max_bytes", 4096)]));
+    }
+
+    #[test]
+    fn a_wrong_key_or_value_is_named_and_changes_nothing() {
+        let before = ClusterConfig { version: 3, entries: set(&[("segments.max_entries", 10)]) };
+        let wrong = [
+            (
+                set(&[("segments.max_entries", 5), ("segments.max_speed", 1)]),
+                unset(&[]),
+                "segments.max_speed",
+            ),
+            (
+                set(&[("segments.max_entries", 5), ("segments.max_bytes", 0)]),
+                unset(&[]),
+                "segments.max_bytes",
+            ),
+            (set(&[]), unset(&["segments.min_bytes"]), "segments.min_bytes"),
+            (set(&[("segments.max_bytes", 5)]), unset(&["segments.max_bytes"]), "segments.max_bytes"),
+        ];
+        for (set, unset, name) in wrong {
+            let mut config = before.clone();
+            let refused = config.change(&set, &unset, 4);
+            assert!(
+                matches!(&refused, Err(Rejected::InvalidConfig { key, .. }) if key == name),
+                "{refused:?}"
+            );
+            assert_eq!(config, before);
+        }
+    }
+}
