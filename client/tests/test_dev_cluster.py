@@ -81,6 +81,44 @@ def test_the_status_shows_every_node(walrus, cluster):
     assert len(re.findall(r"node-\d +ready", walrus("dev", "status")[1])) == 3
 
 
+def test_the_cluster_commands_show_nodes_and_status(walrus, cluster):
+    code, printed, _ = walrus("cluster", "status", "--output", "json")
+    assert code == 0
+    shown = json.loads(printed)
+    assert shown["ready"] is True
+    assert shown["identity"]["node_name"] == "node-1"
+    assert shown["metadata"]["voters"] == [1, 2, 3]
+    assert shown["storage"]["backend_in_use"] in ("mmap", "direct")
+    code, printed, _ = walrus("cluster", "status")
+    assert re.search(r"^ metadata voters +1, 2, 3", printed, re.MULTILINE)
+    assert re.search(r"^ storage backend +(mmap|direct) \(asked: auto\)", printed, re.MULTILINE)
+    code, printed, _ = walrus("cluster", "nodes", "--admin", f"{LOOPBACK}:{cluster.nodes[2].ports.admin}")
+    assert len(re.findall(r"^ +\d +node-\d +up +(leader|voter)", printed, re.MULTILINE)) == 3
+
+
+def test_the_cluster_commands_change_settings_that_all_nodes_follow(walrus, cluster):
+    code, printed, _ = walrus("cluster", "config", "set", "segments.max_entries=5", "--output", "json")
+    assert code == 0
+    version = json.loads(printed)["version"]
+    assert walrus("cluster", "config", "set", "segments.max_entries=5")[1] == f"settings have version {version}\n"
+    try:
+        for number in range(15):
+            assert walrus("put", "settings", str(number))[0] == 0
+        ends = json.loads(walrus("state", "settings")[1])
+        assert set(ends["sealed_segments"].values()) == {5}
+        assert set(ends["segment_leaders"].values()) == {1, 2, 3}
+        shown = json.loads(walrus("cluster", "config", "get", "--output", "json")[1])
+        assert shown == {"version": version, "entries": {"segments.max_entries": 5}}
+        assert re.search(r"^ segments.max_entries +5", walrus("cluster", "config", "get")[1], re.MULTILINE)
+        code, _, told = walrus("cluster", "config", "set", "segments.max_speed=1")
+        assert (code, "there is no such setting" in told) == (1, True)
+        code, _, told = walrus("cluster", "config", "set", "segments.max_entries=6", "--expect-version", "1")
+        assert (code, "read again" in told) == (1, True)
+        assert walrus("cluster", "config", "set", "segments.max_entries=many")[0] == 2
+    finally:
+        assert walrus("cluster", "config", "set", "segments.max_entries=")[0] == 0
+
+
 def test_a_second_up_changes_nothing_and_other_wishes_are_refused(walrus, cluster):
     before = cluster.nodes
     assert walrus("dev", "up")[0] == 0

@@ -49,6 +49,58 @@ def test_flags_of_the_original_work() -> None:
     assert str(config.advertised(config.raft)) == "node2:6002"
 
 
+def test_every_option_has_a_variable_but_founding() -> None:
+    config = parse(
+        WALRUS_NODE_NAME="orders-1",
+        WALRUS_NODE_ID="4",
+        WALRUS_BIND_HOST="0.0.0.0",
+        WALRUS_ADVERTISE_HOST="orders-1.orders-brokers.ns.svc",
+        WALRUS_JOIN="orders-brokers.ns.svc:6000, other:6001",
+        WALRUS_ADMIN_PORT="7091",
+        WALRUS_BACKEND="direct",
+        WALRUS_FSYNC="never",
+        WALRUS_NO_AUTO_CREATE_TOPICS="true",
+        WALRUS_TEST_CONTROLS="0",
+        WALRUS_SEGMENT_AGE_MAX="",
+        WALRUS_BOOTSTRAP="127.0.0.1:9090",
+    )
+    assert (config.node_name, config.node_id, config.bootstrap) == ("orders-1", 4, False)
+    assert config.join == (Address("orders-brokers.ns.svc", 6000), Address("other", 6001))
+    assert {listener.host for listener in (config.raft, config.text, config.http, config.admin)} == {"0.0.0.0"}
+    assert config.admin.port == 7091
+    assert (config.backend, config.fsync) == ("direct", "never")
+    assert (config.auto_create_topics, config.test_controls) == (False, False)
+    assert str(config.advertised(config.grpc)) == "orders-1.orders-brokers.ns.svc:9090"
+    assert config.raft_advertise_host == "orders-1.orders-brokers.ns.svc"
+
+
+def test_what_kubernetes_tells_of_a_service_of_that_name_is_no_option() -> None:
+    """A service called walrus-client in the namespace of a pod."""
+    assert parse(WALRUS_CLIENT_PORT="tcp://10.0.0.7:80").text.port == 8080
+
+
+def test_hosts_of_their_own_win_over_the_common_ones() -> None:
+    config = parse(
+        *("--bind-host", "0.0.0.0", "--client-host", "127.0.0.2", "--admin-host", "127.0.0.3"),
+        *("--advertise-host", "all", "--raft-advertise-host", "metadata"),
+    )
+    assert [a.host for a in (config.raft, config.peer, config.text, config.grpc, config.http, config.admin)] == [
+        *("0.0.0.0", "0.0.0.0", "127.0.0.2", "127.0.0.2", "127.0.0.2", "127.0.0.3")
+    ]
+    assert (config.advertise_host, config.raft_advertise_host) == ("all", "metadata")
+
+
+def test_the_named_node_founds_and_others_join() -> None:
+    variables = {"WALRUS_BOOTSTRAP_NAME": "orders-0", "WALRUS_JOIN": "orders-brokers:6000"}
+    assert parse(WALRUS_NODE_NAME="orders-0", **variables).bootstrap
+    assert not parse(WALRUS_NODE_NAME="orders-1", **variables).bootstrap
+
+
+def test_join_may_be_repeated_and_wins_over_its_variable() -> None:
+    config = parse("--join", "a:1", "--join=b:2,c:3", WALRUS_JOIN="d:4")
+    assert [str(address) for address in config.join] == ["a:1", "b:2", "c:3"]
+
+
 def test_units_are_understood() -> None:
     config = parse("--segment-bytes-max", "64MiB", "--segment-age-max", "12h", "--fsync", "200ms")
     assert (config.segment_bytes_max, config.segment_age_ms_max, config.fsync) == (2**26, 43_200_000, "200ms")
@@ -63,6 +115,9 @@ def test_a_wildcard_is_not_advertised() -> None:
     ("arguments", "message"),
     [
         (["--raft-port", "70000"], "'70000' is no port"),
+        (["--join", "a:1,b"], "'b' is not HOST:RAFT_PORT"),
+        (["--admin-port", "8080"], "are the same"),
+        (["--node-name", "a b"], "'a b' is no name"),
         (["--node-id", "0"], "'0' is no number from 1"),
         (["--fsync", "often"], "'often' is not each, never or <n>ms"),
         (["--backend", "tape"], "invalid choice: 'tape'"),
@@ -87,7 +142,14 @@ def test_a_wrong_option_exits_with_2_and_says_why(
     assert message in capsys.readouterr().err
 
 
-def test_a_wrong_variable_names_its_flag(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("variable", "value", "named"),
+    [
+        ("WALRUS_MONITOR_CHECK_MS", "never", "--monitor-check-ms"),
+        ("WALRUS_TEST_CONTROLS", "perhaps", "WALRUS_TEST_CONTROLS: 'perhaps' is neither true nor false"),
+    ],
+)
+def test_a_wrong_variable_is_named(variable: str, value: str, named: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parse(WALRUS_MONITOR_CHECK_MS="never")
-    assert "--monitor-check-ms" in capsys.readouterr().err
+        parse(**{variable: value})
+    assert named in capsys.readouterr().err

@@ -23,6 +23,8 @@ class NodeProcess:
         self.log = directory / "node.log"
         self.ports = ports
         self.flags = flags
+        self.environment: dict[str, str] = {}
+        self.cwd: Path | None = None
         self.process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
 
@@ -34,7 +36,8 @@ class NodeProcess:
         ports = [word for name, port in self.ports.items() for word in (f"--{name}-port", str(port))]
         command = [sys.executable, "-m", "walrus_node", "--data-dir", str(self.data), *ports, *self.flags, *more]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "WALRUS_DATA_DIR": ""})
+            environment = {**os.environ, "WALRUS_DATA_DIR": "", **self.environment}
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=self.cwd)
         return self
 
     def wait_ready(self) -> dict[str, Any]:

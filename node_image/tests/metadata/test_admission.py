@@ -1,0 +1,158 @@
+"""Asking to join: at every address of a name, whoever else is there, until one admits."""
+
+import asyncio
+import json
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+from walrus_node.metadata.admission import Admitted, Registration, encode_admitted, join, refuse_others
+from walrus_node.metadata.wire import encode_greeting
+
+ADMITTED = Admitted(uuid4(), 2, {uuid4(): "orders-0:6000"})
+SECONDS_MAX = 30.0
+
+
+def registration() -> Registration:
+    return Registration(None, uuid4(), uuid4(), *["orders-1:1"] * 6, name="orders-1")
+
+
+@asynccontextmanager
+async def answering(answer: dict[str, Any]):
+    """A node that answers each request so; yields its address and the requests."""
+    asked: list[dict[str, Any]] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        length, _ = struct.unpack("<II", await reader.readexactly(8))
+        asked.append(json.loads(await reader.readexactly(length)))
+        writer.write(encode_greeting(answer))
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", asked
+
+
+def naming(*addresses: str) -> Callable[[str], Awaitable[Sequence[str]]]:
+    async def resolve(seed: str) -> Sequence[str]:
+        assert seed == "orders-brokers:6000"
+        return addresses
+
+    return resolve
+
+
+def nobody() -> str:
+    """An address where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+async def joined(*addresses: str, own: str = "") -> tuple[Admitted, list[str]]:
+    waits: list[str] = []
+    admitted = await asyncio.wait_for(
+        join(
+            ["orders-brokers:6000"],
+            registration(),
+            waits.append,
+            is_own=lambda address: address == own,
+            resolve=naming(*addresses),
+        ),
+        SECONDS_MAX,
+    )
+    return admitted, waits
+
+
+def test_one_address_of_a_name_that_admits_is_enough() -> None:
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            waiting, _ = await stack.enter_async_context(answering({"refused": "it waits itself"}))
+            admitting, asked = await stack.enter_async_context(answering(encode_admitted(ADMITTED)))
+            admitted, waits = await joined(nobody(), waiting, admitting)
+            assert admitted == ADMITTED
+            assert waits == []
+            assert asked[0]["registration"]["name"] == "orders-1"
+
+    asyncio.run(run())
+
+
+def test_an_address_that_is_silent_holds_up_no_other() -> None:
+    async def run() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            async with answering(encode_admitted(ADMITTED)) as (admitting, _):
+                admitted, _ = await joined(f"127.0.0.1:{silent.getsockname()[1]}", admitting)
+                assert admitted == ADMITTED
+
+    asyncio.run(run())
+
+
+def test_the_own_address_is_not_asked() -> None:
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            own, asked = await stack.enter_async_context(answering({"refused": "nobody asks itself"}))
+            admitting, _ = await stack.enter_async_context(answering(encode_admitted(ADMITTED)))
+            admitted, _ = await joined(own, admitting, own=own)
+            assert admitted == ADMITTED
+            assert asked == []
+
+    asyncio.run(run())
+
+
+def test_who_names_the_leader_is_followed_to_it() -> None:
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            leader, _ = await stack.enter_async_context(answering(encode_admitted(ADMITTED)))
+            follower, _ = await stack.enter_async_context(answering({"leader": leader}))
+            admitted, _ = await joined(follower)
+            assert admitted == ADMITTED
+
+    asyncio.run(run())
+
+
+def test_a_name_is_resolved_anew_at_each_attempt() -> None:
+    """As that of a headless service, whose pods come one by one."""
+
+    async def run() -> None:
+        async with answering(encode_admitted(ADMITTED)) as (admitting, _):
+            known: list[list[str]] = [[], [nobody()], [admitting]]
+            waits: list[str] = []
+
+            async def resolve(_: str) -> Sequence[str]:
+                found = known.pop(0)
+                if not found:
+                    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+                return found
+
+            joining = join(["orders-brokers:6000"], registration(), waits.append, resolve=resolve)
+            assert await asyncio.wait_for(joining, SECONDS_MAX) == ADMITTED
+            assert waits[0] == "orders-brokers:6000 has no address: Name or service not known"
+            assert "does not answer" in waits[1]
+            assert len(waits) == 2
+
+    asyncio.run(run())
+
+
+def test_who_waits_itself_says_so_at_once_and_lets_the_listener_go() -> None:
+    async def run() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            refusing = asyncio.create_task(refuse_others(listener))
+            waits: list[str] = []
+            seed = f"127.0.0.1:{listener.getsockname()[1]}"
+            heard = asyncio.Event()
+
+            def hear(why: str) -> None:
+                waits.append(why)
+                heard.set()
+
+            joining = asyncio.create_task(join([seed], registration(), hear))
+            await asyncio.wait_for(heard.wait(), SECONDS_MAX)
+            assert waits[0] == f"{seed} answers: it waits to be admitted itself"
+            for task in (joining, refusing):
+                task.cancel()
+            await asyncio.gather(joining, refusing, return_exceptions=True)
+            assert listener.fileno() >= 0, "the node's transport takes it over"
+
+    asyncio.run(run())
