@@ -1,6 +1,6 @@
 """What the node's tests share: clusters of real node processes on ports of their own."""
 
-import socket
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +11,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 from node_process import PORTS, NodeProcess
+from walrus_client.dev.ports import is_free
+
+# Below the ports that the system gives to outgoing connections: one of those would take a port while its node is down.
+_FIRST, _COUNT = 12_000, 8_000
+_next_port = os.getpid() * 97 % _COUNT
 
 
 @pytest.fixture
@@ -30,9 +35,13 @@ def node(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
 
 
 def free_ports() -> dict[str, int]:
-    """Ports that were free a moment ago, one for each listener."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in PORTS]
-    ports = {name: taken.getsockname()[1] for name, taken in zip(PORTS, sockets, strict=True)}
-    for taken in sockets:
-        taken.close()
-    return ports
+    """Ports that were free a moment ago and that no other node of this run gets, one for each listener."""
+    return {name: _free_port() for name in PORTS}
+
+
+def _free_port() -> int:
+    global _next_port
+    while True:
+        _next_port = (_next_port + 1) % _COUNT
+        if is_free(_FIRST + _next_port):
+            return _FIRST + _next_port

@@ -134,7 +134,7 @@ def test_a_stranger_cannot_move_a_disk_that_is_known(node: Make) -> None:
     founder = node("--bootstrap").start()
     before = founder.wait_ready()
     request = Registration(9, UUID(before["disk"]), uuid4(), *["127.0.0.1:1"] * 6, name="stranger")
-    admitted = asyncio.run(join(founder.raft_address, request, print))
+    admitted = asyncio.run(join([founder.raft_address], request, print))
     assert admitted.node_id == 1
     after = founder.status()
     assert (after["nodes"], after["process"]) == (before["nodes"], before["process"])
