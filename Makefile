@@ -7,7 +7,7 @@ SUITE ?= storage
 DURATION ?= 60
 
 ENV := . tools/env
-.PHONY: help setup run test test-rust test-python check fmt bench chaos proto golden charts clean
+.PHONY: help setup run test test-rust test-python images e2e check fmt bench chaos proto golden charts clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -25,6 +25,12 @@ test-rust:
 
 test-python:
 	@$(ENV); uv run --frozen --no-sync pytest
+
+images: setup ## The broker's and the operator's image, by the docker engine at hand or one built here
+	@$(ENV); e2e/kind/images
+
+e2e: setup ## The tests on a real Kubernetes: images, a kind cluster of four nodes, gone afterwards (KEEP=1 keeps it)
+	@$(ENV); e2e/kind/e2e
 
 check: setup ## Formats, lints, types, import contracts
 	@$(ENV)

@@ -32,13 +32,13 @@ class Load:
             raise self.failures[0]
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60.0, *, every_s: float = 0.02) -> None:
     """Waits for a named condition; raises TimeoutError with its name."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {timeout_s:g} s for {what}")
-        threading.Event().wait(0.02)
+        threading.Event().wait(every_s)
 
 
 @contextmanager

@@ -1,0 +1,129 @@
+"""A pod from which tests produce and check records, on the control plane, so that no fault of a worker reaches it."""
+
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import harness
+from harness.kube.kubectl import Kubectl, Object
+from harness.load import wait_until
+
+NAME = "workbench"
+SOURCES = ("__init__.py", "load.py", "records.py", "kube/__init__.py", "kube/remote.py")
+
+
+class Workbench:
+    """The pod. Made from the broker's image, with the programs of this package mounted."""
+
+    def __init__(self, kubectl: Kubectl, image: str) -> None:
+        self._kubectl = kubectl
+        kubectl.apply(_sources(), _pod(image))
+        kubectl.wait(f"pod/{NAME}", "condition=Ready")
+
+    @contextmanager
+    def producing(self, bootstrap: str, topic: str, *, producers: int = 4) -> Iterator["RemoteLoad"]:
+        """Appends to *topic* while the block runs; when it ends all that was sent is acknowledged, or it raises."""
+        command = self._kubectl.command(
+            "exec", "--stdin", NAME, "--", *_program("produce", bootstrap, topic, producers)
+        )
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            load = RemoteLoad(process)
+            try:
+                yield load
+            finally:
+                load.finish()
+
+    def check(self, bootstrap: str, topic: str, acked: dict[int, int]) -> int:
+        """Asserts that every acknowledged record is there once and in order; returns how many records there are."""
+        said = self._kubectl.execute(NAME, *_program("check", bootstrap, topic, json.dumps(acked)))
+        answer = json.loads(said)
+        assert not answer["findings"], f"{topic}: {answer['findings']}"
+        return int(answer["records"])
+
+    def walrus(self, *arguments: str) -> str:
+        """The command line `walrus`."""
+        return self._kubectl.execute(NAME, "walrus", *arguments)
+
+
+class RemoteLoad:
+    """What the producers of a workbench have done so far; `acked` is theirs, by number, once they have finished."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.acked: dict[int, int] = {}
+        self._total = 0
+        self._process = process
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def wait_for_more(self, records: int, *, timeout_s: float = 150.0) -> None:
+        """Waits until so many more records are acknowledged: writes go on."""
+        target = self._total + records
+        wait_until(lambda: self._total >= target or not self._reader.is_alive(), f"{records} more records", timeout_s)
+        assert self._total >= target, "the producers ended early"
+
+    def finish(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stderr is not None
+        self._process.stdin.close()
+        self._reader.join()
+        if not self.acked:
+            raise RuntimeError(f"the producers failed: {self._process.stderr.read()}")
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            facts: dict[str, Any] = json.loads(line)
+            self._total = facts.get("acked", self._total)
+            if "done" in facts:
+                self.acked = {int(producer): count for producer, count in facts["done"].items()}
+
+
+def _program(command: str, bootstrap: str, topic: str, argument: object) -> tuple[str, ...]:
+    return ("python3", "-m", "harness.kube.remote", command, bootstrap, topic, str(argument))
+
+
+def _sources() -> Object:
+    folder = Path(harness.__file__).parent
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": NAME},
+        "data": {source.replace("/", "."): (folder / source).read_text() for source in SOURCES},
+    }
+
+
+def _pod(image: str) -> Object:
+    items = [{"key": source.replace("/", "."), "path": f"harness/{source}"} for source in SOURCES]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": NAME},
+        "spec": {
+            "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
+            "tolerations": [{"operator": "Exists"}],
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 0,
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [
+                {
+                    "name": "python",
+                    "image": image,
+                    "command": ["sleep", "infinity"],
+                    "env": [{"name": "PYTHONPATH", "value": "/opt/walrus:/opt/tests"}],
+                    "volumeMounts": [{"name": "sources", "mountPath": "/opt/tests"}],
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "readOnlyRootFilesystem": True,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
+                }
+            ],
+            "volumes": [{"name": "sources", "configMap": {"name": NAME, "items": items}}],
+        },
+    }

@@ -1,0 +1,82 @@
+"""One operator for all tests, a namespace for each cluster, and the operator's log read after each test."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from harness.kube.cluster import Cluster
+from harness.kube.figures import figures
+from harness.kube.installed import Installed
+from harness.kube.kubectl import CommandError, Kubectl, NewNamespace
+from harness.kube.repository import CHARTS, EXAMPLES
+from harness.kube.workbench import Workbench
+
+UNEXPECTED = re.compile(
+    r"\b(ERROR|CRITICAL)\b|Traceback|Unclosed|never awaited|\"level\": ?\"(error|critical)\"", re.IGNORECASE
+)
+
+
+@pytest.fixture(scope="session")
+def operator() -> Installed:
+    installed = Installed(CHARTS / "walrus-operator")
+    installed.install()
+    return installed
+
+
+@pytest.fixture(autouse=True)
+def _quiet_log(operator: Installed) -> Iterator[None]:
+    """Fails a test in which the operator logged what it should not have."""
+    before = len(operator.log()), operator.pod()["metadata"]["uid"]
+    yield
+    first = before[0] if operator.pod()["metadata"]["uid"] == before[1] else 0
+    assert not [line for line in operator.log()[first:] if UNEXPECTED.search(line)]
+
+
+@pytest.fixture(scope="module")
+def new_namespace() -> Iterator[NewNamespace]:
+    """Makes namespaces that go with the module; only restricted pods may run in them, unless told otherwise."""
+    made: list[Kubectl] = []
+
+    def new(name: str, *, security: str = "restricted") -> Kubectl:
+        kubectl = Kubectl(name)
+        kubectl("create", "namespace", name)
+        kubectl("label", "namespace", name, f"pod-security.kubernetes.io/enforce={security}")
+        made.append(kubectl)
+        return kubectl
+
+    yield new
+    for kubectl in made:
+        kubectl("delete", "namespace", kubectl.namespace, "--timeout=180s")
+
+
+@pytest.fixture(scope="session")
+def orders(operator: Installed) -> Cluster:
+    """The cluster of docs/examples/walruscluster.yaml, three brokers; it stays until the end."""
+    kubectl = Kubectl("orders")
+    kubectl("create", "namespace", "orders")
+    kubectl("label", "namespace", "orders", "pod-security.kubernetes.io/enforce=restricted")
+    cluster = Cluster(kubectl, "orders")
+    kubectl("apply", "-f", str(EXAMPLES / "walruscluster.yaml"))
+    cluster.wait_ready()
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def workbench(orders: Cluster) -> Workbench:
+    image = orders.pods()[0]["spec"]["containers"][0]["image"]
+    return Workbench(Kubectl("default"), image)
+
+
+def pytest_sessionstart() -> None:
+    """Says what is missing where there is no cluster, instead of a failure of each test."""
+    try:
+        Kubectl("default")("get", "nodes")
+    except (OSError, CommandError) as failure:
+        pytest.exit(f"these tests need the cluster of `make e2e` (or e2e/kind/up and e2e/kind/run): {failure}", 4)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints what was measured."""
+    terminalreporter.section("figures")
+    for what, figure in figures.items():
+        terminalreporter.write_line(f"{what}: {figure}")
