@@ -7,19 +7,21 @@ import pytest
 import yaml
 from examples import EXAMPLES, OUTSIDE, POOLS, SMALLEST, changed, with_pool
 from walrus_operator.api.cluster import parse_spec
-from walrus_operator.desired.build import Facts, build
+from walrus_operator.desired.build import Facts, PoolFacts, build, image_of
 from walrus_operator.desired.config import entries
 from walrus_operator.desired.manifest import Owner
 from walrus_operator.desired.names import Names
+from walrus_operator.desired.statefulset import pod_inputs
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def manifests(spec, *, bootstrap=False, replicas=None, name="orders"):
+def manifests(spec, *, bootstrap=False, name="orders"):
     parsed = parse_spec(spec)
     owner = Owner(Names("shop", name), "0c5f3a1e-0000-4000-8000-000000000001")
-    counts = replicas or {pool.name: pool.replicas for pool in parsed.pools}
-    return build(parsed, Facts(owner, "walrus/walrus-node", counts, bootstrap))
+    image = image_of(parsed, "walrus/walrus-node")
+    pools = {pool.name: PoolFacts(pod_inputs(parsed, pool, image), pool.replicas) for pool in parsed.pools}
+    return build(parsed, Facts(owner, pools, bootstrap))
 
 
 def template(manifest):
@@ -84,9 +86,9 @@ def test_pods_keep_to_restricted_pod_security_unless_they_use_folders_of_nodes()
 
 def test_the_rollover_policy_is_told_in_numbers():
     assert entries(parse_spec(OUTSIDE)) == {
-        "segments.max_entries": "500",
-        "segments.max_bytes": str(64 * 2**20),
-        "segments.max_age_ms": str(12 * 3_600_000),
-        "segments.check_interval_ms": "250",
+        "segments.max_entries": 500,
+        "segments.max_bytes": 64 * 2**20,
+        "segments.max_age_ms": 12 * 3_600_000,
+        "segments.check_interval_ms": 250,
     }
-    assert entries(parse_spec(SMALLEST))["segments.max_age_ms"] == "0"
+    assert entries(parse_spec(SMALLEST))["segments.max_age_ms"] == 0

@@ -1,4 +1,4 @@
-"""`python -m walrus_operator crds | rbac | values-schema`."""
+"""`python -m walrus_operator run | crds | rbac | values-schema`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Write or print what is generated from the models and tables."""
+    """Run the operator, or write what is generated from its models and tables. Only `run` loads the clients."""
     parser = argparse.ArgumentParser(prog="walrus-operator", description="Keeps Kubernetes as a WalrusCluster says.")
     commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("run", help="run the operator; its options are environment variables WALRUS_OPERATOR_*")
     crds = commands.add_parser("crds", help="write the CustomResourceDefinitions, or print them")
     crds.add_argument("--to", type=Path, default=Path("crds"), metavar="FOLDER", help="where to (default: crds)")
     crds.add_argument("--print", action="store_true", help="to standard output instead")
@@ -29,10 +30,14 @@ def main() -> int:
         from walrus_operator.rbac import rules_yaml
 
         sys.stdout.write(rules_yaml())
-    else:
+    elif chosen.command == "values-schema":
         from walrus_operator.api.crdgen import values_schema
 
         sys.stdout.write(json.dumps(values_schema(), indent=2) + "\n")
+    else:
+        from walrus_operator.main import run
+
+        return run()
     return 0
 
 

@@ -7,9 +7,18 @@ from dataclasses import dataclass
 
 from walrus_operator.api.cluster import ClusterSpec
 from walrus_operator.desired.config import bootstrap_map, config_map
-from walrus_operator.desired.manifest import Manifest, Owner, object_of, sealed
+from walrus_operator.desired.manifest import Owner, object_of, sealed
 from walrus_operator.desired.services import services
-from walrus_operator.desired.statefulset import stateful_set
+from walrus_operator.desired.statefulset import PodInputs, stateful_set
+from walrus_operator.objects import BUDGET, SERVICE_ACCOUNT, Manifest
+
+
+@dataclass(frozen=True)
+class PoolFacts:
+    """What a pool's StatefulSet shall be now; it may lag behind the spec."""
+
+    inputs: PodInputs
+    replicas: int
 
 
 @dataclass(frozen=True)
@@ -17,10 +26,8 @@ class Facts:
     """What the manifests depend on besides the spec."""
 
     owner: Owner
-    image_repository: str
-    """Image without a tag, for `spec.version`."""
-    replicas: Mapping[str, int]
-    """Brokers that the StatefulSet of each pool shall have now."""
+    pools: Mapping[str, PoolFacts]
+    """The StatefulSets that there shall be now, by pool."""
     bootstrap: bool
     """Whether a broker may found the cluster."""
 
@@ -28,14 +35,14 @@ class Facts:
 def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
     """The manifests. A StatefulSet comes last: what its pods read is there before them."""
     owner = facts.owner
-    image = image_of(spec, facts.image_repository)
     made = [_account(owner), config_map(owner)]
     if facts.bootstrap:
         made.append(bootstrap_map(owner, spec))
     made += services(owner, spec)
     if sum(pool.replicas for pool in spec.pools) >= 3:
         made.append(_budget(owner))
-    made += [stateful_set(owner, spec, pool, image, facts.replicas[pool.name]) for pool in spec.pools]
+    for name, pool in facts.pools.items():
+        made.append(stateful_set(owner, name, pool.inputs, spec.deletion_policy, pool.replicas))
     return [sealed(manifest) for manifest in made]
 
 
@@ -46,7 +53,7 @@ def image_of(spec: ClusterSpec, repository: str) -> str:
 
 def _account(owner: Owner) -> Manifest:
     """Brokers never talk to Kubernetes: their account has no token in their pods."""
-    return object_of(owner, "v1", "ServiceAccount", owner.names.account, automountServiceAccountToken=False)
+    return object_of(owner, SERVICE_ACCOUNT, owner.names.account, automountServiceAccountToken=False)
 
 
 def _budget(owner: Owner) -> Manifest:
@@ -55,8 +62,7 @@ def _budget(owner: Owner) -> Manifest:
     """
     return object_of(
         owner,
-        "policy/v1",
-        "PodDisruptionBudget",
+        BUDGET,
         owner.names.budget,
         spec={"maxUnavailable": 1, "selector": {"matchLabels": owner.names.selector()}},
     )

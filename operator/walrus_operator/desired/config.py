@@ -5,7 +5,8 @@ from __future__ import annotations
 from walrus_operator.api.cluster import ClusterSpec, Fsync, FsyncMode
 from walrus_operator.api.units import bytes_of, milliseconds_of
 from walrus_operator.desired import names as n
-from walrus_operator.desired.manifest import Manifest, Owner, object_of
+from walrus_operator.desired.manifest import Owner, object_of
+from walrus_operator.objects import CONFIG_MAP, Manifest
 
 
 def config_map(owner: Owner) -> Manifest:
@@ -16,23 +17,23 @@ def config_map(owner: Owner) -> Manifest:
         "WALRUS_DATA_DIR": n.DATA_DIR,
         "WALRUS_JOIN": f"{names.brokers}.{names.namespace}.svc:{n.RAFT_PORT}",
     }
-    return object_of(owner, "v1", "ConfigMap", names.config, data=data)
+    return object_of(owner, CONFIG_MAP, names.config, data=data)
 
 
 def bootstrap_map(owner: Owner, spec: ClusterSpec) -> Manifest:
     """Names the broker that founds the cluster: the first of the first pool, and only on an empty disk."""
     founder = owner.names.pod(spec.pools[0].name, 0)
-    return object_of(owner, "v1", "ConfigMap", owner.names.bootstrap, data={"name": founder})
+    return object_of(owner, CONFIG_MAP, owner.names.bootstrap, data={"name": founder})
 
 
-def entries(spec: ClusterSpec) -> dict[str, str]:
+def entries(spec: ClusterSpec) -> dict[str, int]:
     """The dynamic configuration: keys and values of `SetConfig`."""
     segments = spec.segments
     return {
-        "segments.max_entries": str(segments.max_entries),
-        "segments.max_bytes": str(bytes_of(segments.max_bytes)),
-        "segments.max_age_ms": str(milliseconds_of(segments.max_age) if segments.max_age else 0),
-        "segments.check_interval_ms": str(milliseconds_of(segments.check_interval)),
+        "segments.max_entries": segments.max_entries,
+        "segments.max_bytes": bytes_of(segments.max_bytes),
+        "segments.max_age_ms": milliseconds_of(segments.max_age) if segments.max_age else 0,
+        "segments.check_interval_ms": milliseconds_of(segments.check_interval),
     }
 
 

@@ -10,20 +10,7 @@ from typing import Any
 
 from walrus_operator.api.cluster import API_VERSION, KIND
 from walrus_operator.desired.names import HASH, Names
-
-Manifest = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Ref:
-    """Which object: kind, namespace, name."""
-
-    kind: str
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
+from walrus_operator.objects import Kind, Manifest
 
 
 @dataclass(frozen=True)
@@ -44,19 +31,11 @@ class Owner:
         }
 
 
-def ref_of(manifest: Manifest) -> Ref:
-    """Which object a manifest describes."""
-    metadata = manifest["metadata"]
-    return Ref(manifest["kind"], metadata["namespace"], metadata["name"])
-
-
-def object_of(
-    owner: Owner, api_version: str, kind: str, name: str, *, pool: str | None = None, **rest: Any
-) -> Manifest:
+def object_of(owner: Owner, kind: Kind, name: str, *, pool: str | None = None, **rest: Any) -> Manifest:
     """An object of the cluster: labelled, owned, the rest as given."""
     return {
-        "apiVersion": api_version,
-        "kind": kind,
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
         "metadata": {
             "name": name,
             "namespace": owner.names.namespace,

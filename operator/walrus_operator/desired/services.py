@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from walrus_operator.api.cluster import ClusterSpec, Listener, Protocol, ServiceType
 from walrus_operator.desired import names as n
-from walrus_operator.desired.manifest import Manifest, Owner, object_of
+from walrus_operator.desired.manifest import Owner, object_of
+from walrus_operator.objects import SERVICE, Manifest
 
 PORTS = {Protocol.TEXT: n.TEXT_PORT, Protocol.GRPC: n.GRPC_PORT}
 
@@ -20,8 +21,7 @@ def _brokers(owner: Owner) -> Manifest:
     """Addresses for every broker from its first moment on: brokers find each other before they are ready."""
     return object_of(
         owner,
-        "v1",
-        "Service",
+        SERVICE,
         owner.names.brokers,
         spec={
             "clusterIP": "None",
@@ -44,8 +44,7 @@ def _client(owner: Owner, spec: ClusterSpec) -> Manifest:
     ports = [_port(listener.name, PORTS[listener.name]) for listener in spec.listeners]
     return object_of(
         owner,
-        "v1",
-        "Service",
+        SERVICE,
         owner.names.client,
         spec={"type": "ClusterIP", "selector": owner.names.selector(), "ports": ports},
     )
@@ -58,8 +57,7 @@ def _outside(owner: Owner, listener: Listener) -> Manifest:
         port["nodePort"] = listener.node_port
     made = object_of(
         owner,
-        "v1",
-        "Service",
+        SERVICE,
         owner.names.listener(listener.name),
         spec={"type": str(listener.type), "selector": owner.names.selector(), "ports": [port]},
     )

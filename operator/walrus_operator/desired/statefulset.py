@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from walrus_operator.api.cluster import ClusterSpec, DeletionPolicy, Pool
+from walrus_operator.api.cluster import ClusterSpec, DeletionPolicy, Pool, Storage
 from walrus_operator.desired import names as n
 from walrus_operator.desired.config import fsync_flag
-from walrus_operator.desired.manifest import Manifest, Owner, object_of
+from walrus_operator.desired.manifest import Owner, object_of
+from walrus_operator.objects import STATEFUL_SET, Manifest
 
 _ZONE = "topology.kubernetes.io/zone"
 _HOST = "kubernetes.io/hostname"
@@ -31,6 +32,20 @@ class PodInputs:
         """As an annotation."""
         return json.dumps(self.__dict__, sort_keys=True, separators=(",", ":"))
 
+    @classmethod
+    def parse(cls, text: str) -> PodInputs:
+        """From an annotation. Raises `ValueError`, `TypeError`."""
+        return cls(**json.loads(text))
+
+    def differences(self, other: PodInputs) -> list[str]:
+        """What `other` would change, for people."""
+        changes = []
+        for field in fields(self):
+            was, would_be = getattr(self, field.name), getattr(other, field.name)
+            if was != would_be:
+                changes.append(f"{field.name}: {_short(was)} -> {_short(would_be)}")
+        return changes
+
 
 def pod_inputs(spec: ClusterSpec, pool: Pool, image: str) -> PodInputs:
     """What the pods of a pool are made from."""
@@ -45,32 +60,33 @@ def pod_inputs(spec: ClusterSpec, pool: Pool, image: str) -> PodInputs:
     )
 
 
-def stateful_set(owner: Owner, spec: ClusterSpec, pool: Pool, image: str, replicas: int) -> Manifest:
+def stateful_set(owner: Owner, pool: str, inputs: PodInputs, policy: DeletionPolicy, replicas: int) -> Manifest:
     """The StatefulSet of a pool. A pod is replaced only when someone deletes it (`OnDelete`); all start together."""
-    inputs = pod_inputs(spec, pool, image)
-    when_deleted = "Delete" if spec.deletion_policy is DeletionPolicy.DELETE else "Retain"
+    # With `Delete`, Kubernetes itself removes the claims after the StatefulSet, which goes with its owner: no finalizer
+    # of ours can hold up a namespace, and it works also while the operator is away.
+    when_deleted = "Delete" if policy is DeletionPolicy.DELETE else "Retain"
+    storage = Storage.model_validate(inputs.storage)
     made = object_of(
         owner,
-        "apps/v1",
-        "StatefulSet",
-        owner.names.pool(pool.name),
-        pool=pool.name,
+        STATEFUL_SET,
+        owner.names.pool(pool),
+        pool=pool,
         spec={
             "replicas": replicas,
             "serviceName": owner.names.brokers,
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "OnDelete"},
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": "Retain"},
-            "selector": {"matchLabels": owner.names.selector(pool.name)},
-            "template": _pod(owner, pool, inputs),
-            **_claims(owner, pool),
+            "selector": {"matchLabels": owner.names.selector(pool)},
+            "template": _pod(owner, pool, inputs, storage),
+            **_claims(owner, pool, storage),
         },
     )
     made["metadata"]["annotations"] = {n.RENDERED_FROM: inputs.text()}
     return made
 
 
-def _pod(owner: Owner, pool: Pool, inputs: PodInputs) -> Manifest:
+def _pod(owner: Owner, pool: str, inputs: PodInputs, storage: Storage) -> Manifest:
     names = owner.names
     spec: Manifest = {
         "serviceAccountName": names.account,
@@ -94,12 +110,12 @@ def _pod(owner: Owner, pool: Pool, inputs: PodInputs) -> Manifest:
         spec["nodeSelector"] = inputs.node_selector
     if inputs.tolerations:
         spec["tolerations"] = inputs.tolerations
-    if pool.storage.host_path is not None:
-        path = f"{pool.storage.host_path.path}/{names.namespace}/{names.cluster}/{pool.name}"
+    if storage.host_path is not None:
+        path = f"{storage.host_path.path}/{names.namespace}/{names.cluster}/{pool}"
         spec["volumes"].append({"name": "data", "hostPath": {"path": path, "type": "DirectoryOrCreate"}})
         spec["initContainers"] = [_owner_of_folder(inputs)]
         spec["affinity"] = {"podAntiAffinity": _one_per_host(owner, pool)}
-    return {"metadata": {"labels": names.labels(pool.name)}, "spec": spec}
+    return {"metadata": {"labels": names.labels(pool)}, "spec": spec}
 
 
 def _broker(owner: Owner, inputs: PodInputs) -> Manifest:
@@ -167,9 +183,9 @@ def _spread(names: n.Names, topology: str) -> Manifest:
     }
 
 
-def _one_per_host(owner: Owner, pool: Pool) -> Manifest:
+def _one_per_host(owner: Owner, pool: str) -> Manifest:
     """Two brokers on one host would share a folder. Which broker is which, the folder knows."""
-    selector = {"matchLabels": owner.names.selector(pool.name)}
+    selector = {"matchLabels": owner.names.selector(pool)}
     return {
         "requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": selector, "topologyKey": _HOST}],
     }
@@ -193,8 +209,8 @@ def _owner_of_folder(inputs: PodInputs) -> Manifest:
     }
 
 
-def _claims(owner: Owner, pool: Pool) -> Manifest:
-    volume = pool.storage.claim or pool.storage.local
+def _claims(owner: Owner, pool: str, storage: Storage) -> Manifest:
+    volume = storage.claim or storage.local
     if volume is None:
         return {}
     spec: Manifest = {
@@ -207,7 +223,7 @@ def _claims(owner: Owner, pool: Pool) -> Manifest:
     template = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data", "labels": owner.names.labels(pool.name)},
+        "metadata": {"name": "data", "labels": owner.names.labels(pool)},
         "spec": spec,
     }
     return {"volumeClaimTemplates": [template]}
@@ -216,3 +232,7 @@ def _claims(owner: Owner, pool: Pool) -> Manifest:
 def _plain(model: Any) -> dict[str, Any]:
     plain: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
     return plain
+
+
+def _short(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

@@ -1,0 +1,1 @@
+"""Does what the plan says. Holds no policy."""

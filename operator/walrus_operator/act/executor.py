@@ -1,0 +1,115 @@
+"""Does what the plan says, in order; each step may be repeated. One that fails ends the pass: the next looks again."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from walrus_operator.kube.api import Conflict, KubeApi, Refused
+from walrus_operator.objects import POD, Ref, owned_by, ref_of, uid_of
+from walrus_operator.observe.brokers import BrokerError, Brokers, ConfigMoved, ConfigRefused
+from walrus_operator.observe.snapshot import Pod, Snapshot
+from walrus_operator.plan.actions import Action, Apply, Gate, Grow, Plan, Prune, RestartPod, SetConfig, Wait
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What was done, and what stopped the rest."""
+
+    actions: tuple[Action, ...] = ()
+    waits: tuple[Wait, ...] = ()
+
+
+class Stopped(Exception):  # noqa: N818 - called by what happened
+    """A step cannot be done now. Carries the gate that it met."""
+
+    def __init__(self, wait: Wait) -> None:
+        super().__init__(wait.detail)
+        self.wait = wait
+
+
+class Executor:
+    """Does what plans say, through a `KubeApi` that lets only the holder of the lease write."""
+
+    def __init__(self, kube: KubeApi, brokers: Brokers) -> None:
+        self._kube = kube
+        self._brokers = brokers
+
+    async def act(self, plan: Plan, snapshot: Snapshot) -> Done:
+        """Do the plan's actions until one cannot be done. Raises `KubeError` of what may be tried again."""
+        done: list[Action] = []
+        for action in plan.actions:
+            try:
+                await self._do(action, snapshot)
+            except Stopped as stopped:
+                return Done(tuple(done), (stopped.wait,))
+            log.info("%s: %s", snapshot.cluster.key, action)
+            done.append(action)
+        return Done(tuple(done))
+
+    async def _do(self, action: Action, snapshot: Snapshot) -> None:
+        match action:
+            case Apply():
+                await self._apply(action, snapshot)
+            case Grow():
+                await self._kube.apply(action.manifest)
+            case Prune():
+                await self._kube.delete(action.ref, action.uid)
+            case SetConfig():
+                await self._set_config(action, snapshot)
+            case RestartPod():
+                await self._restart(action, snapshot)
+
+    async def _apply(self, action: Apply, snapshot: Snapshot) -> None:
+        ref = ref_of(action.manifest)
+        if action.new:
+            found = await self._kube.get(ref)
+            if found is not None and not owned_by(found, snapshot.cluster.uid):
+                raise Stopped(
+                    Wait(
+                        Gate.NAME_TAKEN,
+                        f"{ref} is there and does not belong to this cluster: delete it, or give this cluster another"
+                        " name",
+                    )
+                )
+        try:
+            await self._kube.apply(action.manifest)
+        except Refused as refused:
+            raise Stopped(Wait(Gate.OBJECT_REFUSED, str(refused))) from refused
+
+    async def _set_config(self, action: SetConfig, snapshot: Snapshot) -> None:
+        """Asked of the metadata leader first: any broker takes it, that one needs no other for it."""
+        members = [(broker.role != "Leader", name) for name, broker in snapshot.brokers.items() if broker is not None]
+        hosts = [snapshot.pods[name].ip for _, name in sorted(members)]
+        trouble = "no broker can be asked"
+        for host in hosts:
+            if host is None:
+                continue
+            try:
+                await self._brokers.set_config(host, action.entries, action.expect_version)
+            except ConfigRefused as refused:
+                raise Stopped(Wait(Gate.CONFIG_REFUSED, str(refused))) from refused
+            except ConfigMoved as moved:
+                raise Conflict(str(moved)) from moved
+            except BrokerError as error:
+                trouble = str(error)
+                continue
+            return
+        raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"the configuration could not be set: {trouble}"))
+
+    async def _restart(self, action: RestartPod, snapshot: Snapshot) -> None:
+        """Look again with fresh eyes: only this pod, and only while its broker is still in no cluster."""
+        ref = Ref(POD.name, snapshot.cluster.key.namespace, action.pod)
+        found = await self._kube.get(ref)
+        if found is None or uid_of(found) != action.uid:
+            return
+        pod = Pod.parse(found)
+        try:
+            broker = await self._brokers.look(pod.ip or "")
+        except BrokerError as error:
+            raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"{action.pod} does not answer any more: {error}")) from error
+        if broker.cluster_id:
+            return
+        await self._kube.delete(ref, action.uid)

@@ -1,0 +1,1 @@
+"""kopf, used as what it is best at: an event source."""

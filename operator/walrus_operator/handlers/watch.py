@@ -1,0 +1,46 @@
+"""Handlers of kopf: each only says which cluster to look at. None changes anything, so kopf never patches an object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import kopf
+
+from walrus_operator.api.cluster import GROUP, PLURAL, VERSION
+from walrus_operator.desired.names import LABEL_CLUSTER
+from walrus_operator.objects import Key
+
+Heard = Callable[[str, str], None]
+"""Told of a cluster: its uid and version."""
+Look = Callable[[Key], None]
+
+
+def registry(look: Look, heard: Heard) -> kopf.OperatorRegistry:
+    """The handlers, in a registry of their own."""
+    made = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=made, id="login")
+    async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
+    @kopf.on.event(GROUP, VERSION, PLURAL, registry=made, id="cluster")
+    async def cluster_event(body: kopf.Body, namespace: str | None, name: str | None, **_: Any) -> None:
+        key = Key(namespace or "", name or "")
+        metadata: Mapping[str, Any] = body["metadata"]
+        heard(metadata.get("uid", ""), metadata.get("resourceVersion", ""))
+        look(key)
+
+    @kopf.on.event("apps", "v1", "statefulsets", labels={LABEL_CLUSTER: kopf.PRESENT}, registry=made, id="set")
+    async def set_event(labels: kopf.Labels, namespace: str | None, **_: Any) -> None:
+        look(Key(namespace or "", labels[LABEL_CLUSTER]))
+
+    return made
+
+
+def settings() -> kopf.OperatorSettings:
+    """Kopf as a mere listener: it posts nothing, scans nothing, and keeps nothing on objects."""
+    made = kopf.OperatorSettings()
+    made.posting.enabled = False
+    made.scanning.disabled = True
+    return made

@@ -1,0 +1,1 @@
+"""The door to Kubernetes. Only `official` knows a client library."""

@@ -1,0 +1,61 @@
+"""What the operator asks of Kubernetes, and the errors it can meet."""
+
+# ruff: noqa: N818 - the classes are called by what happened
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from walrus_operator.objects import Kind, Manifest, Ref
+
+FIELD_MANAGER = "walrus-operator"
+STATUS_MANAGER = "walrus-operator-status"
+
+
+class KubeError(Exception):
+    """Kubernetes did not do what was asked. Says what was asked and what was answered."""
+
+
+class Unreachable(KubeError):
+    """No answer, or one that says: later. Nothing is known about whether it was done."""
+
+
+class Conflict(KubeError):
+    """Another one changed or made the object first: look again."""
+
+
+class Missing(KubeError):
+    """There is no such object, or no such kind."""
+
+
+class Denied(KubeError):
+    """The operator's role does not allow it, or the namespace is on its way out."""
+
+
+class Refused(KubeError):
+    """The object is not what Kubernetes, or a policy of the cluster, takes."""
+
+
+class KubeApi(Protocol):
+    """Kubernetes. Reads are never cached. Every write is safe to repeat."""
+
+    async def get(self, ref: Ref) -> Manifest | None:
+        """The object, or None where there is none."""
+
+    async def list(self, kind: Kind, namespace: str | None, selector: str = "") -> list[Manifest]:
+        """The objects of a namespace, or of all; selected by labels."""
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        """Make the object; `Conflict` where there is one."""
+
+    async def replace(self, manifest: Manifest) -> Manifest:
+        """Replace the object; `Conflict` unless it is at the manifest's resource version."""
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        """Server-side apply: the fields of the manifest become ours and are as it says; others stay."""
+
+    async def apply_status(self, manifest: Manifest) -> Manifest:
+        """Server-side apply of the status alone."""
+
+    async def delete(self, ref: Ref, uid: str) -> None:
+        """Delete the object if it is still this one; that it is gone already is fine."""

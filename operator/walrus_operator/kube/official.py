@@ -1,0 +1,201 @@
+"""`KubeApi` over the official client. It blocks, so every call runs in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import urllib3
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+from kubernetes.dynamic import DynamicClient, Resource
+
+from walrus_operator.kube.api import (
+    FIELD_MANAGER,
+    STATUS_MANAGER,
+    Conflict,
+    Denied,
+    KubeError,
+    Missing,
+    Refused,
+    Unreachable,
+)
+from walrus_operator.objects import KINDS, Kind, Manifest, Ref, ref_of
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT_SECONDS = (3.0, 10.0)
+_PAGE = 500
+_APPLY = "application/apply-patch+yaml"
+
+Told = Callable[[str, str, str, float], None]
+"""Told of each call: verb, kind, outcome, seconds."""
+
+
+class OfficialApi:
+    """Talks to the API server as the pod's service account says, or the kubeconfig of a developer."""
+
+    def __init__(self, told: Told = lambda *_: None, threads: int = 8) -> None:
+        try:
+            config.load_incluster_config()
+        except config.ConfigException:
+            config.load_kube_config()
+        self._client = client.ApiClient()
+        # The kinds are known: nothing is discovered, nothing is cached on disk.
+        self._dynamic = DynamicClient(self._client, discoverer=lambda *_: None)
+        self._resources = {name: _resource(kind, self._dynamic) for name, kind in KINDS.items()}
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="kube")
+        self._told = told
+
+    def close(self) -> None:
+        """End the threads; calls under way are waited for."""
+        self._threads.shutdown()
+        self._client.close()
+
+    async def get(self, ref: Ref) -> Manifest | None:
+        """The object, or None where there is none."""
+        try:
+            return await self._call("get", ref.kind, lambda: self._ask("get", ref.kind, ref.namespace, ref.name))
+        except Missing:
+            return None
+
+    async def list(self, kind: Kind, namespace: str | None, selector: str = "") -> list[Manifest]:
+        """All pages of the objects."""
+        found: list[Manifest] = []
+        position = None
+        while True:
+            ask = partial(self._ask, "get", kind.name, namespace, None)
+            page = await self._call(
+                "list", kind.name, partial(ask, label_selector=selector, limit=_PAGE, _continue=position)
+            )
+            # Items of a list do not say what they are.
+            found += [{**item, "kind": kind.name, "apiVersion": kind.api_version} for item in page["items"]]
+            position = page["metadata"].get("continue")
+            if not position:
+                return found
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        """Make the object."""
+        ref = ref_of(manifest)
+        return await self._call(
+            "create",
+            ref.kind,
+            lambda: self._ask("post", ref.kind, ref.namespace, None, body=manifest, field_manager=FIELD_MANAGER),
+        )
+
+    async def replace(self, manifest: Manifest) -> Manifest:
+        """Replace the object at its resource version."""
+        ref = ref_of(manifest)
+        return await self._call(
+            "update",
+            ref.kind,
+            lambda: self._ask("put", ref.kind, ref.namespace, ref.name, body=manifest, field_manager=FIELD_MANAGER),
+        )
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        """Server-side apply, with force: what the operator wants, it owns."""
+        ref = ref_of(manifest)
+        return await self._call(
+            "patch",
+            ref.kind,
+            lambda: self._ask(
+                "patch",
+                ref.kind,
+                ref.namespace,
+                ref.name,
+                body=manifest,
+                content_type=_APPLY,
+                field_manager=FIELD_MANAGER,
+                force_conflicts=True,
+            ),
+        )
+
+    async def apply_status(self, manifest: Manifest) -> Manifest:
+        """Server-side apply of the status."""
+        ref = ref_of(manifest)
+        return await self._call(
+            "patch",
+            f"{ref.kind}/status",
+            lambda: self._ask(
+                "patch",
+                ref.kind,
+                ref.namespace,
+                ref.name,
+                "/status",
+                body=manifest,
+                content_type=_APPLY,
+                field_manager=STATUS_MANAGER,
+                force_conflicts=True,
+            ),
+        )
+
+    async def delete(self, ref: Ref, uid: str) -> None:
+        """Delete exactly this object."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        with suppress(Missing):
+            await self._call(
+                "delete", ref.kind, lambda: self._ask("delete", ref.kind, ref.namespace, ref.name, body=body)
+            )
+
+    def _ask(
+        self, method: str, kind: str, namespace: str | None, name: str | None, below: str = "", **params: Any
+    ) -> Manifest:
+        path = self._resources[kind].path(name=name, namespace=namespace) + below
+        answer = self._dynamic.request(method, path, serialize=False, _request_timeout=_TIMEOUT_SECONDS, **params)
+        told: Manifest = json.loads(answer.data)
+        return told
+
+    async def _call(self, verb: str, kind: str, call: Callable[[], Manifest]) -> Manifest:
+        began = time.monotonic()
+        outcome = "ok"
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        except ApiException as error:
+            mapped = _mapped(f"{verb} {kind}", error)
+            outcome = type(mapped).__name__
+            raise mapped from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            outcome = "Unreachable"
+            raise Unreachable(f"{verb} {kind}: {error}") from error
+        finally:
+            self._told(verb, kind, outcome, time.monotonic() - began)
+
+
+def _resource(kind: Kind, dynamic: DynamicClient) -> Resource:
+    return Resource(
+        prefix="apis" if kind.group else "api",
+        group=kind.group,
+        api_version=kind.api_version.rpartition("/")[2],
+        kind=kind.name,
+        namespaced=True,
+        verbs=[],
+        name=kind.plural,
+        client=dynamic,
+    )
+
+
+def _mapped(what: str, error: ApiException) -> KubeError:
+    """The one place that reads HTTP codes."""
+    try:
+        said = json.loads(error.body or "{}").get("message") or error.reason
+    except (ValueError, AttributeError):
+        said = error.reason
+    text = f"{what}: {said}"
+    match error.status:
+        case 404:
+            return Missing(text)
+        case 409 | 410 | 412:
+            return Conflict(text)
+        case 401 | 403:
+            return Denied(text)
+        case 400 | 405 | 415 | 422:
+            return Refused(text)
+        case _:
+            return Unreachable(text)

@@ -1,0 +1,86 @@
+"""Objects of Kubernetes as the operator sees them: kinds it knows, references, and a manifest's outer parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from walrus_operator.api.cluster import API_VERSION, KIND, PLURAL
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of objects and where the API server keeps it."""
+
+    name: str
+    api_version: str
+    plural: str
+
+    @property
+    def group(self) -> str:
+        """The API group; the core group is called ""."""
+        return self.api_version.rpartition("/")[0]
+
+
+CLUSTER = Kind(KIND, API_VERSION, PLURAL)
+STATEFUL_SET = Kind("StatefulSet", "apps/v1", "statefulsets")
+CONFIG_MAP = Kind("ConfigMap", "v1", "configmaps")
+SERVICE = Kind("Service", "v1", "services")
+SERVICE_ACCOUNT = Kind("ServiceAccount", "v1", "serviceaccounts")
+BUDGET = Kind("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets")
+POD = Kind("Pod", "v1", "pods")
+CLAIM = Kind("PersistentVolumeClaim", "v1", "persistentvolumeclaims")
+EVENT = Kind("Event", "v1", "events")
+LEASE = Kind("Lease", "coordination.k8s.io/v1", "leases")
+
+KINDS = {
+    kind.name: kind
+    for kind in (CLUSTER, STATEFUL_SET, CONFIG_MAP, SERVICE, SERVICE_ACCOUNT, BUDGET, POD, CLAIM, EVENT, LEASE)
+}
+
+
+@dataclass(frozen=True, order=True)
+class Ref:
+    """Which object."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """Which WalrusCluster."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def ref_of(manifest: Manifest) -> Ref:
+    """Which object a manifest describes."""
+    metadata = manifest["metadata"]
+    return Ref(manifest["kind"], metadata["namespace"], metadata["name"])
+
+
+def uid_of(manifest: Manifest) -> str:
+    """The identity that the API server gave the object; a later one of the same name has another."""
+    return str(manifest["metadata"].get("uid", ""))
+
+
+def created_at(manifest: Manifest) -> datetime:
+    """When the object was created, to the second."""
+    return datetime.fromisoformat(manifest["metadata"]["creationTimestamp"])
+
+
+def owned_by(manifest: Manifest, uid: str) -> bool:
+    """Whether the object belongs to the owner of this uid."""
+    return any(reference.get("uid") == uid for reference in manifest["metadata"].get("ownerReferences", ()))

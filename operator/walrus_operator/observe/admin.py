@@ -1,0 +1,86 @@
+"""`Brokers` over the Admin API's client. It blocks, so every call runs in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from walrus_client import errors
+from walrus_client.admin import AdminClient, Status
+
+from walrus_operator.desired.names import ADMIN_PORT
+from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused
+from walrus_operator.observe.snapshot import Broker, Config
+
+T = TypeVar("T")
+
+_TIMEOUT_SECONDS = 3.0
+
+
+class AdminBrokers:
+    """Brokers by the addresses of their pods."""
+
+    def __init__(self, threads: int = 16, port: int = ADMIN_PORT) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="admin")
+        self._port = port
+
+    def close(self) -> None:
+        """End the threads; calls under way are waited for."""
+        self._threads.shutdown()
+
+    async def look(self, host: str) -> Broker:
+        """What the broker tells about itself."""
+        return _broker(await self._call(host, AdminClient.status))
+
+    async def config(self, host: str) -> Config:
+        """The cluster's configuration, as the broker knows it."""
+        told = await self._call(host, AdminClient.config)
+        return Config(told.version, dict(told.entries))
+
+    async def set_config(self, host: str, entries: Mapping[str, int], expect_version: int) -> int:
+        """Change the cluster's configuration."""
+        try:
+            return await self._call(host, lambda admin: admin.set_config(entries, expect_version=expect_version))
+        except errors.VersionMismatch as moved:
+            raise ConfigMoved(str(moved)) from moved
+        except errors.RejectedError as refused:
+            raise ConfigRefused(str(refused)) from refused
+
+    async def _call(self, host: str, ask: Callable[[AdminClient], T]) -> T:
+        address = f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
+
+        def call() -> T:
+            with AdminClient(address, timeout=_TIMEOUT_SECONDS) as admin:
+                return ask(admin)
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        except errors.RejectedError:
+            raise
+        except errors.WalrusError as error:
+            raise BrokerError(f"{address}: {error}") from error
+
+
+def _broker(told: Status) -> Broker:
+    metadata, storage = told.metadata, told.storage
+    return Broker(
+        cluster_id=told.identity.cluster_id or "",
+        node_id=told.identity.node_id or 0,
+        disk=told.identity.disk,
+        version=told.identity.version,
+        ready=told.ready,
+        missing=told.missing,
+        role=metadata.role.title() if metadata else "",
+        leader=(metadata.leader or 0) if metadata else 0,
+        term=metadata.term if metadata else 0,
+        segments_led=told.segments_led,
+        under_replicated=told.under_replicated,
+        config_version=told.config_version,
+        backend_asked=storage.backend_asked,
+        backend_in_use=storage.backend_in_use or "",
+        backend_reason=storage.reason or "",
+        bytes_free=storage.bytes_free,
+        bytes_total=storage.bytes_total,
+    )

@@ -1,0 +1,50 @@
+"""What brokers tell through the Admin API. The only place that knows its client; it blocks, so it runs in threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+
+from walrus_operator.observe.snapshot import Broker, Config
+
+
+class BrokerError(Exception):
+    """A broker did not answer, or not in time."""
+
+
+class ConfigRefused(Exception):  # noqa: N818 - called by what happened
+    """The brokers do not take the configuration. Says why."""
+
+
+class ConfigMoved(Exception):  # noqa: N818 - called by what happened
+    """Another one changed the configuration first: look again."""
+
+
+class Brokers(Protocol):
+    """Brokers, by host. Every call ends within a few seconds."""
+
+    async def look(self, host: str) -> Broker:
+        """What the broker tells about itself. Raises `BrokerError`."""
+
+    async def config(self, host: str) -> Config:
+        """The cluster's configuration, as the broker knows it. Raises `BrokerError`."""
+
+    async def set_config(self, host: str, entries: Mapping[str, int], expect_version: int) -> int:
+        """Change the cluster's configuration; returns its version.
+
+        Raises `ConfigMoved` where it is not at `expect_version`, `ConfigRefused`, `BrokerError`.
+        """
+
+
+async def look_all(brokers: Brokers, hosts: Mapping[str, str]) -> dict[str, Broker | None]:
+    """Ask all at once; None for each that does not answer."""
+
+    async def ask(host: str) -> Broker | None:
+        try:
+            return await brokers.look(host)
+        except BrokerError:
+            return None
+
+    answers = await asyncio.gather(*(ask(host) for host in hosts.values()))
+    return dict(zip(hosts, answers, strict=True))

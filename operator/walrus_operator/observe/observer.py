@@ -1,0 +1,76 @@
+"""Looks at a cluster. Nothing is cached: a list costs little, and a cache that missed a deletion costs a disk."""
+
+from __future__ import annotations
+
+import asyncio
+
+from walrus_operator.desired.names import LABEL_CLUSTER
+from walrus_operator.kube.api import KubeApi
+from walrus_operator.objects import (
+    BUDGET,
+    CLAIM,
+    CLUSTER,
+    CONFIG_MAP,
+    POD,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    STATEFUL_SET,
+    Key,
+    Manifest,
+    Ref,
+)
+from walrus_operator.observe.brokers import BrokerError, Brokers, look_all
+from walrus_operator.observe.snapshot import Broker, Cluster, Config, Pod, Snapshot, arranged
+
+_CHILDREN = (STATEFUL_SET, CONFIG_MAP, SERVICE, SERVICE_ACCOUNT, BUDGET)
+
+
+class Observer:
+    """Looks at clusters, one at a time or many at once."""
+
+    def __init__(self, kube: KubeApi, brokers: Brokers) -> None:
+        self._kube = kube
+        self._brokers = brokers
+
+    async def look(self, key: Key) -> Snapshot | None:
+        """The cluster as it is now, or None where there is none. Raises `KubeError`."""
+        found = await self._kube.get(Ref(CLUSTER.name, key.namespace, key.name))
+        if found is None:
+            return None
+        cluster = Cluster.parse(found)
+        children, pods, claims = await asyncio.gather(self._children(key), self._list_pods(key), self._list_claims(key))
+        hosts = {pod.name: pod.ip for pod in pods if pod.ip is not None and pod.running and not pod.deleting}
+        brokers = await look_all(self._brokers, hosts)
+        return Snapshot(
+            cluster=cluster,
+            objects=arranged(children),
+            pods={pod.name: pod for pod in pods},
+            claims=claims,
+            brokers=brokers,
+            config=await self._config(hosts, brokers),
+        )
+
+    async def _children(self, key: Key) -> list[Manifest]:
+        lists = await asyncio.gather(*(self._kube.list(kind, key.namespace, _selector(key)) for kind in _CHILDREN))
+        return [manifest for manifests in lists for manifest in manifests]
+
+    async def _list_pods(self, key: Key) -> list[Pod]:
+        return [Pod.parse(found) for found in await self._kube.list(POD, key.namespace, _selector(key))]
+
+    async def _list_claims(self, key: Key) -> dict[str, str]:
+        found = await self._kube.list(CLAIM, key.namespace, _selector(key))
+        return {claim["metadata"]["name"]: claim.get("status", {}).get("phase", "Pending") for claim in found}
+
+    async def _config(self, hosts: dict[str, str], brokers: dict[str, Broker | None]) -> Config | None:
+        """Asked of the broker that knows the latest, and is part of the cluster."""
+        told = [(broker.config_version, name) for name, broker in brokers.items() if broker and broker.cluster_id]
+        for _, name in sorted(told, reverse=True):
+            try:
+                return await self._brokers.config(hosts[name])
+            except BrokerError:
+                continue
+        return None
+
+
+def _selector(key: Key) -> str:
+    return f"{LABEL_CLUSTER}={key.name}"

@@ -1,0 +1,123 @@
+"""What the operator can do, and what can keep it from doing it. Both lists are closed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from walrus_operator.objects import Manifest, Ref, ref_of
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Make an object, or bring it back to what it shall be."""
+
+    manifest: Manifest
+    new: bool
+
+    def __str__(self) -> str:
+        return f"{'Create' if self.new else 'Update'} {ref_of(self.manifest)}"
+
+
+@dataclass(frozen=True)
+class Prune:
+    """Delete an object that shall not be there any more."""
+
+    ref: Ref
+    uid: str
+
+    def __str__(self) -> str:
+        return f"Delete {self.ref}"
+
+
+@dataclass(frozen=True)
+class Grow:
+    """Give a pool one broker more."""
+
+    manifest: Manifest
+    pool: str
+    replicas: int
+    """Brokers of the pool afterwards."""
+
+    def __str__(self) -> str:
+        return f"Grow pool {self.pool} to {self.replicas} brokers"
+
+
+@dataclass(frozen=True)
+class SetConfig:
+    """Change the brokers' dynamic configuration."""
+
+    entries: Mapping[str, int]
+    expect_version: int
+
+    def __str__(self) -> str:
+        return "Set " + ", ".join(f"{key}={value}" for key, value in sorted(self.entries.items()))
+
+
+@dataclass(frozen=True)
+class RestartPod:
+    """Delete a pod, which its StatefulSet makes anew. Disruptive: checked again with fresh eyes before it is done."""
+
+    pod: str
+    uid: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"Restart {self.pod} ({self.reason})"
+
+
+Action = Apply | Prune | Grow | SetConfig | RestartPod
+
+
+class Gate(StrEnum):
+    """What holds something up."""
+
+    INVALID = "Invalid"
+    PAUSED = "Paused"
+    AMBIGUOUS_IDENTITY = "AmbiguousIdentity"
+    NAME_TAKEN = "NameTaken"
+    OBJECT_REFUSED = "ObjectRefused"
+    CONFIG_REFUSED = "ConfigRefused"
+    NOT_FOUNDED = "NotFounded"
+    POD_PENDING = "PodPending"
+    UNKNOWN_BROKER = "UnknownBroker"
+    SHRINK_UNSUPPORTED = "ShrinkUnsupported"
+    ROLL_UNSUPPORTED = "RollUnsupported"
+    RESIZE_UNSUPPORTED = "ResizeUnsupported"
+    POOL_REMOVAL_UNSUPPORTED = "PoolRemovalUnsupported"
+
+
+REFUSED = frozenset(
+    {
+        Gate.INVALID,
+        Gate.OBJECT_REFUSED,
+        Gate.CONFIG_REFUSED,
+        Gate.SHRINK_UNSUPPORTED,
+        Gate.ROLL_UNSUPPORTED,
+        Gate.RESIZE_UNSUPPORTED,
+        Gate.POOL_REMOVAL_UNSUPPORTED,
+    }
+)
+"""Gates that only another spec opens: the cluster stays as it is. The others open by themselves, or by hand."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A gate that is closed, and who can open it."""
+
+    gate: Gate
+    detail: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What comes next, in order, and what is held up."""
+
+    actions: tuple[Action, ...] = ()
+    waits: tuple[Wait, ...] = ()
+
+    @property
+    def settled(self) -> bool:
+        """Nothing to do and nothing to wait for."""
+        return not self.actions and not self.waits

@@ -1,0 +1,57 @@
+"""A cluster is founded once, by one broker on an empty disk: when one may be told to, and whom to ask before."""
+
+from __future__ import annotations
+
+from walrus_operator.api.cluster import ClusterSpec
+from walrus_operator.objects import CONFIG_MAP, STATEFUL_SET, Ref, created_at
+from walrus_operator.observe.snapshot import Snapshot
+from walrus_operator.plan.actions import Gate, RestartPod, Wait
+
+
+def may_found(spec: ClusterSpec, snapshot: Snapshot) -> bool:
+    """Whether the first broker shall be told to found the cluster.
+
+    Safe where nothing of the cluster is there yet: no StatefulSet, no claim, no folder of a node; or where every broker
+    has answered that it is in no cluster. Anything in between may hide a cluster on a disk that is not seen.
+    """
+    if snapshot.cluster_ids():
+        return False
+    if _bootstrap(snapshot) in snapshot.objects:
+        return True
+    return _nothing_there(spec, snapshot) or _all_waiting(spec, snapshot)
+
+
+def restart_founder(spec: ClusterSpec, snapshot: Snapshot) -> RestartPod | None:
+    """The founder, where it started before it was told: a broker reads its options at its start."""
+    told = snapshot.objects.get(_bootstrap(snapshot))
+    founder = snapshot.pods.get(snapshot.cluster.names.pod(spec.pools[0].name, 0))
+    if told is None or founder is None or founder.deleting or not _all_waiting(spec, snapshot):
+        return None
+    if founder.created >= created_at(told):
+        return None
+    return RestartPod(founder.name, founder.uid, "to found the cluster")
+
+
+def unfounded(snapshot: Snapshot) -> Wait | None:
+    """Why there is no cluster yet."""
+    if snapshot.cluster_ids():
+        return None
+    waiting = sum(broker is not None for broker in snapshot.brokers.values())
+    return Wait(Gate.NOT_FOUNDED, f"no broker is in a cluster yet; {waiting} of {len(snapshot.pods)} answer")
+
+
+def _nothing_there(spec: ClusterSpec, snapshot: Snapshot) -> bool:
+    folders = any(pool.storage.host_path is not None for pool in spec.pools)
+    sets = any(ref.kind == STATEFUL_SET.name for ref in snapshot.objects)
+    return not folders and not sets and not snapshot.claims and not snapshot.pods
+
+
+def _all_waiting(spec: ClusterSpec, snapshot: Snapshot) -> bool:
+    """Every broker that there shall be answers, and none is in a cluster."""
+    expected = sum(pool.replicas for pool in spec.pools)
+    answers = [broker for broker in snapshot.brokers.values() if broker is not None]
+    return len(answers) >= expected and len(answers) == len(snapshot.pods) and not snapshot.cluster_ids()
+
+
+def _bootstrap(snapshot: Snapshot) -> Ref:
+    return Ref(CONFIG_MAP.name, snapshot.cluster.key.namespace, snapshot.cluster.names.bootstrap)

@@ -1,0 +1,1 @@
+"""What keeps the loop going: queue, lease, Events, metrics, health."""

@@ -1,0 +1,73 @@
+"""Posts Events; the same one not again and again. A refused Event is never an error of the cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import OrderedDict
+
+from walrus_operator.api.cluster import API_VERSION, KIND
+from walrus_operator.clock import Monotonic, Now
+from walrus_operator.desired.names import MANAGER
+from walrus_operator.kube.api import Conflict, KubeApi, KubeError
+from walrus_operator.objects import EVENT, Manifest
+from walrus_operator.observe.snapshot import Cluster
+from walrus_operator.status.events import Event
+
+log = logging.getLogger(__name__)
+
+_QUIET_SECONDS = 600.0
+_REMEMBERED = 1000
+_MESSAGE = 1000
+
+
+class EventRecorder:
+    """Posts Events of clusters; one that was posted within ten minutes is not posted again."""
+
+    def __init__(self, kube: KubeApi, *, instance: str, monotonic: Monotonic, now: Now) -> None:
+        self._kube = kube
+        self._instance = instance
+        self._monotonic = monotonic
+        self._now = now
+        self._posted: OrderedDict[tuple[str, Event], float] = OrderedDict()
+
+    async def record(self, cluster: Cluster, happened: list[Event]) -> None:
+        """Post what happened to a cluster."""
+        for event in happened:
+            at = self._posted.get((cluster.uid, event))
+            if at is not None and self._monotonic() - at < _QUIET_SECONDS:
+                continue
+            self._posted[cluster.uid, event] = self._monotonic()
+            while len(self._posted) > _REMEMBERED:
+                self._posted.popitem(last=False)
+            try:
+                await self._kube.create(self._manifest(cluster, event))
+            except Conflict:
+                continue
+            except KubeError as error:
+                log.debug("an Event could not be posted: %s", error)
+
+    def _manifest(self, cluster: Cluster, event: Event) -> Manifest:
+        now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        mark = hashlib.sha256(f"{cluster.uid} {event} {now} {self._instance}".encode()).hexdigest()[:16]
+        return {
+            "apiVersion": EVENT.api_version,
+            "kind": EVENT.name,
+            "metadata": {"name": f"{cluster.key.name}.{mark}", "namespace": cluster.key.namespace},
+            "involvedObject": {
+                "apiVersion": API_VERSION,
+                "kind": KIND,
+                "name": cluster.key.name,
+                "namespace": cluster.key.namespace,
+                "uid": cluster.uid,
+            },
+            "type": "Warning" if event.warning else "Normal",
+            "reason": str(event.reason),
+            "message": event.message[:_MESSAGE],
+            "source": {"component": MANAGER},
+            "reportingComponent": MANAGER,
+            "reportingInstance": self._instance,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }

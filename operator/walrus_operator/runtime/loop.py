@@ -1,0 +1,87 @@
+"""The loop: workers that take keys and reconcile them, and a list now and then of all clusters there are."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from walrus_operator.kube.api import KubeApi, KubeError
+from walrus_operator.objects import CLUSTER, Key, uid_of
+from walrus_operator.reconcile import Pass, Reconciler
+from walrus_operator.runtime.health import Health
+from walrus_operator.runtime.lease import LeaseLost
+from walrus_operator.runtime.metrics import Metrics
+from walrus_operator.runtime.queue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+RESYNC_SECONDS = 60.0
+
+
+class Loop:
+    """Works on the queue until it is cancelled."""
+
+    def __init__(self, reconciler: Reconciler, queue: WorkQueue, health: Health, metrics: Metrics) -> None:
+        self._reconciler = reconciler
+        self._queue = queue
+        self._health = health
+        self._metrics = metrics
+        self._blocked: dict[Key, set[str]] = {}
+
+    async def work(self) -> None:
+        """One worker."""
+        while True:
+            key = await self._queue.take()
+            self._metrics.queued.set(len(self._queue))
+            self._health.began(key)
+            try:
+                with self._metrics.pass_seconds.time():
+                    passed = await self._reconciler.reconcile(key)
+            except asyncio.CancelledError:
+                raise
+            except LeaseLost as lost:
+                self._failed(key, str(lost), "lease_lost")
+            except KubeError as error:
+                self._failed(key, str(error), type(error).__name__)
+            except Exception:
+                log.exception("%s: a pass failed, which is a mistake of the operator", key)
+                self._failed(key, "see above", "mistake")
+            else:
+                self._passed(key, passed)
+            finally:
+                self._health.ended(key)
+
+    async def resync(self, kube: KubeApi, namespaces: Sequence[str | None]) -> None:
+        """List all clusters again and again: what the watch missed is found here."""
+        while True:
+            versions = {}
+            try:
+                for namespace in namespaces:
+                    for found in await kube.list(CLUSTER, namespace):
+                        metadata = found["metadata"]
+                        versions[uid_of(found)] = metadata["resourceVersion"]
+                        self._queue.add(Key(metadata["namespace"], metadata["name"]))
+            except KubeError as error:
+                log.warning("clusters cannot be listed: %s", error)
+            else:
+                self._health.resynced(versions)
+            await asyncio.sleep(RESYNC_SECONDS)
+
+    def _passed(self, key: Key, passed: Pass | None) -> None:
+        self._metrics.passes.labels("ok").inc()
+        self._queue.finish(key, passed.again_seconds if passed is not None else None)
+        gates = {str(wait.gate) for wait in (*passed.plan.waits, *passed.done.waits)} if passed is not None else set()
+        for gate in self._blocked.pop(key, set()) - gates:
+            self._metrics.blocked.remove(key.namespace, key.name, gate)
+        for gate in gates:
+            self._metrics.blocked.labels(key.namespace, key.name, gate).set(1)
+        if gates:
+            self._blocked[key] = gates
+        for action in passed.done.actions if passed is not None else ():
+            self._metrics.actions.labels(type(action).__name__).inc()
+
+    def _failed(self, key: Key, why: str, outcome: str) -> None:
+        self._metrics.passes.labels(outcome).inc()
+        seconds = self._queue.fail(key)
+        log.warning("%s: looked at again in %.1f s: %s", key, seconds, why)

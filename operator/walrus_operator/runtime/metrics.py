@@ -1,0 +1,44 @@
+"""Metrics of the operator."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.process_collector import ProcessCollector
+
+
+class Metrics:
+    """All metrics, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.passes = Counter(
+            "walrus_operator_passes_total", "Passes over clusters.", ["outcome"], registry=self.registry
+        )
+        self.pass_seconds = Histogram("walrus_operator_pass_seconds", "How long a pass took.", registry=self.registry)
+        self.actions = Counter("walrus_operator_actions_total", "What was done.", ["action"], registry=self.registry)
+        self.calls = Counter(
+            "walrus_operator_kubernetes_calls_total",
+            "Calls to Kubernetes.",
+            ["verb", "kind", "outcome"],
+            registry=self.registry,
+        )
+        self.call_seconds = Histogram(
+            "walrus_operator_kubernetes_call_seconds",
+            "How long calls to Kubernetes took.",
+            ["verb"],
+            registry=self.registry,
+        )
+        self.queued = Gauge("walrus_operator_queued", "Clusters to be looked at.", registry=self.registry)
+        self.blocked = Gauge(
+            "walrus_operator_blocked",
+            "1 while the gate is closed.",
+            ["namespace", "cluster", "gate"],
+            registry=self.registry,
+        )
+        self.holds_lease = Gauge("walrus_operator_holds_lease", "1 while this operator works.", registry=self.registry)
+
+    def called(self, verb: str, kind: str, outcome: str, seconds: float) -> None:
+        """A call to Kubernetes ended."""
+        self.calls.labels(verb, kind, outcome).inc()
+        self.call_seconds.labels(verb).observe(seconds)

@@ -1,0 +1,222 @@
+"""The conditions: questions about a cluster, each answered with a reason of a closed list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from walrus_operator.api.status import BrokerRow, Condition
+from walrus_operator.observe.snapshot import Snapshot
+from walrus_operator.plan.actions import REFUSED, Action, Gate, Wait
+
+DISK_PERCENT_MAX = 90
+
+
+class Type(StrEnum):
+    """The questions."""
+
+    READY = "Ready"
+    """Is the cluster as the spec says, and do all brokers serve?"""
+    AVAILABLE = "Available"
+    """Is there a metadata leader, and a broker that serves clients?"""
+    PROGRESSING = "Progressing"
+    """Is something being done or waited for?"""
+    STORAGE_HEALTHY = "StorageHealthy"
+    """Are all claims bound, and all disks below the mark?"""
+    BACKEND_AS_REQUESTED = "BackendAsRequested"
+    """Does every broker use the backend that its pool asks for?"""
+    SPEC_ACCEPTED = "SpecAccepted"
+    """Is everything in the spec done or doable?"""
+    QUIESCED = "Quiesced"
+    """Did the last pass write nothing, and does it want nothing?"""
+
+
+class Reason(StrEnum):
+    """The reasons, besides the names of gates."""
+
+    ALL_SERVING = "AllServing"
+    PROGRESSING = "Progressing"
+    DEGRADED = "Degraded"
+    BLOCKED = "Blocked"
+    SERVING = "Serving"
+    NO_LEADER = "NoLeader"
+    NO_ENDPOINTS = "NoEndpoints"
+    UNKNOWN = "Unknown"
+    ACTING = "Acting"
+    WAITING = "Waiting"
+    CONVERGED = "Converged"
+    HEALTHY = "Healthy"
+    DISK_PRESSURE = "DiskPressure"
+    CLAIM_PENDING = "ClaimPending"
+    LOST_DISK = "LostDisk"
+    AS_REQUESTED = "AsRequested"
+    FELL_BACK = "FellBack"
+    ACCEPTED = "Accepted"
+    QUIET = "Quiet"
+    WORKING = "Working"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One question, answered."""
+
+    type: Type
+    status: bool | None
+    """None: unknown."""
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the answers are taken from."""
+
+    snapshot: Snapshot
+    rows: Sequence[BrokerRow]
+    desired: int
+    """Brokers that the spec asks for."""
+    leader: str | None
+    done: Sequence[Action]
+    waits: Sequence[Wait]
+
+
+def answers(facts: Facts) -> list[Answer]:
+    """All questions, answered."""
+    return [
+        _ready(facts),
+        _available(facts),
+        _progressing(facts),
+        _storage_healthy(facts),
+        _backend_as_requested(facts),
+        _spec_accepted(facts),
+        _quiesced(facts),
+    ]
+
+
+def conditions(
+    answered: Sequence[Answer], before: Mapping[str, Any], generation: int, now: datetime
+) -> list[Condition]:
+    """The answers as conditions; the time of an answer that did not change stays."""
+    former = {condition["type"]: condition for condition in before.get("conditions", ())}
+    made = []
+    for answer in answered:
+        status = "Unknown" if answer.status is None else str(answer.status)
+        old = former.get(answer.type)
+        since = old["lastTransitionTime"] if old is not None and old["status"] == status else _text(now)
+        made.append(
+            Condition.model_validate(
+                {
+                    "type": str(answer.type),
+                    "status": status,
+                    "reason": answer.reason,
+                    "message": answer.message,
+                    "observedGeneration": generation,
+                    "lastTransitionTime": since,
+                }
+            )
+        )
+    return made
+
+
+def _text(now: datetime) -> str:
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _refusals(facts: Facts) -> list[Wait]:
+    return [wait for wait in facts.waits if wait.gate in REFUSED]
+
+
+def _others(facts: Facts) -> list[Wait]:
+    return [wait for wait in facts.waits if wait.gate not in REFUSED]
+
+
+def _ready(facts: Facts) -> Answer:
+    lacking = [row for row in facts.rows if row.state != "Serving"]
+    serving = len(facts.rows) - len(lacking)
+    count = f"{serving} of {len(facts.rows)} brokers serve"
+    if _refusals(facts):
+        return Answer(Type.READY, False, Reason.BLOCKED, f"{count}; the spec asks for more, see SpecAccepted")
+    if any(wait.gate is Gate.PAUSED for wait in facts.waits):
+        return Answer(Type.READY, False, Gate.PAUSED, f"{count}; the operator only looks")
+    if lacking or not facts.rows:
+        founded = bool(facts.snapshot.cluster_ids())
+        names = ", ".join(f"{row.pod} {row.state}" for row in lacking)
+        return Answer(
+            Type.READY, False, Reason.DEGRADED if founded else Reason.PROGRESSING, f"{count}{names and ': '}{names}"
+        )
+    if len(facts.rows) < facts.desired:
+        return Answer(Type.READY, False, Reason.PROGRESSING, f"{count}; {facts.desired} are asked for")
+    if facts.waits:
+        return Answer(Type.READY, False, Reason.BLOCKED, f"{count}; something is held up, see plan")
+    return Answer(Type.READY, True, Reason.ALL_SERVING, count)
+
+
+def _available(facts: Facts) -> Answer:
+    if not facts.snapshot.cluster_ids():
+        return Answer(Type.AVAILABLE, False, Gate.NOT_FOUNDED, "no broker is in a cluster yet")
+    if any(row.state == "Serving" for row in facts.rows):
+        if facts.leader is None:
+            return Answer(Type.AVAILABLE, False, Reason.NO_LEADER, "no broker leads the metadata")
+        return Answer(Type.AVAILABLE, True, Reason.SERVING, f"{facts.leader} leads the metadata")
+    if any(row.state == "Unreachable" for row in facts.rows):
+        return Answer(Type.AVAILABLE, None, Reason.UNKNOWN, "no broker answers the operator")
+    return Answer(Type.AVAILABLE, False, Reason.NO_ENDPOINTS, "no broker serves clients")
+
+
+def _progressing(facts: Facts) -> Answer:
+    if facts.done:
+        return Answer(Type.PROGRESSING, True, Reason.ACTING, "; ".join(map(str, facts.done))[:900])
+    for wait in _others(facts):
+        if wait.gate in (Gate.POD_PENDING, Gate.NOT_FOUNDED, Gate.UNKNOWN_BROKER):
+            return Answer(Type.PROGRESSING, True, Reason.WAITING, f"{wait.gate}: {wait.detail}")
+    if facts.waits:
+        wait = facts.waits[0]
+        return Answer(Type.PROGRESSING, False, Reason.BLOCKED, f"{wait.gate}: {wait.detail}")
+    return Answer(Type.PROGRESSING, False, Reason.CONVERGED, "everything is as it shall be")
+
+
+def _storage_healthy(facts: Facts) -> Answer:
+    claims = facts.snapshot.claims
+    lost = sorted(name for name, phase in claims.items() if phase == "Lost")
+    if lost:
+        return Answer(Type.STORAGE_HEALTHY, False, Reason.LOST_DISK, f"lost volumes of claims: {', '.join(lost)}")
+    full = [row for row in facts.rows if (row.disk_percent or 0) >= DISK_PERCENT_MAX]
+    if full:
+        names = ", ".join(f"{row.pod} {row.disk_percent} %" for row in full)
+        return Answer(Type.STORAGE_HEALTHY, False, Reason.DISK_PRESSURE, f"disks are nearly full: {names}")
+    unbound = sorted(name for name, phase in claims.items() if phase != "Bound")
+    if unbound:
+        return Answer(
+            Type.STORAGE_HEALTHY, False, Reason.CLAIM_PENDING, f"claims without a volume: {', '.join(unbound)}"
+        )
+    if not any(row.disk_percent is not None for row in facts.rows):
+        return Answer(Type.STORAGE_HEALTHY, None, Reason.UNKNOWN, "no broker answers the operator")
+    return Answer(Type.STORAGE_HEALTHY, True, Reason.HEALTHY, f"every disk that answers is below {DISK_PERCENT_MAX} %")
+
+
+def _backend_as_requested(facts: Facts) -> Answer:
+    fallen = [row for row in facts.rows if row.backend_reason]
+    if fallen:
+        names = "; ".join(f"{row.pod} uses {row.backend}: {row.backend_reason}" for row in fallen)
+        return Answer(Type.BACKEND_AS_REQUESTED, False, Reason.FELL_BACK, names[:900])
+    if not any(row.backend for row in facts.rows):
+        return Answer(Type.BACKEND_AS_REQUESTED, None, Reason.UNKNOWN, "no broker answers the operator")
+    return Answer(Type.BACKEND_AS_REQUESTED, True, Reason.AS_REQUESTED, "brokers use the backends of their pools")
+
+
+def _spec_accepted(facts: Facts) -> Answer:
+    refused = _refusals(facts)
+    if refused:
+        return Answer(Type.SPEC_ACCEPTED, False, refused[0].gate, "; ".join(wait.detail for wait in refused)[:1800])
+    return Answer(Type.SPEC_ACCEPTED, True, Reason.ACCEPTED, "everything in the spec is done or being done")
+
+
+def _quiesced(facts: Facts) -> Answer:
+    if facts.done:
+        return Answer(Type.QUIESCED, False, Reason.WORKING, "the last pass changed something")
+    if facts.waits:
+        return Answer(Type.QUIESCED, False, facts.waits[0].gate, "something is held up, see plan")
+    return Answer(Type.QUIESCED, True, Reason.QUIET, "the last pass changed nothing and wants nothing")

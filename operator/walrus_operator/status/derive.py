@@ -1,0 +1,196 @@
+"""The status of a cluster, from what was seen, planned and done. Two looks at the same cluster give the same status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from walrus_operator.act.executor import Done
+from walrus_operator.api.cluster import ClusterSpec, ServiceType
+from walrus_operator.api.status import BrokerRow, ClusterStatus, ConfigRow, ListenerRow, PlanRow, PoolRow
+from walrus_operator.desired.services import PORTS
+from walrus_operator.objects import SERVICE, Ref
+from walrus_operator.observe.snapshot import Broker, Pod, Snapshot
+from walrus_operator.plan.actions import REFUSED, Gate, Grow, Plan, Wait
+from walrus_operator.status.conditions import Facts, answers, conditions
+
+_STEP = 5
+
+
+def derive(spec: ClusterSpec | None, snapshot: Snapshot, plan: Plan, done: Done, now: datetime) -> dict[str, Any]:
+    """The status as the API server shall have it. `spec` is None where it cannot be parsed."""
+    before = snapshot.cluster.status
+    rows = _rows(spec, snapshot, before)
+    waits = (*done.waits, *plan.waits)
+    leader = _leader(snapshot)
+    desired = sum(pool.replicas for pool in spec.pools) if spec else before.get("replicas", 0)
+    facts = Facts(snapshot, rows, desired, leader, done.actions, waits)
+    answered = answers(facts)
+    generation = snapshot.cluster.generation
+    known = [broker for broker in snapshot.brokers.values() if broker is not None]
+    told = snapshot.cluster_ids()
+    status = ClusterStatus(
+        observed_generation=generation,
+        cluster_id=before.get("clusterId") or (next(iter(told)) if len(told) == 1 else None),
+        phase=_phase(snapshot, rows, done, waits),
+        replicas=desired,
+        ready_replicas=sum(row.state == "Serving" for row in rows),
+        leader=leader,
+        version=", ".join(sorted({broker.version for broker in known if broker.version})) or before.get("version"),
+        backend=", ".join(sorted({broker.backend_in_use for broker in known if broker.backend_in_use}))
+        or before.get("backend"),
+        term=max((broker.term for broker in known), default=before.get("term")),
+        under_replicated=max((broker.under_replicated for broker in known), default=before.get("underReplicated")),
+        plan=_plan(plan, done, waits),
+        config=_config(snapshot, known),
+        pools=_pools(spec, snapshot, rows),
+        brokers=rows,
+        listeners=_listeners(spec, snapshot) if spec else None,
+        conditions=conditions(answered, before, generation, now),
+    )
+    made: dict[str, Any] = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return made
+
+
+def _rows(spec: ClusterSpec | None, snapshot: Snapshot, before: Mapping[str, Any]) -> list[BrokerRow]:
+    """A row for every pod that there is, and every one that there should be."""
+    names = snapshot.cluster.names
+    expected = {
+        names.pod(pool, ordinal): pool
+        for pool, found in snapshot.sets().items()
+        for ordinal in range(int(found["spec"].get("replicas", 0)))
+    }
+    if spec is not None and not expected:
+        expected = {names.pod(pool.name, ordinal): pool.name for pool in spec.pools for ordinal in range(pool.replicas)}
+    former = {row["pod"]: row.get("diskPercent") for row in before.get("brokers", ())}
+    pods = {**expected, **{name: pod.pool for name, pod in snapshot.pods.items()}}
+    return [
+        _row(name, pool, snapshot.pods.get(name), snapshot.brokers.get(name), former.get(name))
+        for name, pool in sorted(pods.items(), key=lambda item: (item[1], len(item[0]), item[0]))
+    ]
+
+
+def _row(name: str, pool: str, pod: Pod | None, broker: Broker | None, percent: int | None) -> BrokerRow:
+    row: dict[str, Any] = {"pod": name, "pool": pool, "state": _state(pod, broker)}
+    if pod is not None:
+        row |= {"node": pod.node, "restarts": pod.restarts}
+    if broker is not None:
+        row |= {
+            "uuid": broker.disk or None,
+            "id": broker.node_id or None,
+            "role": broker.role or None,
+            "segments_led": broker.segments_led,
+            "backend": broker.backend_in_use or None,
+            "disk_percent": _percent(broker, percent),
+            "version": broker.version or None,
+        }
+        if broker.backend_asked not in ("auto", broker.backend_in_use) and broker.backend_in_use:
+            row["backend_reason"] = broker.backend_reason or f"{broker.backend_asked} was asked for"
+    return BrokerRow(**row)
+
+
+def _state(pod: Pod | None, broker: Broker | None) -> str:
+    if pod is None:
+        return "Absent"
+    if pod.deleting:
+        return "Stopping"
+    if not pod.running:
+        return "Pending"
+    if broker is None:
+        return "Unreachable" if pod.ready else "Starting"
+    if not broker.cluster_id:
+        return "Waiting"
+    return "Serving" if pod.ready else "NotReady"
+
+
+def _percent(broker: Broker, before: int | None) -> int | None:
+    """How full the disk is, in steps; a figure near a step does not go to and fro, as each change would be a write."""
+    if broker.bytes_total <= 0:
+        return None
+    exact = 100 * (broker.bytes_total - broker.bytes_free) / broker.bytes_total
+    if before is not None and before - _STEP / 2 <= exact < before + 1.5 * _STEP:
+        return before
+    return int(exact // _STEP) * _STEP
+
+
+def _leader(snapshot: Snapshot) -> str | None:
+    """The pod that leads the metadata: the one of the latest term, where an isolated one still believes it does."""
+    leading = [
+        (broker.term, name)
+        for name, broker in snapshot.brokers.items()
+        if broker is not None and broker.role == "Leader"
+    ]
+    return max(leading)[1] if leading else None
+
+
+def _phase(snapshot: Snapshot, rows: Sequence[BrokerRow], done: Done, waits: Sequence[Wait]) -> str:
+    gates = {wait.gate for wait in waits}
+    if Gate.PAUSED in gates:
+        return "Paused"
+    if Gate.INVALID in gates:
+        return "Invalid"
+    if not snapshot.cluster_ids():
+        return "Creating"
+    if any(isinstance(action, Grow) for action in done.actions):
+        return "Growing"
+    if any(row.state != "Serving" for row in rows):
+        return "Degraded"
+    if gates & REFUSED or Gate.AMBIGUOUS_IDENTITY in gates or Gate.NAME_TAKEN in gates:
+        return "Blocked"
+    return "Running"
+
+
+def _plan(plan: Plan, done: Done, waits: Sequence[Wait]) -> PlanRow | None:
+    left = plan.actions[len(done.actions) :]
+    if not left and not waits:
+        return None
+    first = waits[0] if waits else None
+    return PlanRow(
+        next=str(left[0]) if left else None,
+        blocked_by=str(first.gate) if first else None,
+        detail=first.detail if first else None,
+    )
+
+
+def _config(snapshot: Snapshot, known: Sequence[Broker]) -> ConfigRow | None:
+    if snapshot.config is None:
+        return None
+    version = snapshot.config.version
+    return ConfigRow(version=version, applied=sum(broker.config_version >= version for broker in known))
+
+
+def _pools(spec: ClusterSpec | None, snapshot: Snapshot, rows: Sequence[BrokerRow]) -> list[PoolRow]:
+    desired = {pool.name: pool.replicas for pool in spec.pools} if spec else {}
+    now = {pool: int(found["spec"].get("replicas", 0)) for pool, found in snapshot.sets().items()}
+    return [
+        PoolRow(
+            name=name,
+            desired=desired.get(name, 0),
+            replicas=now.get(name, 0),
+            ready=sum(row.pool == name and row.state == "Serving" for row in rows),
+        )
+        for name in sorted({*desired, *now})
+    ]
+
+
+def _listeners(spec: ClusterSpec, snapshot: Snapshot) -> list[ListenerRow]:
+    names = snapshot.cluster.names
+    rows = []
+    for listener in spec.listeners:
+        port = PORTS[listener.name]
+        if listener.type is ServiceType.CLUSTER_IP:
+            addresses = [f"{names.client}.{names.namespace}.svc:{port}"]
+        else:
+            found = snapshot.objects.get(Ref(SERVICE.name, names.namespace, names.listener(listener.name)), {})
+            addresses = _outside(found, listener.type, port)
+        rows.append(ListenerRow(name=str(listener.name), type=str(listener.type), addresses=addresses))
+    return rows
+
+
+def _outside(found: Mapping[str, Any], type_: ServiceType, port: int) -> list[str]:
+    if type_ is ServiceType.LOAD_BALANCER:
+        ingress = found.get("status", {}).get("loadBalancer", {}).get("ingress", ())
+        return [f"{one.get('hostname') or one.get('ip')}:{port}" for one in ingress]
+    ports = found.get("spec", {}).get("ports", ())
+    return [f"<any node>:{one['nodePort']}" for one in ports if "nodePort" in one]

@@ -1,0 +1,96 @@
+"""What is worth an Event: steps that were taken, and changes that people want to know of. Reasons are a closed list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from walrus_operator.act.executor import Done
+from walrus_operator.plan.actions import Apply, Grow, Prune, RestartPod, SetConfig
+from walrus_operator.status.conditions import Type
+
+
+class Reason(StrEnum):
+    """The reasons of Events."""
+
+    CREATED = "Created"
+    UPDATED = "Updated"
+    REMOVED = "Removed"
+    GROWING = "Growing"
+    CONFIG_CHANGED = "ConfigChanged"
+    RESTARTED = "Restarted"
+    FOUNDED = "Founded"
+    BROKER_SERVING = "BrokerServing"
+    BROKER_LOST = "BrokerLost"
+    SPEC_REFUSED = "SpecRefused"
+    BACKEND_FELL_BACK = "BackendFellBack"
+    STORAGE_UNHEALTHY = "StorageUnhealthy"
+
+
+_WARNINGS = frozenset({Reason.BROKER_LOST, Reason.SPEC_REFUSED, Reason.BACKEND_FELL_BACK, Reason.STORAGE_UNHEALTHY})
+_TROUBLES = {
+    Type.SPEC_ACCEPTED: Reason.SPEC_REFUSED,
+    Type.BACKEND_AS_REQUESTED: Reason.BACKEND_FELL_BACK,
+    Type.STORAGE_HEALTHY: Reason.STORAGE_UNHEALTHY,
+}
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened."""
+
+    reason: Reason
+    message: str
+
+    @property
+    def warning(self) -> bool:
+        """Whether someone may have to do something."""
+        return self.reason in _WARNINGS
+
+
+def events(before: Mapping[str, Any], after: Mapping[str, Any], done: Done) -> list[Event]:
+    """What happened between two states."""
+    return [*_steps(done), *_changes(before, after)]
+
+
+def _steps(done: Done) -> list[Event]:
+    made = []
+    for action in done.actions:
+        match action:
+            case Apply(new=True):
+                made.append(Event(Reason.CREATED, str(action)))
+            case Apply():
+                made.append(Event(Reason.UPDATED, str(action)))
+            case Prune():
+                made.append(Event(Reason.REMOVED, str(action)))
+            case Grow():
+                made.append(Event(Reason.GROWING, str(action)))
+            case SetConfig():
+                made.append(Event(Reason.CONFIG_CHANGED, str(action)))
+            case RestartPod():
+                made.append(Event(Reason.RESTARTED, str(action)))
+    return made
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Event]:
+    made = []
+    if after.get("clusterId") and not before.get("clusterId"):
+        made.append(Event(Reason.FOUNDED, f"cluster {after['clusterId']} is founded"))
+    was = {row["pod"]: row for row in before.get("brokers", ())}
+    for row in after.get("brokers", ()):
+        old = was.get(row["pod"], {}).get("state")
+        if row["state"] == "Serving" and old != "Serving":
+            made.append(Event(Reason.BROKER_SERVING, f"{row['pod']} serves"))
+        elif row["state"] != "Serving" and old == "Serving":
+            made.append(Event(Reason.BROKER_LOST, f"{row['pod']} does not serve any more: {row['state']}"))
+    former = {condition["type"]: condition for condition in before.get("conditions", ())}
+    for condition in after.get("conditions", ()):
+        reason = _TROUBLES.get(condition["type"])
+        if reason is None or condition["status"] != "False":
+            continue
+        old = former.get(condition["type"], {})
+        if (old.get("status"), old.get("message")) != ("False", condition["message"]):
+            made.append(Event(reason, condition["message"]))
+    return made
