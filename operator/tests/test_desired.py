@@ -7,7 +7,7 @@ import pytest
 import yaml
 from examples import EXAMPLES, OUTSIDE, POOLS, SMALLEST, changed, with_pool
 from walrus_operator.api.cluster import parse_spec
-from walrus_operator.desired.build import Facts, PoolFacts, build, image_of
+from walrus_operator.desired.build import Bootstrap, Facts, PoolFacts, build, image_of
 from walrus_operator.desired.config import entries
 from walrus_operator.desired.manifest import Owner
 from walrus_operator.desired.names import Names
@@ -21,7 +21,7 @@ def manifests(spec, *, bootstrap=False, name="orders"):
     owner = Owner(Names("shop", name), "0c5f3a1e-0000-4000-8000-000000000001")
     image = image_of(parsed, "walrus/walrus-node")
     pools = {pool.name: PoolFacts(pod_inputs(parsed, pool, image), pool.replicas) for pool in parsed.pools}
-    return build(parsed, Facts(owner, pools, bootstrap))
+    return build(parsed, Facts(owner, pools, Bootstrap() if bootstrap else None))
 
 
 def template(manifest):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from walrus_operator.api.cluster import API_VERSION, KIND, PLURAL
@@ -74,11 +73,6 @@ def ref_of(manifest: Manifest) -> Ref:
 def uid_of(manifest: Manifest) -> str:
     """The identity that the API server gave the object; a later one of the same name has another."""
     return str(manifest["metadata"].get("uid", ""))
-
-
-def created_at(manifest: Manifest) -> datetime:
-    """When the object was created, to the second."""
-    return datetime.fromisoformat(manifest["metadata"]["creationTimestamp"])
 
 
 def owned_by(manifest: Manifest, uid: str) -> bool:

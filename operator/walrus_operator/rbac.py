@@ -12,11 +12,11 @@ RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("walrus.dev", "walrusclusters/status", ("patch",)),
     ("apps", "statefulsets", ("create", "get", "list", "patch", "watch")),
     ("", "configmaps", ("create", "delete", "get", "list", "patch")),
-    ("", "services", ("create", "delete", "get", "list", "patch", "watch")),
+    ("", "services", ("create", "delete", "get", "list", "patch")),
     ("", "serviceaccounts", ("create", "get", "list", "patch")),
-    ("policy", "poddisruptionbudgets", ("create", "delete", "get", "list", "patch")),
-    ("", "pods", ("delete", "get", "list", "watch")),
-    ("", "persistentvolumeclaims", ("list", "watch")),
+    ("policy", "poddisruptionbudgets", ("create", "get", "list", "patch")),
+    ("", "pods", ("delete", "get", "list")),
+    ("", "persistentvolumeclaims", ("list",)),
     ("", "events", ("create",)),
 )
 """In the namespaces that are watched."""

@@ -22,24 +22,32 @@ class PoolFacts:
 
 
 @dataclass(frozen=True)
+class Bootstrap:
+    """The first broker may found the cluster."""
+
+    untold: str = ""
+    """The uid of its pod, if that started before it could be told; "" otherwise."""
+
+
+@dataclass(frozen=True)
 class Facts:
     """What the manifests depend on besides the spec."""
 
     owner: Owner
     pools: Mapping[str, PoolFacts]
     """The StatefulSets that there shall be now, by pool."""
-    bootstrap: bool
-    """Whether a broker may found the cluster."""
+    bootstrap: Bootstrap | None
+    """Set while a broker may found the cluster."""
 
 
 def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
     """The manifests. A StatefulSet comes last: what its pods read is there before them."""
     owner = facts.owner
     made = [_account(owner), config_map(owner)]
-    if facts.bootstrap:
-        made.append(bootstrap_map(owner, spec))
+    if facts.bootstrap is not None:
+        made.append(bootstrap_map(owner, spec, facts.bootstrap.untold))
     made += services(owner, spec)
-    if sum(pool.replicas for pool in spec.pools) >= 3:
+    if sum(pool.replicas for pool in facts.pools.values()) >= 3:
         made.append(_budget(owner))
     for name, pool in facts.pools.items():
         made.append(stateful_set(owner, name, pool.inputs, spec.deletion_policy, pool.replicas))

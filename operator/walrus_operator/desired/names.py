@@ -15,6 +15,8 @@ HASH = f"{GROUP}/hash"
 """Annotation: the hash of the manifest that was applied."""
 RENDERED_FROM = f"{GROUP}/rendered-from"
 """Annotation of a StatefulSet: the part of the spec that its pods were made from, as JSON."""
+UNTOLD = f"{GROUP}/untold"
+"""Annotation of the bootstrap ConfigMap: the uid of the founder's pod that started before it, and must start again."""
 PAUSE = f"{GROUP}/pause"
 """Annotation of a WalrusCluster: the reason why the operator shall only look."""
 

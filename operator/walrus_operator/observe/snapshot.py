@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from walrus_operator.desired.names import LABEL_POOL, PAUSE, Names
-from walrus_operator.objects import CLAIM, POD, STATEFUL_SET, Key, Manifest, Ref, created_at, owned_by, ref_of, uid_of
+from walrus_operator.objects import CLAIM, POD, STATEFUL_SET, Key, Manifest, Ref, owned_by, ref_of, uid_of
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,6 @@ class Pod:
     name: str
     uid: str
     pool: str
-    created: datetime
     ip: str | None
     node: str | None
     ready: bool
@@ -72,7 +70,6 @@ class Pod:
             name=metadata["name"],
             uid=uid_of(manifest),
             pool=metadata.get("labels", {}).get(LABEL_POOL, ""),
-            created=created_at(manifest),
             ip=status.get("podIP"),
             node=spec.get("nodeName"),
             ready=conditions.get("Ready", {}).get("status") == "True",

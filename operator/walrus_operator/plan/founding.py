@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 from walrus_operator.api.cluster import ClusterSpec
-from walrus_operator.objects import CONFIG_MAP, STATEFUL_SET, Ref, created_at
-from walrus_operator.observe.snapshot import Snapshot
+from walrus_operator.desired.build import Bootstrap
+from walrus_operator.desired.names import UNTOLD
+from walrus_operator.objects import CONFIG_MAP, STATEFUL_SET, Ref
+from walrus_operator.observe.snapshot import Pod, Snapshot
 from walrus_operator.plan.actions import Gate, RestartPod, Wait
 
 
-def may_found(spec: ClusterSpec, snapshot: Snapshot) -> bool:
-    """Whether the first broker shall be told to found the cluster.
+def bootstrap(spec: ClusterSpec, snapshot: Snapshot) -> Bootstrap | None:
+    """Whether and how the first broker is told to found the cluster.
 
     Safe where nothing of the cluster is there yet: no StatefulSet, no claim, no folder of a node; or where every broker
     has answered that it is in no cluster. Anything in between may hide a cluster on a disk that is not seen.
     """
     if snapshot.cluster_ids():
-        return False
-    if _bootstrap(snapshot) in snapshot.objects:
-        return True
-    return _nothing_there(spec, snapshot) or _all_waiting(spec, snapshot)
+        return None
+    told = snapshot.objects.get(_bootstrap(snapshot))
+    if told is not None:
+        return Bootstrap(told["metadata"].get("annotations", {}).get(UNTOLD, ""))
+    if _nothing_there(spec, snapshot):
+        return Bootstrap()
+    founder = _founder(spec, snapshot)
+    return Bootstrap(founder.uid) if founder is not None and _all_waiting(spec, snapshot) else None
 
 
 def restart_founder(spec: ClusterSpec, snapshot: Snapshot) -> RestartPod | None:
     """The founder, where it started before it was told: a broker reads its options at its start."""
     told = snapshot.objects.get(_bootstrap(snapshot))
-    founder = snapshot.pods.get(snapshot.cluster.names.pod(spec.pools[0].name, 0))
+    founder = _founder(spec, snapshot)
     if told is None or founder is None or founder.deleting or not _all_waiting(spec, snapshot):
         return None
-    if founder.created >= created_at(told):
+    if founder.uid != told["metadata"].get("annotations", {}).get(UNTOLD):
         return None
     return RestartPod(founder.name, founder.uid, "to found the cluster")
 
@@ -38,6 +44,10 @@ def unfounded(snapshot: Snapshot) -> Wait | None:
         return None
     waiting = sum(broker is not None for broker in snapshot.brokers.values())
     return Wait(Gate.NOT_FOUNDED, f"no broker is in a cluster yet; {waiting} of {len(snapshot.pods)} answer")
+
+
+def _founder(spec: ClusterSpec, snapshot: Snapshot) -> Pod | None:
+    return snapshot.pods.get(snapshot.cluster.names.pod(spec.pools[0].name, 0))
 
 
 def _nothing_there(spec: ClusterSpec, snapshot: Snapshot) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from walrus_operator.api.cluster import ClusterSpec
-from walrus_operator.desired.build import Facts, PoolFacts, build, image_of
+from walrus_operator.desired.build import Bootstrap, Facts, PoolFacts, build, image_of
 from walrus_operator.desired.config import entries
 from walrus_operator.desired.manifest import Owner
 from walrus_operator.desired.names import LABEL_CLUSTER
 from walrus_operator.objects import (
-    BUDGET,
     CONFIG_MAP,
     SERVICE,
     STATEFUL_SET,
@@ -21,10 +20,10 @@ from walrus_operator.objects import (
 from walrus_operator.observe.snapshot import Snapshot
 from walrus_operator.plan.actions import Action, Apply, Gate, Grow, Plan, Prune, SetConfig, Wait
 from walrus_operator.plan.diff import differs
-from walrus_operator.plan.founding import may_found, restart_founder, unfounded
+from walrus_operator.plan.founding import bootstrap, restart_founder, unfounded
 from walrus_operator.plan.pools import PoolPlan, plan_pools
 
-_PRUNABLE = frozenset({CONFIG_MAP.name, SERVICE.name, BUDGET.name})
+_PRUNABLE = frozenset({CONFIG_MAP.name, SERVICE.name})
 
 
 def plan(spec: ClusterSpec, snapshot: Snapshot, image_repository: str) -> Plan:
@@ -35,8 +34,8 @@ def plan(spec: ClusterSpec, snapshot: Snapshot, image_repository: str) -> Plan:
     pools, refused = plan_pools(spec, image_of(spec, image_repository), snapshot)
     refused += tuple(wait for pool in pools.values() for wait in pool.refused)
     owner = Owner(snapshot.cluster.names, snapshot.cluster.uid)
-    bootstrap = may_found(spec, snapshot)
-    desired = build(spec, Facts(owner, {name: pool.now for name, pool in pools.items()}, bootstrap))
+    founding = bootstrap(spec, snapshot)
+    desired = build(spec, Facts(owner, {name: pool.now for name, pool in pools.items()}, founding))
 
     taken = _taken(desired, snapshot)
     repairs: tuple[Action, ...] = (*_applies(desired, snapshot), *_prunes(desired, snapshot))
@@ -46,7 +45,7 @@ def plan(spec: ClusterSpec, snapshot: Snapshot, image_repository: str) -> Plan:
     steps: tuple[Action, ...] = (founder,) if founder is not None else ()
     waits: tuple[Wait, ...] = ()
     if not steps:
-        steps, waits = _grow(spec, snapshot, pools, owner, bootstrap=bootstrap)
+        steps, waits = _grow(spec, snapshot, pools, owner, founding)
     return Plan((*repairs, *steps, *_configure(spec, snapshot)), (*waits, *refused))
 
 
@@ -109,7 +108,7 @@ def _prunes(desired: list[Manifest], snapshot: Snapshot) -> list[Prune]:
 
 
 def _grow(
-    spec: ClusterSpec, snapshot: Snapshot, pools: dict[str, PoolPlan], owner: Owner, *, bootstrap: bool
+    spec: ClusterSpec, snapshot: Snapshot, pools: dict[str, PoolPlan], owner: Owner, founding: Bootstrap | None
 ) -> tuple[tuple[Action, ...], tuple[Wait, ...]]:
     """One broker more, once all that are there serve."""
     growing = [name for name, pool in pools.items() if pool.now.replicas < pool.target and name in snapshot.sets()]
@@ -120,7 +119,7 @@ def _grow(
         return (), ()
     name = growing[0]
     bigger = PoolFacts(pools[name].now.inputs, pools[name].now.replicas + 1)
-    facts = Facts(owner, {**{other: pool.now for other, pool in pools.items()}, name: bigger}, bootstrap)
+    facts = Facts(owner, {**{other: pool.now for other, pool in pools.items()}, name: bigger}, founding)
     wanted = Ref(STATEFUL_SET.name, owner.names.namespace, owner.names.pool(name))
     manifest = next(manifest for manifest in build(spec, facts) if ref_of(manifest) == wanted)
     return (Grow(manifest, name, bigger.replicas),), ()

@@ -36,6 +36,9 @@ def plan_pools(spec: ClusterSpec, image: str, snapshot: Snapshot) -> tuple[dict[
         )
         for name in sorted(set(sets) - set(plans))
     )
+    if gone:
+        # A pool under another name is a pool less and a pool more: nothing of it is begun.
+        plans = {name: made for name, made in plans.items() if name in sets}
     return plans, gone
 
 

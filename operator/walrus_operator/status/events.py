@@ -9,6 +9,7 @@ from typing import Any
 
 from walrus_operator.act.executor import Done
 from walrus_operator.plan.actions import Apply, Grow, Prune, RestartPod, SetConfig
+from walrus_operator.status import conditions
 from walrus_operator.status.conditions import Type
 
 
@@ -35,6 +36,9 @@ _TROUBLES = {
     Type.BACKEND_AS_REQUESTED: Reason.BACKEND_FELL_BACK,
     Type.STORAGE_HEALTHY: Reason.STORAGE_UNHEALTHY,
 }
+
+_ORDINARY = frozenset({str(conditions.Reason.CLAIM_PENDING)})
+"""What every new cluster goes through."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Event]
     former = {condition["type"]: condition for condition in before.get("conditions", ())}
     for condition in after.get("conditions", ()):
         reason = _TROUBLES.get(condition["type"])
-        if reason is None or condition["status"] != "False":
+        if reason is None or condition["status"] != "False" or condition["reason"] in _ORDINARY:
             continue
         old = former.get(condition["type"], {})
         if (old.get("status"), old.get("message")) != ("False", condition["message"]):

@@ -1,0 +1,55 @@
+"""Drives the real reconcile loop over a `SimKube`, one pass after the other; time is counted, not waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from simkube import SimKube
+from walrus_operator.objects import Key
+from walrus_operator.reconcile import Reconciler
+from walrus_operator.runtime.events import EventRecorder
+
+KEY = Key("shop", "orders")
+PASSES_MAX = 200
+
+
+class Operator:
+    """An operator without memory: each is as good as the one before."""
+
+    def __init__(self, kube: SimKube):
+        self.kube = kube
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        recorder = EventRecorder(kube, instance="test", monotonic=lambda: 0.0, now=self._tick)
+        self.reconciler = Reconciler(kube, kube.brokers, recorder, self._tick, "walrus/walrus-node")
+
+    def _tick(self):
+        self.now += timedelta(seconds=1)
+        return self.now
+
+    def once(self, key=KEY):
+        """One pass."""
+        return asyncio.run(self.reconciler.reconcile(key))
+
+
+def converge(kube, key=KEY, each=lambda: None):
+    """Passes and steps, until neither changes anything. Returns the number of passes."""
+    operator = Operator(kube)
+    for passes in range(1, PASSES_MAX):
+        writes = kube.writes
+        operator.once(key)
+        each()
+        moved = kube.step()
+        each()
+        if kube.writes == writes and not moved:
+            return passes
+    raise AssertionError(f"no end after {PASSES_MAX} passes: {status(kube, key)}")
+
+
+def status(kube, key=KEY):
+    found = next(found for ref, found in kube.objects.items() if ref.kind == "WalrusCluster" and ref.name == key.name)
+    return found.get("status", {})
+
+
+def condition(kube, type_, key=KEY):
+    return next(one for one in status(kube, key)["conditions"] if one["type"] == type_)

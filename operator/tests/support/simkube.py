@@ -1,0 +1,408 @@
+"""A small Kubernetes in memory: enough of the API server and its controllers to drive the real reconcile loop.
+
+It has resource versions, generations, server-side apply that takes back what its manager no longer says, the status
+subresource, uid preconditions, owner references with garbage collection, StatefulSets (`Parallel`, `OnDelete`) with
+claims, and brokers that keep their identity on the claim. Nothing happens by itself: `step` lets the controllers and
+brokers do what they would do in a moment. It records every call, and can crash at any write.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from copy import deepcopy
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+from walrus_operator.kube.api import Conflict, Missing
+from walrus_operator.objects import CLAIM, CLUSTER, KINDS, POD, STATEFUL_SET, Ref, ref_of, uid_of
+from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused
+from walrus_operator.observe.snapshot import Broker, Config
+
+KEYS = ("segments.max_entries", "segments.max_bytes", "segments.max_age_ms", "segments.check_interval_ms")
+
+
+class Crash(BaseException):
+    """The operator died; nothing of it may catch this."""
+
+
+class SimKube:
+    """The API server, its controllers and the brokers."""
+
+    def __init__(self):
+        self.objects = {}
+        self.applied = {}
+        self.calls = Counter()
+        self.writes = 0
+        self.crash_at = None
+        self.crash_before = False
+        self.down = set()  # pods whose broker does not answer
+        self.stuck = set()  # pods that never run
+        self.refuses_config = False
+        self.brokers = SimBrokers(self)
+        self.disks = {}  # claim or pod -> identity on its disk
+        self.config = {}  # cluster id -> (version, entries)
+        self._uids = count(1)
+        self._versions = count(1)
+        self._clusters = count(1)
+        self._time = datetime(2026, 1, 1, tzinfo=UTC)
+
+    # What a user does
+
+    def put(self, name, spec, namespace="shop", annotations=None):
+        """kubectl apply of a WalrusCluster."""
+        ref = Ref(CLUSTER.name, namespace, name)
+        found = self.objects.get(ref)
+        if found is None:
+            self._add(
+                {
+                    "apiVersion": CLUSTER.api_version,
+                    "kind": CLUSTER.name,
+                    "metadata": {"name": name, "namespace": namespace},
+                    "spec": spec,
+                }
+            )
+        else:
+            found["metadata"]["generation"] += found["spec"] != spec
+            found["spec"] = deepcopy(spec)
+        self.objects[ref]["metadata"]["annotations"] = annotations or {}
+        self._touch(ref)
+
+    def remove(self, kind, name, namespace="shop"):
+        """kubectl delete, background propagation."""
+        self._erase(Ref(kind, namespace, name))
+
+    # KubeApi
+
+    async def get(self, ref):
+        self.calls["get", ref.kind] += 1
+        found = self.objects.get(ref)
+        return deepcopy(found) if found is not None else None
+
+    async def list(self, kind, namespace, selector=""):
+        self.calls["list", kind.name] += 1
+        wanted = dict(part.split("=") for part in selector.split(",") if part)
+        return [
+            deepcopy(found)
+            for ref, found in sorted(self.objects.items())
+            if ref.kind == kind.name
+            and namespace in (None, ref.namespace)
+            and wanted.items() <= found["metadata"].get("labels", {}).items()
+        ]
+
+    async def create(self, manifest):
+        with self._write("create", manifest["kind"]):
+            if ref_of(manifest) in self.objects:
+                raise Conflict(f"{ref_of(manifest)} exists")
+            return deepcopy(self._add(deepcopy(manifest)))
+
+    async def replace(self, manifest):
+        with self._write("update", manifest["kind"]):
+            found = self.objects.get(ref_of(manifest))
+            if found is None:
+                raise Missing(str(ref_of(manifest)))
+            if found["metadata"]["resourceVersion"] != manifest["metadata"]["resourceVersion"]:
+                raise Conflict(str(ref_of(manifest)))
+            found["spec"] = deepcopy(manifest["spec"])
+            self._touch(ref_of(manifest))
+            return deepcopy(found)
+
+    async def apply(self, manifest):
+        ref = ref_of(manifest)
+        verbs = ("patch",) if ref in self.objects else ("patch", "create")
+        with self._write(verbs, ref.kind):
+            found = self.objects.get(ref)
+            if found is None:
+                found = self._add(
+                    {
+                        "apiVersion": manifest["apiVersion"],
+                        "kind": ref.kind,
+                        "metadata": {"name": ref.name, "namespace": ref.namespace},
+                    }
+                )
+            before = deepcopy(found)
+            _take_back(found, self.applied.get(ref, {}), manifest)
+            _merge(found, deepcopy(manifest))
+            self.applied[ref] = deepcopy(manifest)
+            if found != before:
+                found["metadata"]["generation"] += found.get("spec") != before.get("spec")
+                self._touch(ref)
+            return deepcopy(found)
+
+    async def apply_status(self, manifest):
+        ref = ref_of(manifest)
+        with self._write("patch", f"{ref.kind}/status"):
+            found = self.objects.get(ref)
+            if found is None:
+                raise Missing(str(ref))
+            if uid_of(found) != manifest["metadata"]["uid"]:
+                raise Conflict(str(ref))
+            if found.get("status") != manifest["status"]:
+                found["status"] = deepcopy(manifest["status"])
+                self._touch(ref)
+            return deepcopy(found)
+
+    async def delete(self, ref, uid):
+        with self._write("delete", ref.kind):
+            found = self.objects.get(ref)
+            if found is None:
+                return
+            if uid_of(found) != uid:
+                raise Conflict(str(ref))
+            self._erase(ref)
+
+    # What happens by itself, when it is asked to
+
+    def step(self):
+        """Controllers and brokers do their next thing. Returns whether anything changed."""
+        before = self._state()
+        self._time += timedelta(seconds=2)
+        self._collect_garbage()
+        for ref in [ref for ref in self.objects if ref.kind == STATEFUL_SET.name]:
+            self._stateful_set(ref)
+        for ref in [ref for ref in self.objects if ref.kind == POD.name]:
+            self._pod(ref)
+        return before != self._state()
+
+    def pods(self, namespace="shop"):
+        return {
+            ref.name: found
+            for ref, found in self.objects.items()
+            if ref.kind == POD.name and ref.namespace == namespace
+        }
+
+    def _state(self):
+        return deepcopy((self.objects, self.disks, self.config))
+
+    def _collect_garbage(self):
+        uids = {uid_of(found) for found in self.objects.values()}
+        for ref, found in list(self.objects.items()):
+            owners = found["metadata"].get("ownerReferences", ())
+            if owners and not any(owner["uid"] in uids for owner in owners):
+                self._erase(ref)
+
+    def _stateful_set(self, ref):
+        found = self.objects[ref]
+        spec = found["spec"]
+        owner = [
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": ref.name, "uid": uid_of(found), "controller": True}
+        ]
+        for ordinal in range(spec["replicas"]):
+            name = f"{ref.name}-{ordinal}"
+            for template in spec.get("volumeClaimTemplates", ()):
+                claim = Ref(CLAIM.name, ref.namespace, f"{template['metadata']['name']}-{name}")
+                if claim not in self.objects:
+                    self._add(
+                        {
+                            "apiVersion": "v1",
+                            "kind": CLAIM.name,
+                            "metadata": {
+                                "name": claim.name,
+                                "namespace": ref.namespace,
+                                "labels": template["metadata"]["labels"],
+                            },
+                            "status": {"phase": "Bound"},
+                        }
+                    )
+                if spec["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete":
+                    self.objects[claim]["metadata"]["ownerReferences"] = owner
+                else:
+                    self.objects[claim]["metadata"].pop("ownerReferences", None)
+            pod = Ref(POD.name, ref.namespace, name)
+            if pod not in self.objects:
+                template = deepcopy(spec["template"])
+                self._add(
+                    {
+                        "apiVersion": "v1",
+                        "kind": POD.name,
+                        "metadata": {
+                            "name": name,
+                            "namespace": ref.namespace,
+                            "labels": template["metadata"]["labels"],
+                            "ownerReferences": owner,
+                        },
+                        "spec": template["spec"],
+                        "status": {},
+                    }
+                )
+        for pod in [other for other in self.objects if other.kind == POD.name]:
+            metadata = self.objects[pod]["metadata"]
+            if metadata["ownerReferences"] == owner and int(pod.name.rpartition("-")[2]) >= spec["replicas"]:
+                self._erase(pod)
+        found["status"] = {"replicas": spec["replicas"]}
+
+    def _pod(self, ref):
+        """Pending, then running, then part of a cluster, then ready: one of them in each step."""
+        pod = self.objects[ref]
+        if ref.name in self.stuck:
+            return
+        status = pod["status"]
+        if "podIP" not in status:
+            told = self.objects.get(Ref("ConfigMap", ref.namespace, f"{self._cluster(pod)}-bootstrap"))
+            pod["founds"] = told is not None and told["data"]["name"] == ref.name
+            status.update(
+                {
+                    "podIP": f"ip-{ref.namespace}-{ref.name}",
+                    "containerStatuses": [{"state": {"running": {}}, "restartCount": 0}],
+                }
+            )
+            self.disks.setdefault(self._disk(ref), {"disk": f"disk-{len(self.disks)}", "cluster": ""})
+        elif not self.identity(ref)["cluster"]:
+            peers = {self.identity(other)["cluster"] for other in self._peers(ref)} - {""}
+            if pod["founds"]:
+                self.identity(ref)["cluster"] = f"cluster-{next(self._clusters)}"
+                self.config[self.identity(ref)["cluster"]] = (0, {})
+            elif peers:
+                self.identity(ref)["cluster"] = min(peers)
+        else:
+            status["conditions"] = [{"type": "Ready", "status": "True"}]
+
+    def identity(self, ref):
+        return self.disks[self._disk(ref)]
+
+    def _disk(self, ref):
+        """The claim's name, or the folder's: brokers on folders of nodes come back to theirs here."""
+        claim = Ref(CLAIM.name, ref.namespace, f"data-{ref.name}")
+        return (ref.namespace, "claim" if claim in self.objects else "folder", ref.name)
+
+    def _peers(self, ref):
+        mine = self._cluster(self.objects[ref])
+        return [
+            other
+            for other, found in self.objects.items()
+            if other.kind == POD.name
+            and other.namespace == ref.namespace
+            and other != ref
+            and self._cluster(found) == mine
+            and "podIP" in found["status"]
+        ]
+
+    def _cluster(self, pod):
+        return pod["metadata"]["labels"]["walrus.dev/cluster"]
+
+    # Parts
+
+    def _write(self, verbs, kind):
+        for verb in (verbs,) if isinstance(verbs, str) else verbs:
+            self.calls[verb, kind] += 1
+        return _Write(self)
+
+    def _add(self, manifest):
+        ref = ref_of(manifest)
+        manifest["metadata"] |= {
+            "uid": f"uid-{next(self._uids)}",
+            "generation": 1,
+            "creationTimestamp": self._time.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        assert ref.kind in KINDS
+        self.objects[ref] = manifest
+        self._touch(ref)
+        return manifest
+
+    def _touch(self, ref):
+        self.objects[ref]["metadata"]["resourceVersion"] = str(next(self._versions))
+
+    def _erase(self, ref):
+        found = self.objects.pop(ref, None)
+        self.applied.pop(ref, None)
+        if found is not None and ref.kind == CLAIM.name:
+            self.disks.pop((ref.namespace, "claim", ref.name.removeprefix("data-")), None)
+
+
+class _Write:
+    """Counts a write, and dies before or after the chosen one."""
+
+    def __init__(self, kube):
+        self.kube = kube
+
+    def __enter__(self):
+        self.kube.writes += 1
+        self.last = self.kube.crash_at is not None and self.kube.writes == self.kube.crash_at
+        if self.last and self.kube.crash_before:
+            raise Crash
+
+    def __exit__(self, kind, error, trace):
+        if self.last and kind is None:
+            raise Crash
+
+
+class SimBrokers:
+    """The Admin API of the brokers of a `SimKube`."""
+
+    def __init__(self, kube):
+        self.kube = kube
+
+    def _find(self, host):
+        for ref, pod in self.kube.objects.items():
+            if ref.kind == POD.name and pod["status"].get("podIP") == host:
+                if ref.name in self.kube.down:
+                    break
+                return ref, self.kube.identity(ref)
+        raise BrokerError(f"{host} does not answer")
+
+    async def look(self, host):
+        ref, identity = self._find(host)
+        cluster = identity["cluster"]
+        members = sorted(str(disk) for disk, one in self.kube.disks.items() if cluster and one["cluster"] == cluster)
+        mine = members.index(str(self.kube._disk(ref))) + 1 if cluster else 0
+        backend = next(
+            one["value"]
+            for one in self.kube.objects[ref]["spec"]["containers"][0]["env"]
+            if one["name"] == "WALRUS_BACKEND"
+        )
+        return Broker(
+            cluster_id=cluster,
+            node_id=mine,
+            disk=identity["disk"],
+            version="1.0.0",
+            ready=bool(cluster),
+            missing=() if cluster else ("admission",),
+            role={0: "", 1: "Leader"}.get(mine, "Follower"),
+            leader=1 if cluster else 0,
+            term=1 if cluster else 0,
+            segments_led=0,
+            under_replicated=0,
+            config_version=self.kube.config[cluster][0] if cluster else 0,
+            backend_asked=backend,
+            backend_in_use="mmap" if backend == "auto" else backend,
+            backend_reason="",
+            bytes_free=50,
+            bytes_total=100,
+        )
+
+    async def config(self, host):
+        _, identity = self._find(host)
+        if not identity["cluster"]:
+            raise BrokerError("in no cluster")
+        version, entries = self.kube.config[identity["cluster"]]
+        return Config(version, dict(entries))
+
+    async def set_config(self, host, entries, expect_version):
+        _, identity = self._find(host)
+        version, had = self.kube.config[identity["cluster"]]
+        if self.kube.refuses_config:
+            raise ConfigRefused("config segments.max_entries: too small")
+        with self.kube._write("set", "config"):
+            if version != expect_version:
+                raise ConfigMoved(f"at {version}, not {expect_version}")
+            assert set(entries) <= set(KEYS)
+            if {**had, **entries} != had:
+                self.kube.config[identity["cluster"]] = (version + 1, {**had, **entries})
+        return self.kube.config[identity["cluster"]][0]
+
+
+def _merge(into, manifest):
+    """Fields of the manifest, as server-side apply sets them; lists are whole here."""
+    for key, value in manifest.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = value
+
+
+def _take_back(into, before, manifest):
+    """Fields that the manager said before and does not say any more."""
+    for key, value in before.items():
+        if key not in manifest:
+            into.pop(key, None)
+        elif isinstance(value, dict) and isinstance(into.get(key), dict) and isinstance(manifest[key], dict):
+            _take_back(into[key], value, manifest[key])
