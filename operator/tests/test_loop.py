@@ -220,6 +220,22 @@ def test_empty_claims_are_founded_once_every_broker_has_been_asked():
     assert condition(kube, "Ready")["status"] == "True"
 
 
+def test_claims_of_a_pool_that_is_not_there_any_more_keep_a_second_cluster_from_being_founded():
+    kube = started()
+    kube.remove("WalrusCluster", "orders")
+    while kube.step():
+        pass
+    renamed = with_pool(SMALLEST, name="renamed")
+    kube.put("orders", renamed)
+    converge(kube)
+    assert status(kube)["plan"]["blockedBy"] == "NotFounded"
+    assert "data-orders-general-0" in status(kube)["plan"]["detail"]
+    kube.put("orders", changed(SMALLEST, pools=[*renamed["pools"], *SMALLEST["pools"]]))
+    converge(kube)
+    assert {disk["cluster"] for disk in kube.disks.values()} == {"cluster-1"}
+    assert condition(kube, "Ready")["status"] == "True"
+
+
 def test_brokers_of_two_clusters_stop_everything():
     kube = started()
     kube.disks["shop", "claim", "orders-general-2"]["cluster"] = "cluster-9"

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pydantic import ValidationError
 
-from walrus_operator.act.executor import Done, Executor
+from walrus_operator.act.executor import Executor
 from walrus_operator.api.cluster import API_VERSION, KIND, ClusterSpec, parse_spec
 from walrus_operator.clock import Now
 from walrus_operator.kube.api import KubeApi, Missing
@@ -16,7 +16,7 @@ from walrus_operator.objects import Key, Manifest
 from walrus_operator.observe.brokers import Brokers
 from walrus_operator.observe.observer import Observer
 from walrus_operator.observe.snapshot import Cluster, Snapshot
-from walrus_operator.plan.actions import Gate, Plan, Wait
+from walrus_operator.plan.actions import Done, Gate, Plan, Wait
 from walrus_operator.plan.planner import plan
 from walrus_operator.status.derive import derive
 from walrus_operator.status.events import Event, events

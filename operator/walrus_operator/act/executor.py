@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 from walrus_operator.kube.api import Conflict, KubeApi, Refused
 from walrus_operator.objects import POD, Ref, owned_by, ref_of, uid_of
 from walrus_operator.observe.brokers import BrokerError, Brokers, ConfigMoved, ConfigRefused
 from walrus_operator.observe.snapshot import Pod, Snapshot
-from walrus_operator.plan.actions import Action, Apply, Gate, Grow, Plan, Prune, RestartPod, SetConfig, Wait
+from walrus_operator.plan.actions import Action, Apply, Done, Gate, Grow, Plan, Prune, RestartPod, SetConfig, Wait
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Done:
-    """What was done, and what stopped the rest."""
-
-    actions: tuple[Action, ...] = ()
-    waits: tuple[Wait, ...] = ()
 
 
 class Stopped(Exception):  # noqa: N818 - called by what happened

@@ -121,3 +121,11 @@ class Plan:
     def settled(self) -> bool:
         """Nothing to do and nothing to wait for."""
         return not self.actions and not self.waits
+
+
+@dataclass(frozen=True)
+class Done:
+    """What of a plan was done, and what stopped the rest."""
+
+    actions: tuple[Action, ...] = ()
+    waits: tuple[Wait, ...] = ()

@@ -43,7 +43,14 @@ def unfounded(snapshot: Snapshot) -> Wait | None:
     if snapshot.cluster_ids():
         return None
     waiting = sum(broker is not None for broker in snapshot.brokers.values())
-    return Wait(Gate.NOT_FOUNDED, f"no broker is in a cluster yet; {waiting} of {len(snapshot.pods)} answer")
+    detail = f"no broker is in a cluster yet; {waiting} of {len(snapshot.pods)} answer"
+    orphans = sorted(name for name in snapshot.claims if _pod_of(name) not in snapshot.pods)
+    if orphans and snapshot.sets():
+        detail += (
+            f". Claims without a broker may hold a cluster: {', '.join(orphans)}. Put their pool back into the spec,"
+            " or delete them"
+        )
+    return Wait(Gate.NOT_FOUNDED, detail)
 
 
 def _founder(spec: ClusterSpec, snapshot: Snapshot) -> Pod | None:
@@ -57,10 +64,15 @@ def _nothing_there(spec: ClusterSpec, snapshot: Snapshot) -> bool:
 
 
 def _all_waiting(spec: ClusterSpec, snapshot: Snapshot) -> bool:
-    """Every broker that there shall be answers, and none is in a cluster."""
+    """Every broker that there shall be answers, so does one on every claim, and none is in a cluster."""
     expected = sum(pool.replicas for pool in spec.pools)
-    answers = [broker for broker in snapshot.brokers.values() if broker is not None]
-    return len(answers) >= expected and len(answers) == len(snapshot.pods) and not snapshot.cluster_ids()
+    answering = {name for name, broker in snapshot.brokers.items() if broker is not None}
+    everyone = {*snapshot.pods, *map(_pod_of, snapshot.claims)}
+    return len(answering) >= expected and answering >= everyone and not snapshot.cluster_ids()
+
+
+def _pod_of(claim: str) -> str:
+    return claim.removeprefix("data-")
 
 
 def _bootstrap(snapshot: Snapshot) -> Ref:

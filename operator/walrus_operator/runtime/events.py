@@ -16,13 +16,13 @@ from walrus_operator.status.events import Event
 
 log = logging.getLogger(__name__)
 
-_QUIET_SECONDS = 600.0
+_QUIET_SECONDS = 30.0
 _REMEMBERED = 1000
 _MESSAGE = 1000
 
 
 class EventRecorder:
-    """Posts Events of clusters; one that was posted within ten minutes is not posted again."""
+    """Posts Events of clusters; one that was posted just now is not posted again."""
 
     def __init__(self, kube: KubeApi, *, instance: str, monotonic: Monotonic, now: Now) -> None:
         self._kube = kube

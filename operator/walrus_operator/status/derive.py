@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from walrus_operator.act.executor import Done
 from walrus_operator.api.cluster import ClusterSpec, ServiceType
 from walrus_operator.api.status import BrokerRow, ClusterStatus, ConfigRow, ListenerRow, PlanRow, PoolRow
 from walrus_operator.desired.services import PORTS
 from walrus_operator.objects import SERVICE, Ref
 from walrus_operator.observe.snapshot import Broker, Pod, Snapshot
-from walrus_operator.plan.actions import REFUSED, Gate, Grow, Plan, Wait
+from walrus_operator.plan.actions import REFUSED, Done, Gate, Plan, Wait
 from walrus_operator.status.conditions import Facts, answers, conditions
 
 _STEP = 5
@@ -33,7 +32,7 @@ def derive(spec: ClusterSpec | None, snapshot: Snapshot, plan: Plan, done: Done,
     status = ClusterStatus(
         observed_generation=generation,
         cluster_id=before.get("clusterId") or (next(iter(told)) if len(told) == 1 else None),
-        phase=_phase(snapshot, rows, done, waits),
+        phase=_phase(snapshot, rows, desired, waits),
         replicas=desired,
         ready_replicas=sum(row.state == "Serving" for row in rows),
         leader=leader,
@@ -124,7 +123,7 @@ def _leader(snapshot: Snapshot) -> str | None:
     return max(leading)[1] if leading else None
 
 
-def _phase(snapshot: Snapshot, rows: Sequence[BrokerRow], done: Done, waits: Sequence[Wait]) -> str:
+def _phase(snapshot: Snapshot, rows: Sequence[BrokerRow], desired: int, waits: Sequence[Wait]) -> str:
     gates = {wait.gate for wait in waits}
     if Gate.PAUSED in gates:
         return "Paused"
@@ -132,9 +131,10 @@ def _phase(snapshot: Snapshot, rows: Sequence[BrokerRow], done: Done, waits: Seq
         return "Invalid"
     if not snapshot.cluster_ids():
         return "Creating"
-    if any(isinstance(action, Grow) for action in done.actions):
+    lacking = any(row.state != "Serving" for row in rows)
+    if len(rows) < desired or (lacking and snapshot.cluster.status.get("phase") == "Growing"):
         return "Growing"
-    if any(row.state != "Serving" for row in rows):
+    if lacking:
         return "Degraded"
     if gates & REFUSED or Gate.AMBIGUOUS_IDENTITY in gates or Gate.NAME_TAKEN in gates:
         return "Blocked"

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from walrus_operator.act.executor import Done
-from walrus_operator.plan.actions import Apply, Grow, Prune, RestartPod, SetConfig
+from walrus_operator.plan.actions import Apply, Done, Grow, Prune, RestartPod, SetConfig
 from walrus_operator.status import conditions
 from walrus_operator.status.conditions import Type
 
