@@ -205,6 +205,16 @@ def test_a_cluster_that_lost_the_founders_claim_is_not_founded_a_second_time():
     assert {disk["cluster"] for disk in kube.disks.values()} == {"cluster-1"}
 
 
+def test_the_founder_stays_the_founder_when_the_spec_changes_before_it_has_founded():
+    kube = SimKube()
+    kube.put("orders", SMALLEST)
+    Operator(kube).once()
+    kube.put("orders", changed(SMALLEST, pools=[{**SMALLEST["pools"][0], "name": "first"}, *SMALLEST["pools"]]))
+    converge(kube)
+    assert {disk["cluster"] for disk in kube.disks.values()} == {"cluster-1"}
+    assert condition(kube, "Ready")["status"] == "True"
+
+
 def test_empty_claims_are_founded_once_every_broker_has_been_asked():
     kube = SimKube()
     kube.put("orders", SMALLEST)

@@ -42,7 +42,7 @@ def run() -> int:
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
     )
-    for chatty in ("kopf", "urllib3", "aiohttp.access"):
+    for chatty in ("kopf", "urllib3"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     return asyncio.run(_Operator(settings).run())
 

@@ -23,8 +23,10 @@ class PoolFacts:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """The first broker may found the cluster."""
+    """One broker may found the cluster."""
 
+    founder: str
+    """Its pod. Once told it stays the one: pods may have started with it."""
     untold: str = ""
     """The uid of its pod, if that started before it could be told; "" otherwise."""
 
@@ -45,7 +47,7 @@ def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
     owner = facts.owner
     made = [_account(owner), config_map(owner)]
     if facts.bootstrap is not None:
-        made.append(bootstrap_map(owner, spec, facts.bootstrap.untold))
+        made.append(bootstrap_map(owner, facts.bootstrap.founder, facts.bootstrap.untold))
     made += services(owner, spec)
     if sum(pool.replicas for pool in facts.pools.values()) >= 3:
         made.append(_budget(owner))

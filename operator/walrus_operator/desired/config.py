@@ -20,9 +20,8 @@ def config_map(owner: Owner) -> Manifest:
     return object_of(owner, CONFIG_MAP, names.config, data=data)
 
 
-def bootstrap_map(owner: Owner, spec: ClusterSpec, untold: str) -> Manifest:
-    """Names the broker that founds the cluster: the first of the first pool, and only on an empty disk."""
-    founder = owner.names.pod(spec.pools[0].name, 0)
+def bootstrap_map(owner: Owner, founder: str, untold: str) -> Manifest:
+    """Names the broker that founds the cluster, on an empty disk only."""
     made = object_of(owner, CONFIG_MAP, owner.names.bootstrap, data={"name": founder})
     if untold:
         made["metadata"]["annotations"] = {n.UNTOLD: untold}

@@ -47,7 +47,9 @@ class OfficialApi:
             config.load_incluster_config()
         except config.ConfigException:
             config.load_kube_config()
-        self._client = client.ApiClient()
+        configuration = client.Configuration.get_default_copy()
+        configuration.retries = 0  # the loop tries again, with patience; a call that hangs would only hide it
+        self._client = client.ApiClient(configuration)
         # The kinds are known: nothing is discovered, nothing is cached on disk.
         self._dynamic = DynamicClient(self._client, discoverer=lambda *_: None)
         self._resources = {name: _resource(kind, self._dynamic) for name, kind in KINDS.items()}

@@ -6,7 +6,7 @@ from walrus_operator.api.cluster import ClusterSpec
 from walrus_operator.desired.build import Bootstrap
 from walrus_operator.desired.names import UNTOLD
 from walrus_operator.objects import CONFIG_MAP, STATEFUL_SET, Ref
-from walrus_operator.observe.snapshot import Pod, Snapshot
+from walrus_operator.observe.snapshot import Snapshot
 from walrus_operator.plan.actions import Gate, RestartPod, Wait
 
 
@@ -20,17 +20,18 @@ def bootstrap(spec: ClusterSpec, snapshot: Snapshot) -> Bootstrap | None:
         return None
     told = snapshot.objects.get(_bootstrap(snapshot))
     if told is not None:
-        return Bootstrap(told["metadata"].get("annotations", {}).get(UNTOLD, ""))
+        return Bootstrap(told["data"]["name"], told["metadata"].get("annotations", {}).get(UNTOLD, ""))
+    founder = snapshot.cluster.names.pod(spec.pools[0].name, 0)
     if _nothing_there(spec, snapshot):
-        return Bootstrap()
-    founder = _founder(spec, snapshot)
-    return Bootstrap(founder.uid) if founder is not None and _all_waiting(spec, snapshot) else None
+        return Bootstrap(founder)
+    pod = snapshot.pods.get(founder)
+    return Bootstrap(founder, pod.uid) if pod is not None and _all_waiting(spec, snapshot) else None
 
 
 def restart_founder(spec: ClusterSpec, snapshot: Snapshot) -> RestartPod | None:
     """The founder, where it started before it was told: a broker reads its options at its start."""
     told = snapshot.objects.get(_bootstrap(snapshot))
-    founder = _founder(spec, snapshot)
+    founder = snapshot.pods.get(told["data"]["name"]) if told is not None else None
     if told is None or founder is None or founder.deleting or not _all_waiting(spec, snapshot):
         return None
     if founder.uid != told["metadata"].get("annotations", {}).get(UNTOLD):
@@ -51,10 +52,6 @@ def unfounded(snapshot: Snapshot) -> Wait | None:
             " or delete them"
         )
     return Wait(Gate.NOT_FOUNDED, detail)
-
-
-def _founder(spec: ClusterSpec, snapshot: Snapshot) -> Pod | None:
-    return snapshot.pods.get(snapshot.cluster.names.pod(spec.pools[0].name, 0))
 
 
 def _nothing_there(spec: ClusterSpec, snapshot: Snapshot) -> bool:
