@@ -217,6 +217,22 @@ def test_a_deaf_watch_is_found_by_what_a_list_shows_twice():
     assert health.troubles() == []
 
 
+def test_news_that_come_while_a_list_is_taken_are_no_sign_of_deafness():
+    health = Health(Clock())
+    health.heard("a", "1")
+    health.resynced({"a": "1"})
+    health.heard("a", "2")
+    health.heard("b", "3")
+    health.resynced({"a": "1"})  # what it shows is older than what was heard
+    assert health.troubles() == []
+    health.resynced({"a": "2", "b": "3"})
+    health.resynced({"a": "2", "b": "3"})
+    assert health.troubles() == []
+    health.heard("a", None)
+    health.resynced({"b": "3"})
+    assert health.troubles() == []
+
+
 def test_a_busy_cluster_is_no_sign_of_deafness():
     health = Health(Clock())
     for version in range(10):

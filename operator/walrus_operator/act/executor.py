@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from walrus_operator.kube.api import Conflict, KubeApi, Refused
-from walrus_operator.objects import POD, Ref, owned_by, ref_of, uid_of
+from walrus_operator.kube.api import Conflict, Denied, KubeApi, Refused
+from walrus_operator.objects import POD, Manifest, Ref, owned_by, ref_of, uid_of
 from walrus_operator.observe.brokers import BrokerError, Brokers, ConfigMoved, ConfigRefused
 from walrus_operator.observe.snapshot import Pod, Snapshot
 from walrus_operator.plan.actions import Action, Apply, Done, Gate, Grow, Plan, Prune, RestartPod, SetConfig, Wait
@@ -43,9 +43,10 @@ class Executor:
     async def _do(self, action: Action, snapshot: Snapshot) -> None:
         match action:
             case Apply():
-                await self._apply(action, snapshot)
+                await self._not_theirs(action, snapshot)
+                await self._apply(action.manifest)
             case Grow():
-                await self._kube.apply(action.manifest)
+                await self._apply(action.manifest)
             case Prune():
                 await self._kube.delete(action.ref, action.uid)
             case SetConfig():
@@ -53,21 +54,22 @@ class Executor:
             case RestartPod():
                 await self._restart(action, snapshot)
 
-    async def _apply(self, action: Apply, snapshot: Snapshot) -> None:
+    async def _not_theirs(self, action: Apply, snapshot: Snapshot) -> None:
+        """What does not bear our label was not seen; it is not taken over."""
         ref = ref_of(action.manifest)
-        if action.new:
-            found = await self._kube.get(ref)
-            if found is not None and not owned_by(found, snapshot.cluster.uid):
-                raise Stopped(
-                    Wait(
-                        Gate.NAME_TAKEN,
-                        f"{ref} is there and does not belong to this cluster: delete it, or give this cluster another"
-                        " name",
-                    )
+        found = await self._kube.get(ref) if action.new else None
+        if found is not None and not owned_by(found, snapshot.cluster.uid):
+            raise Stopped(
+                Wait(
+                    Gate.NAME_TAKEN,
+                    f"{ref} is there and does not belong to this cluster: delete it, or give this cluster another name",
                 )
+            )
+
+    async def _apply(self, manifest: Manifest) -> None:
         try:
-            await self._kube.apply(action.manifest)
-        except Refused as refused:
+            await self._kube.apply(manifest)
+        except (Refused, Denied) as refused:
             raise Stopped(Wait(Gate.OBJECT_REFUSED, str(refused))) from refused
 
     async def _set_config(self, action: SetConfig, snapshot: Snapshot) -> None:

@@ -11,8 +11,8 @@ from walrus_operator.api.cluster import GROUP, PLURAL, VERSION
 from walrus_operator.desired.names import LABEL_CLUSTER
 from walrus_operator.objects import Key
 
-Heard = Callable[[str, str], None]
-"""Told of a cluster: its uid and version."""
+Heard = Callable[[str, str | None], None]
+"""Told of a cluster: its uid and version, None when it is gone."""
 Look = Callable[[Key], None]
 
 
@@ -25,11 +25,16 @@ def registry(look: Look, heard: Heard) -> kopf.OperatorRegistry:
         return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=made, id="cluster")
-    async def cluster_event(body: kopf.Body, namespace: str | None, name: str | None, **_: Any) -> None:
-        key = Key(namespace or "", name or "")
+    async def cluster_event(
+        type: str | None,  # noqa: A002 - kopf calls it so
+        body: kopf.Body,
+        namespace: str | None,
+        name: str | None,
+        **_: Any,
+    ) -> None:
         metadata: Mapping[str, Any] = body["metadata"]
-        heard(metadata.get("uid", ""), metadata.get("resourceVersion", ""))
-        look(key)
+        heard(metadata.get("uid", ""), None if type == "DELETED" else metadata.get("resourceVersion", ""))
+        look(Key(namespace or "", name or ""))
 
     @kopf.on.event("apps", "v1", "statefulsets", labels={LABEL_CLUSTER: kopf.PRESENT}, registry=made, id="set")
     async def set_event(labels: kopf.Labels, namespace: str | None, **_: Any) -> None:

@@ -133,8 +133,11 @@ def _not_serving(snapshot: Snapshot, pools: dict[str, PoolPlan]) -> Wait | None:
         for ordinal in range(pool.now.replicas):
             pod = snapshot.pods.get(snapshot.cluster.names.pod(name, ordinal))
             expected = snapshot.cluster.names.pod(name, ordinal)
-            if pod is None or pod.deleting or not pod.ready:
-                trouble = f": {pod.trouble}" if pod is not None and pod.trouble else ""
+            if pod is None:
+                told = f"kubectl describe statefulset {snapshot.cluster.names.pool(name)} tells why, if it stays so"
+                return Wait(Gate.POD_PENDING, f"pod {expected} is not there: {told}")
+            if pod.deleting or not pod.ready:
+                trouble = f": {pod.trouble}" if pod.trouble else ""
                 return Wait(Gate.POD_PENDING, f"{expected} does not serve yet{trouble}")
             if snapshot.brokers.get(expected) is None:
                 return Wait(Gate.UNKNOWN_BROKER, f"{expected} is ready but its Admin API does not answer")

@@ -17,6 +17,7 @@ class Health:
         self._resynced: float | None = None
         self._busy: dict[object, float] = {}
         self._heard: dict[str, str] = {}
+        self._heard_then: dict[str, str] = {}
         self._listed: dict[str, str] = {}
         self._unheard: set[str] = set()
 
@@ -24,23 +25,30 @@ class Health:
         """The lease was asked for, or renewed."""
         self._tried = self._monotonic()
 
-    def heard(self, uid: str, version: str) -> None:
-        """The watch told of an object at this version."""
-        self._heard[uid] = version
+    def heard(self, uid: str, version: str | None) -> None:
+        """The watch told of an object at this version; None: that it is gone."""
+        if version is None:
+            self._heard.pop(uid, None)
+        else:
+            self._heard[uid] = version
 
     def resynced(self, versions: dict[str, str]) -> None:
         """A list told of all objects and their versions.
 
-        What stood at the same version in the list before must have been told by the watch meanwhile: otherwise the
-        watch is deaf, however healthy its connection looks.
+        What stood at the same version in the list before must have been told by the watch meanwhile, or something
+        newer: otherwise the watch is deaf, however healthy its connection looks.
         """
         self._unheard = {
             uid
             for uid, version in versions.items()
-            if self._listed.get(uid) == version and self._heard.get(uid) != version
+            if self._listed.get(uid) == version
+            and self._heard.get(uid) != version
+            and self._heard.get(uid) == self._heard_then.get(uid)
         }
+        for uid in set(self._listed) - set(versions):
+            self._heard.pop(uid, None)
         self._listed = versions
-        self._heard = {uid: version for uid, version in self._heard.items() if uid in versions}
+        self._heard_then = dict(self._heard)
         self._resynced = self._monotonic()
 
     def began(self, key: object) -> None:

@@ -1,0 +1,184 @@
+"""Small parts that decide: differences, quantities, the disk's figure, Events."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from fractions import Fraction
+
+import pytest
+from examples import SMALLEST
+from walrus_operator.api.cluster import parse_spec
+from walrus_operator.api.units import amount_of, bytes_of, milliseconds_of
+from walrus_operator.desired.manifest import sealed
+from walrus_operator.objects import Key
+from walrus_operator.observe.snapshot import Broker, Cluster, Pod, Snapshot
+from walrus_operator.plan.actions import Done, Plan
+from walrus_operator.plan.diff import differs
+from walrus_operator.status.derive import derive
+from walrus_operator.status.events import events
+
+BROKER = Broker("c", 1, "d", "1.0.0", True, (), "Leader", 1, 3, 2, 0, 0, "mmap", "mmap", "", 50, 100)
+POD = Pod("orders-general-0", "u", "general", "10.0.0.1", "n1", True, True, False, 0, None)
+
+
+def told(broker=BROKER, pod=POD, before=None, claims=None):
+    cluster = Cluster(Key("shop", "orders"), "uid", 1, SMALLEST, before or {}, None, deleting=False)
+    pods = {pod.name: pod} if pod else {}
+    brokers = {pod.name: broker} if pod and pod.running else {}
+    snapshot = Snapshot(cluster, {}, pods, claims or {}, brokers)
+    return derive(parse_spec(SMALLEST), snapshot, Plan(), Done(), datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def row(**given):
+    return next(one for one in told(**given)["brokers"] if one["pod"] == POD.name)
+
+
+def condition(type_, **given):
+    found = next(one for one in told(**given)["conditions"] if one["type"] == type_)
+    return found["status"], found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("quantity", "amount"),
+    [
+        ("1Gi", 2**30),
+        ("1G", 10**9),
+        ("500m", Fraction(1, 2)),
+        ("1.5", Fraction(3, 2)),
+        (2, 2),
+        ("x", None),
+        ("1X", None),
+    ],
+)
+def test_quantities(quantity, amount):
+    assert amount_of(quantity) == amount
+
+
+def test_sizes_and_durations():
+    assert bytes_of("64Mi") == 64 * 2**20
+    assert [milliseconds_of(text) for text in ("5ms", "2s", "3m", "1h", "2d")] == [
+        5,
+        2000,
+        180_000,
+        3_600_000,
+        172_800_000,
+    ]
+
+
+MANIFEST = sealed(
+    {
+        "kind": "Service",
+        "metadata": {"name": "a", "namespace": "b"},
+        "spec": {"ports": [{"port": 1}], "cpu": "1500m", "on": True},
+    }
+)
+
+
+def observed(**spec):
+    return {**MANIFEST, "spec": {**MANIFEST["spec"], **spec}}
+
+
+def test_what_kubernetes_adds_or_writes_in_its_way_is_no_difference():
+    assert not differs(MANIFEST, observed(clusterIP="10.0.0.1"))
+    assert not differs(MANIFEST, observed(ports=[{"port": 1, "protocol": "TCP"}], cpu="1.5"))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"ports": []}, {"ports": [{"port": 2}]}, {"cpu": "2"}, {"on": False}, {"ports": [{"port": 1}, {"port": 2}]}],
+)
+def test_what_someone_changed_is_a_difference(spec):
+    assert differs(MANIFEST, observed(**spec))
+
+
+def test_what_is_not_said_any_more_is_a_difference():
+    assert differs(MANIFEST, {**observed(), "metadata": {"annotations": {"walrus.dev/hash": "another"}}})
+
+
+def test_the_figure_of_a_disk_moves_in_steps_and_not_to_and_fro():
+    def percent(exact, before):
+        rows = {"brokers": [{"pod": POD.name, "diskPercent": before}]} if before is not None else {}
+        return row(broker=replace(BROKER, bytes_free=1000 - exact, bytes_total=1000), before=rows)["diskPercent"]
+
+    assert [percent(exact, None) for exact in (0, 49, 50, 999)] == [0, 0, 5, 95]
+    assert [percent(exact, 50) for exact in (480, 500, 549, 570)] == [50, 50, 50, 50]
+    assert [percent(exact, 50) for exact in (470, 580)] == [45, 55]
+
+
+@pytest.mark.parametrize(
+    ("pod", "broker", "state"),
+    [
+        (None, None, "Absent"),
+        (replace(POD, deleting=True), BROKER, "Stopping"),
+        (replace(POD, running=False, ready=False), None, "Pending"),
+        (replace(POD, ready=False), None, "Starting"),
+        (POD, None, "Unreachable"),
+        (replace(POD, ready=False), replace(BROKER, cluster_id=""), "Waiting"),
+        (replace(POD, ready=False), BROKER, "NotReady"),
+        (POD, BROKER, "Serving"),
+    ],
+)
+def test_what_a_broker_is_doing(pod, broker, state):
+    assert row(pod=pod, broker=broker)["state"] == state
+
+
+def test_a_backend_that_is_not_the_one_asked_for_is_told_with_its_reason():
+    fallen = replace(BROKER, backend_asked="direct", backend_reason="O_DIRECT: not supported by tmpfs")
+    assert condition("BackendAsRequested", broker=fallen) == ("False", "FellBack")
+    assert row(broker=fallen)["backendReason"] == "O_DIRECT: not supported by tmpfs"
+    auto = replace(BROKER, backend_asked="auto", backend_reason="direct is not possible here")
+    assert condition("BackendAsRequested", broker=auto) == ("True", "AsRequested")
+    assert condition("BackendAsRequested", broker=None) == ("Unknown", "Unknown")
+
+
+@pytest.mark.parametrize(
+    ("given", "answer"),
+    [
+        ({}, ("True", "Healthy")),
+        ({"broker": replace(BROKER, bytes_free=5)}, ("False", "DiskPressure")),
+        ({"claims": {"data-orders-general-0": "Pending"}}, ("False", "ClaimPending")),
+        ({"claims": {"data-orders-general-0": "Lost"}}, ("False", "LostDisk")),
+        ({"broker": None}, ("Unknown", "Unknown")),
+    ],
+)
+def test_the_health_of_storage(given, answer):
+    assert condition("StorageHealthy", **given) == answer
+
+
+@pytest.mark.parametrize(
+    ("given", "answer"),
+    [
+        ({}, ("True", "Serving")),
+        ({"broker": replace(BROKER, role="Follower")}, ("False", "NoLeader")),
+        ({"pod": replace(POD, ready=False)}, ("False", "NoEndpoints")),
+        ({"broker": replace(BROKER, cluster_id="")}, ("False", "NotFounded")),
+        ({"broker": None, "before": {"clusterId": "c"}}, ("Unknown", "Unknown")),
+    ],
+)
+def test_availability(given, answer):
+    assert condition("Available", **given) == answer
+
+
+def test_the_time_of_an_answer_is_when_it_last_changed():
+    first = told()
+    again = derive(
+        parse_spec(SMALLEST),
+        Snapshot(
+            Cluster(Key("shop", "orders"), "uid", 1, SMALLEST, first, None, deleting=False),
+            {},
+            {POD.name: POD},
+            {},
+            {POD.name: BROKER},
+        ),
+        Plan(),
+        Done(),
+        datetime(2027, 1, 1, tzinfo=UTC),
+    )
+    assert again == first
+
+
+def test_a_broker_that_is_lost_and_comes_back_is_an_event_each():
+    serving = told()
+    lost = told(pod=replace(POD, running=False, ready=False), before=serving)
+    assert [str(event.reason) for event in events(serving, lost, Done())] == ["BrokerLost"]
+    assert [str(event.reason) for event in events(lost, serving, Done())] == ["BrokerServing"]
+    assert events(serving, serving, Done()) == []
