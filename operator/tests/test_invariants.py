@@ -84,7 +84,7 @@ class Watched(SimKube):
                 assert ref.name not in self.down, ref
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=80)
 @given(OPERATIONS)
 def test_the_invariants_hold_and_it_heals(operations):
     kube = Watched()
