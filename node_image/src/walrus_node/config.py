@@ -156,7 +156,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--http-port", default=8088, type=_port, help="health, metrics, status")
     add("--admin-host", type=_host, metavar="HOST", help="bind the admin service here, not to --bind-host")
     add("--admin-port", default=9091, type=_port, help="admin service (gRPC)")
-    add("--backend", default="auto", choices=("auto", "mmap", "direct"), help="[WALRUS_DISABLE_IO_URING: mmap]")
+    backends = ("auto", "mmap", "direct", "io_uring")
+    add("--backend", default="auto", choices=backends, help="[WALRUS_DISABLE_IO_URING: mmap]")
     add("--fsync", default="each", type=_fsync, metavar="each|never|<n>ms", help="when records become durable")
     add(
         "--segment-entries-max",

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use uuid::Uuid;
 use walrus_log::batch::{Batch, BatchBuilder};
-use walrus_log::{Backend, Epoch, FsyncSchedule, Log, LogId, LogSpec, Offset, Options, ProducerTable, Store};
+use walrus_log::{Epoch, FsyncSchedule, Log, LogId, LogSpec, Offset, Options, ProducerTable, Store};
 
 use super::{Durability, System};
 
@@ -28,12 +28,7 @@ pub(crate) struct WalrusLog {
 impl WalrusLog {
     pub(crate) fn open(dir: &Path, backend: &str, durability: Durability) -> Result<Self> {
         let options = Options {
-            backend: match backend {
-                "auto" => Backend::Auto,
-                "mmap" => Backend::Mmap,
-                "direct" => Backend::Direct,
-                _ => bail!("walrus has no backend {backend:?}, but auto, mmap and direct"),
-            },
+            backend: backend.parse()?,
             fsync: match durability {
                 Durability::Each => FsyncSchedule::SyncEach,
                 Durability::Never => FsyncSchedule::NoFsync,

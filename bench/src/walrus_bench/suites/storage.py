@@ -13,7 +13,7 @@ from walrus_bench.suites import Prepared, Settings, limits
 
 CASES = ("durable_1_caller", "nosync_1_caller", "durable_batch_2000")
 LIMITS = ("durable_4k", "durable_bandwidth", "group_commit_8", "record_copy")
-WALRUS: Mapping[str, Sequence[str]] = {"walrus": ("mmap", "direct")}
+WALRUS: Mapping[str, Sequence[str]] = {"walrus": ("mmap", "direct", "io_uring")}
 QUIET = {"WALRUS_QUIET": "1"}  # without it walrus_rust prints with every append
 PEERS: Mapping[str, Sequence[str]] = {"walrus_rust": ("fd", "mmap")}
 

@@ -46,7 +46,7 @@ def up(
     ] = None,
     timeout: TimeoutOption = dev.READY_TIMEOUT_S,
     backend: Annotated[
-        str | None, typer.Option(help="Storage backend: auto, mmap or direct.", rich_help_panel=_PASSED_ON)
+        str | None, typer.Option(help="Storage backend: auto, mmap, direct or io_uring.", rich_help_panel=_PASSED_ON)
     ] = None,
     fsync: Annotated[
         str | None, typer.Option(help="When to sync: each, never or a time as 200ms.", rich_help_panel=_PASSED_ON)

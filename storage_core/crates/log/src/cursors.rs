@@ -119,21 +119,26 @@ impl Cursor {
 
     /// Moves the cursor; durable on return. `OffsetOutOfRange` outside of what can be read.
     pub fn seek(&self, to: Offset) -> Result<()> {
+        let log = self.log.state();
         let mut place = self.place.state.lock();
+        let standing = log.reshaping.read();
         let (start, end) = (self.log.start_offset(), self.log.durable_offset());
         if to < start || to > end {
             return Err(Error::OffsetOutOfRange { requested: to, start, end });
         }
+        place.follow(log, &self.place.name);
         let sequence = self.store(to.0)?;
         place.next = to.0;
         place.ahead.clear();
-        drop(place);
+        drop((standing, place));
         self.commit(sequence)
     }
 
     fn take(&self, bytes_max: usize, entries_max: usize, checkpoint: bool) -> Result<Vec<Entry>> {
-        let mut place = self.place.state.lock();
         let log = self.log.state();
+        let mut place = self.place.state.lock();
+        // A truncation moves the cursors that the journal knows: none may come behind it with a place from before.
+        let standing = log.reshaping.read();
         place.follow(log, &self.place.name);
         let taken = place.peek(log, bytes_max, entries_max)?;
         let Some(last) = taken.last().filter(|_| checkpoint) else {
@@ -144,7 +149,7 @@ impl Cursor {
         place.next = next;
         place.ahead.drain(..taken.len());
         // Others may go on from here while this move becomes durable; theirs is behind it in the journal.
-        drop(place);
+        drop((standing, place));
         self.commit(sequence)?;
         Ok(taken)
     }

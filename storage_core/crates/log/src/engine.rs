@@ -18,7 +18,9 @@ use crate::journal::{Journal, Record};
 use crate::log::block::IndexCache;
 use crate::log::state::{LogCapture, LogState};
 use crate::options::{FsyncSchedule, Options};
+use crate::tail::Captured;
 use crate::tending::Tending;
+use crate::ticket::Wait;
 use crate::types::LogId;
 
 /// Unwritten bytes of an unsynced, buffered log reach the disk after so long.
@@ -57,9 +59,16 @@ pub(crate) struct Engine {
     bytes_written: AtomicU64,
 }
 
+/// What a commit does to one file.
+struct FileWrites<'a> {
+    file: &'a Arc<BlockFile>,
+    /// A log that syncs has written to it.
+    syncs: bool,
+    writes: Vec<(u64, Vec<&'a [u8]>)>,
+}
+
 struct Waiter {
-    log: Arc<LogState>,
-    end: u64,
+    wait: Wait,
     waker: Waker,
 }
 
@@ -139,12 +148,13 @@ impl Engine {
     }
 
     /// Returns when the log is committed up to `end`; commits for everybody if nobody does.
-    pub(crate) fn wait(&self, log: &LogState, end: u64) -> Result<()> {
-        self.commit_until(|| log.readable.load(Ordering::Acquire) >= end || log.poisoned.get().is_some());
-        commit_result(log, end)
+    pub(crate) fn wait(&self, log: &LogState, end: u64, generation: u64) -> Result<()> {
+        self.commit_until(|| log.is_answered(end, generation));
+        log.commit_result(end, generation)
     }
 
-    /// Returns when the log is synced up to `end`, also where appends do not wait for that.
+    /// Returns when the log is synced up to `end`, also where appends do not wait for that. The caller keeps
+    /// truncations away.
     pub(crate) fn wait_synced(&self, log: &LogState, end: u64) -> Result<()> {
         self.commit_until(|| log.synced.load(Ordering::Acquire) >= end || log.poisoned.get().is_some());
         if log.synced.load(Ordering::Acquire) >= end { Ok(()) } else { log.check_poisoned() }
@@ -161,13 +171,13 @@ impl Engine {
         }
     }
 
-    /// Wakes the task when the log is committed up to `end`; false: it is.
-    pub(crate) fn wake_at(&self, log: &Arc<LogState>, end: u64, waker: &Waker) -> bool {
+    /// Wakes the task when the wait is over; false: it is.
+    pub(crate) fn wake_after(&self, wait: &Wait, waker: &Waker) -> bool {
         let mut waiters = self.waiters.lock();
-        if log.readable.load(Ordering::Acquire) >= end || log.poisoned.get().is_some() {
+        if wait.is_over() {
             return false;
         }
-        waiters.push(Waiter { log: Arc::clone(log), end, waker: waker.clone() });
+        waiters.push(Waiter { wait: wait.clone(), waker: waker.clone() });
         drop(waiters);
         self.committing.commit_now();
         true
@@ -206,49 +216,67 @@ impl Engine {
     /// Wakes the tasks whose wait is over: after a commit, and when others may commit again.
     pub(crate) fn wake_answered(&self) {
         let mut waiters = self.waiters.lock();
-        let has_answer = |waiter: &Waiter| {
-            waiter.log.readable.load(Ordering::Acquire) >= waiter.end || waiter.log.poisoned.get().is_some()
-        };
-        let answered: Vec<Waiter> = waiters.extract_if(.., |waiter| has_answer(waiter)).collect();
+        let answered: Vec<Waiter> = waiters.extract_if(.., |waiter| waiter.wait.is_over()).collect();
         drop(waiters);
         for waiter in answered {
             waiter.waker.wake();
         }
     }
 
-    /// One dirty block is one durable write; several are writes and one sync of each file. Logs that never sync are
-    /// written only.
+    /// One dirty block is one durable write; several are the writes of each file, and one sync of it. Logs that never
+    /// sync are written only.
     fn write(&self, captures: &[LogCapture]) {
         let synced =
             captures.iter().filter(|capture| capture.log.syncs()).map(|capture| capture.blocks.len());
         let is_single = synced.sum::<usize>() == 1;
-        let mut files: Vec<&Arc<BlockFile>> = Vec::new();
+        let mut files: Vec<FileWrites<'_>> = Vec::new();
         let parts = captures.iter().flat_map(|capture| {
             capture.blocks.iter().map(|(block, captured)| (capture.log.syncs(), block, captured))
         });
         for (syncs, block, captured) in parts {
             let file = &block.slots.file;
-            let durable = is_single && syncs && captured.has_writes();
-            if syncs && !durable && !files.iter().any(|known| known.number == file.number) {
-                files.push(file);
-            }
-            if file.poisoned.get().is_some() || !captured.has_writes() {
+            if is_single && syncs && captured.has_writes() {
+                self.write_durably(file, captured);
                 continue;
             }
-            match captured.write(durable) {
-                Ok(bytes) => {
-                    self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
-                    self.data_syncs.fetch_add(u64::from(durable), Ordering::Relaxed);
-                }
+            let known = files.iter().position(|known| known.file.number == file.number);
+            let index = known.unwrap_or_else(|| {
+                files.push(FileWrites { file, syncs: false, writes: Vec::new() });
+                files.len() - 1
+            });
+            files[index].syncs |= syncs;
+            files[index].writes.extend(captured.has_writes().then(|| captured.as_write()));
+        }
+        let is_usable = |file: &BlockFile| file.poisoned.get().is_none();
+        for FileWrites { file, writes, .. } in files.iter().filter(|file| is_usable(file.file)) {
+            match file.file.write_many(writes) {
+                Ok(()) => self.count_written(writes.iter().flat_map(|(_, parts)| parts)),
                 Err(error) => poison(file, "write", error),
             }
         }
-        for file in files.into_iter().filter(|file| file.poisoned.get().is_none()) {
+        for FileWrites { file, .. } in files.iter().filter(|file| file.syncs && is_usable(file.file)) {
             self.data_syncs.fetch_add(1, Ordering::Relaxed);
             if let Err(error) = file.file.sync() {
                 poison(file, "sync", error);
             }
         }
+    }
+
+    fn write_durably(&self, file: &BlockFile, captured: &Captured) {
+        if file.poisoned.get().is_some() {
+            return;
+        }
+        match captured.write(true) {
+            Ok(bytes) => {
+                self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
+                self.data_syncs.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => poison(file, "write", error),
+        }
+    }
+
+    fn count_written<'a>(&self, parts: impl Iterator<Item = &'a &'a [u8]>) {
+        self.bytes_written.fetch_add(parts.map(|part| part.len() as u64).sum(), Ordering::Relaxed);
     }
 
     fn note_unmarked(&self, log: &Arc<LogState>) {
@@ -319,11 +347,6 @@ impl Engine {
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
-}
-
-/// The answer for who waited until `end`.
-pub(crate) fn commit_result(log: &LogState, end: u64) -> Result<()> {
-    if log.readable.load(Ordering::Acquire) >= end { Ok(()) } else { log.check_poisoned() }
 }
 
 fn poison(file: &BlockFile, operation: &'static str, error: std::io::Error) {

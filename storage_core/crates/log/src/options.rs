@@ -42,6 +42,9 @@ pub enum Backend {
     Mmap,
     /// O_DIRECT writes of whole pages with RWF_DSYNC.
     Direct,
+    /// As `Direct`, and large writes and those of several logs are on their way at the same time. `Direct` where the
+    /// kernel or a seccomp filter forbids it.
+    IoUring,
 }
 
 impl FromStr for FsyncSchedule {
@@ -62,13 +65,14 @@ impl FromStr for FsyncSchedule {
 impl FromStr for Backend {
     type Err = Error;
 
-    /// `auto`, `mmap` or `direct`.
+    /// `auto`, `mmap`, `direct` or `io_uring`.
     fn from_str(text: &str) -> Result<Self> {
         match text {
             "auto" => Ok(Self::Auto),
             "mmap" => Ok(Self::Mmap),
             "direct" => Ok(Self::Direct),
-            _ => Err(invalid("backend", format!("{text:?} is not auto, mmap or direct"))),
+            "io_uring" => Ok(Self::IoUring),
+            _ => Err(invalid("backend", format!("{text:?} is not auto, mmap, direct or io_uring"))),
         }
     }
 }
@@ -144,6 +148,7 @@ mod tests {
         assert_eq!(schedule("50ms"), NonZeroU64::new(50).map(FsyncSchedule::Milliseconds));
         assert_eq!(["0ms", "ms", "-1ms", "", "sometimes"].map(schedule), [None; 5]);
         assert_eq!("mmap".parse::<Backend>().ok(), Some(Backend::Mmap));
+        assert_eq!("io_uring".parse::<Backend>().ok(), Some(Backend::IoUring));
         assert!("floppy".parse::<Backend>().is_err());
     }
 }

@@ -461,20 +461,25 @@ impl Rebuild<'_> {
         })
     }
 
-    /// Copies what lies behind a position, if anything does, to a file of its own; says where it ends.
+    /// Copies what lies behind a position, if anything but the rest of a footer does, to a file of its own; says where
+    /// it ends.
     fn set_aside(&mut self, offset: u64, block: &Block, from: u64) -> Result<u64> {
         let failed = |e| block.slots.file.error("read", e);
         let ranges =
             block.file().data_ranges(block.start + from..block.start + block.bytes).map_err(failed)?;
-        let mut end = from;
+        let footer_start = block.footer_start().map_err(failed)?.max(from);
+        let (mut end, mut is_torn) = (from, false);
         for range in ranges {
             let mut bytes = Vec::new();
             block.file().read(range.start, (range.end - range.start) as usize, &mut bytes).map_err(failed)?;
+            let at = range.start - block.start;
             if let Some(last) = bytes.iter().rposition(|&byte| byte != 0) {
-                end = range.start - block.start + last as u64 + 1;
+                end = at + last as u64 + 1;
             }
+            let data = footer_start.saturating_sub(at).min(bytes.len() as u64) as usize;
+            is_torn |= bytes[..data].iter().any(|&byte| byte != 0);
         }
-        if end > from {
+        if is_torn {
             let mut bytes = Vec::new();
             block.file().read(block.start + from, (end - from) as usize, &mut bytes).map_err(failed)?;
             let what = format!("{}-{offset}-{}", self.id, block.sequence);
@@ -542,6 +547,7 @@ impl Rebuild<'_> {
             unmarked: AtomicBool::new(false),
             unmarked_bytes: AtomicU64::new(0),
             changing: Mutex::new(()),
+            reshaping: RwLock::default(),
             generation: AtomicU64::new(0),
             cursors: Mutex::default(),
         }))

@@ -167,6 +167,11 @@ impl Captured {
         !self.parts.is_empty()
     }
 
+    /// Where to write what.
+    pub(crate) fn as_write(&self) -> (u64, Vec<&[u8]>) {
+        (self.position, self.parts.iter().map(Part::bytes).collect())
+    }
+
     /// Syncs the file that it belongs to.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync()
@@ -174,8 +179,8 @@ impl Captured {
 
     /// Writes it; says how many bytes.
     pub(crate) fn write(&self, durable: bool) -> io::Result<u64> {
-        let parts: Vec<&[u8]> = self.parts.iter().map(Part::bytes).collect();
-        write_all(&*self.file, self.position, &parts, durable)?;
+        let (position, parts) = self.as_write();
+        write_all(&*self.file, position, &parts, durable)?;
         Ok(parts.iter().map(|part| part.len() as u64).sum())
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use crate::engine::commit_result;
 use crate::error::Result;
 use crate::log::state::LogState;
 
@@ -15,13 +14,27 @@ use crate::log::state::LogState;
 #[must_use = "an append is durable when its ticket resolves"]
 pub struct CommitTicket {
     /// `None`: resolved.
-    waits_for: Option<(Arc<LogState>, u64)>,
+    waits_for: Option<Wait>,
+}
+
+/// Until a log is committed up to an offset, or was truncated since.
+#[derive(Clone)]
+pub(crate) struct Wait {
+    log: Arc<LogState>,
+    end: u64,
+    generation: u64,
+}
+
+impl Wait {
+    pub(crate) fn is_over(&self) -> bool {
+        self.log.is_answered(self.end, self.generation)
+    }
 }
 
 impl CommitTicket {
-    pub(crate) fn new(log: &Arc<LogState>, end: u64) -> Self {
+    pub(crate) fn new(log: &Arc<LogState>, end: u64, generation: u64) -> Self {
         let is_done = log.readable.load(Ordering::Acquire) >= end;
-        Self { waits_for: (!is_done).then(|| (Arc::clone(log), end)) }
+        Self { waits_for: (!is_done).then(|| Wait { log: Arc::clone(log), end, generation }) }
     }
 
     /// Blocks until the append is durable. If no commit is under way, this thread does it for all who wait.
@@ -29,7 +42,7 @@ impl CommitTicket {
     pub fn wait(self) -> Result<()> {
         match &self.waits_for {
             None => Ok(()),
-            Some((log, end)) => log.engine.wait(log, *end),
+            Some(Wait { log, end, generation }) => log.engine.wait(log, *end, *generation),
         }
     }
 }
@@ -39,8 +52,8 @@ impl Future for CommitTicket {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &self.waits_for {
-            Some((log, end)) if log.engine.wake_at(log, *end, context.waker()) => Poll::Pending,
-            Some((log, end)) => Poll::Ready(commit_result(log, *end)),
+            Some(wait) if wait.log.engine.wake_after(wait, context.waker()) => Poll::Pending,
+            Some(Wait { log, end, generation }) => Poll::Ready(log.commit_result(*end, *generation)),
             None => Poll::Ready(Ok(())),
         }
     }

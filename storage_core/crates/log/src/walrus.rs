@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
-use crate::batch::{Batch, BatchBuilder};
+use crate::batch::BatchBuilder;
 use crate::cursors::{Cursor, ENTRIES_MAX, Entry, read_entries};
 use crate::error::{Error, Result};
 use crate::log::{Log, LogSpec};
@@ -192,13 +192,11 @@ impl Topic {
 
     fn append_batch(&self, entries: &[&[u8]]) -> Result<Range<Offset>> {
         let appended = BUILDING.with_borrow_mut(|(builder, bytes)| {
-            bytes.clear();
             let now = now_ms();
             for data in entries {
                 builder.push(None, Some(data), now, &[]);
             }
-            builder.build(bytes)?;
-            let (batch, _) = Batch::parse(bytes)?;
+            let batch = builder.build_in(bytes)?;
             let appended = self.inner.log.append(&batch);
             if bytes.capacity() > BUILDING_BYTES_KEPT {
                 (*builder, *bytes) = Default::default();

@@ -9,6 +9,7 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use support::*;
@@ -169,4 +170,36 @@ fn many_cursor_moves_keep_the_journal_small() {
     drop(walrus);
     let walrus = Walrus::open(directory.path(), Options::small()).unwrap();
     assert_eq!(walrus.read_next("t", true).unwrap(), None);
+}
+
+/// A reader that had its entry in hand while the log was cut below it stored its place behind the cut.
+#[test]
+fn no_cursor_is_left_behind_the_end_by_a_truncation() {
+    for kind in [TailKind::Mapped, TailKind::Buffered] {
+        let disk = SimulatedDisk::new(kind);
+        let store = open_on(&disk, &Options::small()).unwrap();
+        let log = store.create_log(spec(1, "t")).unwrap();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let cursor = log.cursor("c").unwrap();
+                while !is_over.load(Ordering::Acquire) {
+                    cursor.read_next(true).unwrap();
+                }
+            });
+            let mut end = 0;
+            for round in 0..effort(300) {
+                for i in 0..4 {
+                    append(&log, &data(round * 10 + i)).unwrap();
+                }
+                end += 4;
+                thread::yield_now();
+                end -= round % 4;
+                log.truncate_to(Offset(end)).unwrap();
+                let stored = log.cursors().first().map_or(Offset(0), |(_, at)| *at);
+                assert!(stored <= Offset(end), "{stored} of {end}");
+            }
+            is_over.store(true, Ordering::Release);
+        });
+    }
 }

@@ -15,11 +15,11 @@ use std::thread;
 
 use support::*;
 use walrus_log::batch::Batch;
-use walrus_log::{Backend, FsyncSchedule, Offset, Options};
+use walrus_log::{FsyncSchedule, Offset, Options};
 
 #[test]
 fn appends_of_many_threads_share_syncs() {
-    for backend in [Backend::Mmap, Backend::Direct] {
+    for backend in BACKENDS {
         let directory = tempfile::tempdir().unwrap();
         let store = open(directory.path(), &Options { backend, blocks_per_file: 100, ..Options::small() });
         let logs: Vec<_> = (0..8).map(|i| store.create_log(spec(i, "t")).unwrap()).collect();

@@ -22,7 +22,7 @@ use walrus_log::{Backend, LogId, Offset, Options};
 fn appends_until_killed() {
     let [directory, backend, round] =
         ["KILL_DIRECTORY", "KILL_BACKEND", "KILL_ROUND"].map(|name| std::env::var(name).unwrap());
-    let backend = if backend == "direct" { Backend::Direct } else { Backend::Mmap };
+    let backend = backend.parse().unwrap();
     let round: u64 = round.parse().unwrap();
     let store = open(Path::new(&directory), &options(backend));
     thread::scope(|scope| {
@@ -111,4 +111,9 @@ fn acknowledged_appends_survive_kills_with_mmap() {
 #[test]
 fn acknowledged_appends_survive_kills_with_direct() {
     acknowledged_survives(Backend::Direct, "direct");
+}
+
+#[test]
+fn acknowledged_appends_survive_kills_with_io_uring() {
+    acknowledged_survives(Backend::IoUring, "io_uring");
 }

@@ -8,7 +8,8 @@
 mod support;
 
 use support::*;
-use walrus_log::{Error, LogId, Offset, Options, SimulatedDisk, TailKind};
+use walrus_log::batch::Batch;
+use walrus_log::{Error, FsyncSchedule, LogId, Offset, Options, SimulatedDisk, TailKind};
 
 const DISKS: [TailKind; 2] = [TailKind::Mapped, TailKind::Buffered];
 
@@ -212,4 +213,65 @@ fn a_closed_store_refuses_and_lets_go_of_the_directory() {
     assert!(matches!(store.put_property("k", b""), Err(Error::Closed)));
     assert_eq!(values(&log), [b"x"]);
     open_on(&disk, &Options::small()).unwrap();
+}
+
+/// A wait for the commit of an append that was committed and then cut off never ended: the log's end stayed below it.
+#[test]
+fn a_ticket_of_what_a_truncation_cut_off_resolves() {
+    for kind in DISKS {
+        let disk = SimulatedDisk::new(kind);
+        let store = open_on(&disk, &Options::small()).unwrap();
+        let log = store.create_log(spec(1, "a")).unwrap();
+        fill(&log, 0, 3);
+        let bytes = batch_of(&[b"cut off"]);
+        let appended = log.append(&Batch::parse(&bytes).unwrap().0).unwrap();
+        log.truncate_to(Offset(2)).unwrap();
+        appended.commit.wait().unwrap();
+        assert_eq!(log.end_offset(), Offset(2));
+    }
+}
+
+/// A footer is derived and not synced: what a power failure left of one, with the next block gone, was reported as a
+/// torn tail of the log.
+#[test]
+fn what_is_left_of_a_footer_is_no_torn_tail() {
+    for kind in DISKS {
+        let disk = SimulatedDisk::new(kind);
+        let options = Options { fsync: FsyncSchedule::NoFsync, ..Options::small() };
+        let store = open_on(&disk, &options).unwrap();
+        let log = store.create_log(spec(1, "a")).unwrap();
+        let mut count = 0;
+        // Until the second block is there.
+        loop {
+            fill(&log, count, 1);
+            count += 1;
+            store.settle();
+            if disk.contents()["00000001.wal"][64 << 10..].starts_with(b"WALRUSBK") {
+                break;
+            }
+        }
+        drop((log, store));
+        let mut contents = disk.contents();
+        let file = contents.get_mut("00000001.wal").unwrap();
+        file[64 << 10..].fill(0);
+        let footer = (64 << 10) - 96;
+        assert_eq!(&file[footer..footer + 8], b"WALRUSFT");
+        for (torn, announces) in [(footer + 20, true), (footer, false)] {
+            let mut contents = contents.clone();
+            contents.get_mut("00000001.wal").unwrap()[torn] ^= 1;
+            let disk = SimulatedDisk::from_contents(kind, &contents);
+            let store = open_on(&disk, &options).unwrap();
+            assert_eq!((&store.report().torn_tails[..], &store.report().corrupted[..]), (&[][..], &[][..]));
+            let log = store.logs()[0].clone();
+            assert_eq!(values(&log), expected(0..count - 1), "{announces}");
+            // What is left of it is out of the way of what comes next.
+            fill(&log, count - 1, 200);
+            assert_eq!(values(&log), expected(0..count + 199));
+            store.close().unwrap();
+            drop((log, store));
+            let store = open_on(&disk, &options).unwrap();
+            assert_eq!((&store.report().torn_tails[..], &store.report().corrupted[..]), (&[][..], &[][..]));
+            assert_eq!(values(&store.logs()[0]), expected(0..count + 199));
+        }
+    }
 }

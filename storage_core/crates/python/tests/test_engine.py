@@ -9,7 +9,7 @@ import walrus_core
 SMALL = {"block_bytes": 64 << 10, "blocks_per_file": 4}
 
 
-@pytest.mark.parametrize("backend", ["auto", "mmap"])
+@pytest.mark.parametrize("backend", ["auto", "mmap", "io_uring"])
 @pytest.mark.parametrize("fsync", ["each", "20ms", "never"])
 def test_what_was_appended_is_read_after_a_reopen(tmp_path: Path, backend: str, fsync: str) -> None:
     with walrus_core.Walrus.open(tmp_path, backend=backend, fsync=fsync, **SMALL) as walrus:

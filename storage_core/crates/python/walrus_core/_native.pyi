@@ -170,9 +170,9 @@ class Walrus:
     ) -> Walrus:
         """Opens the store of a directory, which is made if it is not there.
 
-        `backend` is auto, mmap or direct. `fsync` is each (an append that returned is durable), never, or `<n>ms`.
-        The sizes are those of a new store (10 MiB, 100). Raises `Locked`, `UnsupportedFormat`, `CorruptionError`,
-        `RejectedError` for wrong options, `OSError`.
+        `backend` is auto, mmap, direct or io_uring. `fsync` is each (an append that returned is durable), never, or
+        `<n>ms`. The sizes are those of a new store (10 MiB, 100). Raises `Locked`, `UnsupportedFormat`,
+        `CorruptionError`, `RejectedError` for wrong options, `OSError`.
         """
 
     def append_for_topic(self, topic: str, data: bytes) -> int:

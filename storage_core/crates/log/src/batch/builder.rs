@@ -1,7 +1,7 @@
 //! Builds uncompressed batches, one after the other, in the same memory.
 
 use super::error::BatchError;
-use super::header::{HEADER_BYTES, NewBatch, ProducerRef, write_header};
+use super::header::{Batch, HEADER_BYTES, NewBatch, ProducerRef, write_header};
 use super::record::NewRecord;
 
 /// What the length field of a batch can say, less the header.
@@ -78,6 +78,14 @@ impl BatchBuilder {
         let built = self.append_to(out);
         self.clear();
         built
+    }
+
+    /// As [`BatchBuilder::build`] into emptied memory, and gives the batch: its checksum was just made and is not
+    /// computed again.
+    pub fn build_in<'a>(&mut self, out: &'a mut Vec<u8>) -> Result<Batch<'a>, BatchError> {
+        out.clear();
+        self.build(out)?;
+        Ok(Batch::just_built(out))
     }
 
     /// Forgets what was pushed.

@@ -225,6 +225,11 @@ impl<'a> Batch<'a> {
         Ok((Self { header, bytes: batch }, rest))
     }
 
+    /// A batch whose header was written in this process right now.
+    pub(super) fn just_built(bytes: &'a [u8]) -> Self {
+        Self { header: BatchHeader::peek(bytes).expect("a builder writes what can be read"), bytes }
+    }
+
     /// The fields of the header.
     pub fn header(&self) -> &BatchHeader {
         &self.header

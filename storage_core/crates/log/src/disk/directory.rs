@@ -1,4 +1,5 @@
-//! A real directory; chooses at open between mapped and O_DIRECT files by what the file system takes.
+//! A real directory; chooses at open between mapped and O_DIRECT files, with or without io_uring, by what the file
+//! system takes and the kernel allows.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -10,6 +11,7 @@ use uuid::Uuid;
 
 use super::memory::AlignedPage;
 use super::real_file::{RealFile, Writer};
+use super::ring::{Piece, Ring};
 use super::{BackendInUse, Disk, DiskFile, FileKind, TailKind, calls};
 use crate::options::{Backend, FsyncSchedule};
 
@@ -20,27 +22,38 @@ const PROBE_NAME: &str = "probe.tmp";
 
 pub(crate) struct Directory {
     path: PathBuf,
+    backend: BackendInUse,
     tail_kind: TailKind,
-    refused: Option<String>,
+    ring: Option<Arc<Ring>>,
 }
 
 impl Directory {
     /// Makes the directory if it is not there, and finds out what its file system can do.
     pub(crate) fn open(path: &Path, backend: Backend, fsync: FsyncSchedule) -> io::Result<Self> {
         fs::create_dir_all(path)?;
-        let wants_direct = match backend {
-            Backend::Direct => true,
-            Backend::Mmap => false,
+        let (wants_ring, wants_direct) = match backend {
+            Backend::IoUring => (true, true),
+            Backend::Direct => (false, true),
+            Backend::Mmap => (false, false),
             // Unsynced, a store into the page cache is faster and survives the process.
-            Backend::Auto => fsync == FsyncSchedule::SyncEach,
+            Backend::Auto => (false, fsync == FsyncSchedule::SyncEach),
         };
-        let refused = if wants_direct { probe_direct(path).err() } else { None };
-        let tail_kind = if wants_direct && refused.is_none() { TailKind::Buffered } else { TailKind::Mapped };
-        Ok(Self {
-            path: path.to_owned(),
-            tail_kind,
-            refused: refused.map(|error| format!("direct: {error}")),
-        })
+        let mut refused = Vec::new();
+        let mut probed = |name: &str, probe: io::Result<()>| {
+            probe.map_err(|error| refused.push(format!("{name}: {error}"))).is_ok()
+        };
+        let is_direct = wants_direct && probed("direct", probe_direct(path));
+        let mut ring = None;
+        if wants_ring && is_direct {
+            probed("io_uring", probe_ring(path).map(|works| ring = Some(Arc::new(works))));
+        }
+        let (name, tail_kind) = match (is_direct, &ring) {
+            (true, Some(_)) => ("io_uring", TailKind::Buffered),
+            (true, None) => ("direct", TailKind::Buffered),
+            (false, _) => ("mmap", TailKind::Mapped),
+        };
+        let refused = (!refused.is_empty()).then(|| refused.join("; "));
+        Ok(Self { path: path.to_owned(), backend: BackendInUse { name, refused }, tail_kind, ring })
     }
 
     fn open_file(
@@ -57,7 +70,10 @@ impl Directory {
         }
         let writer = match (kind, self.tail_kind) {
             (FileKind::Plain, _) | (FileKind::Pages, TailKind::Mapped) => Writer::Buffered,
-            (_, TailKind::Buffered) => Writer::Direct(open_direct(&path)?),
+            (kind, TailKind::Buffered) => match (kind, &self.ring) {
+                (FileKind::Blocks, Some(ring)) => Writer::Ring(open_direct(&path)?, Arc::clone(ring)),
+                _ => Writer::Direct(open_direct(&path)?),
+            },
             (FileKind::Blocks, TailKind::Mapped) => Writer::mapped(&file)?,
         };
         Ok(Arc::new(RealFile::new(file, writer)))
@@ -70,11 +86,7 @@ impl Disk for Directory {
     }
 
     fn backend(&self) -> BackendInUse {
-        let name = match self.tail_kind {
-            TailKind::Mapped => "mmap",
-            TailKind::Buffered => "direct",
-        };
-        BackendInUse { name, refused: self.refused.clone() }
+        self.backend.clone()
     }
 
     fn boot(&self) -> Option<Uuid> {
@@ -127,10 +139,24 @@ fn open_direct(path: &Path) -> io::Result<File> {
 
 /// Does once what a commit does: file systems refuse at open (tmpfs of old kernels), or only at the write.
 fn probe_direct(directory: &Path) -> io::Result<()> {
+    probe(directory, |file, page| calls::write(file, 0, &[page], true))
+}
+
+/// The ring, after one durable write through it: kernels and seccomp filters refuse at different steps.
+fn probe_ring(directory: &Path) -> io::Result<Ring> {
+    let ring = Ring::open()?;
+    probe(directory, |file, page| {
+        let pieces = [Piece { position: 0, parts: vec![page] }];
+        ring.write(file, &pieces, true).into_iter().sum()
+    })?;
+    Ok(ring)
+}
+
+fn probe(directory: &Path, write: impl FnOnce(&File, &[u8]) -> io::Result<usize>) -> io::Result<()> {
     let path = directory.join(PROBE_NAME);
     File::create(&path)?;
-    let written =
-        open_direct(&path).and_then(|file| calls::write(&file, 0, &[&AlignedPage::padded(&[])], true));
+    let page = AlignedPage::padded(&[]);
+    let written = open_direct(&path).and_then(|file| write(&file, &page));
     fs::remove_file(&path)?;
-    written.map(|_| ())
+    if written? == page.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }

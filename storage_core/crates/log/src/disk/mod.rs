@@ -1,10 +1,12 @@
-//! The one door to files: a directory ([`Disk`]) and its files ([`DiskFile`]). Real ones are mapped or O_DIRECT; the
+//! The one door to files: a directory ([`Disk`]) and its files ([`DiskFile`]). Real ones are mapped or O_DIRECT, with
+//! or without io_uring; the
 //! simulated one keeps live and durable bytes and makes crash images. All `unsafe` of the crate is in this folder.
 
 mod calls;
 mod directory;
 mod memory;
 mod real_file;
+mod ring;
 mod simulated;
 
 use std::io;
@@ -30,7 +32,7 @@ pub enum TailKind {
 /// The backend that a store really uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendInUse {
-    /// `mmap`, `direct` or `simulated`.
+    /// `mmap`, `direct`, `io_uring` or `simulated`.
     pub name: &'static str,
     /// Why another one that was asked for, or would have been better, is not used.
     pub refused: Option<String>,
@@ -99,6 +101,10 @@ pub trait DiskFile: Send + Sync {
     fn read(&self, position: u64, bytes: usize, out: &mut Vec<u8>) -> io::Result<()>;
     /// Writes the parts one after the other; may write less than given. `durable`: what was written is on the disk.
     fn write(&self, position: u64, parts: &[&[u8]], durable: bool) -> io::Result<usize>;
+    /// Writes all parts of several places, in any order, not durably. After an error any of them may be written.
+    fn write_many(&self, writes: &[(u64, Vec<&[u8]>)]) -> io::Result<()> {
+        writes.iter().try_for_each(|(position, parts)| write_all(self, *position, parts, false))
+    }
     /// Makes what was written or stored durable.
     fn sync(&self) -> io::Result<()>;
     /// Makes sure that a range of pages that was never used reads as zeros and has space.
@@ -120,7 +126,7 @@ pub trait MappedRange: Send + Sync {
 
 /// Writes all of the parts, going on after short writes.
 pub(crate) fn write_all(
-    file: &dyn DiskFile,
+    file: &(impl DiskFile + ?Sized),
     position: u64,
     parts: &[&[u8]],
     durable: bool,

@@ -10,7 +10,8 @@ use memmap2::{MmapOptions, MmapRaw};
 use parking_lot::Mutex;
 
 use super::memory::AlignedPage;
-use super::{DiskFile, MappedRange, Prepare, calls};
+use super::ring::{self, Piece, Ring};
+use super::{DiskFile, MappedRange, Prepare, calls, write_all};
 use crate::format::PAGE_BYTES;
 
 /// How many zeros one write of preparation has.
@@ -21,6 +22,8 @@ pub(super) enum Writer {
     /// A second descriptor, opened with O_DIRECT. Cached pages that the first one read are dropped by the kernel when
     /// this one has written.
     Direct(File),
+    /// As `Direct`; large writes, and several at a time, go through the ring.
+    Ring(File, Arc<Ring>),
     Mapped(Mapping),
 }
 
@@ -51,7 +54,17 @@ impl RealFile {
     fn mapping(&self) -> &Mapping {
         match &self.writer {
             Writer::Mapped(mapping) => mapping,
-            Writer::Buffered | Writer::Direct(_) => panic!("only mapped files have ranges to claim"),
+            Writer::Buffered | Writer::Direct(_) | Writer::Ring(..) => {
+                panic!("only mapped files have ranges to claim")
+            }
+        }
+    }
+
+    /// The descriptor to write through.
+    fn writer(&self) -> &File {
+        match &self.writer {
+            Writer::Direct(direct) | Writer::Ring(direct, _) => direct,
+            Writer::Buffered | Writer::Mapped(_) => &self.file,
         }
     }
 
@@ -61,7 +74,7 @@ impl RealFile {
         while position < range.end {
             let pages = (range.end - position).min(ZEROS_BYTES) / PAGE_BYTES;
             let parts: Vec<&[u8]> = (0..pages).map(|_| &*zeros).collect();
-            let written = self.write(position, &parts, false)? as u64;
+            let written = calls::write(self.writer(), position, &parts, false)? as u64;
             // Direct writes must go on at a page.
             position += written - written % PAGE_BYTES;
             if written < PAGE_BYTES {
@@ -91,11 +104,32 @@ impl DiskFile for RealFile {
     }
 
     fn write(&self, position: u64, parts: &[&[u8]], durable: bool) -> io::Result<usize> {
-        let file = match &self.writer {
-            Writer::Direct(direct) => direct,
-            Writer::Buffered | Writer::Mapped(_) => &self.file,
+        if let Writer::Ring(direct, ring) = &self.writer
+            && parts.len() > 1
+            && parts.iter().map(|part| part.len()).sum::<usize>() >= ring::SPLIT_BYTES
+        {
+            let pieces = ring::split(position, parts);
+            return ring::written(&pieces, ring.write(direct, &pieces, durable));
+        }
+        calls::write(self.writer(), position, parts, durable)
+    }
+
+    fn write_many(&self, writes: &[(u64, Vec<&[u8]>)]) -> io::Result<()> {
+        let Writer::Ring(direct, ring) = &self.writer else {
+            return writes.iter().try_for_each(|(position, parts)| write_all(self, *position, parts, false));
         };
-        calls::write(file, position, parts, durable)
+        if let [(position, parts)] = writes {
+            return write_all(self, *position, parts, false);
+        }
+        let pieces: Vec<Piece<'_>> =
+            writes.iter().flat_map(|(position, parts)| ring::split(*position, parts)).collect();
+        for (piece, result) in pieces.iter().zip(ring.write(direct, &pieces, false)) {
+            if result? < piece.bytes() {
+                // The same bytes once more, from the first on.
+                write_all(self, piece.position, &piece.parts, false)?;
+            }
+        }
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {

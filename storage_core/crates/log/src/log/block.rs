@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::blocks::Slots;
 use crate::digest::Digest;
 use crate::disk::{AlignedPage, DiskFile, write_all};
-use crate::format::footer::{Footer, IndexEntry};
+use crate::format::footer::{Footer, IndexEntry, footer_reserve};
 use crate::format::{PAGE_BYTES, page_up};
 use crate::space::Space;
 use crate::tail::Recent;
@@ -128,6 +128,14 @@ impl Block {
         let mut footer = Vec::new();
         self.file().read(end - bytes, bytes as usize, &mut footer)?;
         Ok(Footer::decode(&footer))
+    }
+
+    /// Where the footer starts at the latest: no data lies behind. Earlier where one says so, valid or torn.
+    pub(crate) fn footer_start(&self) -> io::Result<u64> {
+        let mut last_page = Vec::new();
+        self.file().read(self.range().end - PAGE_BYTES, PAGE_BYTES as usize, &mut last_page)?;
+        let announced = Footer::announced_bytes(&last_page).filter(|bytes| *bytes <= self.bytes);
+        Ok(self.bytes - announced.unwrap_or(0).max(footer_reserve(self.bytes)))
     }
 
     /// Writes the footer where it fits; not synced, it is derived. Then the index leaves memory.

@@ -69,8 +69,9 @@ impl LogState {
     }
 
     fn promise_seal(self: &Arc<Self>, end: u64, value: &[u8]) -> Result<SealedEntry> {
+        let generation = self.generation.load(Ordering::Acquire);
         match self.fsync {
-            FsyncSchedule::SyncEach => self.engine.wait(self, end)?,
+            FsyncSchedule::SyncEach => self.engine.wait(self, end, generation)?,
             FsyncSchedule::Milliseconds(_) => self.engine.wait_synced(self, end)?,
             FsyncSchedule::NoFsync => {}
         }
@@ -86,6 +87,7 @@ impl LogState {
     /// Forgets offsets below; whole blocks are freed.
     pub(crate) fn delete_before(&self, offset: u64) -> Result<()> {
         let _changing = self.changing.lock();
+        let _reshaping = self.reshaping.write();
         self.engine.group.exclusive(|| {
             let mut writer = self.writer.lock();
             if writer.phase == Phase::Deleted {
@@ -138,6 +140,7 @@ impl LogState {
     /// Forgets offsets from `end` on.
     pub(crate) fn truncate_to(&self, end: u64) -> Result<()> {
         let _changing = self.changing.lock();
+        let _reshaping = self.reshaping.write();
         let truncated = self.engine.group.exclusive(|| {
             // What is in memory only has no place to be cut at: first everything is with the disk.
             self.engine.commit();

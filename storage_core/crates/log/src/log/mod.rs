@@ -157,7 +157,7 @@ impl Log {
             base_offset: Offset(placed.base_offset),
             end_offset: Offset(placed.end_offset),
             duplicate: placed.duplicate,
-            commit: CommitTicket::new(&self.state, placed.end_offset),
+            commit: CommitTicket::new(&self.state, placed.end_offset, placed.generation),
         })
     }
 

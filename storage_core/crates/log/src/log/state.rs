@@ -57,6 +57,9 @@ pub(crate) struct LogState {
     pub(crate) unmarked_bytes: AtomicU64,
     /// Seals, trims and truncations come one at a time.
     pub(crate) changing: Mutex<()>,
+    /// Held for writing by truncations and trims, from before their promise to when memory says it; for reading by
+    /// cursors while they read and move.
+    pub(crate) reshaping: RwLock<()>,
     /// Changes when what was readable does not count any more: a truncation.
     pub(crate) generation: AtomicU64,
     pub(crate) cursors: Mutex<HashMap<String, Arc<CursorPlace>>>,
@@ -146,6 +149,8 @@ pub(crate) struct Placed {
     pub(crate) base_offset: u64,
     pub(crate) end_offset: u64,
     pub(crate) duplicate: bool,
+    /// Of the log.
+    pub(crate) generation: u64,
     /// So much waits in memory that the caller should commit now, whether or not it waits for its own.
     pub(crate) is_crowded: bool,
 }
@@ -192,6 +197,7 @@ impl LogState {
             unmarked: AtomicBool::new(false),
             unmarked_bytes: AtomicU64::new(0),
             changing: Mutex::new(()),
+            reshaping: RwLock::default(),
             generation: AtomicU64::new(0),
             cursors: Mutex::default(),
         }
@@ -224,12 +230,13 @@ impl LogState {
         let mut guard = self.writer.lock();
         let writer = &mut *guard;
         self.check_active(writer)?;
+        let generation = self.generation.load(Ordering::Relaxed);
         let producer = batch.producer();
         if let Some(producer) = producer
             && let Admission::Duplicate { base_offset, end_offset } =
                 writer.producers.check(producer, records)?
         {
-            return Ok(Placed { base_offset, end_offset, duplicate: true, is_crowded: false });
+            return Ok(Placed { base_offset, end_offset, duplicate: true, generation, is_crowded: false });
         }
         let base_offset = writer.end;
         let end_offset = base_offset + u64::from(records);
@@ -281,7 +288,7 @@ impl LogState {
         }
         let waits = || end - open.flushed > WAITING_BYTES_MAX || !writer.pending.is_empty();
         let is_crowded = self.engine.tail_kind == TailKind::Buffered && waits();
-        Ok(Placed { base_offset, end_offset, duplicate: false, is_crowded })
+        Ok(Placed { base_offset, end_offset, duplicate: false, generation, is_crowded })
     }
 
     fn check_active(&self, writer: &Writer) -> Result<()> {
@@ -291,6 +298,21 @@ impl LogState {
             Phase::Sealing | Phase::Sealed => Err(Error::Sealed { log: self.id, end: Offset(writer.end) }),
             Phase::Deleted => Err(Error::UnknownLog { log: self.id }),
         }
+    }
+
+    /// Whether a wait for the commit of what was appended up to `end` is over. A truncation commits everything before it
+    /// cuts: what it cut off had been committed.
+    pub(crate) fn is_answered(&self, end: u64, generation: u64) -> bool {
+        self.is_committed(end, generation) || self.poisoned.get().is_some()
+    }
+
+    /// What such a wait ends with.
+    pub(crate) fn commit_result(&self, end: u64, generation: u64) -> Result<()> {
+        if self.is_committed(end, generation) { Ok(()) } else { self.check_poisoned() }
+    }
+
+    fn is_committed(&self, end: u64, generation: u64) -> bool {
+        self.readable.load(Ordering::Acquire) >= end || self.generation.load(Ordering::Acquire) != generation
     }
 
     pub(crate) fn check_poisoned(&self) -> Result<()> {

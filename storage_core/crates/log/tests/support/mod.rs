@@ -103,6 +103,9 @@ pub(crate) fn values(log: &Log) -> Vec<Vec<u8>> {
     values
 }
 
+/// All real ones; `IoUring` is `Direct` where it is forbidden.
+pub(crate) const BACKENDS: [Backend; 3] = [Backend::Mmap, Backend::Direct, Backend::IoUring];
+
 /// Small blocks and files under each backend and schedule.
 pub(crate) fn all_options() -> Vec<Options> {
     let schedules = [
@@ -111,7 +114,7 @@ pub(crate) fn all_options() -> Vec<Options> {
         FsyncSchedule::NoFsync,
     ];
     let mut all = Vec::new();
-    for backend in [Backend::Mmap, Backend::Direct] {
+    for backend in BACKENDS {
         for fsync in schedules {
             all.push(Options { backend, fsync, ..Options::small() });
         }
