@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::model::{Descriptor, NodeId, NodeState, TopicId, Value};
+use crate::model::{Ballot, Descriptor, NodeId, NodeState, ReplicaRef, Replication, TopicId, Value};
 use crate::rejected::Rejected;
 
 /// Version of the envelope's JSON. A newer one is rejected by every node alike.
@@ -54,6 +54,19 @@ pub enum Command {
     Bootstrap {
         /// The cluster's identity.
         cluster_id: Uuid,
+        /// How segments are replicated; absent: one copy.
+        #[serde(default = "Replication::single")]
+        replication: Replication,
+    },
+    /// Changes how segments that are opened from now on are replicated.
+    SetReplication {
+        /// n and w.
+        replication: Replication,
+    },
+    /// Says that a disk will never come back. A node that shows up with it is refused.
+    DeclareDiskGone {
+        /// Disk incarnation.
+        disk: Uuid,
     },
     /// Admits a disk, or says that a known disk runs as a new process or at new addresses. The node id is the wanted
     /// one if it is free or the disk's own, else the lowest free one; the answer names it.
@@ -138,8 +151,23 @@ pub enum Command {
         /// The successor, base unknown, `number` one higher, `epoch` the partition's `next_epoch`.
         successor: Descriptor,
     },
+    /// A recoverer takes an unsealed segment: `open | sealing -> sealing` at a ballot above the present one. Nothing is
+    /// fenced before this is committed.
+    BeginRecovery {
+        /// Topic.
+        topic: TopicId,
+        /// Partition.
+        partition: u32,
+        /// The segment whose end is to be decided.
+        segment: Uuid,
+        /// The attempt. Its epoch is at least the partition's `next_epoch`; higher where a refused fence named a higher one.
+        ballot: Ballot,
+        /// What will follow the segment if no successor was proposed before: base unknown, epoch at least the ballot's.
+        successor: Descriptor,
+    },
     /// Publishes the decided value of a segment: seals it and opens the successor. The same value again is accepted
-    /// and changes nothing; another value is an alarm (`Conflict`).
+    /// and changes nothing, another value is an alarm (`ValueConflict`), whatever version was expected. A successor that
+    /// was never allotted here becomes `sealing`: this state has lost commands, and it may be sealed already.
     SealAndOpen {
         /// Topic.
         topic: TopicId,
@@ -149,6 +177,23 @@ pub enum Command {
         segment: Uuid,
         /// What its replicas decided.
         value: Value,
+    },
+    /// Changes who stores a sealed segment.
+    SetCopies {
+        /// Topic.
+        topic: TopicId,
+        /// Partition.
+        partition: u32,
+        /// The sealed segment.
+        segment: Uuid,
+        /// Version of the segment that the proposer saw; a must here.
+        version: u64,
+        /// The digest that the verified copies have.
+        digest: u64,
+        /// Copies with that digest: new ones, or listed ones that were verified now.
+        verified: Vec<ReplicaRef>,
+        /// Copies to give up. Refused if fewer than w verified ones would stay.
+        removed: Vec<ReplicaRef>,
     },
     /// Drops sealed segments below a number.
     Trim {

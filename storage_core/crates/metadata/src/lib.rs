@@ -19,8 +19,8 @@ pub use cluster_config::ClusterConfig;
 pub use command::{Answer, Applied, Command, ENVELOPE_VERSION, Envelope};
 pub use model::{
     Ballot, Descriptor, Epoch, LeaderRef, Metadata, Node, NodeId, NodeState, Offset, OffsetRange, Partition,
-    Recent, ReplicaRef, Segment, SegmentState, Topic, TopicId, Value,
+    Recent, ReplicaRef, Replication, Segment, SegmentCopy, SegmentState, Topic, TopicId, Value,
 };
-pub use placement::{first_descriptor, successor};
+pub use placement::{Attempt, first_descriptor, recovery, successor};
 pub use rejected::Rejected;
 pub use snapshot::{SNAPSHOT_VERSION, SnapshotError};

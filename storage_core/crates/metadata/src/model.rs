@@ -57,10 +57,49 @@ pub struct Metadata {
     /// Settings that all nodes follow.
     #[serde(default)]
     pub config: ClusterConfig,
+    /// Disks that will never come back: a recoverer that waits for all replicas waits for these no longer. A node that
+    /// shows up with one is refused.
+    #[serde(default)]
+    pub gone_disks: BTreeSet<Uuid>,
+    /// How new segments are replicated.
+    #[serde(default = "Replication::single")]
+    pub replication: Replication,
     /// First producer id not handed out yet.
     pub next_producer_id: i64,
     /// The last commands and what became of them, oldest first.
     pub recent: VecDeque<Recent>,
+}
+
+/// How many disks store a segment, and how many of them an acknowledgement waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replication {
+    /// n: replicas of a new segment, as long as there are so many nodes.
+    pub factor: u32,
+    /// w: replicas that hold a record durably before it is acknowledged.
+    pub write_quorum: u32,
+}
+
+impl Replication {
+    /// 3/2, what a cluster is given unless its founder says otherwise.
+    pub const DEFAULT: Replication = Replication { factor: 3, write_quorum: 2 };
+
+    /// 1/1: one copy, for development, and what a cluster has that was founded without saying.
+    #[must_use]
+    pub const fn single() -> Replication {
+        Replication { factor: 1, write_quorum: 1 }
+    }
+
+    /// f = n + 1 - w: replicas that must answer before a segment's end is chosen. Every set of f meets every set of w.
+    #[must_use]
+    pub const fn seal_quorum(self) -> u32 {
+        self.factor + 1 - self.write_quorum
+    }
+}
+
+impl Default for Replication {
+    fn default() -> Self {
+        Replication::single()
+    }
 }
 
 /// A remembered command: when the same proposal comes twice, the second answers as the first did and changes nothing.
@@ -153,12 +192,26 @@ pub struct Segment {
     pub descriptor: Descriptor,
     /// Its state.
     pub state: SegmentState,
-    /// The successor that `BeginRoll` allotted; only of an open segment.
+    /// The successor that the last `BeginRoll` or `BeginRecovery` allotted; none once it is sealed.
     pub successor: Option<Descriptor>,
+    /// Successors allotted before that one, oldest first; one of them may still be the decided one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_successors: Vec<Descriptor>,
+    /// Who stores it. The replica set while it is not sealed; afterwards copies come and go.
+    #[serde(default)]
+    pub copies: Vec<SegmentCopy>,
     /// When the command that opened it was proposed, milliseconds since the epoch; age rolls count from here.
     pub opened_at_ms: u64,
     /// Version of the metadata at its last change.
     pub version: u64,
+}
+
+impl Segment {
+    /// Makes the replica set the list of copies, none of them verified.
+    pub(crate) fn list_copies(&mut self) {
+        let replicas = self.descriptor.replicas.iter();
+        self.copies = replicas.map(|replica| SegmentCopy { replica: *replica, verified: false }).collect();
+    }
 }
 
 /// A segment's identity and replica set; never changes while it is open.
@@ -178,8 +231,38 @@ pub struct Descriptor {
     pub epoch: Epoch,
     /// The node that orders its appends.
     pub leader: LeaderRef,
-    /// The nodes that store it.
+    /// The nodes that store it, n of them.
     pub replicas: Vec<ReplicaRef>,
+    /// w: how many of them an acknowledgement waits for.
+    #[serde(default = "one")]
+    pub write_quorum: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Descriptor {
+    /// The segment's n and w; f follows.
+    #[must_use]
+    pub fn replication(&self) -> Replication {
+        let factor = u32::try_from(self.replicas.len()).unwrap_or(u32::MAX);
+        Replication { factor, write_quorum: self.write_quorum }
+    }
+
+    /// The same segment, whatever base either names: a successor's is not known before its predecessor's end.
+    pub(crate) fn is_same_segment(&self, other: &Descriptor) -> bool {
+        Descriptor { base_offset: None, ..self.clone() } == Descriptor { base_offset: None, ..other.clone() }
+    }
+}
+
+/// A copy of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentCopy {
+    /// Where it is.
+    pub replica: ReplicaRef,
+    /// Its bytes were compared with the sealed digest.
+    pub verified: bool,
 }
 
 /// A leader is a process: after a restart it does not resume.
@@ -209,13 +292,23 @@ pub struct Ballot {
     pub attempt: Uuid,
 }
 
-/// `open -> sealing -> sealed`.
+impl Ballot {
+    /// The ballot that belongs to the writer of a segment alone.
+    #[must_use]
+    pub fn zero(epoch: Epoch) -> Ballot {
+        Ballot { epoch, attempt: Uuid::nil() }
+    }
+}
+
+/// `open -> sealing -> sealed`, and then trimmed: a trimmed segment is not listed, its partition says below which number
+/// all are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SegmentState {
     /// Takes appends.
     Open,
-    /// Its end is being decided by a recoverer.
+    /// Its end is being decided by a recoverer. With ballot 0: it waits for one, for it was adopted and may have been
+    /// written and sealed before metadata lost it.
     Sealing(Ballot),
     /// Its end is decided and it never changes again.
     Sealed(Value),

@@ -1,15 +1,16 @@
-//! Who leads the next segment: round-robin among healthy nodes. Pure.
+//! Who leads and who stores the next segment: leaders round-robin among healthy nodes, n distinct nodes. Pure.
 
 use uuid::Uuid;
 
 use crate::model::{
-    Descriptor, Epoch, LeaderRef, Metadata, Node, NodeId, NodeState, Offset, ReplicaRef, TopicId,
+    Ballot, Descriptor, Epoch, LeaderRef, Metadata, Node, NodeId, NodeState, Offset, Partition, ReplicaRef,
+    Replication, Topic, TopicId,
 };
 
 /// Epoch of the first segment of every partition.
 pub(crate) const FIRST_EPOCH: Epoch = Epoch(1);
 
-/// Descriptor of the first segment of a partition of a new topic; `None` when no node is healthy at `now_ms`
+/// Descriptor of the first segment of a partition of a new topic; `None` when fewer than w nodes are healthy at `now_ms`
 /// (milliseconds since the epoch). Topics spread over the nodes by their uuid, partitions of a topic in turn.
 #[must_use]
 pub fn first_descriptor(
@@ -19,18 +20,28 @@ pub fn first_descriptor(
     uuid: Uuid,
     now_ms: u64,
 ) -> Option<Descriptor> {
-    let healthy: Vec<&Node> = metadata.nodes.values().filter(|node| is_healthy(node, now_ms)).collect();
-    if healthy.is_empty() {
-        return None;
-    }
-    let place = topic.0.as_u128().wrapping_add(u128::from(partition)) % healthy.len() as u128;
+    let view = View { metadata, avoid: &[], now_ms };
+    let healthy: Vec<&Node> = metadata.nodes.values().filter(|node| view.is_healthy(node)).collect();
+    let place = topic.0.as_u128().wrapping_add(u128::from(partition)).checked_rem(healthy.len() as u128)?;
     let leader = healthy.into_iter().nth(usize::try_from(place).ok()?)?;
-    Some(descriptor(leader, uuid, topic, partition, 0, Some(Offset(0)), FIRST_EPOCH))
+    let (replicas, write_quorum) = view.replica_set(leader)?;
+    Some(Descriptor {
+        uuid,
+        topic,
+        partition,
+        number: 0,
+        base_offset: Some(Offset(0)),
+        epoch: FIRST_EPOCH,
+        leader: LeaderRef { node: leader.id, process: leader.process },
+        replicas,
+        write_quorum,
+    })
 }
 
 /// Descriptor of the segment that follows the partition's last one, its base not known yet: led by the next healthy
 /// node after the present leader in order of ids, leaving out `avoid`. Internal topics stay with their leader while it
-/// is healthy and not avoided. `None` when no node is left, or the partition does not exist.
+/// is healthy and not avoided. `None` when no leader is left, fewer than w nodes are healthy, or the partition does not
+/// exist.
 #[must_use]
 pub fn successor(
     metadata: &Metadata,
@@ -40,39 +51,102 @@ pub fn successor(
     avoid: &[NodeId],
     now_ms: u64,
 ) -> Option<Descriptor> {
-    let in_topic = metadata.topics.get(&topic)?;
-    let in_partition = in_topic.partitions.get(usize::try_from(partition).ok()?)?;
-    let last = &in_partition.segments.last()?.descriptor;
-    let candidates =
-        || metadata.nodes.values().filter(|node| is_healthy(node, now_ms) && !avoid.contains(&node.id));
-
-    let stays = candidates().find(|node| in_topic.internal && node.id == last.leader.node);
-    let next = || candidates().find(|node| node.id > last.leader.node);
-    let leader = stays.or_else(next).or_else(|| candidates().next())?;
-    Some(descriptor(leader, uuid, topic, partition, last.number + 1, None, in_partition.next_epoch))
+    let (in_topic, in_partition) = find(metadata, topic, partition)?;
+    let view = View { metadata, avoid, now_ms };
+    view.following(in_topic, in_partition, in_partition.next_epoch, uuid)
 }
 
-fn is_healthy(node: &Node, now_ms: u64) -> bool {
-    node.state == NodeState::Up && node.lease_until_ms > now_ms
+/// What a recoverer asks `BeginRecovery` for.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Attempt {
+    /// Under which it fences.
+    pub ballot: Ballot,
+    /// What it proposes to follow the segment.
+    pub successor: Descriptor,
 }
 
-fn descriptor(
-    leader: &Node,
-    uuid: Uuid,
-    topic: TopicId,
-    partition: u32,
-    number: u64,
-    base_offset: Option<Offset>,
-    epoch: Epoch,
-) -> Descriptor {
-    Descriptor {
-        uuid,
-        topic,
-        partition,
-        number,
-        base_offset,
-        epoch,
-        leader: LeaderRef { node: leader.id, process: leader.process },
-        replicas: vec![ReplicaRef { node: leader.id, disk: leader.disk }],
+/// The next attempt to decide the end of the partition's last segment, at a fresh epoch, which is above `above` too: the
+/// highest epoch that a refused fence has named, if one was. `None` as for [`successor`].
+#[must_use]
+pub fn recovery(
+    metadata: &Metadata,
+    (topic, partition): (TopicId, u32),
+    (attempt, successor_uuid): (Uuid, Uuid),
+    above: Epoch,
+    avoid: &[NodeId],
+    now_ms: u64,
+) -> Option<Attempt> {
+    let (in_topic, in_partition) = find(metadata, topic, partition)?;
+    let epoch = in_partition.next_epoch.max(Epoch(above.0.checked_add(1)?));
+    let view = View { metadata, avoid, now_ms };
+    let successor = view.following(in_topic, in_partition, epoch, successor_uuid)?;
+    Some(Attempt { ballot: Ballot { epoch, attempt }, successor })
+}
+
+fn find(metadata: &Metadata, topic: TopicId, partition: u32) -> Option<(&Topic, &Partition)> {
+    let topic = metadata.topics.get(&topic)?;
+    Some((topic, topic.partitions.get(usize::try_from(partition).ok()?)?))
+}
+
+/// What the chooser looks at.
+struct View<'a> {
+    metadata: &'a Metadata,
+    avoid: &'a [NodeId],
+    now_ms: u64,
+}
+
+impl<'a> View<'a> {
+    fn following(
+        &self,
+        topic: &Topic,
+        partition: &Partition,
+        epoch: Epoch,
+        uuid: Uuid,
+    ) -> Option<Descriptor> {
+        let last = &partition.segments.last()?.descriptor;
+        let candidates = || self.metadata.nodes.values().filter(|node| self.is_preferred(node));
+        let stays = candidates().find(|node| topic.internal && node.id == last.leader.node);
+        let next = || candidates().find(|node| node.id > last.leader.node);
+        let leader = stays.or_else(next).or_else(|| candidates().next())?;
+        let (replicas, write_quorum) = self.replica_set(leader)?;
+        Some(Descriptor {
+            uuid,
+            topic: topic.id,
+            partition: partition.index,
+            number: last.number + 1,
+            base_offset: None,
+            epoch,
+            leader: LeaderRef { node: leader.id, process: leader.process },
+            replicas,
+            write_quorum,
+        })
+    }
+
+    /// The leader and the nodes behind it in the ring of ids: first healthy ones, then avoided ones, then silent ones,
+    /// which catch up once they are back; none that is full or gone. A cluster smaller than n gets a smaller set, and w
+    /// healthy nodes are needed in any case.
+    fn replica_set(&self, leader: &Node) -> Option<(Vec<ReplicaRef>, u32)> {
+        let Replication { factor, write_quorum } = self.metadata.replication;
+        let behind = self.metadata.nodes.values().filter(|node| node.id > leader.id);
+        let before = self.metadata.nodes.values().filter(|node| node.id < leader.id);
+        let mut others: Vec<&Node> = behind.chain(before).filter(|node| self.may_store(node)).collect();
+        others.sort_by_key(|node| (!self.is_healthy(node), !self.is_preferred(node))); // stable: the ring's order stays
+        let set: Vec<&Node> =
+            std::iter::once(leader).chain(others).take(usize::try_from(factor).ok()?).collect();
+        let healthy = set.iter().filter(|node| self.is_healthy(node)).count();
+        let replicas = set.iter().map(|node| ReplicaRef { node: node.id, disk: node.disk }).collect();
+        (healthy >= usize::try_from(write_quorum).ok()?).then_some((replicas, write_quorum))
+    }
+
+    fn may_store(&self, node: &Node) -> bool {
+        node.state == NodeState::Up && !self.metadata.gone_disks.contains(&node.disk)
+    }
+
+    fn is_healthy(&self, node: &Node) -> bool {
+        self.may_store(node) && node.lease_until_ms > self.now_ms
+    }
+
+    fn is_preferred(&self, node: &'a Node) -> bool {
+        self.is_healthy(node) && !self.avoid.contains(&node.id)
     }
 }

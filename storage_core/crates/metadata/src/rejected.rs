@@ -96,6 +96,52 @@ pub enum Rejected {
         /// Which.
         segment: Uuid,
     },
+    /// Its end is decided: there is nothing to recover, and no version to compare.
+    #[error("segment {segment} is sealed")]
+    Sealed {
+        /// Which.
+        segment: Uuid,
+    },
+    /// Copies are changed of sealed segments only: an open one is rolled instead.
+    #[error("segment {segment} is not sealed: roll it instead")]
+    NotSealed {
+        /// Which.
+        segment: Uuid,
+    },
+    /// Another attempt has a higher ballot.
+    #[error(
+        "the ballot is not above the present one, of epoch {current:?}: read again and take a higher epoch"
+    )]
+    StaleBallot {
+        /// Epoch of the attempt that holds the segment.
+        current: Epoch,
+    },
+    /// A copy without the sealed bytes.
+    #[error("segment {segment} has digest {expected}, the copies have {got}: repair them first")]
+    DigestMismatch {
+        /// Which.
+        segment: Uuid,
+        /// Of the sealed value.
+        expected: u64,
+        /// Of the copies.
+        got: u64,
+    },
+    /// Copies would be too few.
+    #[error("{left} verified copies of segment {segment} would be left, {needed} must stay")]
+    TooFewCopies {
+        /// Which.
+        segment: Uuid,
+        /// How many verified copies would be left.
+        left: u32,
+        /// How many must be.
+        needed: u32,
+    },
+    /// The disk was given up.
+    #[error("disk {disk} was declared gone: empty it, so that it gets a new identity")]
+    DiskGone {
+        /// Disk incarnation.
+        disk: Uuid,
+    },
     /// The successor's epoch was handed out already.
     #[error("epoch {got:?} is used, the next one is {next:?}")]
     StaleEpoch {

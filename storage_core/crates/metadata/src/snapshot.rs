@@ -1,8 +1,10 @@
 //! The state as bytes: versioned JSON, checked when it is read.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Metadata, SegmentState};
+use crate::model::{Ballot, Metadata, Replication, Segment, SegmentState};
 
 /// Version of the snapshot's JSON. A node refuses a newer one.
 pub const SNAPSHOT_VERSION: u32 = 1;
@@ -62,9 +64,22 @@ impl Metadata {
                 supported: SNAPSHOT_VERSION,
             });
         }
-        let Read { metadata } = serde_json::from_slice(bytes)?;
+        let Read { mut metadata } = serde_json::from_slice(bytes)?;
+        metadata.list_copies();
         metadata.check().map_err(|what| SnapshotError::Inconsistent { what })?;
         Ok(metadata)
+    }
+
+    /// Segments of a snapshot from before copies were listed are stored by their replica sets.
+    fn list_copies(&mut self) {
+        let is_unlisted = |segment: &Segment| segment.copies.is_empty();
+        for topic in self.topics.values_mut() {
+            if topic.partitions.iter().any(|partition| partition.segments.iter().any(is_unlisted)) {
+                let partitions = &mut Arc::make_mut(topic).partitions;
+                let segments = partitions.iter_mut().flat_map(|partition| &mut partition.segments);
+                segments.filter(|segment| is_unlisted(segment)).for_each(Segment::list_copies);
+            }
+        }
     }
 
     /// Says which invariant of the state is broken, if one is: contiguous bases, growing epochs, one unsealed segment
@@ -99,6 +114,14 @@ impl crate::model::Partition {
         if last.descriptor.epoch >= self.next_epoch {
             return Err("next_epoch is not above the last segment's epoch".to_owned());
         }
+        if let SegmentState::Sealing(ballot) = last.state
+            && (ballot < Ballot::zero(last.descriptor.epoch) || ballot.epoch >= self.next_epoch)
+        {
+            return Err(format!("segment {} is sealing at a ballot of another time", last.descriptor.number));
+        }
+        for segment in &self.segments {
+            segment.check()?;
+        }
         for pair in self.segments.windows(2) {
             let SegmentState::Sealed(value) = &pair[0].state else {
                 return Err(format!(
@@ -115,6 +138,21 @@ impl crate::model::Partition {
             if pair[1].descriptor.epoch <= pair[0].descriptor.epoch {
                 return Err(format!("the epoch of segment {} does not grow", pair[1].descriptor.number));
             }
+        }
+        Ok(())
+    }
+}
+
+impl Segment {
+    fn check(&self) -> Result<(), String> {
+        let number = self.descriptor.number;
+        let Replication { factor, write_quorum } = self.descriptor.replication();
+        if write_quorum == 0 || write_quorum > factor {
+            return Err(format!("segment {number} has {factor} replicas and waits for {write_quorum}"));
+        }
+        let nodes: std::collections::BTreeSet<_> = self.copies.iter().map(|copy| copy.replica.node).collect();
+        if self.copies.is_empty() || nodes.len() != self.copies.len() {
+            return Err(format!("segment {number} has no copy, or two on one node"));
         }
         Ok(())
     }

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use uuid::Uuid;
 use walrus_metadata::{
     Answer, Applied, Command, Descriptor, ENVELOPE_VERSION, Envelope, Epoch, Load, Metadata, NodeId,
-    NodeState, Offset, Rejected, SegmentState, TopicId, Value, apply, census, first_descriptor, successor,
+    NodeState, Offset, Rejected, Replication, SegmentState, TopicId, Value, apply, census, first_descriptor,
+    successor,
 };
 
 const NOW_MS: u64 = 1_000_000;
@@ -21,6 +22,10 @@ fn envelope(id: u128, command: Command) -> Envelope {
 fn run(metadata: &mut Metadata, command: Command) -> Result<Applied, Rejected> {
     let id = Uuid::new_v4();
     apply(metadata, &Envelope { v: ENVELOPE_VERSION, id, at_ms: NOW_MS, expect: None, command })
+}
+
+fn bootstrap(id: u128) -> Command {
+    Command::Bootstrap { cluster_id: uuid(id), replication: Replication::single() }
 }
 
 fn register(n: u128) -> Command {
@@ -41,7 +46,7 @@ fn register(n: u128) -> Command {
 
 fn cluster_of(nodes: u128) -> Metadata {
     let mut metadata = Metadata::default();
-    run(&mut metadata, Command::Bootstrap { cluster_id: uuid(1) }).expect("a new cluster");
+    run(&mut metadata, bootstrap(1)).expect("a new cluster");
     for n in 1..=nodes {
         run(&mut metadata, register(n)).expect("a new node");
     }
@@ -71,6 +76,8 @@ fn value(metadata: &Metadata, topic: TopicId, end: u64) -> Value {
 fn seal(metadata: &mut Metadata, topic: TopicId, end: u64) -> Value {
     let segment = last_segment(metadata, topic).uuid;
     let value = value(metadata, topic, end);
+    let successor = Descriptor { base_offset: None, ..value.successor.clone() };
+    run(metadata, Command::BeginRoll { topic, partition: 0, segment, successor }).expect("open");
     run(metadata, Command::SealAndOpen { topic, partition: 0, segment, value: value.clone() }).expect("open");
     value
 }
@@ -79,8 +86,8 @@ fn seal(metadata: &mut Metadata, topic: TopicId, end: u64) -> Value {
 fn nothing_is_applied_before_the_cluster_is_founded_and_it_is_founded_once() {
     let mut metadata = Metadata::default();
     assert_eq!(run(&mut metadata, register(1)), Err(Rejected::NotBootstrapped));
-    run(&mut metadata, Command::Bootstrap { cluster_id: uuid(1) }).expect("first");
-    let again = run(&mut metadata, Command::Bootstrap { cluster_id: uuid(2) });
+    run(&mut metadata, bootstrap(1)).expect("first");
+    let again = run(&mut metadata, bootstrap(2));
     assert_eq!(again, Err(Rejected::AlreadyBootstrapped { cluster_id: uuid(1) }));
 }
 

@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use uuid::Uuid;
-use walrus_metadata::{Envelope, NodeId, TopicId};
+use walrus_metadata::{Envelope, Epoch, NodeId, TopicId};
 
 use crate::error::Result;
 use crate::json;
@@ -108,6 +108,27 @@ impl Metadata {
         let avoid: Vec<NodeId> = avoid.into_iter().map(NodeId).collect();
         walrus_metadata::successor(&self.current(), topic, partition, uuid, &avoid, now_ms)
             .map(|descriptor| json::to_python(py, &descriptor))
+            .transpose()
+    }
+
+    #[pyo3(signature = (topic, partition, *, attempt, successor, above, avoid, now_ms))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
+    fn recovery<'py>(
+        &self,
+        py: Python<'py>,
+        topic: &str,
+        partition: u32,
+        attempt: &str,
+        successor: &str,
+        above: u32,
+        avoid: Vec<u32>,
+        now_ms: u64,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let place = (TopicId(parse_uuid(topic)?), partition);
+        let ids = (parse_uuid(attempt)?, parse_uuid(successor)?);
+        let avoid: Vec<NodeId> = avoid.into_iter().map(NodeId).collect();
+        walrus_metadata::recovery(&self.current(), place, ids, Epoch(above), &avoid, now_ms)
+            .map(|attempt| json::to_python(py, &attempt))
             .transpose()
     }
 }

@@ -101,6 +101,23 @@ class Metadata:
         `None` when no healthy node is left or the partition does not exist.
         """
 
+    def recovery(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        attempt: str,
+        successor: str,
+        above: int,
+        avoid: Sequence[int],
+        now_ms: int,
+    ) -> dict[str, Any] | None:
+        """`ballot` and `successor` of the next attempt to decide where the partition's last segment ends.
+
+        Its epoch is fresh, and above `above`: the highest one that a refused fence has named, or 0. `attempt` and
+        `successor` are new UUIDs. `None` as for `successor`.
+        """
+
 @final
 class DataPlane:
     """The broker inside this process: its threads never take the interpreter lock."""

@@ -14,7 +14,8 @@ use walrus_broker::{AppendAck, Broker, Config, DataPlane, PartitionRef, ReadOpti
 use walrus_log::SimulatedDisk;
 use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
 use walrus_metadata::{
-    Answer, Command, Envelope, Metadata, NodeId, SegmentState, TopicId, apply, first_descriptor, successor,
+    Answer, Command, Envelope, Metadata, NodeId, Replication, SegmentState, TopicId, apply, first_descriptor,
+    successor,
 };
 
 /// Longest that a test waits for anything.
@@ -67,7 +68,9 @@ impl Cluster {
             behind: Mutex::default(),
         });
         let cluster_id = shared.cluster_id;
-        shared.propose(Command::Bootstrap { cluster_id }).expect("the first command");
+        shared
+            .propose(Command::Bootstrap { cluster_id, replication: Replication::single() })
+            .expect("the first command");
         let directory = tempfile::tempdir().expect("a temporary directory");
         let mut cluster = Self { directory, options, disks, shared, nodes: Vec::new() };
         for id in 1..=count {

@@ -1,23 +1,24 @@
 //! The one function that changes the metadata.
 
+mod cluster;
+mod copies;
 mod nodes;
 mod segments;
 mod topics;
 
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use crate::command::{Answer, Applied, Command, ENVELOPE_VERSION, Envelope};
 use crate::model::{Metadata, Partition, Recent, TopicId};
 use crate::rejected::Rejected;
+use cluster::{allocate_producer_ids, bootstrap, declare_disk_gone, set_replication};
+use copies::set_copies;
 use nodes::{current_process, register_node};
-use segments::{begin_roll, check_replicas, seal_and_open, trim};
+use segments::{begin_recovery, begin_roll, check_replicas, find_segment, seal_and_open, trim};
 use topics::{create_topic, delete_topic};
 
 /// How many commands are remembered. A proposer gives up on an unknown outcome long before so many others came.
 const RECENT_MAX: usize = 4_096;
-const PRODUCER_IDS_MAX: u32 = 100_000;
 
 /// Applies one command and remembers its outcome. On `Err` nothing else was changed. A command whose id is remembered
 /// changes nothing and is answered as it was the first time.
@@ -47,26 +48,34 @@ fn check_envelope(metadata: &Metadata, envelope: &Envelope) -> Result<(), Reject
     let Some(expected) = envelope.expect else {
         return Ok(());
     };
-    let current = entity_version(metadata, &envelope.command)?;
+    let current = entity_version(metadata, &envelope.command, expected)?;
     if current != expected {
         return Err(Rejected::VersionMismatch { expected, current });
     }
     Ok(())
 }
 
-/// Version of the node, partition or settings that the command changes; of the whole state for the others.
-fn entity_version(metadata: &Metadata, command: &Command) -> Result<u64, Rejected> {
+/// Version of the node, partition, segment or settings that the command changes; of the whole state for the others.
+fn entity_version(metadata: &Metadata, command: &Command, expected: u64) -> Result<u64, Rejected> {
     match command {
         Command::RenewLease { node, .. } | Command::SetNodeState { node, .. } => {
             metadata.nodes.get(node).map(|node| node.version).ok_or(Rejected::UnknownNode { node: *node })
         }
+        // What the replicas decided holds whatever version the proposer saw; another value is an alarm, not a lost race.
+        Command::SealAndOpen { .. } => Ok(expected),
+        Command::SetCopies { topic, partition, segment, .. } => {
+            let found = find_partition(metadata, *topic, *partition)?;
+            find_segment(found, *segment).map(|segment| segment.version)
+        }
         Command::BeginRoll { topic, partition, .. }
-        | Command::SealAndOpen { topic, partition, .. }
+        | Command::BeginRecovery { topic, partition, .. }
         | Command::Trim { topic, partition, .. } => {
             find_partition(metadata, *topic, *partition).map(|found| found.version)
         }
         Command::SetConfig { .. } => Ok(metadata.config.version),
         Command::Bootstrap { .. }
+        | Command::SetReplication { .. }
+        | Command::DeclareDiskGone { .. }
         | Command::RegisterNode { .. }
         | Command::CreateTopic { .. }
         | Command::DeleteTopic { .. }
@@ -77,7 +86,9 @@ fn entity_version(metadata: &Metadata, command: &Command) -> Result<u64, Rejecte
 fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Rejected> {
     let version = metadata.version + 1;
     match &envelope.command {
-        Command::Bootstrap { cluster_id } => bootstrap(metadata, *cluster_id),
+        Command::Bootstrap { cluster_id, replication } => bootstrap(metadata, *cluster_id, *replication),
+        Command::SetReplication { replication } => set_replication(metadata, *replication),
+        Command::DeclareDiskGone { disk } => declare_disk_gone(metadata, *disk),
         Command::RegisterNode { .. } => register_node(metadata, &envelope.command, version),
         Command::RenewLease { node, process, lease_until_ms } => {
             let found = current_process(metadata, *node, *process)?;
@@ -100,6 +111,12 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Rejec
             let found = partition_mut(metadata, *topic, *partition)?;
             begin_roll(found, *segment, successor, version)
         }
+        Command::BeginRecovery { topic, partition, segment, ballot, successor } => {
+            check_replicas(metadata, successor)?;
+            let found = partition_mut(metadata, *topic, *partition)?;
+            begin_recovery(found, *segment, *ballot, successor, version)
+        }
+        Command::SetCopies { .. } => set_copies(metadata, &envelope.command, version),
         Command::SealAndOpen { topic, partition, segment, value } => {
             let found = partition_mut(metadata, *topic, *partition)?;
             seal_and_open(found, *segment, value, envelope.at_ms, version)
@@ -109,26 +126,6 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Rejec
         }
         Command::AllocateProducerIds { count } => allocate_producer_ids(metadata, *count),
     }
-}
-
-fn bootstrap(metadata: &mut Metadata, cluster_id: Uuid) -> Result<Answer, Rejected> {
-    match metadata.cluster_id {
-        Some(cluster_id) => Err(Rejected::AlreadyBootstrapped { cluster_id }),
-        None => {
-            metadata.cluster_id = Some(cluster_id);
-            Ok(Answer::Nothing)
-        }
-    }
-}
-
-fn allocate_producer_ids(metadata: &mut Metadata, count: u32) -> Result<Answer, Rejected> {
-    if count == 0 || count > PRODUCER_IDS_MAX {
-        let what = "count".to_owned();
-        return Err(Rejected::OutOfRange { what, min: 1, max: PRODUCER_IDS_MAX.into(), got: count.into() });
-    }
-    let first = metadata.next_producer_id;
-    metadata.next_producer_id += i64::from(count);
-    Ok(Answer::ProducerIds { first, count })
 }
 
 fn find_partition(metadata: &Metadata, topic: TopicId, partition: u32) -> Result<&Partition, Rejected> {

@@ -27,6 +27,9 @@ pub(super) fn register_node(
     else {
         unreachable!("the caller matched the variant");
     };
+    if metadata.gone_disks.contains(disk) {
+        return Err(Rejected::DiskGone { disk: *disk });
+    }
     let known = metadata.nodes.values().find(|node| node.disk == *disk);
     let id = known.map_or_else(|| free_id(metadata, *wanted), |node| node.id);
     let node = Node {

@@ -3,9 +3,13 @@
 use uuid::Uuid;
 
 use crate::command::Answer;
-use crate::model::{Descriptor, Epoch, Metadata, Offset, Partition, Segment, SegmentState, Value};
+use crate::model::{
+    Ballot, Descriptor, Epoch, Metadata, Offset, Partition, Replication, Segment, SegmentState, Value,
+};
 use crate::rejected::Rejected;
 
+/// A forgotten one is recovered instead of opened, which is slower and as safe.
+const EARLIER_SUCCESSORS_MAX: usize = 64;
 /// The epoch is written into batches as Kafka's signed 32-bit leader epoch.
 const EPOCH_MAX: Epoch = Epoch(i32::MAX as u32 - 1);
 
@@ -24,15 +28,58 @@ pub(super) fn begin_roll(
     if successor.epoch < next_epoch {
         return Err(Rejected::StaleEpoch { got: successor.epoch, next: next_epoch });
     }
-    found.successor = Some(successor.clone());
+    allot(found, successor);
     found.version = version;
     partition.next_epoch = Epoch(successor.epoch.0 + 1);
     partition.version = version;
     Ok(Answer::Nothing)
 }
 
+/// A fresh epoch is above the segment's own and above that of every attempt that this state knows of. A recoverer whose
+/// fence was refused by an attempt that this state has lost asks again with a higher one.
+pub(super) fn begin_recovery(
+    partition: &mut Partition,
+    segment: Uuid,
+    ballot: Ballot,
+    successor: &Descriptor,
+    version: u64,
+) -> Result<Answer, Rejected> {
+    let next_epoch = partition.next_epoch;
+    let found = segment_mut(partition, segment)?;
+    match &found.state {
+        SegmentState::Open => {}
+        SegmentState::Sealing(current) if ballot > *current => {}
+        SegmentState::Sealing(current) => return Err(Rejected::StaleBallot { current: current.epoch }),
+        SegmentState::Sealed(_) => return Err(Rejected::Sealed { segment }),
+    }
+    if ballot.epoch < next_epoch {
+        return Err(Rejected::StaleEpoch { got: ballot.epoch, next: next_epoch });
+    }
+    check_follows(&found.descriptor, successor, None)?;
+    if successor.epoch < ballot.epoch || ballot.attempt.is_nil() {
+        let what = format!("its epoch must be at least the attempt's {:?}, which needs a uuid", ballot.epoch);
+        return Err(invalid(successor, what));
+    }
+    allot(found, successor);
+    found.state = SegmentState::Sealing(ballot);
+    found.version = version;
+    partition.next_epoch = Epoch(successor.epoch.0 + 1);
+    partition.version = version;
+    Ok(Answer::Nothing)
+}
+
+/// Remembers the successors allotted before: whoever asked for one of them may have it decided.
+fn allot(segment: &mut Segment, successor: &Descriptor) {
+    segment.earlier_successors.extend(segment.successor.replace(successor.clone()));
+    if segment.earlier_successors.len() > EARLIER_SUCCESSORS_MAX {
+        segment.earlier_successors.remove(0);
+    }
+}
+
 /// The value was decided by the segment's replicas, so it is taken even where this state has forgotten the successor
-/// or raised its epoch since: refusing it would fork the partition.
+/// or raised its epoch since: refusing it would fork the partition. A successor that was never allotted here is one that this
+/// state has lost. It may have been written, and sealed, and followed by others that are lost too; so nobody is made its
+/// leader: it waits for a recoverer, which reads the next link off its replicas.
 pub(super) fn seal_and_open(
     partition: &mut Partition,
     segment: Uuid,
@@ -53,10 +100,17 @@ pub(super) fn seal_and_open(
         };
     }
     check_follows(&found.descriptor, &value.successor, Some(value.end))?;
+    let allotted = found.successor.iter().chain(&found.earlier_successors);
+    let is_known = allotted.into_iter().any(|known| known.is_same_segment(&value.successor));
     found.state = SegmentState::Sealed(value.clone());
     found.successor = None;
+    found.earlier_successors = Vec::new();
     found.version = version;
-    partition.segments.push(open_segment(value.successor.clone(), at_ms, version));
+    let mut next = open_segment(value.successor.clone(), at_ms, version);
+    if !is_known {
+        next.state = SegmentState::Sealing(Ballot::zero(next.descriptor.epoch));
+    }
+    partition.segments.push(next);
     partition.next_epoch = next_epoch.max(Epoch(value.successor.epoch.0 + 1));
     partition.version = version;
     Ok(Answer::Nothing)
@@ -76,7 +130,17 @@ pub(super) fn trim(partition: &mut Partition, below_number: u64, version: u64) -
 }
 
 pub(super) fn open_segment(descriptor: Descriptor, opened_at_ms: u64, version: u64) -> Segment {
-    Segment { descriptor, state: SegmentState::Open, successor: None, opened_at_ms, version }
+    let mut segment = Segment {
+        descriptor,
+        state: SegmentState::Open,
+        successor: None,
+        earlier_successors: Vec::new(),
+        copies: Vec::new(),
+        opened_at_ms,
+        version,
+    };
+    segment.list_copies();
+    segment
 }
 
 /// A new segment is led by a registered process, which stores it too, and its replicas are the disks we know.
@@ -86,7 +150,20 @@ pub(super) fn check_replicas(metadata: &Metadata, descriptor: &Descriptor) -> Re
     if node.process != leader.process {
         return Err(Rejected::StaleProcess { node: node.id, current: node.process, got: leader.process });
     }
-    for replica in &descriptor.replicas {
+    let Replication { factor, write_quorum } = descriptor.replication();
+    if write_quorum == 0 || write_quorum > factor {
+        return Err(invalid(
+            descriptor,
+            format!("{factor} replicas cannot give {write_quorum} acknowledgements"),
+        ));
+    }
+    for (index, replica) in descriptor.replicas.iter().enumerate() {
+        if descriptor.replicas[..index].iter().any(|earlier| earlier.node == replica.node) {
+            return Err(invalid(descriptor, format!("node {:?} stores it twice", replica.node)));
+        }
+        if metadata.gone_disks.contains(&replica.disk) {
+            return Err(Rejected::DiskGone { disk: replica.disk });
+        }
         let node = metadata.nodes.get(&replica.node).ok_or(Rejected::UnknownNode { node: replica.node })?;
         if node.disk != replica.disk {
             return Err(invalid(
@@ -130,7 +207,12 @@ pub(super) fn invalid(descriptor: &Descriptor, what: String) -> Rejected {
     Rejected::InvalidDescriptor { segment: descriptor.uuid, what }
 }
 
-fn segment_mut(partition: &mut Partition, segment: Uuid) -> Result<&mut Segment, Rejected> {
+pub(super) fn find_segment(partition: &Partition, segment: Uuid) -> Result<&Segment, Rejected> {
+    let mut found = partition.segments.iter().rev();
+    found.find(|candidate| candidate.descriptor.uuid == segment).ok_or(Rejected::UnknownSegment { segment })
+}
+
+pub(super) fn segment_mut(partition: &mut Partition, segment: Uuid) -> Result<&mut Segment, Rejected> {
     let mut found = partition.segments.iter_mut().rev();
     found.find(|candidate| candidate.descriptor.uuid == segment).ok_or(Rejected::UnknownSegment { segment })
 }

@@ -1,0 +1,519 @@
+//! What metadata promises about segments: one value each (S3), growing epochs and bases without gap (S6), one writer for
+//! each segment and epoch (S9), copies never below w; also after metadata has lost any number of its last commands.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use uuid::Uuid;
+use walrus_metadata::{
+    Attempt, Ballot, Command, Descriptor, ENVELOPE_VERSION, Envelope, Epoch, Metadata, NodeId, NodeState,
+    Offset, Rejected, ReplicaRef, Replication, Segment, SegmentState, TopicId, Value, apply,
+    first_descriptor, recovery, successor,
+};
+
+const NOW_MS: u64 = 1_000_000;
+const TOPIC: TopicId = TopicId(Uuid::from_u128(7));
+
+fn uuid(n: u128) -> Uuid {
+    Uuid::from_u128(n)
+}
+
+fn run(metadata: &mut Metadata, command: Command) -> Result<(), Rejected> {
+    run_expecting(metadata, None, command)
+}
+
+fn run_expecting(metadata: &mut Metadata, expect: Option<u64>, command: Command) -> Result<(), Rejected> {
+    let envelope = Envelope { v: ENVELOPE_VERSION, id: Uuid::new_v4(), at_ms: NOW_MS, expect, command };
+    apply(metadata, &envelope)?;
+    metadata.check().expect("no command breaks the state");
+    Ok(())
+}
+
+fn register(metadata: &mut Metadata, n: u128) -> Result<(), Rejected> {
+    let command = Command::RegisterNode {
+        wanted: None,
+        disk: uuid(100 + n),
+        process: uuid(200 + n),
+        raft_address: format!("host{n}:6000"),
+        peer_address: format!("host{n}:6001"),
+        text_address: format!("host{n}:8080"),
+        grpc_address: format!("host{n}:9090"),
+        http_address: format!("host{n}:8088"),
+        admin_address: format!("host{n}:9091"),
+        name: format!("node{n}"),
+        lease_until_ms: NOW_MS + 3_000,
+    };
+    run(metadata, command)
+}
+
+/// A topic of one partition on `nodes` nodes.
+fn cluster(nodes: u128, replication: Replication) -> Metadata {
+    let mut metadata = Metadata::default();
+    run(&mut metadata, Command::Bootstrap { cluster_id: uuid(1), replication }).expect("a new cluster");
+    for n in 1..=nodes {
+        register(&mut metadata, n).expect("a new node");
+    }
+    let first = vec![first_descriptor(&metadata, TOPIC, 0, uuid(1_000), NOW_MS).expect("enough nodes")];
+    let (org, name) = ("default".into(), "t".into());
+    run(&mut metadata, Command::CreateTopic { topic: TOPIC, org, name, internal: false, first })
+        .expect("new");
+    metadata
+}
+
+fn last(metadata: &Metadata) -> &Segment {
+    metadata.topics[&TOPIC].partitions[0].segments.last().expect("one")
+}
+
+fn segment(metadata: &Metadata, number: usize) -> &Segment {
+    &metadata.topics[&TOPIC].partitions[0].segments[number]
+}
+
+fn next_epoch(metadata: &Metadata) -> Epoch {
+    metadata.topics[&TOPIC].partitions[0].next_epoch
+}
+
+fn begin_roll(metadata: &mut Metadata) -> Result<Descriptor, Rejected> {
+    let next = successor(metadata, TOPIC, 0, Uuid::new_v4(), &[], NOW_MS).expect("nodes");
+    let segment = last(metadata).descriptor.uuid;
+    run(metadata, Command::BeginRoll { topic: TOPIC, partition: 0, segment, successor: next.clone() })?;
+    Ok(next)
+}
+
+fn attempt(metadata: &Metadata, above: u32) -> Attempt {
+    let ids = (Uuid::new_v4(), Uuid::new_v4());
+    recovery(metadata, (TOPIC, 0), ids, Epoch(above), &[], NOW_MS).expect("nodes")
+}
+
+fn begin_recovery(metadata: &mut Metadata, segment: Uuid, attempt: &Attempt) -> Result<(), Rejected> {
+    let Attempt { ballot, successor } = attempt.clone();
+    run(metadata, Command::BeginRecovery { topic: TOPIC, partition: 0, segment, ballot, successor })
+}
+
+fn decide(end: u64, successor: &Descriptor) -> Value {
+    let successor = Descriptor { base_offset: Some(Offset(end)), ..successor.clone() };
+    Value { end: Offset(end), digest: end ^ 7, successor, possible_loss: vec![] }
+}
+
+fn publish(metadata: &mut Metadata, segment: Uuid, value: &Value) -> Result<(), Rejected> {
+    run(metadata, Command::SealAndOpen { topic: TOPIC, partition: 0, segment, value: value.clone() })
+}
+
+#[test]
+fn quorums_meet_for_every_replication_and_others_are_refused() {
+    for factor in 1..=9 {
+        for write_quorum in 1..=factor {
+            let replication = Replication { factor, write_quorum };
+            assert_eq!(write_quorum + replication.seal_quorum(), factor + 1);
+            assert!(replication.seal_quorum() >= 1);
+        }
+    }
+    let mut metadata = cluster(1, Replication::single());
+    for (factor, write_quorum) in [(0, 0), (3, 0), (3, 4), (10, 2)] {
+        let command = Command::SetReplication { replication: Replication { factor, write_quorum } };
+        assert!(
+            matches!(run(&mut metadata, command), Err(Rejected::OutOfRange { .. })),
+            "{factor}/{write_quorum}"
+        );
+    }
+}
+
+#[test]
+fn a_cluster_founded_without_a_word_on_replication_has_one_copy() {
+    let json = br#"{"v":1,"id":"00000000-0000-0000-0000-000000000001","at_ms":1,"command":{"bootstrap":{"cluster_id":"00000000-0000-0000-0000-000000000002"}}}"#;
+    let mut metadata = Metadata::default();
+    apply(&mut metadata, &Envelope::from_json(json).expect("as it was journaled before")).expect("new");
+    assert_eq!(metadata.replication, Replication::single());
+}
+
+#[test]
+fn a_segment_is_stored_by_n_distinct_nodes_and_leaders_take_turns() {
+    let mut metadata = cluster(4, Replication::DEFAULT);
+    let mut leaders = Vec::new();
+    for end in 1..=8 {
+        let descriptor = last(&metadata).descriptor.clone();
+        let mut nodes: Vec<u32> = descriptor.replicas.iter().map(|replica| replica.node.0).collect();
+        assert_eq!(descriptor.leader.node.0, nodes[0], "the leader stores it too");
+        nodes.sort_unstable();
+        nodes.dedup();
+        assert_eq!((nodes.len(), descriptor.write_quorum), (3, 2));
+        leaders.push(descriptor.leader.node.0);
+        let next = begin_roll(&mut metadata).expect("open");
+        publish(&mut metadata, descriptor.uuid, &decide(end, &next)).expect("decided");
+    }
+    for pair in leaders.windows(2) {
+        assert_eq!(pair[1], pair[0] % 4 + 1, "{leaders:?}");
+    }
+}
+
+#[test]
+fn a_silent_node_is_a_replica_only_where_no_other_is_left_and_w_healthy_ones_are_needed() {
+    let mut metadata = cluster(4, Replication::DEFAULT);
+    let leader = last(&metadata).descriptor.leader.node;
+    let ring = |steps: u32| NodeId((leader.0 - 1 + steps) % 4 + 1);
+    let silence = |metadata: &mut Metadata, node: NodeId| {
+        metadata.nodes.get_mut(&node).expect("a member").lease_until_ms = 0;
+    };
+    let nodes = |metadata: &Metadata| {
+        let next = successor(metadata, TOPIC, 0, uuid(5), &[], NOW_MS)?;
+        Some(next.replicas.iter().map(|replica| replica.node).collect::<Vec<_>>())
+    };
+    silence(&mut metadata, ring(2));
+    assert_eq!(nodes(&metadata), Some(vec![ring(1), ring(3), leader]));
+    silence(&mut metadata, ring(3));
+    assert_eq!(
+        nodes(&metadata),
+        Some(vec![ring(1), leader, ring(2)]),
+        "the third catches up when it is back"
+    );
+    silence(&mut metadata, leader);
+    assert_eq!(nodes(&metadata), None, "one healthy node is not w");
+}
+
+#[test]
+fn a_full_or_gone_disk_stores_no_new_segment_and_an_avoided_node_only_the_last_place() {
+    let mut metadata = cluster(4, Replication::DEFAULT);
+    let leader = last(&metadata).descriptor.leader.node;
+    let ring = |steps: u32| NodeId((leader.0 - 1 + steps) % 4 + 1);
+    let nodes = |metadata: &Metadata, avoid: &[NodeId]| {
+        let next = successor(metadata, TOPIC, 0, uuid(5), avoid, NOW_MS).expect("nodes");
+        next.replicas.iter().map(|replica| replica.node).collect::<Vec<_>>()
+    };
+    assert_eq!(nodes(&metadata, &[ring(2)]), [ring(1), ring(3), leader]);
+    let node = metadata.nodes[&ring(2)].clone();
+    let full = Command::SetNodeState { node: node.id, process: node.process, state: NodeState::Full };
+    run(&mut metadata, full).expect("known");
+    assert_eq!(nodes(&metadata, &[]), [ring(1), ring(3), leader]);
+    let disk = metadata.nodes[&ring(3)].disk;
+    run(&mut metadata, Command::DeclareDiskGone { disk }).expect("any disk");
+    assert_eq!(nodes(&metadata, &[]), [ring(1), leader]);
+    let back = register(&mut metadata, u128::from(ring(3).0));
+    assert_eq!(back, Err(Rejected::DiskGone { disk }));
+}
+
+#[test]
+fn a_descriptor_with_a_node_twice_too_few_replicas_or_a_gone_disk_is_refused() {
+    let mut metadata = cluster(3, Replication::DEFAULT);
+    let segment = last(&metadata).descriptor.uuid;
+    let good = successor(&metadata, TOPIC, 0, uuid(5), &[], NOW_MS).expect("nodes");
+    let mut try_roll = |change: &dyn Fn(&mut Descriptor)| {
+        let mut successor = good.clone();
+        change(&mut successor);
+        run(&mut metadata, Command::BeginRoll { topic: TOPIC, partition: 0, segment, successor })
+    };
+    let invalid = |outcome| matches!(outcome, Err(Rejected::InvalidDescriptor { .. }));
+    assert!(invalid(try_roll(&|next| next.replicas[2] = next.replicas[1])));
+    assert!(invalid(try_roll(&|next| next.write_quorum = 0)));
+    assert!(invalid(try_roll(&|next| next.replicas.truncate(1))));
+    assert!(invalid(try_roll(&|next| next.replicas.retain(|replica| replica.node != next.leader.node))));
+    let disk = good.replicas[2].disk;
+    run(&mut metadata, Command::DeclareDiskGone { disk }).expect("any disk");
+    let gone = Command::BeginRoll { topic: TOPIC, partition: 0, segment, successor: good };
+    assert_eq!(run(&mut metadata, gone), Err(Rejected::DiskGone { disk }));
+}
+
+#[test]
+fn a_recovery_takes_a_fresh_epoch_and_a_higher_ballot_than_the_attempt_before() {
+    let mut metadata = cluster(3, Replication::DEFAULT);
+    let segment = last(&metadata).descriptor.uuid;
+    let first = attempt(&metadata, 0);
+    begin_recovery(&mut metadata, segment, &first).expect("open");
+    assert_eq!(last(&metadata).state, SegmentState::Sealing(first.ballot));
+    assert!(begin_roll(&mut metadata).is_err(), "nobody rolls what is being recovered");
+    assert_eq!(
+        begin_recovery(&mut metadata, segment, &first),
+        Err(Rejected::StaleBallot { current: Epoch(2) })
+    );
+
+    let told = attempt(&metadata, 40);
+    assert_eq!(told.ballot.epoch, Epoch(41), "above what a refused fence named");
+    begin_recovery(&mut metadata, segment, &told).expect("a dead recoverer never blocks another");
+    assert_eq!(next_epoch(&metadata), Epoch(42));
+
+    publish(&mut metadata, segment, &decide(5, &told.successor)).expect("decided");
+    let late = attempt(&metadata, 0);
+    assert_eq!(begin_recovery(&mut metadata, segment, &late), Err(Rejected::Sealed { segment }));
+}
+
+#[test]
+fn an_attempt_with_a_used_epoch_or_without_a_uuid_is_refused() {
+    let mut metadata = cluster(3, Replication::DEFAULT);
+    let segment = last(&metadata).descriptor.uuid;
+    begin_roll(&mut metadata).expect("open");
+    let good = attempt(&metadata, 0);
+    let used = Attempt { ballot: Ballot { epoch: Epoch(2), ..good.ballot }, ..good.clone() };
+    let stale = Rejected::StaleEpoch { got: Epoch(2), next: Epoch(3) };
+    assert_eq!(begin_recovery(&mut metadata, segment, &used), Err(stale));
+    let nameless = Attempt { ballot: Ballot::zero(good.ballot.epoch), ..good.clone() };
+    let refused = begin_recovery(&mut metadata, segment, &nameless);
+    assert!(matches!(refused, Err(Rejected::InvalidDescriptor { .. })));
+    begin_recovery(&mut metadata, segment, &good).expect("fresh");
+}
+
+#[test]
+fn the_loser_of_two_recoverers_may_have_its_successor_decided_and_that_one_opens() {
+    let mut metadata = cluster(3, Replication::DEFAULT);
+    let segment = last(&metadata).descriptor.uuid;
+    let loser = attempt(&metadata, 0);
+    begin_recovery(&mut metadata, segment, &loser).expect("open");
+    let winner = attempt(&metadata, 0);
+    begin_recovery(&mut metadata, segment, &winner).expect("higher");
+    publish(&mut metadata, segment, &decide(3, &loser.successor)).expect("accepted before the winner fenced");
+    assert_eq!(last(&metadata).state, SegmentState::Open);
+    assert_eq!(next_epoch(&metadata), Epoch(winner.successor.epoch.0 + 1));
+}
+
+/// The recovery epoch of an adopted successor was once not above the successor's own: acknowledged records were lost.
+#[test]
+fn a_successor_that_metadata_has_lost_waits_for_recovery_and_the_next_epoch_is_above_its_own() {
+    let mut metadata = cluster(3, Replication::DEFAULT);
+    let first = last(&metadata).descriptor.uuid;
+    let lost = metadata.clone();
+    let next = begin_roll(&mut metadata).expect("open");
+    let value = decide(3, &next);
+
+    let mut metadata = lost;
+    let attempt_first = attempt(&metadata, 0);
+    begin_recovery(&mut metadata, first, &attempt_first).expect("open");
+    assert_eq!(attempt_first.ballot.epoch, next.epoch, "handed out twice: only the uuids differ");
+    publish(&mut metadata, first, &value).expect("adopted from the replicas");
+    assert_eq!(last(&metadata).descriptor, value.successor);
+    assert_eq!(last(&metadata).state, SegmentState::Sealing(Ballot::zero(next.epoch)));
+
+    let in_turn = attempt(&metadata, 0);
+    assert!(in_turn.ballot.epoch > next.epoch && in_turn.successor.epoch > next.epoch);
+    begin_recovery(&mut metadata, next.uuid, &in_turn).expect("waits for it");
+    publish(&mut metadata, next.uuid, &decide(9, &in_turn.successor)).expect("the last link");
+    assert_eq!(last(&metadata).state, SegmentState::Open);
+}
+
+#[test]
+fn a_decided_value_is_taken_at_any_version_and_another_one_is_an_alarm_at_any_version() {
+    let mut metadata = cluster(3, Replication::DEFAULT);
+    let segment = last(&metadata).descriptor.uuid;
+    let next = begin_roll(&mut metadata).expect("open");
+    let value = decide(3, &next);
+    let command =
+        |value: &Value| Command::SealAndOpen { topic: TOPIC, partition: 0, segment, value: value.clone() };
+    run_expecting(&mut metadata, Some(999), command(&value)).expect("decided");
+    run_expecting(&mut metadata, Some(1), command(&value)).expect("again");
+    let other = Value { end: Offset(2), ..value };
+    let alarm = Err(Rejected::ValueConflict { segment });
+    assert_eq!(run_expecting(&mut metadata, Some(1), command(&other)), alarm);
+}
+
+fn set_copies(metadata: &Metadata, digest: u64, verified: &[ReplicaRef], removed: &[ReplicaRef]) -> Command {
+    let listed = segment(metadata, 0);
+    Command::SetCopies {
+        topic: TOPIC,
+        partition: 0,
+        segment: listed.descriptor.uuid,
+        version: listed.version,
+        digest,
+        verified: verified.to_vec(),
+        removed: removed.to_vec(),
+    }
+}
+
+#[test]
+fn copies_of_a_sealed_segment_move_only_while_w_verified_ones_stay() {
+    let mut metadata = cluster(4, Replication::DEFAULT);
+    let descriptor = last(&metadata).descriptor.clone();
+    let [a, b, c] = descriptor.replicas[..] else { panic!("three replicas") };
+    let outsider =
+        metadata.nodes.values().find(|node| descriptor.replicas.iter().all(|held| held.node != node.id));
+    let d = outsider.map(|node| ReplicaRef { node: node.id, disk: node.disk }).expect("the fourth");
+    let open = set_copies(&metadata, 0, &[d], &[]);
+    assert_eq!(run(&mut metadata, open), Err(Rejected::NotSealed { segment: descriptor.uuid }));
+    let next = begin_roll(&mut metadata).expect("open");
+    let value = decide(3, &next);
+    publish(&mut metadata, descriptor.uuid, &value).expect("decided");
+    let digest = value.digest;
+
+    let stale = set_copies(&metadata, digest, &[a, b], &[]);
+    let wrong = set_copies(&metadata, digest + 1, &[a], &[]);
+    let refused = run(&mut metadata, wrong);
+    assert!(matches!(refused, Err(Rejected::DigestMismatch { .. })));
+    let early = set_copies(&metadata, digest, &[a], &[c]);
+    let too_few = |left| Err(Rejected::TooFewCopies { segment: descriptor.uuid, left, needed: 2 });
+    assert_eq!(run(&mut metadata, early), too_few(1));
+    run(&mut metadata, stale.clone()).expect("verified");
+    assert!(
+        matches!(run(&mut metadata, stale), Err(Rejected::VersionMismatch { .. })),
+        "the list has changed"
+    );
+
+    let moved = set_copies(&metadata, digest, &[d], &[b]);
+    run(&mut metadata, moved).expect("added, then given up");
+    let listed: Vec<NodeId> = segment(&metadata, 0).copies.iter().map(|copy| copy.replica.node).collect();
+    assert_eq!(listed, [c.node, a.node, d.node]);
+    let last_two = set_copies(&metadata, digest, &[], &[a]);
+    assert_eq!(run(&mut metadata, last_two), too_few(1));
+
+    run(&mut metadata, Command::DeclareDiskGone { disk: a.disk }).expect("any disk");
+    let dead = set_copies(&metadata, digest, &[], &[a]);
+    run(&mut metadata, dead).expect("a copy on a gone disk is none");
+    let dead_end = set_copies(&metadata, digest, &[], &[d]);
+    assert_eq!(run(&mut metadata, dead_end), too_few(0));
+    let repaired = set_copies(&metadata, digest, &[c], &[]);
+    run(&mut metadata, repaired).expect("whole again");
+    assert_eq!(segment(&metadata, 0).descriptor, descriptor, "what was decided never changes");
+}
+
+#[test]
+fn a_snapshot_from_before_replication_is_read_with_one_copy() {
+    let metadata = cluster(1, Replication::single());
+    let mut json: serde_json::Value = serde_json::from_slice(&metadata.to_snapshot()).expect("JSON");
+    let state = json["metadata"].as_object_mut().expect("an object");
+    state.remove("replication");
+    state.remove("gone_disks");
+    let listed = &mut state["topics"][TOPIC.0.to_string()]["partitions"][0]["segments"][0];
+    listed.as_object_mut().expect("an object").remove("copies");
+    listed["descriptor"].as_object_mut().expect("an object").remove("write_quorum");
+    let old = serde_json::to_vec(&json).expect("JSON");
+    assert_eq!(Metadata::from_snapshot(&old).expect("readable"), metadata);
+}
+
+/// What happens to one partition, in terms that make sense in any state.
+#[derive(Clone, Debug)]
+enum Step {
+    BeginRoll,
+    /// Two attempts at once are two of these.
+    BeginRecovery {
+        above: u32,
+    },
+    /// The replicas of the last segment that metadata knows decide, for one of the successors ever asked for.
+    Decide {
+        entries: u64,
+        which: usize,
+    },
+    /// Somebody publishes what the replicas have decided.
+    Publish {
+        which: usize,
+    },
+    /// Metadata is as it was at an earlier time.
+    RollBack {
+        to: usize,
+    },
+    Trim {
+        below: u64,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => Just(Step::BeginRoll),
+        3 => (0..12u32).prop_map(|above| Step::BeginRecovery { above }),
+        4 => (0..5u64, any::<usize>()).prop_map(|(entries, which)| Step::Decide { entries, which }),
+        5 => any::<usize>().prop_map(|which| Step::Publish { which }),
+        2 => any::<usize>().prop_map(|to| Step::RollBack { to }),
+        1 => (0..6u64).prop_map(|below| Step::Trim { below }),
+    ]
+}
+
+/// What the replicas know and metadata may have lost.
+#[derive(Default)]
+struct Replicas {
+    /// Successors asked for, by the segment they would follow.
+    proposed: BTreeMap<Uuid, Vec<Descriptor>>,
+    decided: BTreeMap<Uuid, Value>,
+}
+
+impl Replicas {
+    fn decide(&mut self, descriptor: &Descriptor, entries: u64, which: usize) {
+        let Some(proposed) = self.proposed.get(&descriptor.uuid) else { return };
+        let end = descriptor.base_offset.expect("listed").0 + entries;
+        self.decided.entry(descriptor.uuid).or_insert_with(|| decide(end, &proposed[which % proposed.len()]));
+    }
+
+    /// S3: what is published was decided. S6: along the chain epochs grow and bases meet.
+    fn check(&self, metadata: &Metadata) -> Result<(), TestCaseError> {
+        let partition = &metadata.topics[&TOPIC].partitions[0];
+        for pair in partition.segments.windows(2) {
+            let SegmentState::Sealed(value) = &pair[0].state else { panic!("only the last is not sealed") };
+            prop_assert_eq!(Some(value), self.decided.get(&pair[0].descriptor.uuid));
+            prop_assert_eq!(Some(value.end), pair[1].descriptor.base_offset);
+            prop_assert!(pair[0].descriptor.epoch < pair[1].descriptor.epoch);
+            prop_assert!(pair[1].descriptor.epoch < partition.next_epoch);
+        }
+        Ok(())
+    }
+}
+
+fn apply_step(
+    step: &Step,
+    metadata: &mut Metadata,
+    history: &[Metadata],
+    replicas: &mut Replicas,
+) -> Result<(), TestCaseError> {
+    let descriptor = last(metadata).descriptor.clone();
+    match step {
+        Step::BeginRoll => {
+            if let Ok(next) = begin_roll(metadata) {
+                prop_assert!(next.epoch > descriptor.epoch);
+                replicas.proposed.entry(descriptor.uuid).or_default().push(next);
+            }
+        }
+        Step::BeginRecovery { above } => {
+            let attempt = attempt(metadata, *above);
+            begin_recovery(metadata, descriptor.uuid, &attempt).expect("the last segment, a fresh epoch");
+            prop_assert!(attempt.ballot.epoch > descriptor.epoch && attempt.ballot.epoch.0 > *above);
+            replicas.proposed.entry(descriptor.uuid).or_default().push(attempt.successor);
+        }
+        Step::Decide { entries, which } => replicas.decide(&descriptor, *entries, *which),
+        Step::Publish { which } => {
+            let decided: Vec<(&Uuid, &Value)> = replicas.decided.iter().collect();
+            let Some((segment, value)) = decided.get(which % decided.len().max(1)) else { return Ok(()) };
+            match publish(metadata, **segment, value) {
+                Ok(()) | Err(Rejected::UnknownSegment { .. }) => {}
+                Err(rejected) => prop_assert!(false, "a decided value was refused: {rejected}"),
+            }
+            let other = Value { digest: value.digest ^ 1, ..(*value).clone() };
+            let listed = metadata.topics[&TOPIC].partitions[0].segments.iter();
+            if listed.clone().any(|listed| listed.descriptor.uuid == **segment) {
+                let alarm = Err(Rejected::ValueConflict { segment: **segment });
+                prop_assert_eq!(publish(metadata, **segment, &other), alarm);
+            }
+        }
+        Step::RollBack { to } => *metadata = history[to % history.len()].clone(),
+        Step::Trim { below } => {
+            let _ = run(metadata, Command::Trim { topic: TOPIC, partition: 0, below_number: *below });
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn no_rollback_of_metadata_publishes_a_second_value_or_reuses_an_epoch_along_the_chain(
+        steps in proptest::collection::vec(step(), 1..60),
+    ) {
+        let mut metadata = cluster(3, Replication::DEFAULT);
+        let mut replicas = Replicas::default();
+        let mut history = vec![metadata.clone()];
+        let mut writers = BTreeMap::new();
+        for step in &steps {
+            apply_step(step, &mut metadata, &history, &mut replicas)?;
+            replicas.check(&metadata)?;
+            for listed in &metadata.topics[&TOPIC].partitions[0].segments {
+                let Descriptor { uuid, epoch, leader, .. } = listed.descriptor;
+                prop_assert_eq!(*writers.entry((uuid, epoch)).or_insert(leader), leader, "S9");
+            }
+            history.push(metadata.clone());
+        }
+        // Whatever was lost: recovery walks the chain that the replicas know, link by link, to a segment that opens.
+        for _ in 0..=replicas.decided.len() {
+            let segment = last(&metadata).descriptor.clone();
+            let Some(value) = replicas.decided.get(&segment.uuid) else { break };
+            publish(&mut metadata, segment.uuid, value).expect("decided");
+            replicas.check(&metadata)?;
+        }
+        let open = last(&metadata).descriptor.clone();
+        let fresh = attempt(&metadata, 0);
+        begin_recovery(&mut metadata, open.uuid, &fresh).expect("undecided");
+        let value = decide(open.base_offset.expect("listed").0, &fresh.successor);
+        publish(&mut metadata, open.uuid, &value).expect("decided");
+        prop_assert_eq!(&last(&metadata).state, &SegmentState::Open);
+        let listed = &metadata.topics[&TOPIC].partitions[0].segments;
+        prop_assert!(listed.windows(2).all(|pair| pair[0].descriptor.epoch < pair[1].descriptor.epoch));
+    }
+}
