@@ -156,3 +156,25 @@ def test_who_waits_itself_says_so_at_once_and_lets_the_listener_go() -> None:
             assert listener.fileno() >= 0, "the node's transport takes it over"
 
     asyncio.run(run())
+
+
+def test_who_waits_stops_refusing_when_it_is_told_so_whatever_arrives_then() -> None:
+    """With `asyncio.wait_for` it went on for ever if bytes came with the cancellation: the admitted node hung."""
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        for turns in range(40):
+            with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as stranger:
+                refusing = asyncio.create_task(refuse_others(listener))
+                stranger.setblocking(False)
+                await loop.sock_connect(stranger, listener.getsockname())
+                for _ in range(turns % 8):
+                    await asyncio.sleep(0)  # to be cancelled at another point each time
+                await loop.sock_sendall(stranger, b"x")
+                for _ in range(turns // 8):
+                    await asyncio.sleep(0)
+                refusing.cancel()
+                done, _ = await asyncio.wait({refusing}, timeout=SECONDS_MAX)
+                assert done
+
+    asyncio.run(run())

@@ -157,7 +157,8 @@ async def _ask_to_the_end(seed: str, registration: Registration) -> Admitted | s
     address = seed
     try:
         for _ in range(1 + _REDIRECTS_MAX):
-            answer = await asyncio.wait_for(_ask(address, registration), _ANSWER_SECONDS_MAX)
+            async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+                answer = await _ask(address, registration)
             if "cluster_id" in answer:
                 return _parse_admitted(answer)
             if not isinstance(answer.get("leader"), str):
@@ -183,17 +184,19 @@ async def refuse_others(listener: socket.socket) -> None:
         with accepted:
             accepted.setblocking(False)
             try:
-                # What it asked is read first: closing with it unread would cut off the answer.
-                await asyncio.wait_for(loop.sock_recv(accepted, GREETING_BYTES_MAX), _CONNECT_SECONDS_MAX)
-                await asyncio.wait_for(loop.sock_sendall(accepted, refusal), _CONNECT_SECONDS_MAX)
+                # `asyncio.wait_for` would swallow a cancellation that comes together with the bytes.
+                async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+                    # What it asked is read first: closing with it unread would cut off the answer.
+                    await loop.sock_recv(accepted, GREETING_BYTES_MAX)
+                    await loop.sock_sendall(accepted, refusal)
             except (OSError, TimeoutError) as error:
                 log.debug("a stranger could not be answered: %s", error)
 
 
 async def _ask(address: str, registration: Registration) -> dict[str, Any]:
     host, _, port = address.rpartition(":")
-    connecting = asyncio.open_connection(host.strip("[]"), int(port))
-    reader, writer = await asyncio.wait_for(connecting, _CONNECT_SECONDS_MAX)
+    async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+        reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
     try:
         fields = {
             name: str(value) if isinstance(value, UUID) else value for name, value in asdict(registration).items()
