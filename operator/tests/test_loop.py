@@ -215,6 +215,18 @@ def test_the_founder_stays_the_founder_when_the_spec_changes_before_it_has_found
     assert condition(kube, "Ready")["status"] == "True"
 
 
+def test_another_founder_is_told_when_the_pool_of_the_first_one_never_was():
+    kube = SimKube()
+    kube.put("orders", with_pool(SMALLEST, name="renamed"))
+    kube.crash_at = 3
+    with pytest.raises(Crash):
+        Operator(kube).once()
+    assert kube.objects[Ref("ConfigMap", "shop", "orders-bootstrap")]["data"] == {"name": "orders-renamed-0"}
+    kube.put("orders", SMALLEST)
+    converge(kube)
+    assert condition(kube, "Ready")["status"] == "True"
+
+
 def test_empty_claims_are_founded_once_every_broker_has_been_asked():
     kube = SimKube()
     kube.put("orders", SMALLEST)

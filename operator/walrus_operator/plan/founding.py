@@ -19,7 +19,7 @@ def bootstrap(spec: ClusterSpec, snapshot: Snapshot) -> Bootstrap | None:
     if snapshot.cluster_ids():
         return None
     told = snapshot.objects.get(_bootstrap(snapshot))
-    if told is not None:
+    if told is not None and not _untouched(snapshot):
         return Bootstrap(told["data"]["name"], told["metadata"].get("annotations", {}).get(UNTOLD, ""))
     founder = snapshot.cluster.names.pod(spec.pools[0].name, 0)
     if _nothing_there(spec, snapshot):
@@ -55,9 +55,15 @@ def unfounded(snapshot: Snapshot) -> Wait | None:
 
 
 def _nothing_there(spec: ClusterSpec, snapshot: Snapshot) -> bool:
+    """No disk of the cluster can be anywhere, not even in a folder of a node."""
     folders = any(pool.storage.host_path is not None for pool in spec.pools)
+    return _untouched(snapshot) and not folders
+
+
+def _untouched(snapshot: Snapshot) -> bool:
+    """No broker has been made yet, that could have been told anything."""
     sets = any(ref.kind == STATEFUL_SET.name for ref in snapshot.objects)
-    return not folders and not sets and not snapshot.claims and not snapshot.pods
+    return not sets and not snapshot.claims and not snapshot.pods
 
 
 def _all_waiting(spec: ClusterSpec, snapshot: Snapshot) -> bool:
