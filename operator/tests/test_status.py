@@ -121,6 +121,17 @@ def test_what_a_broker_is_doing(pod, broker, state):
     assert row(pod=pod, broker=broker)["state"] == state
 
 
+def test_what_keeps_a_broker_from_serving_is_told():
+    waiting = replace(BROKER, missing=("registration: not in the metadata yet", "lease: none"))
+    assert (
+        row(pod=replace(POD, ready=False), broker=waiting)["detail"]
+        == "registration: not in the metadata yet; lease: none"
+    )
+    unscheduled = replace(POD, running=False, ready=False, trouble="Unschedulable: no node fits")
+    assert row(pod=unscheduled)["detail"] == "Unschedulable: no node fits"
+    assert "detail" not in row()
+
+
 def test_a_backend_that_is_not_the_one_asked_for_is_told_with_its_reason():
     fallen = replace(BROKER, backend_asked="direct", backend_reason="O_DIRECT: not supported by tmpfs")
     assert condition("BackendAsRequested", broker=fallen) == ("False", "FellBack")

@@ -41,6 +41,8 @@ class BrokerRow(Model):
     """Its small number in the cluster."""
     state: Literal["Absent", "Pending", "Starting", "Waiting", "Serving", "NotReady", "Unreachable", "Stopping"]
     """What it is doing."""
+    detail: str | None = None
+    """What keeps it from serving."""
     role: str | None = None
     """Its part in the metadata quorum."""
     segments_led: int | None = None

@@ -136,10 +136,11 @@ def _not_serving(snapshot: Snapshot, pools: dict[str, PoolPlan]) -> Wait | None:
             if pod is None:
                 told = f"kubectl describe statefulset {snapshot.cluster.names.pool(name)} tells why, if it stays so"
                 return Wait(Gate.POD_PENDING, f"pod {expected} is not there: {told}")
+            broker = snapshot.brokers.get(expected)
             if pod.deleting or not pod.ready:
-                trouble = f": {pod.trouble}" if pod.trouble else ""
-                return Wait(Gate.POD_PENDING, f"{expected} does not serve yet{trouble}")
-            if snapshot.brokers.get(expected) is None:
+                why = pod.trouble or "; ".join(broker.missing if broker is not None else ())
+                return Wait(Gate.POD_PENDING, f"{expected} does not serve yet{why and ': '}{why}")
+            if broker is None:
                 return Wait(Gate.UNKNOWN_BROKER, f"{expected} is ready but its Admin API does not answer")
     return None
 

@@ -15,6 +15,7 @@ from walrus_operator.plan.actions import REFUSED, Done, Gate, Plan, Wait
 from walrus_operator.status.conditions import Facts, answers, conditions
 
 _STEP = 5
+_DETAIL = 300
 
 
 def derive(spec: ClusterSpec | None, snapshot: Snapshot, plan: Plan, done: Done, now: datetime) -> dict[str, Any]:
@@ -71,9 +72,13 @@ def _rows(spec: ClusterSpec | None, snapshot: Snapshot, before: Mapping[str, Any
 
 
 def _row(name: str, pool: str, pod: Pod | None, broker: Broker | None, percent: int | None) -> BrokerRow:
-    row: dict[str, Any] = {"pod": name, "pool": pool, "state": _state(pod, broker)}
+    state = _state(pod, broker)
+    row: dict[str, Any] = {"pod": name, "pool": pool, "state": state}
     if pod is not None:
         row |= {"node": pod.node, "restarts": pod.restarts}
+    if state != "Serving":
+        missing = "; ".join(broker.missing) if broker is not None else ""
+        row["detail"] = missing[:_DETAIL] or (pod.trouble if pod is not None else None)
     if broker is not None:
         row |= {
             "uuid": broker.disk or None,
