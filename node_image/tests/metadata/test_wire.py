@@ -115,14 +115,15 @@ def test_no_bytes_do_more_than_be_refused(payload: bytes) -> None:
 
 
 def join_request(**changes: object) -> dict[str, object]:
-    names = ("raft_address", "peer_address", "text_address", "grpc_address", "http_address")
-    request: dict[str, object] = dict.fromkeys(names, "127.0.0.1:1")
+    names = ("raft", "peer", "text", "grpc", "http", "admin")
+    request: dict[str, object] = {f"{name}_address": "127.0.0.1:1" for name in names}
     request |= {"disk": str(uuid4()), "process": str(uuid4()), "wanted": None, **changes}
     return json.loads(json.dumps({"join": WIRE_VERSION, "registration": request}))
 
 
 def test_a_join_request_is_read() -> None:
     assert parse_join(join_request(wanted=3)).wanted == 3
+    assert parse_join(join_request(name="orders-1")).name == "orders-1"
 
 
 @pytest.mark.parametrize(
@@ -134,6 +135,9 @@ def test_a_join_request_is_read() -> None:
         {"wanted": 0},
         {"wanted": True},
         {"wanted": 2**31},
+        {"name": 7},
+        {"name": "n" * 301},
+        {"admin_address": ""},
         {"raft_address": ""},
         {"http_address": "x" * 1_000},
         {"grpc_address": None},
