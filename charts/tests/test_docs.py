@@ -8,10 +8,13 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from documents import DOCS, manifests
+from documents import DOCS, blocks, manifests
 from rendering import Helm
 from walrus_operator.api.cluster import parse_spec
+from walrus_operator.plan.actions import REFUSED, Gate
+from walrus_operator.status.conditions import Reason, Type
 
+TUTORIAL = DOCS / "tutorial-kubernetes.md"
 ROOT = DOCS.parent
 
 SHOWN = list(manifests())
@@ -23,6 +26,12 @@ def test_every_shown_manifest_is_valid(place: str, manifest: dict[str, Any]) -> 
         parse_spec(manifest["spec"])
     else:
         kubernetes_validate.validate(manifest, "1.36", strict=True)
+
+
+def test_the_tutorial_shows_the_example_that_it_applies() -> None:
+    (shown,) = blocks(TUTORIAL, "yaml")
+    example = (DOCS / "examples/walruscluster.yaml").read_text()
+    assert yaml.safe_load(shown) == yaml.safe_load(example)
 
 
 def test_the_notes_of_the_operator_show_a_valid_cluster(helm: Helm) -> None:
@@ -42,6 +51,22 @@ def test_every_helm_install_that_is_shown_renders(page: Path, helm: Helm) -> Non
 def test_every_linked_file_is_there(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def test_the_guide_to_conditions_names_every_condition_gate_and_reason() -> None:
+    conditions, refusals, gates = (tables := tables_of(DOCS / "guides/conditions.md"))
+    assert len(tables) == 3
+    assert {row[0] for row in conditions} == {f"`{type_}`" for type_ in Type}
+    assert {row[1] for row in refusals} == {f"`{gate}`" for gate in REFUSED}
+    assert {row[0] for row in gates} == {f"`{gate}`" for gate in set(Gate) - REFUSED}
+    reasons = {reason for row in conditions for reason in re.findall(r"`(\w+)`", row[2])}
+    assert reasons <= {*map(str, Reason), *map(str, Gate)}
+
+
+def tables_of(page: Path) -> list[list[list[str]]]:
+    """The tables of a page, as rows of cells, without their heads."""
+    found = re.findall(r"^\|(?: ---? ?-*\s?\|)+\n((?:\|.*\|\n)+)", page.read_text(), re.MULTILINE)
+    return [[[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()] for table in found]
 
 
 def parsed(command: str) -> tuple[str, str, list[str]]:
