@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from harness.load import wait_until
 from harness.records import value_of
@@ -78,9 +79,7 @@ def running(shape: Shape, bootstraps: Sequence[str]) -> Iterator[Workload]:
 
     The clients are dealt over *bootstraps*, so that each node has its share of them.
     """
-    with Client(bootstraps[0]) as client:
-        for topic in sorted({topic for topic, _ in shape.places()}):
-            client.create_topic(topic, partitions=shape.partitions)
+    _create_topics(shape, bootstraps)
     workload = Workload(shape, dict.fromkeys(range(shape.producers), 0), {place: [] for place in shape.places()})
     written, over = threading.Event(), threading.Event()
     producers = [
@@ -99,6 +98,21 @@ def running(shape: Shape, bootstraps: Sequence[str]) -> Iterator[Workload]:
     for thread in followers:
         thread.join()
     workload.raise_failure()
+
+
+def _create_topics(shape: Shape, bootstraps: Sequence[str]) -> None:
+    """Creates the topics and waits until every node has heard of them."""
+    topics = {topic for topic, _ in shape.places()}
+    with Client(bootstraps[0]) as client:
+        for topic in sorted(topics):
+            client.create_topic(topic, partitions=shape.partitions)
+    for bootstrap in bootstraps:
+        with Client(bootstrap) as client:
+            wait_until(partial(_knows, client, topics), f"{bootstrap} to know the topics", CATCH_UP_TIMEOUT_S)
+
+
+def _knows(client: Client, topics: set[str]) -> bool:
+    return topics <= {topic.name for topic in client.topics()}
 
 
 def _start(target: Callable[..., None], *arguments: object) -> threading.Thread:
