@@ -7,6 +7,10 @@ SUITE ?= storage
 DURATION ?= 60
 
 ENV := . tools/env
+COUNT ?= 10000
+SEED ?= 0
+STATES ?= 2200000
+.PHONY: model simulate
 .PHONY: help setup run test test-rust test-python images e2e check fmt bench chaos proto golden charts clean
 
 help: ## This list
@@ -31,6 +35,15 @@ images: setup ## The broker's and the operator's image, by the docker engine at 
 
 e2e: setup ## The tests on a real Kubernetes: images, a kind cluster of four nodes, gone afterwards (KEEP=1 keeps it)
 	@$(ENV); e2e/kind/e2e
+
+model: ## Every order of a few events of replication, and mistakes that must be found: make model STATES=100000000
+	@. tools/env; cd storage_core
+	cargo run --locked --quiet -p walrus-simulator -- model $(STATES)
+	cargo run --locked --quiet -p walrus-simulator --features seeded-bugs -- bugs
+
+simulate: ## Random lives of whole clusters: make simulate COUNT=1000000, again: make simulate SEED=7 COUNT=1
+	@. tools/env; cd storage_core
+	cargo run --locked --quiet -p walrus-simulator -- simulate $(COUNT) $(SEED)
 
 check: setup ## Formats, lints, types, import contracts
 	@$(ENV)

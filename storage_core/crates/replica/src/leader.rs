@@ -5,6 +5,7 @@ use crate::batch::{Batch, Mark};
 use crate::descriptor::Descriptor;
 use crate::message::{Accept, Append, Assigned, Message, Refusal, Reply};
 use crate::replica::Alarm;
+use crate::seeded;
 use crate::tape::Tape;
 use crate::types::{CutId, Offset, ProcessId};
 use crate::value::Value;
@@ -234,7 +235,11 @@ impl Leader {
                     return outputs.push(LeaderOutput::Alarm(Alarm::TwoWriters)); // somebody else wrote there
                 }
                 let follower = &mut self.followers[from];
-                follower.durable_end = follower.durable_end.max(durable_end);
+                follower.durable_end = if seeded!(HighWatermarkMovesBack) {
+                    durable_end
+                } else {
+                    follower.durable_end.max(durable_end)
+                };
                 follower.next = follower.next.max(durable_end);
                 self.answer_suspect(from, suspect, outputs);
                 self.advance(outputs);
@@ -248,18 +253,22 @@ impl Leader {
     /// R8: told in answer to a message sent after the cut, by a leader that still assigns.
     fn answer_suspect(&self, to: usize, suspect: Option<CutId>, outputs: &mut Vec<LeaderOutput>) {
         if let (Some(cut), LeaderPhase::Leading) = (suspect, &self.phase) {
-            let assigned = Assigned { writer: self.descriptor.leader.process, cut, end: self.tape.end() };
+            let end = if seeded!(ClearedAtHighWatermark) { self.high_watermark } else { self.tape.end() };
+            let assigned = Assigned { writer: self.descriptor.leader.process, cut, end };
             outputs.push(LeaderOutput::Send { to, message: Message::Assigned(assigned) });
         }
     }
 
     /// R2: the w-th largest durable end. Frozen, it stands still, whatever is acknowledged late (R3).
     fn advance(&mut self, outputs: &mut Vec<LeaderOutput>) {
-        if let LeaderPhase::Leading | LeaderPhase::Deposed = self.phase {
+        let moves = matches!(self.phase, LeaderPhase::Leading | LeaderPhase::Deposed);
+        if moves || (seeded!(WatermarkNotFrozen) && matches!(self.phase, LeaderPhase::Frozen { .. })) {
             let mut ends: Vec<Offset> = self.followers.iter().map(|follower| follower.durable_end).collect();
             ends.sort_unstable_by(|left, right| right.cmp(left));
             let reached = ends[self.descriptor.write_quorum() - 1];
-            if reached > self.high_watermark {
+            if reached > self.high_watermark
+                || (seeded!(HighWatermarkMovesBack) && reached < self.high_watermark)
+            {
                 self.high_watermark = reached;
                 outputs.push(LeaderOutput::HighWatermark(reached));
             }

@@ -10,6 +10,8 @@
 
 mod ballot;
 mod batch;
+#[cfg(feature = "seeded-bugs")]
+mod bug;
 mod descriptor;
 mod leader;
 mod message;
@@ -19,8 +21,22 @@ mod tape;
 mod types;
 mod value;
 
+/// Whether a mistake is switched on; a constant `false` without the feature.
+macro_rules! seeded {
+    ($bug:ident) => {{
+        #[cfg(feature = "seeded-bugs")]
+        let on = crate::bug::has(crate::bug::Bug::$bug);
+        #[cfg(not(feature = "seeded-bugs"))]
+        let on = false;
+        on
+    }};
+}
+pub(crate) use seeded;
+
 pub use ballot::Ballot;
 pub use batch::{Batch, Mark};
+#[cfg(feature = "seeded-bugs")]
+pub use bug::{BUGS, Bug, seed_bug};
 pub use descriptor::{Descriptor, LeaderRef, ReplicaRef};
 pub use leader::{Leader, LeaderInput, LeaderOutput, LeaderPhase};
 pub use message::{

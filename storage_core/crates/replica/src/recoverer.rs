@@ -3,6 +3,7 @@
 use crate::ballot::Ballot;
 use crate::descriptor::Descriptor;
 use crate::message::{Accept, Fence, FenceAnswer, Message, Refusal, Reply, SealedNotice};
+use crate::seeded;
 use crate::types::Offset;
 use crate::value::{OffsetRange, Value};
 
@@ -259,7 +260,9 @@ pub fn choose(descriptor: &Descriptor, candidates: &[Candidate], successor: &Des
     if let Some(value) = answers.iter().find_map(|answer| answer.sealed.as_ref()) {
         return Some(value.clone());
     }
-    let sound = answers.iter().filter(|answer| !answer.suspect).count();
+    let sound = answers.iter().filter(|answer| !answer.suspect || seeded!(SuspectCounted)).count();
+    let gone = candidates.iter().filter(|candidate| **candidate == Candidate::Gone).count();
+    let sound = sound + if seeded!(GoneCounted) { gone } else { 0 };
     let is_certain = sound >= descriptor.seal_quorum();
     let is_everybody = candidates.iter().all(|candidate| *candidate != Candidate::Silent);
     if !is_certain && (!is_everybody || answers.is_empty()) {
@@ -267,11 +270,31 @@ pub fn choose(descriptor: &Descriptor, candidates: &[Candidate], successor: &Des
     }
     // A vote of the highest ballot may have been decided.
     let votes = answers.iter().filter_map(|answer| answer.accepted.as_ref());
-    if let Some((_, value)) = votes.max_by_key(|(ballot, _)| *ballot) {
+    let vote = if seeded!(LowestVoteChosen) {
+        votes.min_by_key(|(ballot, _)| *ballot)
+    } else {
+        votes.max_by_key(|(ballot, _)| *ballot)
+    };
+    if let Some((_, value)) = vote.filter(|_| !seeded!(VotesIgnored)) {
+        if seeded!(SuccessorNotAdopted) {
+            return Some(Value {
+                successor: Box::new(successor.clone().starting_at(value.end)),
+                ..value.clone()
+            });
+        }
+        if seeded!(LossOutsideTheValue) {
+            let range = OffsetRange { start: value.end, end: Offset(u64::MAX) };
+            let possible_loss = if is_certain { Vec::new() } else { vec![range] };
+            return Some(Value { possible_loss, ..value.clone() });
+        }
         return Some(value.clone());
     }
     // All are prefixes of one writer's log: the longest holds everything that was acknowledged.
-    let longest = answers.iter().max_by_key(|answer| answer.durable_end)?;
+    let longest = if seeded!(ShortestChosen) {
+        answers.iter().min_by_key(|answer| answer.durable_end)?
+    } else {
+        answers.iter().max_by_key(|answer| answer.durable_end)?
+    };
     let (end, digest) = (longest.durable_end, longest.digest);
     let unknown = OffsetRange { start: end, end: Offset(u64::MAX) };
     let possible_loss = if is_certain { Vec::new() } else { vec![unknown] };

@@ -6,6 +6,7 @@ use crate::descriptor::{Descriptor, ReplicaRef};
 use crate::message::{
     Accept, Append, Assigned, Fence, FenceAnswer, Message, Refusal, Reply, Request, SealedNotice,
 };
+use crate::seeded;
 use crate::tape::Tape;
 use crate::types::{CutId, Offset, ProcessId};
 use crate::value::Value;
@@ -173,7 +174,9 @@ impl Replica {
     #[must_use]
     pub fn takes_appends(&self) -> bool {
         let Promises { promised, accepted, sealed, .. } = &self.promises;
-        sealed.is_none() && accepted.is_none() && promised.epoch <= self.descriptor.epoch
+        let is_voted = (sealed.is_some() || accepted.is_some()) && !seeded!(AppendAfterSeal);
+        let is_fenced = promised.epoch > self.descriptor.epoch && !seeded!(StaleEpochAccepted);
+        !is_voted && !is_fenced
     }
 
     /// See the module.
@@ -232,18 +235,26 @@ impl Replica {
             outputs.push(ReplicaOutput::Answer(self.ack()));
         } else {
             outputs.push(ReplicaOutput::Write(fresh));
+            if seeded!(AckBeforeSync) {
+                let durable_end = self.tape.end();
+                outputs.push(ReplicaOutput::Answer(Reply::Ack { durable_end, suspect: self.asks() }));
+            }
         }
     }
 
     fn refusal_of_appends(&self) -> Option<Refusal> {
         let Promises { promised, accepted, sealed, .. } = &self.promises;
+        if seeded!(AppendAfterSeal) {
+            return None;
+        }
         if let Some(value) = sealed {
             return Some(Refusal::Sealed { value: value.clone() });
         }
         if accepted.is_some() {
             return Some(Refusal::Voted { promised: *promised });
         }
-        (self.descriptor.epoch < promised.epoch).then_some(Refusal::Fenced { promised: *promised })
+        (self.descriptor.epoch < promised.epoch && !seeded!(StaleEpochAccepted))
+            .then_some(Refusal::Fenced { promised: *promised })
     }
 
     /// Adds the batches that are not held yet, and answers them. `Err`: other bytes are held; nothing was changed.
@@ -252,6 +263,9 @@ impl Replica {
         // Below the floor all copies agree, and what was there is forgotten.
         if from.end >= floor && self.tape.digest_at(from.end) != Some(from.digest) {
             return Err(());
+        }
+        if seeded!(LateAppendTruncates) && from.end >= floor {
+            self.tape.cut(batches.last().map_or(end, |last| last.end.min(end)));
         }
         let mut fresh = Vec::new();
         let mut next = from.end;
@@ -307,7 +321,7 @@ impl Replica {
             if ballot < self.promises.promised || ballot.epoch <= self.descriptor.epoch {
                 return refuse(outputs, Refusal::Fenced { promised: self.highest_seen() });
             }
-            if ballot > self.promises.promised {
+            if ballot > self.promises.promised && !seeded!(NoFence) {
                 self.promises.promised = ballot;
                 self.persist(outputs);
             }
@@ -327,7 +341,8 @@ impl Replica {
             }
             return refuse(outputs, Refusal::Sealed { value: sealed.clone() });
         }
-        if ballot < self.promises.promised || ballot < Ballot::zero(self.descriptor.epoch) {
+        let is_late = ballot < self.promises.promised && !seeded!(LateAcceptOverwrites);
+        if is_late || ballot < Ballot::zero(self.descriptor.epoch) {
             return refuse(outputs, Refusal::Fenced { promised: self.highest_seen() });
         }
         if let Some((voted, other)) = &self.promises.accepted

@@ -1,0 +1,165 @@
+//! `model [STATES]`, `simulate [COUNT] [FIRST]`, and with the feature `seeded-bugs` `bugs`: what `make model` and
+//! `make simulate` run. Prints counts, and the seed or the shortest trace of what it finds.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+#[cfg(feature = "seeded-bugs")]
+use walrus_simulator::mistake::Mistake;
+use walrus_simulator::model::{Report, search};
+use walrus_simulator::simulation::{Tally, run};
+use walrus_simulator::suite::searches;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize, default: u64| arguments.get(at).map_or(Some(default), |text| text.parse().ok());
+    match (arguments.first().map(String::as_str), number(1, 0), number(2, 0)) {
+        (Some("model"), Some(states), _) => model(if states == 0 { 2_200_000 } else { states }),
+        (Some("simulate"), Some(count), Some(first)) => {
+            simulate(if count == 0 { 10_000 } else { count }, first)
+        }
+        #[cfg(feature = "seeded-bugs")]
+        (Some("bugs"), ..) => bugs(),
+        _ => {
+            eprintln!(
+                "usage: walrus-simulator model [STATES] | simulate [COUNT] [FIRST SEED] | bugs (feature seeded-bugs)"
+            );
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(8)
+}
+
+/// Shares the states among the searches; what one does not need is left to the next.
+fn model(states: u64) -> ExitCode {
+    let (all, started) = (searches(None), Instant::now());
+    let (mut total, mut depth_max) = (0, 0);
+    let wanted = usize::try_from(states).unwrap_or(usize::MAX);
+    for (index, one) in all.iter().enumerate() {
+        let share = wanted.saturating_sub(total) / (all.len() - index);
+        let Report { states, depth, exhausted, found, elapsed } =
+            search(&one.setting, &one.events, share, threads());
+        let how = if exhausted { "exhausted" } else { "bounded" };
+        println!("{:32} {states:9} states, depth {depth:3}, {how}, {:.1} s", one.name, elapsed.as_secs_f64());
+        if let Some(trace) = found {
+            println!("{trace}");
+            return ExitCode::FAILURE;
+        }
+        total += states;
+        depth_max = depth_max.max(depth);
+    }
+    println!(
+        "model: {total} distinct states, depth {depth_max}, no violation, {:.1} s",
+        started.elapsed().as_secs_f64()
+    );
+    ExitCode::SUCCESS
+}
+
+fn simulate(count: u64, first: u64) -> ExitCode {
+    std::panic::set_hook(Box::new(|_| {}));
+    let started = Instant::now();
+    let outcomes: Vec<Result<Tally, u64>> = std::thread::scope(|scope| {
+        let workers: Vec<_> =
+            (0..threads() as u64).map(|worker| scope.spawn(move || live(first, count, worker))).collect();
+        workers.into_iter().map(|worker| worker.join().expect("violations are values")).collect()
+    });
+    let mut tally = Tally::default();
+    let mut failed = Vec::new();
+    for outcome in outcomes {
+        match outcome {
+            Ok(part) => tally.add(part),
+            Err(seed) => failed.push(seed),
+        }
+    }
+    if let Some(seed) = failed.into_iter().min() {
+        let violation = run(seed, None).err().map_or_else(String::new, |violation| violation.0);
+        println!("simulate: seed {seed}: {violation}\nagain: make simulate SEED={seed} COUNT=1");
+        return ExitCode::FAILURE;
+    }
+    report(&tally, started.elapsed());
+    ExitCode::SUCCESS
+}
+
+fn live(first: u64, count: u64, worker: u64) -> Result<Tally, u64> {
+    let mut tally = Tally::default();
+    for seed in (first..first + count).filter(|seed| seed % threads() as u64 == worker) {
+        tally.add(run(seed, None).map_err(|_| seed)?);
+    }
+    Ok(tally)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "printed with one digit")]
+fn report(tally: &Tally, elapsed: Duration) {
+    let simulated = tally.simulated_us as f64 / 1e6;
+    println!(
+        "simulate: {} schedules, {} events, {} faults, {} recoveries, {} segments sealed, {} batches acknowledged, \
+         {} losses told, no violation; {:.1} simulated days in {:.1} s, {:.0} times as fast as the clock",
+        tally.schedules,
+        tally.events,
+        tally.faults,
+        tally.recoveries,
+        tally.sealed,
+        tally.acknowledged,
+        tally.losses_told,
+        simulated / 86_400.0,
+        elapsed.as_secs_f64(),
+        simulated / elapsed.as_secs_f64(),
+    );
+}
+
+/// Makes one mistake after another, and looks for each: first in random lives, then in every order of few events.
+#[cfg(feature = "seeded-bugs")]
+fn bugs() -> ExitCode {
+    std::panic::set_hook(Box::new(|_| {}));
+    let in_replicas = walrus_replica::BUGS.iter().map(|bug| Mistake::Replica(*bug));
+    let (mut missed, mut caught) = (Vec::new(), 0);
+    for mistake in in_replicas.chain(walrus_simulator::mistake::OF_THE_DRIVER) {
+        walrus_replica::seed_bug(match mistake {
+            Mistake::Replica(bug) => Some(bug),
+            _ => None,
+        });
+        let started = Instant::now();
+        let found = find(mistake);
+        let seconds = started.elapsed().as_secs_f64();
+        match found {
+            Some(what) => {
+                caught += 1;
+                println!("caught {mistake:?} in {seconds:.2} s {what}");
+            }
+            None => {
+                println!("MISSED {mistake:?} after {seconds:.1} s");
+                missed.push(mistake);
+            }
+        }
+    }
+    println!("bugs: {caught} caught, {} missed", missed.len());
+    if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(feature = "seeded-bugs")]
+fn find(mistake: Mistake) -> Option<String> {
+    const LIVES: u64 = 1_000;
+    const STATES: usize = 60_000;
+    for (name, scenario) in walrus_simulator::scenario::SCENARIOS {
+        if let Err(violation) = scenario(Some(mistake)) {
+            return Some(format!(
+                "by the scenario {name:?}: {}",
+                violation.0.chars().take(90).collect::<String>()
+            ));
+        }
+    }
+    for seed in 0..LIVES {
+        if let Err(violation) = run(seed, Some(mistake)) {
+            let what: String = violation.0.chars().take(90).collect();
+            return Some(format!("by seed {seed}: {what}"));
+        }
+    }
+    searches(Some(mistake)).into_iter().find_map(|one| {
+        let trace = search(&one.setting, &one.events, STATES, threads()).found?;
+        let what: String = trace.violation.0.chars().take(90).collect();
+        Some(format!("by {:?} in {} events: {what}", one.name, trace.events.len()))
+    })
+}

@@ -1,0 +1,50 @@
+//! Mistakes that designs like this one have made. Each is re-introduced alone, and the checks must find it. Those of the
+//! replicas' code sit in `walrus-replica` behind the feature `seeded-bugs`; those of a driver are made by the world here.
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mistake {
+    /// In `walrus-replica`.
+    #[cfg(feature = "seeded-bugs")]
+    Replica(walrus_replica::Bug),
+    /// The end of a copy is read first and the promise made later.
+    EndReadBeforeThePromise,
+    /// A leader goes on after its process restarted.
+    LeaderResumes,
+    /// A recoverer publishes its choice before w replicas have it.
+    PublishedBeforeTheVotes,
+    /// A new leader starts without the table of what producers have sent.
+    DedupTableNotLoaded,
+    /// A new leader loads the last snapshot of the cursors without what came behind it.
+    CursorTailNotLoaded,
+    /// A copy is deleted because metadata does not list its segment.
+    TrimmedByAbsence,
+    /// The waiting appends of a roll go to the next segment by the leader's proposal, not by the decision.
+    RollReplaysItsProposal,
+    /// An emptied disk answers under the name of the one that was lost.
+    EmptiedDiskVotes,
+    /// A deleted copy leaves no tombstone.
+    NoTombstone,
+    /// Metadata does not raise its next epoch above an adopted successor's.
+    NextEpochNotRaised,
+    /// Metadata opens an adopted successor that it had forgotten, under a leader of its own.
+    AdoptedSuccessorOpened,
+    /// Metadata takes any value, also over a published one.
+    CloseWithoutCompare,
+}
+
+/// Mistakes of the driver and of the metadata.
+pub const OF_THE_DRIVER: [Mistake; 12] = [
+    Mistake::EndReadBeforeThePromise,
+    Mistake::LeaderResumes,
+    Mistake::PublishedBeforeTheVotes,
+    Mistake::DedupTableNotLoaded,
+    Mistake::CursorTailNotLoaded,
+    Mistake::TrimmedByAbsence,
+    Mistake::RollReplaysItsProposal,
+    Mistake::EmptiedDiskVotes,
+    Mistake::NoTombstone,
+    Mistake::NextEpochNotRaised,
+    Mistake::AdoptedSuccessorOpened,
+    Mistake::CloseWithoutCompare,
+];

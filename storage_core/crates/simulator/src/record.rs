@@ -1,0 +1,66 @@
+//! Tiny batches whose digest *is* their content: a segment's digest lists the numbers of its batches, so that every copy,
+//! vote and decision can be compared byte for byte by comparing digests.
+
+use walrus_replica::{Batch, Digest, Mark, Offset};
+
+/// Number of a batch that a client sent.
+pub type BatchId = u16;
+
+const BITS: u32 = 10;
+/// A segment holds so many batches at most.
+pub const BATCHES_MAX: usize = 6;
+/// Clients send so many at most.
+pub const IDS_MAX: BatchId = (1 << BITS) - 2;
+
+/// Records in a batch: one or two, so that offsets and batches are not the same thing.
+fn records(id: BatchId) -> u64 {
+    1 + u64::from(id % 3 == 2)
+}
+
+/// The batch with that number behind a place.
+#[must_use]
+pub fn batch_after(mark: Mark, id: BatchId) -> Batch {
+    let digest = (mark.digest.0 << BITS) | (u64::from(id) + 1);
+    Batch { base: mark.end, end: Offset(mark.end.0 + records(id)), digest: Digest(digest) }
+}
+
+/// The batches behind a digest, oldest first.
+#[must_use]
+pub fn ids(digest: Digest) -> Vec<BatchId> {
+    let mut left = digest.0;
+    let mut found = Vec::new();
+    while left != 0 {
+        found.push(BatchId::try_from((left & ((1 << BITS) - 1)) - 1).expect("ten bits"));
+        left >>= BITS;
+    }
+    found.reverse();
+    found
+}
+
+/// The places behind each batch of a segment that starts at `base`.
+#[must_use]
+pub fn marks(base: Offset, digest: Digest) -> Vec<Mark> {
+    let mut mark = Mark { end: base, digest: Digest(0) };
+    let mut all = vec![mark];
+    for id in ids(digest) {
+        mark = batch_after(mark, id).mark();
+        all.push(mark);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_lists_its_batches() {
+        let mut mark = Mark { end: Offset(5), digest: Digest(0) };
+        for id in [0, 2, IDS_MAX] {
+            mark = batch_after(mark, id).mark();
+        }
+        assert_eq!(ids(mark.digest), [0, 2, IDS_MAX]);
+        assert_eq!(marks(Offset(5), mark.digest).last(), Some(&mark));
+        assert_eq!(mark.end, Offset(10));
+    }
+}
