@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import kubernetes_validate
 import pytest
 import yaml
 from examples import EXAMPLES, OUTSIDE, POOLS, SMALLEST, changed, with_pool
@@ -36,6 +37,13 @@ def test_the_manifests_are_the_golden_ones(name):
     if os.environ.get("WALRUS_WRITE_GOLDEN"):
         file.write_text(text)
     assert text == file.read_text()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_kubernetes_takes_the_manifests(name):
+    """By its own schemas; an API server says the same in the end-to-end tests."""
+    for made in manifests(EXAMPLES[name], bootstrap=True):
+        kubernetes_validate.validate(made, "1.36", strict=True)
 
 
 @pytest.mark.parametrize(

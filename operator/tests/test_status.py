@@ -16,7 +16,7 @@ from walrus_operator.plan.diff import differs
 from walrus_operator.status.derive import derive
 from walrus_operator.status.events import events
 
-BROKER = Broker("c", 1, "d", "1.0.0", True, (), "Leader", 1, 3, 2, 0, 0, "mmap", "mmap", "", 50, 100)
+BROKER = Broker("c", 1, "d", "1.0.0", (), "Leader", 3, 2, 0, 0, "mmap", "mmap", "", 50, 100)
 POD = Pod("orders-general-0", "u", "general", "10.0.0.1", "n1", True, True, False, 0, None)
 
 

@@ -101,12 +101,10 @@ class Broker:
     disk: str
     """Who it is."""
     version: str
-    ready: bool
     missing: tuple[str, ...]
+    """What keeps it from serving."""
     role: str
     """Its part in the metadata quorum; "" as long as it has none."""
-    leader: int
-    """The node id of the metadata leader, as it sees it; 0: none."""
     term: int
     segments_led: int
     under_replicated: int
