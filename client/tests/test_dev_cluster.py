@@ -119,6 +119,22 @@ def test_the_cluster_commands_change_settings_that_all_nodes_follow(walrus, clus
         assert walrus("cluster", "config", "set", "segments.max_entries=")[0] == 0
 
 
+def test_the_cluster_commands_take_a_node_by_id_name_or_disk(walrus):
+    nodes = json.loads(walrus("cluster", "nodes", "--output", "json")[1])
+    second = next(node for node in nodes if node["node_id"] == 2)
+    for name in ("2", "node-2", second["disk"]):
+        code, printed, _ = walrus("cluster", "drain", name, "--status", "--output", "json")
+        assert code == 0
+        shown = json.loads(printed)
+        assert (shown["node_id"], shown["draining"]) == (2, False)
+    code, _, told = walrus("cluster", "can-stop", "node-9")
+    assert (code, "no member has the disk 'node-9'" in told) == (1, True)
+    code, printed, _ = walrus("cluster", "can-stop", "2", "--output", "json")
+    assert code == (0 if json.loads(printed)["can_stop"] else 1)
+    code, _, told = walrus("cluster", "remove", "node-9")
+    assert (code, "no member has the disk" in told) == (1, True)
+
+
 def test_a_second_up_changes_nothing_and_other_wishes_are_refused(walrus, cluster):
     before = cluster.nodes
     assert walrus("dev", "up")[0] == 0

@@ -175,6 +175,7 @@ _KINDS: dict[str, type[WalrusError]] = {
     "InvalidConfig": InvalidConfig,
     "VersionMismatch": VersionMismatch,
     "UnknownNode": UnknownNode,
+    "OtherDisk": UnknownNode,
     "NotAdmitted": Unavailable,
     "InvalidRequest": InvalidRequest,
     "InvalidBatch": InvalidRequest,

@@ -223,7 +223,9 @@ class Node:
 
     def _hand_over(self, data_plane: walrus_core.DataPlane, state: ClusterState) -> None:
         """The state, and the rollover policy where it is another one now."""
-        policy = rollover_policy(self._config, state.config.entries)
+        assert self._identity is not None
+        me = state.nodes.get(self._identity.disk)
+        policy = rollover_policy(self._config, state.config.entries, draining=me is not None and me.draining)
         if policy != self._policy:
             data_plane.configure(json.dumps(policy))
             self._policy = policy

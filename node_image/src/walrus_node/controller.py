@@ -54,6 +54,7 @@ class Controller:
         self._poller = threading.Thread(target=self._poll_events, name="events", daemon=True)
         self.registered = asyncio.Event()
         self._lease_until_ms = 0
+        self._removed = False
         self._told_status = ""
         self._changing_voters: asyncio.Task[None] | None = None
 
@@ -73,6 +74,8 @@ class Controller:
         """What keeps this node from being ready."""
         if not self.registered.is_set():
             return ["registration: this process is not yet in the metadata"]
+        if self._removed:
+            return ["removal: this disk was taken out of the cluster; give the node an empty data directory"]
         if self._lease_until_ms < now_ms():
             return ["lease: not renewed in time, the metadata has no majority or no leader"]
         return []
@@ -97,6 +100,7 @@ class Controller:
         if isinstance(outcome, Applied):
             self._lease_until_ms = until
         elif isinstance(outcome, Rejected):
+            self._removed = outcome.reason == "UnknownNode"
             log.error("the lease is refused: %s", outcome.message)
 
     async def _keep_voters(self) -> None:
@@ -104,6 +108,9 @@ class Controller:
         if not status.is_leader:
             return
         registered = frozenset(self._store.read().nodes)
+        if self._registration.disk not in registered and len(status.voters()) > 1:
+            self._store.transfer(None)  # the next leader takes this disk's vote away
+            return
         change = plan_voters(status, self._registration.disk, registered)
         if change is None:
             return

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 
 from walrus_node.config import Config
 
+# A node that is drained keeps no segment longer than it must: the next leader is another one.
+_DRAINING = {"segment_entries_max": 1, "monitor_check_ms": 200}
 
-def rollover_policy(config: Config, settings: Mapping[str, int]) -> dict[str, int]:
+
+def rollover_policy(config: Config, settings: Mapping[str, int], *, draining: bool = False) -> dict[str, int]:
     """What the data plane is configured with; settings that are none of its own are left out."""
     own = {
         "segments.max_entries": ("segment_entries_max", config.segment_entries_max),
@@ -15,4 +18,5 @@ def rollover_policy(config: Config, settings: Mapping[str, int]) -> dict[str, in
         "segments.max_age_ms": ("segment_age_ms_max", config.segment_age_ms_max),
         "segments.check_interval_ms": ("monitor_check_ms", config.monitor_check_ms),
     }
-    return {option: settings.get(key, value) for key, (option, value) in own.items()}
+    policy = {option: settings.get(key, value) for key, (option, value) in own.items()}
+    return policy | _DRAINING if draining else policy

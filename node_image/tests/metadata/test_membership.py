@@ -45,3 +45,17 @@ def test_the_next_change_is(voters: str, observers: str, expected: AddVoter | Re
 
 def test_a_disk_that_is_not_registered_does_not_vote() -> None:
     assert plan_voters(status("u", "uu"), ME, frozenset({ME, DISKS[1]})) is None
+
+
+@pytest.mark.parametrize(
+    ("voters", "observers", "expected"),
+    [
+        ("uud", "u", RemoveVoter(DISKS[2])),
+        ("uuu", "", RemoveVoter(DISKS[2])),
+        ("uudu", "u", RemoveVoter(DISKS[2])),
+    ],
+)
+def test_a_voter_that_was_taken_out_goes_before_anything_else(
+    voters: str, observers: str, expected: RemoveVoter
+) -> None:
+    assert plan_voters(status(voters, observers), ME, frozenset(DISKS) - {DISKS[2]}) == expected

@@ -323,3 +323,51 @@ def test_a_forwarded_change_of_voters_is_refused(alone: Alone) -> None:
     command = bytes([MEMBERSHIP]) + encode_voters(frozenset({LEADER}))
     (answer,) = alone.hear(type="propose", request=1, command=command)
     assert answer["refused"]
+
+
+def asked(alone: Alone) -> set[tuple[str, str]]:
+    """What one tick sends, to whom."""
+    alone.sent.clear()
+    alone.raft.tick(0.0)
+    return {(message["type"], peer) for peer, message in alone.sent}
+
+
+def test_who_is_told_to_stand_by_its_leader_stands_without_asking(alone: Alone) -> None:
+    alone.append(1, 0, ("a", 1))
+    alone.hear(LEADER, type="stand", term=1)
+    assert asked(alone) == {("request_vote", str(LEADER)), ("request_vote", str(THIRD))}
+    assert alone.raft.status().term == 2
+
+
+@pytest.mark.parametrize(("sender", "term"), [(THIRD, 1), (LEADER, 0)])
+def test_nobody_else_makes_it_stand(alone: Alone, sender: UUID, term: int) -> None:
+    alone.append(1, 0, ("a", 1))
+    alone.hear(sender, type="stand", term=term)
+    assert asked(alone) == set()
+
+
+def test_a_leader_lets_only_who_holds_everything_stand(alone: Alone) -> None:
+    alone.lead()
+    alone.raft.transfer(None)
+    assert ("stand", str(THIRD)) not in asked(alone)
+    held = {"type": "append_reply", "term": alone.raft.status().term, "success": True}
+    alone.hear(THIRD, **held, next_index=alone.raft.last.index)
+    assert ("stand", str(THIRD)) not in asked(alone)
+    alone.hear(THIRD, **held, next_index=alone.raft.last.index + 1)
+    assert ("stand", str(THIRD)) in asked(alone)
+    assert not {kind for kind, _ in asked(alone)} & {"stand"}, "once is enough"
+
+
+def test_a_leader_does_not_count_a_frozen_peer_as_connected(alone: Alone) -> None:
+    """Its kernel goes on answering for it, so the connection stays open."""
+    alone.lead()
+    frozen = next(node for node in alone.raft.heard_at if node.id == str(THIRD))
+
+    def connected() -> bool:
+        return next(member.connected for member in alone.raft.status().members if member.disk == THIRD)
+
+    assert connected()
+    alone.raft.heard_at[frozen] -= 10.0
+    assert not connected()
+    alone.hear(THIRD, type="append_reply", term=alone.raft.status().term, success=True, next_index=1)
+    assert connected()

@@ -1,10 +1,11 @@
 """Members over a network that loses, repeats and reorders, and disks that lose what was not synced at a crash.
 
 One thread, no sockets: each step is chosen by the seed in the test's name. A repeated message may put a command into
-log twice; that it acts once is up to its id, which the state machine remembers.
+log twice; that it acts once is up to its id, which the state machine remembers. What users see is judged as a history.
 """
 
 import itertools
+import math
 import os
 import random
 from collections import defaultdict
@@ -15,9 +16,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from ledger import Ledger, entry
+from history import Read, Write, check
+from ledger import RememberingLedger, entry
 from walrus_node.metadata.journal import Journal, Owner
-from walrus_node.metadata.raft import MEMBERSHIP, REGULAR, Compaction, Disk, Hooks, Parts, Raft, encode_voters
+from walrus_node.metadata.raft import MEMBERSHIP, NO_OP, REGULAR, Compaction, Disk, Hooks, Parts, Raft, encode_voters
 from walrus_node.metadata.snapshot import Snapshot, save_snapshot
 from walrus_node.metadata.store import Applied
 from walrus_node.metadata.votes import Votes
@@ -38,13 +40,15 @@ class Simulated:
         self.disk = disk
         self.directory = world.directory / str(disk)
         self.directory.mkdir()
-        save_snapshot(self.directory / "snapshot", Snapshot(CLUSTER, 1, 0, world.founders, Ledger().snapshot()))
+        save_snapshot(
+            self.directory / "snapshot", Snapshot(CLUSTER, 1, 0, world.founders, RememberingLedger().snapshot())
+        )
         Votes.create(self.directory / "votes")
         Journal.create(self.directory / "journal", Owner(CLUSTER, disk), index=1, term=0)
         self.start()
 
     def start(self) -> None:
-        self.machine = Ledger()
+        self.machine = RememberingLedger()
         self.journal = SyncedJournal(self.directory / "journal", Owner(CLUSTER, self.disk))
         disk = Disk(self.journal, Votes(self.directory / "votes"), self.directory / "snapshot")
         hooks = Hooks(
@@ -100,6 +104,7 @@ class World:
         # Each seed has weather of its own: what is rare in one world is common in another.
         pick = self.chance.uniform
         self.weights = [pick(20, 60), pick(10, 30), pick(2, 15), pick(0, 12), pick(0, 4), pick(0, 1)]
+        self.weights += [pick(1, 6), pick(0, 1)]
         self.in_order, self.repeated, self.lost = pick(0.1, 1), pick(0, 0.4), pick(0, 0.2)
         self.directory = directory
         self.disks = [UUID(int=number) for number in range(1, members + 1)]
@@ -107,6 +112,10 @@ class World:
         self.pool: list[tuple[UUID, UUID, dict[str, Any]]] = []
         self.longest: list[str] = []
         self.acknowledged: list[str] = []
+        self.history: list[Write | Read] = []
+        self.now = 0
+        # Whose messages to whom are lost, until the network is whole again.
+        self.cut: set[tuple[UUID, UUID]] = set()
         self.leaders: dict[int, set[UUID]] = defaultdict(set)
         self.numbers = itertools.count()
         self.members = {disk: Simulated(self, disk) for disk in self.disks}
@@ -121,8 +130,13 @@ class World:
     def step(self) -> None:
         member = self.members[self.chance.choice(self.disks)]
         action = self.chance.choices(
-            [self.deliver, self.tick, self.propose, self.stand, self.crash, self.change_voters], self.weights
+            [
+                *(self.deliver, self.tick, self.propose, self.stand, self.crash, self.change_voters),
+                *(self.look, self.partition),
+            ],
+            self.weights,
         )[0]
+        self.now += 1
         action(member)
         for disk, each in self.members.items():
             status = each.raft.status()
@@ -138,7 +152,7 @@ class World:
         sender, receiver, message = self.pool[place]
         if self.chance.random() > self.repeated:
             del self.pool[place]
-        if self.chance.random() > self.lost:
+        if self.chance.random() > self.lost and (sender, receiver) not in self.cut:
             self.members[receiver].raft.receive(str(sender), message)
         del self.pool[:-400]
 
@@ -153,12 +167,32 @@ class World:
 
     def propose(self, member: Simulated) -> None:
         name = f"n{next(self.numbers)}"
+        place = len(self.history)
+        self.history.append(Write(name, self.now, math.inf, None))
 
         def answered(result: object, _: str) -> None:
             if isinstance(result, Applied):
                 self.acknowledged.append(name)
+                self.history[place] = Write(name, self.history[place].start, self.now, result.answer)
 
         member.raft.submit(REGULAR, entry(name), answered)
+
+    def look(self, member: Simulated) -> None:
+        """A linearizable read: a barrier, then the state here."""
+        start, machine = self.now, member.machine
+
+        def answered(result: object, _: str) -> None:
+            if isinstance(result, Applied):
+                self.history.append(Read(start, self.now, tuple(machine.written)))
+
+        member.raft.submit(NO_OP, b"", answered)
+
+    def partition(self, member: Simulated) -> None:
+        """The member hears nobody, or is heard by nobody, or both; or all hear each other again."""
+        others = [disk for disk in self.disks if disk != member.disk]
+        deaf = {(other, member.disk) for other in others}
+        mute = {(member.disk, other) for other in others}
+        self.cut = self.chance.choice([set(), set(), deaf, mute, deaf | mute])
 
     def change_voters(self, member: Simulated) -> None:
         voters = member.raft.voters ^ {self.chance.choice(self.disks)}
@@ -176,7 +210,9 @@ class World:
     def settle(self) -> None:
         """Everything arrives from now on: a leader is found and all catch up."""
         leads = False
+        self.cut = set()
         for turn in range(4_000):
+            self.now += 1
             for member in self.members.values():
                 if turn % 50 == 0 and not leads:  # as if time passed without a sign of life
                     member.raft.election_deadline = 0.0
@@ -208,3 +244,5 @@ def test_nothing_acknowledged_is_lost_and_nobody_disagrees(directory: Path, seed
         world.step()
     world.settle()
     assert set(world.acknowledged) <= set(world.longest), "an acknowledged command is gone"
+    world.history.append(Read(world.now, world.now, tuple(world.longest)))
+    assert check(world.history) is None

@@ -24,6 +24,9 @@ class Ledger:
         self.addresses: dict[UUID, str] = {}
         self.applied = 0
 
+    def check(self, _command: bytes) -> Rejected | None:
+        return None
+
     def apply(self, command: bytes) -> Applied | Rejected:
         facts = json.loads(command)
         if facts.get("write") == "":
@@ -52,3 +55,13 @@ class Ledger:
 
     def raft_addresses(self) -> dict[UUID, str]:
         return dict(self.addresses)
+
+
+class RememberingLedger(Ledger):
+    """Knows a command that comes twice, as the metadata does by its id: it acts once and is answered alike."""
+
+    def apply(self, command: bytes) -> Applied | Rejected:
+        name = json.loads(command).get("write")
+        if name in self.written:
+            return Applied(self.applied, self.written.index(name) + 1)
+        return super().apply(command)

@@ -1,7 +1,11 @@
-"""A member in a process of its own, to be killed: one line in, `write NAME`, one line out, what became of it."""
+"""A member in a process of its own, to be killed: one line in, `write NAME` or `look NAME`, one line out.
+
+`applied NAME PLACE`, `looked NAME WRITES...` (a linearizable read) or `unknown NAME`.
+"""
 
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -25,13 +29,19 @@ def main(directory: str, cluster: str, disk: str, port: str) -> None:
         if command == "read":
             print("read", *store.read(), flush=True)
         else:
-            threading.Thread(target=write, args=(store, name), daemon=True).start()
+            threading.Thread(target=answer, args=(store, command, name), daemon=True).start()
 
 
-def write(store: RaftStore[tuple[str, ...]], name: str) -> None:
-    outcome = store.propose(entry(name), timeout=2.0).result()
+def answer(store: RaftStore[tuple[str, ...]], command: str, name: str) -> None:
+    outcome = (store.barrier if command == "look" else partial(store.propose, entry(name)))(timeout=2.0).result()
+    if not isinstance(outcome, Applied):
+        line = f"unknown {name}"
+    elif command == "look":
+        line = " ".join(["looked", name, *store.read()])
+    else:
+        line = f"applied {name} {outcome.answer}"
     # One call for the whole line: threads share the pipe.
-    sys.stdout.write(f"{'applied' if isinstance(outcome, Applied) else 'unknown'} {name}\n")
+    sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 

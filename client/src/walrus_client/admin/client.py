@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self
 
 from walrus_client import errors
-from walrus_client.admin.model import Config, Identity, NodeView, Status
+from walrus_client.admin.model import Config, Drain, Identity, NodeView, Status, Stopping
 from walrus_client.transport import Method, Request, Response, Transport, parse_addresses
 from walrus_client.v1 import admin_pb2
 
@@ -15,6 +15,15 @@ _STATUS = Method("Status", admin_pb2.StatusRequest, admin_pb2.StatusResponse, _S
 _GET_CONFIG = Method("GetConfig", admin_pb2.GetConfigRequest, admin_pb2.GetConfigResponse, _SERVICE)
 _SET_CONFIG = Method("SetConfig", admin_pb2.SetConfigRequest, admin_pb2.SetConfigResponse, _SERVICE)
 _LIST_MEMBERS = Method("ListMembers", admin_pb2.ListMembersRequest, admin_pb2.ListMembersResponse, _SERVICE)
+_CAN_STOP = Method("CanStop", admin_pb2.CanStopRequest, admin_pb2.CanStopResponse, _SERVICE)
+_CAUGHT_UP = Method("CaughtUp", admin_pb2.CaughtUpRequest, admin_pb2.CaughtUpResponse, _SERVICE)
+_TRANSFER = Method(
+    "TransferLeadership", admin_pb2.TransferLeadershipRequest, admin_pb2.TransferLeadershipResponse, _SERVICE
+)
+_START_DRAIN = Method("StartDrain", admin_pb2.DrainRequest, admin_pb2.DrainStatus, _SERVICE)
+_CANCEL_DRAIN = Method("CancelDrain", admin_pb2.DrainRequest, admin_pb2.DrainStatus, _SERVICE)
+_GET_DRAIN = Method("GetDrain", admin_pb2.DrainRequest, admin_pb2.DrainStatus, _SERVICE)
+_REMOVE_MEMBER = Method("RemoveMember", admin_pb2.RemoveMemberRequest, admin_pb2.RemoveMemberResponse, _SERVICE)
 _SET_LOG_LEVEL = Method("SetLogLevel", admin_pb2.SetLogLevelRequest, admin_pb2.SetLogLevelResponse, _SERVICE)
 
 
@@ -68,6 +77,42 @@ class AdminClient:
         """The nodes of the cluster by id, as the node knows them."""
         answer = self._call(_LIST_MEMBERS, admin_pb2.ListMembersRequest())
         return tuple(map(NodeView.parse, answer.nodes))
+
+    def can_stop(self, disk: str) -> Stopping:
+        """What the cluster would lack if the node of this disk stopped now. Raises UnknownNode."""
+        return Stopping.parse(self._call(_CAN_STOP, admin_pb2.CanStopRequest(disk=disk)))
+
+    def caught_up(self) -> tuple[str, ...]:
+        """What the node still misses of the metadata committed before the call, or to serve; empty: nothing."""
+        return tuple(self._call(_CAUGHT_UP, admin_pb2.CaughtUpRequest()).missing)
+
+    def transfer_leadership(self, to: str = "") -> int:
+        """Lets another voter lead the metadata, *to* (a disk) if it is given; gives the new leader's node id.
+
+        Raises UnknownNode, RejectedError where nobody else votes, Unavailable where nobody took over in time.
+        """
+        return self._call(_TRANSFER, admin_pb2.TransferLeadershipRequest(to=to)).leader
+
+    def start_drain(self, disk: str) -> Drain:
+        """Gives the node no new segments and moves those that it leads; again changes nothing. Raises UnknownNode."""
+        return Drain.parse(self._call(_START_DRAIN, admin_pb2.DrainRequest(disk=disk)))
+
+    def cancel_drain(self, disk: str) -> Drain:
+        """Lets the node take segments again. Raises UnknownNode."""
+        return Drain.parse(self._call(_CANCEL_DRAIN, admin_pb2.DrainRequest(disk=disk)))
+
+    def drain(self, disk: str) -> Drain:
+        """How far a drain is. Raises UnknownNode."""
+        return Drain.parse(self._call(_GET_DRAIN, admin_pb2.DrainRequest(disk=disk)))
+
+    def remove_member(self, disk: str, *, lost: bool = False, replaced_by: str = "") -> None:
+        """Takes a disk out of the cluster for good; one that is out already is fine.
+
+        It must store nothing any more, or be *lost*. *replaced_by* is the disk of a member that came in its place.
+        Raises UnknownNode, RejectedError where it would take copies or the metadata's majority away.
+        """
+        request = admin_pb2.RemoveMemberRequest(disk=disk, lost=lost, replaced_by=replaced_by)
+        self._call(_REMOVE_MEMBER, request)
 
     def set_log_level(self, level: str) -> None:
         """Changes what the node logs, until it is restarted: a level, or a filter as "info,walrus_broker=debug"."""

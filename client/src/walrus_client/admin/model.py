@@ -139,6 +139,45 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
+class Stopping:
+    """What the cluster would lack if a node stopped; `reasons` say why it should not."""
+
+    can_stop: bool
+    reasons: tuple[str, ...]
+    open_without_quorum: int  # open segments that could take no append before it is back
+    sealed_without_copy: int  # sealed segments that could not be read
+    segments_led: int  # open segments that it leads: they move to another leader, or wait
+    metadata_without_majority: bool
+    topics: tuple[str, ...]  # some of those that would be harmed
+
+    @classmethod
+    def parse(cls, message: admin_pb2.CanStopResponse) -> "Stopping":
+        return cls(
+            can_stop=message.can_stop,
+            reasons=tuple(message.reasons),
+            open_without_quorum=message.open_without_quorum,
+            sealed_without_copy=message.sealed_without_copy,
+            segments_led=message.segments_led,
+            metadata_without_majority=message.metadata_without_majority,
+            topics=tuple(message.topics),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """How far a drain is: it is done with no segment left."""
+
+    node_id: int
+    draining: bool
+    segments_led: int
+    segments_held: int
+
+    @classmethod
+    def parse(cls, message: admin_pb2.DrainStatus) -> "Drain":
+        return cls(**{name: getattr(message, name) for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The cluster-wide settings; `version` grows with each change of one, and is 0 as long as none was made."""
 

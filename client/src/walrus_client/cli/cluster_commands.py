@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from walrus_client.admin import AdminClient, Config, NodeView, Status
+from walrus_client.cli.exit_codes import Failed
 from walrus_client.cli.output import (
     Output,
     OutputOption,
@@ -19,6 +20,8 @@ from walrus_client.cli.target import AdminOption, admin_addresses, output_of
 app = typer.Typer(help="See how a cluster is, and change its settings.", no_args_is_help=True)
 config_app = typer.Typer(help="See and change settings that all nodes follow.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
+
+NodeArgument = Annotated[str, typer.Argument(help="Id, name or disk of a node.", show_default=False)]
 
 
 @app.command()
@@ -65,6 +68,90 @@ def nodes(context: typer.Context, admin: AdminOption = None, output: OutputOptio
     )
 
 
+@app.command("can-stop")
+def can_stop(
+    context: typer.Context, node: NodeArgument, admin: AdminOption = None, output: OutputOption = None
+) -> None:
+    """Tell what the cluster would lack if a node stopped; exit code 1 if anything.
+
+    Example: walrus cluster can-stop orders-2
+    """
+    with AdminClient(admin_addresses(admin)) as client:
+        found = client.can_stop(_disk(client, node))
+    if output_of(context, output) is Output.JSON:
+        print_json(as_dict(found))
+    else:
+        print_line("it can stop" if found.can_stop else "\n".join(found.reasons))
+    if not found.can_stop:
+        raise Failed(f"{node} should not stop now")
+
+
+@app.command()
+def drain(
+    context: typer.Context,
+    node: NodeArgument,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Let it take segments again.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Only show how far it is.")] = False,
+    admin: AdminOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Give a node no new segments and move those that it leads. Asking again shows how far it is.
+
+    Example: walrus cluster drain orders-2
+    """
+    with AdminClient(admin_addresses(admin)) as client:
+        disk = _disk(client, node)
+        ask = client.drain if status else client.cancel_drain if cancel else client.start_drain
+        found = ask(disk)
+    if output_of(context, output) is Output.JSON:
+        print_json(as_dict(found))
+    else:
+        state = "draining" if found.draining else "not draining"
+        print_line(
+            f"node {found.node_id} is {state}: leads {found.segments_led}, stores {found.segments_held} segments"
+        )
+
+
+@app.command()
+def transfer(
+    context: typer.Context,
+    to: Annotated[
+        str, typer.Option("--to", help="Id, name or disk of a voter. [default: any]", show_default=False)
+    ] = "",
+    admin: AdminOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Let another voter lead the metadata.
+
+    Example: walrus cluster transfer --to orders-1
+    """
+    with AdminClient(admin_addresses(admin)) as client:
+        leader = client.transfer_leadership(_disk(client, to) if to else "")
+    if output_of(context, output) is Output.JSON:
+        print_json({"leader": leader})
+    else:
+        print_line(f"node {leader} leads the metadata")
+
+
+@app.command()
+def remove(
+    node: NodeArgument,
+    lost: Annotated[bool, typer.Option("--lost", help="Its disk is lost, with what it stored.")] = False,
+    replaced_by: Annotated[
+        str, typer.Option("--replaced-by", help="The node that came in its place.", show_default=False)
+    ] = "",
+    admin: AdminOption = None,
+) -> None:
+    """Take a node's disk out of the cluster for good.
+
+    Example: walrus cluster remove orders-2 --lost --replaced-by 4
+    """
+    with AdminClient(admin_addresses(admin)) as client:
+        successor = _disk(client, replaced_by) if replaced_by else ""
+        client.remove_member(_disk(client, node), lost=lost, replaced_by=successor)
+    print_line(f"{node} is no member any more")
+
+
 @config_app.command("get")
 def get_config(context: typer.Context, admin: AdminOption = None, output: OutputOption = None) -> None:
     """Show the settings; what is not among them is each node's own option.
@@ -103,6 +190,14 @@ def set_config(
         print_json({"version": version})
     else:
         print_line(f"settings have version {version}")
+
+
+def _disk(client: AdminClient, node: str) -> str:
+    """Return the disk of a node that is named by its id, its name or its disk; an unknown one is taken for a disk."""
+    found = [known.disk for known in client.members() if node in (str(known.node_id), known.name, known.disk)]
+    if len(found) > 1:
+        raise Failed(f"{len(found)} nodes are called {node!r}: name the id or the disk, see `walrus cluster nodes`")
+    return found[0] if found else node
 
 
 def _parse_settings(settings: list[str]) -> tuple[dict[str, int], list[str]]:

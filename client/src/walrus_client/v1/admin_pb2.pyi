@@ -179,6 +179,86 @@ class ListMembersResponse(_message.Message):
     nodes: _containers.RepeatedCompositeFieldContainer[ClusterNode]
     def __init__(self, nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ...) -> None: ...
 
+class CanStopRequest(_message.Message):
+    __slots__ = ("disk",)
+    DISK_FIELD_NUMBER: _ClassVar[int]
+    disk: str
+    def __init__(self, disk: _Optional[str] = ...) -> None: ...
+
+class CanStopResponse(_message.Message):
+    __slots__ = ("can_stop", "reasons", "open_without_quorum", "sealed_without_copy", "segments_led", "metadata_without_majority", "topics")
+    CAN_STOP_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    OPEN_WITHOUT_QUORUM_FIELD_NUMBER: _ClassVar[int]
+    SEALED_WITHOUT_COPY_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_LED_FIELD_NUMBER: _ClassVar[int]
+    METADATA_WITHOUT_MAJORITY_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    can_stop: bool
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    open_without_quorum: int
+    sealed_without_copy: int
+    segments_led: int
+    metadata_without_majority: bool
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, can_stop: _Optional[bool] = ..., reasons: _Optional[_Iterable[str]] = ..., open_without_quorum: _Optional[int] = ..., sealed_without_copy: _Optional[int] = ..., segments_led: _Optional[int] = ..., metadata_without_majority: _Optional[bool] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class CaughtUpRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CaughtUpResponse(_message.Message):
+    __slots__ = ("caught_up", "missing")
+    CAUGHT_UP_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    caught_up: bool
+    missing: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, caught_up: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class TransferLeadershipRequest(_message.Message):
+    __slots__ = ("to",)
+    TO_FIELD_NUMBER: _ClassVar[int]
+    to: str
+    def __init__(self, to: _Optional[str] = ...) -> None: ...
+
+class TransferLeadershipResponse(_message.Message):
+    __slots__ = ("leader",)
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    leader: int
+    def __init__(self, leader: _Optional[int] = ...) -> None: ...
+
+class DrainRequest(_message.Message):
+    __slots__ = ("disk",)
+    DISK_FIELD_NUMBER: _ClassVar[int]
+    disk: str
+    def __init__(self, disk: _Optional[str] = ...) -> None: ...
+
+class DrainStatus(_message.Message):
+    __slots__ = ("node_id", "draining", "segments_led", "segments_held")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_LED_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_HELD_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    draining: bool
+    segments_led: int
+    segments_held: int
+    def __init__(self, node_id: _Optional[int] = ..., draining: _Optional[bool] = ..., segments_led: _Optional[int] = ..., segments_held: _Optional[int] = ...) -> None: ...
+
+class RemoveMemberRequest(_message.Message):
+    __slots__ = ("disk", "lost", "replaced_by")
+    DISK_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    REPLACED_BY_FIELD_NUMBER: _ClassVar[int]
+    disk: str
+    lost: bool
+    replaced_by: str
+    def __init__(self, disk: _Optional[str] = ..., lost: _Optional[bool] = ..., replaced_by: _Optional[str] = ...) -> None: ...
+
+class RemoveMemberResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class SetLogLevelRequest(_message.Message):
     __slots__ = ("level",)
     LEVEL_FIELD_NUMBER: _ClassVar[int]

@@ -59,6 +59,41 @@ class AdminStub:
                 request_serializer=walrus__client_dot_v1_dot_admin__pb2.ListMembersRequest.SerializeToString,
                 response_deserializer=walrus__client_dot_v1_dot_admin__pb2.ListMembersResponse.FromString,
                 _registered_method=True)
+        self.CanStop = channel.unary_unary(
+                '/walrus.v1.Admin/CanStop',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.CanStopRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.CanStopResponse.FromString,
+                _registered_method=True)
+        self.CaughtUp = channel.unary_unary(
+                '/walrus.v1.Admin/CaughtUp',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.CaughtUpRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.CaughtUpResponse.FromString,
+                _registered_method=True)
+        self.TransferLeadership = channel.unary_unary(
+                '/walrus.v1.Admin/TransferLeadership',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.TransferLeadershipRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.TransferLeadershipResponse.FromString,
+                _registered_method=True)
+        self.StartDrain = channel.unary_unary(
+                '/walrus.v1.Admin/StartDrain',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.DrainStatus.FromString,
+                _registered_method=True)
+        self.CancelDrain = channel.unary_unary(
+                '/walrus.v1.Admin/CancelDrain',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.DrainStatus.FromString,
+                _registered_method=True)
+        self.GetDrain = channel.unary_unary(
+                '/walrus.v1.Admin/GetDrain',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.DrainStatus.FromString,
+                _registered_method=True)
+        self.RemoveMember = channel.unary_unary(
+                '/walrus.v1.Admin/RemoveMember',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.RemoveMemberRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.RemoveMemberResponse.FromString,
+                _registered_method=True)
         self.SetLogLevel = channel.unary_unary(
                 '/walrus.v1.Admin/SetLogLevel',
                 request_serializer=walrus__client_dot_v1_dot_admin__pb2.SetLogLevelRequest.SerializeToString,
@@ -106,6 +141,60 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CanStop(self, request, context):
+        """What the cluster would lack if a node stopped now, as this node sees who is alive. Changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CaughtUp(self, request, context):
+        """Whether this node has all metadata that was committed before the call, and serves.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TransferLeadership(self, request, context):
+        """Lets another voter lead the metadata; answers once it does. Passed on to the leader. Where the wanted node leads
+        already nothing is done. FAILED_PRECONDITION: it does not vote, or there is no other voter; UNAVAILABLE: nobody
+        who has caught up took it over in time, ask again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StartDrain(self, request, context):
+        """Begins to empty a node: it is given no new segments, and passes on those that it leads once they hold a record. It
+        holds until it is cancelled, also over restarts. FAILED_PRECONDITION: no other node could take over.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelDrain(self, request, context):
+        """Lets the node take segments again. What was moved stays where it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetDrain(self, request, context):
+        """How far a drain is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveMember(self, request, context):
+        """Takes a disk out of the cluster for good: it votes no more and is refused if it shows up again. One that is out
+        already is fine. FAILED_PRECONDITION: it still stores segments and is not said to be lost, or the metadata would
+        lose its majority, or the disk that replaces it is no member.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SetLogLevel(self, request, context):
         """Changes what this node logs, until it is restarted.
         """
@@ -140,6 +229,41 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ListMembers,
                     request_deserializer=walrus__client_dot_v1_dot_admin__pb2.ListMembersRequest.FromString,
                     response_serializer=walrus__client_dot_v1_dot_admin__pb2.ListMembersResponse.SerializeToString,
+            ),
+            'CanStop': grpc.unary_unary_rpc_method_handler(
+                    servicer.CanStop,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.CanStopRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.CanStopResponse.SerializeToString,
+            ),
+            'CaughtUp': grpc.unary_unary_rpc_method_handler(
+                    servicer.CaughtUp,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.CaughtUpRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.CaughtUpResponse.SerializeToString,
+            ),
+            'TransferLeadership': grpc.unary_unary_rpc_method_handler(
+                    servicer.TransferLeadership,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.TransferLeadershipRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.TransferLeadershipResponse.SerializeToString,
+            ),
+            'StartDrain': grpc.unary_unary_rpc_method_handler(
+                    servicer.StartDrain,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.DrainRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.DrainStatus.SerializeToString,
+            ),
+            'CancelDrain': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelDrain,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.DrainRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.DrainStatus.SerializeToString,
+            ),
+            'GetDrain': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetDrain,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.DrainRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.DrainStatus.SerializeToString,
+            ),
+            'RemoveMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveMember,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.RemoveMemberRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.RemoveMemberResponse.SerializeToString,
             ),
             'SetLogLevel': grpc.unary_unary_rpc_method_handler(
                     servicer.SetLogLevel,
@@ -282,6 +406,195 @@ class Admin:
             '/walrus.v1.Admin/ListMembers',
             walrus__client_dot_v1_dot_admin__pb2.ListMembersRequest.SerializeToString,
             walrus__client_dot_v1_dot_admin__pb2.ListMembersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CanStop(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/CanStop',
+            walrus__client_dot_v1_dot_admin__pb2.CanStopRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.CanStopResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CaughtUp(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/CaughtUp',
+            walrus__client_dot_v1_dot_admin__pb2.CaughtUpRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.CaughtUpResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TransferLeadership(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/TransferLeadership',
+            walrus__client_dot_v1_dot_admin__pb2.TransferLeadershipRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.TransferLeadershipResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StartDrain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/StartDrain',
+            walrus__client_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.DrainStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelDrain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/CancelDrain',
+            walrus__client_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.DrainStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetDrain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/GetDrain',
+            walrus__client_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.DrainStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/RemoveMember',
+            walrus__client_dot_v1_dot_admin__pb2.RemoveMemberRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.RemoveMemberResponse.FromString,
             options,
             channel_credentials,
             insecure,

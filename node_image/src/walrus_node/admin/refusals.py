@@ -17,6 +17,7 @@ _CODES = {
     "InvalidConfig": grpc.StatusCode.INVALID_ARGUMENT,
     "InvalidRequest": grpc.StatusCode.INVALID_ARGUMENT,
     "VersionMismatch": grpc.StatusCode.ABORTED,
+    "DiskGone": grpc.StatusCode.NOT_FOUND,
     "UnknownNode": grpc.StatusCode.NOT_FOUND,
     "NotAdmitted": grpc.StatusCode.UNAVAILABLE,
 }

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import grpc.aio
 from walrus_client.v1 import admin_pb2, admin_pb2_grpc
 
+from walrus_node.admin.quorum import keeps_majority, may_remove
 from walrus_node.admin.refusals import refuse, refuse_as
 from walrus_node.admin.views import cluster_nodes, metadata_status
 from walrus_node.commands import execute, now_ms
-from walrus_node.metadata.machine import ClusterState
+from walrus_node.metadata.machine import ClusterState, RegisteredNode
 from walrus_node.metadata.store import Applied, MetadataStore, Rejected
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -23,6 +26,8 @@ Store = MetadataStore[ClusterState]
 _COMMAND_SECONDS_MAX = 30.0
 # Before the caller's deadline, so that it hears why.
 _ANSWER_SECONDS = 0.2
+_LOOK_SECONDS = 0.02
+_PASSED_ON = "walrus-passed-on"
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,109 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         nodes = cluster_nodes(store.read().metadata.nodes(), store.status().voters(), now_ms())
         return admin_pb2.ListMembersResponse(nodes=nodes)
 
+    async def CanStop(self, request: admin_pb2.CanStopRequest, context: Context) -> Any:  # noqa: N802
+        store = await self._store(context)
+        node = await self._node(context, store, request.disk)
+        found = await asyncio.to_thread(store.read().metadata.stopping, node.node_id, self._alive(store))
+        headless = not keeps_majority(store.status(), node.disk)
+        reasons = []
+        if headless:
+            reasons.append("the metadata would have no majority of its voters")
+        if found["open_without_quorum"]:
+            reasons.append(f"{found['open_without_quorum']} open segments would have too few replicas")
+        if found["sealed_without_copy"]:
+            reasons.append(f"{found['sealed_without_copy']} sealed segments would have no copy that can be read")
+        return admin_pb2.CanStopResponse(
+            can_stop=not reasons,
+            reasons=reasons,
+            open_without_quorum=found["open_without_quorum"],
+            sealed_without_copy=found["sealed_without_copy"],
+            segments_led=found["led"],
+            metadata_without_majority=headless,
+            topics=found["topics"],
+        )
+
+    async def CaughtUp(self, _request: admin_pb2.CaughtUpRequest, context: Context) -> Any:  # noqa: N802
+        store = await self._store(context)
+        missing = self._facts.missing()
+        if not missing:
+            outcome = await asyncio.wrap_future(store.barrier(timeout=_seconds(context)))
+            if not isinstance(outcome, Applied):
+                missing = ["metadata: no majority answered in time"]
+        return admin_pb2.CaughtUpResponse(caught_up=not missing, missing=missing)
+
+    async def TransferLeadership(  # noqa: N802
+        self, request: admin_pb2.TransferLeadershipRequest, context: Context
+    ) -> Any:
+        store = await self._store(context)
+        to = (await self._node(context, store, request.to)).disk if request.to else None
+        before = store.status()
+        if before.leader is None:
+            await refuse(context, "Unavailable", "no metadata leader is known now", retryable=True)
+        if before.leader == to:
+            return admin_pb2.TransferLeadershipResponse(leader=store.read().nodes[before.leader].node_id)
+        if not before.is_leader:
+            return await self._pass_on(context, store, before.leader, request)
+        if not before.voters() - {before.leader} or (to is not None and to not in before.voters()):
+            who = "this node does" if to is None else f"disk {to} does not"
+            await refuse(context, "NoSuchVoter", f"nobody else can lead the metadata: {who} vote; see ListMembers")
+        store.transfer(to)
+        deadline = time.monotonic() + _seconds(context)
+        while time.monotonic() < deadline:
+            leader = store.status().leader
+            known = store.read().nodes.get(leader) if leader not in (None, before.leader) else None
+            if known is not None:
+                return admin_pb2.TransferLeadershipResponse(leader=known.node_id)
+            await asyncio.sleep(_LOOK_SECONDS)
+        return await refuse(context, "Unavailable", "nobody who has caught up took over in time", retryable=True)
+
+    async def StartDrain(self, request: admin_pb2.DrainRequest, context: Context) -> Any:  # noqa: N802
+        store = await self._store(context)
+        node = await self._node(context, store, request.disk)
+        nodes = store.read().metadata.nodes()
+        takers = [n for n in nodes if n["state"] == "up" and n["lease_until_ms"] > now_ms() and n["id"] != node.node_id]
+        if not takers:
+            message = "no other node is up to take its segments: add one, or let one come back"
+            await refuse(context, "NobodyTakesOver", message)
+        return await self._drain(context, node, draining=True)
+
+    async def CancelDrain(self, request: admin_pb2.DrainRequest, context: Context) -> Any:  # noqa: N802
+        node = await self._node(context, await self._store(context), request.disk)
+        return await self._drain(context, node, draining=False)
+
+    async def GetDrain(self, request: admin_pb2.DrainRequest, context: Context) -> Any:  # noqa: N802
+        store = await self._store(context)
+        return self._drain_status(store, await self._node(context, store, request.disk))
+
+    async def _drain(self, context: Context, node: RegisteredNode, *, draining: bool) -> admin_pb2.DrainStatus:
+        command = {"node": node.node_id, "disk": str(node.disk), "draining": draining}
+        await self._execute(context, {"drain_node": command})
+        store = await self._store(context)
+        return self._drain_status(store, store.read().nodes[node.disk])
+
+    def _drain_status(self, store: Store, node: RegisteredNode) -> admin_pb2.DrainStatus:
+        load = store.read().metadata.census(self._alive(store))["nodes"].get(str(node.node_id), {"led": 0, "held": 0})
+        return admin_pb2.DrainStatus(
+            node_id=node.node_id, draining=node.draining, segments_led=load["led"], segments_held=load["held"]
+        )
+
+    async def RemoveMember(self, request: admin_pb2.RemoveMemberRequest, context: Context) -> Any:  # noqa: N802
+        store = await self._store(context)
+        if request.disk in store.read().metadata.gone_disks():
+            return admin_pb2.RemoveMemberResponse()
+        node = await self._node(context, store, request.disk)
+        if not may_remove(store.status(), node.disk):
+            message = "the metadata would have no majority of its voters: bring voters back, or let others join, first"
+            await refuse(context, "LosesMajority", message)
+        command = {
+            "node": node.node_id,
+            "disk": str(node.disk),
+            "lost": request.lost,
+            "replaced_by": request.replaced_by or None,
+        }
+        await self._execute(context, {"remove_node": command})
+        return admin_pb2.RemoveMemberResponse()
+
     async def SetLogLevel(self, request: admin_pb2.SetLogLevelRequest, context: Context) -> Any:  # noqa: N802
         try:
             self._facts.set_log_level(request.level)
@@ -95,13 +203,40 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             await refuse(context, "NotAdmitted", f"this node is in no cluster yet: {missing}", retryable=True)
         return store
 
+    async def _node(self, context: Context, store: Store, disk: str) -> RegisteredNode:
+        found = {str(known): node for known, node in store.read().nodes.items()}.get(disk)
+        if found is None:
+            await refuse(context, "UnknownNode", f"no member has the disk {disk!r}; ListMembers names them")
+        return found
+
+    def _alive(self, store: Store) -> list[int]:
+        now = now_ms()
+        return [int(node["id"]) for node in store.read().metadata.nodes() if node["lease_until_ms"] > now]
+
+    async def _pass_on(
+        self, context: Context, store: Store, leader: UUID, request: admin_pb2.TransferLeadershipRequest
+    ) -> admin_pb2.TransferLeadershipResponse:
+        """Ask the leader itself; whoever believes wrongly to know it is told so, and asks no further."""
+        address = next((n["admin_address"] for n in store.read().metadata.nodes() if n["disk"] == str(leader)), "")
+        passed_on = any(key == _PASSED_ON for key, _ in context.invocation_metadata() or ())
+        if not address or passed_on:
+            await refuse(context, "Unavailable", "the metadata leader is changing", retryable=True)
+        async with grpc.aio.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+            stub = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call] # generated
+            try:
+                answer: admin_pb2.TransferLeadershipResponse = await stub.TransferLeadership(
+                    request, timeout=_seconds(context), metadata=((_PASSED_ON, "1"),)
+                )
+            except grpc.aio.AioRpcError as error:
+                await context.abort(error.code(), error.details() or "", tuple(error.trailing_metadata() or ()))
+                raise
+            return answer
+
     async def _execute(self, context: Context, command: Mapping[str, Any], *, expect: int | None = None) -> Applied:
         """Propose until the outcome is known, within the caller's time."""
         store = await self._store(context)
-        remaining = context.time_remaining()
-        seconds = _COMMAND_SECONDS_MAX if remaining is None else min(remaining - _ANSWER_SECONDS, _COMMAND_SECONDS_MAX)
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(_seconds(context)):
                 outcome = await execute(store, dict(command), expect=expect)
         except TimeoutError:
             message = "nobody knows in time whether it was done: the metadata has no majority or no leader"
@@ -109,3 +244,9 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         if isinstance(outcome, Rejected):
             await refuse_as(context, outcome)
         return outcome
+
+
+def _seconds(context: Context) -> float:
+    """What is left of the caller's time."""
+    remaining = context.time_remaining()
+    return _COMMAND_SECONDS_MAX if remaining is None else min(remaining - _ANSWER_SECONDS, _COMMAND_SECONDS_MAX)

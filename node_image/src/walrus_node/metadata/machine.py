@@ -9,7 +9,10 @@ from uuid import UUID
 
 import walrus_core
 
+from walrus_node.files import DataRefusedError
 from walrus_node.metadata.store import Applied, Rejected
+
+_NOT_UNDERSTOOD = ("Malformed", "UnsupportedVersion")
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,8 @@ class RegisteredNode:
     disk: UUID
     process: UUID
     raft_address: str
+    # It is given no new segments and passes on those that it leads.
+    draining: bool
 
 
 @dataclass(frozen=True)
@@ -47,10 +52,19 @@ class MetadataMachine:
         self._nodes: dict[UUID, RegisteredNode] = {}
         self._config = ClusterConfig(0, {})
 
+    def check(self, command: bytes) -> Rejected | None:
+        try:
+            walrus_core.Metadata.check(command)
+        except walrus_core.RejectedError as error:
+            return Rejected(error.reason, str(error), error.facts)
+        return None
+
     def apply(self, command: bytes) -> Applied | Rejected:
         try:
             applied = json.loads(self._metadata.apply(command))
         except walrus_core.RejectedError as error:
+            if error.reason in _NOT_UNDERSTOOD:
+                raise DataRefusedError(f"a committed command is not understood: {error}") from None
             return Rejected(error.reason, str(error), error.facts)
         answer = applied["answer"]
         if isinstance(answer, dict) and "node" in answer:
@@ -82,7 +96,9 @@ class MetadataMachine:
 
 def _list_nodes(metadata: walrus_core.Metadata) -> dict[UUID, RegisteredNode]:
     nodes = (
-        RegisteredNode(node["id"], UUID(node["disk"]), UUID(node["process"]), node["raft_address"])
+        RegisteredNode(
+            node["id"], UUID(node["disk"]), UUID(node["process"]), node["raft_address"], node["state"] == "draining"
+        )
         for node in metadata.nodes()
     )
     return {node.disk: node for node in nodes}

@@ -1,7 +1,7 @@
 """Who votes on metadata: 1, 3 or 5 disks. Pure.
 
 One change at a time, so an even set is only ever on its way to an odd one. A dead voter is not replaced here: its disk
-may come back, and taking its vote away is an operator's decision.
+may come back, and taking its vote away is an operator's decision. Once it was taken out of the cluster, it goes first.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ def plan_voters(status: Status, me: UUID, registered: frozenset[UUID]) -> AddVot
         if not member.voter and member.disk in registered and member.connected and _has_caught_up(member)
     ]
     target = _target(len(voters) + len(candidates))
+    removed = [member.disk for member in voters if member.disk not in registered and member.disk != me]
+    if removed:
+        return RemoveVoter(min(removed))
     if len(voters) < target and candidates:
         return AddVoter(min(candidates, key=lambda member: member.disk).disk)
     if len(voters) % 2 == 0:

@@ -158,6 +158,9 @@ class RaftStore(Generic[State]):
         if len(command) >= COMMAND_BYTES_MAX:
             message = f"the command has {len(command)} bytes, {COMMAND_BYTES_MAX - 1} are allowed"
             return _decided(Rejected("too_large", message))
+        refused = self._machine.check(command)
+        if refused is not None:
+            return _decided(refused)
         return self._submit(REGULAR, command, timeout)
 
     def barrier(self, *, timeout: float) -> Future[Outcome]:
@@ -179,6 +182,10 @@ class RaftStore(Generic[State]):
 
     def remove_voter(self, disk: UUID, *, timeout: float) -> Future[Outcome]:
         return self._submit(MEMBERSHIP, encode_voters(self._raft.voters - {disk}), timeout)
+
+    def transfer(self, to: UUID | None) -> None:
+        self._raft.transfer(to)
+        self._transport.wake()
 
     def status(self) -> Status:
         failure = None if self._failure is None else str(self._failure)
@@ -255,7 +262,7 @@ class RaftStore(Generic[State]):
         """Tell the transport whom to keep connected: voters all, others the voters."""
         addresses = {**self._known_peers, **self._machine.raft_addresses()}
         voters = self._raft.voters
-        wanted = set(addresses) if self._place.owner.disk in voters else voters or set(self._known_peers)
+        wanted = set(addresses) | voters if self._place.owner.disk in voters else voters or set(self._known_peers)
         self._transport.set_peers(
             {str(disk): address for disk, address in addresses.items()},
             wanted={str(disk) for disk in wanted},

@@ -41,8 +41,14 @@ Outcome = Applied | Rejected | Unknown
 class StateMachine(Protocol[State_co]):
     """What is replicated: bytes in, outcomes out, no clock and no randomness. Called in one thread."""
 
+    def check(self, command: bytes) -> Rejected | None:
+        """Why no member of this version may commit the command: it does not understand it. Thread-safe."""
+
     def apply(self, command: bytes) -> Applied | Rejected:
-        """Apply one command; it never raises for what a command may contain."""
+        """Apply one committed command; raises `DataRefusedError` for one that only a newer version understands.
+
+        To refuse it would not do: a newer member has applied it.
+        """
 
     def snapshot(self) -> bytes:
         """The whole state."""
@@ -118,6 +124,12 @@ class MetadataStore(Protocol[State_co]):
 
     def remove_voter(self, disk: UUID, *, timeout: float) -> Future[Outcome]:
         """Make a voter an observer. The leader does not remove itself."""
+
+    def transfer(self, to: UUID | None) -> None:
+        """Ask the leader, which is this node, to let a voter that has caught up lead, *to* if it is given.
+
+        It is tried until somebody else leads; `status` shows that.
+        """
 
     def status(self) -> Status:
         """Who leads, who votes, how far this node is."""

@@ -106,6 +106,8 @@ class Transport:
         self._addresses = {disk: address for disk, address in addresses.items() if disk != self._me.disk}
         self._wanted = set(wanted) - {self._me.disk}
         self._seeds = tuple(seed for seed in seeds if seed != self._me.raft_address)
+        for disk in self._open.keys() - self._addresses.keys() - self._wanted:
+            self._close(self._open[disk], f"disk {disk} is not known here any more")
 
     def address_of(self, peer: str) -> str | None:
         return self._learned.get(peer) or self._addresses.get(peer)

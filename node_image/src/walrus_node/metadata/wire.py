@@ -142,6 +142,7 @@ _FIELDS = {
         "data": _is_bytes,
     },
     "snapshot_reply": {"term": _is_number, "index": _is_number, "position": _is_number},
+    "stand": {"term": _is_number},
     "propose": {"request": _is_number, "command": _is_bytes},
     "proposed": {"request": _is_number, "index": _is_number, "term": _is_number, "refused": _is_flag},
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::model::{Metadata, NodeId, SegmentState};
+use crate::model::{Metadata, NodeId, ReplicaRef, Segment, SegmentState};
 
 /// Of the whole cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -42,7 +42,7 @@ pub fn census(metadata: &Metadata, alive: &BTreeSet<NodeId>) -> Census {
             load.led += 1;
         }
         let mut whole = true;
-        for replica in &segment.descriptor.replicas {
+        for replica in stored_on(segment) {
             let here = metadata.nodes.get(&replica.node).is_some_and(|node| node.disk == replica.disk);
             if here && let Some(load) = census.nodes.get_mut(&replica.node) {
                 load.held += 1;
@@ -52,4 +52,11 @@ pub fn census(metadata: &Metadata, alive: &BTreeSet<NodeId>) -> Census {
         census.under_replicated += u64::from(!whole);
     }
     census
+}
+
+/// Where a segment is: on its replica set until it is sealed, then on the disks that have copies.
+pub(crate) fn stored_on(segment: &Segment) -> Vec<ReplicaRef> {
+    let copies: Vec<ReplicaRef> = segment.copies.iter().map(|copy| copy.replica).collect();
+    let sealed = matches!(segment.state, SegmentState::Sealed(_));
+    if sealed && !copies.is_empty() { copies } else { segment.descriptor.replicas.clone() }
 }

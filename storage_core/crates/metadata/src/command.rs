@@ -114,6 +114,27 @@ pub enum Command {
         /// New state.
         state: NodeState,
     },
+    /// Gives a node no new segments, or takes that back; names the disk it means. Again changes nothing.
+    DrainNode {
+        /// Node.
+        node: NodeId,
+        /// Disk incarnation.
+        disk: Uuid,
+        /// Begin, or cancel.
+        draining: bool,
+    },
+    /// Takes a disk out of the cluster for good: it is refused when it shows up again. Again changes nothing.
+    RemoveNode {
+        /// Node.
+        node: NodeId,
+        /// Disk incarnation.
+        disk: Uuid,
+        /// The disk is lost with what it stored; else it must store nothing any more.
+        lost: bool,
+        /// The disk that came in its place; must be a member.
+        #[serde(default)]
+        replaced_by: Option<Uuid>,
+    },
     /// Changes cluster-wide settings; compares with the version of [`crate::ClusterConfig`]. What holds already changes
     /// nothing and keeps that version.
     SetConfig {
@@ -226,7 +247,7 @@ pub struct Applied {
 pub enum Answer {
     /// Nothing to tell.
     Nothing,
-    /// `RegisterNode`: the node's id.
+    /// `RegisterNode`, `DrainNode`, `RemoveNode`: the node's id.
     Node(NodeId),
     /// `SetConfig`: version of the settings after it.
     Config {

@@ -12,6 +12,7 @@ mod model;
 mod placement;
 mod rejected;
 mod snapshot;
+mod stopping;
 
 pub use apply::apply;
 pub use census::{Census, Load, census};
@@ -24,3 +25,4 @@ pub use model::{
 pub use placement::{Attempt, first_descriptor, recovery, successor};
 pub use rejected::Rejected;
 pub use snapshot::{SNAPSHOT_VERSION, SnapshotError};
+pub use stopping::{Stopping, stopping};

@@ -153,6 +153,8 @@ pub enum NodeState {
     Up,
     /// Its disk is full: no new segments until it says `Up` again.
     Full,
+    /// It is being emptied: no new segments until the drain is cancelled, whatever the node says of itself.
+    Draining,
 }
 
 /// A topic of an organisation.

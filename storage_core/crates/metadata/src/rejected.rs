@@ -136,12 +136,6 @@ pub enum Rejected {
         /// How many must be.
         needed: u32,
     },
-    /// The disk was given up.
-    #[error("disk {disk} was declared gone: empty it, so that it gets a new identity")]
-    DiskGone {
-        /// Disk incarnation.
-        disk: Uuid,
-    },
     /// The successor's epoch was handed out already.
     #[error("epoch {got:?} is used, the next one is {next:?}")]
     StaleEpoch {
@@ -171,6 +165,28 @@ pub enum Rejected {
         below_number: u64,
         /// Highest possible.
         limit: u64,
+    },
+    /// The disk was given up.
+    #[error("disk {disk} was declared gone: empty it, so that it gets a new identity")]
+    DiskGone {
+        /// Disk incarnation.
+        disk: Uuid,
+    },
+    /// Another disk is, or was, this node.
+    #[error("node {node:?} is not disk {got}: look again at who is a member")]
+    OtherDisk {
+        /// The node.
+        node: NodeId,
+        /// The disk that was meant.
+        got: Uuid,
+    },
+    /// It would take copies away.
+    #[error("node {node:?} still stores {segments} segments: drain it, or say that its disk is lost")]
+    StillStores {
+        /// The node.
+        node: NodeId,
+        /// How many.
+        segments: u64,
     },
     /// No setting of that name, or none that takes this value.
     #[error("config {key}: {what}")]

@@ -70,6 +70,10 @@ impl Metadata {
         json::to_python(py, &self.current().nodes.values().collect::<Vec<_>>())
     }
 
+    fn gone_disks(&self) -> Vec<String> {
+        self.current().gone_disks.iter().map(Uuid::to_string).collect()
+    }
+
     fn config<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         json::to_python(py, &self.current().config)
     }
@@ -79,6 +83,19 @@ impl Metadata {
         let alive = alive.into_iter().map(NodeId).collect();
         let census = py.detach(|| walrus_metadata::census(&state, &alive));
         json::to_python(py, &census)
+    }
+
+    fn stopping<'py>(&self, py: Python<'py>, node: u32, alive: Vec<u32>) -> PyResult<Bound<'py, PyAny>> {
+        let state = self.current();
+        let alive = alive.into_iter().map(NodeId).collect();
+        let stopping = py.detach(|| walrus_metadata::stopping(&state, NodeId(node), &alive));
+        json::to_python(py, &stopping)
+    }
+
+    #[staticmethod]
+    fn check(envelope: &[u8]) -> Result<()> {
+        Envelope::from_json(envelope)?;
+        Ok(())
     }
 
     fn first_descriptor<'py>(

@@ -81,6 +81,9 @@ class Metadata:
     def nodes(self) -> list[dict[str, Any]]:
         """The nodes by id, in the shape of their JSON."""
 
+    def gone_disks(self) -> list[str]:
+        """Disks that were taken out of the cluster for good."""
+
     def config(self) -> dict[str, Any]:
         """The cluster-wide settings: `version` of their last change (0: none), and `entries` by key."""
 
@@ -89,6 +92,16 @@ class Metadata:
 
         A replica counts where its node is in `alive` and still has the replica's disk.
         """
+
+    def stopping(self, node: int, alive: Sequence[int]) -> dict[str, Any]:
+        """What would lack its quorum if a node stopped, the others of `alive` being those that serve.
+
+        `open_without_quorum`, `sealed_without_copy`, `led`: numbers of segments; `topics`: some of theirs.
+        """
+
+    @staticmethod
+    def check(envelope: bytes) -> None:
+        """Raises `Rejected` where this version does not understand the envelope: `Malformed`, `UnsupportedVersion`."""
 
     def first_descriptor(self, topic: str, partition: int, uuid: str, now_ms: int) -> dict[str, Any] | None:
         """Descriptor of the first segment of a partition of a new topic; `None` when no node is healthy."""

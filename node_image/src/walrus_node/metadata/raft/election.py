@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from uuid import UUID
 
 from walrus_node.metadata.raft.parts import Parts
 from walrus_node.metadata.raft.pinned import CANDIDATE, ELECTION_SECONDS, FOLLOWER, LEADER, Node, monotonic
@@ -15,6 +16,8 @@ log = logging.getLogger(__name__)
 # Where nobody is believed to lead, waiting protects nothing: only the split of votes is to be avoided.
 LEADERLESS_SECONDS = (0.15, 0.6)
 LEADER_LOST_SECONDS = (0.03, 0.25)
+# A peer that has not answered for so many beats is as good as gone, though its connection is open: it may be frozen.
+SILENT_SECONDS = 2.0
 
 
 class Election(Proposals):
@@ -25,6 +28,8 @@ class Election(Proposals):
         self._would_vote: set[Node] = set()
         self._may_stand = False
         self._leader_heard_at = -ELECTION_SECONDS[1]
+        # Whether this leader is to let somebody lead, and whom.
+        self._transferring: tuple[UUID | None] | None = None
         super().__init__(parts)
 
     def _ask_before_standing(self) -> None:
@@ -58,6 +63,36 @@ class Election(Proposals):
             self._would_vote = set()
             self._may_stand = True
             self.election_deadline = 0.0
+
+    def transfer(self, to: UUID | None) -> None:
+        """Let another voter lead; thread-safe."""
+        self._transferring = (to,)
+
+    def _hand_over(self) -> None:
+        """Tell a voter that holds everything to stand, without a question: it would lose the vote otherwise."""
+        if self._transferring is None:
+            return
+        if self.role != LEADER:
+            self._transferring = None
+            return
+        (to,) = self._transferring
+        able = [
+            node
+            for node in self.other_voters & self.connected
+            if to in (None, UUID(node.id)) and self.hears(node) and self.match_index.get(node) == self.last.index
+        ]
+        if able:
+            self._transferring = None
+            self._send(max(able, key=lambda node: self.heard_at[node]), {"type": "stand", "term": self.term})
+
+    def _on_stand(self, node: Node, message: Message) -> None:
+        if self.is_voter and node == self.leader and message["term"] == self.term:
+            self._may_stand = True
+            self.election_deadline = 0.0
+
+    def hears(self, node: Node) -> bool:
+        """As leader: the peer has answered within the time after which the leader itself would be missed."""
+        return monotonic() - self.heard_at.get(node, 0.0) < SILENT_SECONDS
 
     def _SyncObj__connectedToAnyone(self) -> bool:  # noqa: N802 - overrides PySyncObj
         """PySyncObj stands for election only where this is true and its deadline has passed."""

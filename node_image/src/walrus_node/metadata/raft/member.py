@@ -24,6 +24,7 @@ class Raft(Replication):
 
     def tick(self, seconds_max: float) -> None:
         """Do what is due, then wait for messages or a wake, at most so long."""
+        self._hand_over()
         self._ask_before_standing()
         self._onTick(seconds_max)
 
@@ -49,6 +50,7 @@ class Raft(Replication):
         {
             "ask_vote": self._on_ask_vote,
             "would_vote": self._on_would_vote,
+            "stand": self._on_stand,
             "request_vote": self._on_request_vote,
             "vote": self._on_vote,
             "append": self._on_append,
@@ -91,7 +93,8 @@ class Raft(Replication):
             node = Node(str(disk))
             mine = node == self._me
             lag = 0 if mine else max(0, last - matched.get(node, 0))
-            members.append(Member(disk, disk in self.voters, mine or node in connected, lag if leads else None))
+            there = mine or (node in connected and (not leads or self.hears(node)))
+            members.append(Member(disk, disk in self.voters, there, lag if leads else None))
         return Status(
             state=_ROLE_NAMES[self.role] if self.is_voter else "observer",
             term=self.term,

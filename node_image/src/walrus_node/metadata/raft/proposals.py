@@ -104,6 +104,9 @@ class Proposals(Voters):
     def _on_propose(self, node: Node, message: Message) -> None:
         command, origin = message["command"], (node, message["request"])
         may = command and command[0] in (REGULAR, NO_OP) and len(command) <= COMMAND_BYTES_MAX
+        if may and command[0] == REGULAR:
+            # A newer member's: what this one does not understand must not be committed by it.
+            may = self._machine.check(command[1:]) is None
         if may and self.role == LEADER:
             self._proposals.append(Proposal(command, None, origin))
         else:

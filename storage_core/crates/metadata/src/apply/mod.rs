@@ -2,6 +2,7 @@
 
 mod cluster;
 mod copies;
+mod members;
 mod nodes;
 mod segments;
 mod topics;
@@ -9,10 +10,11 @@ mod topics;
 use std::sync::Arc;
 
 use crate::command::{Answer, Applied, Command, ENVELOPE_VERSION, Envelope};
-use crate::model::{Metadata, Partition, Recent, TopicId};
+use crate::model::{Metadata, NodeState, Partition, Recent, TopicId};
 use crate::rejected::Rejected;
 use cluster::{allocate_producer_ids, bootstrap, declare_disk_gone, set_replication};
 use copies::set_copies;
+use members::{drain_node, remove_node};
 use nodes::{current_process, register_node};
 use segments::{begin_recovery, begin_roll, check_replicas, find_segment, seal_and_open, trim};
 use topics::{create_topic, delete_topic};
@@ -23,7 +25,10 @@ const RECENT_MAX: usize = 4_096;
 /// Applies one command and remembers its outcome. On `Err` nothing else was changed. A command whose id is remembered
 /// changes nothing and is answered as it was the first time.
 pub fn apply(metadata: &mut Metadata, envelope: &Envelope) -> Result<Applied, Rejected> {
-    if let Some(seen) = metadata.recent.iter().rev().find(|recent| recent.id == envelope.id) {
+    // One comes from each node each second, and twice it does what it does once: it would only drive out the others.
+    let remembered = !matches!(envelope.command, Command::RenewLease { .. });
+    let mut seen = metadata.recent.iter().rev();
+    if remembered && let Some(seen) = seen.find(|recent| recent.id == envelope.id) {
         return seen.outcome.clone();
     }
     let outcome =
@@ -31,7 +36,9 @@ pub fn apply(metadata: &mut Metadata, envelope: &Envelope) -> Result<Applied, Re
             metadata.version += 1;
             Applied { version: metadata.version, answer }
         });
-    metadata.recent.push_back(Recent { id: envelope.id, outcome: outcome.clone() });
+    if remembered {
+        metadata.recent.push_back(Recent { id: envelope.id, outcome: outcome.clone() });
+    }
     if metadata.recent.len() > RECENT_MAX {
         metadata.recent.pop_front();
     }
@@ -58,7 +65,10 @@ fn check_envelope(metadata: &Metadata, envelope: &Envelope) -> Result<(), Reject
 /// Version of the node, partition, segment or settings that the command changes; of the whole state for the others.
 fn entity_version(metadata: &Metadata, command: &Command, expected: u64) -> Result<u64, Rejected> {
     match command {
-        Command::RenewLease { node, .. } | Command::SetNodeState { node, .. } => {
+        Command::RenewLease { node, .. }
+        | Command::SetNodeState { node, .. }
+        | Command::DrainNode { node, .. }
+        | Command::RemoveNode { node, .. } => {
             metadata.nodes.get(node).map(|node| node.version).ok_or(Rejected::UnknownNode { node: *node })
         }
         // What the replicas decided holds whatever version the proposer saw; another value is an alarm, not a lost race.
@@ -97,9 +107,15 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Rejec
         }
         Command::SetNodeState { node, process, state } => {
             let found = current_process(metadata, *node, *process)?;
-            found.state = *state;
-            found.version = version;
+            if found.state != NodeState::Draining {
+                found.state = *state;
+                found.version = version;
+            }
             Ok(Answer::Nothing)
+        }
+        Command::DrainNode { node, disk, draining } => drain_node(metadata, *node, *disk, *draining, version),
+        Command::RemoveNode { node, disk, lost, replaced_by } => {
+            remove_node(metadata, *node, *disk, *lost, *replaced_by)
         }
         Command::SetConfig { set, unset } => metadata.config.change(set, unset, version),
         Command::CreateTopic { topic, org, name, internal, first } => {

@@ -1,0 +1,62 @@
+//! Commands about who is a member: draining a node, taking a disk out for good.
+
+use uuid::Uuid;
+
+use crate::census::stored_on;
+use crate::command::Answer;
+use crate::model::{Metadata, NodeId, NodeState};
+use crate::rejected::Rejected;
+
+pub(super) fn drain_node(
+    metadata: &mut Metadata,
+    node: NodeId,
+    disk: Uuid,
+    draining: bool,
+    version: u64,
+) -> Result<Answer, Rejected> {
+    let found = metadata.nodes.get_mut(&node).ok_or(Rejected::UnknownNode { node })?;
+    if found.disk != disk {
+        return Err(Rejected::OtherDisk { node, got: disk });
+    }
+    if (found.state == NodeState::Draining) != draining {
+        found.state = if draining { NodeState::Draining } else { NodeState::Up };
+        found.version = version;
+    }
+    Ok(Answer::Node(node))
+}
+
+pub(super) fn remove_node(
+    metadata: &mut Metadata,
+    node: NodeId,
+    disk: Uuid,
+    lost: bool,
+    replaced_by: Option<Uuid>,
+) -> Result<Answer, Rejected> {
+    let Some(found) = metadata.nodes.get(&node).filter(|found| found.disk == disk) else {
+        return match (metadata.gone_disks.contains(&disk), metadata.nodes.contains_key(&node)) {
+            (true, _) => Ok(Answer::Node(node)),
+            (false, true) => Err(Rejected::OtherDisk { node, got: disk }),
+            (false, false) => Err(Rejected::UnknownNode { node }),
+        };
+    };
+    let id = found.id;
+    if let Some(successor) = replaced_by {
+        let is_member = metadata.nodes.values().any(|known| known.disk == successor && known.id != id);
+        if !is_member {
+            return Err(Rejected::OtherDisk { node, got: successor });
+        }
+    }
+    let segments = stored_by(metadata, disk);
+    if segments > 0 && !lost {
+        return Err(Rejected::StillStores { node, segments });
+    }
+    metadata.nodes.remove(&id);
+    metadata.gone_disks.insert(disk);
+    Ok(Answer::Node(node))
+}
+
+fn stored_by(metadata: &Metadata, disk: Uuid) -> u64 {
+    let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
+    let segments = partitions.flat_map(|partition| &partition.segments);
+    segments.filter(|segment| stored_on(segment).iter().any(|replica| replica.disk == disk)).count() as u64
+}

@@ -1,0 +1,61 @@
+//! What would be lost if a node stopped now. Pure.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use crate::census::stored_on;
+use crate::model::{Metadata, NodeId, Segment, SegmentState};
+
+/// Topics that are named, of all that would be harmed.
+const EXAMPLES_MAX: usize = 10;
+
+/// The answer to "may this node stop?".
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Stopping {
+    /// Open segments that could take no append, and could not be sealed either, before it is back.
+    pub open_without_quorum: u64,
+    /// Sealed segments that nobody else alive stores: they could not be read.
+    pub sealed_without_copy: u64,
+    /// Open segments that it leads: each moves to another leader, or waits.
+    pub led: u64,
+    /// Some topics of these, `org/name`, in order.
+    pub topics: BTreeSet<String>,
+}
+
+/// What the cluster would lack without `node`, the nodes of `alive` being the ones that serve now.
+#[must_use]
+pub fn stopping(metadata: &Metadata, node: NodeId, alive: &BTreeSet<NodeId>) -> Stopping {
+    let mut found = Stopping::default();
+    for topic in metadata.topics.values() {
+        for segment in topic.partitions.iter().flat_map(|partition| &partition.segments) {
+            if !stored_on(segment).iter().any(|replica| replica.node == node) {
+                continue;
+            }
+            let left = others_alive(metadata, segment, node, alive);
+            let sealed = matches!(segment.state, SegmentState::Sealed(_));
+            let harmed = if sealed { left == 0 } else { left < quorum(segment) };
+            found.sealed_without_copy += u64::from(harmed && sealed);
+            found.open_without_quorum += u64::from(harmed && !sealed);
+            found.led += u64::from(!sealed && segment.descriptor.leader.node == node);
+            if harmed && found.topics.len() < EXAMPLES_MAX {
+                found.topics.insert(format!("{}/{}", topic.org, topic.name));
+            }
+        }
+    }
+    found
+}
+
+/// Enough for an append and for sealing.
+fn quorum(segment: &Segment) -> usize {
+    let replication = segment.descriptor.replication();
+    replication.write_quorum.max(replication.seal_quorum()) as usize
+}
+
+fn others_alive(metadata: &Metadata, segment: &Segment, without: NodeId, alive: &BTreeSet<NodeId>) -> usize {
+    let left = stored_on(segment).into_iter().filter(|replica| {
+        let here = metadata.nodes.get(&replica.node).is_some_and(|node| node.disk == replica.disk);
+        here && replica.node != without && alive.contains(&replica.node)
+    });
+    left.count()
+}
