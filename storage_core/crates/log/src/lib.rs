@@ -15,6 +15,7 @@ mod disk;
 mod engine;
 mod error;
 mod format;
+mod inspection;
 mod journal;
 mod log;
 mod options;
@@ -35,6 +36,7 @@ pub use disk::{
 };
 pub use engine::Stats;
 pub use error::{Error, Result};
+pub use inspection::{BlockView, Inspection, LogView, Verified, inspect, verify};
 pub use log::{Appended, Log, LogSpec, Sealed, Slices};
 pub use options::{Backend, FsyncSchedule, Options};
 pub use producers::{Admission, ProducerTable};

@@ -223,6 +223,11 @@ impl Store {
         self.handle.engine.store
     }
 
+    /// Size of its blocks.
+    pub fn block_bytes(&self) -> u64 {
+        self.handle.engine.blocks.block_bytes
+    }
+
     /// Counters.
     pub fn stats(&self) -> Stats {
         self.handle.engine.stats()

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use support::*;
@@ -53,7 +54,11 @@ fn options(backend: Backend) -> Options {
     Options { backend, blocks_per_file: 8, ..Options::small() }
 }
 
+/// One at a time: a process that is started holds the locks of the other tests' stores for a moment.
+static STARTING: Mutex<()> = Mutex::new(());
+
 fn acknowledged_survives(backend: Backend, name: &str) {
+    let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().unwrap();
     let mut random = Random(std::process::id().into());
     let mut acknowledged: HashMap<(u64, u64), (u64, usize)> = HashMap::new();

@@ -71,8 +71,23 @@ pub(super) fn drop_cache(file: &File, range: &Range<u64>) -> io::Result<()> {
     }
 }
 
+/// The parts of a range that are no holes.
+pub(super) fn data_ranges(file: &File, range: &Range<u64>) -> io::Result<Vec<Range<u64>>> {
+    let mut ranges = Vec::new();
+    let mut position = range.start;
+    while position < range.end {
+        let Some(start) = seek(file, position, libc::SEEK_DATA)?.filter(|at| *at < range.end) else {
+            break;
+        };
+        let end = seek(file, start, libc::SEEK_HOLE)?.map_or(range.end, |end| end.min(range.end));
+        ranges.push(start..end);
+        position = end.max(start + 1);
+    }
+    Ok(ranges)
+}
+
 /// The next byte at or behind a position that is data (`SEEK_DATA`) or not (`SEEK_HOLE`); `None` behind the last.
-pub(super) fn seek(file: &File, position: u64, whence: libc::c_int) -> io::Result<Option<u64>> {
+fn seek(file: &File, position: u64, whence: libc::c_int) -> io::Result<Option<u64>> {
     // SAFETY: no memory is passed. The descriptor's own position is used by nobody: reads and writes name theirs.
     let found = unsafe { libc::lseek(file.as_raw_fd(), position.cast_signed(), whence) };
     match u64::try_from(found) {

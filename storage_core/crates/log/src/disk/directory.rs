@@ -15,7 +15,7 @@ use super::ring::{Piece, Ring};
 use super::{BackendInUse, Disk, DiskFile, FileKind, TailKind, calls};
 use crate::options::{Backend, FsyncSchedule};
 
-const LOCK_NAME: &str = "LOCK";
+pub(super) const LOCK_NAME: &str = "LOCK";
 /// Minted by the kernel at each boot.
 const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";
 const PROBE_NAME: &str = "probe.tmp";
@@ -90,7 +90,7 @@ impl Disk for Directory {
     }
 
     fn boot(&self) -> Option<Uuid> {
-        fs::read_to_string(BOOT_ID_PATH).ok()?.trim().parse().ok()
+        boot_id()
     }
 
     fn path(&self, name: &str) -> String {
@@ -131,6 +131,10 @@ impl Disk for Directory {
     fn sync_directory(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
+}
+
+pub(super) fn boot_id() -> Option<Uuid> {
+    fs::read_to_string(BOOT_ID_PATH).ok()?.trim().parse().ok()
 }
 
 fn open_direct(path: &Path) -> io::Result<File> {

@@ -5,6 +5,7 @@
 mod calls;
 mod directory;
 mod memory;
+mod overlay;
 mod real_file;
 mod ring;
 mod simulated;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 pub(crate) use directory::Directory;
 pub(crate) use memory::{AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter};
+pub(crate) use overlay::Overlay;
 pub use simulated::{CrashChoice, Fault, SimulatedDisk};
 use uuid::Uuid;
 
@@ -32,7 +34,7 @@ pub enum TailKind {
 /// The backend that a store really uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendInUse {
-    /// `mmap`, `direct`, `io_uring` or `simulated`.
+    /// `mmap`, `direct`, `io_uring`, `simulated`, or `memory` where the disk is only read.
     pub name: &'static str,
     /// Why another one that was asked for, or would have been better, is not used.
     pub refused: Option<String>,

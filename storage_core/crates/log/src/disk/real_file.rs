@@ -172,20 +172,7 @@ impl DiskFile for RealFile {
     }
 
     fn data_ranges(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
-        let mut ranges = Vec::new();
-        let mut position = range.start;
-        while position < range.end {
-            let Some(start) =
-                calls::seek(&self.file, position, libc::SEEK_DATA)?.filter(|at| *at < range.end)
-            else {
-                break;
-            };
-            let end =
-                calls::seek(&self.file, start, libc::SEEK_HOLE)?.map_or(range.end, |end| end.min(range.end));
-            ranges.push(start..end);
-            position = end.max(start + 1);
-        }
-        Ok(ranges)
+        calls::data_ranges(&self.file, &range)
     }
 
     fn claim(self: Arc<Self>, range: Range<u64>) -> Box<dyn MappedRange> {

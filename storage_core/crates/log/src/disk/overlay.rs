@@ -1,0 +1,247 @@
+//! A real directory that is only read: what a store changes stays in memory. Opening a store on it says what an open
+//! would find and do, and does nothing.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use super::directory::{LOCK_NAME, boot_id};
+use super::{BackendInUse, Disk, DiskFile, FileKind, MappedRange, Prepare, TailKind, calls};
+use crate::format::{PAGE_BYTES, page_down};
+
+pub(crate) struct Overlay {
+    path: PathBuf,
+    /// Names that differ from the directory's: files made or opened here, `None` for those removed.
+    names: Mutex<BTreeMap<String, Option<Arc<OverlayFile>>>>,
+}
+
+impl Overlay {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), names: Mutex::default() }
+    }
+}
+
+impl Disk for Overlay {
+    fn tail_kind(&self) -> TailKind {
+        TailKind::Buffered
+    }
+
+    fn backend(&self) -> BackendInUse {
+        BackendInUse { name: "memory", refused: None }
+    }
+
+    fn boot(&self) -> Option<Uuid> {
+        boot_id()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.path.join(name).display().to_string()
+    }
+
+    /// Of the real directory: what a running store does meanwhile would make no sense here.
+    fn lock(&self) -> io::Result<Box<dyn Send + Sync>> {
+        match File::open(self.path.join(LOCK_NAME)) {
+            Ok(file) => {
+                calls::lock(&file)?;
+                Ok(Box::new(file))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Box::new(())),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let changed = self.names.lock();
+        let mut names: Vec<String> =
+            changed.iter().filter(|(_, file)| file.is_some()).map(|(name, _)| name.clone()).collect();
+        for entry in fs::read_dir(&self.path)? {
+            names.extend(entry?.file_name().into_string().ok().filter(|name| !changed.contains_key(name)));
+        }
+        Ok(names)
+    }
+
+    fn create(&self, name: &str, bytes: u64, _: FileKind) -> io::Result<Arc<dyn DiskFile>> {
+        if self.list()?.iter().any(|known| known == name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let file = Arc::new(OverlayFile::new(None, bytes));
+        self.names.lock().insert(name.to_owned(), Some(Arc::clone(&file)));
+        Ok(file)
+    }
+
+    fn open(&self, name: &str, bytes: u64, _: FileKind) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.file(name, bytes)?)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let file = self.file(from, 0)?;
+        let mut names = self.names.lock();
+        names.insert(from.to_owned(), None);
+        names.insert(to.to_owned(), Some(file));
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.file(name, 0)?;
+        self.names.lock().insert(name.to_owned(), None);
+        Ok(())
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Overlay {
+    fn file(&self, name: &str, bytes: u64) -> io::Result<Arc<OverlayFile>> {
+        let mut names = self.names.lock();
+        match names.get(name) {
+            Some(Some(file)) => Ok(Arc::clone(file)),
+            Some(None) => Err(io::ErrorKind::NotFound.into()),
+            None => {
+                let base = File::open(self.path.join(name))?;
+                let size = base.metadata()?.len().max(bytes);
+                let file = Arc::new(OverlayFile::new(Some(base), size));
+                names.insert(name.to_owned(), Some(Arc::clone(&file)));
+                Ok(file)
+            }
+        }
+    }
+}
+
+struct OverlayFile {
+    base: Option<File>,
+    changes: Mutex<Changes>,
+}
+
+struct Changes {
+    size: u64,
+    /// Whole pages, by number; `None` for zeros.
+    pages: BTreeMap<u64, Option<Vec<u8>>>,
+}
+
+impl OverlayFile {
+    fn new(base: Option<File>, size: u64) -> Self {
+        Self { base, changes: Mutex::new(Changes { size, pages: BTreeMap::new() }) }
+    }
+
+    /// Fills `out` from the real file; what is not there is zero.
+    fn read_base(&self, position: u64, out: &mut [u8]) -> io::Result<()> {
+        out.fill(0);
+        let Some(base) = &self.base else { return Ok(()) };
+        let mut done = 0;
+        while done < out.len() {
+            match base.read_at(&mut out[done..], position + done as u64) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Numbers of the pages that a range touches.
+fn pages(range: &Range<u64>) -> Range<u64> {
+    range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES)
+}
+
+impl DiskFile for OverlayFile {
+    fn size_bytes(&self) -> io::Result<u64> {
+        Ok(self.changes.lock().size)
+    }
+
+    fn read(&self, position: u64, bytes: usize, out: &mut Vec<u8>) -> io::Result<()> {
+        let changes = self.changes.lock();
+        let end = position.saturating_add(bytes as u64).min(changes.size);
+        if position >= end {
+            return Ok(());
+        }
+        let start = out.len();
+        out.resize(start + (end - position) as usize, 0);
+        let target = &mut out[start..];
+        self.read_base(position, target)?;
+        for (&number, page) in changes.pages.range(pages(&(position..end))) {
+            let page_start = number * PAGE_BYTES;
+            let (from, to) = (page_start.max(position), (page_start + PAGE_BYTES).min(end));
+            let part = &mut target[(from - position) as usize..(to - position) as usize];
+            match page {
+                Some(page) => {
+                    part.copy_from_slice(&page[(from - page_start) as usize..(to - page_start) as usize]);
+                }
+                None => part.fill(0),
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, position: u64, parts: &[&[u8]], _: bool) -> io::Result<usize> {
+        let bytes = parts.concat();
+        let mut at = 0;
+        while at < bytes.len() {
+            let place = position + at as u64;
+            let (page_start, in_page) = (page_down(place), (place - page_down(place)) as usize);
+            let count = (PAGE_BYTES as usize - in_page).min(bytes.len() - at);
+            let mut page = vec![0; PAGE_BYTES as usize];
+            let known = self.changes.lock().pages.get(&(page_start / PAGE_BYTES)).cloned();
+            match known {
+                Some(known) => page = known.unwrap_or(page),
+                None => self.read_base(page_start, &mut page)?,
+            }
+            page[in_page..in_page + count].copy_from_slice(&bytes[at..at + count]);
+            let mut changes = self.changes.lock();
+            changes.pages.insert(page_start / PAGE_BYTES, Some(page));
+            changes.size = changes.size.max(place + count as u64);
+            at += count;
+        }
+        Ok(bytes.len())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn prepare(&self, range: Range<u64>, _: Prepare) -> io::Result<()> {
+        let mut changes = self.changes.lock();
+        changes.size = changes.size.max(range.end);
+        Ok(())
+    }
+
+    fn discard(&self, range: Range<u64>) -> io::Result<()> {
+        self.changes.lock().pages.extend(pages(&range).map(|number| (number, None)));
+        Ok(())
+    }
+
+    fn data_ranges(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        let mut ranges = match &self.base {
+            Some(base) => calls::data_ranges(base, &range)?,
+            None => Vec::new(),
+        };
+        let changes = self.changes.lock();
+        let written = changes.pages.range(pages(&range)).filter(|(_, page)| page.is_some());
+        ranges.extend(written.map(|(number, _)| {
+            (number * PAGE_BYTES).max(range.start)..((number + 1) * PAGE_BYTES).min(range.end)
+        }));
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut merged: Vec<Range<u64>> = Vec::new();
+        for range in ranges {
+            match merged.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => merged.push(range),
+            }
+        }
+        Ok(merged)
+    }
+
+    fn claim(self: Arc<Self>, _: Range<u64>) -> Box<dyn MappedRange> {
+        panic!("only mapped files have ranges to claim")
+    }
+}

@@ -1,0 +1,169 @@
+//! What lies in a directory, without changing a byte of it: files, blocks, logs and what an open would say of them; and
+//! whether every stored batch can still be read.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use uuid::Uuid;
+
+use crate::disk::Overlay;
+use crate::error::{Error, Result};
+use crate::format::PAGE_BYTES;
+use crate::format::manifest::MANIFEST_NAME;
+use crate::log::Log;
+use crate::log::block::Block;
+use crate::options::{FsyncSchedule, Options};
+use crate::recovery::OpenReport;
+use crate::store::Store;
+use crate::types::{Epoch, LogId, Offset};
+
+/// How much is read at a time.
+const READ_BYTES: usize = 4 << 20;
+
+/// A store as it lies on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspection {
+    /// Who it is.
+    pub store: Uuid,
+    /// Size of a block.
+    pub block_bytes: u64,
+    /// What an open would find, and do about it.
+    pub report: OpenReport,
+    /// Its logs, in order of id.
+    pub logs: Vec<LogView>,
+}
+
+/// One log of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogView {
+    /// What it is.
+    pub id: LogId,
+    /// What it is called.
+    pub name: String,
+    /// Written into its batches.
+    pub epoch: Epoch,
+    /// First offset that was not trimmed.
+    pub start: Offset,
+    /// First offset behind its records.
+    pub end: Offset,
+    /// Bytes of its batches.
+    pub size_bytes: u64,
+    /// Whether its end is decided.
+    pub is_sealed: bool,
+    /// Whether it may lack what its copies have.
+    pub is_suspect: bool,
+    /// Its schedule, where it has its own or the store's is the default one.
+    pub fsync: FsyncSchedule,
+    /// Names and places of its cursors.
+    pub cursors: Vec<(String, Offset)>,
+    /// Where its batches are, in order of offset.
+    pub blocks: Vec<BlockView>,
+    /// Ranges of offsets that cannot be read.
+    pub damaged: Vec<(Offset, Offset)>,
+}
+
+/// One block of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockView {
+    /// Path of its file.
+    pub path: String,
+    /// Its first slot there, from 0.
+    pub slot: u32,
+    /// Grows with each block of the store.
+    pub sequence: u64,
+    /// Offset of its first batch.
+    pub base_offset: Offset,
+    /// Bytes of its batches.
+    pub data_bytes: u64,
+}
+
+/// What was read by [`verify`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// The store; damage that was found on the way is in its logs.
+    pub inspection: Inspection,
+    /// Batches whose checksum is right.
+    pub batches: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Looks at a store that nobody has open: reads the journal, the headers of its blocks and the tails that an open would
+/// scan. Changes nothing.
+///
+/// Errors as [`Store::open`], and `Damaged` if the directory holds no store.
+pub fn inspect(directory: impl AsRef<Path>) -> Result<Inspection> {
+    let store = open(directory.as_ref())?;
+    Ok(view(&store))
+}
+
+/// As [`inspect`], and reads every stored batch.
+pub fn verify(directory: impl AsRef<Path>) -> Result<Verified> {
+    let store = open(directory.as_ref())?;
+    let (mut batches, mut bytes) = (0, 0);
+    for log in store.logs() {
+        let mut next = log.start_offset();
+        loop {
+            match log.read(next, READ_BYTES) {
+                Ok(slices) if slices.batches.is_empty() => break,
+                Ok(slices) => {
+                    batches += slices.batches.len() as u64;
+                    bytes += slices.batches.iter().map(|batch| batch.len() as u64).sum::<u64>();
+                    next = slices.next_offset;
+                }
+                // Remembered by the log.
+                Err(Error::Corrupted { end, .. }) => next = end,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(Verified { inspection: view(&store), batches, bytes })
+}
+
+fn open(directory: &Path) -> Result<Store> {
+    let path = directory.display().to_string();
+    match directory.join(MANIFEST_NAME).try_exists() {
+        Ok(true) => Store::open_on(Arc::new(Overlay::new(directory)), Options::default()),
+        Ok(false) => Err(Error::damaged(&path, "it has no MANIFEST: this is no directory of a store")),
+        Err(error) => Err(Error::io("read", &path, error)),
+    }
+}
+
+fn view(store: &Store) -> Inspection {
+    Inspection {
+        store: store.uuid(),
+        block_bytes: store.block_bytes(),
+        report: store.report().clone(),
+        logs: store.logs().iter().map(view_log).collect(),
+    }
+}
+
+fn view_log(log: &Log) -> LogView {
+    let state = log.state();
+    let directory = state.directory.read();
+    LogView {
+        id: log.id(),
+        name: log.name().to_owned(),
+        epoch: log.epoch(),
+        start: log.start_offset(),
+        end: log.end_offset(),
+        size_bytes: log.size_bytes(),
+        is_sealed: log.is_sealed(),
+        is_suspect: log.is_suspect(),
+        fsync: log.fsync(),
+        cursors: log.cursors(),
+        blocks: directory.blocks.iter().map(|block| view_block(block)).collect(),
+        damaged: directory.fences.iter().map(|&(start, end)| (Offset(start), Offset(end))).collect(),
+    }
+}
+
+fn view_block(block: &Block) -> BlockView {
+    BlockView {
+        path: block.slots.file.path.clone(),
+        slot: block.slots.first,
+        sequence: block.sequence,
+        base_offset: Offset(block.base_offset),
+        data_bytes: block.readable.load(Ordering::Acquire) - PAGE_BYTES,
+    }
+}
