@@ -10,6 +10,10 @@ from harness.load import wait_until
 RELEASE = "walrus-operator"
 NAMESPACE = "walrus-system"
 SELECTOR = "app.kubernetes.io/name=walrus-operator"
+ON_CONTROL_PLANE = {  # where no fault of a worker reaches it
+    "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
+    "tolerations": [{"operator": "Exists"}],
+}
 AUDIT = ("docker", "exec", "walrus-control-plane", "cat", "/var/log/kubernetes/audit.log")
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
@@ -24,7 +28,7 @@ class Installed:
     def install(self) -> None:
         helm(
             *("upgrade", "--install", RELEASE, str(self.chart), "--namespace", NAMESPACE, "--create-namespace"),
-            *("--set", "watch.all=true", "--wait", "--timeout", "180s"),
+            *("--set", "watch.all=true", "--set-json", json.dumps(ON_CONTROL_PLANE), "--wait", "--timeout", "180s"),
         )
 
     def uninstall(self) -> None:
@@ -53,11 +57,16 @@ class Installed:
         status = self.kubectl.execute(self.pod()["metadata"]["name"], "cat", "/proc/1/status")
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
 
-    def requests(self) -> list[Object]:
-        """What the operator asked for since the cluster was made, as the API server's audit has it, oldest first."""
+    def requests(self, *, of_pod: str | None = None) -> list[Object]:
+        """What the operator, or one pod of it, asked for, as the API server's audit has it, oldest first."""
         user = f"system:serviceaccount:{NAMESPACE}:{RELEASE}"
         events = (json.loads(line) for line in run(*AUDIT).splitlines())
-        return [event for event in events if event["user"]["username"] == user]
+        return [
+            event
+            for event in events
+            if event["user"]["username"] == user
+            and of_pod in (None, *event["user"].get("extra", {}).get("authentication.kubernetes.io/pod-name", ()))
+        ]
 
     def writes(self) -> list[Object]:
         """The requests that may change something, but for its own Lease."""

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from harness.kube.cluster import Cluster, machine_of
+from harness.kube.cluster import Cluster, is_pod_ready, machine_of
 from harness.kube.kubectl import Kubectl, Object, run
 from harness.kube.workbench import Workbench
 from harness.load import wait_until
@@ -14,9 +14,16 @@ def leader(orders: Cluster, workbench: Workbench):
     """Finds the pod that leads the open segment of a topic."""
 
     def leader(topic: str) -> Object:
-        said = workbench.walrus("segments", topic, "--bootstrap", orders.bootstrap, "--output", "json")
-        host: str = json.loads(said)[0]["segments"][-1]["leader"]["grpc_address"]
-        return orders.pod(host.split(".")[0])
+        seen: list[str] = []
+
+        def leads() -> bool:
+            said = workbench.walrus("segments", topic, "--bootstrap", orders.bootstrap, "--output", "json")
+            node = json.loads(said)[0]["segments"][-1]["leader"]
+            seen.extend([node["grpc_address"].split(".")[0]] if node else [])
+            return bool(seen)
+
+        wait_until(leads, f"a leader of {topic}", 120, every_s=0.2)
+        return orders.pod(seen[0])
 
     return leader
 
@@ -38,9 +45,7 @@ def test_the_leading_broker_is_killed_with_sigkill(orders: Cluster, workbench: W
         orders.kill(victim)
         load.wait_for_more(2_000)
     workbench.check(orders.bootstrap, "killed", load.acked)
-    again = orders.pod(victim["metadata"]["name"])
-    assert again["metadata"]["uid"] == victim["metadata"]["uid"]
-    assert again["status"]["containerStatuses"][0]["restartCount"] > restarts(victim)
+    wait_for_restart(orders, victim)
 
 
 def test_the_machine_of_the_leader_is_paused(orders: Cluster, workbench: Workbench, leader) -> None:
@@ -65,8 +70,20 @@ def test_the_machine_of_the_leader_is_restarted(orders: Cluster, workbench: Work
         run("docker", "restart", "--time", "0", machine_of(victim))
         load.wait_for_more(2_000)
     workbench.check(orders.bootstrap, "restarted", load.acked)
+    wait_for_restart(orders, victim)
     orders.wait_ready()
-    assert restarts(orders.pod(victim["metadata"]["name"])) > restarts(victim)
+
+
+def wait_for_restart(cluster: Cluster, victim: Object) -> None:
+    """Waits until the container of a pod was started again, in the same pod."""
+    name, uid = victim["metadata"]["name"], victim["metadata"]["uid"]
+
+    def restarted() -> bool:
+        pod = cluster.pod(name)
+        assert pod["metadata"]["uid"] == uid, "the pod stays"
+        return restarts(pod) > restarts(victim) and is_pod_ready(pod)
+
+    wait_until(restarted, f"{name} to start again", 180, every_s=0.5)
 
 
 def restarts(pod: Object) -> int:

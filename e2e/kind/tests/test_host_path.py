@@ -17,13 +17,14 @@ def cluster(operator: Installed):
         machines("label", "--overwrite", "node", machine["metadata"]["name"], "walrus.dev/disk=host")
     kubectl = Kubectl("walrus-host-path")
     yield Cluster(kubectl, "trips")
-    kubectl("delete", "namespace", kubectl.namespace, "--timeout=180s")
+    kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
 
 
 def test_records_outlive_the_pod_in_a_folder_of_its_machine(cluster: Cluster, workbench: Workbench) -> None:
     cluster.kubectl("apply", "-f", str(EXAMPLE))
     cluster.wait_ready()
     assert not cluster.claims()
+    assert all(each["backend"] == "direct" or each["backendReason"] for each in cluster.resource()["status"]["brokers"])
     with workbench.producing(cluster.bootstrap, "rides", producers=2) as load:
         load.wait_for_more(500)
         for victim in cluster.pods():
