@@ -1,20 +1,25 @@
 """What the tests of the Spark side share: one Spark session and one cluster of real brokers for the whole run."""
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+
+# Tests are modules without packages (importlib mode); what they share lies beside them.
+sys.path.insert(0, str(Path(__file__).parent / "support"))
+
+from appended import SEGMENT_ENTRIES_MAX, record_of
 from hypothesis import settings
 from pyspark.sql import SparkSession
 from pyspark_walrus.session import JAVA_SHORT, create_session
-from walrus_client import Client, OutRecord
+from walrus_client import Client
 from walrus_client.dev import DevCluster, NodeOptions, start_cluster
 
 # The machine is shared: how long one example takes says nothing.
 settings.register_profile("walrus", deadline=None)
 settings.load_profile("walrus")
-
-SEGMENT_ENTRIES_MAX = 500
 
 
 @pytest.fixture(scope="session")
@@ -57,16 +62,6 @@ def append(client: Client) -> Callable[..., None]:
             assert client.append(topic, rows, partition=partition).base_offset == first
 
     return _append
-
-
-def record_of(offset: int) -> OutRecord:
-    """The record that tests append at an offset: every kind of content and of its absence."""
-    return OutRecord(
-        None if offset % 11 == 0 else f"value {offset}".encode(),
-        key=None if offset % 7 == 0 else f"key {offset % 5}".encode(),
-        timestamp_ms=1_700_000_000_000 + offset,
-        headers=[("number", str(offset).encode()), ("nothing", None)] if offset % 3 == 0 else [],
-    )
 
 
 _numbers = itertools.count()

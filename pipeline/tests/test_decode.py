@@ -1,15 +1,14 @@
 """The Rust decoder, as the source uses it, against a slow one written apart."""
 
 import pytest
+import record_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark_walrus.cluster import Chunk
 from pyspark_walrus.decode import GATHERED_BYTES_MIN, arrow_schema, record_batches
 from pyspark_walrus.errors import Reason, SourceError
 from pyspark_walrus.plan import Piece
-
-from . import record_batch
-from .record_batch import PlainRecord
+from record_batch import PlainRecord
 
 contents = st.none() | st.binary(max_size=40)
 stored_records = st.lists(

@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layouts import layout, layouts, partition, topic
 from pyspark_walrus.errors import Reason, SourceError
 from pyspark_walrus.offsets import (
     Offsets,
@@ -15,8 +16,6 @@ from pyspark_walrus.offsets import (
     resolve,
 )
 from pyspark_walrus.options import EARLIEST, LATEST, Bound
-
-from .layouts import layout, layouts, partition, topic
 
 names = st.sampled_from(["orders", "bills", "a.b-c_d"])
 some_offsets = st.dictionaries(

@@ -5,13 +5,12 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layouts import layout, layouts, partition, topic
 from pyspark_walrus.errors import Reason, SourceError
 from pyspark_walrus.layout import SegmentLayout, with_estimated_bytes
 from pyspark_walrus.offsets import Offsets, ids, latest, partitions, resolve
 from pyspark_walrus.options import EARLIEST, Bound
 from pyspark_walrus.plan import PACK_BYTES_MAX, bytes_between, next_end, plan_splits, share_out
-
-from .layouts import layout, layouts, partition, topic
 
 limits = st.none() | st.integers(1, 2_000)
 

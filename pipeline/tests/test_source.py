@@ -5,14 +5,13 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from appended import SEGMENT_ENTRIES_MAX, record_of
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark_walrus.options import SourceOptions
 from pyspark_walrus.source import StreamReader
 from walrus_client import Client, SegmentState
 from walrus_client.dev import NodeOptions, start_cluster
-
-from .conftest import SEGMENT_ENTRIES_MAX, record_of
 
 
 @pytest.fixture
