@@ -1,6 +1,6 @@
 //! Topics: making, dropping and describing them, and the ids of producers. What changes metadata is asked of the host.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use crate::control::Event;
 use crate::error::{Error, Result};
 use crate::peer::Request;
 use crate::proto::peer::{SegmentInfo, SegmentInfoAnswer};
-use crate::routing::{DEFAULT_ORG, base_of, log_start};
+use crate::routing::{DEFAULT_ORG, base_of, is_open, log_start};
 use crate::topic::{
     NodeView, PartitionRef, PartitionView, SegmentStateView, SegmentView, TopicInfo, TopicName, TopicState,
 };
@@ -107,11 +107,23 @@ impl Broker {
     }
 
     /// All partitions of a topic with their segments; asks the nodes that store them for sizes and watermarks.
+    /// `Unavailable` where the leader of an open segment does not answer: a guess at what can be read would let
+    /// readers take a part for the whole.
     pub async fn segments(&self, topic: &str) -> Result<Vec<PartitionView>> {
         let name = TopicName::parse(topic)?;
         let route = self.routing().find(&name).cloned();
         let route = route.ok_or_else(|| Error::UnknownTopic { topic: name.to_string() })?;
-        let sizes = self.sizes(&route.topic.partitions).await;
+        let (sizes, silent) = self.sizes(&route.topic.partitions).await;
+        let mut segments = route.topic.partitions.iter().flat_map(|partition| &partition.segments);
+        let unknown =
+            segments.find(|segment| is_open(segment) && silent.contains(&segment.descriptor.leader.node.0));
+        if let Some(Segment { descriptor, .. }) = unknown {
+            let (node, segment) = (descriptor.leader.node.0, descriptor.uuid);
+            let what = format!(
+                "node {node} does not answer, and only it knows how far segment {segment} of {topic} goes"
+            );
+            return Err(Error::Unavailable { what });
+        }
         let (routing, now_ms) = (self.routing(), now_ms());
         let view = |id: NodeId| node_view(id, routing.metadata.nodes.get(&id), now_ms);
         Ok(route.topic.partitions.iter().map(|partition| partition_view(partition, &sizes, view)).collect())
@@ -173,8 +185,9 @@ impl Broker {
         all
     }
 
-    /// Bytes and high watermarks of all segments of some partitions, from whoever stores them.
-    async fn sizes(&self, partitions: &[Partition]) -> HashMap<Uuid, Size> {
+    /// Bytes and high watermarks of all segments of some partitions, from whoever stores them, and who of them did not
+    /// answer.
+    async fn sizes(&self, partitions: &[Partition]) -> (HashMap<Uuid, Size>, HashSet<u32>) {
         let mut by_node: BTreeMap<u32, Vec<Bytes>> = BTreeMap::new();
         for segment in partitions.iter().flat_map(|partition| &partition.segments) {
             // The leader's copy answers for an open segment, any for a sealed one.
@@ -184,18 +197,19 @@ impl Broker {
         let asked = by_node.into_iter().map(|(node, segments)| async move {
             let info = SegmentInfo { segments, producers: false };
             if node == self.node_id() {
-                return self.segment_facts(&info);
+                return (node, Some(self.segment_facts(&info)));
             }
             let answer = self.peers().call(node, Request::SegmentInfo(info), INFO_PATIENCE).await;
-            answer.ok().and_then(|payload| SegmentInfoAnswer::decode(payload).ok()).unwrap_or_default()
+            (node, answer.ok().and_then(|payload| SegmentInfoAnswer::decode(payload).ok()))
         });
         let answers = futures_util::future::join_all(asked).await;
-        let facts = answers.into_iter().flat_map(|answer| answer.segments);
+        let silent = answers.iter().filter(|(_, answer)| answer.is_none()).map(|(node, _)| *node).collect();
+        let facts = answers.into_iter().filter_map(|(_, answer)| answer).flat_map(|answer| answer.segments);
         let size = |facts: crate::proto::peer::SegmentFacts| {
             let uuid = Uuid::from_slice(&facts.segment).ok()?;
             Some((uuid, Size { end_offset: facts.end_offset, bytes: facts.bytes }))
         };
-        facts.filter_map(size).collect()
+        (facts.filter_map(size).collect(), silent)
     }
 }
 

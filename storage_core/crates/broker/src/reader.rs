@@ -13,7 +13,7 @@ use crate::broker::{Broker, ReadOptions, ReadPage, uuid_bytes};
 use crate::error::{Error, Result};
 use crate::peer::Request;
 use crate::proto::peer::{Fetch, FetchAnswer};
-use crate::routing::{base_of, is_led_by, log_start, open_segment, segment_at};
+use crate::routing::{base_of, is_led_by, is_open, log_start, open_segment, segment_at};
 use crate::topic::{PartitionRef, TopicName};
 
 /// Most bytes of one page, whatever was asked for.
@@ -239,8 +239,4 @@ impl Broker {
 
 fn nothing_yet(offset: u64) -> FetchAnswer {
     FetchAnswer { next_offset: offset, high_watermark: offset, ..FetchAnswer::default() }
-}
-
-fn is_open(segment: &Segment) -> bool {
-    !matches!(segment.state, SegmentState::Sealed(_))
 }

@@ -152,6 +152,11 @@ pub(crate) fn segment_at(partition: &Partition, offset: u64) -> Option<&Segment>
     partition.segments.get(behind.checked_sub(1)?)
 }
 
+/// Its end is not decided yet.
+pub(crate) fn is_open(segment: &Segment) -> bool {
+    !matches!(segment.state, SegmentState::Sealed(_))
+}
+
 /// A listed segment's base is always known.
 pub(crate) fn base_of(segment: &Segment) -> u64 {
     segment.descriptor.base_offset.map_or(0, |Offset(base)| base)

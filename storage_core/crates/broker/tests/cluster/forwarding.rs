@@ -100,6 +100,32 @@ fn a_leader_that_is_down_makes_appends_and_reads_fail_as_unavailable() {
     });
 }
 
+/// The segment's base was told as its end: a reader "to the end" took what was sealed for everything.
+#[test]
+fn how_far_a_partition_goes_is_not_guessed_while_its_leader_is_down() {
+    let mut cluster = Cluster::start(3, json!({}));
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    let leader = cluster.block_on(async {
+        put(&cluster.broker(1), &topic, "before").await.unwrap();
+        cluster.broker(1).leadership(&topic).unwrap().node
+    });
+    cluster.stop(leader);
+    let other = cluster.ids().find(|id| *id != leader).unwrap();
+    let error = cluster.block_on(cluster.broker(other).segments("logs")).unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }) && error.retryable(), "{error:?}");
+    cluster.restart(leader);
+    let partitions = cluster.block_on(async {
+        let broker = cluster.broker(other);
+        loop {
+            match broker.segments("logs").await {
+                Err(error) if error.retryable() => tokio::task::yield_now().await, // not connected again yet
+                answer => break answer.unwrap(),
+            }
+        }
+    });
+    assert_eq!(partitions[0].high_watermark, 1);
+}
+
 #[test]
 fn what_is_wrong_with_a_request_is_said_by_every_node_alike() {
     let cluster = Cluster::start(3, json!({ "auto_create_topics": false }));
