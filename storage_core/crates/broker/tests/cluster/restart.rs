@@ -1,12 +1,10 @@
 //! Processes end and come back.
 
-use std::time::Duration;
-
 use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
 use walrus_log::batch::ProducerRef;
 
-use crate::harness::{Cluster, batch_of, put, read_values, sealed_count};
+use crate::harness::{Cluster, PATIENCE, batch_of, put, read_values, sealed_count};
 
 #[test]
 fn a_restarted_leader_seals_its_segment_and_opens_the_next_at_the_first_append() {
@@ -101,6 +99,7 @@ fn a_batch_without_producer_id_is_of_unknown_outcome_when_its_leader_dies() {
         cluster.broker(1).leadership(&topic).unwrap().node
     });
     let broker = cluster.broker(3 - leader);
+    let (acknowledged, acknowledgements) = std::sync::mpsc::channel();
     let producing = std::thread::spawn({
         let topic = topic.clone();
         move || {
@@ -110,13 +109,16 @@ fn a_batch_without_producer_id_is_of_unknown_outcome_when_its_leader_dies() {
                     if let Err(error) = put(&broker, &topic, &number.to_string()).await {
                         return (number, error);
                     }
+                    acknowledged.send(number).ok(); // nobody listens once the leader is down
                 }
                 unreachable!()
             };
             runtime.block_on(appends)
         }
     });
-    std::thread::sleep(Duration::from_millis(50)); // some are under way
+    for _ in 0..5 {
+        acknowledgements.recv_timeout(PATIENCE).expect("appends are under way");
+    }
     cluster.stop(leader);
     let (number, error) = producing.join().unwrap();
     // Sent and not answered, or not even sent: never retryable in the first case.
