@@ -1,0 +1,138 @@
+//! Commands to the metadata, its past, and what is published of a segment.
+
+use super::*;
+
+impl World {
+    /// Applies a command. The outer error is a broken state.
+    pub(super) fn propose(&mut self, command: Command) -> Result<Result<(), Rejected>, Violation> {
+        let mut state = self.metadata.state.clone();
+        let id = Uuid::from_u128(1);
+        let envelope = metadata::Envelope {
+            v: metadata::ENVELOPE_VERSION,
+            id,
+            at_ms: self.now_ms,
+            expect: None,
+            command,
+        };
+        let outcome = metadata::apply(&mut state, &envelope).map(|_| ());
+        state.recent.clear(); // ids of commands are not what is checked here
+        if let Ok(()) = outcome {
+            self.err_in_metadata(&mut state, &envelope.command);
+            if self.setting.mistake.is_none() {
+                state.check().map_err(|what| Violation(format!("metadata: {what}")))?;
+            }
+            self.metadata = Arc::new(Committed { print: print_of(&state), state });
+        }
+        Ok(outcome)
+    }
+
+    /// The mistakes of a metadata service.
+    pub(super) fn err_in_metadata(&self, state: &mut Metadata, command: &Command) {
+        let Command::SealAndOpen { .. } = command else { return };
+        let Some(topic) = state.topics.get_mut(&TOPIC) else { return };
+        let partition = &mut Arc::make_mut(topic).partitions[0];
+        if self.makes(Mistake::NextEpochNotRaised)
+            && let Some(before) = self.partition()
+        {
+            partition.next_epoch = before.next_epoch;
+        }
+        let mut nodes = state.nodes.values();
+        if self.makes(Mistake::AdoptedSuccessorOpened)
+            && let Some(last) = partition.segments.last_mut()
+            && matches!(last.state, SegmentState::Sealing(_))
+            && let Some(leader) = nodes.rfind(|node| self.node(NodeId(node.id.0)).up)
+        {
+            let process = leader.process;
+            last.state = SegmentState::Open;
+            last.descriptor.leader = metadata::LeaderRef { node: leader.id, process };
+        }
+    }
+
+    pub(super) fn avoided(&self) -> Vec<metadata::NodeId> {
+        self.nodes.iter().filter(|node| !node.up).map(|node| metadata::NodeId(node.id.0)).collect()
+    }
+
+    /// The proposers' clocks jump: forward, so that every lease has lapsed, or back.
+    pub fn jump_clocks(&mut self, forward: bool) {
+        self.now_ms = if forward { self.now_ms + 3_600_000 } else { self.now_ms.saturating_sub(1_800_000) };
+    }
+
+    /// Metadata is what it was.
+    pub fn roll_back(&mut self, to: Arc<Committed>) {
+        self.metadata = to;
+    }
+
+    /// Someone asks for a recovery of the last segment, above what refused attempts have learned.
+    pub fn recover(&mut self) -> Checked {
+        self.register_all();
+        let Some(segment) = self.last_segment() else { return Ok(()) };
+        let above = self.recoverers.iter().filter(|attempt| attempt.descriptor().segment == segment);
+        let seen = above.map(|attempt| match attempt.phase() {
+            RecovererPhase::Outbid { promised } => promised.epoch.0,
+            _ => 0,
+        });
+        let above = metadata::Epoch(seen.max().unwrap_or(0));
+        let ids = (self.mint(), self.mint());
+        let state = &self.metadata.state;
+        let attempt = metadata::recovery(state, (TOPIC, 0), ids, above, &self.avoided(), self.now_ms);
+        let Some(metadata::Attempt { ballot, successor }) = attempt else { return Ok(()) };
+        let uuid = Uuid::from_u128(segment.0);
+        let next = bridge::descriptor(&successor);
+        let command = Command::BeginRecovery { topic: TOPIC, partition: 0, segment: uuid, ballot, successor };
+        if self.propose(command)?.is_err() {
+            return Ok(());
+        }
+        let descriptor = self.descriptor(segment).clone();
+        if bridge::ballot(ballot).epoch <= descriptor.epoch {
+            return violation(format!("S6: {ballot:?} recovers a segment of {:?}", descriptor.epoch));
+        }
+        let recoverer = Recoverer::new(descriptor, bridge::ballot(ballot), next);
+        self.recoverers.push(Arc::new(recoverer));
+        let place = self.recoverers.len() - 1;
+        for index in 0..self.recoverers[place].descriptor().replicas.len() {
+            self.tell_gone(place, index)?;
+        }
+        self.recoverer_step(place, RecovererInput::Ask)
+    }
+
+    /// A disk is declared gone, and the recoverers hear of it.
+    pub fn declare_gone(&mut self, node: NodeId) -> Checked {
+        let disk = Uuid::from_u128(self.node(node).disk.0);
+        let _ = self.propose(Command::DeclareDiskGone { disk })?;
+        for place in 0..self.recoverers.len() {
+            for index in 0..self.recoverers[place].descriptor().replicas.len() {
+                self.tell_gone(place, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn tell_gone(&mut self, place: usize, replica: usize) -> Checked {
+        let disk = self.recoverers[place].descriptor().replicas[replica].disk;
+        if self.metadata.state.gone_disks.contains(&Uuid::from_u128(disk.0)) {
+            self.recoverer_step(place, RecovererInput::Gone { replica })?;
+        }
+        Ok(())
+    }
+
+    /// Someone who knows the decision about the last segment tells metadata.
+    pub fn publish(&mut self, segment: SegmentId) -> Checked {
+        let Some(decided) = self.promised.decided.get(&segment).cloned() else { return Ok(()) };
+        self.publish_value(segment, &decided)
+    }
+
+    pub(super) fn publish_value(&mut self, segment: SegmentId, value: &Value) -> Checked {
+        let segment = Uuid::from_u128(segment.0);
+        let value = bridge::value(value);
+        match self.propose(Command::SealAndOpen { topic: TOPIC, partition: 0, segment, value })? {
+            Ok(()) | Err(Rejected::UnknownSegment { .. }) => self.check_metadata(),
+            Err(_) if self.makes(Mistake::CloseWithoutCompare) => Ok(()),
+            Err(rejected) => violation(format!("S3: a decision was refused: {rejected}")),
+        }
+    }
+
+    /// Retention.
+    pub fn trim(&mut self, below_number: u64) -> Checked {
+        self.propose(Command::Trim { topic: TOPIC, partition: 0, below_number }).map(drop)
+    }
+}

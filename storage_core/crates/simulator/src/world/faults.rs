@@ -1,0 +1,99 @@
+//! Crashes, rot, restarts, lost disks.
+
+use super::*;
+
+impl World {
+    /// A process dies. Of what a copy had not synced the first `kept` batches stay; the synced tail of `rotten` is torn.
+    pub fn crash(&mut self, id: NodeId, kept: usize, rotten: Option<SegmentId>) -> Checked {
+        self.leaders.retain(|_, leading| leading.machine.descriptor().leader.node != id);
+        let node = self.node_mut(id);
+        node.up = false;
+        let mut rotted = false;
+        for (segment, held) in &mut node.held {
+            held.machine = None;
+            held.peeked = None;
+            let stored = &mut held.stored;
+            let keep = stored.synced.saturating_add(kept).min(stored.batches.len());
+            stored.batches.truncate(keep);
+            stored.synced = keep;
+            if Some(*segment) == rotten && stored.synced > 0 {
+                stored.synced -= 1;
+                stored.batches.truncate(stored.synced);
+                stored.cut = true;
+                rotted = true;
+            }
+        }
+        self.losses += usize::from(rotted);
+        Ok(())
+    }
+
+    /// Whether a torn tail of the copy is within what is promised: what is voted for or sealed is checked at rest.
+    #[must_use]
+    pub fn may_rot(held: &Held) -> bool {
+        let Promises { accepted, sealed, .. } = &held.stored.promises;
+        accepted.is_none() && sealed.is_none() && held.stored.synced > 0
+    }
+
+    /// A process starts on its disk.
+    pub fn restart(&mut self, id: NodeId) -> Checked {
+        let resumes = self.makes(Mistake::LeaderResumes);
+        let node = self.node_mut(id);
+        node.up = true;
+        node.starts += u128::from(!resumes);
+        let start = CutId(node.process().0 + u128::from(resumes) * 500);
+        let (disk, segments): (_, Vec<_>) = (node.disk, node.held.keys().copied().collect());
+        for segment in segments {
+            let descriptor = self.descriptor(segment).clone();
+            let decided = self.promised.decided.get(&segment).cloned();
+            let held = self.node_mut(id).held.get_mut(&segment).expect("listed");
+            let mut tape = Tape::empty(descriptor.first());
+            if let (true, Some(value)) = (held.stored.promises.trimmed, decided) {
+                tape = Tape::starting_at(Mark { end: value.end, digest: value.digest });
+            }
+            held.stored.batches.iter().for_each(|batch| tape.push(*batch));
+            let was_cut = std::mem::take(&mut held.stored.cut);
+            let promises = held.stored.promises.clone();
+            let me = ReplicaRef { node: id, disk };
+            let (machine, outputs) = Replica::recover(me, descriptor, promises, tape, was_cut, start);
+            held.machine = Some(machine);
+            self.carry_out(id, segment, None, outputs, None)?;
+            if resumes {
+                self.resume(segment, id)?;
+            }
+        }
+        self.register(id);
+        Ok(())
+    }
+
+    /// [`Mistake::LeaderResumes`]: from its own copy.
+    pub(super) fn resume(&mut self, segment: SegmentId, id: NodeId) -> Checked {
+        let descriptor = self.descriptor(segment).clone();
+        let held = &self.node(id).held[&segment];
+        let takes = held.machine.as_ref().is_some_and(Replica::takes_appends);
+        if descriptor.leader.node != id || !takes || !self.opened.contains(&segment) {
+            return Ok(());
+        }
+        let mut machine = Leader::open(descriptor.clone(), descriptor.leader.process);
+        let none = Mark { end: descriptor.first(), digest: Digest(0) };
+        let mark = held.stored.batches.last().map_or(none, |last| last.mark());
+        for batch in held.stored.batches.clone() {
+            machine.step(LeaderInput::Assign(batch));
+        }
+        Arc::make_mut(&mut self.promised).written.insert(segment, mark);
+        let next_id = record::ids(mark.digest).last().map_or(0, |last| last + 1);
+        let leading = Leading { machine, next_id, carried: Vec::new(), carried_away: true };
+        self.leaders.insert(segment, Arc::new(leading));
+        self.leader_step(segment, LeaderInput::Reconnected { to: 0 })
+    }
+
+    /// The disk of a node is lost with its process.
+    pub fn lose_disk(&mut self, id: NodeId) -> Checked {
+        self.crash(id, 0, None)?;
+        let emptied = self.makes(Mistake::EmptiedDiskVotes);
+        let node = self.node_mut(id);
+        node.held.clear();
+        node.lost = !emptied;
+        self.losses += 1;
+        Ok(())
+    }
+}

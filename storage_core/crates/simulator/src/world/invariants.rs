@@ -1,0 +1,167 @@
+//! S1 to S9 as checks of the whole world.
+
+use super::*;
+
+impl World {
+    /// S4: after a promise nothing lower is answered. S2 and S5: what a copy lets be read was acknowledged.
+    pub(super) fn check_answer(&self, id: NodeId, segment: SegmentId, reply: &Reply) -> Checked {
+        let stored = &self.node(id).held[&segment].stored;
+        let Promises { promised, accepted, sealed, .. } = &stored.promises;
+        let base = self.descriptor(segment).first();
+        match reply {
+            Reply::Ack { durable_end, .. } => {
+                if promised.epoch > self.descriptor(segment).epoch || accepted.is_some() || sealed.is_some() {
+                    return violation("S4: an append is acknowledged after a promise or a vote");
+                }
+                if *durable_end > stored.durable(base).end {
+                    return violation("S7: an acknowledgement of what is not durable");
+                }
+                Ok(())
+            }
+            Reply::Accepted { ballot } if sealed.is_none() && ballot < promised => {
+                violation("S4: a vote below a promise")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// S2, S5: every copy is a prefix of what its one writer wrote, and shows only what was acknowledged or decided.
+    pub(super) fn check_copy(&self, id: NodeId, segment: SegmentId) -> Checked {
+        let Some(held) = self.node(id).held.get(&segment) else { return Ok(()) };
+        let places = self.places(segment);
+        for batch in &held.stored.batches {
+            if !places.contains(&batch.mark()) {
+                return violation(format!(
+                    "S2: {batch:?} of {segment:?} on {id:?} was never written by its leader"
+                ));
+            }
+        }
+        if let Some(sealed) = &held.stored.promises.sealed
+            && self.promised.decided.get(&segment) != Some(sealed)
+        {
+            return violation(format!(
+                "S3: {id:?} holds {segment:?} sealed as {sealed:?}, which was not decided"
+            ));
+        }
+        let Some(machine) = &held.machine else { return Ok(()) };
+        let shown = machine.readable_end();
+        let base = self.descriptor(segment).first();
+        let acknowledged = self.promised.acknowledged.get(&segment).map_or(base, |mark| mark.end);
+        let decided = self.promised.decided.get(&segment).map_or(base, |value| value.end);
+        if shown > acknowledged.max(decided) {
+            return violation(format!("S5: {id:?} lets {segment:?} be read to {shown:?}"));
+        }
+        Ok(())
+    }
+
+    /// S1: what was acknowledged is in what was decided, or its loss is told.
+    pub(super) fn check_decision(&self, segment: SegmentId) -> Checked {
+        let Some(value) = self.promised.decided.get(&segment) else { return Ok(()) };
+        let places = self.places(segment);
+        if !places.contains(&Mark { end: value.end, digest: value.digest }) {
+            return violation(format!(
+                "S1: {segment:?} is decided with bytes that were not written: {value:?}"
+            ));
+        }
+        if !value.possible_loss.is_empty() {
+            if self.losses == 0 {
+                return violation("a loss is told, and nothing was lost");
+            }
+            return Ok(());
+        }
+        if let Some(mark) = self.promised.acknowledged.get(&segment)
+            && mark.end > value.end
+        {
+            return violation(format!(
+                "S1: {segment:?} was acknowledged to {:?} and ends at {:?}",
+                mark.end, value.end
+            ));
+        }
+        let descriptor = self.descriptor(segment);
+        if value.successor.epoch <= descriptor.epoch || value.successor.base != Some(value.end) {
+            return violation(format!("S6: {descriptor:?} is followed by {:?}", value.successor));
+        }
+        Ok(())
+    }
+
+    /// S7: at least w durable copies of what was decided, less those that faults have taken.
+    pub(super) fn check_copies(&self, segment: SegmentId) -> Checked {
+        let (descriptor, value) = (self.descriptor(segment), &self.promised.decided[&segment]);
+        let holds = |replica: &&ReplicaRef| {
+            let node = self.node(replica.node);
+            node.held.get(&segment).is_some_and(|held| {
+                held.stored.promises.trimmed || held.stored.durable(descriptor.first()).end >= value.end
+            })
+        };
+        let holders = descriptor.replicas.iter().filter(holds).count();
+        if holders + self.losses < descriptor.write_quorum() {
+            return violation(format!("S7: {segment:?} is decided on {holders} copies"));
+        }
+        Ok(())
+    }
+
+    /// S3: what metadata publishes was decided.
+    pub(super) fn check_metadata(&self) -> Checked {
+        let Some(partition) = self.partition() else { return Ok(()) };
+        for segment in &partition.segments {
+            let id = SegmentId(segment.descriptor.uuid.as_u128());
+            if let SegmentState::Sealed(value) = &segment.state
+                && self.promised.decided.get(&id).map(bridge::value).as_ref() != Some(value)
+            {
+                return violation(format!("S3: metadata publishes {value:?}, which was not decided"));
+            }
+            if bridge::descriptor(&segment.descriptor) != *self.descriptor(id) {
+                return violation(format!("S9: {id:?} has two descriptors"));
+            }
+            if segment.descriptor.epoch >= partition.next_epoch {
+                return violation(format!("S6: the next epoch is not above that of {id:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_in_chain(&self, segment: SegmentId) -> bool {
+        self.chain().contains(&segment)
+    }
+
+    /// The segments of the partition as the replicas decided them.
+    pub(super) fn chain(&self) -> Vec<SegmentId> {
+        let first = self.promised.descriptors.values().find(|descriptor| descriptor.number == 0);
+        let mut all = vec![first.expect("the first").segment];
+        while let Some(value) = self.promised.decided.get(&all[all.len() - 1]) {
+            all.push(value.successor.segment);
+        }
+        all
+    }
+
+    /// The batches of the partition below a segment, or all that are acknowledged or decided.
+    pub(super) fn chain_up_to(&self, segment: SegmentId) -> Vec<BatchId> {
+        let chain = self.chain();
+        let before = chain.iter().take_while(|link| **link != segment);
+        let decided = before.filter_map(|link| self.promised.decided.get(link));
+        decided.flat_map(|value| record::ids(value.digest)).collect()
+    }
+
+    /// S8, S10: no batch twice, and each producer's in order.
+    pub(super) fn check_log(&self) -> Checked {
+        let chain = self.chain();
+        let open = chain[chain.len() - 1];
+        let mut log = self.chain_up_to(open);
+        log.extend(self.promised.acknowledged.get(&open).map_or(Vec::new(), |mark| record::ids(mark.digest)));
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = log.iter().find(|id| !seen.insert(**id)) {
+            return violation(format!("S8: batch {twice} is twice in {log:?}"));
+        }
+        if self.setting.idempotent && !log.windows(2).all(|pair| pair[0] < pair[1]) {
+            return violation(format!("S10: out of order: {log:?}"));
+        }
+        // Acknowledged and not in the chain at all.
+        for (segment, mark) in &self.promised.acknowledged {
+            let base = self.descriptor(*segment).first();
+            if mark.end > base && !chain.contains(segment) {
+                return violation(format!("S1: {segment:?} was acknowledged and is not in the partition"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,351 @@
+//! A whole cluster as one value: nodes with disks, leaders, recoverers, metadata with its past, and what was promised to
+//! clients. The machines of `walrus-replica` and the metadata's `apply` are the real ones; this folder is their driver,
+//! a file for each part of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use uuid::Uuid;
+use walrus_metadata::{self as metadata, Command, Metadata, Rejected, SegmentState};
+use walrus_replica::*;
+
+use crate::bridge;
+use crate::mistake::Mistake;
+use crate::record::{self, BatchId, batch_after};
+
+mod commands;
+mod copies;
+mod faults;
+mod invariants;
+mod leaders;
+mod promises;
+
+/// What was found broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation(pub String);
+
+/// Shorthand.
+pub type Checked = Result<(), Violation>;
+
+/// The one topic.
+const TOPIC: metadata::TopicId = metadata::TopicId(Uuid::from_u128(9));
+/// The clock of those who propose commands, at first.
+const NOW_MS: u64 = 1_000;
+const LEASE_MS: u64 = 3_000;
+/// Names of processes: node * this + start.
+const STARTS: u128 = 1_000;
+
+/// What stays the same in one run.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// n and w of the cluster.
+    pub replication: metadata::Replication,
+    /// Nodes at the start.
+    pub nodes: u32,
+    /// Clients repeat what they are not sure of, and the leaders know it again. Else each batch is sent once, and waiting
+    /// ones are carried over a roll.
+    pub idempotent: bool,
+    /// A mistake to make.
+    pub mistake: Option<Mistake>,
+}
+
+/// Who sent a request.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sender {
+    /// The leader of that segment.
+    Leader(SegmentId),
+    /// By place in [`World::recoverers`].
+    Recoverer(usize),
+}
+
+/// A message that is on the way. It may arrive, again and again, at any time, or never.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Flight {
+    /// To a replica.
+    To {
+        /// Who asks.
+        from: Sender,
+        /// Which segment.
+        segment: SegmentId,
+        /// Its place in the replica set.
+        to: usize,
+        /// What.
+        message: Message,
+        /// What is fetched on the way: from an offset on, from one of these places.
+        fill: Option<(Offset, Vec<usize>)>,
+    },
+    /// The answer.
+    Back {
+        /// Who asked.
+        to: Sender,
+        /// Place of the replica.
+        from: usize,
+        /// What.
+        reply: Reply,
+    },
+}
+
+/// What is on a disk of a segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Stored {
+    /// The journal.
+    pub promises: Promises,
+    /// What was written.
+    pub batches: Vec<Batch>,
+    /// So many of them are synced.
+    pub synced: usize,
+    /// A synced tail was found torn.
+    pub cut: bool,
+}
+
+impl Stored {
+    fn durable(&self, base: Offset) -> Mark {
+        let none = Mark { end: base, digest: Digest(0) };
+        self.batches[..self.synced].last().map_or(none, |last| last.mark())
+    }
+}
+
+/// A copy of a segment on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// Survives.
+    pub stored: Stored,
+    /// Does not.
+    pub machine: Option<Replica>,
+    /// [`Mistake::EndReadBeforeThePromise`].
+    peeked: Option<(Ballot, Mark)>,
+}
+
+/// A broker.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    /// Its number in the metadata.
+    pub id: NodeId,
+    /// Disk incarnation.
+    pub disk: DiskId,
+    /// How often it was started.
+    pub starts: u128,
+    /// Runs.
+    pub up: bool,
+    /// The disk is no more.
+    pub lost: bool,
+    /// What it holds.
+    pub held: BTreeMap<SegmentId, Held>,
+}
+
+impl Node {
+    /// The process that runs, or ran last.
+    #[must_use]
+    pub fn process(&self) -> ProcessId {
+        ProcessId(u128::from(self.id.0) * STARTS + self.starts)
+    }
+}
+
+/// The leader of a segment and what its process knows around it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Leading {
+    /// The machine.
+    pub machine: Leader,
+    /// The next batch in its producer table: it has the ones below.
+    pub next_id: BatchId,
+    /// Batches that wait for the next segment, in order.
+    pub carried: Vec<BatchId>,
+    carried_away: bool,
+}
+
+/// The metadata and a number that stands for it.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// The state.
+    pub state: Metadata,
+    /// Equal for equal states.
+    pub print: u64,
+}
+
+/// What nobody may ever contradict.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Promised {
+    /// What the leader of a segment has written, all of it.
+    pub written: BTreeMap<SegmentId, Mark>,
+    /// The highest end that was acknowledged or read.
+    pub acknowledged: BTreeMap<SegmentId, Mark>,
+    /// Decisions.
+    pub decided: BTreeMap<SegmentId, Value>,
+    /// Every segment that was ever named, with its base.
+    pub descriptors: BTreeMap<SegmentId, Descriptor>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// Never changes.
+    pub setting: Arc<Setting>,
+    /// By number - 1.
+    pub nodes: Vec<Arc<Node>>,
+    /// Leaders whose process lives.
+    pub leaders: BTreeMap<SegmentId, Arc<Leading>>,
+    /// Segments that were opened: once, by one process.
+    pub opened: BTreeSet<SegmentId>,
+    /// Attempts, in order. A dead one is one that nothing is delivered to.
+    pub recoverers: Vec<Arc<Recoverer>>,
+    /// The metadata's present state.
+    pub metadata: Arc<Committed>,
+    /// See there.
+    pub promised: Arc<Promised>,
+    /// The next batch that no client has sent yet.
+    pub next_id: BatchId,
+    /// Copies of records that were lost by faults: a tail that rotted, a disk.
+    pub losses: usize,
+    /// Messages that were sent by the last act.
+    pub outbox: Vec<Flight>,
+    now_ms: u64,
+    minted: u32,
+}
+
+/// So much of it as a decision depends on.
+fn violation<T>(what: impl Into<String>) -> Result<T, Violation> {
+    Err(Violation(what.into()))
+}
+
+impl World {
+    /// A cluster whose one partition has one open segment, led by a process that has opened it.
+    #[must_use]
+    pub fn new(setting: Setting) -> Self {
+        let mut world = Self {
+            setting: Arc::new(setting),
+            nodes: Vec::new(),
+            leaders: BTreeMap::new(),
+            opened: BTreeSet::new(),
+            recoverers: Vec::new(),
+            metadata: Arc::new(Committed { state: Metadata::default(), print: 0 }),
+            promised: Arc::default(),
+            next_id: 0,
+            losses: 0,
+            outbox: Vec::new(),
+            now_ms: NOW_MS,
+            minted: 0,
+        };
+        let replication = world.setting.replication;
+        world
+            .propose(Command::Bootstrap { cluster_id: Uuid::from_u128(1), replication })
+            .expect("new")
+            .expect("new");
+        for _ in 0..world.setting.nodes {
+            world.add_node();
+        }
+        let uuid = world.mint();
+        let state = &world.metadata.state;
+        let first = metadata::first_descriptor(state, TOPIC, 0, uuid, NOW_MS).expect("enough nodes");
+        let descriptor = bridge::descriptor(&first);
+        let (org, name) = (String::new(), "t".to_owned());
+        let create = Command::CreateTopic { topic: TOPIC, org, name, internal: false, first: vec![first] };
+        world.propose(create).expect("new").expect("new");
+        Arc::make_mut(&mut world.promised).descriptors.insert(descriptor.segment, descriptor.clone());
+        world.open(descriptor.segment).expect("the first");
+        world
+    }
+
+    /// A node with an empty disk joins.
+    pub fn add_node(&mut self) {
+        let id = NodeId(u32::try_from(self.nodes.len()).expect("few") + 1);
+        let disk = DiskId(self.mint().as_u128());
+        let node = Node { id, disk, starts: 1, up: true, lost: false, held: BTreeMap::new() };
+        self.nodes.push(Arc::new(node));
+        self.register(id);
+    }
+
+    fn register(&mut self, id: NodeId) {
+        let node = self.node(id);
+        let command = Command::RegisterNode {
+            wanted: Some(metadata::NodeId(id.0)),
+            disk: Uuid::from_u128(node.disk.0),
+            process: Uuid::from_u128(node.process().0),
+            raft_address: String::new(),
+            peer_address: String::new(),
+            text_address: String::new(),
+            grpc_address: String::new(),
+            http_address: String::new(),
+            admin_address: String::new(),
+            name: String::new(),
+            lease_until_ms: self.now_ms + LEASE_MS,
+        };
+        // Refused to a disk that was declared gone: that node never comes back.
+        let _ = self.propose(command).expect("no command breaks the state");
+    }
+
+    /// Nodes that run say who they are, where metadata knows something else or nothing.
+    fn register_all(&mut self) {
+        for index in 0..self.nodes.len() {
+            let node = &self.nodes[index];
+            let known = self.metadata.state.nodes.get(&metadata::NodeId(node.id.0));
+            let is_current = |known: &metadata::Node| {
+                known.process.as_u128() == node.process().0 && known.lease_until_ms > self.now_ms
+            };
+            if node.up && !known.is_some_and(is_current) {
+                self.register(node.id);
+            }
+        }
+    }
+
+    fn mint(&mut self) -> Uuid {
+        self.minted += 1;
+        Uuid::from_u128(1_000_000 + u128::from(self.minted))
+    }
+
+    fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize - 1]
+    }
+
+    fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        Arc::make_mut(&mut self.nodes[id.0 as usize - 1])
+    }
+
+    fn makes(&self, mistake: Mistake) -> bool {
+        self.setting.mistake == Some(mistake)
+    }
+
+    /// A segment's descriptor.
+    #[must_use]
+    pub fn descriptor(&self, segment: SegmentId) -> &Descriptor {
+        &self.promised.descriptors[&segment]
+    }
+
+    /// The partition as metadata has it.
+    #[must_use]
+    pub fn partition(&self) -> Option<&metadata::Partition> {
+        self.metadata.state.topics.get(&TOPIC).map(|topic| &topic.partitions[0])
+    }
+
+    /// The last segment that metadata lists.
+    #[must_use]
+    pub fn last_segment(&self) -> Option<SegmentId> {
+        let last = self.partition()?.segments.last()?;
+        Some(SegmentId(last.descriptor.uuid.as_u128()))
+    }
+
+    /// Whether the segment is trimmed, as metadata says explicitly.
+    #[must_use]
+    pub fn is_trimmed(&self, segment: SegmentId) -> bool {
+        let number = self.descriptor(segment).number;
+        self.partition().is_some_and(|partition| number < partition.trimmed_below)
+    }
+
+    /// Whether nothing differs but what was sent.
+    #[must_use]
+    pub fn is_like(&self, other: &World) -> bool {
+        let same = |(left, right): (&Arc<Node>, &Arc<Node>)| Arc::ptr_eq(left, right) || left == right;
+        self.nodes.iter().zip(&other.nodes).all(same)
+            && self.leaders == other.leaders
+            && self.recoverers == other.recoverers
+            && self.opened == other.opened
+            && (Arc::ptr_eq(&self.promised, &other.promised) || self.promised == other.promised)
+            && self.losses == other.losses
+    }
+}
+
+fn print_of(state: &Metadata) -> u64 {
+    use std::hash::{DefaultHasher, Hasher};
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&state.to_snapshot());
+    hasher.finish()
+}

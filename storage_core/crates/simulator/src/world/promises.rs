@@ -1,0 +1,51 @@
+//! What clients were told, and what was decided.
+
+use super::*;
+
+impl World {
+    /// The places of a segment that was written.
+    pub(super) fn places(&self, segment: SegmentId) -> Vec<Mark> {
+        let base = self.descriptor(segment).first();
+        let written = self.promised.written.get(&segment).map_or(Digest(0), |mark| mark.digest);
+        record::marks(base, written)
+    }
+
+    pub(super) fn acknowledge(&mut self, segment: SegmentId, end: Offset) -> Checked {
+        let Some(mark) = self.places(segment).into_iter().find(|mark| mark.end == end) else {
+            return violation(format!("S1: {end:?} of {segment:?} was acknowledged and never written"));
+        };
+        let known = Arc::make_mut(&mut self.promised).acknowledged.entry(segment).or_insert(mark);
+        *known = (*known).max(mark);
+        self.check_decision(segment)?;
+        self.check_log()
+    }
+
+    pub(super) fn decide(&mut self, segment: SegmentId, value: &Value) -> Checked {
+        let promised = Arc::make_mut(&mut self.promised);
+        if let Some(known) = promised.decided.get(&segment) {
+            if known == value {
+                return Ok(());
+            }
+            return violation(format!("S3: {segment:?} has {known:?} and {value:?}"));
+        }
+        promised.decided.insert(segment, value.clone());
+        let next = (*value.successor).clone();
+        promised.descriptors.insert(next.segment, next);
+        self.check_decision(segment)?;
+        self.check_copies(segment)?;
+        self.check_log()
+    }
+
+    pub(super) fn alarm(&self, segment: SegmentId, alarm: Alarm) -> Checked {
+        // A leader or a copy may hold more than what a decision could save that was told to be incomplete.
+        let told = self.promised.decided.get(&segment).is_some_and(|value| !value.possible_loss.is_empty());
+        if told && matches!(alarm, Alarm::Diverged { .. }) {
+            return Ok(());
+        }
+        violation(format!("alarm in {segment:?}: {alarm:?}"))
+    }
+
+    pub(super) fn losses_told(&self) -> bool {
+        self.promised.decided.values().any(|value| !value.possible_loss.is_empty())
+    }
+}
