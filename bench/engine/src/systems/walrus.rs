@@ -64,12 +64,10 @@ impl System for WalrusLog {
     }
 
     fn append_batch(&mut self, records: &[&[u8]]) -> Result<()> {
-        self.batch.clear();
         for record in records {
             self.builder.push(None, Some(record), self.timestamp_ms, &[]);
         }
-        self.builder.build(&mut self.batch)?;
-        let (batch, _) = Batch::parse(&self.batch)?;
+        let batch = self.builder.build_in(&mut self.batch)?;
         let appended = self.log.append(&batch)?;
         if self.waits {
             appended.commit.wait()?;

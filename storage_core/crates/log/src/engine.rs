@@ -25,6 +25,12 @@ use crate::types::LogId;
 
 /// Unwritten bytes of an unsynced, buffered log reach the disk after so long.
 const WRITE_BEHIND: Duration = Duration::from_millis(100);
+/// Bytes in memory from which on a log's appends are written in the background, whatever its schedule.
+const WRITE_EARLY_BYTES: u64 = 1 << 20;
+/// Of a log that syncs: an append that leaves more commits, in its own thread.
+const SYNCED_WAITING_MAX: u64 = 4 << 20;
+/// A commit writes so much of a log that never syncs: as much as keeps the disk busy, so that memory is free again soon.
+const UNSYNCED_WRITE_BYTES: u64 = 8 << 20;
 /// A synced mark joins the journal at the latest after so many bytes.
 const MARK_BYTES: u64 = 1 << 20;
 
@@ -34,6 +40,8 @@ pub(crate) struct Engine {
     /// Of the logs that have no schedule of their own.
     pub(crate) fsync: FsyncSchedule,
     pub(crate) tail_kind: TailKind,
+    /// Of all logs that never sync: an append that finds more in memory waits until a part of it is written.
+    unsynced_bytes_max: u64,
     /// How long synced marks may lag behind.
     pub(crate) mark_interval: Duration,
     pub(crate) blocks: Blocks,
@@ -45,6 +53,8 @@ pub(crate) struct Engine {
     pub(crate) group: Group,
     /// Logs with bytes that are not committed, each once.
     dirty: Mutex<Vec<Arc<LogState>>>,
+    /// How many logs the last commit wrote.
+    busy_logs: AtomicU64,
     /// Tasks that wait for a commit.
     waiters: Mutex<Vec<Waiter>>,
     pub(crate) logs: RwLock<HashMap<LogId, Arc<LogState>>>,
@@ -104,6 +114,7 @@ impl Engine {
             store,
             fsync: options.fsync,
             tail_kind,
+            unsynced_bytes_max: options.unsynced_bytes_max,
             mark_interval: options.mark_interval,
             blocks,
             journal,
@@ -113,6 +124,7 @@ impl Engine {
             committing: Committing::default(),
             group: Group::default(),
             dirty: Mutex::default(),
+            busy_logs: AtomicU64::new(0),
             waiters: Mutex::default(),
             logs: RwLock::default(),
             deleted: Mutex::default(),
@@ -160,11 +172,35 @@ impl Engine {
         if log.synced.load(Ordering::Acquire) >= end { Ok(()) } else { log.check_poisoned() }
     }
 
+    /// An append left so many bytes of its log in memory: has them written before they become too many.
+    #[inline]
+    pub(crate) fn relieve(&self, log: &LogState, waiting_bytes: u64) {
+        if waiting_bytes >= WRITE_EARLY_BYTES {
+            self.write_early(log, waiting_bytes);
+        }
+    }
+
+    fn write_early(&self, log: &LogState, waiting_bytes: u64) {
+        if log.syncs() {
+            if waiting_bytes > SYNCED_WAITING_MAX {
+                self.commit_all();
+            }
+            return;
+        }
+        self.committing.commit_now();
+        let bytes_max = self.unsynced_bytes_max / self.busy_logs.load(Ordering::Relaxed).max(1);
+        if waiting_bytes > bytes_max {
+            self.commit_until(|| {
+                log.waiting_bytes.load(Ordering::Acquire) <= bytes_max || log.poisoned.get().is_some()
+            });
+        }
+    }
+
     fn commit_until(&self, reached: impl Fn() -> bool) {
         let has_committed = Cell::new(false);
         self.group.wait(reached, || {
             has_committed.set(true);
-            self.commit();
+            self.commit(UNSYNCED_WRITE_BYTES);
         });
         if has_committed.get() {
             self.wake_answered();
@@ -185,18 +221,24 @@ impl Engine {
 
     /// Commits everything that is there now.
     pub(crate) fn commit_all(&self) {
-        self.group.exclusive(|| self.commit());
+        self.commit_in_turn(u64::MAX);
+    }
+
+    fn commit_in_turn(&self, unsynced_max: u64) {
+        self.group.exclusive(|| self.commit(unsynced_max));
         self.wake_answered();
     }
 
-    /// Writes and syncs what all dirty logs have. Only one thread does, by `group`; `wake_answered` follows.
-    pub(crate) fn commit(&self) {
+    /// Writes and syncs what all dirty logs have, of those that never sync only about `unsynced_max` bytes each. Only one
+    /// thread does, by `group`; `wake_answered` follows.
+    pub(crate) fn commit(&self, unsynced_max: u64) {
         let dirty = std::mem::take(&mut *self.dirty.lock());
+        self.busy_logs.store(dirty.len() as u64, Ordering::Relaxed);
         let mut captures = Vec::with_capacity(dirty.len());
         for log in dirty {
             // Before the capture: what is appended after it makes the log dirty again.
             log.dirty.store(false, Ordering::Release);
-            captures.extend(log.capture());
+            captures.extend(log.capture(unsynced_max));
         }
         if !captures.is_empty() {
             self.commits.fetch_add(1, Ordering::Relaxed);
@@ -207,6 +249,10 @@ impl Engine {
                     None => {
                         capture.log.publish(capture);
                         self.note_unmarked(&capture.log);
+                        if !capture.is_all && !capture.log.dirty.swap(true, Ordering::AcqRel) {
+                            self.dirty.lock().push(Arc::clone(&capture.log));
+                            self.committing.commit_now();
+                        }
                     }
                 }
             }
@@ -364,6 +410,8 @@ fn poisoned_file(capture: &LogCapture) -> Option<&Arc<str>> {
 /// The thread that commits for tasks and for schedules.
 #[derive(Default)]
 pub(crate) struct Committing {
+    /// As `Asked::now`: who sees it set need not lock.
+    is_asked: AtomicBool,
     asked: Mutex<Asked>,
     wake: Condvar,
 }
@@ -378,7 +426,11 @@ struct Asked {
 
 impl Committing {
     fn commit_now(&self) {
+        if self.is_asked.load(Ordering::Relaxed) {
+            return;
+        }
         let mut asked = self.asked.lock();
+        self.is_asked.store(true, Ordering::Relaxed);
         if !std::mem::replace(&mut asked.now, true) {
             self.wake.notify_one();
         }
@@ -410,14 +462,17 @@ impl Committing {
                     continue;
                 }
                 None => {
+                    // What a burst needed is given back.
+                    engine.pool.trim();
                     self.wake.wait(&mut asked);
                     continue;
                 }
             }
             // The commit takes all there is.
             (asked.now, asked.later) = (false, None);
+            self.is_asked.store(false, Ordering::Relaxed);
             drop(asked);
-            engine.commit_all();
+            engine.commit_in_turn(UNSYNCED_WRITE_BYTES);
             asked = self.asked.lock();
         }
     }

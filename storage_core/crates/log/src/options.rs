@@ -1,5 +1,6 @@
 //! How a store is opened: sizes, durability, backend.
 
+use std::fs;
 use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::time::Duration;
@@ -96,6 +97,9 @@ pub struct Options {
     pub journal_bytes_max: u64,
     /// How long synced marks may lag behind what was synced.
     pub mark_interval: Duration,
+    /// So much of logs that never sync may wait in memory for the disk; then appends wait too. With `mmap` the kernel
+    /// decides instead. By default a sixteenth of the memory of the machine or its container, from 16 MiB to 1 GiB.
+    pub unsynced_bytes_max: u64,
 }
 
 impl Default for Options {
@@ -107,6 +111,7 @@ impl Default for Options {
             blocks_per_file: 100,
             journal_bytes_max: 4 << 20,
             mark_interval: Duration::from_secs(1),
+            unsynced_bytes_max: (memory_bytes() / 16).clamp(UNSYNCED_BYTES_LEAST, UNSYNCED_BYTES_MOST),
         }
     }
 }
@@ -131,6 +136,18 @@ impl Options {
         }
         Ok(())
     }
+}
+
+const UNSYNCED_BYTES_LEAST: u64 = 16 << 20;
+const UNSYNCED_BYTES_MOST: u64 = 1 << 30;
+
+/// What this process may use: the machine's memory, or the limit of its container.
+fn memory_bytes() -> u64 {
+    let kibibytes = |text: &str| text.split_whitespace().nth(1)?.parse::<u64>().ok();
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| kibibytes(&text)).map(|n| n << 10);
+    let limit = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let container = limit.and_then(|text| text.trim().parse().ok());
+    machine.into_iter().chain(container).min().unwrap_or(0)
 }
 
 /// Positions in a block are 32 bits on disk.

@@ -239,8 +239,10 @@ impl Store {
         self.handle.close()
     }
 
-    /// Waits until the background has nothing left to do: for tests and for measurements.
+    /// Writes what waits in memory and returns when the background has nothing left to do: for tests and for
+    /// measurements.
     pub fn settle(&self) {
+        self.handle.engine.commit_all();
         self.handle.engine.tending.settle();
     }
 

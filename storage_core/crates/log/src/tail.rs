@@ -9,9 +9,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::disk::{
-    AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, DiskFile, MappedRange, TailKind, write_all,
+    AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, DiskFile, MappedRange, SMALL_CHUNK_BYTES,
+    TailKind, write_all,
 };
 use crate::format::{page_down, page_up};
+
+/// A tail gets large chunks from here on: many logs never come so far.
+const LARGE_FROM: u64 = 64 << 10;
 
 /// Positions count from the start of the range.
 pub(crate) struct Tail {
@@ -77,7 +81,8 @@ impl Tail {
                 let mut rest = bytes;
                 while !rest.is_empty() {
                     let chunk = current.get_or_insert_with(|| {
-                        let chunk = pool.take();
+                        let is_large = self.written >= LARGE_FROM || rest.len() > SMALL_CHUNK_BYTES;
+                        let chunk = pool.take(if is_large { CHUNK_BYTES } else { SMALL_CHUNK_BYTES });
                         recent.push(self.written, chunk.reader());
                         chunk
                     });
@@ -107,24 +112,34 @@ impl Tail {
 
     /// What must be written so that the disk has everything up to now, if it has everything below `flushed`.
     pub(crate) fn capture(&self, flushed: u64) -> Captured {
+        self.capture_to(flushed, self.written)
+    }
+
+    /// As [`Tail::capture`], but not much more than `bytes_max`.
+    pub(crate) fn capture_some(&self, flushed: u64, bytes_max: u64) -> Captured {
+        let end = page_down(flushed.saturating_add(bytes_max));
+        self.capture_to(flushed, if end > flushed { end.min(self.written) } else { self.written })
+    }
+
+    fn capture_to(&self, flushed: u64, end: u64) -> Captured {
         let from = page_down(flushed);
         let mut parts = Vec::new();
         if let Memory::Buffered { recent, .. } = &self.memory
-            && flushed < self.written
+            && flushed < end
         {
-            let whole = page_down(self.written);
+            let whole = page_down(end);
             parts = recent
                 .parts(from..whole)
                 .into_iter()
                 .map(|(chunk, range)| Part::Chunk(chunk, range))
                 .collect();
             // The last page is copied: bytes that arrive later must not be written half.
-            let last = recent.parts(whole..self.written);
+            let last = recent.parts(whole..end);
             if let Some((chunk, range)) = last.first() {
                 parts.push(Part::Page(AlignedPage::padded(chunk.slice(range.clone()))));
             }
         }
-        Captured { file: Arc::clone(&self.file), position: self.start + from, parts, end: self.written }
+        Captured { file: Arc::clone(&self.file), position: self.start + from, parts, end }
     }
 
     /// Recent bytes for readers; `None` where the file always has them.
@@ -200,8 +215,10 @@ impl Recent {
     /// Forgets chunks that end at or below the page of `flushed`: the disk has them.
     pub(crate) fn release(&self, flushed: u64) {
         let mut chunks = self.chunks.lock();
-        while chunks.front().is_some_and(|(position, _)| position + CHUNK_BYTES as u64 <= page_down(flushed))
-        {
+        let is_below = |(position, chunk): &(u64, ChunkReader)| {
+            position + chunk.capacity_bytes() as u64 <= page_down(flushed)
+        };
+        while chunks.front().is_some_and(is_below) {
             chunks.pop_front();
         }
     }
@@ -211,7 +228,7 @@ impl Recent {
         let chunks = self.chunks.lock();
         let part = |(position, chunk): &(u64, ChunkReader)| {
             let start = range.start.max(*position);
-            let end = range.end.min(position + CHUNK_BYTES as u64);
+            let end = range.end.min(position + chunk.capacity_bytes() as u64);
             (start < end).then(|| (chunk.clone(), (start - position) as usize..(end - position) as usize))
         };
         chunks.iter().filter_map(part).collect()

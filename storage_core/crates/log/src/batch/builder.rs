@@ -11,8 +11,8 @@ const RECORDS_BYTES_MAX: usize = i32::MAX as usize - HEADER_BYTES;
 /// builder has seen a batch of that size.
 #[derive(Debug, Default)]
 pub struct BatchBuilder {
-    /// The records, encoded.
-    records: Vec<u8>,
+    /// Room for the header, and the records, encoded; empty as long as there are none.
+    batch: Vec<u8>,
     count: u32,
     /// Of the first record.
     base_timestamp: i64,
@@ -50,10 +50,14 @@ impl BatchBuilder {
         let offset_delta = self.count.cast_signed();
         let record = NewRecord { timestamp_delta, offset_delta, key, value, headers };
         let length = record.length();
-        let fits = length < RECORDS_BYTES_MAX && self.records.len() <= RECORDS_BYTES_MAX - length - 5;
+        let records_bytes = self.size_bytes() - HEADER_BYTES;
+        let fits = length < RECORDS_BYTES_MAX && records_bytes <= RECORDS_BYTES_MAX - length - 5;
         match i32::try_from(length) {
             Ok(length) if fits && !self.too_large => {
-                record.write(&mut self.records, length);
+                if self.batch.is_empty() {
+                    self.batch.extend_from_slice(&[0; HEADER_BYTES]);
+                }
+                record.write(&mut self.batch, length);
                 self.max_timestamp = self.max_timestamp.max(timestamp_ms);
                 self.count += 1;
             }
@@ -69,34 +73,41 @@ impl BatchBuilder {
 
     /// Size of the batch that `build` would append.
     pub fn size_bytes(&self) -> usize {
-        HEADER_BYTES + self.records.len()
+        self.batch.len().max(HEADER_BYTES)
     }
 
     /// Appends the batch to `out`: base offset 0, leader epoch -1. The builder is empty again, its producer included,
     /// also after an error: `InvalidCount` where nothing was pushed, `TooLarge`, `InvalidProducer`.
     pub fn build(&mut self, out: &mut Vec<u8>) -> Result<(), BatchError> {
-        let built = self.append_to(out);
+        let built = self.finish();
+        if built.is_ok() {
+            out.extend_from_slice(&self.batch);
+        }
         self.clear();
         built
     }
 
-    /// As [`BatchBuilder::build`] into emptied memory, and gives the batch: its checksum was just made and is not
-    /// computed again.
+    /// As [`BatchBuilder::build`] into emptied memory, and gives the batch. Nothing is copied, the builder goes on in the
+    /// memory that `out` had; the checksum was just made and is not computed again.
     pub fn build_in<'a>(&mut self, out: &'a mut Vec<u8>) -> Result<Batch<'a>, BatchError> {
-        out.clear();
-        self.build(out)?;
-        Ok(Batch::just_built(out))
+        let built = self.finish();
+        if built.is_ok() {
+            std::mem::swap(&mut self.batch, out);
+        }
+        self.clear();
+        built.map(|()| Batch::just_built(out))
     }
 
     /// Forgets what was pushed.
     pub fn clear(&mut self) {
-        self.records.clear();
+        self.batch.clear();
         self.count = 0;
         self.producer = None;
         self.too_large = false;
     }
 
-    fn append_to(&self, out: &mut Vec<u8>) -> Result<(), BatchError> {
+    /// Fills the header.
+    fn finish(&mut self) -> Result<(), BatchError> {
         if self.too_large {
             return Err(BatchError::TooLarge);
         }
@@ -112,17 +123,13 @@ impl BatchBuilder {
         {
             return Err(BatchError::InvalidProducer { id, epoch, base_sequence });
         }
-        let start = out.len();
-        out.reserve(self.size_bytes());
-        out.extend_from_slice(&[0; HEADER_BYTES]);
-        out.extend_from_slice(&self.records);
         let new = NewBatch {
             records: self.count,
             base_timestamp: self.base_timestamp,
             max_timestamp: self.max_timestamp,
             producer: self.producer,
         };
-        write_header(&mut out[start..], &new);
+        write_header(&mut self.batch, &new);
         Ok(())
     }
 }

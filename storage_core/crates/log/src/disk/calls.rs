@@ -114,6 +114,12 @@ pub(super) fn populate(pointer: *mut u8, bytes: usize) {
     unsafe { libc::madvise(pointer.cast(), bytes, libc::MADV_POPULATE_WRITE) };
 }
 
+/// Asks for huge pages; where there are none, small ones do.
+pub(super) fn advise_huge(pointer: *mut u8, bytes: usize) {
+    // SAFETY: the caller owns the memory and the advice changes no contents.
+    unsafe { libc::madvise(pointer.cast(), bytes, libc::MADV_HUGEPAGE) };
+}
+
 fn retry(mut call: impl FnMut() -> libc::c_int) -> io::Result<()> {
     while call() != 0 {
         interrupted_or_err()?;

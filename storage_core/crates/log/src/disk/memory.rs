@@ -9,63 +9,126 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+use super::calls;
 use crate::format::PAGE_BYTES;
 
-/// Size of a chunk: a multiple of a page.
+/// Size of the chunks of a tail that is short, or slow: a multiple of a page.
+pub(crate) const SMALL_CHUNK_BYTES: usize = 16 << 10;
+/// Size of the others.
 pub(crate) const CHUNK_BYTES: usize = 128 << 10;
-/// Chunks kept for the next use: memory that the system has backed already is many times faster than new memory.
-const CHUNKS_KEPT: usize = 128;
+/// Large chunks are cut from regions of a huge page: the first touch of small pages costs more than what is stored.
+const REGION_BYTES: usize = 2 << 20;
+/// Free memory kept for the next use, by kind of chunk: what the system has backed already is many times faster.
+const KEPT_BYTES: usize = 1 << 30;
+/// Of it, what is kept while nothing is written.
+const KEPT_BYTES_IDLE: usize = 16 << 20;
 
-const CHUNK_LAYOUT: Layout = match Layout::from_size_align(CHUNK_BYTES, PAGE_BYTES as usize) {
-    Ok(layout) => layout,
-    Err(_) => panic!("size and alignment are powers of two"),
-};
 const PAGE_LAYOUT: Layout = match Layout::from_size_align(PAGE_BYTES as usize, PAGE_BYTES as usize) {
     Ok(layout) => layout,
     Err(_) => panic!("size and alignment are powers of two"),
 };
 
-/// `CHUNK_BYTES` of memory, aligned to a page.
-struct ChunkMemory(NonNull<u8>);
+/// Memory aligned to its size.
+struct Region {
+    memory: NonNull<u8>,
+    bytes: usize,
+}
 
 // SAFETY: the memory is owned; who may touch which bytes is ruled by `Shared` and `ChunkWriter`.
-unsafe impl Send for ChunkMemory {}
+unsafe impl Send for Region {}
 // SAFETY: as above.
-unsafe impl Sync for ChunkMemory {}
+unsafe impl Sync for Region {}
 
-impl ChunkMemory {
-    fn new() -> Self {
+impl Region {
+    fn new(bytes: usize) -> Self {
+        let layout = Self::layout(bytes);
         // SAFETY: the layout's size is not zero.
-        let pointer = unsafe { alloc(CHUNK_LAYOUT) };
-        Self(NonNull::new(pointer).unwrap_or_else(|| handle_alloc_error(CHUNK_LAYOUT)))
+        let pointer = unsafe { alloc(layout) };
+        let memory = NonNull::new(pointer).unwrap_or_else(|| handle_alloc_error(layout));
+        if bytes == REGION_BYTES {
+            calls::advise_huge(pointer, bytes);
+        }
+        Self { memory, bytes }
+    }
+
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_size_align(bytes, bytes).expect("regions and chunks are powers of two")
     }
 }
 
-impl Drop for ChunkMemory {
+impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: allocated in `new` with this layout, freed once.
-        unsafe { dealloc(self.0.as_ptr(), CHUNK_LAYOUT) }
+        unsafe { dealloc(self.memory.as_ptr(), Self::layout(self.bytes)) }
+    }
+}
+
+/// Part of a region that belongs to one chunk at a time.
+struct ChunkMemory {
+    region: Arc<Region>,
+    at: usize,
+    bytes: usize,
+}
+
+impl ChunkMemory {
+    fn pointer(&self) -> *mut u8 {
+        // SAFETY: the part lies in its region.
+        unsafe { self.region.memory.as_ptr().add(self.at) }
     }
 }
 
 /// Gives chunks and takes them back.
 #[derive(Default)]
 pub(crate) struct ChunkPool {
-    free: Mutex<Vec<ChunkMemory>>,
+    small: Mutex<Vec<ChunkMemory>>,
+    large: Mutex<Vec<ChunkMemory>>,
 }
 
 impl ChunkPool {
-    /// An empty chunk.
-    pub(crate) fn take(self: &Arc<Self>) -> ChunkWriter {
-        let memory = self.free.lock().pop().unwrap_or_else(ChunkMemory::new);
-        let shared = Shared { memory: Some(memory), written: AtomicUsize::new(0), pool: Arc::clone(self) };
+    /// An empty chunk of `SMALL_CHUNK_BYTES` or `CHUNK_BYTES`.
+    pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> ChunkWriter {
+        let mut free = self.free(bytes).lock();
+        if free.is_empty() {
+            let region_bytes = if bytes == CHUNK_BYTES { REGION_BYTES } else { bytes };
+            let region = Arc::new(Region::new(region_bytes));
+            let part = |at| ChunkMemory { region: Arc::clone(&region), at, bytes };
+            free.extend((0..region_bytes).step_by(bytes).rev().map(part));
+        }
+        let memory = free.pop();
+        drop(free);
+        let shared = Shared { memory, bytes, written: AtomicUsize::new(0), pool: Arc::clone(self) };
         ChunkWriter { reader: ChunkReader(Arc::new(shared)) }
+    }
+
+    fn free(&self, bytes: usize) -> &Mutex<Vec<ChunkMemory>> {
+        if bytes == CHUNK_BYTES { &self.large } else { &self.small }
+    }
+
+    fn give_back(&self, memory: ChunkMemory) {
+        let bytes = memory.bytes;
+        let mut free = self.free(bytes).lock();
+        if free.len() < KEPT_BYTES / bytes {
+            free.push(memory);
+        }
+    }
+
+    /// Gives the system what only a burst needed.
+    pub(crate) fn trim(&self) {
+        for bytes in [SMALL_CHUNK_BYTES, CHUNK_BYTES] {
+            let mut free = self.free(bytes).lock();
+            let kept = free.len().min(KEPT_BYTES_IDLE / bytes);
+            // Dropped without the lock.
+            let surplus = free.split_off(kept);
+            drop(free);
+            drop(surplus);
+        }
     }
 }
 
 struct Shared {
     /// `None` only while it is dropped.
     memory: Option<ChunkMemory>,
+    bytes: usize,
     /// Bytes below were written and never change while a reader or the writer lives; bytes above are the writer's.
     written: AtomicUsize,
     pool: Arc<ChunkPool>,
@@ -73,15 +136,14 @@ struct Shared {
 
 impl Shared {
     fn pointer(&self) -> *mut u8 {
-        self.memory.as_ref().expect("there until dropped").0.as_ptr()
+        self.memory.as_ref().expect("there until dropped").pointer()
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let mut free = self.pool.free.lock();
-        if free.len() < CHUNKS_KEPT {
-            free.extend(self.memory.take());
+        if let Some(memory) = self.memory.take() {
+            self.pool.give_back(memory);
         }
     }
 }
@@ -96,8 +158,8 @@ impl ChunkWriter {
     pub(crate) fn append(&mut self, bytes: &[u8]) -> usize {
         let shared = &*self.reader.0;
         let written = shared.written.load(Ordering::Relaxed);
-        let count = bytes.len().min(CHUNK_BYTES - written);
-        // SAFETY: `written + count <= CHUNK_BYTES`. Readers touch only bytes below `written`, and `&mut self` is the
+        let count = bytes.len().min(shared.bytes - written);
+        // SAFETY: `written + count <= shared.bytes`. Readers touch only bytes below `written`, and `&mut self` is the
         // only writer, so nobody else touches the destination. The source is a live slice elsewhere.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), shared.pointer().add(written), count) };
         shared.written.store(written + count, Ordering::Release);
@@ -115,6 +177,11 @@ impl ChunkWriter {
 pub(crate) struct ChunkReader(Arc<Shared>);
 
 impl ChunkReader {
+    /// How much fits.
+    pub(crate) fn capacity_bytes(&self) -> usize {
+        self.0.bytes
+    }
+
     /// Written bytes. Panics for bytes that were not written.
     pub(crate) fn slice(&self, range: Range<usize>) -> &[u8] {
         let written = self.0.written.load(Ordering::Acquire);
@@ -174,24 +241,28 @@ mod tests {
     #[test]
     fn readers_see_what_was_written_and_memory_is_used_again() {
         let pool = Arc::new(ChunkPool::default());
-        let mut writer = pool.take();
+        let mut writer = pool.take(CHUNK_BYTES);
+        let free = || pool.large.lock().len();
+        let others = free();
+        assert_eq!(others, REGION_BYTES / CHUNK_BYTES - 1);
         let reader = writer.reader();
         assert_eq!(writer.append(b"hello"), 5);
         assert_eq!(reader.slice(1..5), b"ello");
         assert_eq!(writer.append(&vec![7; CHUNK_BYTES]), CHUNK_BYTES - 5);
         assert_eq!(writer.append(b"x"), 0);
         drop(writer);
-        assert_eq!(pool.free.lock().len(), 0);
+        assert_eq!(free(), others);
         assert_eq!(reader.slice(4..6), b"o\x07");
         drop(reader);
-        assert_eq!(pool.free.lock().len(), 1);
-        assert!(pool.take().reader().slice(0..0).is_empty());
+        assert_eq!(free(), others + 1);
+        assert!(pool.take(CHUNK_BYTES).reader().slice(0..0).is_empty());
+        assert_eq!(pool.take(SMALL_CHUNK_BYTES).append(&vec![7; CHUNK_BYTES]), SMALL_CHUNK_BYTES);
     }
 
     #[test]
     #[should_panic(expected = "written bytes")]
     fn bytes_that_were_not_written_are_not_shown() {
         let pool = Arc::new(ChunkPool::default());
-        pool.take().reader().slice(0..1);
+        pool.take(SMALL_CHUNK_BYTES).reader().slice(0..1);
     }
 }

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use directory::Directory;
-pub(crate) use memory::{AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter};
+pub(crate) use memory::{AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, SMALL_CHUNK_BYTES};
 pub(crate) use overlay::Overlay;
 pub use simulated::{CrashChoice, Fault, SimulatedDisk};
 use uuid::Uuid;

@@ -143,7 +143,7 @@ impl LogState {
         let _reshaping = self.reshaping.write();
         let truncated = self.engine.group.exclusive(|| {
             // What is in memory only has no place to be cut at: first everything is with the disk.
-            self.engine.commit();
+            self.engine.commit(u64::MAX);
             let mut writer = self.writer.lock();
             match writer.phase {
                 Phase::Deleted => return Err(Error::UnknownLog { log: self.id }),
@@ -219,9 +219,7 @@ impl LogState {
 
     fn apply_cut(&self, writer: &mut Writer, cut: Cut) {
         let Cut { end, kept, closed, producers, digest } = cut;
-        writer.open = None;
-        writer.resume = None;
-        writer.pending.clear();
+        self.drop_open(writer);
         writer.end = end;
         writer.producers = producers;
         writer.digest = digest;
@@ -248,11 +246,18 @@ impl LogState {
     pub(crate) fn apply_delete(&self) {
         let mut writer = self.writer.lock();
         writer.phase = Phase::Deleted;
+        self.drop_open(&mut writer);
+        let Directory { blocks, .. } = std::mem::take(&mut *self.directory.write());
+        self.free(blocks);
+    }
+
+    /// What was appended and not written goes.
+    fn drop_open(&self, writer: &mut Writer) {
         writer.open = None;
         writer.resume = None;
         writer.pending.clear();
-        let Directory { blocks, .. } = std::mem::take(&mut *self.directory.write());
-        self.free(blocks);
+        writer.waiting_bytes = 0;
+        self.waiting_bytes.store(0, Ordering::Release);
     }
 
     fn free(&self, blocks: Vec<Arc<Block>>) {

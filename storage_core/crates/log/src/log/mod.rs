@@ -150,9 +150,7 @@ impl Log {
     #[inline]
     pub fn append(&self, batch: &Batch<'_>) -> Result<Appended> {
         let placed = self.state.append(batch)?;
-        if placed.is_crowded {
-            self.state.engine.commit_all();
-        }
+        self.state.engine.relieve(&self.state, placed.waiting_bytes);
         Ok(Appended {
             base_offset: Offset(placed.base_offset),
             end_offset: Offset(placed.end_offset),

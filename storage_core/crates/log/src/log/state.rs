@@ -55,6 +55,8 @@ pub(crate) struct LogState {
     pub(crate) unmarked: AtomicBool,
     /// Synced bytes since the last mark.
     pub(crate) unmarked_bytes: AtomicU64,
+    /// In memory only, right after the last commit.
+    pub(crate) waiting_bytes: AtomicU64,
     /// Seals, trims and truncations come one at a time.
     pub(crate) changing: Mutex<()>,
     /// Held for writing by truncations and trims, from before their promise to when memory says it; for reading by
@@ -98,6 +100,8 @@ pub(crate) struct Writer {
     pub(crate) open: Option<OpenBlock>,
     /// Earlier blocks with bytes that a commit must still write or sync.
     pub(crate) pending: Vec<OpenBlock>,
+    /// Of the open block and the pending ones; counted where commits write appends.
+    pub(crate) waiting_bytes: u64,
     /// A recovered block to go on in, opened by the first append.
     pub(crate) resume: Option<Resume>,
     pub(crate) end: u64,
@@ -142,6 +146,8 @@ pub(crate) struct LogCapture {
     pub(crate) blocks: Vec<(Arc<Block>, Captured)>,
     end: u64,
     bytes: u64,
+    /// Nothing is left for the next commit.
+    pub(crate) is_all: bool,
 }
 
 /// Where an append went.
@@ -151,12 +157,9 @@ pub(crate) struct Placed {
     pub(crate) duplicate: bool,
     /// Of the log.
     pub(crate) generation: u64,
-    /// So much waits in memory that the caller should commit now, whether or not it waits for its own.
-    pub(crate) is_crowded: bool,
+    /// Bytes of the log that are in memory only.
+    pub(crate) waiting_bytes: u64,
 }
-
-/// Bytes of a log that may wait in memory for a commit.
-const WAITING_BYTES_MAX: u64 = 4 << 20;
 
 impl LogState {
     /// A new log without blocks.
@@ -167,6 +170,7 @@ impl LogState {
             is_closed: false,
             open: None,
             pending: Vec::new(),
+            waiting_bytes: 0,
             resume: None,
             end: base_offset,
             last_sequence: 0,
@@ -196,6 +200,7 @@ impl LogState {
             dirty: AtomicBool::new(false),
             unmarked: AtomicBool::new(false),
             unmarked_bytes: AtomicU64::new(0),
+            waiting_bytes: AtomicU64::new(0),
             changing: Mutex::new(()),
             reshaping: RwLock::default(),
             generation: AtomicU64::new(0),
@@ -236,7 +241,7 @@ impl LogState {
             && let Admission::Duplicate { base_offset, end_offset } =
                 writer.producers.check(producer, records)?
         {
-            return Ok(Placed { base_offset, end_offset, duplicate: true, generation, is_crowded: false });
+            return Ok(Placed { base_offset, end_offset, duplicate: true, generation, waiting_bytes: 0 });
         }
         let base_offset = writer.end;
         let end_offset = base_offset + u64::from(records);
@@ -286,9 +291,11 @@ impl LogState {
         if self.commits_appends() && !self.dirty.swap(true, Ordering::AcqRel) {
             self.engine.mark_dirty(self);
         }
-        let waits = || end - open.flushed > WAITING_BYTES_MAX || !writer.pending.is_empty();
-        let is_crowded = self.engine.tail_kind == TailKind::Buffered && waits();
-        Ok(Placed { base_offset, end_offset, duplicate: false, generation, is_crowded })
+        if self.engine.tail_kind == TailKind::Buffered {
+            writer.waiting_bytes += bytes.len() as u64;
+        }
+        let waiting_bytes = writer.waiting_bytes;
+        Ok(Placed { base_offset, end_offset, duplicate: false, generation, waiting_bytes })
     }
 
     fn check_active(&self, writer: &Writer) -> Result<()> {
@@ -488,21 +495,29 @@ impl LogState {
         self.engine.tending.write_footer(block, producers);
     }
 
-    /// What a commit must write, taken under the mutex; the writing happens without it.
-    pub(crate) fn capture(self: Arc<Self>) -> Option<LogCapture> {
+    /// What a commit must write, taken under the mutex; the writing happens without it. Of a log that never syncs only
+    /// about `unsynced_max` bytes: nobody waits for the rest.
+    pub(crate) fn capture(self: Arc<Self>, unsynced_max: u64) -> Option<LogCapture> {
+        let bytes_max = if self.syncs() { u64::MAX } else { unsynced_max };
         let writer = self.writer.lock();
-        let mut bytes = 0;
+        let (mut bytes, mut is_all) = (0, true);
         let mut blocks = Vec::new();
         for open in writer.pending.iter().chain(&writer.open) {
             let written = open.tail.written();
             if written > open.flushed {
-                bytes += written - open.flushed;
-                blocks.push((Arc::clone(&open.block), open.tail.capture(open.flushed)));
+                if bytes >= bytes_max {
+                    is_all = false;
+                    break;
+                }
+                let captured = open.tail.capture_some(open.flushed, bytes_max - bytes);
+                bytes += captured.end - open.flushed;
+                is_all &= captured.end == written;
+                blocks.push((Arc::clone(&open.block), captured));
             }
         }
         let end = writer.end;
         drop(writer);
-        (!blocks.is_empty()).then_some(LogCapture { log: self, blocks, end, bytes })
+        (!blocks.is_empty()).then_some(LogCapture { log: self, blocks, end, bytes, is_all })
     }
 
     /// Offsets of a commit are the schedule's promise kept; where the log syncs, they are also on the disk.
@@ -523,6 +538,9 @@ impl LogState {
             .into_iter()
             .partition(|open| open.flushed == open.tail.written());
         writer.pending = pending;
+        writer.waiting_bytes =
+            writer.pending.iter().chain(&writer.open).map(|open| open.tail.written() - open.flushed).sum();
+        self.waiting_bytes.store(writer.waiting_bytes, Ordering::Release);
         drop(writer);
         for open in done {
             self.finish_block(open);
