@@ -1,9 +1,11 @@
-//! Named, durable places of consumers in a log. A cursor moves before its entry is handed out (StrictlyAtOnce): no two
-//! readers get the same entry, also over a crash. Moves of all cursors share the journal's group commit.
+//! Named, durable places of consumers in a log. A cursor moves before its entry is handed out: no two readers get the
+//! same entry. StrictlyAtOnce: also over a crash; AtLeastOnce: a few may come again then. Moves of all cursors share the
+//! journal's group commit.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -13,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::journal::Record;
 use crate::log::Log;
 use crate::log::state::LogState;
-use crate::options::FsyncSchedule;
+use crate::options::{FsyncSchedule, ReadConsistency};
 use crate::store::check_name;
 use crate::types::Offset;
 
@@ -38,6 +40,7 @@ pub struct Entry {
 pub struct Cursor {
     log: Log,
     place: Arc<CursorPlace>,
+    consistency: ReadConsistency,
 }
 
 /// Where a cursor stands, and what it has read ahead.
@@ -51,11 +54,21 @@ struct PlaceState {
     /// Entries from `next` on, checked; of the log's generation.
     ahead: VecDeque<Entry>,
     generation: u64,
+    /// Where the reader of stored bytes goes on, behind `ahead`: further than its last entry where none is left behind.
+    ahead_to: u64,
+    /// Entries that were given since the place was last stored.
+    unsaved: u64,
 }
 
 impl Log {
-    /// The cursor of a name; a new one stands at the log's start. Nothing is stored before it moves.
+    /// The cursor of a name; a new one stands at the log's start. Nothing is stored before it moves. Its reads are
+    /// [`ReadConsistency::StrictlyAtOnce`].
     pub fn cursor(&self, name: &str) -> Result<Cursor> {
+        self.cursor_with(name, ReadConsistency::StrictlyAtOnce)
+    }
+
+    /// As [`Log::cursor`], with reads of that consistency.
+    pub fn cursor_with(&self, name: &str, consistency: ReadConsistency) -> Result<Cursor> {
         check_name(name)?;
         let state = self.state();
         let mut places = state.cursors.lock();
@@ -72,7 +85,7 @@ impl Log {
                 place
             }
         };
-        Ok(Cursor { log: self.clone(), place })
+        Ok(Cursor { log: self.clone(), place, consistency })
     }
 
     /// Names and places of the cursors that have moved.
@@ -101,7 +114,11 @@ impl Cursor {
 
     /// The next entry's offset.
     pub fn position(&self) -> Offset {
-        Offset(self.place.state.lock().next)
+        let log = self.log.state();
+        let mut place = self.place.state.lock();
+        let _standing = log.reshaping.read();
+        place.follow(log, &self.place.name);
+        Offset(place.next)
     }
 
     /// The next entry; `None` if there is none that may be read yet, and then nothing changes. With `checkpoint` the
@@ -127,11 +144,32 @@ impl Cursor {
             return Err(Error::OffsetOutOfRange { requested: to, start, end });
         }
         place.follow(log, &self.place.name);
-        let sequence = self.store(to.0)?;
-        place.next = to.0;
-        place.ahead.clear();
+        let sequence = self.place.store(log, to.0)?;
+        place.move_to(to.0);
         drop((standing, place));
-        self.commit(sequence)
+        commit(log, sequence)?;
+        log.note_consumed(to.0);
+        Ok(())
+    }
+
+    /// Makes the place durable where it is not yet: that of an [`ReadConsistency::AtLeastOnce`] cursor.
+    pub fn persist(&self) -> Result<()> {
+        let log = self.log.state();
+        match self.place.save(log)? {
+            Some(sequence) => commit(log, sequence),
+            None => Ok(()),
+        }
+    }
+
+    /// Blocks until there is an entry to read, or until the time is over; see [`Log::wait_for`].
+    pub fn wait(&self, timeout: Duration) -> Result<bool> {
+        self.log.wait_for(self.position(), timeout)
+    }
+
+    /// Entries between the cursor and the end; more than can be read where some are damaged or were compacted away.
+    pub fn unread(&self) -> u64 {
+        let start = self.log.start_offset().max(self.position());
+        self.log.durable_offset().0.saturating_sub(start.0)
     }
 
     fn take(&self, bytes_max: usize, entries_max: usize, checkpoint: bool) -> Result<Vec<Entry>> {
@@ -145,35 +183,70 @@ impl Cursor {
             return Ok(taken);
         };
         let next = last.offset.0 + 1;
-        let sequence = self.store(next)?;
+        let unsaved = place.unsaved + taken.len() as u64;
+        let sequence = match self.consistency {
+            ReadConsistency::AtLeastOnce { persist_every } if unsaved < u64::from(persist_every) => None,
+            _ => Some(self.place.store(log, next)?),
+        };
         place.next = next;
+        place.unsaved = if sequence.is_some() { 0 } else { unsaved };
         place.ahead.drain(..taken.len());
         // Others may go on from here while this move becomes durable; theirs is behind it in the journal.
         drop((standing, place));
-        self.commit(sequence)?;
+        if let Some(sequence) = sequence {
+            commit(log, sequence)?;
+        }
+        log.note_consumed(next);
         Ok(taken)
     }
+}
 
-    /// Puts the new place into the journal, after the data below it is as durable as the place will be.
-    fn store(&self, next: u64) -> Result<u64> {
-        let log = self.log.state();
+impl LogState {
+    /// Where a cursor stands; `None`: it never moved.
+    pub(crate) fn cursor_place(&self, name: &str) -> Option<u64> {
+        stored_place(self, name)
+    }
+
+    /// Puts places into the journal that are not there yet; the store's close makes them durable.
+    pub(crate) fn save_cursors(&self) -> Result<()> {
+        let places: Vec<_> = self.cursors.lock().values().cloned().collect();
+        places.iter().try_for_each(|place| place.save(self).map(drop))
+    }
+}
+
+impl CursorPlace {
+    /// Stores the place if it is not: the sequence to commit.
+    fn save(&self, log: &LogState) -> Result<Option<u64>> {
+        let mut place = self.state.lock();
+        let standing = log.reshaping.read();
+        place.follow(log, &self.name);
+        if place.unsaved == 0 {
+            return Ok(None);
+        }
+        let sequence = self.store(log, place.next)?;
+        place.unsaved = 0;
+        drop(standing);
+        Ok(Some(sequence))
+    }
+
+    /// Puts a place into the journal, after the data below it is as durable as the place will be.
+    fn store(&self, log: &LogState, next: u64) -> Result<u64> {
         if let FsyncSchedule::Milliseconds(_) = log.fsync
             && log.synced.load(Ordering::Acquire) < next
         {
             log.engine.wait_synced(log, next)?;
         }
-        log.engine.journal.append(&Record::Cursor { log: log.id, name: &self.place.name, offset: next })
+        log.engine.journal.append(&Record::Cursor { log: log.id, name: &self.name, offset: next })
     }
+}
 
-    fn commit(&self, sequence: u64) -> Result<()> {
-        let log = self.log.state();
-        let engine = &log.engine;
-        engine.journal.commit(sequence, log.syncs())?;
-        if engine.journal.needs_tending() {
-            engine.tending.wake();
-        }
-        Ok(())
+fn commit(log: &LogState, sequence: u64) -> Result<()> {
+    let engine = &log.engine;
+    engine.journal.commit(sequence, log.syncs())?;
+    if engine.journal.needs_tending() {
+        engine.tending.wake();
     }
+    Ok(())
 }
 
 /// Entries from an offset on, about `bytes_max` bytes: at least one, if there is one.
@@ -183,7 +256,13 @@ pub(crate) fn read_entries(log: &Log, start: Offset, bytes_max: usize) -> Result
 
 impl PlaceState {
     fn at(next: u64) -> Self {
-        Self { next, ahead: VecDeque::new(), generation: 0 }
+        Self { next, ahead: VecDeque::new(), generation: 0, ahead_to: next, unsaved: 0 }
+    }
+
+    /// Stands there now, as the journal says.
+    fn move_to(&mut self, next: u64) {
+        (self.next, self.ahead_to, self.unsaved) = (next, next, 0);
+        self.ahead.clear();
     }
 
     /// The next entries, at least one if there is one.
@@ -209,28 +288,32 @@ impl PlaceState {
         let start = log.start.load(Ordering::Acquire);
         if self.generation != generation {
             self.generation = generation;
-            self.next = self.next.min(stored_place(log, name).unwrap_or(start));
-            self.ahead.clear();
+            self.move_to(self.next.min(stored_place(log, name).unwrap_or(start)));
         }
         if self.next < start {
-            self.next = start;
-            self.ahead.clear();
+            self.move_to(start);
         }
     }
 
     /// Reads entries behind those that are there; false: none.
     fn read_ahead(&mut self, log: &LogState, is_needed: bool) -> Result<bool> {
-        let from = self.ahead.back().map_or(self.next, |last| last.offset.0 + 1);
-        let slices = match log.read(from, READ_AHEAD_BYTES) {
-            // What was taken so far comes first; the next read meets the damage.
-            Err(_) if !is_needed => return Ok(false),
-            slices => slices?,
-        };
         let before = self.ahead.len();
-        for batch in &slices.batches {
-            open_batch(batch, from, &mut self.ahead)?;
+        while self.ahead.len() == before {
+            let from = self.ahead_to;
+            let slices = match log.read(from, READ_AHEAD_BYTES) {
+                // What was taken so far comes first; the next read meets the damage.
+                Err(_) if !is_needed => return Ok(false),
+                slices => slices?,
+            };
+            if slices.batches.is_empty() {
+                return Ok(false);
+            }
+            for batch in &slices.batches {
+                open_batch(batch, from, &mut self.ahead)?;
+            }
+            self.ahead_to = slices.next_offset.0;
         }
-        Ok(self.ahead.len() > before)
+        Ok(true)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the logs of a store share: the commit that writes and syncs all of them, and what waits for it.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
@@ -60,6 +60,8 @@ pub(crate) struct Engine {
     pub(crate) logs: RwLock<HashMap<LogId, Arc<LogState>>>,
     /// Deleted logs whose blocks may not be zeroed yet.
     pub(crate) deleted: Mutex<Vec<LogId>>,
+    /// Logs that forget what is old.
+    aged: Mutex<BTreeSet<LogId>>,
     /// Logs whose mark in the journal is behind.
     unmarked: Mutex<Vec<Arc<LogState>>>,
     pub(crate) closed: AtomicBool,
@@ -128,6 +130,7 @@ impl Engine {
             waiters: Mutex::default(),
             logs: RwLock::default(),
             deleted: Mutex::default(),
+            aged: Mutex::default(),
             unmarked: Mutex::default(),
             closed: AtomicBool::new(false),
             corrupted_ranges: AtomicU64::new(0),
@@ -383,6 +386,28 @@ impl Engine {
             self.deleted.lock().extend(deleted);
         }
         reclaimed.map(drop)
+    }
+
+    /// From now on the log is looked at when something of it may go.
+    pub(crate) fn retain_in_background(&self, log: &LogState, has_rules: bool, has_age: bool) {
+        if has_age {
+            self.aged.lock().insert(log.id);
+            self.tending.retain_later();
+        } else {
+            self.aged.lock().remove(&log.id);
+        }
+        if has_rules {
+            log.ask_retain();
+        }
+    }
+
+    /// Asks for a look at all logs that forget what is old.
+    pub(crate) fn retain_aged(&self) {
+        let mut aged = self.aged.lock();
+        aged.retain(|id| self.log(*id).inspect(|log| log.ask_retain()).is_some());
+        if !aged.is_empty() {
+            self.tending.retain_later();
+        }
     }
 
     /// The log of an id.

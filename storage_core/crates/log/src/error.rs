@@ -154,6 +154,31 @@ pub enum Error {
     Closed,
 }
 
+/// For programs that pass on errors of the system: the kinds of the original, where it had one.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::Io { source, .. } => source.kind(),
+            Error::NoSpace { .. } => io::ErrorKind::StorageFull,
+            Error::Corrupted { .. } | Error::Damaged { .. } | Error::Batch(_) => io::ErrorKind::InvalidData,
+            Error::UnsupportedFormat { .. } => io::ErrorKind::Unsupported,
+            Error::Locked { .. } => io::ErrorKind::ResourceBusy,
+            Error::UnknownLog { .. } => io::ErrorKind::NotFound,
+            Error::LogExists { .. } => io::ErrorKind::AlreadyExists,
+            Error::OffsetOutOfRange { .. }
+            | Error::TooLarge { .. }
+            | Error::InvalidName { .. }
+            | Error::InvalidOption { .. } => io::ErrorKind::InvalidInput,
+            Error::Sealed { .. }
+            | Error::Poisoned { .. }
+            | Error::OutOfOrderSequence { .. }
+            | Error::ProducerFenced { .. }
+            | Error::Closed => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}
+
 impl Error {
     /// An operating system's error; a full disk becomes [`Error::NoSpace`].
     pub(crate) fn io(operation: &'static str, path: &str, source: io::Error) -> Self {

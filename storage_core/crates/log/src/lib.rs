@@ -6,8 +6,10 @@
     reason = "64-bit targets only (asserted below); positions in files and blocks are checked to fit where they are made"
 )]
 
+mod arrivals;
 pub mod batch;
 mod blocks;
+mod clock;
 mod commit;
 mod cursors;
 mod digest;
@@ -21,6 +23,7 @@ mod log;
 mod options;
 mod producers;
 mod recovery;
+mod retention;
 mod scan;
 mod space;
 mod store;
@@ -30,6 +33,7 @@ mod ticket;
 mod types;
 mod walrus;
 
+pub use arrivals::Arrival;
 pub use cursors::{Cursor, Entry};
 pub use disk::{
     BackendInUse, CrashChoice, Disk, DiskFile, Fault, FileKind, MappedRange, Prepare, SimulatedDisk, TailKind,
@@ -37,13 +41,14 @@ pub use disk::{
 pub use engine::Stats;
 pub use error::{Error, Result};
 pub use inspection::{BlockView, Inspection, LogView, Verified, inspect, verify};
-pub use log::{Appended, Log, LogSpec, Sealed, Slices};
-pub use options::{Backend, FsyncSchedule, Options};
+pub use log::{Appended, Hold, Log, LogSpec, Sealed, Slices};
+pub use options::{Backend, FsyncSchedule, Options, ReadConsistency};
 pub use producers::{Admission, ProducerTable};
 pub use recovery::{CorruptedRange, MovedCursor, OpenReport, TornTail, UnknownBlock};
+pub use retention::{Floor, FloorReason, Retention};
 pub use store::Store;
 pub use ticket::CommitTicket;
 pub use types::{Epoch, LogId, Offset};
-pub use walrus::{Topic, Walrus};
+pub use walrus::{Topic, Walrus, WalrusBuilder};
 
 const _: () = assert!(usize::BITS == 64, "files are mapped whole");

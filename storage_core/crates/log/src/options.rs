@@ -33,6 +33,20 @@ impl FsyncSchedule {
     }
 }
 
+/// How often the place of a cursor is made durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadConsistency {
+    /// At each read, before the entries are given: nobody gets one twice.
+    #[default]
+    StrictlyAtOnce,
+    /// After each so many entries (0 counts as 1), and when the store is closed: after a crash fewer than so many come
+    /// again.
+    AtLeastOnce {
+        /// Entries.
+        persist_every: u32,
+    },
+}
+
 /// How bytes get to the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {

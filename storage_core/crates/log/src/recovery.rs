@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
+use crate::arrivals::Arrivals;
 use crate::blocks::{BlockFile, Blocks, SlotState, Slots};
 use crate::digest::Digest;
 use crate::disk::FileKind;
@@ -18,6 +19,7 @@ use crate::format::footer::Footer;
 use crate::format::{FORMAT_VERSION, PAGE_BYTES, page_up};
 use crate::journal::{JournalState, LogEntry, Record};
 use crate::log::block::{Block, BlockIndex, ClosedBlock};
+use crate::log::retaining::Retaining;
 use crate::log::state::{Directory, LogState, Phase, Resume, Trimmed, Writer, data_max};
 use crate::options::FsyncSchedule;
 use crate::producers::ProducerTable;
@@ -552,6 +554,8 @@ impl Rebuild<'_> {
             reshaping: RwLock::default(),
             generation: AtomicU64::new(0),
             cursors: Mutex::default(),
+            arrivals: Arrivals::default(),
+            retaining: Retaining::default(),
         }))
     }
 }

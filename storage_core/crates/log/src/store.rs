@@ -182,6 +182,7 @@ impl Store {
         log.say(&Record::LogDeleted { log: id })?;
         engine.logs.write().remove(&id);
         engine.group.exclusive(|| log.apply_delete());
+        log.arrivals.announce();
         engine.deleted.lock().push(id);
         engine.tending.wake();
         Ok(())
@@ -265,6 +266,7 @@ impl StoreHandle {
             log.refuse_appends();
         }
         engine.commit_all();
+        let saved = logs.iter().try_for_each(|log| log.save_cursors());
         engine.write_marks();
         engine.tending.stop();
         engine.committing.stop();
@@ -277,8 +279,9 @@ impl StoreHandle {
         let poisoned = logs.iter().find_map(|log| log.check_poisoned().err());
         let closed = match poisoned {
             Some(error) => Err(error),
-            None => close_journal(engine, &logs),
+            None => saved.and_then(|()| close_journal(engine, &logs)),
         };
+        logs.iter().for_each(|log| log.arrivals.announce());
         // Logs and engine hold each other.
         engine.logs.write().clear();
         *self.lock.lock() = None;

@@ -1,5 +1,5 @@
 //! The background thread: space ahead of writers, the next block and file, footers, freed slots, synced marks, the
-//! journal's compaction. Nothing here is needed for an answer; it sleeps while there is nothing to do.
+//! journal's compaction, retention. Nothing here is needed for an answer; it sleeps while there is nothing to do.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,6 +11,10 @@ use parking_lot::{Condvar, Mutex};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::log::block::Block;
+use crate::types::LogId;
+
+/// How often logs are looked at for what has become old.
+const AGE_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 pub(crate) struct Tending {
@@ -26,6 +30,7 @@ struct Queue {
     /// Look whether the next block, the journal or freed slots need something.
     look: bool,
     marks_at: Option<Instant>,
+    ages_at: Option<Instant>,
     working: bool,
     stop: bool,
 }
@@ -33,6 +38,7 @@ struct Queue {
 enum Job {
     Extend(Arc<Block>, u64),
     Footer(Arc<Block>, Option<Vec<u8>>),
+    Retain(LogId),
 }
 
 impl Tending {
@@ -54,6 +60,21 @@ impl Tending {
     pub(crate) fn write_footer(&self, block: Arc<Block>, producers: Option<Vec<u8>>) {
         self.queue.lock().jobs.push_back(Job::Footer(block, producers));
         self.wake.notify_one();
+    }
+
+    /// Asks for a look at what a log may forget.
+    pub(crate) fn retain(&self, log: LogId) {
+        self.queue.lock().jobs.push_back(Job::Retain(log));
+        self.wake.notify_one();
+    }
+
+    /// Asks for a look at what has become old, in a while.
+    pub(crate) fn retain_later(&self) {
+        let mut queue = self.queue.lock();
+        if queue.ages_at.is_none() {
+            queue.ages_at = Some(Instant::now() + AGE_INTERVAL);
+            self.wake.notify_one();
+        }
     }
 
     /// Asks for synced marks when `interval` has gone by.
@@ -86,7 +107,7 @@ impl Tending {
             queue.working = true;
             if let Some(job) = queue.jobs.pop_front() {
                 drop(queue);
-                job.run();
+                job.run(engine);
                 queue = self.queue.lock();
             } else if std::mem::take(&mut queue.look) {
                 drop(queue);
@@ -97,10 +118,16 @@ impl Tending {
                 drop(queue);
                 engine.write_marks();
                 queue = self.queue.lock();
+            } else if queue.ages_at.is_some_and(|at| at <= Instant::now()) {
+                queue.ages_at = None;
+                drop(queue);
+                engine.retain_aged();
+                queue = self.queue.lock();
             } else {
                 queue.working = false;
                 self.idle.notify_all();
-                match queue.marks_at {
+                let times = [queue.marks_at, queue.ages_at];
+                match times.into_iter().flatten().min() {
                     _ if queue.stop => return,
                     Some(at) => drop(self.wake.wait_until(&mut queue, at)),
                     None => self.wake.wait(&mut queue),
@@ -111,8 +138,13 @@ impl Tending {
 }
 
 impl Job {
-    fn run(self) {
+    fn run(self, engine: &Engine) {
         match self {
+            Self::Retain(id) => {
+                if let Some(log) = engine.log(id) {
+                    report("retention", log.retain());
+                }
+            }
             Self::Extend(block, written) => {
                 if !block.freed.load(Ordering::Acquire) {
                     let prepared = block.space.prepare_ahead(written);

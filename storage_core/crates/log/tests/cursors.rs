@@ -16,7 +16,7 @@ use support::*;
 use walrus_log::{Error, Offset, Options, SimulatedDisk, Store, TailKind, Walrus};
 
 fn walrus(disk: &SimulatedDisk) -> Walrus {
-    Walrus::new(open_on(disk, &Options::small()).unwrap()).unwrap()
+    Walrus::on(open_on(disk, &Options::small()).unwrap()).unwrap()
 }
 
 fn data(number: u64) -> Vec<u8> {

@@ -84,6 +84,11 @@ pub(crate) enum Record<'a> {
         key: &'a str,
         value: &'a [u8],
     },
+    /// The log is clean as long as it ends there; the greatest number: dirty.
+    CleanMark {
+        log: LogId,
+        end: u64,
+    },
     /// Nothing; proves the records before it.
     Mark,
     /// The store was closed in order.
@@ -112,7 +117,8 @@ impl<'a> Record<'a> {
             | Self::Suspect { log, .. }
             | Self::Cleared { log }
             | Self::Cursor { log, .. }
-            | Self::CursorDeleted { log, .. } => Some(*log),
+            | Self::CursorDeleted { log, .. }
+            | Self::CleanMark { log, .. } => Some(*log),
             Self::Property { .. }
             | Self::Mark
             | Self::Closed
@@ -139,6 +145,7 @@ impl<'a> Record<'a> {
             Self::Closed => 14,
             Self::Schedule { .. } => 15,
             Self::LeftUnsynced { .. } => 16,
+            Self::CleanMark { .. } => 17,
         }
     }
 
@@ -174,7 +181,7 @@ impl<'a> Record<'a> {
                 out.put_u64(*end);
                 out.put_u64(*before);
             }
-            Self::Synced { log, end } | Self::Suspect { log, end } => {
+            Self::Synced { log, end } | Self::Suspect { log, end } | Self::CleanMark { log, end } => {
                 out.put_uuid(log.0);
                 out.put_u64(*end);
             }
@@ -235,6 +242,7 @@ impl<'a> Record<'a> {
             14 => Self::Closed,
             15 => Self::Schedule { fsync: schedule(fields.u64()?) },
             16 => Self::LeftUnsynced { boot: fields.uuid()? },
+            17 => Self::CleanMark { log: LogId(fields.uuid()?), end: fields.u64()? },
             _ => return None,
         };
         fields.is_empty().then_some(record)
@@ -353,6 +361,7 @@ mod tests {
             Record::Closed,
             Record::Schedule { fsync: FsyncSchedule::Milliseconds(NonZeroU64::MIN) },
             Record::LeftUnsynced { boot: Uuid::from_u128(4) },
+            Record::CleanMark { log, end: 4 },
         ]
     }
 

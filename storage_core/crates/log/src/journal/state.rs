@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::record::Record;
 use crate::digest::Digest;
+use crate::log::clean::DIRTY;
 use crate::options::FsyncSchedule;
 use crate::types::{Epoch, LogId};
 
@@ -44,6 +45,8 @@ pub(crate) struct LogEntry {
     pub(crate) suspect: bool,
     pub(crate) deleted: bool,
     pub(crate) cursors: BTreeMap<String, u64>,
+    /// The log is clean as long as it ends there; one without records is from the beginning.
+    pub(crate) clean_at: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +80,7 @@ impl JournalState {
                     suspect: false,
                     deleted: false,
                     cursors: BTreeMap::new(),
+                    clean_at: *base_offset,
                 };
                 if self.logs.contains_key(log) {
                     return false;
@@ -129,6 +133,9 @@ impl JournalState {
             for (name, &offset) in &entry.cursors {
                 give(Record::Cursor { log, name, offset });
             }
+            if entry.clean_at != entry.base_offset {
+                give(Record::CleanMark { log, end: entry.clean_at });
+            }
             if entry.deleted {
                 give(Record::LogDeleted { log });
             }
@@ -161,6 +168,9 @@ impl LogEntry {
                 self.truncations.retain(|(earlier, _)| earlier < end);
                 self.truncations.push((*end, *before));
                 self.synced = self.synced.min(*end);
+                if self.clean_at > *end {
+                    self.clean_at = DIRTY;
+                }
                 for cursor in self.cursors.values_mut() {
                     *cursor = (*cursor).min(*end);
                 }
@@ -173,6 +183,7 @@ impl LogEntry {
                 None => drop(self.cursors.insert((*name).to_owned(), *offset)),
             },
             Record::CursorDeleted { name, .. } => drop(self.cursors.remove(*name)),
+            Record::CleanMark { end, .. } => self.clean_at = *end,
             Record::LogCreated { .. }
             | Record::LogForgotten { .. }
             | Record::Property { .. }
@@ -214,6 +225,7 @@ mod tests {
             Record::Cursor { log: a, name: "x", offset: 30 },
             Record::Cursor { log: a, name: "y", offset: 31 },
             Record::CursorDeleted { log: a, name: "x" },
+            Record::CleanMark { log: a, end: 40 },
             Record::Suspect { log: a, end: 50 },
             Record::LogSealed { log: a, end: 60, digest, value: Bytes::from_static(b"v") },
             Record::Cursor { log: b, name: "x", offset: 30 },

@@ -44,6 +44,8 @@ impl LogState {
             Ok(entry) => {
                 writer.phase = Phase::Sealed;
                 self.close_block(&mut writer);
+                drop(writer);
+                self.arrivals.announce();
                 Ok(self.sealed.get_or_init(|| entry))
             }
             // Whatever failed: if the journal holds the seal after all, a restart shows it, and sealing again with the

@@ -1,8 +1,10 @@
 //! One log of a store: append, read, seal, trim. A handle is cheap to clone and works as long as it lives.
 
 pub(crate) mod block;
+pub(crate) mod clean;
 mod lifecycle;
 mod reader;
+pub(crate) mod retaining;
 pub(crate) mod state;
 
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use crate::store::StoreHandle;
 use crate::ticket::CommitTicket;
 use crate::types::{Epoch, LogId, Offset};
 pub use reader::Slices;
+pub use retaining::Hold;
 use state::LogState;
 
 /// What a log starts as.

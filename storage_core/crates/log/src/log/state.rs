@@ -7,6 +7,8 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, RwLock};
 
 use super::block::{Block, BlockIndex, ClosedBlock};
+use super::retaining::Retaining;
+use crate::arrivals::Arrivals;
 use crate::batch::{Batch, write_offsets};
 use crate::cursors::CursorPlace;
 use crate::digest::Digest;
@@ -65,6 +67,9 @@ pub(crate) struct LogState {
     /// Changes when what was readable does not count any more: a truncation.
     pub(crate) generation: AtomicU64,
     pub(crate) cursors: Mutex<HashMap<String, Arc<CursorPlace>>>,
+    /// Who waits for records.
+    pub(crate) arrivals: Arrivals,
+    pub(crate) retaining: Retaining,
 }
 
 /// What is remembered of blocks that are gone.
@@ -205,6 +210,8 @@ impl LogState {
             reshaping: RwLock::default(),
             generation: AtomicU64::new(0),
             cursors: Mutex::default(),
+            arrivals: Arrivals::default(),
+            retaining: Retaining::default(),
         }
     }
 
@@ -295,6 +302,11 @@ impl LogState {
             writer.waiting_bytes += bytes.len() as u64;
         }
         let waiting_bytes = writer.waiting_bytes;
+        let is_awaited = self.fsync.publishes_at_append() && self.arrivals.are_awaited();
+        drop(guard);
+        if is_awaited {
+            self.arrivals.announce();
+        }
         Ok(Placed { base_offset, end_offset, duplicate: false, generation, waiting_bytes })
     }
 
@@ -401,6 +413,7 @@ impl LogState {
             producers: None,
         });
         self.engine.tending.wake();
+        self.ask_retain_if_ruled();
         Ok(())
     }
 
@@ -550,6 +563,7 @@ impl LogState {
             self.unmarked_bytes.fetch_add(capture.bytes, Ordering::Relaxed);
         }
         self.readable.fetch_max(capture.end, Ordering::AcqRel);
+        self.arrivals.announce();
     }
 
     pub(crate) fn poison(&self, reason: &Arc<str>) {

@@ -1,23 +1,29 @@
 //! Topics by name, entries of bytes: the engine as embedders use it.
 
+mod builder;
+mod namespace;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
 use crate::batch::BatchBuilder;
+use crate::clock::now_ms;
 use crate::cursors::{Cursor, ENTRIES_MAX, Entry, read_entries};
 use crate::error::{Error, Result};
-use crate::log::{Log, LogSpec};
-use crate::options::Options;
+use crate::log::{Appended, Log, LogSpec};
+use crate::options::{Options, ReadConsistency};
 use crate::producers::ProducerTable;
+use crate::retention::{Floor, Retention};
 use crate::store::Store;
 use crate::types::{Epoch, LogId, Offset};
+pub use builder::WalrusBuilder;
 
 /// The cursor of the calls that name none.
 const DEFAULT_CURSOR: &str = "default";
@@ -30,6 +36,10 @@ pub struct Walrus {
 
 struct Inner {
     store: Store,
+    /// Of the cursors.
+    consistency: ReadConsistency,
+    /// Of topics that are made or found at open.
+    retention: Retention,
     topics: RwLock<HashMap<String, Topic>>,
     /// Topics are made one at a time.
     making: Mutex<()>,
@@ -52,20 +62,36 @@ thread_local! {
 }
 
 impl Walrus {
-    /// Opens the store of a directory; its logs are the topics. Errors as [`Store::open`].
+    /// Opens the store of a directory; its logs are the topics. Cursors are strict. Errors as [`Store::open`].
     pub fn open(directory: impl AsRef<Path>, options: Options) -> Result<Self> {
-        Self::new(Store::open(directory, options)?)
+        Self::on(Store::open(directory, options)?)
     }
 
     /// Serves an open store. Of logs with the same name the one with the lowest id is the topic.
-    pub fn new(store: Store) -> Result<Self> {
+    pub fn on(store: Store) -> Result<Self> {
+        Self::with(store, ReadConsistency::default(), Retention::default())
+    }
+
+    fn with(store: Store, consistency: ReadConsistency, retention: Retention) -> Result<Self> {
+        let logs = store.logs();
+        let (topics, making) = (RwLock::default(), Mutex::default());
+        let walrus = Self { inner: Arc::new(Inner { store, consistency, retention, topics, making }) };
         let mut topics = HashMap::new();
-        for log in store.logs() {
+        for log in logs {
             let name = log.name().to_owned();
-            let topic = Topic::new(log)?;
+            let topic = walrus.serve(log)?;
             topics.entry(name).or_insert(topic);
         }
-        Ok(Self { inner: Arc::new(Inner { store, topics: RwLock::new(topics), making: Mutex::new(()) }) })
+        *walrus.inner.topics.write() = topics;
+        Ok(walrus)
+    }
+
+    fn serve(&self, log: Log) -> Result<Topic> {
+        if self.inner.retention != Retention::default() {
+            log.set_retention(self.inner.retention.clone());
+        }
+        let cursor = log.cursor_with(DEFAULT_CURSOR, self.inner.consistency)?;
+        Ok(Topic { inner: Arc::new(TopicInner { log, cursor }) })
     }
 
     /// The store below.
@@ -90,12 +116,13 @@ impl Walrus {
             producers: ProducerTable::new(),
             fsync: None,
         };
-        let topic = Topic::new(self.inner.store.create_log(spec)?)?;
+        let topic = self.serve(self.inner.store.create_log(spec)?)?;
         self.inner.topics.write().insert(name.to_owned(), topic.clone());
         Ok(topic)
     }
 
-    fn find(&self, name: &str) -> Option<Topic> {
+    /// The topic of a name, if it is there.
+    pub fn find(&self, name: &str) -> Option<Topic> {
         self.inner.topics.read().get(name).cloned()
     }
 
@@ -148,7 +175,49 @@ impl Walrus {
 
     /// A cursor of a topic, by name.
     pub fn cursor(&self, topic: &str, name: &str) -> Result<Cursor> {
-        self.topic(topic)?.inner.log.cursor(name)
+        self.topic(topic)?.inner.log.cursor_with(name, self.inner.consistency)
+    }
+
+    /// Entries that the default cursor has not consumed; 0 where there is no topic. See [`Cursor::unread`].
+    pub fn get_topic_entry_count(&self, topic: &str) -> u64 {
+        self.find(topic).map_or(0, |topic| topic.inner.cursor.unread())
+    }
+
+    /// The same of all topics.
+    pub fn get_topic_entry_counts(&self) -> HashMap<String, u64> {
+        let count = |(name, topic): (&String, &Topic)| (name.clone(), topic.inner.cursor.unread());
+        self.inner.topics.read().iter().map(count).collect()
+    }
+
+    /// Bytes of the topic's batches on the disk, consumed or not; 0 where there is no topic.
+    pub fn get_topic_size(&self, topic: &str) -> u64 {
+        self.find(topic).map_or(0, |topic| topic.inner.log.size_bytes())
+    }
+
+    /// Calls the topic clean until its next append; see [`Log::mark_clean`]. Makes the topic if it is not there.
+    pub fn mark_topic_clean(&self, topic: &str) -> Result<()> {
+        self.topic(topic)?.inner.log.mark_clean()
+    }
+
+    /// Calls the topic dirty until it is called clean. Makes the topic if it is not there.
+    pub fn mark_topic_dirty(&self, topic: &str) -> Result<()> {
+        self.topic(topic)?.inner.log.mark_dirty()
+    }
+
+    /// Whether nothing was appended since the topic was called clean. A topic that is not there is clean.
+    pub fn topic_is_clean(&self, topic: &str) -> bool {
+        self.find(topic).is_none_or(|topic| topic.inner.log.is_clean())
+    }
+
+    /// Forgets entries below an offset, as far as nobody holds them; see [`Log::trim`]. `None`: there is no topic.
+    pub fn trim(&self, topic: &str, before: Offset) -> Result<Option<Floor>> {
+        self.find(topic).map(|topic| topic.inner.log.trim(before)).transpose()
+    }
+
+    /// Blocks until the default cursor has an entry to read, or until the time is over. Makes the topic if it is not
+    /// there; see [`Log::wait_for`].
+    pub fn wait_for_data(&self, topic: &str, timeout: Duration) -> Result<bool> {
+        self.topic(topic)?.inner.cursor.wait(timeout)
     }
 
     /// Closes the store; see [`Store::close`].
@@ -158,11 +227,6 @@ impl Walrus {
 }
 
 impl Topic {
-    fn new(log: Log) -> Result<Self> {
-        let cursor = log.cursor(DEFAULT_CURSOR)?;
-        Ok(Self { inner: Arc::new(TopicInner { log, cursor }) })
-    }
-
     /// The log below.
     pub fn log(&self) -> &Log {
         &self.inner.log
@@ -178,11 +242,16 @@ impl Topic {
         self.append_batch(&[data]).map(|offsets| offsets.start)
     }
 
+    /// As [`Walrus::batch_append_for_topic`], but does not wait: the entries are durable when the ticket resolves, which
+    /// can be awaited. Refuses an empty batch.
+    pub fn submit(&self, entries: &[&[u8]]) -> Result<Appended> {
+        check_count(entries)?;
+        self.submit_batch(entries)
+    }
+
     /// See [`Walrus::batch_append_for_topic`].
     pub fn batch_append(&self, entries: &[&[u8]]) -> Result<Range<Offset>> {
-        if entries.len() > ENTRIES_MAX {
-            return Err(Error::TooLarge { bytes: entries.len() as u64, bytes_max: ENTRIES_MAX as u64 });
-        }
+        check_count(entries)?;
         if entries.is_empty() {
             let end = self.inner.log.end_offset();
             return Ok(end..end);
@@ -191,7 +260,13 @@ impl Topic {
     }
 
     fn append_batch(&self, entries: &[&[u8]]) -> Result<Range<Offset>> {
-        let appended = BUILDING.with_borrow_mut(|(builder, bytes)| {
+        let appended = self.submit_batch(entries)?;
+        appended.commit.wait()?;
+        Ok(appended.base_offset..appended.end_offset)
+    }
+
+    fn submit_batch(&self, entries: &[&[u8]]) -> Result<Appended> {
+        BUILDING.with_borrow_mut(|(builder, bytes)| {
             let now = now_ms();
             for data in entries {
                 builder.push(None, Some(data), now, &[]);
@@ -202,9 +277,7 @@ impl Topic {
                 (*builder, *bytes) = Default::default();
             }
             appended
-        })?;
-        appended.commit.wait()?;
-        Ok(appended.base_offset..appended.end_offset)
+        })
     }
 
     /// Entries from an offset on; moves no cursor.
@@ -213,10 +286,12 @@ impl Topic {
     }
 }
 
+fn check_count(entries: &[&[u8]]) -> Result<()> {
+    if entries.len() > ENTRIES_MAX {
+        return Err(Error::TooLarge { bytes: entries.len() as u64, bytes_max: ENTRIES_MAX as u64 });
+    }
+    Ok(())
+}
+
 /// A thread that once built a larger batch gives the memory back.
 const BUILDING_BYTES_KEPT: usize = 8 << 20;
-
-fn now_ms() -> i64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
-}

@@ -1,0 +1,33 @@
+//! Clean marks: whether a log has grown since somebody called it clean. An append costs nothing for it, and a crash
+//! cannot tell them apart: the mark is the end of the log when it was made.
+
+use super::Log;
+use crate::error::Result;
+use crate::journal::Record;
+
+/// No log ends there.
+pub(crate) const DIRTY: u64 = u64::MAX;
+
+impl Log {
+    /// Calls the log clean until the next append. Durable on return, but where the log never syncs.
+    pub fn mark_clean(&self) -> Result<()> {
+        self.mark_clean_at(self.end_offset().0)
+    }
+
+    /// Calls the log dirty until it is called clean. Durable as [`Log::mark_clean`].
+    pub fn mark_dirty(&self) -> Result<()> {
+        self.mark_clean_at(DIRTY)
+    }
+
+    /// Whether nothing was appended since the log was called clean, or ever.
+    pub fn is_clean(&self) -> bool {
+        let log = self.state();
+        let mark = log.engine.journal.with_state(|state| state.logs.get(&log.id).map(|entry| entry.clean_at));
+        mark == Some(self.end_offset().0)
+    }
+
+    fn mark_clean_at(&self, end: u64) -> Result<()> {
+        let log = self.state();
+        log.say(&Record::CleanMark { log: log.id, end })
+    }
+}

@@ -1,0 +1,308 @@
+//! The Walrus API: what embedders of the original find again, without its faults, and what is new.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests unwrap, and their numbers are small"
+)]
+
+mod support;
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use support::*;
+use walrus_log::{
+    Backend, CrashChoice, Error, FsyncSchedule, Offset, Options, ReadConsistency, SimulatedDisk, TailKind,
+    Walrus,
+};
+
+const LONG: Duration = Duration::from_secs(120);
+
+fn on(disk: &SimulatedDisk) -> Walrus {
+    Walrus::on(open_on(disk, &Options::small()).unwrap()).unwrap()
+}
+
+fn fill(walrus: &Walrus, topic: &str, range: std::ops::Range<u64>) {
+    for number in range {
+        walrus.append_for_topic(topic, &numbered(number, 100)).unwrap();
+    }
+}
+
+/// The original skipped the rest of a sealed block after a read that its budget had cut.
+#[test]
+fn batch_reads_over_many_blocks_return_every_record_whatever_the_budget() {
+    let options = Options {
+        backend: Backend::Auto,
+        fsync: FsyncSchedule::NoFsync,
+        block_bytes: 16 << 10,
+        blocks_per_file: 8,
+        ..Options::default()
+    };
+    let walrus = Walrus::on(open_on(&SimulatedDisk::new(TailKind::Buffered), &options).unwrap()).unwrap();
+    let records = 1100_u64;
+    let mut random = Random(11);
+    let mut next = 0;
+    while next < records {
+        let count = (1 + random.below(40)).min(records - next);
+        let values: Vec<_> =
+            (next..next + count).map(|n| numbered(n, 8 + random.below(100) as usize)).collect();
+        let entries: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+        walrus.batch_append_for_topic("t", &entries).unwrap();
+        next += count;
+    }
+    assert!(walrus.get_topic_size("t") > 3 * options.block_bytes, "many blocks");
+    let topic = walrus.topic("t").unwrap();
+    for budget in (0..120).step_by(3).chain((120..20_000).step_by(331)).chain([1 << 20, usize::MAX]) {
+        let cursor = walrus.cursor("t", &format!("budget {budget}")).unwrap();
+        let (mut expected, mut stateless) = (0, Offset(0));
+        loop {
+            let read = cursor.batch_read(budget, true).unwrap();
+            if budget > 2000 {
+                assert_eq!(read, topic.read_at(stateless, budget).unwrap(), "budget {budget}");
+            }
+            let Some(last) = read.last() else { break };
+            for entry in &read {
+                assert_eq!(entry.offset, Offset(expected), "budget {budget}");
+                assert_eq!(entry.data[..8], expected.to_le_bytes());
+                expected += 1;
+            }
+            let bytes: usize = read.iter().map(|entry| entry.data.len()).sum();
+            assert!(bytes <= budget || read.len() == 1, "budget {budget}");
+            stateless = Offset(last.offset.0 + 1);
+        }
+        assert_eq!(expected, records, "budget {budget}");
+    }
+}
+
+#[test]
+fn at_least_once_repeats_fewer_than_its_number_after_a_crash_and_none_after_a_close() {
+    for persist_every in [0, 1, 3, 10] {
+        let disk = SimulatedDisk::new(TailKind::Buffered);
+        let consistency = ReadConsistency::AtLeastOnce { persist_every };
+        {
+            let walrus = on(&disk);
+            fill(&walrus, "t", 0..100);
+            let log = walrus.topic("t").unwrap().log().clone();
+            let cursor = log.cursor_with("c", consistency).unwrap();
+            for consumed in 1..=95 {
+                assert!(cursor.read_next(true).unwrap().is_some());
+                if consumed % 7 == 0 {
+                    let crashed = on(&disk.crash_image(disk.changes(), CrashChoice::Nothing));
+                    let place = crashed.cursor("t", "c").unwrap().position().0;
+                    assert!(place <= consumed, "{place} of {consumed}");
+                    let repeated = consumed - place;
+                    assert!(repeated < u64::from(persist_every.max(1)), "{repeated} repeated");
+                }
+            }
+            assert_eq!(cursor.read_next(false).unwrap().unwrap().offset, Offset(95));
+        }
+        let walrus = on(&disk);
+        assert_eq!(walrus.cursor("t", "c").unwrap().position(), Offset(95), "after a close");
+    }
+}
+
+#[test]
+fn a_persisted_place_survives_a_crash_and_strict_handles_share_it() {
+    let disk = SimulatedDisk::new(TailKind::Buffered);
+    let walrus = on(&disk);
+    fill(&walrus, "t", 0..20);
+    let log = walrus.topic("t").unwrap().log().clone();
+    let lazy = log.cursor_with("c", ReadConsistency::AtLeastOnce { persist_every: 1000 }).unwrap();
+    let strict = log.cursor("c").unwrap();
+    let place = |disk: &SimulatedDisk| {
+        let crashed = on(&disk.crash_image(disk.changes(), CrashChoice::Nothing));
+        crashed.cursor("t", "c").unwrap().position().0
+    };
+    assert_eq!(lazy.batch_read(500, true).unwrap().len(), 5);
+    assert_eq!((strict.position(), place(&disk)), (Offset(5), 0));
+    lazy.persist().unwrap();
+    assert_eq!(place(&disk), 5);
+    lazy.read_next(true).unwrap();
+    strict.read_next(true).unwrap();
+    assert_eq!(place(&disk), 7);
+    lazy.persist().unwrap();
+    lazy.read_next(true).unwrap();
+    log.truncate_to(Offset(3)).unwrap();
+    assert_eq!((lazy.position(), lazy.read_next(true).unwrap()), (Offset(3), None));
+    assert_eq!(lazy.position(), Offset(3), "an empty read changes nothing");
+    fill(&walrus, "t", 100..101);
+    assert_eq!(lazy.read_next(true).unwrap().unwrap().data, numbered(100, 100));
+}
+
+#[test]
+fn counts_and_sizes_are_of_what_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || Walrus::builder().data_dir(directory.path()).options(Options::small()).build().unwrap();
+    {
+        let walrus = open();
+        assert_eq!((walrus.get_topic_entry_count("none"), walrus.get_topic_size("none")), (0, 0));
+        fill(&walrus, "a", 0..10);
+        fill(&walrus, "b", 0..3);
+        walrus.read_next("a", true).unwrap();
+        walrus.read_next("a", false).unwrap();
+        walrus.batch_read_for_topic("a", 1000, true, Some(Offset(5))).unwrap();
+        assert_eq!(walrus.get_topic_entry_count("a"), 9);
+    }
+    let walrus = open();
+    let counts = walrus.get_topic_entry_counts();
+    assert_eq!(counts, [("a".to_owned(), 9), ("b".to_owned(), 3)].into());
+    let size = walrus.get_topic_size("a");
+    assert!((1000..3000).contains(&size), "{size}");
+    walrus.trim("a", Offset(4)).unwrap();
+    assert_eq!(walrus.get_topic_entry_count("a"), 6);
+    assert_eq!(walrus.read_next("a", true).unwrap().unwrap().offset, Offset(4));
+    assert!(walrus.trim("none", Offset(4)).unwrap().is_none());
+}
+
+#[test]
+fn a_topic_is_clean_until_its_next_append_also_over_restarts() {
+    let disk = SimulatedDisk::new(TailKind::Buffered);
+    let check = |walrus: &Walrus, expected: [bool; 3]| {
+        assert_eq!(["a", "b", "unknown"].map(|topic| walrus.topic_is_clean(topic)), expected);
+    };
+    {
+        let walrus = on(&disk);
+        walrus.topic("a").unwrap();
+        check(&walrus, [true; 3]);
+        fill(&walrus, "a", 0..2);
+        fill(&walrus, "b", 0..2);
+        check(&walrus, [false, false, true]);
+        walrus.mark_topic_clean("a").unwrap();
+        walrus.mark_topic_clean("b").unwrap();
+        check(&walrus, [true; 3]);
+        fill(&walrus, "b", 2..3);
+    }
+    let crashed = on(&disk.crash_image(disk.changes(), CrashChoice::Nothing));
+    check(&crashed, [true, false, true]);
+    let walrus = on(&disk);
+    check(&walrus, [true, false, true]);
+    walrus.mark_topic_dirty("a").unwrap();
+    check(&walrus, [false, false, true]);
+    walrus.mark_topic_clean("b").unwrap();
+    let log = walrus.topic("b").unwrap().log().clone();
+    log.truncate_to(Offset(1)).unwrap();
+    assert!(!log.is_clean(), "a cut changes the log too");
+    fill(&walrus, "b", 1..3);
+    assert!(!log.is_clean(), "it ends where it did, with something else");
+    drop((walrus, log));
+    check(&on(&disk), [false, false, true]);
+}
+
+#[test]
+fn namespaces_share_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = |key: &str| {
+        Walrus::builder().data_dir(directory.path()).key(key).options(Options::small()).build().unwrap()
+    };
+    let keys = ["a/b", "a_b", "..", "default"];
+    let all: Vec<Walrus> = keys.iter().map(|key| open(key)).collect();
+    for (number, walrus) in (0..).zip(&all) {
+        fill(walrus, "t", number..number + 1);
+    }
+    drop(all);
+    for (number, key) in (0..).zip(keys) {
+        let walrus = open(key);
+        assert_eq!(walrus.read_next("t", true).unwrap().unwrap().data, numbered(number, 100));
+        assert_eq!(walrus.read_next("t", true).unwrap(), None);
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 4, "all below the directory of data");
+    let refused = Walrus::builder().data_dir(directory.path()).key("").build();
+    assert!(matches!(refused, Err(Error::InvalidName { .. })));
+}
+
+#[test]
+fn who_waits_for_a_record_gets_each() {
+    for fsync in [FsyncSchedule::SyncEach, FsyncSchedule::NoFsync] {
+        let disk = SimulatedDisk::new(TailKind::Mapped);
+        let options = Options { fsync, ..Options::small() };
+        let walrus = Walrus::on(open_on(&disk, &options).unwrap()).unwrap();
+        walrus.topic("t").unwrap();
+        let readers: Vec<_> = (0..3)
+            .map(|reader| {
+                let walrus = walrus.clone();
+                thread::spawn(move || {
+                    let cursor = walrus.cursor("t", &format!("reader {reader}")).unwrap();
+                    for expected in 0..200 {
+                        assert!(cursor.wait(LONG).unwrap());
+                        assert_eq!(cursor.read_next(true).unwrap().unwrap().offset, Offset(expected));
+                    }
+                })
+            })
+            .collect();
+        fill(&walrus, "t", 0..200);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        assert!(walrus.wait_for_data("t", Duration::ZERO).unwrap());
+        let log = walrus.topic("t").unwrap().log().clone();
+        assert!(!log.wait_for(Offset(200), Duration::ZERO).unwrap());
+        assert!(!log.wait_for(Offset(200), Duration::from_millis(1)).unwrap());
+    }
+}
+
+#[test]
+fn a_wait_ends_when_nothing_can_come_any_more() {
+    let disk = SimulatedDisk::new(TailKind::Buffered);
+    let walrus = on(&disk);
+    let wait = |topic: &str| {
+        let log = walrus.topic(topic).unwrap().log().clone();
+        thread::spawn(move || log.wait_for(Offset(0), LONG))
+    };
+    let (sealed, deleted, closed) = (wait("sealed"), wait("deleted"), wait("closed"));
+    walrus.topic("sealed").unwrap().log().seal(b"").unwrap();
+    walrus.delete_topic("deleted").unwrap();
+    assert!(!sealed.join().unwrap().unwrap());
+    assert!(matches!(deleted.join().unwrap(), Err(Error::UnknownLog { .. })));
+    walrus.close().unwrap();
+    assert!(matches!(closed.join().unwrap(), Err(Error::Closed)));
+}
+
+/// Unparks the thread that polls.
+struct Unpark(thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[test]
+fn an_arrival_can_be_awaited() {
+    let disk = SimulatedDisk::new(TailKind::Buffered);
+    let walrus = on(&disk);
+    let log = walrus.topic("t").unwrap().log().clone();
+    let arrival = log.arrival(Offset(2));
+    let appending = thread::spawn(move || fill(&walrus, "t", 0..3));
+    assert!(block_on(arrival).unwrap());
+    appending.join().unwrap();
+    assert_eq!(log.durable_offset(), Offset(3));
+}
+
+#[test]
+fn errors_have_the_kinds_of_the_original() {
+    let walrus = on(&SimulatedDisk::new(TailKind::Buffered));
+    let kind = |error: Error| io::Error::from(error).kind();
+    let many = vec![&b""[..]; 2001];
+    assert_eq!(kind(walrus.batch_append_for_topic("t", &many).unwrap_err()), io::ErrorKind::InvalidInput);
+    assert_eq!(kind(walrus.append_for_topic("", b"").unwrap_err()), io::ErrorKind::InvalidInput);
+    walrus.append_for_topic("t", b"x").unwrap();
+    let behind = walrus.batch_read_for_topic("t", 10, false, Some(Offset(2))).unwrap_err();
+    assert_eq!(kind(behind), io::ErrorKind::InvalidInput);
+    let error = io::Error::from(Error::NoSpace { path: "p".to_owned() });
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    assert!(error.to_string().contains("no space left"));
+}
