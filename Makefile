@@ -4,7 +4,6 @@ SHELL := /bin/bash
 .ONESHELL:
 .DEFAULT_GOAL := help
 SUITE ?= storage
-DURATION ?= 60
 
 ENV := . tools/env
 COUNT ?= 10000
@@ -66,8 +65,9 @@ fmt: setup ## Formats the code
 bench: setup ## Figures beside the machine's limits: make bench SUITE=storage|cluster|spark
 	@$(ENV); uv run --frozen --no-sync python -m walrus_bench run $(SUITE)
 
-chaos: setup ## Faults on a cluster of real nodes, as root: make chaos DURATION=60 SEED=1 (without SEED: new ones)
-	@$(ENV); uv run --frozen --no-sync python -m chaos --duration $(DURATION) $(if $(SEED),--seed $(SEED))
+chaos: setup ## Faults on a cluster of real nodes, as root: make chaos DURATION=60 SEED=1 (without SEED: new ones), SCENARIO=kills
+	@$(ENV); uv run --frozen --no-sync python -m chaos $(if $(findstring command,$(origin SEED)),--seed $(SEED)) \
+	    $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(DURATION),--duration $(DURATION))
 
 proto: setup ## Python code of proto/, after a change of it
 	@$(ENV); uv run --frozen --no-sync python client/tools/generate_proto.py

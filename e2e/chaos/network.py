@@ -5,6 +5,7 @@ Addresses are of the block that is reserved for tests of networks (RFC 2544); no
 """
 
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from contextlib import suppress
 NEEDED = ("ip", "iptables", "tc")
 INSIDE = "WALRUS_CHAOS_HUB"
 SLOW_RATE = ("rate", "2mbit", "burst", "32kbit", "latency", "400ms")
+PROXY_SHIFT = 1_000  # a proxy listens so far above the port that it stands for
+PROXY_READY_S = 60
 
 
 class NetworkError(Exception):
@@ -32,6 +35,7 @@ def missing() -> str:
     try:
         _run("ip", "netns", "add", probe)
         _run("ip", "netns", "exec", probe, "iptables", "-w", "-L", "-n")
+        _run("ip", "netns", "exec", probe, "iptables", "-w", "-t", "nat", "-L", "-n")
     except NetworkError as failure:
         return f"no network namespace can be made: {failure}"
     finally:
@@ -67,6 +71,7 @@ class Network:
     def __init__(self, hub: str, hosts: int) -> None:
         self._hub = hub
         self._hosts = range(1, hosts + 1)
+        self._proxies: list[subprocess.Popen[str]] = []
         _run("ip", "link", "set", "lo", "up")
         _run("ip", "link", "add", "bridge", "type", "bridge")
         _run("ip", "address", "add", f"{address(254)}/24", "dev", "bridge")
@@ -78,23 +83,49 @@ class Network:
         """What to put before a command so that it runs on a host."""
         return ["ip", "netns", "exec", self._namespace(host)]
 
-    def cut(self, *, senders: Iterable[int], receivers: Iterable[int], refuse: bool = False) -> None:
-        """What *senders* send does not reach *receivers* any more: dropped, or refused."""
-        verdict = ["REJECT"] if refuse else ["DROP"]
+    def cut(
+        self, *, senders: Iterable[int], receivers: Iterable[int], refuse: bool = False, port: int | None = None
+    ) -> None:
+        """What *senders* send does not reach *receivers* any more: dropped, or refused; all, or only of one port."""
+        how = ["REJECT", "--reject-with", "tcp-reset"] if refuse else ["DROP"]
+        tcp = ["--protocol", "tcp"] if refuse or port else []
+        ports = [["--dport", str(port)], ["--sport", str(port)]] if port else [[]]
         receivers = list(receivers)
         for sender in senders:
             for receiver in (r for r in receivers if r != sender):
-                reset = ["--protocol", "tcp"] if refuse else []
-                how = [*verdict, *(["--reject-with", "tcp-reset"] if refuse else [])]
-                self._on(receiver, "iptables", "-w", "-A", "INPUT", "-s", address(sender), *reset, "-j", *how)
+                for of_port in ports:
+                    rule = ["-s", address(sender), *tcp, *of_port, "-j", *how]
+                    self._on(receiver, "iptables", "-w", "-A", "INPUT", *rule)
+
+    def divert(self, host: int, *, mode: str, seed: int, senders: Iterable[int], ports: Sequence[int]) -> None:
+        """New connections of *senders* to *ports* of a host go through a `chaos.proxy`, and there are only new ones."""
+        pairs = [f"{port}={port + PROXY_SHIFT}" for port in ports]
+        command = [sys.executable, "-m", "chaos.proxy", mode, str(seed), address(host), *pairs]
+        proxy = subprocess.Popen(
+            [*self.command(host), *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._proxies.append(proxy)
+        assert proxy.stdout is not None
+        if not select.select([proxy.stdout], [], [], PROXY_READY_S)[0] or proxy.stdout.readline() != "ready\n":
+            raise NetworkError(f"{' '.join(command)} does not listen")
+        for sender in (sender for sender in senders if sender != host):
+            for port in ports:
+                matches = ["-p", "tcp", "-s", address(sender), "--dport", str(port)]
+                redirect = ["-j", "REDIRECT", "--to-ports", str(port + PROXY_SHIFT)]
+                self._on(host, "iptables", "-w", "-t", "nat", "-A", "PREROUTING", *matches, *redirect)
 
     def slow_down(self, host: int) -> None:
         """What the host sends is slow from now on."""
         self._on(host, "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", *SLOW_RATE)
 
     def heal(self) -> None:
-        """Takes back all cuts and slowness."""
+        """Takes back all cuts, slowness and proxies."""
+        for proxy in self._proxies:
+            proxy.kill()
+            proxy.wait()
+        self._proxies.clear()
         for host in self._hosts:
+            self._on(host, "iptables", "-w", "-t", "nat", "-F", "PREROUTING")
             self._on(host, "iptables", "-w", "-F", "INPUT")
             if "tbf" in self._on(host, "tc", "qdisc", "show", "dev", "eth0"):
                 self._on(host, "tc", "qdisc", "del", "dev", "eth0", "root")

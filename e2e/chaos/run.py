@@ -6,18 +6,29 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from typing import Protocol
 
-from walrus_client import Client
+from walrus_client import Client, Partition
 
+from chaos.cursor import judge_cursor
+from chaos.disk_verdict import Extent, judge_disks
 from chaos.faults import Fault
 from chaos.verdict import Verdict, judge
-from chaos.workload import Shape, Workload, running
+from chaos.workload import CURSOR_TOPIC, Shape, Workload, running
 from chaos.world import World
 
 PROGRESS_TIMEOUT_S = 180.0
 
 Say = Callable[[str], None]
+
+
+class Holds(Protocol):
+    """What a verdict can say."""
+
+    def __bool__(self) -> bool: ...
 
 
 @dataclass
@@ -27,8 +38,10 @@ class Report:
     seed: int
     faults: list[Fault] = field(default_factory=list)
     resumed_s: list[float] = field(default_factory=list)  # from the healing of each fault until all producers moved on
+    through_s: list[float] = field(default_factory=list)  # from the start of faults that were outlived, the same
     acked: int = 0
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    copies: int = 0  # of segments, compared on the disks
+    verdicts: dict[str, Holds] = field(default_factory=dict)
 
     def ok(self) -> bool:
         """Whether every promise held."""
@@ -36,13 +49,14 @@ class Report:
 
     def summary(self) -> str:
         """As JSON."""
-        resumed = sorted(self.resumed_s)
         facts = {
             "seed": self.seed,
             "ok": self.ok(),
             "faults": Counter(str(fault.kind) for fault in self.faults),
             "acknowledged": self.acked,
-            "resumed_s": {"median": resumed[len(resumed) // 2], "most": resumed[-1]} if resumed else None,
+            "copies_compared": self.copies,
+            "resumed_s": _spread(self.resumed_s),
+            "resumed_in_spite_s": _spread(self.through_s),
             "verdicts": {place: str(verdict) for place, verdict in self.verdicts.items()},
         }
         return json.dumps(facts, indent=2)
@@ -55,15 +69,20 @@ def run(
     seed: int,
     duration_s: float,
     shape: Shape,
+    write_quorum: int,
     say: Say,
     directory: Path,
 ) -> Report:
-    """Does *faults* for *duration_s*, then checks everything. Raises what made the cluster or a client give up."""
+    """Does *faults* until they end or *duration_s* is over, then checks everything.
+
+    Raises what made the cluster or a client give up.
+    """
     report = Report(seed)
     world.found()
     say(f"{len(world.nodes)} nodes serve")
     bootstraps = [_from(world, node) for node in world.nodes]
-    with running(shape, bootstraps) as workload:
+    texts = [world.text_address(node) for node in world.nodes]
+    with running(shape, bootstraps, texts) as workload:
         workload.wait_for_progress(PROGRESS_TIMEOUT_S)
         began = time.monotonic()
         for fault in faults:
@@ -71,16 +90,21 @@ def run(
                 break
             _once(world, workload, fault, report, say)
     report.acked = workload.total()
-    say(f"{report.acked} records acknowledged; checking what the log holds")
-    report.verdicts = _judge(world, workload)
+    say(f"{report.acked} records acknowledged; checking what the log and the disks hold")
+    _judge(world, workload, report, write_quorum)
     (directory / "summary.json").write_text(report.summary() + "\n")
     return report
 
 
 def _once(world: World, workload: Workload, fault: Fault, report: Report, say: Say) -> None:
-    before = workload.total()
+    before, began = workload.total(), time.monotonic()
     done = world.inject(fault)
-    threading.Event().wait(fault.lasting_ms / 1000)
+    in_spite = ""
+    if fault.through:
+        workload.wait_for_progress(PROGRESS_TIMEOUT_S)
+        report.through_s.append(time.monotonic() - began)
+        in_spite = f" in spite of it after {report.through_s[-1]:.1f} s,"
+    threading.Event().wait(max(0.0, fault.lasting_ms / 1000 - (time.monotonic() - began)))
     world.heal(done)
     healed = time.monotonic()
     workload.wait_for_progress(PROGRESS_TIMEOUT_S)
@@ -89,24 +113,66 @@ def _once(world: World, workload: Workload, fault: Fault, report: Report, say: S
         raise RuntimeError("; ".join(dead))
     report.faults.append(done)
     report.resumed_s.append(resumed_s)
-    say(f"{len(report.faults):4} {done}: {workload.total() - before} acknowledged, all go on {resumed_s:.1f} s after")
+    said = f"{len(report.faults):4} {done}: {workload.total() - before} acknowledged, all go on{in_spite}"
+    say(f"{said} {resumed_s:.1f} s after")
     threading.Event().wait(fault.rest_ms / 1000)
 
 
-def _judge(world: World, workload: Workload) -> dict[str, Verdict]:
-    """Reads every partition through every node; each must show the same log."""
-    verdicts = {}
-    for topic, partition in workload.shape.places():
-        acked = {n: count for n, count in workload.acked.items() if workload.shape.place(n) == (topic, partition)}
+def _judge(world: World, workload: Workload, report: Report, write_quorum: int) -> None:
+    """Reads every partition through every node, then kills all and reads their disks: all must show the same log."""
+    verdicts = report.verdicts
+    places = [*workload.shape.places(), (CURSOR_TOPIC, 0)]
+    held: dict[tuple[str, int], Verdict] = {}
+    for topic, partition in places:
         for node in world.nodes:
-            with Client(world.grpc_address(node)) as client:
-                records = ((record.offset, record.value) for record in client.read(topic, partition=partition))
-                verdict = judge(records, acked=acked, seen=workload.seen[topic, partition])
-            verdicts[f"{topic}/{partition} through node-{node}"] = verdict
-    return verdicts
+            held[topic, partition] = _read(world, workload, topic, partition, node)
+            verdicts[f"{topic}/{partition} through node-{node}"] = held[topic, partition]
+    verdicts["cursor"] = judge_cursor(workload.cursor)
+    with Client(world.bootstrap) as client:
+        partitions = {(topic, each.partition): each for topic, _ in places for each in client.segments(topic)}
+    world.end()
+    stores = world.stores()
+    for place in places:
+        extents = _extents(partitions[place])
+        copies = {
+            (extent.segment, node): logs[extent.segment].batches()
+            for extent in extents
+            for node, logs in stores.items()
+            if extent.segment in logs
+        }
+        verdict = judge_disks(
+            extents, copies, held=held[place].held, write_quorum=write_quorum, unwrap=partial(_unwrapped, place[0])
+        )
+        report.copies += verdict.copies
+        verdicts[f"{place[0]}/{place[1]} on the disks"] = verdict
+
+
+def _read(world: World, workload: Workload, topic: str, partition: int, node: int) -> Verdict:
+    acked = {n: count for n, count in workload.acked.items() if workload.shape.place(n) == (topic, partition)}
+    with Client(_from(world, node)) as client:
+        records = client.read(topic, partition=partition)
+        pairs = ((each.offset, _unwrapped(topic, each.value)) for each in records)
+        return judge(pairs, acked=acked, seen=workload.seen.get((topic, partition), ()))
+
+
+def _unwrapped(topic: str, value: bytes | None) -> bytes | None:
+    return bytes.fromhex(value.decode()) if topic == CURSOR_TOPIC and value is not None else value
+
+
+def _extents(partition: Partition) -> list[Extent]:
+    ends = [after.base_offset for _, after in pairwise(partition.segments)] + [partition.high_watermark]
+    return [
+        Extent(segment.uuid, segment.base_offset, segment.end_offset if segment.state == "sealed" else end)
+        for segment, end in zip(partition.segments, ends, strict=True)
+    ]
 
 
 def _from(world: World, node: int) -> str:
     """All addresses, those of this node first."""
     others = [other for other in world.nodes if other != node]
     return ",".join(world.grpc_address(each) for each in (node, *others))
+
+
+def _spread(seconds: list[float]) -> dict[str, float] | None:
+    ordered = sorted(seconds)
+    return {"median": round(ordered[len(ordered) // 2], 2), "most": round(ordered[-1], 2)} if ordered else None

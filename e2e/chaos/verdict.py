@@ -10,9 +10,9 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Verdict:
-    """One partition: how many records it has, what is wrong with them, and offsets that were seen otherwise."""
+    """One partition: what it holds, what is wrong with that, and offsets that were seen otherwise."""
 
-    records: int
+    held: tuple[int, ...]  # hash of each value, by offset
     findings: Findings
     unlike: tuple[int, ...]
 
@@ -25,7 +25,7 @@ class Verdict:
             {"seen otherwise": self.unlike} if self.unlike else {}
         )
         wrong = [f"{len(found)} {name}: {list(found)[:SHOWN]}" for name, found in parts.items()]
-        return f"{self.records} records; " + ("; ".join(wrong) or "nothing wrong")
+        return f"{len(self.held)} records; " + ("; ".join(wrong) or "nothing wrong")
 
 
 def judge(records: Iterable[tuple[int, bytes | None]], *, acked: Mapping[int, int], seen: Sequence[int]) -> Verdict:
@@ -43,4 +43,4 @@ def judge(records: Iterable[tuple[int, bytes | None]], *, acked: Mapping[int, in
 
     findings = check_partition(passing(), acked=acked)
     unlike = tuple(offset for offset, shown in enumerate(seen) if offset >= len(held) or held[offset] != shown)
-    return Verdict(len(held), findings, unlike)
+    return Verdict(tuple(held), findings, unlike)

@@ -1,9 +1,11 @@
 """Producers and followers that keep going through every fault and remember what was acknowledged and what was seen.
 
 Each producer appends proven records (`harness.records`) to one partition, idempotently; each partition has a follower
-that reads on from where it is. A record that a follower has seen may never change or vanish afterwards.
+that reads on from where it is. A record that a follower has seen may never change or vanish afterwards. One more topic
+is read over the text protocol, by a reader whose place the cluster keeps.
 """
 
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,19 +14,30 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from harness.load import wait_until
-from harness.records import value_of
+from harness.records import identity_of, value_of
 from walrus_client import Client, errors
 from walrus_client.sender import ProducerOptions
+from walrus_client.text import TextClient
+
+from chaos.cursor import COMMITTED
 
 WINDOW = 64  # records in flight, for each producer
 DELIVERY_TIMEOUT_MS = 300_000  # longer than any fault with its recovery, also on a busy machine
 FOLLOW_WAIT_MS = 300
 CATCH_UP_TIMEOUT_S = 180.0
+CURSOR_TOPIC = "chaos-cursor"
+CURSOR_LEAD = 512  # records that the producer of the cursor's topic may be ahead of its reader
+COMMIT_EVERY = 8
+TEXT_TIMEOUT_S = 20.0
+RETRY_S = 0.1
+EMPTY_MAX = 10
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How much of everything. Producer *n* writes to topic and partition number *n* modulo their count."""
+    """How much of everything. Producer *n* writes to topic and partition number *n* modulo their count; one more, the
+    last, to the topic of the cursor.
+    """
 
     topics: int = 2
     partitions: int = 2
@@ -36,6 +49,8 @@ class Shape:
 
     def place(self, producer: int) -> tuple[str, int]:
         """The partition that a producer writes to."""
+        if producer == self.producers:
+            return CURSOR_TOPIC, 0
         places = self.places()
         return places[producer % len(places)]
 
@@ -47,6 +62,7 @@ class Workload:
     shape: Shape
     acked: dict[int, int]
     seen: dict[tuple[str, int], list[int]] = field(default_factory=dict)  # hash of each value, by offset
+    cursor: list[int] = field(default_factory=list)  # sequences that its reader was handed, and its commits
     failures: list[BaseException] = field(default_factory=list)
 
     def total(self) -> int:
@@ -54,18 +70,23 @@ class Workload:
         return sum(self.acked.values())
 
     def wait_for_progress(self, timeout_s: float) -> None:
-        """Waits until every producer had a whole window acknowledged that it sent after now."""
-        before = dict(self.acked)
+        """Waits until every producer had a whole window acknowledged that it sent after now, and the cursor moved."""
+        before, handed = dict(self.acked), len(self.cursor)
 
-        def all_moved() -> bool:
-            return bool(self.failures) or all(self.acked[n] >= before[n] + 2 * WINDOW for n in before)
+        def stuck() -> list[str]:
+            producers = [n for n in before if self.acked[n] < before[n] + 2 * WINDOW]
+            waiting = [f"producer {n} of {self.shape.place(n)}" for n in producers]
+            return [*waiting, *(["the reader of the cursor"] if len(self.cursor) <= handed else [])]
 
         try:
-            wait_until(all_moved, "writes to go on", timeout_s)
+            wait_until(lambda: bool(self.failures) or not stuck(), "writes to go on", timeout_s)
         except TimeoutError as late:
-            stuck = {n: self.shape.place(n) for n in before if self.acked[n] < before[n] + 2 * WINDOW}
-            raise TimeoutError(f"{late}; these producers did not move: {stuck}") from None
+            raise TimeoutError(f"{late}; did not move: {', '.join(stuck())}") from None
         self.raise_failure()
+
+    def handed(self) -> int:
+        """How many records the reader of the cursor was handed, those that came again included."""
+        return len(self.cursor)
 
     def raise_failure(self) -> None:
         """Raises what made a producer or a follower give up."""
@@ -74,22 +95,24 @@ class Workload:
 
 
 @contextmanager
-def running(shape: Shape, bootstraps: Sequence[str]) -> Iterator[Workload]:
+def running(shape: Shape, bootstraps: Sequence[str], texts: Sequence[str]) -> Iterator[Workload]:
     """Runs the workload while the block runs. When it ends, all that was sent is acknowledged and followers caught up.
 
-    The clients are dealt over *bootstraps*, so that each node has its share of them.
+    The clients are dealt over *bootstraps*, so that each node has its share of them; *texts* are the addresses of the
+    text protocol.
     """
     _create_topics(shape, bootstraps)
-    workload = Workload(shape, dict.fromkeys(range(shape.producers), 0), {place: [] for place in shape.places()})
+    workload = Workload(shape, dict.fromkeys(range(shape.producers + 1), 0), {place: [] for place in shape.places()})
     written, over = threading.Event(), threading.Event()
     producers = [
         _start(_produce, workload, number, bootstraps[number % len(bootstraps)], written)
-        for number in range(shape.producers)
+        for number in range(shape.producers + 1)
     ]
     followers = [
         _start(_follow, workload, place, bootstraps[number % len(bootstraps)], over)
         for number, place in enumerate(shape.places())
     ]
+    followers.append(_start(_follow_cursor, workload, texts, over))
     yield workload  # what fails here is not kept waiting for clients of a cluster that does not answer
     written.set()
     for thread in producers:
@@ -106,9 +129,12 @@ def _create_topics(shape: Shape, bootstraps: Sequence[str]) -> None:
     with Client(bootstraps[0]) as client:
         for topic in sorted(topics):
             client.create_topic(topic, partitions=shape.partitions)
+        client.create_topic(CURSOR_TOPIC)
     for bootstrap in bootstraps:
         with Client(bootstrap) as client:
-            wait_until(partial(_knows, client, topics), f"{bootstrap} to know the topics", CATCH_UP_TIMEOUT_S)
+            wait_until(
+                partial(_knows, client, {*topics, CURSOR_TOPIC}), f"{bootstrap} to know the topics", CATCH_UP_TIMEOUT_S
+            )
 
 
 def _knows(client: Client, topics: set[str]) -> bool:
@@ -123,12 +149,18 @@ def _start(target: Callable[..., None], *arguments: object) -> threading.Thread:
 
 def _produce(workload: Workload, number: int, bootstrap: str, written: threading.Event) -> None:
     topic, partition = workload.shape.place(number)
+    chance = random.Random()  # what is in the values need not come again
     options = ProducerOptions(linger_ms=1, delivery_timeout_ms=DELIVERY_TIMEOUT_MS)
     try:
         with Client(bootstrap) as client, client.producer(topic, options=options) as producer:
             while not written.is_set():
                 first = workload.acked[number]
-                values = (value_of(number, sequence) for sequence in range(first, first + WINDOW))
+                window = range(first, first + WINDOW)
+                values = [value_of(number, sequence, random=chance.getrandbits(64)) for sequence in window]
+                if topic == CURSOR_TOPIC:
+                    values = [value.hex().encode() for value in values]  # the text protocol carries text
+                    if first > workload.handed() + CURSOR_LEAD and not written.wait(RETRY_S):
+                        continue
                 for delivery in [producer.send(value, partition=partition) for value in values]:
                     delivery.result()
                 workload.acked[number] = first + WINDOW
@@ -162,3 +194,47 @@ def _follow(workload: Workload, place: tuple[str, int], bootstrap: str, over: th
                     return
     except Exception as failure:
         workload.failures.append(failure)
+
+
+def _follow_cursor(workload: Workload, addresses: Sequence[str], over: threading.Event) -> None:
+    """Takes record after record, and commits now and then, until all that is there was handed out after *over*."""
+    deadline, turn = float("inf"), 0
+    try:
+        while not (over.is_set() and _is_all_handed(workload)):
+            if over.is_set():
+                deadline = min(deadline, time.monotonic() + CATCH_UP_TIMEOUT_S)
+            if time.monotonic() > deadline:
+                raise TimeoutError("the reader of the cursor did not get all records")
+            try:
+                with TextClient(addresses[turn % len(addresses)], timeout_s=TEXT_TIMEOUT_S) as client:
+                    _take(workload, client, over)
+            except errors.Unavailable:
+                over.wait(RETRY_S)
+            turn += 1
+    except Exception as failure:
+        workload.failures.append(failure)
+
+
+def _take(workload: Workload, client: TextClient, over: threading.Event) -> None:
+    """Until an answer is an error, everything was handed out, or this node knows of nothing: it may be cut off."""
+    empty = 0
+    while empty < EMPTY_MAX and not (over.is_set() and _is_all_handed(workload)):
+        answer = client.request(f"GET {CURSOR_TOPIC}")
+        if answer.startswith("OK "):
+            identity = identity_of(bytes.fromhex(answer.removeprefix("OK ")))
+            if identity is None:
+                raise AssertionError(f"GET answered what nobody put there: {answer!r}")
+            workload.cursor.append(identity[1])
+            if identity[1] % COMMIT_EVERY == 0 and client.request("COMMIT").startswith("OK"):
+                workload.cursor.append(COMMITTED)
+            empty = 0
+        elif answer == "EMPTY":
+            empty += 1
+            time.sleep(RETRY_S)
+        else:
+            time.sleep(RETRY_S)
+            return
+
+
+def _is_all_handed(workload: Workload) -> bool:
+    return workload.acked[workload.shape.producers] - 1 in workload.cursor[-4 * COMMIT_EVERY :]

@@ -9,18 +9,25 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness.load import wait_until
+from walrus_client import Client, WalrusError
+from walrus_client.admin import AdminClient
 
-from chaos import disks
+from chaos import damage, disks
+from chaos.clocks import Clocks
 from chaos.faults import Fault, Kind, Target
 from chaos.network import Network, address
+from chaos.stores import StoredLog, read_store
 
-TEXT_PORT, GRPC_PORT, HTTP_PORT, RAFT_PORT = 8080, 9090, 8088, 6000
+TEXT_PORT, GRPC_PORT, HTTP_PORT, RAFT_PORT, PEER_PORT, ADMIN_PORT = 8080, 9090, 8088, 6000, 6001, 9091
 READY_TIMEOUT_S = 120.0
 CRASHES = 3
+CLOCK_WRONG_S, ASLEEP_S = 3_600, 60
+RESET_S = 0.5  # for connections that stand to be reset
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -28,13 +35,26 @@ class World:
     """Nodes 1 to N, each a process on a host of its own."""
 
     def __init__(
-        self, directory: Path, network: Network, *, nodes: int, options: tuple[str, ...], own_disks: bool
+        self,
+        directory: Path,
+        network: Network,
+        *,
+        nodes: int,
+        options: tuple[str, ...],
+        own_disks: bool,
+        clocks: Clocks | None,
+        topic: str,
     ) -> None:
+        """*topic* is the one whose leader a fault may be aimed at; without *clocks* they stay right."""
         self._directory = directory
         self._own_disks = own_disks
         self._network = network
         self._options = options
+        self._clocks = clocks
+        self._topic = topic
+        self._founded = False
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._lost: dict[int, str] = {}  # disks that are gone, by node
         self.nodes = range(1, nodes + 1)
 
     @property
@@ -52,6 +72,14 @@ class World:
                 disks.mount(self._directory, f"node-{node}")
             self.start(node)
         wait_until(self.is_whole, "the cluster to be whole", READY_TIMEOUT_S)
+        self._founded = True
+
+    def text_address(self, node: int) -> str:
+        return f"{address(node)}:{TEXT_PORT}"
+
+    def stores(self) -> dict[int, dict[str, StoredLog]]:
+        """What lies on each disk, by node and segment. No node may run."""
+        return {node: read_store(self._home(node) / "log") for node in self.nodes}
 
     def is_whole(self) -> bool:
         """Whether every node serves, and the metadata is in as many hands as it will be."""
@@ -65,66 +93,65 @@ class World:
 
     def start(self, node: int) -> None:
         """Starts the process of a node on its data."""
-        home = self._disk(node) / "data"
-        first = node == self.nodes[0]
-        place = ["--join", f"{address(self.nodes[0])}:{RAFT_PORT}"] if not first else []
-        if first and not home.exists():
+        others = [other for other in self.nodes if other != node]
+        place = ["--join", ",".join(f"{address(other)}:{RAFT_PORT}" for other in others)] if others else []
+        if node == self.nodes[0] and not self._founded:
             place = ["--bootstrap"]
-        host = address(node)
+        home, host = self._home(node), address(node)
         command = [
             *self._network.command(node),
             *(sys.executable, "-m", "walrus_node", "--node-id", str(node), "--data-dir", str(home)),
-            *("--client-host", host, "--raft-host", host, "--raft-advertise-host", host),
+            *("--bind-host", host, "--advertise-host", host, "--node-name", f"node-{node}"),
             *place,
             *self._options,
         ]
+        environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+        if self._clocks is not None:
+            environment |= self._clocks.environment(node)
         with (self._directory / f"node-{node}.log").open("ab") as log:
             self._processes[node] = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
             )
 
     def inject(self, fault: Fault) -> Fault:
-        """Does a fault; returns it with the nodes that it really hit. A crash loop takes its whole time."""
-        if fault.target is Target.METADATA_LEADER:
-            leader = self._metadata_leader()
-            fault = Fault(fault.kind, (leader,) if leader else fault.nodes, fault.lasting_ms, fault.rest_ms)
-        others = [node for node in self.nodes if node not in fault.nodes]
+        """Does a fault; returns it with the nodes that it really hit. Some kinds take their whole time."""
+        fault = self._aimed(fault)
+        nodes = fault.nodes
         match fault.kind:
             case Kind.KILL:
-                self._end(fault.nodes, signal.SIGKILL)
+                self._end(nodes, signal.SIGKILL)
             case Kind.STOP:
-                self._end(fault.nodes, signal.SIGTERM)
+                self._end(nodes, signal.SIGTERM)
             case Kind.CRASH_LOOP:
-                for _ in range(CRASHES):
-                    self._end(fault.nodes, signal.SIGKILL)
-                    for node in fault.nodes:
-                        self.start(node)
-                    threading.Event().wait(fault.lasting_ms / 1000 / CRASHES)
-                self._end(fault.nodes, signal.SIGKILL)
+                self._crash_again_and_again(fault)
             case Kind.PAUSE:
-                self._signal(fault.nodes, signal.SIGSTOP)
-            case Kind.ISOLATE | Kind.REFUSED:
-                refuse = fault.kind is Kind.REFUSED
-                self._network.cut(senders=fault.nodes, receivers=others, refuse=refuse)
-                self._network.cut(senders=others, receivers=fault.nodes, refuse=refuse)
-            case Kind.DEAF:
-                self._network.cut(senders=others, receivers=fault.nodes)
-            case Kind.MUTE:
-                self._network.cut(senders=fault.nodes, receivers=others)
+                self._signal(nodes, signal.SIGSTOP)
             case Kind.SLOW:
-                for node in fault.nodes:
+                for node in nodes:
                     self._network.slow_down(node)
             case Kind.DISK_FULL:
-                for node in fault.nodes:
+                for node in nodes:
                     disks.fill(self._disk(node))
+            case Kind.DISK_LOST | Kind.DAMAGE | Kind.ROLLBACK:
+                for node in nodes:
+                    self._harm(fault, node)
+            case Kind.CLOCK | Kind.SUSPEND:
+                for node in nodes:
+                    self._set_clock(fault, node)
+            case _:
+                self._cut(fault)
         return fault
 
     def heal(self, fault: Fault) -> None:
         """Takes a fault back: processes run again, the network is whole."""
         match fault.kind:
-            case Kind.KILL | Kind.STOP | Kind.CRASH_LOOP:
+            case Kind.KILL | Kind.STOP | Kind.CRASH_LOOP | Kind.DAMAGE | Kind.ROLLBACK:
                 for node in fault.nodes:
                     self.start(node)
+            case Kind.DISK_LOST:
+                for node in fault.nodes:
+                    self.start(node)
+                    self._replace(node)
             case Kind.PAUSE:
                 self._signal(fault.nodes, signal.SIGCONT)
             case Kind.DISK_FULL:
@@ -132,6 +159,11 @@ class World:
                     disks.free(self._disk(node))
                     if self._processes[node].poll() is not None:  # its metadata could not be written, so it ended
                         self.start(node)
+            case Kind.CLOCK:
+                for node in fault.nodes:
+                    self._clock().shift(node, wall_s=0)
+            case Kind.SUSPEND:
+                pass  # what was slept is over
             case _:
                 self._network.heal()
 
@@ -153,6 +185,98 @@ class World:
             else:
                 shutil.rmtree(self._disk(node))
 
+    def _aimed(self, fault: Fault) -> Fault:
+        """The fault with its target found; who was drawn is hit if it cannot be."""
+        match fault.target:
+            case Target.DRAWN:
+                return fault
+            case Target.METADATA_LEADER:
+                found = self._metadata_leader()
+            case Target.SEGMENT_LEADER:
+                found = self._segment_leader()
+        return replace(fault, nodes=(found,) if found else fault.nodes, target=Target.DRAWN)
+
+    def _crash_again_and_again(self, fault: Fault) -> None:
+        for _ in range(CRASHES):
+            self._end(fault.nodes, signal.SIGKILL)
+            for node in fault.nodes:
+                self.start(node)
+            threading.Event().wait(fault.lasting_ms / 1000 / CRASHES)
+        self._end(fault.nodes, signal.SIGKILL)
+
+    def _cut(self, fault: Fault) -> None:
+        hit, others = fault.nodes, [node for node in self.nodes if node not in fault.nodes]
+        port = {Kind.CUT_DATA: PEER_PORT, Kind.CUT_METADATA: RAFT_PORT}.get(fault.kind)
+        refuse = fault.kind is Kind.REFUSED
+        match fault.kind:
+            case Kind.ISOLATE | Kind.REFUSED | Kind.CUT_DATA | Kind.CUT_METADATA:
+                self._network.cut(senders=hit, receivers=others, refuse=refuse, port=port)
+                self._network.cut(senders=others, receivers=hit, refuse=refuse, port=port)
+            case Kind.DEAF:
+                self._network.cut(senders=others, receivers=hit)
+            case Kind.MUTE:
+                self._network.cut(senders=hit, receivers=others)
+            case Kind.LATE | Kind.HALF_OPEN:
+                self._network.cut(senders=self.nodes, receivers=hit, refuse=True)
+                self._network.cut(senders=hit, receivers=self.nodes, refuse=True)
+                threading.Event().wait(RESET_S)
+                self._network.heal()
+                for node in hit:
+                    ports = (RAFT_PORT, PEER_PORT)
+                    self._network.divert(
+                        node, mode=str(fault.kind), seed=fault.lasting_ms, senders=self.nodes, ports=ports
+                    )
+
+    def _harm(self, fault: Fault, node: int) -> None:
+        home, aside = self._home(node), self._directory / f"metadata-{node}"
+        if fault.kind is Kind.ROLLBACK:
+            self._signal((node,), signal.SIGSTOP)
+            damage.keep_metadata(home, aside)
+            self._signal((node,), signal.SIGCONT)
+            threading.Event().wait(fault.lasting_ms / 1000)
+        if fault.kind is Kind.DISK_LOST:
+            self._lost[node] = self._disk_uuid(node)
+        self._end((node,), signal.SIGKILL)
+        match fault.kind:
+            case Kind.ROLLBACK:
+                damage.roll_back_metadata(home, aside)
+            case Kind.DISK_LOST:
+                damage.lose(home)
+            case Kind.DAMAGE:
+                damage.flip_bits(home / "log", fault.lasting_ms)
+
+    def _replace(self, node: int) -> None:
+        """What an operator does about a lost disk: the new one is a member, the old one is taken out."""
+        lost, other = self._lost.pop(node), next(other for other in self.nodes if other != node)
+
+        def is_replaced() -> bool:
+            try:
+                new = self._disk_uuid(node)
+                with AdminClient(f"{address(other)}:{ADMIN_PORT}") as admin:
+                    admin.remove_member(lost, lost=True, replaced_by=new)
+            except WalrusError:
+                return False  # it is not admitted yet, or the metadata has no leader
+            return True
+
+        wait_until(is_replaced, f"the new disk of node-{node} to take the place of the old one", READY_TIMEOUT_S)
+
+    def _disk_uuid(self, node: int) -> str:
+        with AdminClient(f"{address(node)}:{ADMIN_PORT}") as admin:
+            return admin.identity().disk
+
+    def _set_clock(self, fault: Fault, node: int) -> None:
+        if fault.kind is Kind.SUSPEND:
+            self._clock().sleep(node, seconds=ASLEEP_S)
+        else:
+            self._clock().shift(node, wall_s=CLOCK_WRONG_S if fault.lasting_ms % 2 else -CLOCK_WRONG_S)
+
+    def _clock(self) -> Clocks:
+        assert self._clocks is not None, "faults of clocks are left out where there are none to set"
+        return self._clocks
+
+    def _home(self, node: int) -> Path:
+        return self._disk(node) / "data"
+
     def _disk(self, node: int) -> Path:
         return self._directory / f"node-{node}"
 
@@ -170,6 +294,15 @@ class World:
             if (self._status(node).get("raft") or {}).get("state") == "leader":
                 return node
         return None
+
+    def _segment_leader(self) -> int | None:
+        try:
+            with Client(self.bootstrap, retry_timeout_ms=2_000) as client:
+                leader = client.segments(self._topic)[0].segments[-1].leader
+        except WalrusError:
+            return None
+        hosts = {self.grpc_address(node): node for node in self.nodes}
+        return hosts.get(leader.grpc_address) if leader else None
 
     def _status(self, node: int) -> dict[str, Any]:
         try:

@@ -1,7 +1,7 @@
 """Records that say who sent them and in which order, and the check of what came out of the log. Pure.
 
-A value is `producer | sequence | filler | CRC-32 of all before`, so one pass over a partition finds what was lost,
-stored twice, reordered or changed, without remembering the payloads.
+A value is `producer | sequence | random | filler | CRC-32 of all before`, so one pass over a partition finds what was
+lost, stored twice, reordered or changed, without remembering the payloads.
 """
 
 import struct
@@ -9,13 +9,16 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-_HEAD = struct.Struct("<IQ")
+_HEAD = struct.Struct("<IQQ")
 _CRC = struct.Struct("<I")
 
 
-def value_of(producer: int, sequence: int, *, size: int = 64) -> bytes:
-    """The value of the *sequence*-th record of *producer*, *size* bytes long (at least 16)."""
-    body = _HEAD.pack(producer, sequence).ljust(size - _CRC.size, b"\xa5")
+def value_of(producer: int, sequence: int, *, size: int = 64, random: int = 0) -> bytes:
+    """The value of the *sequence*-th record of *producer*, *size* bytes long (at least 24).
+
+    *random* (64 bits) tells two values apart that were made for the same place.
+    """
+    body = _HEAD.pack(producer, sequence, random).ljust(size - _CRC.size, b"\xa5")
     return body + _CRC.pack(zlib.crc32(body))
 
 
@@ -49,7 +52,7 @@ def check_partition(
         if offset != expected:
             findings.gaps.append((expected, offset))
         expected = offset + 1
-        identity = _identity(value)
+        identity = identity_of(value)
         if identity is None:
             findings.changed.append(offset)
             continue
@@ -66,11 +69,12 @@ def check_partition(
     return findings
 
 
-def _identity(value: bytes | None) -> tuple[int, int] | None:
+def identity_of(value: bytes | None) -> tuple[int, int] | None:
+    """Producer and sequence of a value; `None` if it is not one of ours, or was changed."""
     if value is None or len(value) < _HEAD.size + _CRC.size:
         return None
     body, crc = value[: -_CRC.size], _CRC.unpack(value[-_CRC.size :])[0]
     if zlib.crc32(body) != crc:
         return None
-    producer, sequence = _HEAD.unpack_from(body)
+    producer, sequence, _random = _HEAD.unpack_from(body)
     return producer, sequence

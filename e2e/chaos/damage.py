@@ -1,0 +1,44 @@
+"""What can happen to the data of a node that does not run: lost, damaged, rolled back."""
+
+import random
+import shutil
+from pathlib import Path
+
+from chaos.stores import Place, read_store
+
+FLIPS = 8
+
+
+def lose(home: Path) -> None:
+    """Removes everything that is in a data directory, and the directory."""
+    shutil.rmtree(home)
+
+
+def keep_metadata(home: Path, aside: Path) -> None:
+    """Remembers the metadata of a node that stands still, or does not run, as it is now."""
+    shutil.rmtree(aside, ignore_errors=True)
+    shutil.copytree(home / "metadata", aside)
+
+
+def roll_back_metadata(home: Path, aside: Path) -> None:
+    """Puts back what `keep_metadata` remembered."""
+    shutil.rmtree(home / "metadata")
+    shutil.copytree(aside, home / "metadata")
+
+
+def flip_bits(store: Path, seed: int) -> list[str]:
+    """Flips bits in sealed segments of a store; says where. None is flipped where nothing is sealed."""
+    draw = random.Random(seed)
+    sealed = [log for log in read_store(store).values() if log.is_sealed]
+    places = [place for log in sealed for place in log.places if place.length]
+    return [_flip(draw, draw.choice(places)) for _ in range(FLIPS if places else 0)]
+
+
+def _flip(draw: random.Random, place: Place) -> str:
+    position, bit = place.start + draw.randrange(place.length), draw.randrange(8)
+    with place.path.open("r+b") as file:
+        file.seek(position)
+        (byte,) = file.read(1)
+        file.seek(position)
+        file.write(bytes([byte ^ 1 << bit]))
+    return f"{place.path.name}@{position}.{bit}"
