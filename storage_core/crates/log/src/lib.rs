@@ -36,7 +36,8 @@ mod walrus;
 pub use arrivals::Arrival;
 pub use cursors::{Cursor, Entry};
 pub use disk::{
-    BackendInUse, CrashChoice, Disk, DiskFile, Fault, FileKind, MappedRange, Prepare, SimulatedDisk, TailKind,
+    BackendInUse, CrashChoice, Disk, DiskFile, Fault, FileKind, MappedRange, Prepare, Replay, SimulatedDisk,
+    TailKind,
 };
 pub use engine::Stats;
 pub use error::{Error, Result};

@@ -120,7 +120,9 @@ pub(crate) fn recover(engine: &Arc<Engine>, state: &JournalState, report: &mut O
         if entry.sealed.is_none() && !is_vouched_for(state, entry, boot) {
             report.unsynced_logs.push(id);
         }
-        let log = Rebuild { engine, id, entry, fsync, report, unsynced: &mut unsynced }.run(blocks)?;
+        let trims_are_synced = entry.fsync.or(state.fsync).unwrap_or_default() == FsyncSchedule::SyncEach;
+        let unsynced = &mut unsynced;
+        let log = Rebuild { engine, id, entry, fsync, trims_are_synced, report, unsynced }.run(blocks)?;
         engine.logs.write().insert(id, log);
     }
     for slots in damaged {
@@ -259,6 +261,8 @@ struct Rebuild<'a> {
     id: LogId,
     entry: &'a LogEntry,
     fsync: FsyncSchedule,
+    /// Only what was synced could be read, and so trimmed.
+    trims_are_synced: bool,
     report: &'a mut OpenReport,
     unsynced: &'a mut Vec<Arc<BlockFile>>,
 }
@@ -272,6 +276,8 @@ struct Chain {
     size_bytes: u64,
     resume: Option<Resume>,
     is_torn: bool,
+    /// Blocks behind the torn place were taken away.
+    lacks_blocks: bool,
 }
 
 impl Rebuild<'_> {
@@ -289,14 +295,14 @@ impl Rebuild<'_> {
             size_bytes: 0,
             resume: None,
             is_torn: false,
+            lacks_blocks: false,
         };
         let mut bases =
             live.iter().skip(1).map(|found| found.header.base_offset).collect::<Vec<_>>().into_iter();
         for found in live {
             let next_base = bases.next();
             if chain.is_torn {
-                self.set_aside(chain.end, &self.block(&found)?, PAGE_BYTES)?;
-                self.engine.blocks.free(&found.slots);
+                self.take_away(&mut chain, &found)?;
                 continue;
             }
             self.add(&mut chain, found, next_base)?;
@@ -308,6 +314,18 @@ impl Rebuild<'_> {
             self.close_resume(&mut chain);
             chain.end = known;
         }
+        // Trimmed, and nothing of it was synced: no offset below is given again.
+        if chain.end < entry.start {
+            self.close_resume(&mut chain);
+            chain.end = entry.start;
+        }
+        if chain.lacks_blocks {
+            // Until their slots are zeroed those blocks follow in order again once the log has grown: they are cut as by
+            // a truncation, which the block in front of them must not outgrow.
+            self.close_resume(&mut chain);
+            let before = self.engine.blocks.peek_sequence();
+            self.engine.journal.append(&Record::LogTruncated { log: self.id, end: chain.end, before })?;
+        }
         if entry.sealed.is_some() {
             self.close_resume(&mut chain);
         }
@@ -317,7 +335,8 @@ impl Rebuild<'_> {
     /// Offsets below were promised.
     fn known(&self) -> u64 {
         let sealed = self.entry.sealed.as_ref().map_or(0, |sealed| sealed.end);
-        self.entry.synced.max(sealed).max(self.entry.start)
+        let trimmed = if self.trims_are_synced { self.entry.start } else { 0 };
+        self.entry.synced.max(sealed).max(trimmed)
     }
 
     /// Where the block was cut by a later truncation.
@@ -331,17 +350,22 @@ impl Rebuild<'_> {
     fn drop_dead(&self, found: Vec<Found>) -> Vec<Found> {
         let (cut, live): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|found| found.header.base_offset >= self.cap(found.header.sequence));
-        let start = self.entry.start;
-        let is_below = |index: usize, live: &[Found]| {
-            live.get(index + 1).is_some_and(|next| next.header.base_offset <= start && index + 1 < live.len())
-        };
-        let below = (0..live.len()).take_while(|&index| is_below(index, &live)).count();
+        // A trim may have left blocks though its start lies behind: digest and producers do not cover them yet.
+        let below = live.iter().take_while(|found| found.header.base_offset < self.entry.freed).count();
         let mut live = live;
         let kept = live.split_off(below);
         for Found { slots, .. } in cut.into_iter().chain(live) {
             self.engine.blocks.free(&slots);
         }
         kept
+    }
+
+    /// Moves what a block behind the torn place holds aside, and frees its slots.
+    fn take_away(&mut self, chain: &mut Chain, found: &Found) -> Result<()> {
+        self.set_aside(chain.end, &self.block(found)?, PAGE_BYTES)?;
+        self.engine.blocks.free(&found.slots);
+        chain.lacks_blocks = true;
+        Ok(())
     }
 
     /// Adds the next block to the log, or finds that the log is torn before or in it.
@@ -351,9 +375,7 @@ impl Rebuild<'_> {
             if chain.end >= self.known() {
                 // A block that was not synced is missing in between.
                 chain.is_torn = true;
-                self.set_aside(chain.end, &self.block(&found)?, PAGE_BYTES)?;
-                self.engine.blocks.free(&found.slots);
-                return Ok(());
+                return self.take_away(chain, &found);
             }
             chain.directory.fences.push((chain.end, base_offset));
         }
@@ -495,7 +517,7 @@ impl Rebuild<'_> {
 
     fn finish(self, chain: Chain, last_sequence: u64) -> Result<Arc<LogState>> {
         let Self { engine, id, entry, fsync, report, .. } = self;
-        let Chain { directory, end, producers, digest, size_bytes, resume, is_torn } = chain;
+        let Chain { directory, end, producers, digest, size_bytes, resume, is_torn, .. } = chain;
         for &(start, end) in &directory.fences {
             tracing::error!(log = %id, start, end, "stored batches are damaged");
             engine.corrupted_ranges.fetch_add(1, Ordering::Relaxed);
@@ -539,6 +561,7 @@ impl Rebuild<'_> {
             synced: AtomicU64::new(entry.synced.min(end)),
             start: AtomicU64::new(entry.start),
             trimmed: Mutex::new(Trimmed {
+                end: entry.freed,
                 digest: entry.trimmed_digest,
                 producers: entry.trimmed_producers.as_ref().unwrap_or(&entry.producers).clone(),
             }),

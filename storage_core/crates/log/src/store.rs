@@ -179,7 +179,7 @@ impl Store {
             return Err(Error::UnknownLog { log: id });
         };
         let _log_changing = log.changing.lock();
-        log.say(&Record::LogDeleted { log: id })?;
+        log.say_or_stop(&Record::LogDeleted { log: id })?;
         engine.logs.write().remove(&id);
         engine.group.exclusive(|| log.apply_delete());
         log.arrivals.announce();

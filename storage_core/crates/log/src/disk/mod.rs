@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(crate) use directory::Directory;
 pub(crate) use memory::{AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, SMALL_CHUNK_BYTES};
 pub(crate) use overlay::Overlay;
-pub use simulated::{CrashChoice, Fault, SimulatedDisk};
+pub use simulated::{CrashChoice, Fault, Replay, SimulatedDisk};
 use uuid::Uuid;
 
 use crate::options::FsyncSchedule;

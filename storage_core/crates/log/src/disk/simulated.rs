@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{BackendInUse, Disk, DiskFile, FileKind, MappedRange, Prepare, TailKind};
 use crate::format::PAGE_BYTES;
 
-/// What a disk writes as a whole or not at all.
+/// What a disk writes as a whole or not at all, at least.
 const SECTOR_BYTES: usize = 512;
 
 /// A simulated directory. Clones share it.
@@ -31,6 +31,8 @@ pub enum Fault {
     Eio,
     /// ENOSPC; nothing is written.
     Enospc,
+    /// EINTR; nothing is written.
+    Eintr,
     /// A write writes half of its pages. Other calls work.
     ShortWrite,
 }
@@ -42,8 +44,12 @@ pub enum CrashChoice {
     Nothing,
     /// All of them: a killed process.
     Everything,
-    /// Any sectors and a part of the directory's changes, chosen by this seed.
+    /// Any sectors of 512 bytes and the first of the directory's changes, chosen by this seed.
     Some(u64),
+    /// The same with sectors of 4 KiB.
+    Pages(u64),
+    /// Any sectors, some of them up to any byte only; any of the directory's changes.
+    Torn(u64),
 }
 
 #[derive(Default)]
@@ -53,6 +59,10 @@ struct State {
     history: Vec<Change>,
     faults: HashMap<u64, Fault>,
     calls: u64,
+    /// From this call on each fails.
+    broken_from: Option<(u64, Fault)>,
+    read_faults: HashMap<u64, Fault>,
+    reads: u64,
     syncs: u64,
     full: bool,
     locked: bool,
@@ -60,12 +70,37 @@ struct State {
 
 #[derive(Clone)]
 enum Change {
-    Create { name: String, file: usize, bytes: usize },
-    Grow { file: usize, bytes: usize },
-    Write { file: usize, position: usize, data: Vec<u8>, durable: bool },
-    Sync { file: usize },
-    Rename { from: String, to: String },
-    Remove { name: String },
+    /// There before everything, durable.
+    Given {
+        name: String,
+        file: usize,
+        bytes: Arc<Vec<u8>>,
+    },
+    Create {
+        name: String,
+        file: usize,
+        bytes: usize,
+    },
+    Grow {
+        file: usize,
+        bytes: usize,
+    },
+    Write {
+        file: usize,
+        position: usize,
+        data: Vec<u8>,
+        durable: bool,
+    },
+    Sync {
+        file: usize,
+    },
+    Rename {
+        from: String,
+        to: String,
+    },
+    Remove {
+        name: String,
+    },
     SyncDirectory,
 }
 
@@ -97,7 +132,7 @@ impl SimulatedDisk {
         self.state.lock().syncs
     }
 
-    /// Number of calls so far that can fail.
+    /// Number of calls so far that change something, and can fail.
     pub fn calls(&self) -> u64 {
         self.state.lock().calls
     }
@@ -105,6 +140,29 @@ impl SimulatedDisk {
     /// Lets the call of that number (from 0) fail.
     pub fn fail_call(&self, call: u64, fault: Fault) {
         self.state.lock().faults.insert(call, fault);
+    }
+
+    /// Lets the call of that number (from 0) and all behind it fail.
+    pub fn break_from(&self, call: u64, fault: Fault) {
+        self.state.lock().broken_from = Some((call, fault));
+    }
+
+    /// Number of calls so far that read, open or list.
+    pub fn reads(&self) -> u64 {
+        self.state.lock().reads
+    }
+
+    /// Lets the reading call of that number (from 0) fail.
+    pub fn fail_read(&self, read: u64, fault: Fault) {
+        self.state.lock().read_faults.insert(read, fault);
+    }
+
+    /// From now on every call works.
+    pub fn heal(&self) {
+        let mut state = self.state.lock();
+        state.faults.clear();
+        state.broken_from = None;
+        state.read_faults.clear();
     }
 
     /// While full, no file can be made or grown.
@@ -139,27 +197,65 @@ impl SimulatedDisk {
 
     /// A disk with these files, all durable.
     pub fn from_contents(tail_kind: TailKind, contents: &BTreeMap<String, Vec<u8>>) -> Self {
+        Self::holding(tail_kind, contents.clone())
+    }
+
+    fn holding(tail_kind: TailKind, contents: BTreeMap<String, Vec<u8>>) -> Self {
         let disk = Self::new(tail_kind);
         let mut state = disk.state.lock();
         for (name, bytes) in contents {
             let file = state.files.len();
             state.files.push(bytes.clone());
             state.names.insert(name.clone(), file);
-            state.history.push(Change::Create { name: name.clone(), file, bytes: bytes.len() });
-            state.history.push(Change::Write { file, position: 0, data: bytes.clone(), durable: true });
+            state.history.push(Change::Given { name, file, bytes: Arc::new(bytes) });
         }
-        state.history.push(Change::SyncDirectory);
         drop(state);
         disk
     }
 
     /// The disk that a crash after the first `changes` changes leaves.
     pub fn crash_image(&self, changes: usize, choice: CrashChoice) -> Self {
-        let mut image = Image::default();
-        for change in self.state.lock().history.iter().take(changes) {
-            image.apply(change);
+        let mut replay = self.replay();
+        while replay.changes() < changes && replay.step() {}
+        replay.crash_image(choice)
+    }
+
+    /// Walks through the changes that were made so far, from the first on: for images at all of them.
+    pub fn replay(&self) -> Replay {
+        let history = self.state.lock().history.clone();
+        let mut replay = Replay { tail_kind: self.tail_kind, history, done: 0, image: Image::default() };
+        while let Some(Change::Given { .. }) = replay.history.get(replay.done) {
+            replay.step();
         }
-        Self::from_contents(self.tail_kind, &image.crash(choice))
+        replay
+    }
+}
+
+/// A disk's past, replayed.
+pub struct Replay {
+    tail_kind: TailKind,
+    history: Vec<Change>,
+    done: usize,
+    image: Image,
+}
+
+impl Replay {
+    /// How many changes were replayed.
+    pub fn changes(&self) -> usize {
+        self.done
+    }
+
+    /// Replays one more change; false: there is none.
+    pub fn step(&mut self) -> bool {
+        let Some(change) = self.history.get(self.done) else { return false };
+        self.image.apply(change);
+        self.done += 1;
+        true
+    }
+
+    /// The disk that a crash now leaves.
+    pub fn crash_image(&self, choice: CrashChoice) -> SimulatedDisk {
+        SimulatedDisk::holding(self.tail_kind, self.image.crash(choice))
     }
 }
 
@@ -185,11 +281,74 @@ impl ImageFile {
         }
         self.durable[position..end].copy_from_slice(data);
     }
+
+    /// What is left of it.
+    fn crash(&self, dice: &mut Dice) -> Vec<u8> {
+        let mut left = Self { durable: self.durable.clone(), unsynced: Vec::new() };
+        for (position, data) in &self.unsynced {
+            let mut done = 0;
+            while done < data.len() {
+                let at = position + done;
+                let count = (dice.sector_bytes - at % dice.sector_bytes).min(data.len() - done);
+                let kept = dice.kept_of(count);
+                left.write(at, &data[done..done + kept]);
+                done += count;
+            }
+        }
+        left.durable
+    }
+}
+
+/// Says what survives.
+struct Dice {
+    random: Random,
+    sector_bytes: usize,
+    is_torn: bool,
+    /// Of 64.
+    kept: u64,
+}
+
+impl Dice {
+    fn new(choice: CrashChoice) -> Self {
+        let (seed, sector_bytes, is_torn) = match choice {
+            CrashChoice::Nothing | CrashChoice::Everything => (0, SECTOR_BYTES, false),
+            CrashChoice::Some(seed) => (seed, SECTOR_BYTES, false),
+            CrashChoice::Pages(seed) => (seed, PAGE_BYTES as usize, false),
+            CrashChoice::Torn(seed) => (seed, SECTOR_BYTES, true),
+        };
+        let mut random = Random(seed);
+        let kept = match choice {
+            CrashChoice::Nothing => 0,
+            CrashChoice::Everything => 64,
+            // Half of it as a rule; or all but little, or little.
+            _ => [32, 32, 60, 4][random.next() as usize % 4],
+        };
+        Self { random, sector_bytes, is_torn, kept }
+    }
+
+    fn keeps(&mut self) -> bool {
+        self.random.next() % 64 < self.kept
+    }
+
+    /// How many bytes of a sector's new ones survive.
+    fn kept_of(&mut self, count: usize) -> usize {
+        match self.keeps() {
+            true if self.is_torn && self.random.next().is_multiple_of(4) => {
+                self.random.next() as usize % (count + 1)
+            }
+            true => count,
+            false => 0,
+        }
+    }
 }
 
 impl Image {
     fn apply(&mut self, change: &Change) {
         match change {
+            Change::Given { name, file, bytes } => {
+                self.files.insert(*file, ImageFile { durable: bytes.to_vec(), unsynced: Vec::new() });
+                self.names.insert(name.clone(), *file);
+            }
             Change::Create { file, bytes, .. } => {
                 self.files.insert(*file, ImageFile { durable: vec![0; *bytes], unsynced: Vec::new() });
                 self.unsynced_names.push(change.clone());
@@ -243,38 +402,20 @@ impl Image {
         }
     }
 
-    fn crash(mut self, choice: CrashChoice) -> BTreeMap<String, Vec<u8>> {
-        let mut random = match choice {
-            CrashChoice::Some(seed) => Random(seed),
-            CrashChoice::Nothing | CrashChoice::Everything => Random(0),
-        };
-        let mut survives = || match choice {
-            CrashChoice::Nothing => false,
-            CrashChoice::Everything => true,
-            CrashChoice::Some(_) => random.next() & 1 == 1,
-        };
-        // Directories are journaled: changes survive in order.
-        let names = std::mem::take(&mut self.unsynced_names);
-        for change in names.iter().take_while(|_| survives()) {
-            self.apply_name(change);
-        }
-        let mut files: Vec<_> = self.files.iter_mut().collect();
-        files.sort_unstable_by_key(|(id, _)| **id);
-        for (_, file) in files {
-            for (position, data) in std::mem::take(&mut file.unsynced) {
-                let mut done = 0;
-                while done < data.len() {
-                    let at = position + done;
-                    let count = (SECTOR_BYTES - at % SECTOR_BYTES).min(data.len() - done);
-                    if survives() {
-                        file.write(at, &data[done..done + count]);
-                    }
-                    done += count;
-                }
+    fn crash(&self, choice: CrashChoice) -> BTreeMap<String, Vec<u8>> {
+        let mut dice = Dice::new(choice);
+        let mut named = Self { names: self.names.clone(), ..Self::default() };
+        for change in &self.unsynced_names {
+            if dice.keeps() {
+                named.apply_name(change);
+            } else if !matches!(choice, CrashChoice::Torn(_)) {
+                // Directories are journaled as a rule: changes survive in order.
+                break;
             }
         }
-        let contents = |file: &usize| self.files.get(file).map_or_else(Vec::new, |file| file.durable.clone());
-        self.names.iter().map(|(name, file)| (name.clone(), contents(file))).collect()
+        let mut contents =
+            |file: &usize| self.files.get(file).map_or_else(Vec::new, |file| file.crash(&mut dice));
+        named.names.iter().map(|(name, file)| (name.clone(), contents(file))).collect()
     }
 }
 
@@ -306,17 +447,32 @@ impl Random {
     }
 }
 
+/// True: write short.
+fn fail(fault: Option<Fault>) -> io::Result<bool> {
+    let errno = match fault {
+        None => return Ok(false),
+        Some(Fault::ShortWrite) => return Ok(true),
+        Some(Fault::Eio) => libc::EIO,
+        Some(Fault::Enospc) => libc::ENOSPC,
+        Some(Fault::Eintr) => libc::EINTR,
+    };
+    Err(io::Error::from_raw_os_error(errno))
+}
+
 impl State {
     /// Counts a call; fails it if the plan says so. True: write short.
     fn call(&mut self) -> io::Result<bool> {
         let call = self.calls;
         self.calls += 1;
-        match self.faults.get(&call) {
-            None => Ok(false),
-            Some(Fault::ShortWrite) => Ok(true),
-            Some(Fault::Eio) => Err(io::Error::from_raw_os_error(libc::EIO)),
-            Some(Fault::Enospc) => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
-        }
+        let broken = self.broken_from.filter(|(from, _)| call >= *from).map(|(_, fault)| fault);
+        fail(self.faults.get(&call).copied().or(broken))
+    }
+
+    /// Counts a call that only reads.
+    fn read_call(&mut self) -> io::Result<()> {
+        let read = self.reads;
+        self.reads += 1;
+        fail(self.read_faults.get(&read).copied()).map(drop)
     }
 
     fn room(&self) -> io::Result<()> {
@@ -361,7 +517,9 @@ impl Disk for SimulatedDisk {
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        Ok(self.state.lock().names.keys().cloned().collect())
+        let mut state = self.state.lock();
+        state.read_call()?;
+        Ok(state.names.keys().cloned().collect())
     }
 
     fn create(&self, name: &str, bytes: u64, _: FileKind) -> io::Result<Arc<dyn DiskFile>> {
@@ -380,6 +538,7 @@ impl Disk for SimulatedDisk {
 
     fn open(&self, name: &str, bytes: u64, _: FileKind) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.state.lock();
+        state.read_call()?;
         let &file = state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
         let bytes = bytes as usize;
         if state.files[file].len() < bytes {
@@ -429,11 +588,14 @@ struct SimulatedFile {
 
 impl DiskFile for SimulatedFile {
     fn size_bytes(&self) -> io::Result<u64> {
-        Ok(self.state.lock().files[self.file].len() as u64)
+        let mut state = self.state.lock();
+        state.read_call()?;
+        Ok(state.files[self.file].len() as u64)
     }
 
     fn read(&self, position: u64, bytes: usize, out: &mut Vec<u8>) -> io::Result<()> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        state.read_call()?;
         let file = &state.files[self.file];
         let start = file.len().min(position as usize);
         let end = file.len().min(start + bytes);
@@ -481,7 +643,8 @@ impl DiskFile for SimulatedFile {
     }
 
     fn data_ranges(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        state.read_call()?;
         let file = &state.files[self.file];
         let end = range.end.min(file.len() as u64);
         let page = |start: u64| start..(start + PAGE_BYTES).min(end);

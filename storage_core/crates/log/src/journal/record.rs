@@ -43,10 +43,12 @@ pub(crate) enum Record<'a> {
     LogForgotten {
         log: LogId,
     },
-    /// Offsets below `start` are gone; `digest` is over the batches of freed blocks, `producers` their table at the end.
+    /// Offsets below `start` are gone; `digest` is over the batches of freed blocks, which end at `freed`, `producers`
+    /// their table at the end.
     LogTrimmed {
         log: LogId,
         start: u64,
+        freed: u64,
         digest: Digest,
         producers: &'a [u8],
     },
@@ -170,9 +172,10 @@ impl<'a> Record<'a> {
             Self::LogDeleted { log } | Self::LogForgotten { log } | Self::Cleared { log } => {
                 out.put_uuid(log.0)
             }
-            Self::LogTrimmed { log, start, digest, producers } => {
+            Self::LogTrimmed { log, start, freed, digest, producers } => {
                 out.put_uuid(log.0);
                 out.put_u64(*start);
+                out.put_u64(*freed);
                 put_digest(out, *digest);
                 out.put_block(producers);
             }
@@ -226,6 +229,7 @@ impl<'a> Record<'a> {
             5 => Self::LogTrimmed {
                 log: LogId(fields.uuid()?),
                 start: fields.u64()?,
+                freed: fields.u64()?,
                 digest: digest(&mut fields)?,
                 producers: fields.block()?,
             },
@@ -349,7 +353,7 @@ mod tests {
             Record::LogSealed { log, end: 3, digest, value: Bytes::from_static(b"value") },
             Record::LogDeleted { log },
             Record::LogForgotten { log },
-            Record::LogTrimmed { log, start: 2, digest, producers: &[1, 2] },
+            Record::LogTrimmed { log, start: 2, freed: 1, digest, producers: &[1, 2] },
             Record::LogTruncated { log, end: 2, before: 9 },
             Record::Synced { log, end: 4 },
             Record::Suspect { log, end: 4 },

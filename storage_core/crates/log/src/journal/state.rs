@@ -33,7 +33,9 @@ pub(crate) struct LogEntry {
     /// The log's own schedule.
     pub(crate) fsync: Option<FsyncSchedule>,
     pub(crate) start: u64,
-    /// Over the batches of blocks that were trimmed.
+    /// Where the blocks that were trimmed end: at or below `start`.
+    pub(crate) freed: u64,
+    /// Over their batches.
     pub(crate) trimmed_digest: Digest,
     /// Encoded table at their end.
     pub(crate) trimmed_producers: Option<Vec<u8>>,
@@ -72,6 +74,7 @@ impl JournalState {
                     producers: producers.to_vec(),
                     fsync: *fsync,
                     start: *base_offset,
+                    freed: *base_offset,
                     trimmed_digest: Digest::default(),
                     trimmed_producers: None,
                     sealed: None,
@@ -115,8 +118,8 @@ impl JournalState {
             let (base_offset, epoch, fsync) = (*base_offset, *epoch, *fsync);
             give(Record::LogCreated { log, base_offset, epoch, name, producers, fsync });
             if let Some(producers) = &entry.trimmed_producers {
-                let (start, digest) = (entry.start, entry.trimmed_digest);
-                give(Record::LogTrimmed { log, start, digest, producers });
+                let (start, freed, digest) = (entry.start, entry.freed, entry.trimmed_digest);
+                give(Record::LogTrimmed { log, start, freed, digest, producers });
             }
             for &(end, before) in &entry.truncations {
                 give(Record::LogTruncated { log, end, before });
@@ -159,8 +162,8 @@ impl LogEntry {
                 self.deleted = true;
                 self.cursors.clear();
             }
-            Record::LogTrimmed { start, digest, producers, .. } => {
-                (self.start, self.trimmed_digest) = (*start, *digest);
+            Record::LogTrimmed { start, freed, digest, producers, .. } => {
+                (self.start, self.freed, self.trimmed_digest) = (*start, *freed, *digest);
                 self.trimmed_producers = Some(producers.to_vec());
             }
             Record::LogTruncated { end, before, .. } => {
@@ -221,7 +224,7 @@ mod tests {
             Record::LogTruncated { log: a, end: 80, before: 4 },
             Record::LogTruncated { log: a, end: 50, before: 5 },
             Record::LogTruncated { log: a, end: 60, before: 7 },
-            Record::LogTrimmed { log: a, start: 20, digest, producers: &[3] },
+            Record::LogTrimmed { log: a, start: 20, freed: 15, digest, producers: &[3] },
             Record::Cursor { log: a, name: "x", offset: 30 },
             Record::Cursor { log: a, name: "y", offset: 31 },
             Record::CursorDeleted { log: a, name: "x" },

@@ -11,11 +11,11 @@ use super::state::{Directory, LogState, Phase, Trimmed, Writer};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
-use crate::format::footer::IndexEntry;
+use crate::format::footer::{Footer, IndexEntry};
 use crate::journal::{Record, SealedEntry};
 use crate::options::FsyncSchedule;
 use crate::producers::ProducerTable;
-use crate::scan::{Bounds, Window, walk};
+use crate::scan::{Bounds, Walked, Window, walk};
 use crate::types::Offset;
 
 /// Of what a log is sealed with.
@@ -90,7 +90,9 @@ impl LogState {
     pub(crate) fn delete_before(&self, offset: u64) -> Result<()> {
         let _changing = self.changing.lock();
         let _reshaping = self.reshaping.write();
-        self.engine.group.exclusive(|| {
+        let trimmed = self.engine.group.exclusive(|| {
+            // Blocks that go may have to be read once more.
+            self.engine.commit();
             let mut writer = self.writer.lock();
             if writer.phase == Phase::Deleted {
                 return Err(Error::UnknownLog { log: self.id });
@@ -105,9 +107,9 @@ impl LogState {
             }
             let is_below = |block: &Arc<_>| closed_end(block).is_some_and(|end| end <= offset);
             let below = self.directory.read().blocks.iter().take_while(|block| is_below(block)).count();
-            let trimmed = self.trim_blocks(&writer, below)?;
-            let Trimmed { digest, producers } = &trimmed;
-            let promise = Record::LogTrimmed { log: self.id, start: offset, digest: *digest, producers };
+            let trimmed = self.trim_blocks(below)?;
+            let Trimmed { end: freed, digest, ref producers } = trimmed;
+            let promise = Record::LogTrimmed { log: self.id, start: offset, freed, digest, producers };
             self.say(&promise)?;
             *self.trimmed.lock() = trimmed;
             self.start.store(offset, Ordering::Release);
@@ -118,25 +120,47 @@ impl LogState {
             writer.pending.retain(|open| !freed.iter().any(|block| Arc::ptr_eq(block, &open.block)));
             self.free(freed);
             Ok(())
-        })
+        });
+        self.engine.wake_answered();
+        trimmed
     }
 
-    /// What must be remembered when the first `below` blocks go.
-    fn trim_blocks(&self, writer: &Writer, below: usize) -> Result<Trimmed> {
+    /// What must be remembered when the first `below` blocks go. Everything of them is with the disk.
+    fn trim_blocks(&self, below: usize) -> Result<Trimmed> {
         let blocks = self.directory.read().blocks[..below].to_vec();
-        let mut trimmed = self.trimmed.lock().clone();
-        let closed = blocks.iter().filter_map(|block| block.closed.get());
-        trimmed.digest = closed.fold(trimmed.digest, |digest, closed| digest.concat(closed.digest));
-        if let Some(last) = blocks.last() {
-            let footer = last.read_footer().map_err(|e| last.slots.file.error("read", e))?;
-            let own = footer.filter(|footer| {
-                footer.sequence == last.sequence && closed_end(last) == Some(footer.end_offset)
-            });
-            // Without a footer the table of now: it knows the same batches, and later ones.
-            trimmed.producers =
-                own.and_then(|footer| footer.producers).unwrap_or_else(|| writer.producers.encode());
+        let Trimmed { mut end, mut digest, producers } = self.trimmed.lock().clone();
+        let mut table = ProducerTable::decode(&producers).unwrap_or_default();
+        for block in &blocks {
+            let Some(closed) = block.closed.get() else { continue };
+            digest = digest.concat(closed.digest);
+            end = closed.end_offset;
+            match self.producers_in_footer(block)? {
+                Some(known) => table = known,
+                None => drop(self.walk_producers(block, end, &mut table)?),
+            }
         }
-        Ok(trimmed)
+        Ok(Trimmed { end, digest, producers: table.encode() })
+    }
+
+    /// The table at the end of a closed block, if its footer is there and has it.
+    fn producers_in_footer(&self, block: &Block) -> Result<Option<ProducerTable>> {
+        let footer = block.read_footer().map_err(|e| block.slots.file.error("read", e))?;
+        let is_own = |footer: &Footer| {
+            footer.sequence == block.sequence && closed_end(block) == Some(footer.end_offset)
+        };
+        Ok(footer.filter(is_own).and_then(|footer| ProducerTable::decode(footer.producers.as_deref()?)))
+    }
+
+    /// Brings the table up to `limit` by what a block holds.
+    fn walk_producers(&self, block: &Block, limit: u64, table: &mut ProducerTable) -> Result<Walked> {
+        let bounds = Bounds { base_offset: block.base_offset, epoch: self.epoch, known: limit, limit };
+        let mut window = Window::new(block.file(), block.start, block.readable.load(Ordering::Acquire));
+        let walked = walk(&mut window, bounds, |batch| {
+            if let Some(producer) = batch.producer() {
+                table.record(producer, batch.record_count(), batch.base_offset());
+            }
+        });
+        walked.map_err(|e| block.slots.file.error("read", e))
     }
 
     /// Forgets offsets from `end` on.
@@ -165,7 +189,7 @@ impl LogState {
             }
             let cut = self.cut(end)?;
             let before = self.engine.blocks.peek_sequence();
-            self.say(&Record::LogTruncated { log: self.id, end, before })?;
+            self.say_or_stop(&Record::LogTruncated { log: self.id, end, before })?;
             self.apply_cut(&mut writer, cut);
             Ok(())
         });
@@ -177,33 +201,21 @@ impl LogState {
     fn cut(&self, end: u64) -> Result<Cut> {
         let blocks = self.directory.read().blocks.clone();
         let kept = blocks.partition_point(|block| block.base_offset < end);
-        let Trimmed { mut digest, producers } = self.trimmed.lock().clone();
+        let Trimmed { mut digest, producers, .. } = self.trimmed.lock().clone();
         let mut producers = ProducerTable::decode(&producers).unwrap_or_default();
         let mut last = None;
         for (index, block) in blocks[..kept].iter().enumerate() {
-            let failed = |e| block.slots.file.error("read", e);
             // Footers know the producers of whole blocks; without one, the batches do.
             let is_last = index + 1 == kept;
             if let (false, Some(closed)) = (is_last, block.closed.get())
-                && let Some(footer) = block
-                    .read_footer()
-                    .map_err(failed)?
-                    .filter(|f| f.sequence == block.sequence && f.end_offset == closed.end_offset)
-                && let Some(table) = footer.producers.as_deref().and_then(ProducerTable::decode)
+                && let Some(table) = self.producers_in_footer(block)?
             {
                 producers = table;
                 digest = digest.concat(closed.digest);
                 continue;
             }
-            let limit = block.closed.get().map_or(end, |closed| closed.end_offset).min(end);
-            let bounds = Bounds { base_offset: block.base_offset, epoch: self.epoch, known: limit, limit };
-            let mut window = Window::new(block.file(), block.start, block.readable.load(Ordering::Acquire));
-            let walked = walk(&mut window, bounds, |batch| {
-                if let Some(producer) = batch.producer() {
-                    producers.record(producer, batch.record_count(), batch.base_offset());
-                }
-            })
-            .map_err(failed)?;
+            let limit = closed_end(block).unwrap_or(end).min(end);
+            let walked = self.walk_producers(block, limit, &mut producers)?;
             if is_last && walked.fences.last().is_some_and(|(_, fence_end)| *fence_end == end) {
                 // Either the offset is inside of a batch, or what is there is damaged.
                 let (start, _) = walked.fences[walked.fences.len() - 1];

@@ -75,6 +75,8 @@ pub(crate) struct LogState {
 /// What is remembered of blocks that are gone.
 #[derive(Clone)]
 pub(crate) struct Trimmed {
+    /// Where they end.
+    pub(crate) end: u64,
     pub(crate) digest: Digest,
     /// Encoded table at the end of the last of them, or that the log started with.
     pub(crate) producers: Vec<u8>,
@@ -196,7 +198,11 @@ impl LogState {
             readable: AtomicU64::new(base_offset),
             synced: AtomicU64::new(base_offset),
             start: AtomicU64::new(base_offset),
-            trimmed: Mutex::new(Trimmed { digest: Digest::default(), producers: first_producers.clone() }),
+            trimmed: Mutex::new(Trimmed {
+                end: base_offset,
+                digest: Digest::default(),
+                producers: first_producers.clone(),
+            }),
             first_producers,
             size_bytes: AtomicU64::new(0),
             sealed: OnceLock::new(),
@@ -564,6 +570,16 @@ impl LogState {
         }
         self.readable.fetch_max(capture.end, Ordering::AcqRel);
         self.arrivals.announce();
+    }
+
+    /// As [`LogState::say`], for what changes the log's end: where it fails, a restart may find it said, and nothing that
+    /// is appended afterwards could be promised.
+    pub(crate) fn say_or_stop(&self, record: &Record<'_>) -> Result<()> {
+        self.say(record).inspect_err(|error| {
+            if !matches!(error, Error::NoSpace { .. }) {
+                self.poison(&error.to_string().into());
+            }
+        })
     }
 
     pub(crate) fn poison(&self, reason: &Arc<str>) {
