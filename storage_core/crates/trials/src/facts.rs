@@ -1,0 +1,104 @@
+//! What a store must hold: the owner's own record of what was done, and of what was promised about it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use uuid::Uuid;
+use walrus_log::batch::ProducerRef;
+use walrus_log::{FsyncSchedule, LogId};
+
+use crate::random::Value;
+
+/// Of all logs at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Those that were ever created, the deleted ones too.
+    pub logs: BTreeMap<LogId, Arc<LogFacts>>,
+    /// Facts under keys.
+    pub properties: BTreeMap<String, Vec<u8>>,
+}
+
+/// Of one log.
+#[derive(Clone, Debug)]
+pub struct LogFacts {
+    /// What it is called.
+    pub name: String,
+    /// What its appends promise.
+    pub fsync: FsyncSchedule,
+    /// Of every offset from 0: the value, and where its batch starts.
+    pub values: Vec<(Value, u64)>,
+    /// Offsets below were trimmed.
+    pub start: u64,
+    /// Offsets below survive a power failure.
+    pub promised: u64,
+    /// Places that were promised.
+    pub cursors: BTreeMap<String, u64>,
+    /// What it was sealed with.
+    pub sealed: Option<Vec<u8>>,
+    /// It is gone for good.
+    pub is_deleted: bool,
+    /// Batches of an idempotent producer: who, records, base offset.
+    pub produced: Vec<(ProducerRef, u32, u64)>,
+}
+
+impl Facts {
+    /// Changes one log.
+    pub fn log(&mut self, id: LogId) -> &mut LogFacts {
+        Arc::make_mut(self.logs.get_mut(&id).expect("the log is known"))
+    }
+}
+
+impl LogFacts {
+    /// A new log.
+    pub fn new(name: &str, fsync: FsyncSchedule) -> Self {
+        Self {
+            name: name.to_owned(),
+            fsync,
+            values: Vec::new(),
+            start: 0,
+            promised: 0,
+            cursors: BTreeMap::new(),
+            sealed: None,
+            is_deleted: false,
+            produced: Vec::new(),
+        }
+    }
+
+    /// First offset behind the last value.
+    pub fn end(&self) -> u64 {
+        self.values.len() as u64
+    }
+
+    /// Whether each append is promised.
+    pub fn is_synced(&self) -> bool {
+        self.fsync == FsyncSchedule::SyncEach
+    }
+
+    /// Drops what lies at and behind an offset.
+    pub fn truncate(&mut self, end: u64) {
+        self.values.truncate(end as usize);
+        self.promised = self.promised.min(end);
+        self.produced.retain(|(_, records, base)| base + u64::from(*records) <= end);
+        for cursor in self.cursors.values_mut() {
+            *cursor = (*cursor).min(end);
+        }
+    }
+}
+
+/// The id of a log by number.
+pub fn log_id(number: u64) -> LogId {
+    LogId(Uuid::from_u128(u128::from(number)))
+}
+
+/// One call of the owner: between these changes of the disk it was under way, and these are the facts behind it.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// Changes of the disk when the call began.
+    pub began: usize,
+    /// Changes of the disk when it returned.
+    pub ended: usize,
+    /// What holds from then on.
+    pub facts: Facts,
+    /// The call, for messages.
+    pub call: String,
+}
