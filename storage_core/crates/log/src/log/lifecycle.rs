@@ -92,7 +92,7 @@ impl LogState {
         let _reshaping = self.reshaping.write();
         let trimmed = self.engine.group.exclusive(|| {
             // Blocks that go may have to be read once more.
-            self.engine.commit();
+            self.engine.commit(u64::MAX);
             let mut writer = self.writer.lock();
             if writer.phase == Phase::Deleted {
                 return Err(Error::UnknownLog { log: self.id });
