@@ -154,7 +154,11 @@ pub(crate) fn walk(
             continue;
         };
         if position >= index_next {
-            walked.entries.push(IndexEntry { offset, max_timestamp: i64::MIN, position: position as u32 });
+            walked.entries.push(IndexEntry {
+                offset,
+                max_timestamp: walked.max_timestamp,
+                position: position as u32,
+            });
             index_next = position + PAGE_BYTES;
         }
         if let Some(entry) = walked.entries.last_mut() {

@@ -16,7 +16,7 @@ const NO_PRODUCERS: u32 = u32::MAX;
 pub(crate) struct IndexEntry {
     /// Offset of the first batch.
     pub(crate) offset: u64,
-    /// Greatest timestamp of the batches covered.
+    /// Greatest timestamp of the batches covered and of all before them in the block: it never falls.
     pub(crate) max_timestamp: i64,
     /// Where the first batch starts, from the start of the block.
     pub(crate) position: u32,

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::block::{Block, BlockIndex, ClosedBlock};
 use super::state::{Directory, LogState, Phase, Trimmed, Writer};
+use super::times::TimeIndex;
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
@@ -116,6 +117,7 @@ impl LogState {
             let mut directory = self.directory.write();
             directory.fences.retain(|(_, end)| *end > offset);
             let freed: Vec<_> = directory.blocks.drain(..below).collect();
+            directory.times = TimeIndex::default();
             drop(directory);
             writer.pending.retain(|open| !freed.iter().any(|block| Arc::ptr_eq(block, &open.block)));
             self.free(freed);
@@ -243,6 +245,7 @@ impl LogState {
         self.generation.fetch_add(1, Ordering::AcqRel);
         let mut directory = self.directory.write();
         let freed: Vec<_> = directory.blocks.drain(kept..).collect();
+        directory.times = TimeIndex::default();
         directory.fences.retain(|(start, _)| *start < end);
         if let (Some(last), Some((closed, entries))) = (directory.blocks.last_mut(), closed) {
             // The same slots, as a block that ended there; who still has the old one looks again.

@@ -6,6 +6,7 @@ mod lifecycle;
 mod reader;
 pub(crate) mod retaining;
 pub(crate) mod state;
+mod times;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

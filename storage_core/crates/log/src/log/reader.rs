@@ -16,7 +16,7 @@ use crate::scan::Window;
 use crate::types::{LogId, Offset};
 
 /// Batches are read with as much around them as an index entry covers.
-const SLACK_BYTES: u64 = 2 * PAGE_BYTES;
+pub(super) const SLACK_BYTES: u64 = 2 * PAGE_BYTES;
 
 /// Whole batches, as stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -192,55 +192,6 @@ impl LogState {
             directory.fences.insert(at, (start, end));
         }
     }
-
-    /// First readable offset whose record's timestamp is not lower.
-    pub(crate) fn find_by_timestamp(&self, timestamp: i64) -> Result<Option<Offset>> {
-        let start = self.start.load(Ordering::Acquire);
-        let blocks = self.directory.read().blocks.clone();
-        for block in blocks {
-            if block
-                .closed
-                .get()
-                .is_some_and(|closed| closed.max_timestamp < timestamp || closed.end_offset <= start)
-            {
-                continue;
-            }
-            let failed = |e| block.slots.file.error("read", e);
-            let entry = block.entry_for_timestamp(timestamp, &self.engine.indexes).map_err(failed)?;
-            let mut offset = entry.map_or(block.base_offset, |entry| entry.offset).max(start);
-            let end = block.closed.get().map_or(u64::MAX, |closed| closed.end_offset);
-            while offset < end {
-                let slices = match self.read(offset, SLACK_BYTES as usize) {
-                    Ok(slices) if slices.batches.is_empty() => return Ok(None),
-                    Ok(slices) => slices,
-                    // What is damaged has no time.
-                    Err(Error::Corrupted { end, .. }) => {
-                        offset = end.0;
-                        continue;
-                    }
-                    Err(Error::OffsetOutOfRange { .. }) => return Ok(None),
-                    Err(error) => return Err(error),
-                };
-                for bytes in &slices.batches {
-                    let (batch, _) = Batch::parse(bytes)?;
-                    if batch.max_timestamp() >= timestamp {
-                        return Ok(Some(Offset(first_at(&batch, timestamp, start))));
-                    }
-                }
-                offset = slices.next_offset.0;
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// Of a batch whose greatest timestamp suffices. A compressed one stays closed: its first offset stands for all.
-fn first_at(batch: &Batch<'_>, timestamp: i64, start: u64) -> u64 {
-    let found = batch
-        .records()
-        .map_while(Result::ok)
-        .find(|record| record.timestamp_ms >= timestamp && record.offset >= start);
-    found.map_or(batch.base_offset().max(start), |record| record.offset)
 }
 
 /// How many bytes the batch at the front of `rest` needs, where that may be more than were read.

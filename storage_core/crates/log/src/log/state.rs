@@ -8,6 +8,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::block::{Block, BlockIndex, ClosedBlock};
 use super::retaining::Retaining;
+use super::times::TimeIndex;
 use crate::arrivals::Arrivals;
 use crate::batch::{Batch, write_offsets};
 use crate::cursors::CursorPlace;
@@ -89,6 +90,7 @@ pub(crate) struct Directory {
     pub(crate) blocks: Vec<Arc<Block>>,
     /// Damaged ranges, in order.
     pub(crate) fences: Vec<(u64, u64)>,
+    pub(crate) times: TimeIndex,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,8 +131,6 @@ pub(crate) struct OpenBlock {
     data_max: u64,
     /// Position from which the next batch gets an index entry.
     index_next: u64,
-    /// Of the batches since the last index entry.
-    region_max_timestamp: i64,
     max_timestamp: i64,
     digest: Digest,
     /// Encoded producers at the block's end; set when the log goes on elsewhere.
@@ -413,7 +413,6 @@ impl LogState {
             flushed: 0,
             data_max,
             index_next: 0,
-            region_max_timestamp: i64::MIN,
             max_timestamp: i64::MIN,
             digest: Digest::default(),
             producers: None,
@@ -461,7 +460,6 @@ impl LogState {
             BlockIndex::OnDisk => Vec::new(),
         };
         let index_next = entries.last().map_or(0, |last| u64::from(last.position) + PAGE_BYTES);
-        let region_max_timestamp = entries.last().map_or(i64::MIN, |last| last.max_timestamp);
         *block.index.write() = BlockIndex::Growing(entries);
         if let BlockIndex::Growing(entries) = &mut *block.index.write()
             && let Some(last) = entries.last_mut()
@@ -475,7 +473,6 @@ impl LogState {
             flushed: data_end,
             data_max,
             index_next,
-            region_max_timestamp,
             max_timestamp,
             digest,
             producers: None,
@@ -494,7 +491,7 @@ impl LogState {
         if let BlockIndex::Growing(entries) = &mut *open.block.index.write()
             && let Some(last) = entries.last_mut()
         {
-            last.max_timestamp = open.region_max_timestamp;
+            last.max_timestamp = open.max_timestamp;
         }
         let (max_timestamp, data_end, digest) = (open.max_timestamp, open.tail.written(), open.digest);
         let _ =
@@ -594,13 +591,10 @@ impl OpenBlock {
         if position >= self.index_next {
             let entry =
                 IndexEntry { offset: base_offset, max_timestamp: i64::MAX, position: position as u32 };
-            self.block.push_index(entry, self.region_max_timestamp);
-            self.region_max_timestamp = i64::MIN;
+            self.block.push_index(entry, self.max_timestamp);
             self.index_next = position + PAGE_BYTES;
         }
-        let max_timestamp = batch.max_timestamp();
-        self.region_max_timestamp = self.region_max_timestamp.max(max_timestamp);
-        self.max_timestamp = self.max_timestamp.max(max_timestamp);
+        self.max_timestamp = self.max_timestamp.max(batch.max_timestamp());
         self.digest.push(base_offset, batch.record_count(), batch.header().crc);
     }
 }

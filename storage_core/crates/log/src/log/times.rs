@@ -1,0 +1,91 @@
+//! Finding offsets by time: a binary search over blocks, one over the index of a block, then a few batches.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+
+use super::block::Block;
+use super::reader::SLACK_BYTES;
+use super::state::{Directory, LogState};
+use crate::batch::Batch;
+use crate::error::{Error, Result};
+use crate::types::Offset;
+
+/// Of the first blocks of a log, as many as were closed when somebody last looked: the greatest timestamp of each and
+/// all before it. It never falls, so that it can be searched. Dropped when blocks go, and made again by the next search.
+#[derive(Default)]
+pub(crate) struct TimeIndex {
+    newest: Mutex<Vec<i64>>,
+}
+
+impl Directory {
+    /// The first block from that offset on that may hold a record which is not older.
+    fn first_not_older(&self, timestamp: i64, from: u64) -> Option<Arc<Block>> {
+        let mut newest = self.times.newest.lock();
+        while let Some(closed) = self.blocks.get(newest.len()).and_then(|block| block.closed.get()) {
+            let before = newest.last().copied().unwrap_or(i64::MIN);
+            newest.push(before.max(closed.max_timestamp));
+        }
+        let older = newest.partition_point(|newest| *newest < timestamp);
+        let below = self.blocks.partition_point(|block| block.base_offset <= from).saturating_sub(1);
+        let may = |block: &&Arc<Block>| {
+            block
+                .closed
+                .get()
+                .is_none_or(|closed| closed.max_timestamp >= timestamp && closed.end_offset > from)
+        };
+        self.blocks.get(older.max(below)..)?.iter().find(may).cloned()
+    }
+}
+
+impl LogState {
+    /// First readable offset whose record's timestamp is not lower.
+    pub(crate) fn find_by_timestamp(&self, timestamp: i64) -> Result<Option<Offset>> {
+        let start = self.start.load(Ordering::Acquire);
+        let mut from = start;
+        loop {
+            let Some(block) = self.directory.read().first_not_older(timestamp, from) else {
+                return Ok(None);
+            };
+            let failed = |e| block.slots.file.error("read", e);
+            let entry = block.entry_for_timestamp(timestamp, &self.engine.indexes).map_err(failed)?;
+            let mut offset = entry.map_or(block.base_offset, |entry| entry.offset).max(start);
+            let end = block.closed.get().map_or(u64::MAX, |closed| closed.end_offset);
+            while offset < end {
+                let slices = match self.read(offset, SLACK_BYTES as usize) {
+                    Ok(slices) if slices.batches.is_empty() => return Ok(None),
+                    Ok(slices) => slices,
+                    // What is damaged has no time.
+                    Err(Error::Corrupted { end, .. }) => {
+                        offset = end.0;
+                        continue;
+                    }
+                    Err(Error::OffsetOutOfRange { .. }) => return Ok(None),
+                    Err(error) => return Err(error),
+                };
+                for bytes in &slices.batches {
+                    let (batch, _) = Batch::parse(bytes)?;
+                    if let Some(found) = first_at(&batch, timestamp, start) {
+                        return Ok(Some(Offset(found)));
+                    }
+                }
+                offset = slices.next_offset.0;
+            }
+            from = end;
+        }
+    }
+}
+
+/// The first record that is not older, from `start` on. A compressed batch stays closed: its first offset stands for all.
+fn first_at(batch: &Batch<'_>, timestamp: i64, start: u64) -> Option<u64> {
+    if batch.max_timestamp() < timestamp {
+        return None;
+    }
+    if batch.is_compressed() {
+        return Some(batch.base_offset().max(start));
+    }
+    let records = batch.records().map_while(Result::ok);
+    let mut not_older = records.filter(|record| record.timestamp_ms >= timestamp && record.offset >= start);
+    not_older.next().map(|record| record.offset)
+}

@@ -1,0 +1,66 @@
+//! Offsets by time: what a search finds is what a look at every record finds, whatever the order of timestamps.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests unwrap, and their numbers are small"
+)]
+
+mod support;
+
+use support::*;
+use walrus_log::batch::{Batch, BatchBuilder};
+use walrus_log::{Log, Offset, Options, SimulatedDisk, TailKind};
+
+/// Appends a batch of records with these timestamps.
+fn append_at(log: &Log, timestamps: &[i64]) {
+    let mut builder = BatchBuilder::new();
+    for &timestamp in timestamps {
+        builder.push(None, Some(&[7; 500]), timestamp, &[]);
+    }
+    let mut bytes = Vec::new();
+    let batch: Batch<'_> = builder.build_in(&mut bytes).unwrap();
+    log.append(&batch).unwrap().commit.wait().unwrap();
+}
+
+#[test]
+fn a_search_by_time_finds_what_a_look_at_every_record_finds() {
+    let mut random = Random(5);
+    for run in 0..effort(12) {
+        let disk = SimulatedDisk::new(TailKind::Buffered);
+        let mut store = open_on(&disk, &Options { block_bytes: 16 << 10, ..Options::small() }).unwrap();
+        let mut log = store.create_log(spec(1, "t")).unwrap();
+        let mut timestamps: Vec<i64> = Vec::new();
+        // Rising, falling, jumping: by run.
+        let (drift, spread) = ([1, 0, -1][run as usize % 3], [1, 40, 400][run as usize / 3 % 3]);
+        for step in 0..60_i64 {
+            let made: Vec<i64> =
+                (0..1 + random.below(6)).map(|_| step * 10 * drift + random.below(spread) as i64).collect();
+            append_at(&log, &made);
+            timestamps.extend(made);
+            match random.below(12) {
+                0 => {
+                    let start = log.start_offset().0;
+                    let before = start + random.below((log.end_offset().0 - start) / 3 + 1);
+                    log.delete_before(Offset(before)).unwrap();
+                }
+                1 => {
+                    drop((log, store));
+                    store = open_on(&disk, &Options::small()).unwrap();
+                    log = store.logs().remove(0);
+                }
+                _ => {}
+            }
+            let start = log.start_offset().0 as usize;
+            for _ in 0..8 {
+                let wanted = random.below(2000) as i64 - 700;
+                let expected = (start..timestamps.len()).find(|&at| timestamps[at] >= wanted);
+                let found = log.find_by_timestamp(wanted).unwrap();
+                assert_eq!(
+                    found,
+                    expected.map(|at| Offset(at as u64)),
+                    "run {run}, step {step}, time {wanted}"
+                );
+            }
+        }
+    }
+}
