@@ -149,7 +149,11 @@ class LogPeer(log_pb2_grpc.LogServicer):
     def start(self) -> None:
         self._server = grpc.server(
             futures.ThreadPoolExecutor(32),
-            options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1)],
+            options=[
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", -1),
+                ("grpc.http2.max_ping_strikes", 0),  # a broker answers as many pings as it gets
+            ],
         )
         log_pb2_grpc.add_LogServicer_to_server(self, self._server)
         assert self._server.add_insecure_port(self.address) == self.port

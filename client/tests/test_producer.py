@@ -1,6 +1,9 @@
 import random
+import socket
+import socketserver
 import threading
 from collections import Counter
+from contextlib import contextmanager, suppress
 
 import pytest
 from walrus_client import Client, OutcomeUnknown, OutRecord, ProducerOptions, RejectedError, TooLarge, Unavailable
@@ -195,6 +198,49 @@ def test_a_node_that_hangs_is_left_for_another(make_peer, storage):
             assert producer.send(b"x").result(timeout=20).base_offset == 0
         release.set()
     assert storage.values("t") == [b"x"]
+
+
+@contextmanager
+def freezing(address):
+    """An address that leads to *address*, and an event from which on nothing comes through, as with a frozen host."""
+    frozen = threading.Event()
+
+    def pass_on(source, sink):
+        with suppress(OSError):
+            while (part := source.recv(1 << 16)) and not frozen.is_set():
+                sink.sendall(part)
+
+    class Connection(socketserver.BaseRequestHandler):
+        def handle(self):
+            host, _, port = address.rpartition(":")
+            with socket.create_connection((host, int(port))) as there:
+                threading.Thread(target=pass_on, args=(there, self.request), daemon=True).start()
+                pass_on(self.request, there)
+                over.wait(120)
+
+    class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+        block_on_close = False
+
+    over = threading.Event()
+    with Server(("127.0.0.1", 0), Connection) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}", frozen
+        over.set()
+        server.shutdown()
+
+
+def test_a_host_that_falls_silent_is_left_long_before_its_answer_is_overdue(make_peer, storage):
+    silent, serving = make_peer(), make_peer()
+    options = ProducerOptions(request_timeout_ms=600_000, delivery_timeout_ms=600_000)
+    with freezing(silent.address) as (address, frozen), Client(f"{address},{serving.address}") as client:
+        client.create_topic("t")
+        with client.producer("t", options=options) as producer:
+            producer.send(b"x").result(timeout=60)
+            frozen.set()
+            producer.send(b"y").result(timeout=120)
+    assert storage.values("t") == [b"x", b"y"]
+    assert serving.requests > 0
 
 
 def test_a_node_that_only_refuses_is_left_for_another(make_peer, storage, refuse):

@@ -66,7 +66,9 @@ def parse_addresses(text: str) -> tuple[str, ...]:
 class Transport:
     """Channels to the nodes of one cluster. Safe to use from many threads."""
 
-    def __init__(self, addresses: Iterable[str]) -> None:
+    def __init__(self, addresses: Iterable[str], *, watchful: bool = True) -> None:
+        """*watchful*: a node that is silent is noticed within seconds, also while its answer may take long."""
+        self._options = _CHANNEL_OPTIONS + (_WATCHFUL if watchful else [])
         self._lock = threading.Lock()
         self._addresses = list(addresses)
         self._position = 0  # of the node in use, in _addresses
@@ -169,7 +171,7 @@ class Transport:
                 raise errors.Unavailable("this client is closed")
             channel = self._channels.get(address)
             if channel is None:
-                channel = self._channels[address] = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
+                channel = self._channels[address] = grpc.insecure_channel(address, options=self._options)
             return channel
 
 
@@ -216,11 +218,17 @@ _CHANNEL_OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # Finds a node that hangs, or whose machine is gone, while nothing but its answer is awaited.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
     # Brokers are never behind a forward proxy, but the environment of a notebook or a CI job often names one.
     ("grpc.enable_http_proxy", 0),
+]
+
+# Finds a node that hangs, or whose machine is gone, while nothing but its answer is awaited. A ping that is under way
+# for another reason has a timeout of its own, a minute unless it is told, and no second one is sent meanwhile.
+_WATCHFUL = [
+    ("grpc.keepalive_time_ms", 1_000),
+    ("grpc.keepalive_timeout_ms", 2_000),
+    ("grpc.http2.ping_timeout_ms", 2_000),
+    ("grpc.http2.max_pings_without_data", 0),
 ]
 
 
