@@ -293,7 +293,7 @@ fn find_free(files: &mut BTreeMap<u64, FileSlots>, count: u32) -> Option<Slots> 
     None
 }
 
-fn file_name(number: u64) -> String {
+pub(crate) fn file_name(number: u64) -> String {
     format!("{number:08}{NAME_SUFFIX}")
 }
 

@@ -130,7 +130,7 @@ fn open(directory: &Path) -> Result<Store> {
     }
 }
 
-fn view(store: &Store) -> Inspection {
+pub(crate) fn view(store: &Store) -> Inspection {
     Inspection {
         store: store.uuid(),
         block_bytes: store.block_bytes(),

@@ -23,6 +23,8 @@ mod log;
 mod options;
 mod producers;
 mod recovery;
+mod rendering;
+mod repair;
 mod retention;
 mod scan;
 mod space;
@@ -46,6 +48,7 @@ pub use log::{Appended, Hold, Log, LogSpec, Sealed, Slices};
 pub use options::{Backend, FsyncSchedule, Options, ReadConsistency};
 pub use producers::{Admission, ProducerTable};
 pub use recovery::{CorruptedRange, MovedCursor, OpenReport, TornTail, UnknownBlock};
+pub use repair::{RebuiltJournal, Repaired, repair};
 pub use retention::{Floor, FloorReason, Retention};
 pub use store::Store;
 pub use ticket::CommitTicket;
@@ -53,3 +56,8 @@ pub use types::{Epoch, LogId, Offset};
 pub use walrus::{Topic, Walrus, WalrusBuilder};
 
 const _: () = assert!(usize::BITS == 64, "files are mapped whole");
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::arrivals::Arrivals;
 use crate::blocks::{BlockFile, Blocks, SlotState, Slots};
 use crate::digest::Digest;
-use crate::disk::FileKind;
+use crate::disk::{Disk, FileKind};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::block_header::{BlockHeader, HeaderPage};
@@ -229,7 +229,7 @@ fn set_block_aside(engine: &Engine, slots: &Slots) -> Result<String> {
     let end = ranges.last().map_or(start, |range| range.end);
     let mut bytes = Vec::new();
     file.file.read(start, (end - start) as usize, &mut bytes).map_err(failed)?;
-    let moved_to = write_lost(engine, &format!("block-{}-{}", file.number, slots.first), &bytes)?;
+    let moved_to = write_lost(&*engine.disk, &format!("block-{}-{}", file.number, slots.first), &bytes)?;
     tracing::warn!(
         path = file.path,
         slot = slots.first,
@@ -241,8 +241,7 @@ fn set_block_aside(engine: &Engine, slots: &Slots) -> Result<String> {
 }
 
 /// Writes bytes that were cut to a file of their own, durably; gives its name.
-fn write_lost(engine: &Engine, what: &str, bytes: &[u8]) -> Result<String> {
-    let disk = &engine.disk;
+pub(crate) fn write_lost(disk: &dyn Disk, what: &str, bytes: &[u8]) -> Result<String> {
     let names = disk.list().map_err(|e| Error::io("list", &disk.path(""), e))?;
     let name = (0..)
         .map(|n: u32| format!("lost-{what}-{n}"))
@@ -507,7 +506,7 @@ impl Rebuild<'_> {
             let mut bytes = Vec::new();
             block.file().read(block.start + from, (end - from) as usize, &mut bytes).map_err(failed)?;
             let what = format!("{}-{offset}-{}", self.id, block.sequence);
-            let moved_to = write_lost(self.engine, &what, &bytes)?;
+            let moved_to = write_lost(&*self.engine.disk, &what, &bytes)?;
             tracing::warn!(log = %self.id, offset, bytes = end - from, moved_to, "a torn tail was cut");
             let tail = TornTail { log: self.id, offset: Offset(offset), bytes: end - from, moved_to };
             self.report.torn_tails.push(tail);

@@ -35,12 +35,18 @@ fn walrus_log(arguments: &[&str]) -> (i32, String) {
     (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
 }
 
+fn journal(directory: &Path) -> String {
+    let names = fs::read_dir(directory).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("journal-")).max().unwrap()
+}
+
 #[test]
 fn the_command_prints_a_table_or_json_and_ends_with_one_where_something_is_damaged() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_str().unwrap();
     assert_eq!(walrus_log(&["inspect", path]).0, 2);
     assert_eq!(walrus_log(&["repair", path]).0, 2);
+    assert_eq!(walrus_log(&["remove", path]).0, 2);
     fill(directory.path());
     let (code, table) = walrus_log(&["verify", path]);
     assert_eq!(code, 0);
@@ -57,4 +63,12 @@ fn the_command_prints_a_table_or_json_and_ends_with_one_where_something_is_damag
     assert_eq!(json["logs"][0]["damaged"], serde_json::json!([{"start": 20, "end": 21}]));
     assert_eq!(json["checked"]["batches"], 120);
     assert_eq!(walrus_log(&["inspect", path, "--json"]).0, 0);
+    fs::remove_file(directory.path().join(journal(directory.path()))).unwrap();
+    assert_eq!(walrus_log(&["inspect", path]).0, 2);
+    let (code, table) = walrus_log(&["repair", path]);
+    assert_eq!(code, 0, "{table}");
+    assert!(table.contains("the store has no journal") && table.contains("found by its blocks"), "{table}");
+    let (code, json) = walrus_log(&["repair", path, "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((code, &json["journal"]), (0, &serde_json::Value::Null));
 }

@@ -4,6 +4,7 @@
 //! start. The journal is compacted by writing what it says to a new file.
 
 mod record;
+mod salvage;
 mod state;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,6 +15,7 @@ use uuid::Uuid;
 
 pub(crate) use record::Record;
 use record::{RECORD_ALIGN, Stored};
+pub(crate) use salvage::{Salvaged, replace, salvage};
 pub(crate) use state::{JournalState, LogEntry, SealedEntry};
 
 use crate::commit::Group;

@@ -1,0 +1,81 @@
+//! What can still be read of a journal that refuses the start, and putting another in its place. Only a repair does
+//! either.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::record::Stored;
+use super::{
+    HEADER_BYTES, JournalState, Read, journal_name, journal_number, list, read_header, read_journal,
+    write_journal,
+};
+use crate::disk::{ChunkPool, Disk, FileKind, Prepare};
+use crate::error::{Error, Result};
+
+/// The newest journal, as far as it goes.
+pub(crate) struct Salvaged {
+    /// What its records say up to the first that cannot be read.
+    pub(crate) state: JournalState,
+    pub(crate) next_sequence: u64,
+    /// Its number; 0: there is none.
+    pub(crate) number: u64,
+    /// Why the store does not open with it; `None`: it does.
+    pub(crate) damage: Option<String>,
+    /// All of it.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Reads the newest journal of a store. Errors of the disk, and `UnsupportedFormat`: a newer program wrote it.
+pub(crate) fn salvage(disk: &dyn Disk, store: Uuid) -> Result<Salvaged> {
+    let numbers = list(disk)?.into_iter().filter_map(|name| journal_number(&name));
+    let Some(number) = numbers.max() else {
+        let damage = Some("the store has no journal".to_owned());
+        let state = JournalState::default();
+        return Ok(Salvaged { state, next_sequence: 1, number: 0, damage, bytes: Vec::new() });
+    };
+    let name = journal_name(number);
+    let damage = match read_journal(disk, &name, store) {
+        Ok(Read { state, next_sequence, .. }) => {
+            return Ok(Salvaged { state, next_sequence, number, damage: None, bytes: Vec::new() });
+        }
+        Err(Error::Damaged { reason, .. }) => Some(reason),
+        Err(error) => return Err(error),
+    };
+    let failed = |e| Error::io("read", &disk.path(&name), e);
+    let file = disk.open(&name, 0, FileKind::Pages).map_err(failed)?;
+    let mut bytes = Vec::new();
+    let size = usize::try_from(file.size_bytes().map_err(failed)?).unwrap_or(usize::MAX);
+    file.read(0, size, &mut bytes).map_err(failed)?;
+    let mut state = JournalState::default();
+    let mut next_sequence = 1;
+    if let Ok(first) = read_header(&bytes, store) {
+        next_sequence = first;
+        let mut position = HEADER_BYTES;
+        while let Some(stored) = Stored::decode(&bytes[position..]).filter(|s| s.sequence == next_sequence)
+            && stored.record().is_some_and(|record| state.apply(&record))
+        {
+            next_sequence += 1;
+            position += stored.size;
+        }
+    }
+    Ok(Salvaged { state, next_sequence, number, damage, bytes })
+}
+
+/// Writes a journal that says this, and removes the one of that number: what it held must be elsewhere.
+pub(crate) fn replace(
+    disk: &Arc<dyn Disk>,
+    store: Uuid,
+    state: JournalState,
+    number: u64,
+    next_sequence: u64,
+) -> Result<()> {
+    let pool = Arc::new(ChunkPool::default());
+    write_journal(disk, store, &pool, Prepare::Reserved, state, number + 1, next_sequence)?;
+    if number > 0 {
+        let old = journal_name(number);
+        disk.remove(&old).map_err(|e| Error::io("remove", &disk.path(&old), e))?;
+        disk.sync_directory().map_err(|e| Error::io("sync", &disk.path(""), e))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! What an inspection, a verification or a repair saw, as a table for people and as JSON for programs (feature `json`).
+
+use crate::inspection::{Inspection, LogView, Verified};
+#[cfg(feature = "json")]
+use crate::options::FsyncSchedule;
+use crate::repair::Repaired;
+use crate::types::Offset;
+
+impl Inspection {
+    /// Whether something of it cannot be read.
+    pub fn is_damaged(&self) -> bool {
+        self.logs.iter().any(|log| !log.damaged.is_empty())
+    }
+
+    /// For people: a line for each log, and what is wrong.
+    pub fn to_table(&self) -> String {
+        text(&table(self))
+    }
+
+    /// For programs.
+    #[cfg(feature = "json")]
+    pub fn to_json(&self) -> serde_json::Value {
+        json(self)
+    }
+}
+
+impl Verified {
+    /// As [`Inspection::to_table`], and how much was read.
+    pub fn to_table(&self) -> String {
+        let Self { inspection, batches, bytes } = self;
+        let mut lines = table(inspection);
+        lines.push(format!("{batches} batches, {bytes} bytes, checked"));
+        text(&lines)
+    }
+
+    /// For programs.
+    #[cfg(feature = "json")]
+    pub fn to_json(&self) -> serde_json::Value {
+        let mut seen = json(&self.inspection);
+        seen["checked"] = serde_json::json!({"batches": self.batches, "bytes": self.bytes});
+        seen
+    }
+}
+
+impl Repaired {
+    /// As [`Inspection::to_table`] of the store as it is now, and what was done.
+    pub fn to_table(&self) -> String {
+        let mut lines = table(&self.inspection);
+        lines.extend(self.journal.iter().flat_map(|journal| journal.lines()));
+        text(&lines)
+    }
+
+    /// For programs.
+    #[cfg(feature = "json")]
+    pub fn to_json(&self) -> serde_json::Value {
+        let mut seen = json(&self.inspection);
+        seen["journal"] = self.journal.as_ref().map_or(serde_json::Value::Null, |journal| {
+            serde_json::json!({
+                "reason": journal.reason,
+                "moved_to": journal.moved_to,
+                "logs_known": journal.logs_known,
+                "logs_found": journal.logs_found.iter().map(|log| log.0.to_string()).collect::<Vec<_>>(),
+            })
+        });
+        seen
+    }
+}
+
+fn text(lines: &[String]) -> String {
+    lines.join("\n") + "\n"
+}
+
+/// For people.
+fn table(seen: &Inspection) -> Vec<String> {
+    let mut lines = vec![format!(
+        "store {}, blocks of {} bytes, {}",
+        seen.store,
+        seen.block_bytes,
+        if seen.report.clean { "closed in order" } else { "not closed in order" }
+    )];
+    lines.push(format!(
+        "{:36} {:>12} {:>12} {:>14} {:>6}  state  name",
+        "log", "start", "end", "bytes", "blocks"
+    ));
+    for log in &seen.logs {
+        let LogView { id, name, start, end, size_bytes, blocks, .. } = log;
+        // Numbers of their own type do not pad.
+        let (start, end, blocks) = (start.0, end.0, blocks.len());
+        lines.push(format!(
+            "{:36} {start:>12} {end:>12} {size_bytes:>14} {blocks:>6}  {}  {name}",
+            id.0,
+            state(log)
+        ));
+        let damaged = |(start, end): &(Offset, Offset)| format!("  damaged: offsets {start}..{end}");
+        lines.extend(log.damaged.iter().map(damaged));
+    }
+    for tail in &seen.report.torn_tails {
+        let (log, offset, bytes) = (tail.log, tail.offset, tail.bytes);
+        lines.push(format!(
+            "torn tail: log {log} at {offset}, {bytes} bytes, moved aside by an open or a repair"
+        ));
+    }
+    for block in &seen.report.unknown_blocks {
+        lines.push(format!("unknown block: {} slot {}", block.path, block.slot));
+    }
+    lines
+}
+
+fn state(log: &LogView) -> &'static str {
+    match (log.is_sealed, log.is_suspect) {
+        (false, false) => "open",
+        (false, true) => "open, suspect",
+        (true, false) => "sealed",
+        (true, true) => "sealed, suspect",
+    }
+}
+
+/// For programs.
+#[cfg(feature = "json")]
+fn json(seen: &Inspection) -> serde_json::Value {
+    use serde_json::{Value, json};
+
+    let ranges = |log: &LogView| -> Vec<Value> {
+        log.damaged.iter().map(|(start, end)| json!({"start": start.0, "end": end.0})).collect()
+    };
+    let log = |log: &LogView| {
+        json!({
+            "id": log.id.0.to_string(),
+            "name": log.name,
+            "epoch": log.epoch.0,
+            "start": log.start.0,
+            "end": log.end.0,
+            "size_bytes": log.size_bytes,
+            "sealed": log.is_sealed,
+            "suspect": log.is_suspect,
+            "fsync": fsync(log.fsync),
+            "cursors": log.cursors.iter().map(|(name, at)| json!({"name": name, "offset": at.0})).collect::<Vec<_>>(),
+            "blocks": log.blocks.iter().map(|block| json!({
+                "path": block.path,
+                "slot": block.slot,
+                "sequence": block.sequence,
+                "base_offset": block.base_offset.0,
+                "data_bytes": block.data_bytes,
+            })).collect::<Vec<_>>(),
+            "damaged": ranges(log),
+        })
+    };
+    json!({
+        "store": seen.store.to_string(),
+        "block_bytes": seen.block_bytes,
+        "clean": seen.report.clean,
+        "journal_cut_bytes": seen.report.journal_cut_bytes,
+        "torn_tails": seen.report.torn_tails.iter().map(|tail| json!({
+            "log": tail.log.0.to_string(), "offset": tail.offset.0, "bytes": tail.bytes,
+            "moved_to": tail.moved_to,
+        })).collect::<Vec<_>>(),
+        "unknown_blocks": seen.report.unknown_blocks.iter().map(|block| json!({
+            "path": block.path, "slot": block.slot, "moved_to": block.moved_to,
+        })).collect::<Vec<_>>(),
+        "logs": seen.logs.iter().map(log).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(feature = "json")]
+fn fsync(schedule: FsyncSchedule) -> String {
+    match schedule {
+        FsyncSchedule::SyncEach => "each".to_owned(),
+        FsyncSchedule::Milliseconds(interval) => format!("{interval}ms"),
+        FsyncSchedule::NoFsync => "never".to_owned(),
+    }
+}

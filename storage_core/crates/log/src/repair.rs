@@ -1,0 +1,152 @@
+//! Makes a store open again. What cannot be read is moved aside, never deleted; a journal that is lost or damaged is made
+//! again from what can be read of it and from the headers of the blocks.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::blocks::{Blocks, file_name};
+use crate::disk::{Directory, Disk, FileKind};
+use crate::error::{Error, Result};
+use crate::format::PAGE_BYTES;
+use crate::format::block_header::{BlockHeader, HeaderPage};
+use crate::format::manifest::{MANIFEST_NAME, Manifest};
+use crate::inspection::{Inspection, view};
+use crate::journal::{JournalState, Record, Salvaged, replace, salvage};
+use crate::options::{Backend, FsyncSchedule, Options};
+use crate::recovery::write_lost;
+use crate::store::Store;
+use crate::types::LogId;
+
+/// What a repair did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repaired {
+    /// The journal was made again.
+    pub journal: Option<RebuiltJournal>,
+    /// The store as it is now; its report says what else was moved aside.
+    pub inspection: Inspection,
+}
+
+/// What is known of a journal that was made again, and what is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RebuiltJournal {
+    /// What was wrong with the old one.
+    pub reason: String,
+    /// Where the old one is now, in the store's directory; `None`: there was none.
+    pub moved_to: Option<String>,
+    /// Logs that could still be read of it.
+    pub logs_known: usize,
+    /// Logs that it did not know any more, found by their blocks. Cursors, seals and trims of theirs are lost, and a
+    /// deleted log whose blocks were not zeroed yet is here again.
+    pub logs_found: Vec<LogId>,
+}
+
+/// Repairs a store that nobody has open. One that opens is opened, and so gets what an open does: torn tails and blocks
+/// that nobody can read are moved aside. A journal that refuses the start is made again; then all logs are suspect.
+///
+/// Errors: `Locked`; `Damaged` if the MANIFEST is: restore it from a copy; `UnsupportedFormat`.
+pub fn repair(directory: impl AsRef<Path>) -> Result<Repaired> {
+    let path = directory.as_ref();
+    let (journal, fsync) = match path.join(MANIFEST_NAME).try_exists() {
+        Ok(true) => {
+            let failed = |e| Error::io("open", &path.display().to_string(), e);
+            let disk: Arc<dyn Disk> =
+                Arc::new(Directory::open(path, Backend::Mmap, FsyncSchedule::SyncEach).map_err(failed)?);
+            let _lock = disk.lock().map_err(|e| match e.kind() {
+                std::io::ErrorKind::WouldBlock => Error::Locked { path: disk.path("") },
+                _ => Error::io("lock", &disk.path(""), e),
+            })?;
+            repair_journal(&disk)?
+        }
+        Ok(false) => {
+            let reason = "it has no MANIFEST: this is no directory of a store";
+            return Err(Error::damaged(&path.display().to_string(), reason));
+        }
+        Err(error) => return Err(Error::io("read", &path.display().to_string(), error)),
+    };
+    let store = Store::open(path, Options { fsync, ..Options::default() })?;
+    store.settle();
+    let inspection = view(&store);
+    store.close()?;
+    Ok(Repaired { journal, inspection })
+}
+
+/// Makes the journal again where it does not let the store open. Gives the store's schedule, too.
+fn repair_journal(disk: &Arc<dyn Disk>) -> Result<(Option<RebuiltJournal>, FsyncSchedule)> {
+    let failed = |e| Error::io("read", &disk.path(MANIFEST_NAME), e);
+    let mut bytes = Vec::new();
+    let file = disk.open(MANIFEST_NAME, 0, FileKind::Plain).map_err(failed)?;
+    file.read(0, PAGE_BYTES as usize, &mut bytes).map_err(failed)?;
+    let manifest = Manifest::decode(&bytes)?;
+    let Salvaged { mut state, next_sequence, number, damage, bytes } = salvage(&**disk, manifest.store)?;
+    let fsync = state.fsync.unwrap_or_default();
+    let Some(reason) = damage else { return Ok((None, fsync)) };
+    let firsts = first_headers(&**disk, &manifest)?;
+    if number == 0 && firsts.is_empty() {
+        // Made, and nothing was ever promised: an open makes its first journal.
+        return Ok((None, fsync));
+    }
+    let logs_known = state.logs.len();
+    let logs_found = add_logs(&mut state, firsts);
+    let moved_to = if number > 0 { Some(write_lost(&**disk, "journal", &bytes)?) } else { None };
+    replace(disk, manifest.store, state, number, next_sequence)?;
+    tracing::warn!(reason, ?moved_to, "the journal was made again");
+    Ok((Some(RebuiltJournal { reason, moved_to, logs_known, logs_found }), fsync))
+}
+
+/// The header with the lowest offset of each log.
+fn first_headers(disk: &dyn Disk, manifest: &Manifest) -> Result<BTreeMap<LogId, BlockHeader>> {
+    let mut firsts: BTreeMap<LogId, BlockHeader> = BTreeMap::new();
+    let file_bytes = manifest.block_bytes * u64::from(manifest.blocks_per_file);
+    for number in Blocks::list(disk)? {
+        let name = file_name(number);
+        let failed = |e| Error::io("read", &disk.path(&name), e);
+        let file = disk.open(&name, file_bytes, FileKind::Blocks).map_err(failed)?;
+        for slot in 0..manifest.blocks_per_file {
+            let mut page = Vec::new();
+            file.read(u64::from(slot) * manifest.block_bytes, PAGE_BYTES as usize, &mut page)
+                .map_err(failed)?;
+            if let HeaderPage::Header(header) = BlockHeader::decode(&page)
+                && header.store == manifest.store
+            {
+                let first = firsts.entry(header.log).or_insert_with(|| header.clone());
+                if header.base_offset < first.base_offset {
+                    *first = header;
+                }
+            }
+        }
+    }
+    Ok(firsts)
+}
+
+/// Takes logs in that only their blocks know, and suspects all.
+fn add_logs(state: &mut JournalState, firsts: BTreeMap<LogId, BlockHeader>) -> Vec<LogId> {
+    let mut found = Vec::new();
+    for (log, header) in firsts {
+        let BlockHeader { base_offset, epoch, ref name, .. } = header;
+        let created = Record::LogCreated { log, base_offset, epoch, name, producers: &[], fsync: None };
+        if !state.logs.contains_key(&log) && state.apply(&created) {
+            found.push(log);
+        }
+    }
+    let logs: Vec<_> = state.logs.iter().map(|(log, entry)| (*log, entry.synced)).collect();
+    for (log, end) in logs {
+        state.apply(&Record::Suspect { log, end });
+    }
+    found
+}
+
+impl RebuiltJournal {
+    /// For people.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let Self { reason, moved_to, logs_known, logs_found } = self;
+        let mut lines = vec![format!("journal: made again, for {reason}")];
+        lines.extend(
+            moved_to
+                .as_ref()
+                .map(|name| format!("  the old one is {name}; {logs_known} of its logs are known")),
+        );
+        lines.extend(logs_found.iter().map(|log| format!("  found by its blocks: log {log}")));
+        lines
+    }
+}

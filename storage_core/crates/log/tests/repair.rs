@@ -1,0 +1,136 @@
+//! Repairs: a store whose journal is lost or damaged opens again with everything its blocks hold, and nothing is deleted.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests unwrap, and their numbers are small"
+)]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use support::*;
+use walrus_log::{Error, FsyncSchedule, LogId, Offset, Options, Store, repair, verify};
+
+fn options() -> Options {
+    Options { mark_interval: std::time::Duration::ZERO, ..Options::small() }
+}
+
+/// Two logs of several blocks, one of them trimmed and with a cursor.
+fn fill(directory: &Path) {
+    let store = open(directory, &options());
+    let logs = [1, 2].map(|id| store.create_log(spec(id, &format!("log {id}"))).unwrap());
+    for i in 0..150 {
+        append(&logs[0], &numbered(i, 1000)).unwrap();
+        append(&logs[1], &numbered(1000 + i, 700)).unwrap();
+    }
+    logs[0].delete_before(Offset(70)).unwrap();
+    logs[1].cursor("c").unwrap().seek(Offset(20)).unwrap();
+    store.settle();
+    store.close().unwrap();
+}
+
+fn journal(directory: &Path) -> PathBuf {
+    let paths = fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
+    paths.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("journal-")).max().unwrap()
+}
+
+fn log(store: &Store, id: u128) -> walrus_log::Log {
+    store.log(LogId(uuid::Uuid::from_u128(id))).unwrap()
+}
+
+fn check_log_2(store: &Store) {
+    let second = log(store, 2);
+    assert_eq!(values(&second), (1000..1150).map(|i| numbered(i, 700)).collect::<Vec<_>>());
+    assert_eq!(second.name(), "log 2");
+    append(&second, b"goes on").unwrap();
+}
+
+#[test]
+fn a_lost_journal_is_made_again_from_the_headers_of_blocks() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path());
+    fs::remove_file(journal(directory.path())).unwrap();
+    assert!(matches!(Store::open(directory.path(), options()), Err(Error::Damaged { .. })));
+    let repaired = repair(directory.path()).unwrap();
+    let journal = repaired.journal.unwrap();
+    assert_eq!((journal.moved_to, journal.logs_known, journal.logs_found.len()), (None, 0, 2));
+    let store = open(directory.path(), &options());
+    check_log_2(&store);
+    // The trim is forgotten, what it freed is gone all the same.
+    let first = log(&store, 1);
+    assert!(
+        first.start_offset() <= Offset(70) && first.start_offset() > Offset(0),
+        "{}",
+        first.start_offset()
+    );
+    assert_eq!(values(&first).last().unwrap(), &numbered(149, 1000));
+    assert!(store.logs().iter().all(walrus_log::Log::is_suspect));
+}
+
+#[test]
+fn of_a_damaged_journal_everything_before_the_damage_counts() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path());
+    let path = journal(directory.path());
+    let good = fs::read(&path).unwrap();
+    let used = good.iter().rposition(|byte| *byte != 0).unwrap();
+    let (mut knew_all, mut knew_nothing) = (0, 0);
+    for at in (0..used).step_by(used / 15) {
+        let copy = tempfile::tempdir().unwrap();
+        for file in fs::read_dir(directory.path()).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+        }
+        let mut bad = good.clone();
+        bad[at] ^= 0x40;
+        fs::write(copy.path().join(path.file_name().unwrap()), &bad).unwrap();
+        if !matches!(Store::open(copy.path(), options()), Err(Error::Damaged { .. })) {
+            // In the last group, which may be torn, or in padding: no damage that refuses a start.
+            continue;
+        }
+        let repaired = repair(copy.path()).unwrap();
+        let journal = repaired.journal.unwrap_or_else(|| panic!("byte {at}"));
+        let kept = fs::read(copy.path().join(journal.moved_to.unwrap())).unwrap();
+        assert!(kept == bad, "byte {at}: nothing of the old journal is lost");
+        let store = open(copy.path(), &options());
+        check_log_2(&store);
+        let first = log(&store, 1);
+        knew_all += u32::from(journal.logs_known == 2);
+        knew_nothing += u32::from(journal.logs_known == 0);
+        // Where the log is known and its trim is not, what the trim freed counts as damaged.
+        let (records, fences) = read_from(&first, first.start_offset(), 10_000);
+        assert!(
+            fences.is_empty() || first.start_offset() == Offset(0) && fences == [(0, records[0].0)],
+            "byte {at}"
+        );
+        let expected: Vec<_> = (records[0].0..150).map(|i| (i, numbered(i, 1000))).collect();
+        assert!(records == expected && records.len() >= 80, "byte {at}");
+        drop(first);
+        store.close().unwrap();
+        assert!(repair(copy.path()).unwrap().journal.is_none(), "once is enough");
+    }
+    assert!(knew_nothing > 0 && knew_all > 8, "{knew_nothing} {knew_all}");
+}
+
+#[test]
+fn a_store_that_opens_is_opened_and_keeps_what_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let never = Options { fsync: FsyncSchedule::NoFsync, ..options() };
+    let store = open(directory.path(), &never);
+    let one = store.create_log(spec(1, "t")).unwrap();
+    append(&one, b"x").unwrap();
+    assert!(matches!(repair(directory.path()), Err(Error::Locked { .. })));
+    drop(one);
+    store.close().unwrap();
+    drop(store);
+    let repaired = repair(directory.path()).unwrap();
+    assert_eq!(repaired.journal, None);
+    assert_eq!(repaired.inspection.logs[0].end, Offset(1));
+    assert!(!repaired.inspection.logs[0].is_suspect);
+    assert_eq!(verify(directory.path()).unwrap().batches, 1);
+    let nothing = tempfile::tempdir().unwrap();
+    assert!(matches!(repair(nothing.path()), Err(Error::Damaged { .. })));
+    assert_eq!(fs::read_dir(nothing.path()).unwrap().count(), 0, "nothing was made");
+}
