@@ -146,6 +146,24 @@ def killed_under_load(undelivered_bytes: int, killed_leader: bool) -> Finding:
     )
 
 
+def copies_whole(
+    replicas: Mapping[str, Sequence[str]], copies: Mapping[str, Mapping[str, str]], killed: str
+) -> Finding:
+    """Every broker that stores a sealed segment has all of it, the same bytes, also the one that was down.
+
+    *replicas* has by sealed segment the brokers that store it, *copies* by broker and segment the digest of its copy.
+    """
+    digests = {segment: [copies[node].get(segment) for node in nodes] for segment, nodes in replicas.items()}
+    wrong = [segment for segment, found in digests.items() if None in found or len(set(found)) != 1]
+    of_killed = sum(killed in nodes for nodes in replicas.values())
+    detail = f"{sum(map(len, digests.values()))} copies of {len(digests)} sealed segments, {of_killed} on {killed}"
+    if wrong:
+        lacking = [node for node in replicas[wrong[0]] if wrong[0] not in copies[node]]
+        detail += f"; {len(wrong)} differ, as {wrong[0]}" + (f", lacking on {', '.join(lacking)}" if lacking else "")
+    held = not wrong and of_killed > 0
+    return Finding("all copies are whole and the same, on the killed broker, too", held, detail)
+
+
 def _examples(what: str, ids: npt.NDArray[np.int64]) -> str:
     if not len(ids):
         return ""

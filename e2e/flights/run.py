@@ -1,7 +1,9 @@
 """The run from beginning to end; the only file here that wires the others together.
 
-    brokers up -> stream the first part, kill the leader in it -> archive -> stream the rest -> archive -> prove -> draw
+    brokers up -> stream the first part, kill the leader in it -> archive -> stream the rest -> archive
+    -> bring the killed broker back -> prove -> draw
 
+Every segment has three copies, of which two acknowledge: the archive is complete before the killed broker is back.
 Spark starts while the brokers do and the first part is streamed.
 """
 
@@ -22,6 +24,7 @@ from walrus_client import Appended, Client, Producer, Segment, SegmentState
 from walrus_client.dev import DevCluster, DevError, NodeOptions, open_cluster, start_cluster
 
 from flights import lake, picture, proof
+from flights.copies import own_copies
 from flights.proof import Finding, Losses
 from flights.report import Report, Stopwatch
 from flights.screen import Screen
@@ -51,7 +54,7 @@ def run(directory: Path, console: Console) -> Report:
         try:
             with Screen(console) as screen:
                 with stopwatch.phase("start brokers"):
-                    options = NodeOptions(segment_entries_max=SEGMENT_ENTRIES_MAX)
+                    options = NodeOptions(segment_entries_max=SEGMENT_ENTRIES_MAX, replication_factor=3, write_quorum=2)
                     brokers = start_cluster(directory / BROKERS, options=options, progress=screen.say)
                 with Client(brokers.bootstrap) as client:
                     job = _Job(directory, screen, stopwatch, brokers, client, Flights.load(), background)
@@ -87,10 +90,14 @@ class _Job:
                 size = stream(producer, self.flights, start=first_part, end=count)
                 sizes.append(size)
         second = self._archive(spark, "archive, second run", records=count - first_part, size=size)
-        segments = self.client.segments(TOPIC)[0].segments
+        with self.stopwatch.phase("bring the killed broker back"):
+            self.brokers.restart(crash.node)
+            segments = self.client.segments(TOPIC)[0].segments
+            whole = self._compare_copies(segments, crash)
         with self.stopwatch.phase("prove"):
             found = lake.query(spark, self.directory / ARCHIVE)
             losses, findings = self._prove(found, [first, second], segments, crash)
+            findings.append(whole)
         with self.stopwatch.phase("draw"):
             strips = [picture.Strip(s.base_offset, s.end_offset, self._leader(s)) for s in segments]
             picture.draw(found, strips, killed_at=crash.segment.end_offset, path=self.directory / PICTURE)
@@ -128,7 +135,7 @@ class _Job:
         crash = killing[0].result()
         self.screen.say(
             f"{crash.node}, which led segment {crash.segment.number}, was killed with {crash.undelivered_bytes:,} "
-            f"bytes on their way, and was back after {crash.seconds_down:.1f} s"
+            f"bytes on their way; another broker led after {crash.seconds_leaderless:.1f} s, it stays down"
         )
         return crash, size
 
@@ -143,6 +150,11 @@ class _Job:
                 path=self.directory / ARCHIVE,
                 on_progress=move,
             )
+
+    def _compare_copies(self, segments: Sequence[Segment], crash: Crash) -> Finding:
+        sealed = [segment for segment in segments if segment.state is SegmentState.SEALED]
+        names = {segment.uuid: [name_of(self.brokers, node.id) for node in segment.replicas] for segment in sealed}
+        return proof.copies_whole(names, own_copies(self.brokers, sealed), crash.node)
 
     def _prove(
         self, found: lake.Lake, runs: Sequence[ArchiveRun], segments: Sequence[Segment], crash: Crash

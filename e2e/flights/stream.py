@@ -24,7 +24,7 @@ class Crash:
     node: str
     segment: Segment  # the open one that it led
     undelivered_bytes: int
-    seconds_down: float
+    seconds_leaderless: float
 
 
 def stream(
@@ -45,16 +45,19 @@ def stream(
 
 
 def kill_leader(client: Client, brokers: DevCluster, producer: Producer, *, segment_entries_max: int) -> Crash:
-    """Kills the leader of the open segment with SIGKILL while appends are in flight, and starts it again.
+    """Kills the leader of the open segment with SIGKILL while appends are in flight; it stays down.
 
-    Something else has to keep sending meanwhile. Returns once the broker serves again.
+    Something else has to keep sending meanwhile. Returns once another broker leads.
     """
     segment, undelivered_bytes = _segment_under_load(client, producer, segment_entries_max)
     assert segment.leader is not None, "an open segment has a leader"
     name = name_of(brokers, segment.leader.id)
     began = time.monotonic()
     brokers.kill(name)
-    brokers.restart(name)
+    while client.segments(TOPIC)[0].segments[-1].leader == segment.leader:
+        if time.monotonic() - began > LOAD_SECONDS_MAX:
+            raise TimeoutError(f"{LOAD_SECONDS_MAX:g} s after {name} was killed nobody else leads")
+        time.sleep(0.05)
     return Crash(name, segment, undelivered_bytes, time.monotonic() - began)
 
 

@@ -12,6 +12,7 @@ from walrus_client.sender import ProducerOptions
 from harness.records import value_of
 
 DELIVERY_TIMEOUT_MS = 120_000  # longer than any fault that a test makes
+PAUSE_S = 0.1  # between two windows: faults take their time, and whatever is produced meanwhile is read and compared
 
 
 @dataclass
@@ -76,5 +77,6 @@ def _produce(bootstrap: str, topic: str, number: int, window: int, load: Load, s
                 for delivery in [producer.send(value, partition=0) for value in values]:
                     delivery.result()
                 load.acked[number] = first + window
+                stop.wait(PAUSE_S)
     except Exception as failure:
         load.failures.append(failure)

@@ -106,6 +106,13 @@ def test_units_are_understood() -> None:
     assert (config.segment_bytes_max, config.segment_age_ms_max, config.fsync) == (2**26, 43_200_000, "200ms")
 
 
+def test_the_write_quorum_is_the_majority_of_the_replicas_unless_told_otherwise() -> None:
+    founded = [parse(*flags) for flags in ([], ["--replication-factor", "3"], ["--replication-factor", "5"])]
+    assert [(config.replication_factor, config.write_quorum) for config in founded] == [(1, 1), (3, 2), (5, 3)]
+    config = parse(WALRUS_REPLICATION_FACTOR="3", WALRUS_WRITE_QUORUM="3")
+    assert (config.replication_factor, config.write_quorum) == (3, 3)
+
+
 def test_a_wildcard_is_not_advertised() -> None:
     assert parse("--raft-host", "0.0.0.0").advertised(Address("0.0.0.0", 6000)).host != "0.0.0.0"
     assert str(parse().advertised(Address("127.0.0.1", 6000))) == "127.0.0.1:6000"
@@ -117,6 +124,7 @@ def test_a_wildcard_is_not_advertised() -> None:
         (["--raft-port", "70000"], "'70000' is no port"),
         (["--join", "a:1,b"], "'b' is not HOST:RAFT_PORT"),
         (["--admin-port", "8080"], "are the same"),
+        (["--replication-factor", "3", "--write-quorum", "4"], "--write-quorum 4 is above --replication-factor 3"),
         (["--node-name", "a b"], "'a b' is no name"),
         (["--node-id", "0"], "'0' is no number from 1"),
         (["--fsync", "often"], "'often' is not each, never or <n>ms"),

@@ -135,3 +135,25 @@ def test_a_kill_without_load_or_of_a_bystander_does_not_count():
     assert proof.killed_under_load(1, killed_leader=True).held
     assert not proof.killed_under_load(0, killed_leader=True).held
     assert not proof.killed_under_load(1, killed_leader=False).held
+
+
+REPLICAS = {"s1": ["a", "b"], "s2": ["b", "c"]}
+COPIES = {"a": {"s1": "1"}, "b": {"s1": "1", "s2": "2"}, "c": {"s2": "2"}}
+
+
+def test_copies_that_are_the_same_everywhere_hold():
+    finding = proof.copies_whole(REPLICAS, COPIES, "b")
+    assert (finding.held, finding.detail) == (True, "4 copies of 2 sealed segments, 2 on b")
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"), [({"c": {"s2": "other"}}, "1 differ, as s2"), ({"c": {}}, "1 differ, as s2, lacking on c")]
+)
+def test_a_copy_that_differs_or_lacks_is_noticed(changed, named):
+    finding = proof.copies_whole(REPLICAS, COPIES | changed, "b")
+    assert not finding.held
+    assert named in finding.detail
+
+
+def test_a_killed_broker_without_copies_proves_nothing():
+    assert not proof.copies_whole(REPLICAS, COPIES, "d").held

@@ -157,6 +157,7 @@ class Node:
             self._registration(),
             listener=self._listener,
             bootstrap=self._config.bootstrap,
+            replication={"factor": self._config.replication_factor, "write_quorum": self._config.write_quorum},
             seeds=self._config.join,
             on_waiting=self._set_missing,
         )

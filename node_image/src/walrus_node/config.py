@@ -59,6 +59,9 @@ class Config:
     # Each may be a name with many addresses.
     join: tuple[Address, ...]
     bootstrap: bool
+    # Of a cluster that this node founds.
+    replication_factor: int
+    write_quorum: int
     backend: str
     fsync: str
     segment_entries_max: int
@@ -85,6 +88,10 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
     join = tuple(address for addresses in flags.join or () for address in addresses)
     if flags.bootstrap and join:
         parser.error("--bootstrap founds a cluster, --join enters one: give one of them")
+    factor = flags.replication_factor
+    write_quorum = flags.write_quorum or factor // 2 + 1
+    if write_quorum > factor:
+        parser.error(f"--write-quorum {write_quorum} is above --replication-factor {factor}")
     listeners = ("raft", "client", "grpc", "peer", "http", "admin")
     chosen = [port for name in listeners if (port := getattr(flags, f"{name}_port"))]
     if len(set(chosen)) < len(chosen):
@@ -106,6 +113,8 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
         raft_advertise_host=flags.raft_advertise_host or flags.advertise_host,
         join=join,
         bootstrap=flags.bootstrap or flags.bootstrap_name == node_name,
+        replication_factor=flags.replication_factor,
+        write_quorum=write_quorum,
         backend=flags.backend,
         fsync=flags.fsync,
         segment_entries_max=flags.segment_entries_max,
@@ -137,6 +146,19 @@ def _parser() -> argparse.ArgumentParser:
     add("--data-dir", type=Path, default=Path("data"), help="[also RAFKA_DATA_DIR]")
     add("--bootstrap", action="store_true", help="found a cluster; harmless where the disk is in one already")
     add("--bootstrap-name", type=_name, metavar="NAME", help="--bootstrap for the node of this name, --join for others")
+    add(
+        "--replication-factor",
+        default=1,
+        type=_number(1, 7),
+        metavar="N",
+        help="replicas of each segment, in a cluster that is founded here",
+    )
+    add(
+        "--write-quorum",
+        type=_number(1, 7),
+        metavar="N",
+        help="replicas that have a record on their disks before it is acknowledged; default: the majority",
+    )
     add(
         "--join",
         action="append",

@@ -26,6 +26,8 @@ LEASE_MS = 3_000
 RENEW_SECONDS = 1.0
 # How often a command is built anew because the state it was built from had moved on.
 _REBUILDS_MAX = 8
+# The state moved on while the command was built from it.
+_STALE = frozenset({"StaleBallot", "StaleEpoch", "StaleProcess", "UnknownNode", "VersionMismatch"})
 _POLL_MS = 1_000
 _EVENTS_MAX = 256
 
@@ -158,6 +160,8 @@ class Controller:
                 return await self._create_topic(event)
             case "begin_roll":
                 return await self._begin_roll(event)
+            case "begin_recovery":
+                return await self._begin_recovery(event)
             case "seal_and_open":
                 await self._execute({"seal_and_open": _fields(event, "topic", "partition", "segment", "value")})
                 return {}
@@ -211,13 +215,38 @@ class Controller:
         await self._execute_built(build)
         return {"successor": successor}
 
+    async def _begin_recovery(self, event: dict[str, Any]) -> dict[str, Any]:
+        attempt: dict[str, Any] = {}
+
+        def build() -> dict[str, Any]:
+            metadata = self._store.read().metadata
+            topic, partition = event["topic"], event["partition"]
+            attempt_id, successor_id = str(uuid4()), str(uuid4())
+            found = metadata.recovery(
+                topic,
+                partition,
+                attempt=attempt_id,
+                successor=successor_id,
+                above=event["above"],
+                avoid=event["avoid"],
+                now_ms=now_ms(),
+            )
+            if found is None:
+                raise _RefusedError("Unavailable", "too few nodes are up for the next segment", retryable=True)
+            attempt.clear()
+            attempt.update(found)
+            return {"begin_recovery": {**_fields(event, "topic", "partition", "segment"), **found}}
+
+        await self._execute_built(build)
+        return attempt
+
     async def _execute_built(self, build: Callable[[], dict[str, Any]]) -> Applied:
         """Execute a command that was built from the state, anew if the state has moved on meanwhile."""
         for _ in range(_REBUILDS_MAX):
             try:
                 return await self._execute(build())
             except _RefusedError as refused:
-                if refused.reason not in ("StaleEpoch", "StaleProcess", "UnknownNode", "VersionMismatch"):
+                if refused.reason not in _STALE:
                     raise
                 last = refused
                 await asyncio.sleep(PAUSE_SECONDS)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID, uuid4
 
@@ -38,14 +38,19 @@ class Entrance:
         *,
         listener: socket.socket,
         bootstrap: bool,
+        replication: Mapping[str, int],
         seeds: Sequence[Address],
         on_waiting: Callable[[str], None],
     ) -> None:
-        """*on_waiting* hears what the node waits for; *listener* is that of the Raft port."""
+        """*replication* is that of a cluster founded here, *listener* that of the Raft port.
+
+        *on_waiting* hears what the node waits for.
+        """
         self._directory = directory
         self._registration = registration
         self._listener = listener
         self._bootstrap = bootstrap
+        self._replication = replication
         self._seeds = seeds
         self._on_waiting = on_waiting
         self._told = ""
@@ -68,7 +73,7 @@ class Entrance:
         store.start()
         if identity.node_id is None:
             # The founder's first commands; each is harmless the second time.
-            await execute(store, {"bootstrap": {"cluster_id": str(cluster_id)}})
+            await execute(store, {"bootstrap": {"cluster_id": str(cluster_id), "replication": dict(self._replication)}})
             node_id = await register(store, self._registration, lease_until_ms=0)
             identity = self._remember(identity, replace(identity, node_id=node_id))
         return store, identity

@@ -45,6 +45,21 @@ def up(
         typer.Option(min=1, max=65535, help="First port; a node takes ten. [default: free ones]", show_default=False),
     ] = None,
     timeout: TimeoutOption = dev.READY_TIMEOUT_S,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=7, help="Replicas of each segment. [default: 3, or 1 below three nodes]", show_default=False
+        ),
+    ] = None,
+    write_quorum: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=7,
+            help="Replicas that have a record before it is acknowledged. [default: the majority]",
+            show_default=False,
+        ),
+    ] = None,
     backend: Annotated[
         str | None, typer.Option(help="Storage backend: auto, mmap, direct or io_uring.", rich_help_panel=_PASSED_ON)
     ] = None,
@@ -81,10 +96,14 @@ def up(
         walrus dev up
 
         walrus dev up --nodes 1 --segment-entries-max 1000 --dir /tmp/one
+
+        walrus dev up --nodes 5 --replication-factor 5 --write-quorum 3
     """
     options = dev.NodeOptions(
         backend=backend,
         fsync=fsync,
+        replication_factor=replication_factor,
+        write_quorum=write_quorum,
         segment_entries_max=segment_entries_max,
         segment_bytes_max=segment_bytes_max,
         segment_age_max=segment_age_max,

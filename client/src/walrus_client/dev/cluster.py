@@ -53,7 +53,9 @@ def start_cluster(
     """Start a cluster in *directory*, or what does not run of the one that is there; returns when every node is ready.
 
     Ports are chosen free, or from *base_port* on, at the first start, and kept. Options given later hold for the nodes
-    that are started from then on. If a node does not get ready, those started here are stopped, and DevError is raised.
+    that are started from then on, but how many replicas a segment has is settled when the cluster is founded: by
+    default three, and one where there are fewer than three nodes. If a node does not get ready, those started here are
+    stopped, and DevError is raised.
     """
     _require_node_package()
     cluster = DevCluster(Path(directory))
@@ -168,8 +170,20 @@ class DevCluster:
                         f"the cluster in {self.directory} has its ports from {first_port} on, and keeps them:"
                         " remove it first with `walrus dev down --purge`"
                     )
+                founded = there.options.replication
+                if there.options.updated(options).replication != founded:
+                    raise DevError(
+                        f"the cluster in {self.directory} was founded with {founded[0]} replicas of a segment and a"
+                        f" write quorum of {founded[1]}, and keeps them: remove it first with `walrus dev down --purge`"
+                    )
                 state.save(self.directory, replace(there, options=there.options.updated(options)))
                 return
+            options = options.replicated(count)
+            if not options.replication[1] <= options.replication[0] <= count:
+                raise DevError(
+                    f"{count} nodes cannot have {options.replication[0]} replicas of a segment with a write quorum of"
+                    f" {options.replication[1]}: quorum <= replicas <= nodes"
+                )
             try:
                 base = base_port if base_port is not None else choose_base(self.directory, count)
             except NoFreePorts as failure:

@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ class NodeOptions:
 
     backend: str | None = None
     fsync: str | None = None
+    replication_factor: int | None = None
+    write_quorum: int | None = None
     segment_entries_max: int | None = None
     segment_bytes_max: str | None = None
     segment_age_max: str | None = None
@@ -70,6 +72,17 @@ class NodeOptions:
             elif value is not None and value is not False:
                 flags += [flag, str(value)]
         return flags
+
+    @property
+    def replication(self) -> tuple[int, int]:
+        """Replicas of each segment, and how many of them have a record before it is acknowledged."""
+        factor = self.replication_factor or 1
+        return factor, self.write_quorum or factor // 2 + 1
+
+    def replicated(self, nodes: int) -> "NodeOptions":
+        """Return these with a number of replicas, if they had none: what a cluster of so many nodes is founded with."""
+        factor = self.replication_factor or (3 if nodes >= 3 else 1)
+        return replace(self, replication_factor=factor)
 
     def updated(self, newer: "NodeOptions") -> "NodeOptions":
         """Return these with what *newer* sets."""

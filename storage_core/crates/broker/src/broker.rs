@@ -23,10 +23,14 @@ use crate::control::{ControlQueue, Event};
 use crate::creation::TopicCreations;
 use crate::cursors::CursorService;
 use crate::error::{Error, Result};
-use crate::leader::Leader;
+use crate::leader::{Carried, Leader};
+use crate::liveness::Liveness;
 use crate::metrics::Metrics;
 use crate::peer::{Peers, Request};
-use crate::proto::peer::{SegmentFacts, SegmentInfo, SegmentInfoAnswer};
+use crate::proto::peer::{ReplicaAnswer, ReplicaRequest, SegmentFacts, SegmentInfo, SegmentInfoAnswer};
+use crate::replication::copies::Copies;
+use crate::replication::copy::{Copy, Readable, Said};
+use crate::replication::{convert, follower, wire};
 use crate::rollover::Limits;
 use crate::routing::{Routing, TopicRoute, is_led_by, open_segment};
 use crate::segment::{Place, label, log_id, log_spec};
@@ -107,6 +111,8 @@ struct Inner {
     limits: ArcSwap<Limits>,
     metrics: Arc<Metrics>,
     bucket: Bucket,
+    copies: Copies,
+    liveness: Liveness,
     routing: ArcSwap<Routing>,
     /// Serialises publications.
     publishing: Mutex<()>,
@@ -307,6 +313,15 @@ impl Broker {
         &self.inner.bucket
     }
 
+    pub(crate) fn copies(&self) -> &Copies {
+        &self.inner.copies
+    }
+
+    /// Which nodes answer.
+    pub(crate) fn liveness(&self) -> &Liveness {
+        &self.inner.liveness
+    }
+
     pub(crate) fn control(&self) -> &ControlQueue {
         &self.inner.control
     }
@@ -358,6 +373,8 @@ impl Broker {
     ) -> Self {
         let inner = Arc::new_cyclic(|weak: &Weak<Inner>| Inner {
             limits: ArcSwap::from_pointee(config.limits()),
+            copies: Copies::new(&config, store.clone()),
+            liveness: Liveness::default(),
             bucket: Bucket::new(store, config.node_id, metrics.clone()),
             routing: ArcSwap::from_pointee(Routing::empty()),
             publishing: Mutex::default(),
@@ -396,10 +413,7 @@ impl Broker {
         let version = metadata.version;
         let (routing, changed) = old.next(metadata, self.config());
         self.bucket().update_leases(&routing.leases);
-        self.inner
-            .leaders
-            .lock()
-            .retain(|segment, _| routing.leases.by_key.contains_key(&walrus_log::LogId(*segment)));
+        self.end_leaders(&routing);
         self.inner.routing.store(Arc::new(routing));
         for route in changed {
             for (partition, sequencer) in route.topic.partitions.iter().zip(&route.sequencers) {
@@ -407,6 +421,44 @@ impl Broker {
             }
         }
         self.inner.version.send_replace(version);
+    }
+
+    /// Leaders whose segments metadata has sealed, or does not list any more, learn it before anybody is routed past them.
+    fn end_leaders(&self, routing: &Routing) {
+        let is_led = |segment: &Uuid| routing.leases.by_key.contains_key(&walrus_log::LogId(*segment));
+        let ended: Vec<_> = self
+            .inner
+            .leaders
+            .lock()
+            .extract_if(|segment, _| !is_led(segment))
+            .map(|(_, leader)| leader)
+            .collect();
+        for leader in ended {
+            let segment = &leader.descriptor;
+            let partition =
+                routing.topic(segment.topic).and_then(|route| route.partition(segment.partition).ok());
+            let mut listed = partition.into_iter().flat_map(|partition| partition.segments.iter().rev());
+            let state =
+                listed.find(|listed| listed.descriptor.uuid == segment.uuid).map(|listed| &listed.state);
+            if let Some(SegmentState::Sealed(value)) = state {
+                leader.learned(self, convert::value(value));
+            }
+            leader.closed.cancel();
+        }
+    }
+
+    /// Appends that their segment ended without go on in the next one.
+    pub(crate) fn carry(&self, segment: &Descriptor, carried: Vec<Carried>) {
+        let route = self.routing().topic(segment.topic).cloned();
+        match route.as_ref().and_then(|route| route.sequencers.get(segment.partition as usize)) {
+            Some(sequencer) => sequencer.carry(self, carried),
+            None => {
+                for append in carried {
+                    let error = Error::UnknownTopic { topic: segment.topic.0.to_string() };
+                    drop(append.reply.send(Err(error))); // whoever asked may be gone
+                }
+            }
+        }
     }
 
     /// Brings the leases in line with the published metadata. It takes its turn with publications: leases of older
@@ -460,22 +512,44 @@ impl Broker {
             return Ok(leader);
         }
         let log = self.open_log(topic, &segment.descriptor).await?;
-        let mut leaders = self.inner.leaders.lock();
-        if let Some(leader) = leaders.get(&uuid) {
-            return Ok(leader.clone());
+        let _turn = self.inner.opening.lock().await;
+        if let Some(leader) = known() {
+            return Ok(leader);
         }
         let label: Arc<str> = label(topic.as_str(), &segment.descriptor).into();
-        let leader = Leader::new(segment, label.clone(), log, self.node_id())
-            .ok_or_else(|| Error::Internal { message: format!("{label} is led here and not stored here") })?;
+        let copy = self.copies().open(&segment.descriptor)?;
+        let (opening, named, node) = (segment.clone(), label.clone(), self.node_id());
+        let leader = self.blocking(move || Leader::open(&opening, named, log, copy, node)).await?;
         let leader = Arc::new(leader);
         tracing::info!(
             segment = label.as_ref(),
             epoch = leader.key.epoch.0,
             base = leader.log().base_offset().0,
+            replicas = ?segment.descriptor.replicas.iter().map(|replica| replica.node.0).collect::<Vec<_>>(),
             "leads"
         );
-        leaders.insert(uuid, leader.clone());
+        self.inner.leaders.lock().insert(uuid, leader.clone());
+        for place in leader.followers() {
+            self.spawn("follower", follower::follow(self.clone(), leader.clone(), place));
+        }
         Ok(leader)
+    }
+
+    /// Whether this process may begin to lead a segment that metadata gives it: nobody has written it yet (R7).
+    pub(crate) fn may_lead(&self, segment: &Segment) -> bool {
+        let descriptor = &segment.descriptor;
+        if self.known_leader(descriptor.uuid).is_some() {
+            return true;
+        }
+        let is_fresh = |log: Log| log.end_offset() == log.base_offset() && !log.is_sealed();
+        let takes_appends = || match self.copies().find(descriptor.uuid) {
+            Ok(Some(copy)) => copy.takes_appends().unwrap_or(false),
+            Ok(None) => true,
+            Err(_) => false,
+        };
+        segment.state == SegmentState::Open
+            && self.bucket().log(log_id(descriptor)).is_none_or(is_fresh)
+            && takes_appends()
     }
 
     /// A leader that has been asked for before.
@@ -488,24 +562,39 @@ impl Broker {
     }
 
     /// The log of a segment that this node stores. A first segment's is made on the spot, another's was prepared; one
-    /// that was not gets its producer table from the leader of the segment before.
+    /// that was not gets its producer table from a node that stores the segment before.
     pub(crate) async fn open_log(&self, topic: &TopicName, segment: &Descriptor) -> Result<Log> {
         if let Some(log) = self.bucket().log(log_id(segment)) {
             return Ok(log);
         }
-        let _turn = self.inner.opening.lock().await;
         let producers =
-            if segment.number == 0 { ProducerTable::new() } else { self.fetch_producers(segment).await? };
-        let label = label(topic.as_str(), segment);
-        let spec = log_spec(segment, producers)
-            .ok_or_else(|| Error::Internal { message: format!("{label} is listed without a base") })?;
-        tracing::info!(segment = label, base = spec.base_offset.0, "log created");
+            if segment.number == 0 { ProducerTable::new() } else { self.producers_at_base(segment).await? };
+        tracing::info!(segment = label(topic.as_str(), segment), "log created");
+        self.make_log(segment, producers).await
+    }
+
+    /// Makes the log of a segment, durably, or answers the one that is there.
+    pub(crate) async fn make_log(&self, segment: &Descriptor, producers: ProducerTable) -> Result<Log> {
+        let _turn = self.inner.opening.lock().await;
+        if let Some(log) = self.bucket().log(log_id(segment)) {
+            return Ok(log);
+        }
+        let unknown =
+            || Error::InvalidRequest { problem: format!("the base of segment {} is missing", segment.uuid) };
+        let spec = log_spec(segment, producers).ok_or_else(unknown)?;
         let creating = self.clone();
         self.blocking(move || creating.bucket().create(spec)).await
     }
 
-    /// The producer table at the end of the segment before, from a node that stores it.
-    async fn fetch_producers(&self, segment: &Descriptor) -> Result<ProducerTable> {
+    /// The producer table at a segment's base: from another copy of it, or of the sealed segment before.
+    pub(crate) async fn producers_at_base(&self, segment: &Descriptor) -> Result<ProducerTable> {
+        let first = |facts: &SegmentFacts| {
+            let is_there = !facts.first_producers.is_empty();
+            is_there.then(|| ProducerTable::decode(&facts.first_producers)).flatten()
+        };
+        if let Some(table) = self.find_fact(segment, first).await {
+            return Ok(table);
+        }
         let before = {
             let routing = self.routing();
             let partition =
@@ -517,38 +606,130 @@ impl Broker {
             let what = format!("segment {} was not prepared and has no sealed one before it", segment.uuid);
             return Err(Error::Unavailable { what });
         };
-        tracing::warn!(segment = %segment.uuid, "the log was not prepared, asking the leader of the segment before");
-        for replica in &descriptor.replicas {
-            let info = SegmentInfo { segments: vec![uuid_bytes(descriptor.uuid)], producers: true };
-            let facts = if replica.node.0 == self.node_id() {
-                self.segment_facts(&info)
-            } else {
-                let answer =
-                    self.peers().call(replica.node.0, Request::SegmentInfo(info), INFO_PATIENCE).await;
-                answer.ok().and_then(|payload| prost::Message::decode(payload).ok()).unwrap_or_default()
-            };
-            let facts = facts.segments.first();
-            if let Some(table) = facts.and_then(|facts| ProducerTable::decode(&facts.producers)) {
-                return Ok(table);
-            }
+        let last =
+            |facts: &SegmentFacts| facts.sealed.then(|| ProducerTable::decode(&facts.producers)).flatten();
+        if let Some(table) = self.find_fact(&descriptor, last).await {
+            return Ok(table);
         }
-        let what = format!("no node with segment {} answers for its producers", descriptor.uuid);
+        let what =
+            format!("no node with a sealed copy of segment {} answers for its producers", descriptor.uuid);
         Err(Error::Unavailable { what })
     }
 
-    /// Makes the log of a successor that this process will lead, durably.
-    pub(crate) async fn prepare(&self, successor: &Descriptor, producers: &[u8]) -> Result<()> {
+    /// Asks the replicas of a segment about their copies, producers included, until one knows what is wanted: the own one
+    /// first, those that do not answer last.
+    async fn find_fact<T>(
+        &self,
+        segment: &Descriptor,
+        pick: impl Fn(&SegmentFacts) -> Option<T>,
+    ) -> Option<T> {
+        let info = SegmentInfo { segments: vec![uuid_bytes(segment.uuid)], producers: true };
+        if let Some(found) = self.segment_facts(&info).segments.iter().find_map(&pick) {
+            return Some(found);
+        }
+        let mut nodes: Vec<u32> = segment.replicas.iter().map(|replica| replica.node.0).collect();
+        nodes.retain(|node| *node != self.node_id());
+        nodes.sort_by_key(|node| self.liveness().is_silent(*node));
+        for node in nodes {
+            let answer = self.peers().call(node, Request::SegmentInfo(info.clone()), INFO_PATIENCE).await;
+            let decoded =
+                answer.ok().and_then(|payload| <SegmentInfoAnswer as prost::Message>::decode(payload).ok());
+            if let Some(found) = decoded.unwrap_or_default().segments.iter().find_map(&pick) {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// Makes the log of a segment that this disk will store, durably.
+    pub(crate) async fn prepare(&self, segment: &Descriptor, producers: &[u8]) -> Result<()> {
         let invalid = |problem: &str| Error::InvalidRequest { problem: format!("prepare: {problem}") };
-        if !is_led_by(successor.leader, self.config()) {
-            let key = Place::of(successor).to_string();
-            return Err(Error::NotLeader { key, hint: Some(successor.leader.node.0) });
+        if segment.leader.node.0 == self.node_id() && !is_led_by(segment.leader, self.config()) {
+            let key = Place::of(segment).to_string();
+            return Err(Error::NotLeader { key, hint: None });
         }
         let producers =
             ProducerTable::decode(producers).ok_or_else(|| invalid("the producer table is damaged"))?;
-        let spec = log_spec(successor, producers).ok_or_else(|| invalid("the base offset is missing"))?;
-        tracing::debug!(segment = spec.name, base = spec.base_offset.0, "log prepared");
-        let creating = self.clone();
-        self.blocking(move || creating.bucket().create(spec)).await.map(drop)
+        self.copies().open(segment)?;
+        self.make_log(segment, producers).await.map(drop)
+    }
+
+    /// A message to a replica on this node. What must have a place in an order has it when this returns.
+    pub(crate) fn ask_replica(&self, request: ReplicaRequest) -> Result<AskedReplica> {
+        let (segment, disk, ask) = wire::decode_ask(request)?;
+        if !self.copies().is_me(disk) {
+            let reply = walrus_replica::Reply::Refused(walrus_replica::Refusal::OtherReplica);
+            return Ok(AskedReplica::Answered(reply));
+        }
+        match ask {
+            wire::Ask::Append(_) | wire::Ask::Assigned(_) => {
+                let unknown = || Error::UnknownSegment { segment: segment.to_string() };
+                let copy = self.copies().find(segment)?.ok_or_else(unknown)?;
+                let said = copy.ask(ask)?;
+                Ok(AskedReplica::Said { copy, said })
+            }
+            ask => Ok(AskedReplica::Waits { segment, ask }),
+        }
+    }
+
+    /// The answer of a replica on this node, to an append when it is durable.
+    pub(crate) async fn finish_replica(&self, asked: AskedReplica) -> Result<ReplicaAnswer> {
+        let (copy, said) = match asked {
+            AskedReplica::Answered(reply) => return Ok(wire::encode_reply(reply)),
+            AskedReplica::Said { copy, said } => (copy, said),
+            AskedReplica::Waits { segment, ask } => {
+                let (wire::Ask::Fence(_, descriptor) | wire::Ask::Accept(.., descriptor)) = &ask else {
+                    return Err(Error::InvalidRequest { problem: "nothing to wait for".to_owned() });
+                };
+                if descriptor.uuid != segment {
+                    return Err(Error::InvalidRequest { problem: "another segment's descriptor".to_owned() });
+                }
+                let copy = self.copies().open(descriptor)?;
+                let needs_log = matches!(&ask, wire::Ask::Accept(accept, ..)
+                    if Some(accept.value.end.0) > descriptor.base_offset.map(|base| base.0));
+                if needs_log && copy.log().is_none() {
+                    crate::replication::catch_up::make_log(self, descriptor).await?;
+                }
+                let asked = copy.clone();
+                (copy, self.blocking(move || asked.ask(ask)).await?)
+            }
+        };
+        let silent = || Error::Unavailable { what: "the replica has nothing to say".to_owned() };
+        if let Said { answer: Some(reply), .. } = said {
+            return Ok(wire::encode_reply(reply));
+        }
+        let commit = said.commit.ok_or_else(silent)?;
+        commit.await.map_err(|error| Error::Storage { node: self.node_id(), message: error.to_string() })?;
+        copy.note_durable()?.map(wire::encode_reply).ok_or_else(silent)
+    }
+
+    /// The same for a message of this very node.
+    pub(crate) async fn answer_replica(&self, request: ReplicaRequest) -> Result<ReplicaAnswer> {
+        let asked = self.ask_replica(request)?;
+        self.finish_replica(asked).await
+    }
+
+    /// Batches of the own copy of a segment, acknowledged or not: for its other replicas.
+    pub(crate) fn durable_batches(&self, segment: Uuid, from: u64, bytes_max: usize) -> Result<Vec<Bytes>> {
+        let unknown = || Error::UnknownSegment { segment: segment.to_string() };
+        let log = self.bucket().log(walrus_log::LogId(segment)).ok_or_else(unknown)?;
+        Ok(self.bucket().read_by_key(&log, from, bytes_max)?.batches)
+    }
+
+    /// How far a segment may be read on this node.
+    pub(crate) fn readable(&self, segment: Uuid, log: &Log) -> Result<Readable> {
+        let all = |end| Ok(Readable { end, is_all: true });
+        if let Some(leader) = self.known_leader(segment) {
+            return all(leader.high_watermark());
+        }
+        if let Some(sealed) = log.sealed() {
+            return all(sealed.end.0);
+        }
+        match self.copies().find(segment)? {
+            Some(copy) => copy.readable(),
+            // Nobody has written it.
+            None => all(log.base_offset().0),
+        }
     }
 
     /// Facts about own copies of segments.
@@ -556,11 +737,15 @@ impl Broker {
         let facts = |bytes: &Bytes| {
             let segment = Uuid::from_slice(bytes).ok()?;
             let log = self.bucket().log(walrus_log::LogId(segment))?;
-            let end_offset =
-                self.known_leader(segment).map_or(log.durable_offset().0, |leader| leader.high_watermark());
-            let producers = if wanted.producers { log.producers().encode().into() } else { Bytes::new() };
+            let Readable { end: end_offset, is_all } = self.readable(segment, &log).ok()?;
+            let (producers, first_producers) = match wanted.producers {
+                true => (log.producers().encode().into(), log.first_producers()),
+                false => Default::default(),
+            };
             let (bytes, sealed) = (self.bucket().size_bytes(log.id()).unwrap_or(0), log.is_sealed());
-            Some(SegmentFacts { segment: uuid_bytes(segment), end_offset, bytes, sealed, producers })
+            let segment = uuid_bytes(segment);
+            let unsettled = !is_all;
+            Some(SegmentFacts { segment, end_offset, bytes, sealed, producers, first_producers, unsettled })
         };
         SegmentInfoAnswer { segments: wanted.segments.iter().filter_map(facts).collect() }
     }
@@ -580,6 +765,21 @@ impl Broker {
             }
         });
     }
+}
+
+/// A message to a replica on its way to the answer.
+pub(crate) enum AskedReplica {
+    Answered(walrus_replica::Reply),
+    /// In its place; the answer may wait for the disk.
+    Said {
+        copy: Arc<Copy>,
+        said: Said,
+    },
+    /// Needs no place, and waits for the disk.
+    Waits {
+        segment: Uuid,
+        ask: wire::Ask,
+    },
 }
 
 pub(crate) fn uuid_bytes(uuid: Uuid) -> Bytes {

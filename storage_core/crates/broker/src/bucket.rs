@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 use walrus_log::batch::Batch;
-use walrus_log::{Appended, Epoch, Log, LogId, LogSpec, Offset, Sealed, Slices, Store};
+use walrus_log::{Appended, Epoch, Log, LogId, LogSpec, Offset, Slices, Store};
 
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
@@ -183,18 +183,6 @@ impl Bucket {
         if let Some(held) = held {
             held.writer.lock().frozen = frozen;
         }
-    }
-
-    /// Seals a log for good, durably. The caller has frozen it, or holds no lease for it.
-    pub(crate) fn seal(&self, log: &Log, value: &[u8]) -> Result<Sealed> {
-        let held = self.held.read().get(&log.id()).cloned();
-        let writer = held.as_ref().map(|held| held.writer.lock());
-        assert!(
-            writer.as_ref().is_none_or(|writer| writer.frozen || writer.lease.is_none()),
-            "{} is sealed while it takes writes",
-            log.name()
-        );
-        log.seal(value).map_err(|error| self.error(log.name(), error))
     }
 
     /// Creates the log of a segment, or answers the one that is there. Durable on return.
@@ -406,7 +394,7 @@ mod tests {
             }
             bucket.freeze(a.log.id());
             let end = a.log.end_offset();
-            assert_eq!(bucket.seal(&a.log, b"value").unwrap().end, end);
+            assert_eq!(a.log.seal(b"value").unwrap().end, end);
             end
         });
         assert_eq!(written.load(Ordering::Relaxed), end.0);

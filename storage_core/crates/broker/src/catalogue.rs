@@ -7,7 +7,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use walrus_metadata::{Node, NodeId, Partition, Segment, SegmentState};
+use walrus_metadata::{Descriptor, Node, NodeId, Partition, Segment, SegmentState};
 
 use crate::broker::{Broker, uuid_bytes};
 use crate::clock;
@@ -15,7 +15,7 @@ use crate::control::Event;
 use crate::error::{Error, Result};
 use crate::peer::Request;
 use crate::proto::peer::{SegmentInfo, SegmentInfoAnswer};
-use crate::routing::{DEFAULT_ORG, base_of, is_open, log_start};
+use crate::routing::{DEFAULT_ORG, base_of, log_start};
 use crate::topic::{
     NodeView, PartitionRef, PartitionView, SegmentStateView, SegmentView, TopicInfo, TopicName, TopicState,
 };
@@ -107,20 +107,28 @@ impl Broker {
     }
 
     /// All partitions of a topic with their segments; asks the nodes that store them for sizes and watermarks.
-    /// `Unavailable` where the leader of an open segment does not answer: a guess at what can be read would let
-    /// readers take a part for the whole.
+    /// `Unavailable` where the leader of an open segment does not answer, or its end is just being decided: a guess at
+    /// what can be read would let readers take a part for the whole.
     pub async fn segments(&self, topic: &str) -> Result<Vec<PartitionView>> {
         let name = TopicName::parse(topic)?;
         let route = self.routing().find(&name).cloned();
         let route = route.ok_or_else(|| Error::UnknownTopic { topic: name.to_string() })?;
         let (sizes, silent) = self.sizes(&route.topic.partitions).await;
         let mut segments = route.topic.partitions.iter().flat_map(|partition| &partition.segments);
-        let unknown =
-            segments.find(|segment| is_open(segment) && silent.contains(&segment.descriptor.leader.node.0));
+        let unknown = segments.find(|segment| {
+            let Descriptor { uuid, leader, .. } = &segment.descriptor;
+            match &segment.state {
+                SegmentState::Sealed(_) => false,
+                SegmentState::Sealing(_) => true,
+                SegmentState::Open => {
+                    silent.contains(&leader.node.0) || sizes.get(uuid).is_some_and(|size| size.unsettled)
+                }
+            }
+        });
         if let Some(Segment { descriptor, .. }) = unknown {
             let (node, segment) = (descriptor.leader.node.0, descriptor.uuid);
             let what = format!(
-                "node {node} does not answer, and only it knows how far segment {segment} of {topic} goes"
+                "how far segment {segment} of {topic} goes is not known: its leader, node {node}, does not answer or is gone"
             );
             return Err(Error::Unavailable { what });
         }
@@ -207,7 +215,10 @@ impl Broker {
         let facts = answers.into_iter().filter_map(|(_, answer)| answer).flat_map(|answer| answer.segments);
         let size = |facts: crate::proto::peer::SegmentFacts| {
             let uuid = Uuid::from_slice(&facts.segment).ok()?;
-            Some((uuid, Size { end_offset: facts.end_offset, bytes: facts.bytes }))
+            Some((
+                uuid,
+                Size { end_offset: facts.end_offset, bytes: facts.bytes, unsettled: facts.unsettled },
+            ))
         };
         (facts.filter_map(size).collect(), silent)
     }
@@ -217,6 +228,7 @@ impl Broker {
 struct Size {
     end_offset: u64,
     bytes: u64,
+    unsettled: bool,
 }
 
 fn checked(topic: TopicInfo, wanted: u32) -> Result<TopicInfo> {

@@ -44,6 +44,21 @@ pub(crate) enum Event {
         /// Why the segment ends.
         reason: &'static str,
     },
+    /// An attempt to decide where an unsealed segment ends, at a fresh epoch.
+    BeginRecovery {
+        /// Topic.
+        topic: Uuid,
+        /// Partition.
+        partition: u32,
+        /// The segment.
+        segment: Uuid,
+        /// The attempt's epoch must be above this one.
+        above: u32,
+        /// Nodes that cannot lead the next segment.
+        avoid: Vec<u32>,
+        /// Why.
+        reason: String,
+    },
     /// The decided value of a segment.
     SealAndOpen {
         /// Topic.

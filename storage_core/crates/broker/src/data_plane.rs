@@ -17,10 +17,11 @@ use walrus_metadata::Metadata;
 
 use crate::broker::Broker;
 use crate::config::{Config, ConfigError, LiveConfig};
-use crate::metrics::Metrics;
+use crate::metrics::{LedPartition, Metrics};
+use crate::replication::{catch_up, succession};
 use crate::retirement::{Fate, judge};
 use crate::segment::Place;
-use crate::{grpc, peer, text};
+use crate::{grpc, liveness, peer, text};
 
 /// Threads of the data plane.
 const WORKERS: usize = 2;
@@ -116,6 +117,9 @@ impl DataPlane {
         broker.spawn("leases", keep_leases(broker.clone()));
         broker.spawn("monitor", watch_segments(broker.clone(), monitor.subscribe()));
         broker.spawn("retirement", retire_logs(broker.clone()));
+        broker.spawn("liveness", liveness::keep_asking(broker.clone()));
+        broker.spawn("catch-up", catch_up::keep_up(broker.clone()));
+        broker.spawn("succession", succession::keep_watch(broker.clone()));
         Ok(Self { addresses, monitor, broker, runtime: Mutex::new(Some(runtime)) })
     }
 
@@ -271,6 +275,7 @@ async fn watch_segments(broker: Broker, mut period: tokio::sync::watch::Receiver
             changed = period.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(pause) => {}
         }
+        show_partitions(&broker);
         for leader in broker.leaders() {
             let segment = &leader.descriptor;
             let route = broker.routing().topic(segment.topic).cloned();
@@ -281,6 +286,24 @@ async fn watch_segments(broker: Broker, mut period: tokio::sync::watch::Receiver
             }
         }
     }
+}
+
+fn show_partitions(broker: &Broker) {
+    let routing = broker.routing();
+    let led = broker.leaders().into_iter().filter_map(|leader| {
+        let segment = &leader.descriptor;
+        let topic = routing.topic(segment.topic)?.name.to_string();
+        let is_silent = |replica: &&walrus_metadata::ReplicaRef| broker.liveness().is_silent(replica.node.0);
+        Some(LedPartition {
+            topic,
+            partition: segment.partition,
+            epoch: segment.epoch.0,
+            high_watermark: leader.high_watermark(),
+            lags: leader.lags(),
+            silent_replicas: segment.replicas.iter().filter(is_silent).count(),
+        })
+    });
+    broker.metrics().show_partitions(led.collect());
 }
 
 /// Deletes the logs that metadata calls trimmed or deleted.
@@ -299,6 +322,21 @@ async fn retire_logs(broker: Broker) {
     }
 }
 
+/// A sealed copy leaves what it knows about its end behind (R10).
+fn retire(broker: &Broker, log: &walrus_log::Log) -> crate::error::Result<()> {
+    let copies = broker.copies();
+    let buried = match copies.find(log.id().0)? {
+        Some(copy) if log.is_sealed() => copy.bury(),
+        _ => broker
+            .bucket()
+            .store()
+            .delete_log(log.id())
+            .map_err(|error| broker.bucket().error(log.name(), error)),
+    };
+    copies.forget(log.id().0);
+    buried
+}
+
 fn retire_now(broker: &Broker, reported: &mut HashSet<Uuid>) {
     let metadata = broker.routing().metadata.clone();
     if metadata.cluster_id.is_none() {
@@ -310,7 +348,7 @@ fn retire_now(broker: &Broker, reported: &mut HashSet<Uuid>) {
         let Some(place) = Place::parse(log.name()) else { continue };
         match judge(&metadata, place) {
             Fate::Keep => {}
-            Fate::Delete => match store.delete_log(log.id()) {
+            Fate::Delete => match retire(broker, &log) {
                 Ok(()) => tracing::info!(log = %place, "log deleted: metadata calls it trimmed or deleted"),
                 Err(error) => tracing::warn!(log = %place, %error, "a trimmed log is still there"),
             },

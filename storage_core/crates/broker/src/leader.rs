@@ -1,26 +1,57 @@
-//! The leader of one open segment: its log, its high watermark, and how full it is. Appends come through the
-//! partition's [`Sequencer`](crate::sequencer::Sequencer), one after another.
+//! The leader of one open segment on this node: the machine that decides, the batches that are not acknowledged yet, and
+//! how full the segment is. Appends come through the partition's [`Sequencer`](crate::sequencer::Sequencer), one after
+//! another; answers of replicas come as they come.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::watch;
-use walrus_log::{Epoch, Log};
+use tokio::sync::{Notify, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+use walrus_log::batch::Batch as StoredBatch;
+use walrus_log::{Appended, Epoch, Log};
 use walrus_metadata::{Descriptor, Segment};
+use walrus_replica::{
+    Batch, LeaderInput, LeaderOutput, LeaderPhase, Message, Offset, ProcessId, Reply, Value,
+};
 
+use crate::broker::Broker;
 use crate::bucket::Key;
 use crate::clock;
+use crate::error::{Error, Result};
+use crate::replication::convert;
+use crate::replication::copy::{Copy, mark_behind};
+use crate::replication::wire::{AppendBytes, Ask};
 use crate::rollover::{self, Decision, Fill, Limits};
-use crate::watermark::HighWatermark;
+use crate::ticket::Placed;
+
+/// Bytes of batches that are kept for sending; older ones are read from the log.
+const WINDOW_BYTES: usize = 16 << 20;
+/// Bytes of batches that may wait for their acknowledgement.
+const UNACKNOWLEDGED_BYTES_MAX: usize = 256 << 20;
 
 /// See the module.
 pub(crate) struct Leader {
     pub(crate) descriptor: Descriptor,
     pub(crate) key: Key,
+    /// This node's own copy, a replica like the others.
+    copy: Arc<Copy>,
+    own_copy_fenced: AtomicBool,
     /// Place of this node among the descriptor's replicas.
     own_replica: usize,
-    watermark: HighWatermark,
+    /// What was known of producers at the segment's base.
+    pub(crate) first_producers: Bytes,
+    state: Mutex<State>,
+    high_watermark: watch::Sender<u64>,
+    ended: watch::Sender<Option<Arc<Value>>>,
+    /// By replica: what must be sent besides batches, and a bell for it and for batches.
+    mailboxes: Vec<(Mutex<VecDeque<Message>>, Notify)>,
+    /// Metadata has another leader, or none.
+    pub(crate) closed: CancellationToken,
     opened: Instant,
     /// Held by whoever has a successor allotted, so that it is done once.
     pub(crate) allotting: tokio::sync::Mutex<()>,
@@ -28,24 +59,84 @@ pub(crate) struct Leader {
     hold_until: Mutex<Option<Instant>>,
 }
 
+struct State {
+    machine: walrus_replica::Leader,
+    /// The last batches, in order; all that are not acknowledged, and some more.
+    window: VecDeque<Recent>,
+    window_bytes: usize,
+    /// Of appends that went on to the next segment, by the offsets that they were to have here.
+    carried: HashMap<u64, oneshot::Receiver<Result<Placed>>>,
+}
+
+struct Recent {
+    batch: Batch,
+    bytes: Bytes,
+    /// Another node sent it for this segment.
+    only: Option<Uuid>,
+    deadline: Instant,
+}
+
+/// An append that must go on to the next segment.
+pub(crate) struct Carried {
+    pub(crate) batch: Bytes,
+    pub(crate) only: Option<Uuid>,
+    pub(crate) deadline: Instant,
+    pub(crate) reply: oneshot::Sender<Result<Placed>>,
+}
+
+/// What became of an append that was waited for.
+pub(crate) enum Waited {
+    /// On w disks.
+    Acknowledged,
+    /// It is not in this segment: its place in the next one is told here.
+    Carried(oneshot::Receiver<Result<Placed>>),
+    /// Nobody knows, or not in time.
+    Unknown(&'static str),
+}
+
 impl Leader {
-    /// For a log that this process may write. `None`: this node is not among the replicas, which metadata rules out.
-    pub(crate) fn new(segment: &Segment, label: Arc<str>, log: Log, node: u32) -> Option<Self> {
+    /// For a new, empty log of which this process is the leader, and which no other process has written (R7).
+    pub(crate) fn open(
+        segment: &Segment,
+        label: Arc<str>,
+        log: Log,
+        copy: Arc<Copy>,
+        node: u32,
+    ) -> Result<Self> {
         let descriptor = segment.descriptor.clone();
-        let own_replica = descriptor.replicas.iter().position(|replica| replica.node.0 == node)?;
-        let replicas = descriptor.replicas.len();
+        let unfit = |what: &str| Error::Unavailable { what: format!("{label}: {what}") };
+        let own_replica = descriptor.replicas.iter().position(|replica| replica.node.0 == node);
+        let own_replica = own_replica.ok_or_else(|| unfit("it is led here and not stored here"))?;
+        if log.end_offset() != log.base_offset() || log.is_sealed() {
+            return Err(unfit("it was written before, and a leader never resumes"));
+        }
+        let me = ProcessId(descriptor.leader.process.as_u128());
+        let machine = walrus_replica::Leader::open(convert::descriptor(&descriptor), me);
+        bind_writer(&copy, &machine)?;
         let age_ms = u64::try_from(clock::now_ms()).unwrap_or(0).saturating_sub(segment.opened_at_ms);
         let opened = Instant::now();
-        let watermark = HighWatermark::new(replicas, replicas / 2 + 1, log.durable_offset().0);
+        let replicas = descriptor.replicas.len();
         let epoch = Epoch(descriptor.epoch.0);
-        Some(Self {
-            descriptor,
-            key: Key { log, label, epoch },
+        Ok(Self {
+            own_copy_fenced: AtomicBool::new(false),
             own_replica,
-            watermark,
+            first_producers: log.first_producers(),
+            high_watermark: watch::Sender::new(log.base_offset().0),
+            state: Mutex::new(State {
+                machine,
+                window: VecDeque::new(),
+                window_bytes: 0,
+                carried: HashMap::new(),
+            }),
+            ended: watch::Sender::new(None),
+            mailboxes: (0..replicas).map(|_| Default::default()).collect(),
+            closed: CancellationToken::new(),
+            key: Key { log, label, epoch },
+            copy,
             opened: opened.checked_sub(Duration::from_millis(age_ms)).unwrap_or(opened),
             allotting: tokio::sync::Mutex::default(),
             hold_until: Mutex::default(),
+            descriptor,
         })
     }
 
@@ -58,17 +149,298 @@ impl Leader {
         &self.key.label
     }
 
-    /// After a commit or the seal: tells the watermark how far the own disk is.
-    pub(crate) fn note_durable(&self) {
-        self.watermark.record(self.own_replica, self.key.log.durable_offset().0);
+    /// The other replicas, by place.
+    pub(crate) fn followers(&self) -> impl Iterator<Item = usize> + use<> {
+        let own = self.own_replica;
+        (0..self.descriptor.replicas.len()).filter(move |place| *place != own)
+    }
+
+    /// Appends to the own log; the other replicas are sent the batch as soon as there is room on the way.
+    /// `NotLeader`: somebody else decides where the segment ends.
+    pub(crate) fn append(
+        &self,
+        broker: &Broker,
+        batch: &StoredBatch<'_>,
+        bytes: &Bytes,
+        only: Option<Uuid>,
+        deadline: Instant,
+    ) -> Result<Appended> {
+        let mut state = self.state.lock();
+        if *state.machine.phase() != LeaderPhase::Leading {
+            return Err(self.not_leader());
+        }
+        if state.unacknowledged_bytes() > UNACKNOWLEDGED_BYTES_MAX {
+            let what = format!("too much of {} waits for its replicas", self.label());
+            return Err(Error::Unavailable { what });
+        }
+        let last = state.machine.last();
+        let commit = state.machine.high_watermark();
+        let appended = self.copy.append_here(commit, || {
+            let appended = broker.bucket().append_by_key(&self.key, batch)?;
+            if appended.duplicate {
+                return Ok(((appended, None), None));
+            }
+            let mark = mark_behind(last, batch);
+            assert_eq!(
+                (appended.base_offset.0, appended.end_offset.0),
+                (last.end.0, mark.end.0),
+                "{}",
+                self.label()
+            );
+            let placed = Batch { base: last.end, end: mark.end, digest: mark.digest };
+            Ok(((appended, Some(placed)), Some(placed)))
+        })?;
+        let Some((appended, placed)) = appended else {
+            // A recoverer was here: nothing is written by this leader any more, whatever the others promised.
+            self.own_copy_fenced.store(true, Ordering::Release);
+            return Err(self.not_leader());
+        };
+        if let Some(placed) = placed {
+            let outputs = state.machine.step(LeaderInput::Assign(placed));
+            debug_assert!(outputs.is_empty());
+            state.window_bytes += bytes.len();
+            state.window.push_back(Recent { batch: placed, bytes: bytes.clone(), only, deadline });
+            state.trim_window();
+            drop(state);
+            self.followers().for_each(|place| self.mailboxes[place].1.notify_one());
+        }
+        Ok(appended)
+    }
+
+    fn not_leader(&self) -> Error {
+        Error::NotLeader { key: self.label().to_owned(), hint: None }
+    }
+
+    /// The own disk has more: tells the machine.
+    pub(crate) fn note_durable(&self, broker: &Broker) {
+        match self.copy.note_durable() {
+            Ok(Some(reply)) => self.reply(broker, self.own_replica, reply),
+            Ok(None) => {}
+            Err(error) => tracing::error!(segment = self.label(), %error, "the own copy fails"),
+        }
+    }
+
+    /// A replica answered.
+    pub(crate) fn reply(&self, broker: &Broker, from: usize, reply: Reply) {
+        self.step(broker, LeaderInput::Reply { from, reply });
+    }
+
+    /// A new connection to a replica.
+    pub(crate) fn reconnected(&self, broker: &Broker, to: usize) {
+        self.mailboxes[to].0.lock().clear();
+        self.step(broker, LeaderInput::Reconnected { to });
+    }
+
+    /// The segment ends where its high watermark is, and goes on in that one.
+    pub(crate) fn freeze(&self, broker: &Broker, successor: &Descriptor) {
+        let successor = Descriptor { base_offset: None, ..successor.clone() };
+        self.step(broker, LeaderInput::Freeze { successor: convert::descriptor(&successor) });
+    }
+
+    /// Metadata has the decision.
+    pub(crate) fn learned(&self, broker: &Broker, value: Value) {
+        self.step(broker, LeaderInput::Learned(value));
+    }
+
+    fn step(&self, broker: &Broker, input: LeaderInput) {
+        let mut state = self.state.lock();
+        let outputs = state.machine.step(input);
+        let mut carried = Vec::new();
+        let mut own_mail = Vec::new();
+        for output in outputs {
+            match output {
+                LeaderOutput::Send { to, message } if to == self.own_replica => own_mail.push(message),
+                LeaderOutput::Send { to, message } => {
+                    self.mailboxes[to].0.lock().push_back(message);
+                    self.mailboxes[to].1.notify_one();
+                }
+                LeaderOutput::HighWatermark(end) => {
+                    state.trim_window();
+                    self.high_watermark.send_replace(end.0);
+                }
+                LeaderOutput::Deposed => {
+                    tracing::warn!(
+                        segment = self.label(),
+                        "too few replicas take appends: somebody else decides its end"
+                    );
+                    broker.metrics().deposed.inc();
+                }
+                LeaderOutput::Recover => {
+                    tracing::warn!(
+                        segment = self.label(),
+                        "its end cannot be voted on, a recovery is asked for"
+                    );
+                }
+                LeaderOutput::Behind { replica } => {
+                    let node = self.descriptor.replicas[replica].node.0;
+                    tracing::warn!(
+                        segment = self.label(),
+                        node,
+                        "a replica lost its place until the segment ends"
+                    );
+                }
+                LeaderOutput::Ended(value) => {
+                    carried = state.carry(&value);
+                    self.mailboxes.iter().for_each(|(_, bell)| bell.notify_one());
+                    self.ended.send_replace(Some(Arc::new(value)));
+                }
+                LeaderOutput::Alarm(alarm) => {
+                    broker.metrics().alarms.inc();
+                    tracing::error!(segment = self.label(), ?alarm, "replicas contradict each other");
+                }
+            }
+        }
+        drop(state);
+        if !own_mail.is_empty() {
+            self.ask_own_copy(broker, own_mail);
+        }
+        if !carried.is_empty() {
+            tracing::info!(
+                segment = self.label(),
+                appends = carried.len(),
+                "appends go on in the next segment"
+            );
+            broker.carry(&self.descriptor, carried);
+        }
+    }
+
+    /// The own replica votes like the others; that waits for the disk.
+    fn ask_own_copy(&self, broker: &Broker, mail: Vec<Message>) {
+        let (asking, copy, segment) = (broker.clone(), self.copy.clone(), self.descriptor.uuid);
+        let own = self.own_replica;
+        broker.spawn("own vote", async move {
+            for message in mail {
+                let copy = copy.clone();
+                let asked = asking.blocking(move || copy.tell(message)).await;
+                match asked {
+                    Ok(Some(reply)) => {
+                        if let Some(leader) = asking.known_leader(segment) {
+                            leader.reply(&asking, own, reply);
+                        }
+                    }
+                    Ok(None) => {}
+                    Err(error) => tracing::error!(%segment, %error, "the own copy cannot vote"),
+                }
+            }
+        });
+    }
+
+    /// What a replica is sent next, besides batches.
+    pub(crate) fn take_mail(&self, to: usize) -> Option<Message> {
+        self.mailboxes[to].0.lock().pop_front()
+    }
+
+    /// Rings when there is something for a replica.
+    pub(crate) async fn bell(&self, to: usize) {
+        self.mailboxes[to].1.notified().await;
+    }
+
+    pub(crate) fn ring(&self, to: usize) {
+        self.mailboxes[to].1.notify_one();
+    }
+
+    /// The next batches for a replica, about so many bytes; `None`: it has all, or takes none.
+    pub(crate) fn next_append(&self, to: usize, bytes_max: usize) -> Result<Option<AppendBytes>> {
+        let mut state = self.state.lock();
+        if !state.machine.has_batches_for(to) {
+            return Ok(None);
+        }
+        let next = state.machine.next(to);
+        let bytes = match state.recent_bytes(next, bytes_max) {
+            Some(bytes) => bytes,
+            None => {
+                // The slow one: it has fallen behind the window. What was sent before need not be durable here.
+                drop(state);
+                let slices = self.log().read(walrus_log::Offset(next.0), bytes_max);
+                let slices = slices.map_err(|error| Error::Storage {
+                    node: self.descriptor.leader.node.0,
+                    message: format!("{}: {error}", self.label()),
+                })?;
+                state = self.state.lock();
+                slices.batches
+            }
+        };
+        if bytes.is_empty() || state.machine.next(to) != next {
+            return Ok(None);
+        }
+        let outputs = state.machine.step(LeaderInput::Send { to, batches_max: bytes.len() });
+        Ok(outputs.into_iter().find_map(|output| match output {
+            LeaderOutput::Send { message: Message::Append(append), .. } => {
+                let walrus_replica::Append { epoch, writer, from, batches, commit } = append;
+                let batches = bytes[..batches.len()].to_vec();
+                Some(AppendBytes { epoch, writer, from, batches, commit })
+            }
+            _ => None,
+        }))
+    }
+
+    /// What of the own log a message lacks that asks for a vote.
+    pub(crate) fn missing(&self, accept: &walrus_replica::Accept, bytes_max: usize) -> Result<Ask> {
+        let from = accept.missing.first().map_or(accept.value.end, |batch| batch.base);
+        let mut batches = Vec::new();
+        if from < accept.value.end {
+            let slices = self.log().read(walrus_log::Offset(from.0), bytes_max).map_err(|error| {
+                let message = format!("{}: {error}", self.label());
+                Error::Storage { node: self.descriptor.leader.node.0, message }
+            })?;
+            batches = slices.batches;
+        }
+        let accept = walrus_replica::Accept { missing: Vec::new(), ..accept.clone() };
+        Ok(Ask::Accept(accept, from, batches, Box::new(self.descriptor.clone())))
+    }
+
+    /// Waits until an append of this leader is acknowledged, or is known not to be here.
+    pub(crate) async fn acknowledged(&self, base: u64, end: u64, deadline: Instant) -> Waited {
+        let mut watermark = self.high_watermark.subscribe();
+        let mut ended = self.ended.subscribe();
+        loop {
+            if *watermark.borrow_and_update() >= end {
+                return Waited::Acknowledged;
+            }
+            if let Some(value) = &*ended.borrow_and_update() {
+                if value.end.0 >= end {
+                    return Waited::Acknowledged;
+                }
+                return match self.state.lock().carried.remove(&base) {
+                    Some(receiver) => Waited::Carried(receiver),
+                    None => Waited::Unknown("its segment has ended before it"),
+                };
+            }
+            tokio::select! {
+                _ = watermark.changed() => {}
+                _ = ended.changed() => {}
+                () = self.closed.cancelled() => return Waited::Unknown("its segment is not listed any more"),
+                () = tokio::time::sleep_until(deadline.into()) => {
+                    return Waited::Unknown("too few replicas have it");
+                }
+            }
+        }
     }
 
     pub(crate) fn high_watermark(&self) -> u64 {
-        self.watermark.get()
+        *self.high_watermark.borrow()
     }
 
     pub(crate) fn watch_high_watermark(&self) -> watch::Receiver<u64> {
-        self.watermark.watch()
+        self.high_watermark.subscribe()
+    }
+
+    pub(crate) fn watch_end(&self) -> watch::Receiver<Option<Arc<Value>>> {
+        self.ended.subscribe()
+    }
+
+    /// Whether it takes appends, as far as its replicas said.
+    pub(crate) fn is_leading(&self) -> bool {
+        !self.own_copy_fenced.load(Ordering::Acquire)
+            && *self.state.lock().machine.phase() == LeaderPhase::Leading
+    }
+
+    /// By replica: node, and how many records it has not acknowledged.
+    pub(crate) fn lags(&self) -> Vec<(u32, u64)> {
+        let state = self.state.lock();
+        let end = state.machine.assigned_end().0;
+        let replicas = self.descriptor.replicas.iter().enumerate();
+        replicas.map(|(place, replica)| (replica.node.0, end - state.machine.durable_end(place).0)).collect()
     }
 
     pub(crate) fn fill(&self) -> Fill {
@@ -103,5 +475,69 @@ impl Leader {
 
     pub(crate) fn is_held(&self) -> bool {
         self.hold_until.lock().is_some_and(|until| Instant::now() < until)
+    }
+}
+
+impl State {
+    fn unacknowledged_bytes(&self) -> usize {
+        if self.window_bytes <= WINDOW_BYTES {
+            return self.window_bytes;
+        }
+        let high_watermark = self.machine.high_watermark();
+        let unacknowledged = self.window.iter().rev().take_while(|recent| recent.batch.end > high_watermark);
+        unacknowledged.map(|recent| recent.bytes.len()).sum()
+    }
+
+    fn trim_window(&mut self) {
+        let high_watermark = self.machine.high_watermark();
+        while self.window_bytes > WINDOW_BYTES
+            && self.window.front().is_some_and(|recent| recent.batch.end <= high_watermark)
+        {
+            let recent = self.window.pop_front().expect("looked at above");
+            self.window_bytes -= recent.bytes.len();
+        }
+    }
+
+    /// Bytes of the batches from a place on, if they are still at hand.
+    fn recent_bytes(&self, next: Offset, bytes_max: usize) -> Option<Vec<Bytes>> {
+        let first = self.window.binary_search_by_key(&next, |recent| recent.batch.base).ok()?;
+        let mut left = bytes_max;
+        let mut taken = Vec::new();
+        for recent in self.window.range(first..) {
+            if !taken.is_empty() && recent.bytes.len() > left {
+                break;
+            }
+            left = left.saturating_sub(recent.bytes.len());
+            taken.push(recent.bytes.clone());
+        }
+        Some(taken)
+    }
+
+    /// Appends behind the decided end, in order, each once (R3).
+    fn carry(&mut self, value: &Value) -> Vec<Carried> {
+        let behind = self.window.partition_point(|recent| recent.batch.end <= value.end);
+        let mut carried = Vec::new();
+        for Recent { batch, bytes, only, deadline } in self.window.drain(behind..) {
+            let (reply, receiver) = oneshot::channel();
+            self.carried.insert(batch.base.0, receiver);
+            carried.push(Carried { batch: bytes, only, deadline, reply });
+        }
+        carried
+    }
+}
+
+/// Before the first batch: the replica takes appends of this process only (S9).
+fn bind_writer(copy: &Copy, machine: &walrus_replica::Leader) -> Result<()> {
+    let descriptor = machine.descriptor();
+    let append = AppendBytes {
+        epoch: descriptor.epoch,
+        writer: descriptor.leader.process,
+        from: machine.last(),
+        batches: Vec::new(),
+        commit: machine.high_watermark(),
+    };
+    match copy.ask(Ask::Append(append))?.answer {
+        Some(Reply::Ack { .. }) => Ok(()),
+        other => Err(Error::Unavailable { what: format!("the own copy takes no appends: {other:?}") }),
     }
 }

@@ -14,6 +14,33 @@ pub(crate) struct ReasonLabel {
     reason: String,
 }
 
+/// Label of what is counted by partition.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PartitionLabel {
+    topic: String,
+    partition: u32,
+}
+
+/// The same for each of a segment's replicas.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReplicaLabel {
+    topic: String,
+    partition: u32,
+    replica: u32,
+}
+
+/// What the leader of a partition's open segment knows.
+pub(crate) struct LedPartition {
+    pub(crate) topic: String,
+    pub(crate) partition: u32,
+    pub(crate) epoch: u32,
+    pub(crate) high_watermark: u64,
+    /// By node: records that it has not acknowledged.
+    pub(crate) lags: Vec<(u32, u64)>,
+    /// Replicas whose nodes do not answer.
+    pub(crate) silent_replicas: usize,
+}
+
 /// All counters, and the registry that writes them. Others add theirs through [`Metrics::register`].
 pub struct Metrics {
     registry: Mutex<Registry>,
@@ -45,6 +72,21 @@ pub struct Metrics {
     pub(crate) roll_seconds: Histogram,
     rolls: Family<ReasonLabel, Counter>,
     errors: Family<ReasonLabel, Counter>,
+    /// From the decision to recover a segment to its end in the metadata.
+    pub(crate) failover_seconds: Histogram,
+    /// Segments whose end this node decided in a recovery, by cause.
+    failovers: Family<ReasonLabel, Counter>,
+    epochs: Family<PartitionLabel, Gauge>,
+    high_watermarks: Family<PartitionLabel, Gauge>,
+    silent_replicas: Family<PartitionLabel, Gauge>,
+    replica_lags: Family<ReplicaLabel, Gauge>,
+    under_replicated: Gauge,
+    /// Leaders that too many replicas refused.
+    pub(crate) deposed: Counter,
+    /// Contradictions between copies; each is a mistake of ours or of a disk.
+    pub(crate) alarms: Counter,
+    /// Recoveries that had to count a suspect or a lost disk.
+    pub(crate) possible_losses: Counter,
     /// Logs that metadata does not list, kept.
     pub(crate) unlisted_logs: Gauge,
     /// Tasks that panicked; each is a mistake of ours.
@@ -71,6 +113,16 @@ impl Metrics {
             roll_seconds: seconds(),
             rolls: Family::default(),
             errors: Family::default(),
+            failover_seconds: seconds(),
+            failovers: Family::default(),
+            epochs: Family::default(),
+            high_watermarks: Family::default(),
+            silent_replicas: Family::default(),
+            replica_lags: Family::default(),
+            under_replicated: Gauge::default(),
+            deposed: Counter::default(),
+            alarms: Counter::default(),
+            possible_losses: Counter::default(),
             unlisted_logs: Gauge::default(),
             panics: Counter::default(),
         };
@@ -121,6 +173,24 @@ impl Metrics {
         registry.register_with_unit("walrus_roll_pause", help, Unit::Seconds, m.roll_seconds.clone());
         registry.register("walrus_rolls", "Segments sealed by this node, by reason", m.rolls.clone());
         registry.register("walrus_errors", "Requests that failed, by reason", m.errors.clone());
+        let help = "From the beginning of a segment's recovery to its end in the metadata";
+        registry.register_with_unit("walrus_failover", help, Unit::Seconds, m.failover_seconds.clone());
+        let help = "Segments whose end this node decided in a recovery, by cause";
+        registry.register("walrus_failovers", help, m.failovers.clone());
+        let help = "Epoch of the open segment that this node leads";
+        registry.register("walrus_partition_epoch", help, m.epochs.clone());
+        let help = "First offset not yet on enough disks, of partitions that this node leads";
+        registry.register("walrus_partition_high_watermark", help, m.high_watermarks.clone());
+        let help = "Replicas of the open segment whose nodes do not answer";
+        registry.register("walrus_partition_silent_replicas", help, m.silent_replicas.clone());
+        let help = "Records of the open segment that a replica has not acknowledged";
+        registry.register("walrus_replica_lag", help, m.replica_lags.clone());
+        let help = "Partitions led by this node whose open segment lacks a replica";
+        registry.register("walrus_under_replicated", help, m.under_replicated.clone());
+        registry.register("walrus_deposed", "Leaders that too many replicas refused", m.deposed.clone());
+        registry.register("walrus_alarms", "Contradictions between copies of a segment", m.alarms.clone());
+        let help = "Recoveries that had to count a suspect or a lost disk";
+        registry.register("walrus_possible_losses", help, m.possible_losses.clone());
         let help = "Logs on this disk that the metadata neither lists nor calls trimmed";
         registry.register("walrus_unlisted_logs", help, m.unlisted_logs.clone());
         registry.register("walrus_panics", "Tasks that panicked", m.panics.clone());
@@ -129,6 +199,32 @@ impl Metrics {
     /// Counts a roll.
     pub(crate) fn count_roll(&self, reason: crate::rollover::Reason) {
         self.rolls.get_or_create(&ReasonLabel { reason: reason.name().to_owned() }).inc();
+    }
+
+    /// Says how the partitions are that this node leads; those that it led before are not shown any more.
+    pub(crate) fn show_partitions(&self, led: Vec<LedPartition>) {
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        self.epochs.clear();
+        self.high_watermarks.clear();
+        self.silent_replicas.clear();
+        self.replica_lags.clear();
+        let lacking = led.iter().filter(|led| led.silent_replicas > 0).count();
+        self.under_replicated.set(number(lacking as u64));
+        for LedPartition { topic, partition, epoch, high_watermark, lags, silent_replicas } in led {
+            for (replica, lag) in lags {
+                let label = ReplicaLabel { topic: topic.clone(), partition, replica };
+                self.replica_lags.get_or_create(&label).set(number(lag));
+            }
+            let label = PartitionLabel { topic, partition };
+            self.epochs.get_or_create(&label).set(epoch.into());
+            self.high_watermarks.get_or_create(&label).set(number(high_watermark));
+            self.silent_replicas.get_or_create(&label).set(number(silent_replicas as u64));
+        }
+    }
+
+    /// Counts a recovery.
+    pub(crate) fn count_failover(&self, cause: &str) {
+        self.failovers.get_or_create(&ReasonLabel { reason: cause.to_owned() }).inc();
     }
 
     /// Counts a failed request.

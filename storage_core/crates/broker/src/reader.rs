@@ -13,6 +13,7 @@ use crate::broker::{Broker, ReadOptions, ReadPage, uuid_bytes};
 use crate::error::{Error, Result};
 use crate::peer::Request;
 use crate::proto::peer::{Fetch, FetchAnswer};
+use crate::replication::copy::Readable;
 use crate::routing::{base_of, is_led_by, is_open, log_start, open_segment, segment_at};
 use crate::topic::{PartitionRef, TopicName};
 
@@ -20,6 +21,8 @@ use crate::topic::{PartitionRef, TopicName};
 pub(crate) const PAGE_BYTES_MAX: usize = 16 << 20;
 /// How much longer than its own wait another node may take.
 const FETCH_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a read waits for another leader, or for a decision about the end.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(5);
 /// Between two looks where metadata has not caught up with a seal.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -35,6 +38,7 @@ impl Broker {
 
     async fn read_page(&self, from: &PartitionRef, offset: u64, options: ReadOptions) -> Result<ReadPage> {
         let until = Instant::now() + options.wait;
+        let settled_by = Instant::now() + SETTLE_PATIENCE;
         let bytes_max = options.bytes_max.min(PAGE_BYTES_MAX);
         loop {
             let (topic, segment, log_start) = self.locate(from, offset, options.segment)?;
@@ -57,10 +61,25 @@ impl Broker {
                     Err(Error::OffsetOutOfRange { requested: offset, start: base_of(&segment), end })
                 };
             }
-            let fetched = self.fetch(&topic, &segment, offset, bytes_max, wait).await?;
+            let fetched = match self.fetch(&topic, &segment, offset, bytes_max, wait).await {
+                // Its leader is gone: soon another one has it, or its end is decided.
+                Err(Error::Unavailable { .. }) if end.is_none() && Instant::now() < settled_by => {
+                    self.metadata_change(LOOK_AGAIN).await;
+                    continue;
+                }
+                fetched => fetched?,
+            };
             let high_watermark = end.unwrap_or(fetched.high_watermark);
             if !fetched.batches.is_empty() {
                 return page(fetched.batches, fetched.next_offset, high_watermark);
+            }
+            if let SegmentState::Sealing(_) = segment.state {
+                if Instant::now() < settled_by {
+                    self.metadata_change(LOOK_AGAIN).await;
+                    continue;
+                }
+                let what = format!("where segment {} ends is not decided yet", segment.descriptor.uuid);
+                return Err(Error::Unavailable { what });
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || (fetched.sealed && options.segment.is_some()) {
@@ -113,18 +132,27 @@ impl Broker {
             descriptor.replicas.iter().map(|replica| replica.node).collect()
         };
         if sources.contains(&me) {
-            if is_open && is_led_by(descriptor.leader, self.config()) {
+            if is_open && is_led_by(descriptor.leader, self.config()) && self.may_lead(segment) {
                 self.leader(topic, segment).await?;
             }
-            return self.fetch_here(descriptor.uuid, offset, bytes_max, wait).await;
+            // A copy that is not whole yet is none: others may have it.
+            let is_whole = || self.bucket().log(LogId(descriptor.uuid)).is_some_and(|log| log.is_sealed());
+            if is_open || sources.len() == 1 || is_whole() {
+                return self.fetch_here(descriptor.uuid, offset, bytes_max, wait).await;
+            }
         }
         let mut failure = None;
+        // Those that answer first, the leader among them before all.
+        let mut sources: Vec<NodeId> = sources.into_iter().filter(|source| *source != me).collect();
+        sources
+            .sort_by_key(|source| (self.liveness().is_silent(source.0), *source != descriptor.leader.node));
         for NodeId(node) in sources {
             let fetch = Fetch {
                 segment: uuid_bytes(descriptor.uuid),
                 offset,
                 bytes_max: u32::try_from(bytes_max).unwrap_or(u32::MAX),
                 wait_ms: u32::try_from(wait.as_millis()).unwrap_or(u32::MAX),
+                durable: false,
             };
             let decoded = |payload: Bytes| {
                 FetchAnswer::decode(payload)
@@ -167,14 +195,20 @@ impl Broker {
             let leader = self.known_leader(segment);
             let mut growth = leader.as_ref().map(|leader| leader.watch_high_watermark());
             let sealed = log.is_sealed();
-            let high_watermark =
-                growth.as_mut().map_or(log.durable_offset().0, |growth| *growth.borrow_and_update());
+            let Readable { end: high_watermark, is_all } = match &mut growth {
+                Some(growth) => Readable { end: *growth.borrow_and_update(), is_all: true },
+                None => self.readable(segment, &log)?,
+            };
             let start = log.start_offset().0;
-            if offset < start || offset > high_watermark {
-                return Err(Error::OffsetOutOfRange { requested: offset, start, end: high_watermark });
-            }
-            if offset < high_watermark {
+            if offset >= start && offset < high_watermark {
                 return self.page_of(&log, offset, bytes_max, high_watermark, sealed);
+            }
+            if !is_all {
+                let what = format!("where segment {segment} ends is not decided yet");
+                return Err(Error::Unavailable { what });
+            }
+            if offset != high_watermark {
+                return Err(Error::OffsetOutOfRange { requested: offset, start, end: high_watermark });
             }
             let empty = FetchAnswer { batches: Vec::new(), next_offset: offset, high_watermark, sealed };
             if sealed || tokio::time::Instant::now() >= until {
@@ -209,7 +243,7 @@ impl Broker {
             let found = listed.find(|(_, listed)| listed.descriptor.uuid == segment);
             found.ok_or_else(|| Error::UnknownSegment { segment: segment.to_string() })?
         };
-        if is_led_by(listed.descriptor.leader, self.config()) {
+        if is_led_by(listed.descriptor.leader, self.config()) && self.may_lead(&listed) {
             return self.leader(&topic, &listed).await.map(|leader| Some(leader.log().clone()));
         }
         Ok(None)

@@ -1,11 +1,11 @@
-//! The planned roll of a segment: a successor is allotted in metadata, its leader prepares its log, then the own log is
-//! sealed with the value, which decides, and metadata learns it. Each step may be repeated; the seal happens once.
+//! The planned roll of a segment: a successor is allotted in metadata, its leader prepares its log, then the replicas vote
+//! for the end, which decides, and metadata learns it. Each step may be repeated; the vote is asked for once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use walrus_log::{Log, Sealed};
+use walrus_log::Log;
 use walrus_metadata::{Descriptor, Offset, Segment, SegmentState, Value};
 
 use crate::broker::Broker;
@@ -14,12 +14,17 @@ use crate::error::{Error, Result};
 use crate::leader::Leader;
 use crate::peer::Request;
 use crate::proto::peer::Prepare;
+use crate::replication::{catch_up, convert, recovery};
 use crate::rollover::Reason;
-use crate::segment::label;
+use crate::segment::{label, log_id};
 use crate::topic::TopicName;
 
 /// For one answer of the metadata store.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
+/// For the acknowledgement of what was appended last.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
+/// For the votes of the replicas; then the leader asks for a recovery.
+const VOTE_PATIENCE: Duration = Duration::from_secs(2);
 /// For one answer of the successor's node.
 const PREPARE_PATIENCE: Duration = Duration::from_secs(3);
 /// A node that cannot prepare for so long is passed over.
@@ -89,28 +94,32 @@ pub(crate) fn allot_ahead(broker: &Broker, leader: &Arc<Leader>, reason: Reason)
 
 /// Does all of it. Cancelling it at any point is safe: it can be run again.
 pub(crate) async fn run(broker: &Broker, topic: &TopicName, roll: &Roll) -> RollOutcome {
-    let log = match &roll.leader {
-        Some(leader) => leader.log().clone(),
-        None => match broker.open_log(topic, &roll.segment).await {
-            Ok(log) => log,
-            Err(error) => return RollOutcome::NoSuccessor(error),
-        },
+    let Some(leader) = &roll.leader else {
+        // Nobody may go on in it: its end is decided as after a failure.
+        return match recovery::run(broker, &roll.segment, &[], roll.reason.name()).await {
+            Ok(()) => RollOutcome::Opened,
+            Err(error) => RollOutcome::NoSuccessor(error),
+        };
     };
-    let sealed = match log.sealed_value() {
-        Some(encoded) => seal_again(broker, &log, encoded).await,
-        None => match find_successor(broker, roll, &log).await {
-            Ok(successor) => seal(broker, &log, successor).await,
+    if leader.is_leading() {
+        let found = match settle(leader).await {
+            Ok(()) => find_successor(broker, roll, leader.log()).await,
+            Err(error) => Err(error),
+        };
+        match found {
+            Ok(successor) => leader.freeze(broker, &successor),
             Err(error) => return RollOutcome::NoSuccessor(error),
-        },
-    };
-    let value = match sealed {
+        }
+    }
+    let value = match decided(broker, roll, leader).await {
         Ok(value) => value,
         Err(error) => return RollOutcome::Failed(error),
     };
-    if let Some(leader) = &roll.leader {
-        leader.note_durable();
-    }
-    if let Err(error) = publish(broker, roll, &value).await {
+    let published = match catch_up::seal_here(broker, &roll.segment, &value).await {
+        Ok(()) => publish(broker, &roll.segment, &value).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = published {
         return RollOutcome::Failed(error);
     }
     let pause = roll.started.elapsed();
@@ -118,6 +127,7 @@ pub(crate) async fn run(broker: &Broker, topic: &TopicName, roll: &Roll) -> Roll
     broker.metrics().roll_seconds.observe(pause.as_secs_f64());
     let successor = &value.successor;
     tracing::info!(
+        topic = %topic,
         segment = roll.label.as_ref(),
         reason = %roll.reason,
         end = value.end.0,
@@ -127,6 +137,44 @@ pub(crate) async fn run(broker: &Broker, topic: &TopicName, roll: &Roll) -> Roll
         "segment sealed, successor opened"
     );
     RollOutcome::Opened
+}
+
+/// Waits until everything that was appended is acknowledged: nothing has to move to the next segment.
+async fn settle(leader: &Leader) -> Result<()> {
+    let end = leader.log().end_offset().0;
+    let mut watermark = leader.watch_high_watermark();
+    let settled = tokio::time::timeout(SETTLE_PATIENCE, watermark.wait_for(|reached| *reached >= end));
+    match settled.await {
+        Ok(Ok(_)) => Ok(()),
+        _ => Err(Error::Unavailable {
+            what: format!("{}: too few replicas have its last batches", leader.label()),
+        }),
+    }
+}
+
+/// The end of a frozen segment: by the votes for ballot 0, else by a recovery (R3).
+async fn decided(broker: &Broker, roll: &Roll, leader: &Leader) -> Result<Value> {
+    let mut end = leader.watch_end();
+    let is_voted = tokio::time::timeout(VOTE_PATIENCE, end.wait_for(Option::is_some)).await.is_ok();
+    if !is_voted {
+        tracing::warn!(segment = leader.label(), "the votes for its end take too long, recovering it");
+        recovery::run(broker, &roll.segment, &[], "votes_missing").await?;
+        // Metadata has the decision, and so has the leader when its snapshot comes in.
+        drop(tokio::time::timeout(CONTROL_PATIENCE, end.wait_for(Option::is_some)).await);
+    }
+    let value = end.borrow().clone();
+    let unknown = || Error::Unavailable { what: format!("the end of {} is not known yet", leader.label()) };
+    Ok(convert::value_back(&*value.ok_or_else(unknown)?))
+}
+
+/// Makes the successor's log on its leader's node, should it answer: so that it need not ask around later.
+pub(crate) async fn prepare_ahead(broker: &Broker, segment: &Descriptor, value: &Value) {
+    let log = broker.bucket().log(log_id(segment));
+    let Some(log) = log.filter(|log| log.is_sealed()) else { return };
+    let producers = Bytes::from(log.producers().encode());
+    if let Err(error) = prepare(broker, &value.successor, &producers).await {
+        tracing::debug!(segment = %value.successor.uuid, %error, "the next leader could not be prepared");
+    }
 }
 
 /// A successor, with its base, whose node has its log on disk.
@@ -184,7 +232,7 @@ fn is_alive(broker: &Broker, successor: &Descriptor) -> bool {
     node.is_some_and(|node| node.process == successor.leader.process)
 }
 
-fn current(broker: &Broker, segment: &Descriptor) -> Option<Segment> {
+pub(crate) fn current(broker: &Broker, segment: &Descriptor) -> Option<Segment> {
     let routing = broker.routing();
     let partition = routing.topic(segment.topic)?.partition(segment.partition).ok()?;
     partition.segments.iter().rev().find(|listed| listed.descriptor.uuid == segment.uuid).cloned()
@@ -200,11 +248,13 @@ async fn begin_roll(
     avoid: &[u32],
     reason: Reason,
 ) -> Result<Descriptor> {
+    let mut avoid = avoid.to_vec();
+    avoid.extend(broker.liveness().silent());
     let event = Event::BeginRoll {
         topic: segment.topic.0,
         partition: segment.partition,
         segment: segment.uuid,
-        avoid: avoid.to_vec(),
+        avoid,
         reason: reason.name(),
     };
     let answer = broker.control().ask(&event, CONTROL_PATIENCE).await?;
@@ -223,34 +273,8 @@ async fn prepare(broker: &Broker, successor: &Descriptor, producers: &Bytes) -> 
     broker.peers().call(node, request, PREPARE_PATIENCE).await.map(drop)
 }
 
-/// The decision. The journal keeps the value without the digest, which the engine knows.
-async fn seal(broker: &Broker, log: &Log, successor: Descriptor) -> Result<Value> {
-    let end = successor.base_offset.expect("it was set when it was allotted");
-    let value = Value { end, digest: 0, successor, possible_loss: Vec::new() };
-    let encoded = serde_json::to_vec(&value).expect("values are plain data");
-    let sealed = seal_log(broker, log, encoded.into()).await?;
-    assert_eq!(sealed.end.0, value.end.0, "{} grew after it was frozen", log.name());
-    Ok(Value { digest: sealed.digest, ..value })
-}
-
-/// The decision was made before, by this process or an earlier one.
-async fn seal_again(broker: &Broker, log: &Log, encoded: Bytes) -> Result<Value> {
-    let value: Value = serde_json::from_slice(&encoded).map_err(|problem| Error::Storage {
-        node: broker.node_id(),
-        message: format!("the value of {} is not understood: {problem}", log.name()),
-    })?;
-    let sealed = seal_log(broker, log, encoded).await?;
-    Ok(Value { digest: sealed.digest, ..value })
-}
-
-async fn seal_log(broker: &Broker, log: &Log, encoded: Bytes) -> Result<Sealed> {
-    let (sealing, log) = (broker.clone(), log.clone());
-    broker.blocking(move || sealing.bucket().seal(&log, &encoded)).await
-}
-
 /// Proposes the value until metadata has it. Gives up only where metadata has another value or no such segment.
-async fn publish(broker: &Broker, roll: &Roll, value: &Value) -> Result<()> {
-    let segment = &roll.segment;
+pub(crate) async fn publish(broker: &Broker, segment: &Descriptor, value: &Value) -> Result<()> {
     let event = Event::SealAndOpen {
         topic: segment.topic.0,
         partition: segment.partition,
@@ -262,8 +286,10 @@ async fn publish(broker: &Broker, roll: &Roll, value: &Value) -> Result<()> {
         match known {
             Some(SegmentState::Sealed(published)) if published == *value => return Ok(()),
             Some(SegmentState::Sealed(published)) => {
-                let message = format!("{} was sealed as {value:?}, metadata says {published:?}", roll.label);
+                let message =
+                    format!("segment {} was sealed as {value:?}, metadata says {published:?}", segment.uuid);
                 tracing::error!(alarm = "seal_conflict", "{message}");
+                broker.metrics().alarms.inc();
                 return Err(Error::Internal { message });
             }
             Some(_) => {}
@@ -275,7 +301,7 @@ async fn publish(broker: &Broker, roll: &Roll, value: &Value) -> Result<()> {
             Ok(_) => broker.metadata_change(PAUSE).await,
             Err(refusal) => {
                 tracing::warn!(
-                    segment = roll.label.as_ref(),
+                    segment = %segment.uuid,
                     ?refusal,
                     "the sealed segment is not published yet"
                 );

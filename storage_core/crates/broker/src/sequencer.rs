@@ -22,7 +22,7 @@ use walrus_metadata::{Segment, TopicId};
 
 use crate::broker::{AppendAck, Broker};
 use crate::error::{Error, Result};
-use crate::leader::Leader;
+use crate::leader::{Carried, Leader};
 use crate::peer::{CallError, Connection, Lane};
 use crate::proto::peer::{AppendAnswer, ForwardAppend, Kind};
 use crate::roll::{self, Roll, RollOutcome};
@@ -87,6 +87,14 @@ struct Waiting {
     reply: oneshot::Sender<Result<Placed>>,
 }
 
+/// A batch at the log's door.
+struct Arrived<'a> {
+    batch: &'a Batch<'a>,
+    bytes: &'a Bytes,
+    only: Option<Uuid>,
+    deadline: Instant,
+}
+
 struct InFlight {
     waiting: Waiting,
     /// It did not arrive, or it may arrive twice: it goes back to the front of the queue.
@@ -148,7 +156,8 @@ impl Sequencer {
             if only.is_some_and(|only| only != leader.descriptor.uuid) {
                 return Ticket::moved();
             }
-            if let Some(placed) = self.append_here(broker, &mut state, &leader, batch) {
+            let arrived = Arrived { batch, bytes: &bytes, only, deadline };
+            if let Some(placed) = self.append_here(broker, &mut state, &leader, &arrived) {
                 return Ticket::placed(placed);
             }
         }
@@ -189,6 +198,17 @@ impl Sequencer {
         }
     }
 
+    /// Appends that their segment ended without: in front of all others, in their order.
+    pub(crate) fn carry(self: &Arc<Self>, broker: &Broker, carried: Vec<Carried>) {
+        let mut state = self.state.lock();
+        for Carried { batch, only, deadline, reply } in carried.into_iter().rev() {
+            broker.metrics().waiting_bytes.inc_by(i64::try_from(batch.len()).unwrap_or(i64::MAX));
+            let is_idempotent = Batch::parse(&batch).is_ok_and(|(batch, _)| batch.producer().is_some());
+            state.queue.push_front(Waiting { batch, is_idempotent, only, deadline, reply });
+        }
+        self.leave(broker, &mut state);
+    }
+
     /// Looks at how full the segment is that this process leads: for the monitor.
     pub(crate) fn check(self: &Arc<Self>, broker: &Broker, leader: &Arc<Leader>) {
         let mut state = self.state.lock();
@@ -209,11 +229,11 @@ impl Sequencer {
         broker: &Broker,
         state: &mut State,
         leader: &Arc<Leader>,
-        batch: &Batch<'_>,
+        &Arrived { batch, bytes, only, deadline }: &Arrived<'_>,
     ) -> Option<Result<Placed>> {
-        match broker.bucket().append_by_key(&leader.key, batch) {
+        match leader.append(broker, batch, bytes, only, deadline) {
             Ok(appended) => {
-                broker.metrics().append_bytes.inc_by(batch.bytes().len() as u64);
+                broker.metrics().append_bytes.inc_by(bytes.len() as u64);
                 broker.note_space(true);
                 let ack = AppendAck {
                     base_offset: appended.base_offset.0,
@@ -223,11 +243,13 @@ impl Sequencer {
                 if !appended.duplicate {
                     self.follow_up(broker, state, leader);
                 }
-                Some(Ok(Placed::Committing { ack, commit: appended.commit, leader: leader.clone() }))
+                let (commit, leader) = (appended.commit, leader.clone());
+                Some(Ok(Placed::Committing { ack, commit, leader, deadline }))
             }
             Err(Error::NotLeader { key, .. }) => {
                 let open = self.open_segment(broker);
-                if open.is_some_and(|open| open.descriptor.uuid == leader.descriptor.uuid) {
+                let is_listed = open.is_some_and(|open| open.descriptor.uuid == leader.descriptor.uuid);
+                if is_listed && leader.is_leading() {
                     return Some(Err(Error::NotLeader { key, hint: None })); // metadata says so, the bucket says no
                 }
                 self.leave(broker, state);
@@ -561,11 +583,15 @@ impl Sequencer {
     async fn hand_over(self: &Arc<Self>, broker: &Broker, segment: &Segment) -> Result<()> {
         let descriptor = &segment.descriptor;
         let leader = descriptor.leader;
-        if is_led_by(leader, broker.config()) {
+        if is_led_by(leader, broker.config()) && broker.may_lead(segment) {
             let leader = broker.leader(&self.name, segment).await?;
+            if !leader.is_leading() {
+                // It is being rolled or recovered: the end comes from the metadata.
+                return Err(Error::Unavailable { what: format!("{} is ending", leader.label()) });
+            }
             self.fill_leader(broker, &leader);
             Ok(())
-        } else if leader.node.0 == broker.node_id() {
+        } else if leader.node.0 == broker.node_id() && broker.known_leader(descriptor.uuid).is_none() {
             let roll = Roll::of_earlier_process(&self.name, segment);
             self.state.lock().roll = Some(roll);
             Ok(())
@@ -583,8 +609,12 @@ impl Sequencer {
                 return;
             };
             let bytes = waiting.batch.clone();
+            let (only, deadline) = (waiting.only, waiting.deadline);
             let placed = match Batch::parse(&bytes) {
-                Ok((batch, _)) => self.append_here(broker, &mut state, leader, &batch),
+                Ok((batch, _)) => {
+                    let arrived = Arrived { batch: &batch, bytes: &bytes, only, deadline };
+                    self.append_here(broker, &mut state, leader, &arrived)
+                }
                 Err(problem) => Some(Err(Error::Internal { message: format!("a checked batch: {problem}") })),
             };
             let Some(placed) = placed else {

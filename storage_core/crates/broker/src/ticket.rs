@@ -1,20 +1,21 @@
 //! What the submitter of a batch holds until the batch is durable and readable.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::sync::oneshot;
 use walrus_log::CommitTicket;
 
 use crate::broker::{AppendAck, Broker};
 use crate::error::{Error, Result};
-use crate::leader::Leader;
+use crate::leader::{Leader, Waited};
 
 /// What became of a batch.
 pub(crate) enum Placed {
-    /// Durable on the leader's node.
+    /// Acknowledged by the leader's node.
     Committed(AppendAck),
-    /// In the log of this node's leader, on its way to the disk.
-    Committing { ack: AppendAck, commit: CommitTicket, leader: Arc<Leader> },
+    /// In the log of this node's leader, on its way to the disks.
+    Committing { ack: AppendAck, commit: CommitTicket, leader: Arc<Leader>, deadline: Instant },
     /// It was meant for a segment that is not open here.
     Moved,
 }
@@ -62,27 +63,43 @@ impl Ticket {
     pub(crate) async fn finish_forwarded(self, broker: &Broker) -> Result<Option<AppendAck>> {
         let dropped = |_| Error::Internal { message: "an append was dropped".to_owned() };
         let mut state = self.0;
-        let placed = loop {
-            match state {
-                TicketState::Done(placed) => break placed?,
-                TicketState::Waiting(receiver) => break receiver.await.map_err(dropped)??,
-                TicketState::Later(receiver) => state = receiver.await.map_err(dropped)?.0,
-            }
-        };
-        match placed {
-            Placed::Moved => Ok(None),
-            Placed::Committed(ack) => Ok(Some(ack)),
-            Placed::Committing { ack, commit, leader } => {
-                let unknown = |error| Error::OutcomeUnknown { what: format!("{}: {error}", leader.label()) };
-                commit.await.map_err(unknown)?;
-                leader.note_durable();
-                let metrics = broker.metrics();
-                metrics.appends.inc();
-                if ack.duplicate {
-                    metrics.duplicates.inc();
+        loop {
+            let placed = match state {
+                TicketState::Done(placed) => placed?,
+                TicketState::Waiting(receiver) => receiver.await.map_err(dropped)??,
+                TicketState::Later(receiver) => {
+                    state = receiver.await.map_err(dropped)?.0;
+                    continue;
                 }
-                Ok(Some(ack))
+            };
+            match placed {
+                Placed::Moved => return Ok(None),
+                Placed::Committed(ack) => return Ok(Some(ack)),
+                Placed::Committing { ack, commit, leader, deadline } => {
+                    let unknown = |error: String| Error::OutcomeUnknown {
+                        what: format!("{}: {error}", leader.label()),
+                    };
+                    commit.await.map_err(|error| unknown(error.to_string()))?;
+                    leader.note_durable(broker);
+                    match leader.acknowledged(ack.base_offset, ack.end_offset, deadline).await {
+                        Waited::Acknowledged => {
+                            count(broker, ack);
+                            return Ok(Some(ack));
+                        }
+                        // Its place is in the next segment now, before what came later.
+                        Waited::Carried(receiver) => state = TicketState::Waiting(receiver),
+                        Waited::Unknown(why) => return Err(unknown(why.to_owned())),
+                    }
+                }
             }
         }
+    }
+}
+
+fn count(broker: &Broker, ack: AppendAck) {
+    let metrics = broker.metrics();
+    metrics.appends.inc();
+    if ack.duplicate {
+        metrics.duplicates.inc();
     }
 }

@@ -8,6 +8,14 @@ pub(crate) struct Digest {
     pub(crate) batches: u64,
 }
 
+/// The digest of a log's batches and one more behind them: what [`crate::Log::digest`] becomes when it is appended.
+#[must_use]
+pub fn digest_after(digest: u64, base_offset: u64, records: u32, crc: u32) -> u64 {
+    let mut after = Digest { value: digest, batches: 0 };
+    after.push(base_offset, records, crc);
+    after.value
+}
+
 const PRIME: u64 = (1 << 61) - 1;
 const BASE: u64 = 0x0123_4567_89ab_cdef % PRIME;
 

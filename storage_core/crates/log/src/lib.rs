@@ -37,6 +37,7 @@ mod walrus;
 
 pub use arrivals::Arrival;
 pub use cursors::{Cursor, Entry};
+pub use digest::digest_after;
 pub use disk::{
     BackendInUse, CrashChoice, Disk, DiskFile, Fault, FileKind, MappedRange, Prepare, Replay, SimulatedDisk,
     TailKind,

@@ -155,6 +155,12 @@ impl Leader {
         self.tape.end()
     }
 
+    /// Where the next batch goes, and the digest of everything before.
+    #[must_use]
+    pub fn last(&self) -> Mark {
+        self.tape.last()
+    }
+
     /// How far it is.
     #[must_use]
     pub fn phase(&self) -> &LeaderPhase {

@@ -166,8 +166,19 @@ impl Replica {
         match &self.promises.sealed {
             Some(_) if self.promises.trimmed => self.descriptor.first(),
             Some(value) => value.end,
+            None if self.shows_all() => self.durable_end,
             None => self.commit.min(self.durable_end),
         }
+    }
+
+    /// Whether what may be read here is all that there is: the end is decided; or this is the only copy, the process that
+    /// wrote it is gone, and nobody has begun to decide. Then what is here was acknowledged, or may be, and stays.
+    #[must_use]
+    pub fn shows_all(&self) -> bool {
+        let is_of_this_process = |writer: ProcessId| writer.0 == self.cut.0;
+        let is_left_alone = self.descriptor.replicas.len() == 1
+            && self.promises.writer.is_some_and(|writer| !is_of_this_process(writer));
+        self.promises.sealed.is_some() || (is_left_alone && self.takes_appends())
     }
 
     /// Whether appends are still taken.
@@ -403,6 +414,13 @@ impl Replica {
         }
         let reached = fresh.last().map_or(self.tape.end(), |last| last.end);
         if reached < value.end {
+            // Part of it came. It is the one writer's log, so it may stay, whatever is decided.
+            for batch in &fresh {
+                self.tape.push(*batch);
+            }
+            if !fresh.is_empty() {
+                outputs.push(ReplicaOutput::Write(fresh));
+            }
             refuse(outputs, gap(self.tape.end(), self.asks()));
             return false;
         }

@@ -36,6 +36,6 @@ pub struct TopicId(pub u128);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptId(pub u128);
 
-/// One cut of a torn tail: minted for each start that made a replica suspect, never used again.
+/// One cut of a torn tail, by the process incarnation that found it at its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CutId(pub u128);

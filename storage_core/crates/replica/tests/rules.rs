@@ -185,6 +185,34 @@ fn a_vote_fills_the_copy_first_and_ends_the_appends() {
 }
 
 #[test]
+fn a_vote_that_brings_only_a_part_keeps_it_and_names_the_rest() {
+    let mut replica = replica();
+    let outputs = replica.step(accept(ballot(7), value(3, 7), batches(2)));
+    assert!(matches!(&outputs[0], ReplicaOutput::Write(two) if two.len() == 2));
+    assert_eq!(answer(&outputs), &Reply::Refused(Refusal::Gap { end: Offset(4), suspect: None }));
+    let outputs = replica.step(accept(ballot(7), value(3, 7), batches(3).split_off(2)));
+    assert_eq!(answer(&outputs), &Reply::Accepted { ballot: ballot(7) });
+}
+
+/// A copy once showed what it had while its leader lived, or after a fence had been answered with less: then it voted
+/// for a lower end.
+#[test]
+fn the_only_copy_shows_what_it_has_when_its_writer_is_gone_and_nobody_decides() {
+    let alone = Descriptor { replicas: vec![replica_ref(1)], write_quorum: 1, ..segment() };
+    let shown = |promised, accepted, start: u128| {
+        let writer = Some(ProcessId(1));
+        let promises = Promises { writer, accepted, promised, ..Promises::default() };
+        let mut tape = Tape::empty(alone.first());
+        batches(3).into_iter().for_each(|batch| tape.push(batch));
+        Replica::recover(replica_ref(1), alone.clone(), promises, tape, false, CutId(start)).0.readable_end()
+    };
+    assert_eq!(shown(Ballot::default(), None, 1), Offset(0));
+    assert_eq!(shown(Ballot::default(), None, 2), Offset(6));
+    assert_eq!(shown(ballot(7), None, 2), Offset(0));
+    assert_eq!(shown(ballot(7), Some((ballot(7), value(1, 7))), 2), Offset(0));
+}
+
+#[test]
 fn the_decision_cuts_what_lies_behind_it() {
     let mut replica = replica();
     write(&mut replica, 3);

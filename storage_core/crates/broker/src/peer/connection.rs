@@ -122,6 +122,11 @@ impl Connection {
         self.shared.closed.is_cancelled()
     }
 
+    /// Resolves when it is closed, by whomever.
+    pub(crate) async fn closed(&self) {
+        self.shared.closed.cancelled().await;
+    }
+
     /// Closes it; what is unanswered completes with an error.
     pub(crate) fn close(&self) {
         self.shared.closed.cancel();

@@ -1,5 +1,5 @@
-//! RPC between brokers: framed, pipelined, capped before allocation. Two connections to each node, so that a large
-//! fetch does not stand before an append.
+//! RPC between brokers: framed, pipelined, capped before allocation. Three connections to each node, so that a large
+//! fetch does not stand before an append, nor clients' appends before those of replicas.
 
 mod connection;
 mod frame;
@@ -21,7 +21,7 @@ pub(crate) use server::serve;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::proto::peer::{ErrorAnswer, Fetch, Hello, Kind, Prepare, SegmentInfo};
+use crate::proto::peer::{ErrorAnswer, Fetch, Hello, Kind, Ping, Prepare, ReplicaRequest, SegmentInfo};
 
 /// Version of the frames and their payloads.
 pub(crate) const WIRE_VERSION: u32 = 1;
@@ -40,6 +40,10 @@ pub enum Request {
     SegmentInfo(SegmentInfo),
     /// Goes to [`crate::cursors::CursorService::answer_peer`] of the other node; the bytes are the cursors' own messages.
     Cursor(Bytes),
+    /// Is anybody there?
+    Ping,
+    /// A message to a replica that needs no place in an order; answered with `ReplicaAnswer`.
+    Replica(ReplicaRequest),
 }
 
 impl Request {
@@ -49,6 +53,8 @@ impl Request {
             Self::Prepare(prepare) => (Kind::Prepare, prepare.encode_to_vec().into()),
             Self::SegmentInfo(info) => (Kind::SegmentInfo, info.encode_to_vec().into()),
             Self::Cursor(request) => (Kind::Cursor, request),
+            Self::Ping => (Kind::Ping, Ping {}.encode_to_vec().into()),
+            Self::Replica(request) => (Kind::Replica, request.encode_to_vec().into()),
         }
     }
 }
@@ -60,6 +66,8 @@ pub(crate) enum Lane {
     Append,
     /// All the rest.
     Ask,
+    /// From leaders to replicas.
+    Replica,
 }
 
 /// Requests to other brokers.
@@ -75,7 +83,7 @@ struct Peer {
     disk: Uuid,
     process: Uuid,
     address: String,
-    lanes: [tokio::sync::Mutex<Attempt>; 2],
+    lanes: [tokio::sync::Mutex<Attempt>; 3],
 }
 
 #[derive(Default)]
@@ -178,6 +186,18 @@ impl Peers {
                 }
                 *attempt = Attempt { connection: None, not_before: Some(Instant::now() + backoff), backoff };
                 Err(unavailable(format!("node {node} at {} is not reachable: {problem}", peer.address)))
+            }
+        }
+    }
+
+    /// Closes the connections to a node that is silent: what waits for it learns so now. The next request connects anew.
+    pub(crate) fn sever(&self, node: u32) {
+        let peer = self.nodes.lock().get(&node).cloned();
+        for lane in peer.iter().flat_map(|peer| &peer.lanes) {
+            if let Ok(mut attempt) = lane.try_lock()
+                && let Some(connection) = attempt.connection.take()
+            {
+                connection.close();
             }
         }
     }

@@ -17,7 +17,8 @@ use super::{WIRE_VERSION, encode_error};
 use crate::broker::{AppendAck, Broker, uuid_bytes};
 use crate::error::{Error, Result};
 use crate::proto::peer::{
-    AppendAnswer, Fetch, ForwardAppend, Hello, HelloAnswer, Kind, Prepare, PrepareAnswer, SegmentInfo,
+    AppendAnswer, Fetch, FetchAnswer, ForwardAppend, Hello, HelloAnswer, Kind, Prepare, PrepareAnswer,
+    ReplicaRequest, SegmentInfo,
 };
 use crate::reader::PAGE_BYTES_MAX;
 
@@ -124,7 +125,20 @@ async fn serve_frames(
         let slot = slots.clone().acquire_owned().await.map_err(io::Error::other)?;
         let (answers, id) = (answers.clone(), frame.id);
         let answering = broker.clone();
-        if i32::from(frame.kind) == Kind::ForwardAppend as i32 {
+        if i32::from(frame.kind) == Kind::Replica as i32 {
+            // Appends take their places before the next frame is read.
+            let asked =
+                decode::<ReplicaRequest>(frame.payload).and_then(|request| broker.ask_replica(request));
+            broker.spawn("replica", async move {
+                let answer = match asked {
+                    Ok(asked) => answering.finish_replica(asked).await,
+                    Err(error) => Err(error),
+                };
+                let answer = answer.map(|answer| answer.encode_to_vec().into());
+                drop(answers.send(answer_to(id, answer))); // the connection may be gone
+                drop(slot);
+            });
+        } else if i32::from(frame.kind) == Kind::ForwardAppend as i32 {
             let ticket = match decode::<ForwardAppend>(frame.payload) {
                 Ok(append) => {
                     catch_up(broker, append.metadata_version).await?;
@@ -184,8 +198,12 @@ fn append_answer(ack: Option<AppendAck>) -> AppendAnswer {
 async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
     match Kind::try_from(i32::from(frame.kind)) {
         Ok(Kind::Fetch) => {
-            let Fetch { segment, offset, bytes_max, wait_ms } = decode(frame.payload)?;
+            let Fetch { segment, offset, bytes_max, wait_ms, durable } = decode(frame.payload)?;
             let bytes_max = (bytes_max as usize).min(PAGE_BYTES_MAX);
+            if durable {
+                let batches = broker.durable_batches(uuid(&segment)?, offset, bytes_max)?;
+                return Ok(FetchAnswer { batches, ..FetchAnswer::default() }.encode_to_vec().into());
+            }
             let wait = Duration::from_millis(wait_ms.into()).min(POLL_MAX);
             let page = broker.fetch_here(uuid(&segment)?, offset, bytes_max, wait).await?;
             Ok(page.encode_to_vec().into())
@@ -201,6 +219,7 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
             let wanted: SegmentInfo = decode(frame.payload)?;
             Ok(broker.segment_facts(&wanted).encode_to_vec().into())
         }
+        Ok(Kind::Ping) => Ok(Bytes::new()),
         Ok(Kind::Cursor) => broker.cursors().answer_peer(from, frame.payload).await,
         _ => Err(Error::InvalidRequest { problem: format!("a frame of kind {}", frame.kind) }),
     }

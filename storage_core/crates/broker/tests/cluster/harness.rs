@@ -14,8 +14,8 @@ use walrus_broker::{AppendAck, Broker, Config, DataPlane, PartitionRef, ReadOpti
 use walrus_log::SimulatedDisk;
 use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
 use walrus_metadata::{
-    Answer, Command, Envelope, Metadata, NodeId, Replication, SegmentState, TopicId, apply, first_descriptor,
-    successor,
+    Answer, Attempt, Command, Envelope, Epoch, Metadata, NodeId, Replication, SegmentState, TopicId, apply,
+    first_descriptor, recovery, successor,
 };
 
 /// Longest that a test waits for anything.
@@ -58,6 +58,15 @@ impl Cluster {
 
     /// The same with a simulated disk for each node.
     pub(crate) fn start_on(disks: Vec<SimulatedDisk>, count: u32, options: Value) -> Self {
+        Self::found(disks, count, options, Replication::single())
+    }
+
+    /// The same with more than one copy of each segment.
+    pub(crate) fn start_replicated(count: u32, options: Value, replication: Replication) -> Self {
+        Self::found(Vec::new(), count, options, replication)
+    }
+
+    fn found(disks: Vec<SimulatedDisk>, count: u32, options: Value, replication: Replication) -> Self {
         drop(tracing_subscriber::fmt().with_test_writer().with_max_level(tracing::Level::DEBUG).try_init());
         let shared = Arc::new(Shared {
             cluster_id: Uuid::new_v4(),
@@ -68,9 +77,7 @@ impl Cluster {
             behind: Mutex::default(),
         });
         let cluster_id = shared.cluster_id;
-        shared
-            .propose(Command::Bootstrap { cluster_id, replication: Replication::single() })
-            .expect("the first command");
+        shared.propose(Command::Bootstrap { cluster_id, replication }).expect("the first command");
         let directory = tempfile::tempdir().expect("a temporary directory");
         let mut cluster = Self { directory, options, disks, shared, nodes: Vec::new() };
         for id in 1..=count {
@@ -260,6 +267,7 @@ impl Shared {
                     Err(rejected) => refusal(&format!("{rejected:?}"), false),
                 };
             }
+            "begin_recovery" => return self.begin_recovery(event, (topic(), partition()), uuid("segment")),
             "seal_and_open" => Command::SealAndOpen {
                 topic: topic(),
                 partition: partition(),
@@ -281,6 +289,25 @@ impl Shared {
         match self.propose(command) {
             Ok(Answer::ProducerIds { first, count }) => json!({"ok": {"first": first, "count": count}}),
             Ok(_) => json!({"ok": {}}),
+            Err(rejected) => refusal(&format!("{rejected:?}"), false),
+        }
+    }
+
+    fn begin_recovery(&self, event: &Value, place: (TopicId, u32), segment: Uuid) -> Value {
+        let number = |value: &Value| u32::try_from(value.as_u64().unwrap()).unwrap();
+        let mut avoid: Vec<NodeId> =
+            event["avoid"].as_array().unwrap().iter().map(|id| NodeId(number(id))).collect();
+        avoid.extend(self.lapsed.lock().iter().map(|id| NodeId(*id)));
+        let chosen = {
+            let metadata = self.metadata.lock();
+            let ids = (Uuid::new_v4(), Uuid::new_v4());
+            recovery(&metadata, place, ids, Epoch(number(&event["above"])), &avoid, now_ms())
+        };
+        let Some(Attempt { ballot, successor }) = chosen else { return refusal("NoHealthyNode", true) };
+        let (topic, partition) = place;
+        let answer = json!({"ok": {"ballot": ballot, "successor": successor}});
+        match self.propose(Command::BeginRecovery { topic, partition, segment, ballot, successor }) {
+            Ok(_) => answer,
             Err(rejected) => refusal(&format!("{rejected:?}"), false),
         }
     }

@@ -6,6 +6,7 @@ mod forwarding;
 mod harness;
 mod hostile;
 mod leases;
+mod replicated;
 mod restart;
 mod rollover;
 mod topics;

@@ -163,6 +163,12 @@ impl Log {
         })
     }
 
+    /// Blocks until everything appended so far is as durable as the schedule promises.
+    pub fn commit(&self) -> Result<()> {
+        let generation = self.state.generation.load(Ordering::Acquire);
+        self.state.engine.wait(&self.state, self.end_offset().0, generation)
+    }
+
     /// Whole batches from the one that contains `offset`, about `bytes_max` bytes: at least one batch, unless `offset`
     /// is the durable offset. Checksums are verified. May read from the disk.
     ///
@@ -196,6 +202,16 @@ impl Log {
     /// What is known of producers at the log's end.
     pub fn producers(&self) -> ProducerTable {
         self.state.writer.lock().producers.clone()
+    }
+
+    /// What was known of producers before the log's first batch, encoded.
+    pub fn first_producers(&self) -> Bytes {
+        Bytes::copy_from_slice(&self.state.first_producers)
+    }
+
+    /// Over all batches so far: equal for logs with equal batches, wherever they are stored.
+    pub fn digest(&self) -> u64 {
+        self.state.writer.lock().digest.value
     }
 
     /// Drops records from `end` on, which must be the start of a batch. Durable on return, and so is everything before

@@ -241,6 +241,7 @@ impl World {
         if outputs_max.is_some() {
             self.crash(id, usize::MAX, None)?;
         }
+        self.read_if_shown(id, segment)?;
         self.check_copy(id, segment)
     }
 }

@@ -20,6 +20,19 @@ impl World {
         self.check_log()
     }
 
+    /// The only copy of a segment shows what an earlier process wrote, acknowledged or not: then it was read, and stays.
+    pub(super) fn read_if_shown(&mut self, id: NodeId, segment: SegmentId) -> Checked {
+        let descriptor = self.descriptor(segment);
+        let machine = self.node(id).held.get(&segment).and_then(|held| held.machine.as_ref());
+        let shown = machine.map_or(descriptor.first(), Replica::readable_end);
+        let known = self.promised.acknowledged.get(&segment).map_or(descriptor.first(), |mark| mark.end);
+        let is_decided = self.promised.decided.contains_key(&segment);
+        if descriptor.replicas.len() == 1 && shown > known && !is_decided {
+            return self.acknowledge(segment, shown);
+        }
+        Ok(())
+    }
+
     pub(super) fn decide(&mut self, segment: SegmentId, value: &Value) -> Checked {
         let promised = Arc::make_mut(&mut self.promised);
         if let Some(known) = promised.decided.get(&segment) {

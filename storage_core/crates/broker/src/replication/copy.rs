@@ -1,0 +1,444 @@
+//! This node's copy of a segment: a `Replica`, the log that it writes to, and the record of its promises in the journal.
+//!
+//! What the machine wants done is done here, in its order. When something fails the machine is given up and made anew from
+//! what is on the disk, as after a restart.
+
+use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+use walrus_log::batch::Batch as StoredBatch;
+use walrus_log::{CommitTicket, Log, Store};
+use walrus_metadata::Descriptor;
+use walrus_replica::{
+    Accept, Append, Batch, CutId, Digest, Mark, Message, Offset, Promises, Replica, ReplicaInput,
+    ReplicaOutput, ReplicaRef, Reply, Request, SealedNotice, Tape, Value,
+};
+
+use super::wire::{AppendBytes, Ask};
+use super::{convert, wire};
+use crate::error::{Error, Result};
+use crate::segment::log_id;
+
+/// About how much is read at once where a log is walked through.
+const WALK_BYTES: usize = 1 << 20;
+
+/// See the module.
+pub(crate) struct Copy {
+    descriptor: Descriptor,
+    me: ReplicaRef,
+    /// Names a cut of this start of the process.
+    start: CutId,
+    store: Store,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// `None`: it must be made anew from the disk.
+    replica: Option<Replica>,
+    log: Option<Log>,
+}
+
+/// The promises as they lie in the journal, under the segment's key.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    descriptor: Descriptor,
+    promised: walrus_metadata::Ballot,
+    writer: Option<Uuid>,
+    accepted: Option<(walrus_metadata::Ballot, walrus_metadata::Value)>,
+    sealed: Option<walrus_metadata::Value>,
+    suspect: bool,
+    trimmed: bool,
+}
+
+/// What a step had to say.
+#[derive(Default)]
+pub(crate) struct Said {
+    /// To the sender, or after a sync to the leader.
+    pub(crate) answer: Option<Reply>,
+    /// The answer to an append comes when this resolves, by [`Copy::note_durable`].
+    pub(crate) commit: Option<CommitTicket>,
+}
+
+/// How far a copy may be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Readable {
+    pub(crate) end: u64,
+    /// Else there may be more, which nobody knows until the segment's end is decided.
+    pub(crate) is_all: bool,
+}
+
+impl Copy {
+    pub(crate) fn new(descriptor: Descriptor, me: ReplicaRef, start: CutId, store: Store) -> Self {
+        Self { descriptor, me, start, store, state: Mutex::new(State { replica: None, log: None }) }
+    }
+
+    /// The descriptor that the journal has for a segment, if this disk ever promised anything about it.
+    pub(crate) fn recorded(store: &Store, segment: Uuid) -> Result<Option<Descriptor>> {
+        Ok(read_record(store, segment)?.map(|record| record.descriptor))
+    }
+
+    pub(crate) fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// The log, once somebody made it.
+    pub(crate) fn log(&self) -> Option<Log> {
+        self.store.log(log_id(&self.descriptor))
+    }
+
+    /// What may be read here.
+    pub(crate) fn readable(&self) -> Result<Readable> {
+        self.with(|replica, _| {
+            // A leader writes to its own copy first: where that one was never written, none was.
+            let is_fresh = replica.promises().writer.is_none() && replica.takes_appends();
+            Ok(Readable { end: replica.readable_end().0, is_all: replica.shows_all() || is_fresh })
+        })
+    }
+
+    /// Whether nothing was promised that keeps appends out.
+    pub(crate) fn takes_appends(&self) -> Result<bool> {
+        self.with(|replica, _| Ok(replica.takes_appends()))
+    }
+
+    /// Answers a message. May wait for the disk, but for appends only once, when the first binds the writer.
+    pub(crate) fn ask(&self, ask: Ask) -> Result<Said> {
+        match ask {
+            Ask::Append(append) => self.append(append),
+            Ask::Assigned(assigned) => self.message(Message::Assigned(assigned), &[]),
+            Ask::Fence(fence, _) => self.message(Message::Fence(fence), &[]),
+            Ask::Accept(accept, offset, batches, _) => self.accept(accept, offset, batches),
+        }
+    }
+
+    fn append(&self, append: AppendBytes) -> Result<Said> {
+        let AppendBytes { epoch, writer, from, batches, commit } = append;
+        let marked = mark_batches(from, &batches)?;
+        let append = Append { epoch, writer, from, batches: marked, commit };
+        self.message(Message::Append(append), &batches)
+    }
+
+    fn accept(&self, accept: Accept, offset: Offset, batches: Vec<Bytes>) -> Result<Said> {
+        self.with(|replica, log| {
+            let (missing, bytes) = behind(replica.tape().last(), offset, batches)?;
+            let message = Message::Accept(Accept { missing, ..accept });
+            self.step(replica, log, self.request(message), &bytes)
+        })
+    }
+
+    /// A message of this very node, which brings no batches: the leader's own copy has them.
+    pub(crate) fn tell(&self, message: Message) -> Result<Option<Reply>> {
+        let message = match message {
+            Message::Accept(accept) => Message::Accept(Accept { missing: Vec::new(), ..accept }),
+            other => other,
+        };
+        self.message(message, &[]).map(|said| said.answer)
+    }
+
+    /// The decision is known, and here are some batches from an offset on: `None` when the copy is sealed, else from
+    /// where on it still lacks batches.
+    pub(crate) fn seal(&self, value: Value, offset: Offset, batches: Vec<Bytes>) -> Result<Option<Offset>> {
+        let said = self.with(|replica, log| {
+            let (missing, bytes) = behind(replica.tape().last(), offset, batches)?;
+            let message = Message::Sealed(SealedNotice { value, missing });
+            self.step(replica, log, self.request(message), &bytes)
+        })?;
+        match said.answer {
+            Some(Reply::Sealed) => Ok(None),
+            Some(Reply::Refused(walrus_replica::Refusal::Gap { end, .. })) => Ok(Some(end)),
+            other => Err(Error::Internal { message: format!("segment {}: {other:?}", self.descriptor.uuid) }),
+        }
+    }
+
+    /// Metadata says that the segment was trimmed: from now on this disk only remembers its end.
+    pub(crate) fn bury(&self) -> Result<()> {
+        self.with(|replica, log| {
+            let Some(value) = replica.promises().sealed.clone() else {
+                let what = format!("segment {} is trimmed and not sealed here", self.descriptor.uuid);
+                return Err(Error::Unavailable { what });
+            };
+            self.step(replica, log, ReplicaInput::Trimmed { value }, &[]).map(drop)
+        })
+    }
+
+    fn message(&self, message: Message, bytes: &[Bytes]) -> Result<Said> {
+        self.with(|replica, log| self.step(replica, log, self.request(message), bytes))
+    }
+
+    fn request(&self, message: Message) -> ReplicaInput {
+        let segment = convert::segment_id(self.descriptor.uuid);
+        ReplicaInput::Request(Request { segment, to: self.me, message })
+    }
+
+    /// The log has synced more: what the leader is told now.
+    pub(crate) fn note_durable(&self) -> Result<Option<Reply>> {
+        self.with(|replica, log| {
+            // Under the lock the log ends where the machine's tape does.
+            let end = log.as_ref().map_or(replica.durable_end(), |log| Offset(log.durable_offset().0));
+            let end = end.min(replica.tape().end());
+            self.step(replica, log, ReplicaInput::Synced { end }, &[]).map(|said| said.answer)
+        })
+    }
+
+    /// An append of the leader of this very node: `write` puts it into the log, and the machine hears of it. `None`: this
+    /// copy takes no appends any more.
+    pub(crate) fn append_here<T>(
+        &self,
+        commit: Offset,
+        write: impl FnOnce() -> Result<(T, Option<Batch>)>,
+    ) -> Result<Option<T>> {
+        self.with(|replica, _| {
+            if !replica.takes_appends() {
+                return Ok(None);
+            }
+            let (written, batch) = write()?;
+            let Some(batch) = batch else { return Ok(Some(written)) }; // a repetition
+            let (epoch, writer) = (replica.descriptor().epoch, replica.descriptor().leader.process);
+            let append = Append { epoch, writer, from: replica.tape().last(), batches: vec![batch], commit };
+            let outputs = replica.step(self.request(Message::Append(append)));
+            assert!(
+                matches!(&outputs[..], [ReplicaOutput::Write(_)]),
+                "the leader's own copy says {outputs:?}"
+            );
+            Ok(Some(written))
+        })
+    }
+
+    /// Runs on the machine, made from the disk if need be. After an error it is made anew.
+    fn with<T>(&self, work: impl FnOnce(&mut Replica, &mut Option<Log>) -> Result<T>) -> Result<T> {
+        let mut state: MutexGuard<'_, State> = self.state.lock();
+        let State { replica, log } = &mut *state;
+        if log.is_none() {
+            *log = self.log();
+        }
+        if replica.is_none() {
+            *replica = Some(self.recover(log.as_ref())?);
+        }
+        let machine = replica.as_mut().expect("made above");
+        let result = work(machine, log);
+        if let Err(error) = &result
+            && is_of_the_disk(error)
+        {
+            tracing::warn!(segment = %self.descriptor.uuid, %error, "the copy is read anew from the disk");
+            *replica = None;
+        }
+        result
+    }
+
+    /// As after a restart. A log that was cut or damaged makes the replica suspect.
+    fn recover(&self, log: Option<&Log>) -> Result<Replica> {
+        let descriptor = convert::descriptor(&self.descriptor);
+        let mut promises = read_record(&self.store, self.descriptor.uuid)?.map(Record::into_promises);
+        if let Some(sealed) = log.and_then(Log::sealed_value) {
+            promises.get_or_insert_default().sealed = Some(wire::decode_value(&sealed)?);
+        }
+        let promises = promises.unwrap_or_default();
+        let tape = match (&promises.sealed, log) {
+            (Some(value), _) => Tape::starting_at(Mark { end: value.end, digest: value.digest }),
+            (None, Some(log)) => self.walk(log)?,
+            (None, None) => Tape::empty(descriptor.first()),
+        };
+        let was_cut = log.is_some_and(Log::is_suspect);
+        let (replica, outputs) = Replica::recover(self.me, descriptor, promises, tape, was_cut, self.start);
+        for output in outputs {
+            if let ReplicaOutput::Persist(promises) = output {
+                self.persist(&promises)?;
+            }
+        }
+        Ok(replica)
+    }
+
+    /// Where the batches of the log end.
+    fn walk(&self, log: &Log) -> Result<Tape> {
+        let (mut next, end) = (log.base_offset(), log.end_offset());
+        log.commit().map_err(|error| self.storage(&error))?;
+        let mut tape = Tape::empty(Offset(next.0));
+        while next < end {
+            let slices = log.read(next, WALK_BYTES).map_err(|error| self.storage(&error))?;
+            for batch in mark_batches(tape.last(), &slices.batches)? {
+                tape.push(batch);
+            }
+            next = slices.next_offset;
+        }
+        assert_eq!(tape.last().digest, Digest(log.digest()), "the digest of {}", log.name());
+        Ok(tape)
+    }
+
+    /// Does what the machine says. `bytes` are those of the batches that it may want written, in order, the last ones of
+    /// the message.
+    fn step(
+        &self,
+        replica: &mut Replica,
+        log: &Option<Log>,
+        input: ReplicaInput,
+        bytes: &[Bytes],
+    ) -> Result<Said> {
+        let mut said = Said::default();
+        let own_log = || {
+            let what = format!("the log of segment {} is not made yet", self.descriptor.uuid);
+            log.as_ref().ok_or(Error::UnknownSegment { segment: what })
+        };
+        for output in replica.step(input) {
+            match output {
+                ReplicaOutput::Write(batches) => {
+                    said.commit = Some(self.write(own_log()?, &batches, bytes)?);
+                }
+                ReplicaOutput::Sync => {
+                    said.commit = None;
+                    own_log()?.commit().map_err(|error| self.storage(&error))?;
+                }
+                ReplicaOutput::Cut(end) => {
+                    let end = walrus_log::Offset(end.0);
+                    tracing::info!(segment = %self.descriptor.uuid, end = end.0, "what lies behind the decided end goes");
+                    own_log()?.truncate_to(end).map_err(|error| self.storage(&error))?;
+                }
+                // The seal of the log is the record of the decision.
+                ReplicaOutput::Persist(promises) if promises.sealed.is_some() && !promises.trimmed => {}
+                ReplicaOutput::Persist(promises) => {
+                    self.persist(&promises)?;
+                    if let Some(log) = log.as_ref().filter(|log| !promises.suspect && log.is_suspect()) {
+                        log.clear_suspect().map_err(|error| self.storage(&error))?;
+                    }
+                }
+                ReplicaOutput::Seal(value) => {
+                    let log = own_log()?;
+                    let sealed =
+                        log.seal(&wire::encode_value(&value)).map_err(|error| self.storage(&error))?;
+                    assert_eq!(
+                        (sealed.end.0, sealed.digest),
+                        (value.end.0, value.digest.0),
+                        "{}",
+                        log.name()
+                    );
+                }
+                ReplicaOutput::Answer(reply) => said.answer = Some(reply),
+                ReplicaOutput::Delete => {
+                    if let Some(log) = log {
+                        self.store.delete_log(log.id()).map_err(|error| self.storage(&error))?;
+                    }
+                }
+                ReplicaOutput::Alarm(alarm) => {
+                    tracing::error!(alarm = ?alarm, segment = %self.descriptor.uuid, "a copy contradicts another");
+                }
+            }
+        }
+        Ok(said)
+    }
+
+    fn write(&self, log: &Log, batches: &[Batch], bytes: &[Bytes]) -> Result<CommitTicket> {
+        let mut commit = None;
+        for (batch, bytes) in batches.iter().zip(&bytes[bytes.len() - batches.len()..]) {
+            let (parsed, _) = StoredBatch::parse(bytes).map_err(|problem| invalid(&problem.to_string()))?;
+            let appended = log.append(&parsed).map_err(|error| self.storage(&error))?;
+            let place = (appended.base_offset.0, appended.end_offset.0, appended.duplicate);
+            if place != (batch.base.0, batch.end.0, false) {
+                let message = format!("{}: a batch of {batch:?} went to {place:?}", log.name());
+                return Err(Error::Storage { node: self.me.node.0, message });
+            }
+            commit = Some(appended.commit);
+        }
+        commit.ok_or_else(|| Error::Internal { message: "a write of nothing".to_owned() })
+    }
+
+    fn persist(&self, promises: &Promises) -> Result<()> {
+        let record = Record::new(&self.descriptor, promises);
+        let bytes = serde_json::to_vec(&record).expect("promises are plain data");
+        self.store.put_property(&key(self.descriptor.uuid), &bytes).map_err(|error| self.storage(&error))
+    }
+
+    fn storage(&self, error: &walrus_log::Error) -> Error {
+        let node = self.me.node.0;
+        match error {
+            walrus_log::Error::NoSpace { .. } => Error::NoSpace { node },
+            other => Error::Storage { node, message: format!("segment {}: {other}", self.descriptor.uuid) },
+        }
+    }
+}
+
+impl Record {
+    fn new(descriptor: &Descriptor, promises: &Promises) -> Self {
+        let Promises { promised, writer, accepted, sealed, suspect, trimmed } = promises;
+        let vote = |(ballot, value): &(walrus_replica::Ballot, Value)| {
+            (convert::ballot_back(*ballot), convert::value_back(value))
+        };
+        Self {
+            descriptor: descriptor.clone(),
+            promised: convert::ballot_back(*promised),
+            writer: writer.map(|writer| Uuid::from_u128(writer.0)),
+            accepted: accepted.as_ref().map(vote),
+            sealed: sealed.as_ref().map(convert::value_back),
+            suspect: *suspect,
+            trimmed: *trimmed,
+        }
+    }
+
+    fn into_promises(self) -> Promises {
+        Promises {
+            promised: convert::ballot(self.promised),
+            writer: self.writer.map(convert::process_id),
+            accepted: self.accepted.map(|(ballot, value)| (convert::ballot(ballot), convert::value(&value))),
+            sealed: self.sealed.as_ref().map(convert::value),
+            suspect: self.suspect,
+            trimmed: self.trimmed,
+        }
+    }
+}
+
+fn key(segment: Uuid) -> String {
+    format!("replica/{segment}")
+}
+
+fn read_record(store: &Store, segment: Uuid) -> Result<Option<Record>> {
+    let Some(bytes) = store.property(&key(segment)) else { return Ok(None) };
+    let damaged = |problem: serde_json::Error| Error::Internal {
+        message: format!("the promises about segment {segment} are not understood: {problem}"),
+    };
+    serde_json::from_slice(&bytes).map(Some).map_err(damaged)
+}
+
+/// Where batches end that follow a place, as their offsets will be.
+pub(crate) fn mark_batches(from: Mark, batches: &[Bytes]) -> Result<Vec<Batch>> {
+    let mut last = from;
+    let mut marked = Vec::with_capacity(batches.len());
+    for bytes in batches {
+        let (batch, rest) = StoredBatch::parse(bytes).map_err(|problem| invalid(&problem.to_string()))?;
+        if !rest.is_empty() {
+            return Err(invalid("bytes behind a batch"));
+        }
+        last = mark_behind(last, &batch);
+        let base = marked.last().map_or(from.end, |batch: &Batch| batch.end);
+        marked.push(Batch { base, end: last.end, digest: last.digest });
+    }
+    Ok(marked)
+}
+
+/// The place behind a batch that is put there.
+pub(crate) fn mark_behind(last: Mark, batch: &StoredBatch<'_>) -> Mark {
+    let (records, crc) = (batch.record_count(), batch.header().crc);
+    let digest = walrus_log::digest_after(last.digest.0, last.end.0, records, crc);
+    Mark { end: Offset(last.end.0 + u64::from(records)), digest: Digest(digest) }
+}
+
+/// Of batches from `offset` on those that follow the copy's end; none if they do not reach it or leave a gap.
+fn behind(last: Mark, offset: Offset, batches: Vec<Bytes>) -> Result<(Vec<Batch>, Vec<Bytes>)> {
+    let mut next = offset;
+    let mut bytes = batches.into_iter();
+    let mut following = Vec::new();
+    for batch in bytes.by_ref() {
+        let (parsed, _) = StoredBatch::parse(&batch).map_err(|problem| invalid(&problem.to_string()))?;
+        let base = next;
+        next = Offset(next.0 + u64::from(parsed.record_count()));
+        if base == last.end || !following.is_empty() {
+            following.push(batch);
+        }
+    }
+    Ok((mark_batches(last, &following)?, following))
+}
+
+fn is_of_the_disk(error: &Error) -> bool {
+    matches!(error, Error::NoSpace { .. } | Error::Storage { .. } | Error::UnknownSegment { .. })
+}
+
+fn invalid(problem: &str) -> Error {
+    Error::InvalidBatch { problem: problem.to_owned() }
+}

@@ -1,0 +1,11 @@
+//! The machines of `walrus-replica` at work: their messages go over the peers' connections, their batches into logs,
+//! their promises into the store's journal.
+
+pub(crate) mod catch_up;
+pub(crate) mod convert;
+pub(crate) mod copies;
+pub(crate) mod copy;
+pub(crate) mod follower;
+pub(crate) mod recovery;
+pub(crate) mod succession;
+pub(crate) mod wire;

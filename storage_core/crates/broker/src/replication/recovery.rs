@@ -1,0 +1,256 @@
+//! Deciding where a segment ends whose leader does not: a `Recoverer` at work (R4). Any number of nodes may try at once;
+//! all decide the same.
+
+use std::time::{Duration, Instant};
+
+use prost::Message as _;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+use walrus_metadata::{Ballot, Descriptor, SegmentState};
+use walrus_replica::{Accept, Message, Offset, Recoverer, RecovererInput, RecovererOutput, Reply, Value};
+
+use super::wire::{self, Ask};
+use super::{catch_up, convert};
+use crate::broker::Broker;
+use crate::control::Event;
+use crate::error::{Error, Result};
+use crate::peer::Request;
+use crate::proto::peer::{Fetch, FetchAnswer, ReplicaAnswer};
+use crate::roll;
+
+/// For one answer of the metadata store.
+const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
+/// For one answer of a replica.
+const REPLICA_PATIENCE: Duration = Duration::from_secs(2);
+/// One attempt; then metadata is looked at again.
+const ATTEMPT: Duration = Duration::from_secs(5);
+/// Those who have not answered are asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+/// An outbid recoverer stands back for so long, times its place among the replicas.
+const STAND_BACK: Duration = Duration::from_millis(100);
+/// Bytes of one vote's missing batches.
+const FILL_BYTES: u32 = 8 << 20;
+
+/// Until metadata has the end of the segment, or does not list it. `reason` is for people.
+pub(crate) async fn run(broker: &Broker, segment: &Descriptor, avoid: &[u32], reason: &str) -> Result<()> {
+    let started = Instant::now();
+    let place = broker.copies().place(segment).unwrap_or(segment.replicas.len());
+    let mut above = segment.epoch.0;
+    loop {
+        match roll::current(broker, segment).map(|listed| listed.state) {
+            None => return Err(Error::UnknownSegment { segment: segment.uuid.to_string() }),
+            Some(SegmentState::Sealed(_)) => return Ok(()),
+            Some(SegmentState::Open | SegmentState::Sealing(_)) => {}
+        }
+        let Attempted { ballot, successor } = begin(broker, segment, above, avoid, reason).await?;
+        above = above.max(ballot.epoch.0);
+        tracing::info!(
+            segment = %segment.uuid, number = segment.number, epoch = ballot.epoch.0, reason,
+            next_leader = successor.leader.node.0, "recovery of a segment begins"
+        );
+        match attempt(broker, segment, ballot, &successor).await {
+            Ok(value) => {
+                finish(broker, segment, value).await?;
+                let seconds = started.elapsed().as_secs_f64();
+                broker.metrics().failover_seconds.observe(seconds);
+                broker.metrics().count_failover(reason);
+                tracing::info!(segment = %segment.uuid, number = segment.number, reason, seconds, "segment recovered");
+                return Ok(());
+            }
+            Err(Ended::Outbid(epoch)) => {
+                above = above.max(epoch);
+                tracing::info!(segment = %segment.uuid, epoch, "a higher attempt is known, standing back");
+                let factor = u32::try_from(place + 1).unwrap_or(u32::MAX);
+                broker.metadata_change(STAND_BACK * factor).await;
+            }
+            Err(Ended::Late) => {
+                let what = format!("too few replicas of segment {} answer", segment.uuid);
+                return Err(Error::Unavailable { what });
+            }
+        }
+    }
+}
+
+struct Attempted {
+    ballot: Ballot,
+    successor: Descriptor,
+}
+
+enum Ended {
+    Outbid(u32),
+    Late,
+}
+
+async fn begin(
+    broker: &Broker,
+    segment: &Descriptor,
+    above: u32,
+    avoid: &[u32],
+    reason: &str,
+) -> Result<Attempted> {
+    let event = Event::BeginRecovery {
+        topic: segment.topic.0,
+        partition: segment.partition,
+        segment: segment.uuid,
+        above,
+        avoid: avoid.to_vec(),
+        reason: reason.to_owned(),
+    };
+    let answer = broker.control().ask(&event, CONTROL_PATIENCE).await?;
+    let wrong = |problem: serde_json::Error| Error::Internal {
+        message: format!("the answer to begin_recovery: {problem}"),
+    };
+    let field = |name: &str| answer.get(name).cloned().unwrap_or_default();
+    Ok(Attempted {
+        ballot: serde_json::from_value(field("ballot")).map_err(wrong)?,
+        successor: serde_json::from_value(field("successor")).map_err(wrong)?,
+    })
+}
+
+async fn attempt(
+    broker: &Broker,
+    segment: &Descriptor,
+    ballot: Ballot,
+    successor: &Descriptor,
+) -> Result<Value, Ended> {
+    let mut machine =
+        Recoverer::new(convert::descriptor(segment), convert::ballot(ballot), convert::descriptor(successor));
+    let (replies, mut arrived) = mpsc::unbounded_channel::<(usize, Reply)>();
+    let gone = broker.routing().metadata.gone_disks.clone();
+    let mut inputs = vec![RecovererInput::Ask];
+    for (replica, known) in segment.replicas.iter().enumerate() {
+        if gone.contains(&known.disk) {
+            inputs.insert(0, RecovererInput::Gone { replica });
+        }
+    }
+    let until = tokio::time::Instant::now() + ATTEMPT;
+    loop {
+        for input in inputs.drain(..) {
+            for output in machine.step(input) {
+                match output {
+                    RecovererOutput::Send { to, message, fill } => {
+                        let sources = fill.map(|(from, sources)| Fill { from, sources });
+                        ask(broker, segment, to, message, sources, replies.clone());
+                    }
+                    RecovererOutput::Decided(value) => return Ok(value),
+                    RecovererOutput::Outbid(promised) => return Err(Ended::Outbid(promised.epoch.0)),
+                }
+            }
+        }
+        tokio::select! {
+            reply = arrived.recv() => {
+                let (from, reply) = reply.expect("the other end is held here");
+                tracing::debug!(segment = %segment.uuid, from, ?reply, "a replica answers the recovery");
+                inputs.push(RecovererInput::Reply { from, reply });
+            }
+            () = tokio::time::sleep(ASK_AGAIN) => inputs.push(RecovererInput::Ask),
+            () = tokio::time::sleep_until(until) => return Err(Ended::Late),
+        }
+    }
+}
+
+/// From where on a replica lacks the value's batches, and who has them.
+struct Fill {
+    from: Offset,
+    sources: Vec<usize>,
+}
+
+/// Asks a replica, fetching first what it lacks; a reply that does not come is not told.
+fn ask(
+    broker: &Broker,
+    segment: &Descriptor,
+    to: usize,
+    message: Message,
+    fill: Option<Fill>,
+    replies: mpsc::UnboundedSender<(usize, Reply)>,
+) {
+    let (asking, segment) = (broker.clone(), segment.clone());
+    broker.spawn("recovery", async move {
+        let asked = match message {
+            Message::Fence(fence) => Ok(Ask::Fence(fence, Box::new(segment.clone()))),
+            Message::Accept(accept) => with_missing(&asking, &segment, accept, fill).await,
+            other => Err(Error::Internal { message: format!("a recoverer sends {other:?}") }),
+        };
+        let reply = match asked {
+            Ok(ask) => deliver(&asking, &segment, to, ask).await,
+            Err(error) => Err(error),
+        };
+        match reply {
+            Ok(reply) => drop(replies.send((to, reply))), // the attempt may be over
+            Err(error) => {
+                let node = segment.replicas[to].node.0;
+                tracing::debug!(segment = %segment.uuid, node, %error, "a replica does not answer the recovery");
+            }
+        }
+    });
+}
+
+async fn with_missing(
+    broker: &Broker,
+    segment: &Descriptor,
+    accept: Accept,
+    fill: Option<Fill>,
+) -> Result<Ask> {
+    let Some(Fill { from, sources }) = fill else {
+        let end = accept.value.end;
+        return Ok(Ask::Accept(accept, end, Vec::new(), Box::new(segment.clone())));
+    };
+    let mut failure = Error::Unavailable { what: format!("nobody has all of segment {}", segment.uuid) };
+    for source in sources {
+        match fetch(broker, segment.uuid, segment.replicas[source].node.0, from).await {
+            Ok(batches) => return Ok(Ask::Accept(accept, from, batches, Box::new(segment.clone()))),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+/// Batches of a replica, acknowledged or not.
+pub(crate) async fn fetch(
+    broker: &Broker,
+    segment: Uuid,
+    node: u32,
+    from: Offset,
+) -> Result<Vec<bytes::Bytes>> {
+    if node == broker.node_id() {
+        return broker.durable_batches(segment, from.0, FILL_BYTES as usize);
+    }
+    let segment = crate::broker::uuid_bytes(segment);
+    let fetch = Fetch { segment, offset: from.0, bytes_max: FILL_BYTES, wait_ms: 0, durable: true };
+    let payload = broker.peers().call(node, Request::Fetch(fetch), REPLICA_PATIENCE).await?;
+    let answer = FetchAnswer::decode(payload)
+        .map_err(|problem| Error::Internal { message: format!("a peer's page: {problem}") })?;
+    Ok(answer.batches)
+}
+
+async fn deliver(broker: &Broker, segment: &Descriptor, to: usize, ask: Ask) -> Result<Reply> {
+    let replica = segment.replicas[to];
+    let request = wire::encode_ask(segment.uuid, replica.disk, ask);
+    if replica.node.0 == broker.node_id() {
+        let answer = broker.answer_replica(request).await?;
+        return wire::decode_reply(answer);
+    }
+    let payload = broker.peers().call(replica.node.0, Request::Replica(request), REPLICA_PATIENCE).await?;
+    let wrong = |problem: prost::DecodeError| Error::Internal { message: problem.to_string() };
+    wire::decode_reply(ReplicaAnswer::decode(payload).map_err(wrong)?)
+}
+
+/// The value is decided: the own copy is sealed, so that the next leader can be given the producers at the end, and
+/// metadata is told.
+async fn finish(broker: &Broker, segment: &Descriptor, value: Value) -> Result<()> {
+    if !value.possible_loss.is_empty() {
+        broker.metrics().possible_losses.inc();
+        tracing::error!(
+            alarm = "possible_loss", segment = %segment.uuid, end = value.end.0,
+            "records from this end on may be lost: too few sound replicas were left"
+        );
+    }
+    let value = convert::value_back(&value);
+    if broker.copies().place(segment).is_some()
+        && let Err(error) = catch_up::seal_here(broker, segment, &value).await
+    {
+        tracing::warn!(segment = %segment.uuid, %error, "the own copy is not whole yet");
+    }
+    roll::prepare_ahead(broker, segment, &value).await;
+    roll::publish(broker, segment, &value).await
+}

@@ -1,0 +1,155 @@
+//! Watching the leaders of the segments that this node stores: when one is gone, somebody must decide where its segment
+//! ends. Each replica waits a little longer than the one before it in the set, so that mostly one of them tries.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use uuid::Uuid;
+use walrus_metadata::{Ballot, Descriptor, Segment, SegmentState};
+
+use super::recovery;
+use crate::broker::Broker;
+
+/// Between two looks while something is suspected, or nothing else tells to look.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// An attempt of somebody else is given so long.
+const ATTEMPT_PATIENCE: Duration = Duration::from_secs(6);
+/// How much later the next replica in the set tries.
+const TURN: Duration = Duration::from_millis(700);
+/// After a failed attempt.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Recoveries at the same time.
+const AT_ONCE: usize = 32;
+
+/// Why a segment needs somebody else to end it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// Its leader's process is not the node's any more: a leader never resumes (R7).
+    Restarted,
+    /// Its leader's node does not answer.
+    Silent,
+    /// It was adopted: it may have been written and sealed before metadata forgot it (R6).
+    Adopted,
+    /// Somebody is at it.
+    Attempt(Ballot),
+}
+
+impl Cause {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Restarted => "leader_restarted",
+            Self::Silent => "leader_silent",
+            Self::Adopted => "adopted",
+            Self::Attempt(_) => "attempt_stuck",
+        }
+    }
+
+    fn patience(self) -> Duration {
+        match self {
+            Self::Attempt(_) => ATTEMPT_PATIENCE,
+            Self::Restarted | Self::Silent | Self::Adopted => Duration::ZERO,
+        }
+    }
+}
+
+struct Suspicion {
+    cause: Cause,
+    since: Instant,
+    under_way: bool,
+}
+
+/// Until the node stops.
+pub(crate) async fn keep_watch(broker: Broker) {
+    let shutdown = broker.shutdown_signal().clone();
+    let mut suspicions: HashMap<Uuid, Suspicion> = HashMap::new();
+    let (finished, mut done) = mpsc::unbounded_channel::<Uuid>();
+    let mut seen = (0, Vec::new());
+    loop {
+        while let Ok(segment) = done.try_recv() {
+            if let Some(suspicion) = suspicions.get_mut(&segment) {
+                suspicion.under_way = false;
+                suspicion.since = Instant::now() + PAUSE;
+            }
+        }
+        let now = (broker.metadata_version(), broker.liveness().silent());
+        if now != seen || !suspicions.is_empty() {
+            seen = now;
+            let suspected = suspected(&broker);
+            suspicions.retain(|segment, _| suspected.iter().any(|(listed, _)| listed.uuid == *segment));
+            for (descriptor, cause) in suspected {
+                let fresh = || Suspicion { cause, since: Instant::now(), under_way: false };
+                let suspicion = suspicions.entry(descriptor.uuid).or_insert_with(fresh);
+                if suspicion.cause != cause && !suspicion.under_way {
+                    *suspicion = fresh();
+                }
+                let turn = TURN * rank(&broker, &descriptor);
+                if !suspicion.under_way && suspicion.since + cause.patience() + turn <= Instant::now() {
+                    suspicion.under_way = true;
+                    recover(&broker, descriptor, cause, finished.clone());
+                }
+            }
+        }
+        // Not on each change of the metadata: many come at once.
+        if shutdown.run_until_cancelled(tokio::time::sleep(LOOK_AGAIN)).await.is_none() {
+            return;
+        }
+    }
+}
+
+fn recover(broker: &Broker, segment: Descriptor, cause: Cause, finished: mpsc::UnboundedSender<Uuid>) {
+    let recovering = broker.clone();
+    broker.spawn("recovery of a segment", async move {
+        let avoid = recovering.liveness().silent();
+        let shutdown = recovering.shutdown_signal().clone();
+        let ended =
+            shutdown.run_until_cancelled(recovery::run(&recovering, &segment, &avoid, cause.name())).await;
+        if let Some(Err(error)) = ended {
+            tracing::warn!(segment = %segment.uuid, cause = cause.name(), %error, "the segment is not recovered yet");
+        }
+        let _ = finished.send(segment.uuid); // the watch may have ended
+    });
+}
+
+/// Unsealed segments that this node stores and whose leader is not there.
+fn suspected(broker: &Broker) -> Vec<(Descriptor, Cause)> {
+    let routing = broker.routing();
+    let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
+    let last = partitions.filter_map(|partition| partition.segments.last());
+    let stored = last.filter(|segment| broker.copies().place(&segment.descriptor).is_some());
+    let suspected = stored.filter_map(|segment| {
+        let cause = cause(broker, &routing.metadata, segment)?;
+        Some((segment.descriptor.clone(), cause))
+    });
+    suspected.take(AT_ONCE).collect()
+}
+
+fn cause(broker: &Broker, metadata: &walrus_metadata::Metadata, segment: &Segment) -> Option<Cause> {
+    let Descriptor { leader, replicas, .. } = &segment.descriptor;
+    match &segment.state {
+        SegmentState::Sealed(_) => None,
+        SegmentState::Sealing(ballot) if ballot.attempt.is_nil() => Some(Cause::Adopted),
+        SegmentState::Sealing(ballot) => Some(Cause::Attempt(*ballot)),
+        // The only copy is where the leader was: it ends its segment at the first append that needs it.
+        SegmentState::Open if replicas.len() == 1 => None,
+        SegmentState::Open => {
+            let node = metadata.nodes.get(&leader.node);
+            if node.is_none_or(|node| node.process != leader.process) {
+                Some(Cause::Restarted)
+            } else if broker.liveness().is_silent(leader.node.0) {
+                Some(Cause::Silent)
+            } else {
+                None
+            }
+        }
+    }
+}
+
+/// How many replicas of the segment try before this one.
+fn rank(broker: &Broker, segment: &Descriptor) -> u32 {
+    let own = broker.copies().place(segment).unwrap_or(0);
+    let before = segment.replicas[..own].iter().filter(|replica| {
+        replica.node != segment.leader.node && !broker.liveness().is_silent(replica.node.0)
+    });
+    u32::try_from(before.count()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,288 @@
+//! The machines' messages as bytes of the peer RPC, encoded and decoded side by side. Batches travel as their bytes; the
+//! digests along them are computed anew where they arrive.
+
+use bytes::Bytes;
+use uuid::Uuid;
+use walrus_metadata::Descriptor;
+use walrus_replica::{
+    Accept, Assigned, AttemptId, Ballot, CutId, Digest, Epoch, Fence, FenceAnswer, Offset, ProcessId,
+    Refusal, Reply, Value,
+};
+
+use super::convert;
+use crate::error::{Error, Result};
+use crate::proto::peer::replica_answer::Answer;
+use crate::proto::peer::replica_refused::Why;
+use crate::proto::peer::replica_request::Message;
+use crate::proto::peer::{
+    ReplicaAccept, ReplicaAck, ReplicaAnswer, ReplicaAppend, ReplicaAssigned, ReplicaBallot, ReplicaFence,
+    ReplicaPromised, ReplicaRefused, ReplicaRequest,
+};
+
+/// What a replica is asked, its batches being bytes. A sealed notice is not among them: replicas learn decisions from
+/// the metadata.
+pub(crate) enum Ask {
+    Append(AppendBytes),
+    Assigned(Assigned),
+    Fence(Fence, Box<Descriptor>),
+    /// With batches from an offset on.
+    Accept(Accept, Offset, Vec<Bytes>, Box<Descriptor>),
+}
+
+/// [`walrus_replica::Append`] with its bytes.
+pub(crate) struct AppendBytes {
+    pub(crate) epoch: Epoch,
+    pub(crate) writer: ProcessId,
+    pub(crate) from: walrus_replica::Mark,
+    pub(crate) batches: Vec<Bytes>,
+    pub(crate) commit: Offset,
+}
+
+pub(crate) fn encode_ask(segment: Uuid, disk: Uuid, ask: Ask) -> ReplicaRequest {
+    let message = match ask {
+        Ask::Append(AppendBytes { epoch, writer, from, batches, commit }) => Message::Append(ReplicaAppend {
+            epoch: epoch.0,
+            writer: id(writer.0),
+            offset: from.end.0,
+            digest: from.digest.0,
+            batches,
+            commit: commit.0,
+        }),
+        Ask::Assigned(Assigned { writer, cut, end }) => {
+            Message::Assigned(ReplicaAssigned { writer: id(writer.0), cut: id(cut.0), end: end.0 })
+        }
+        Ask::Fence(Fence { ballot }, descriptor) => Message::Fence(ReplicaFence {
+            ballot: Some(encode_ballot(ballot)),
+            descriptor_json: json(&*descriptor),
+        }),
+        Ask::Accept(Accept { ballot, value, .. }, offset, batches, descriptor) => {
+            Message::Accept(ReplicaAccept {
+                ballot: Some(encode_ballot(ballot)),
+                value_json: encode_value(&value),
+                batches,
+                offset: offset.0,
+                descriptor_json: json(&*descriptor),
+            })
+        }
+    };
+    ReplicaRequest { segment: id(segment.as_u128()), disk: id(disk.as_u128()), message: Some(message) }
+}
+
+/// Segment, disk and what is asked.
+pub(crate) fn decode_ask(request: ReplicaRequest) -> Result<(Uuid, Uuid, Ask)> {
+    let ReplicaRequest { segment, disk, message } = request;
+    let ask = match message.ok_or_else(|| wrong("a replica's request without message"))? {
+        Message::Append(ReplicaAppend { epoch, writer, offset, digest, batches, commit }) => {
+            Ask::Append(AppendBytes {
+                epoch: Epoch(epoch),
+                writer: ProcessId(number(&writer)?),
+                from: walrus_replica::Mark { end: Offset(offset), digest: Digest(digest) },
+                batches,
+                commit: Offset(commit),
+            })
+        }
+        Message::Assigned(ReplicaAssigned { writer, cut, end }) => Ask::Assigned(Assigned {
+            writer: ProcessId(number(&writer)?),
+            cut: CutId(number(&cut)?),
+            end: Offset(end),
+        }),
+        Message::Fence(ReplicaFence { ballot, descriptor_json }) => {
+            Ask::Fence(Fence { ballot: decode_ballot(ballot)? }, Box::new(from_json(&descriptor_json)?))
+        }
+        Message::Accept(ReplicaAccept { ballot, value_json, batches, offset, descriptor_json }) => {
+            let (ballot, value) = (decode_ballot(ballot)?, decode_value(&value_json)?);
+            let accept = Accept { ballot, value, missing: Vec::new() };
+            Ask::Accept(accept, Offset(offset), batches, Box::new(from_json(&descriptor_json)?))
+        }
+    };
+    Ok((Uuid::from_u128(number(&segment)?), Uuid::from_u128(number(&disk)?), ask))
+}
+
+pub(crate) fn encode_reply(reply: Reply) -> ReplicaAnswer {
+    let refused = |why: Why| ReplicaRefused { why: why.into(), ..ReplicaRefused::default() };
+    let cut = |suspect: Option<CutId>| suspect.map(|cut| id(cut.0)).unwrap_or_default();
+    let answer = match reply {
+        Reply::Ack { durable_end, suspect } => {
+            Answer::Ack(ReplicaAck { durable_end: durable_end.0, suspect: cut(suspect) })
+        }
+        Reply::Promised(FenceAnswer { ballot, durable_end, digest, accepted, sealed, suspect }) => {
+            Answer::Promised(ReplicaPromised {
+                ballot: Some(encode_ballot(ballot)),
+                durable_end: durable_end.0,
+                digest: digest.0,
+                accepted: accepted.as_ref().map(|(ballot, _)| encode_ballot(*ballot)),
+                accepted_json: accepted.as_ref().map(|(_, value)| encode_value(value)).unwrap_or_default(),
+                sealed_json: sealed.as_ref().map(encode_value).unwrap_or_default(),
+                suspect,
+            })
+        }
+        Reply::Accepted { ballot } => Answer::Accepted(encode_ballot(ballot)),
+        Reply::Sealed => Answer::Refused(ReplicaRefused::default()),
+        Reply::Refused(refusal) => Answer::Refused(match refusal {
+            Refusal::OtherReplica => refused(Why::OtherReplica),
+            Refusal::Fenced { promised } => {
+                ReplicaRefused { promised: Some(encode_ballot(promised)), ..refused(Why::Fenced) }
+            }
+            Refusal::Voted { promised } => {
+                ReplicaRefused { promised: Some(encode_ballot(promised)), ..refused(Why::Voted) }
+            }
+            Refusal::Sealed { value } => {
+                ReplicaRefused { value_json: encode_value(&value), ..refused(Why::Sealed) }
+            }
+            Refusal::OtherWriter { writer } => {
+                ReplicaRefused { writer: id(writer.0), ..refused(Why::OtherWriter) }
+            }
+            Refusal::Gap { end, suspect } => {
+                ReplicaRefused { end: end.0, suspect: cut(suspect), ..refused(Why::Gap) }
+            }
+            Refusal::Diverged => refused(Why::Diverged),
+        }),
+    };
+    ReplicaAnswer { answer: Some(answer) }
+}
+
+pub(crate) fn decode_reply(answer: ReplicaAnswer) -> Result<Reply> {
+    let cut = |bytes: &Bytes| if bytes.is_empty() { Ok(None) } else { number(bytes).map(CutId).map(Some) };
+    Ok(match answer.answer.ok_or_else(|| wrong("a replica's answer without answer"))? {
+        Answer::Ack(ReplicaAck { durable_end, suspect }) => {
+            Reply::Ack { durable_end: Offset(durable_end), suspect: cut(&suspect)? }
+        }
+        Answer::Promised(promised) => {
+            let accepted = match promised.accepted {
+                Some(ballot) => Some((decode_ballot(Some(ballot))?, decode_value(&promised.accepted_json)?)),
+                None => None,
+            };
+            let sealed = match promised.sealed_json.is_empty() {
+                true => None,
+                false => Some(decode_value(&promised.sealed_json)?),
+            };
+            Reply::Promised(FenceAnswer {
+                ballot: decode_ballot(promised.ballot)?,
+                durable_end: Offset(promised.durable_end),
+                digest: Digest(promised.digest),
+                accepted,
+                sealed,
+                suspect: promised.suspect,
+            })
+        }
+        Answer::Accepted(ballot) => Reply::Accepted { ballot: decode_ballot(Some(ballot))? },
+        Answer::Refused(refused) => Reply::Refused(match refused.why() {
+            Why::OtherReplica => Refusal::OtherReplica,
+            Why::Fenced => Refusal::Fenced { promised: decode_ballot(refused.promised)? },
+            Why::Voted => Refusal::Voted { promised: decode_ballot(refused.promised)? },
+            Why::Sealed => Refusal::Sealed { value: decode_value(&refused.value_json)? },
+            Why::OtherWriter => Refusal::OtherWriter { writer: ProcessId(number(&refused.writer)?) },
+            Why::Gap => Refusal::Gap { end: Offset(refused.end), suspect: cut(&refused.suspect)? },
+            Why::Diverged => Refusal::Diverged,
+            Why::Unspecified => return Err(wrong("a refusal without reason")),
+        }),
+    })
+}
+
+/// As the log keeps it and metadata knows it.
+pub(crate) fn encode_value(value: &Value) -> Bytes {
+    json(&convert::value_back(value))
+}
+
+pub(crate) fn decode_value(bytes: &[u8]) -> Result<Value> {
+    from_json::<walrus_metadata::Value>(bytes).map(|value| convert::value(&value))
+}
+
+fn encode_ballot(ballot: Ballot) -> ReplicaBallot {
+    ReplicaBallot { epoch: ballot.epoch.0, attempt: id(ballot.attempt.0) }
+}
+
+fn decode_ballot(ballot: Option<ReplicaBallot>) -> Result<Ballot> {
+    let ReplicaBallot { epoch, attempt } = ballot.ok_or_else(|| wrong("a ballot is missing"))?;
+    Ok(Ballot { epoch: Epoch(epoch), attempt: AttemptId(number(&attempt)?) })
+}
+
+fn json(value: &impl serde::Serialize) -> Bytes {
+    serde_json::to_vec(value).expect("descriptors and values are plain data").into()
+}
+
+fn from_json<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    serde_json::from_slice(bytes).map_err(|problem| wrong(&problem.to_string()))
+}
+
+fn id(number: u128) -> Bytes {
+    Bytes::copy_from_slice(Uuid::from_u128(number).as_bytes())
+}
+
+fn number(bytes: &[u8]) -> Result<u128> {
+    Uuid::from_slice(bytes).map(|uuid| uuid.as_u128()).map_err(|problem| wrong(&problem.to_string()))
+}
+
+fn wrong(problem: &str) -> Error {
+    Error::InvalidRequest { problem: problem.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use walrus_replica::ReplicaRef;
+
+    use super::*;
+
+    fn descriptor() -> Descriptor {
+        let replica = ReplicaRef { node: walrus_replica::NodeId(1), disk: walrus_replica::DiskId(2) };
+        convert::descriptor_back(&walrus_replica::Descriptor {
+            segment: walrus_replica::SegmentId(3),
+            topic: walrus_replica::TopicId(4),
+            partition: 5,
+            number: 6,
+            base: Some(Offset(7)),
+            epoch: Epoch(8),
+            leader: walrus_replica::LeaderRef { node: walrus_replica::NodeId(1), process: ProcessId(9) },
+            replicas: vec![replica],
+            write_quorum: 1,
+        })
+    }
+
+    #[test]
+    fn every_answer_comes_back_as_it_was() {
+        let ballot = Ballot { epoch: Epoch(3), attempt: AttemptId(4) };
+        let value = Value {
+            end: Offset(7),
+            digest: Digest(u64::MAX),
+            successor: Box::new(convert::descriptor(&descriptor())),
+            possible_loss: vec![],
+        };
+        let promised = FenceAnswer {
+            ballot,
+            durable_end: Offset(9),
+            digest: Digest(1),
+            accepted: Some((ballot, value.clone())),
+            sealed: Some(value.clone()),
+            suspect: true,
+        };
+        let replies = [
+            Reply::Ack { durable_end: Offset(5), suspect: None },
+            Reply::Ack { durable_end: Offset(5), suspect: Some(CutId(6)) },
+            Reply::Promised(FenceAnswer { accepted: None, sealed: None, ..promised.clone() }),
+            Reply::Promised(promised),
+            Reply::Accepted { ballot },
+            Reply::Refused(Refusal::OtherReplica),
+            Reply::Refused(Refusal::Fenced { promised: ballot }),
+            Reply::Refused(Refusal::Voted { promised: ballot }),
+            Reply::Refused(Refusal::Sealed { value }),
+            Reply::Refused(Refusal::OtherWriter { writer: ProcessId(3) }),
+            Reply::Refused(Refusal::Gap { end: Offset(2), suspect: Some(CutId(1)) }),
+            Reply::Refused(Refusal::Diverged),
+        ];
+        for reply in replies {
+            assert_eq!(decode_reply(encode_reply(reply.clone())).unwrap(), reply);
+        }
+        assert!(decode_reply(ReplicaAnswer::default()).is_err());
+    }
+
+    #[test]
+    fn a_question_comes_back_with_its_addressee() {
+        let (segment, disk) = (Uuid::from_u128(3), Uuid::from_u128(2));
+        let ballot = Ballot { epoch: Epoch(3), attempt: AttemptId(4) };
+        let request = encode_ask(segment, disk, Ask::Fence(Fence { ballot }, Box::new(descriptor())));
+        let (to_segment, to_disk, ask) = decode_ask(request).unwrap();
+        assert_eq!((to_segment, to_disk), (segment, disk));
+        assert!(matches!(ask, Ask::Fence(fence, known) if fence.ballot == ballot && *known == descriptor()));
+        assert!(decode_ask(ReplicaRequest::default()).is_err());
+    }
+}

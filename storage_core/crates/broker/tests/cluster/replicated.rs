@@ -1,0 +1,212 @@
+//! Segments with three replicas, of which two acknowledge: nodes go for good, and nothing acknowledged goes with them.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use walrus_broker::{Error, PartitionRef};
+use walrus_log::LogId;
+use walrus_log::batch::ProducerRef;
+use walrus_metadata::{Metadata, Replication, SegmentState};
+
+use crate::harness::{Cluster, PATIENCE, batch_of, put, read_values, sealed_count};
+
+fn start(options: serde_json::Value) -> Cluster {
+    Cluster::start_replicated(3, options, Replication { factor: 3, write_quorum: 2 })
+}
+
+/// What clients do with an error that may be repeated.
+async fn put_until_taken(broker: &walrus_broker::Broker, topic: &PartitionRef, value: &str) -> u64 {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match put(broker, topic, value).await {
+            Ok(ack) => return ack.base_offset,
+            Err(error) => assert!(Instant::now() < until, "{error:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[test]
+fn the_leaders_node_goes_for_good_and_another_goes_on_with_all_that_was_acknowledged() {
+    let mut cluster = start(json!({}));
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    let leader = cluster.block_on(async {
+        for number in 0..20 {
+            put(&cluster.broker(1), &topic, &number.to_string()).await.unwrap();
+        }
+        cluster.broker(1).leadership(&topic).unwrap().node
+    });
+    cluster.stop_unnoticed(leader);
+    let left: Vec<u32> = cluster.ids().filter(|id| *id != leader).collect();
+    cluster.block_on(async {
+        let offset = put_until_taken(&cluster.broker(left[0]), &topic, "20").await;
+        assert!(offset >= 20);
+        assert_ne!(cluster.broker(left[0]).leadership(&topic).unwrap().node, leader);
+        for id in left {
+            let values = read_values(&cluster.broker(id), &topic, 0, 21).await;
+            assert!(
+                (0..20).zip(&values).all(|(expected, (_, value))| *value == expected.to_string()),
+                "{values:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn an_idempotent_producer_loses_and_repeats_nothing_when_leaders_go_one_after_another() {
+    let mut cluster = start(json!({ "segment_entries_max": 60 }));
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    let producer = cluster.block_on(async {
+        cluster.broker(1).create_topic("logs", 1, false).await.unwrap();
+        cluster.broker(1).init_producer().await.unwrap()
+    });
+    let batch = |sequence: i32| {
+        let producer = ProducerRef { id: producer.0, epoch: producer.1, base_sequence: sequence };
+        batch_of(&[sequence.to_string()], Some(producer))
+    };
+    let mut sequence = 0;
+    for _ in 0..3 {
+        let leader = cluster.block_on(async { cluster.broker(1).leadership(&topic).unwrap().node });
+        let through = cluster.ids().find(|id| *id != leader).unwrap();
+        let append = |cluster: &Cluster, from: i32| {
+            let until = Instant::now() + PATIENCE;
+            cluster.block_on(async {
+                for sequence in from..from + 40 {
+                    while let Err(error) = cluster.broker(through).append(&topic, batch(sequence)).await {
+                        assert!(Instant::now() < until, "{error:?}");
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                }
+            });
+        };
+        append(&cluster, sequence);
+        sequence += 40;
+        cluster.stop_unnoticed(leader);
+        append(&cluster, sequence);
+        sequence += 40;
+        cluster.restart(leader);
+    }
+    cluster.block_on(async {
+        for id in cluster.ids() {
+            let values = read_values(&cluster.broker(id), &topic, 0, sequence as usize).await;
+            let expected: Vec<(u64, String)> = (0..sequence as u64).map(|at| (at, at.to_string())).collect();
+            assert_eq!(values, expected);
+        }
+    });
+}
+
+#[test]
+fn one_replica_less_is_not_noticed_and_two_less_stop_the_writes_until_one_is_back() {
+    let mut cluster = start(json!({ "append_wait_ms": 2_000 }));
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    let leader = cluster.block_on(async {
+        put(&cluster.broker(1), &topic, "0").await.unwrap();
+        cluster.broker(1).leadership(&topic).unwrap().node
+    });
+    let others: Vec<u32> = cluster.ids().filter(|id| *id != leader).collect();
+    cluster.stop_unnoticed(others[0]);
+    cluster.block_on(async {
+        for number in 1..10 {
+            put(&cluster.broker(leader), &topic, &number.to_string()).await.unwrap();
+        }
+    });
+    cluster.stop_unnoticed(others[1]);
+    cluster.block_on(async {
+        let error = put(&cluster.broker(leader), &topic, "10").await.unwrap_err();
+        assert!(matches!(error, Error::OutcomeUnknown { .. } | Error::Unavailable { .. }), "{error:?}");
+        // What was acknowledged stays readable.
+        assert_eq!(read_values(&cluster.broker(leader), &topic, 0, 10).await.len(), 10);
+    });
+    cluster.restart(others[0]);
+    cluster.block_on(async {
+        let offset = put_until_taken(&cluster.broker(leader), &topic, "11").await;
+        let count = usize::try_from(offset + 1).unwrap();
+        let values = read_values(&cluster.broker(others[0]), &topic, 0, count).await;
+        assert_eq!(values.last().unwrap().1, "11");
+    });
+}
+
+#[test]
+fn sealed_segments_are_on_every_replica_in_the_end_also_on_one_that_was_away() {
+    let mut cluster = start(json!({ "segment_entries_max": 10 }));
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    let leader = cluster.block_on(async {
+        for number in 0..15 {
+            put(&cluster.broker(1), &topic, &number.to_string()).await.unwrap();
+        }
+        cluster.broker(1).leadership(&topic).unwrap().node
+    });
+    let away = cluster.ids().find(|id| *id != leader).unwrap();
+    cluster.stop_unnoticed(away);
+    let through = cluster.ids().find(|id| *id != away).unwrap();
+    cluster.block_on(async {
+        for number in 15..45 {
+            put_until_taken(&cluster.broker(through), &topic, &number.to_string()).await;
+        }
+    });
+    cluster.restart(away);
+    let until = Instant::now() + PATIENCE;
+    while !is_whole(&cluster, &cluster.metadata()) {
+        assert!(Instant::now() < until, "some copies are not whole");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(sealed_count(&cluster.metadata(), "logs") >= 4);
+    cluster.block_on(async {
+        for id in cluster.ids() {
+            let values = read_values(&cluster.broker(id), &topic, 0, 45).await;
+            let mut seen = BTreeMap::new();
+            values.iter().for_each(|(_, value)| *seen.entry(value.clone()).or_insert(0) += 1);
+            assert!((0..45).all(|number| seen.contains_key(&number.to_string())), "{values:?}");
+        }
+    });
+}
+
+/// A successor that nobody had asked for yet was taken for one whose leader is gone.
+#[test]
+fn how_far_a_partition_goes_is_known_right_after_a_roll_and_again_after_its_leader_is_gone() {
+    let mut cluster = start(json!({ "segment_entries_max": 10 }));
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    cluster.block_on(async {
+        for number in 0..10 {
+            put(&cluster.broker(1), &topic, &number.to_string()).await.unwrap();
+        }
+    });
+    let high_watermark = |cluster: &Cluster, id: u32| {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match cluster.block_on(cluster.broker(id).segments("logs")) {
+                Ok(partitions) if partitions[0].segments.len() > 1 => return partitions[0].high_watermark,
+                answer => assert!(Instant::now() < until, "{answer:?}"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    for id in cluster.ids() {
+        assert_eq!(high_watermark(&cluster, id), 10);
+    }
+    let leader = cluster.block_on(async {
+        put(&cluster.broker(1), &topic, "10").await.unwrap();
+        cluster.broker(1).leadership(&topic).unwrap().node
+    });
+    cluster.stop_unnoticed(leader);
+    for id in cluster.ids().filter(|id| *id != leader) {
+        assert_eq!(high_watermark(&cluster, id), 11);
+    }
+    cluster.restart(leader);
+    assert_eq!(high_watermark(&cluster, leader), 11);
+}
+
+/// Every replica of every sealed segment has its digest.
+fn is_whole(cluster: &Cluster, metadata: &Metadata) -> bool {
+    let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
+    partitions.flat_map(|partition| &partition.segments).all(|segment| {
+        let SegmentState::Sealed(value) = &segment.state else { return true };
+        segment.descriptor.replicas.iter().all(|replica| {
+            let broker = cluster.broker(replica.node.0);
+            let log = broker.bucket().log(LogId(segment.descriptor.uuid));
+            log.and_then(|log| log.sealed())
+                .is_some_and(|sealed| (sealed.end.0, sealed.digest) == (value.end.0, value.digest))
+        })
+    })
+}
