@@ -6,7 +6,16 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 
 import pytest
-from walrus_client import Client, OutcomeUnknown, OutRecord, ProducerOptions, RejectedError, TooLarge, Unavailable
+from walrus_client import (
+    Client,
+    OutcomeUnknown,
+    OutOfOrderSequence,
+    OutRecord,
+    ProducerOptions,
+    RejectedError,
+    TooLarge,
+    Unavailable,
+)
 from walrus_client.outbox import Batch, Identity, Target
 
 SMALL = ProducerOptions(batch_records_max=10, linger_ms=0)
@@ -251,6 +260,29 @@ def test_a_node_that_only_refuses_is_left_for_another(make_peer, storage, refuse
         assert client.append("t", [b"x"]).base_offset == 0
     assert storage.values("t") == [b"x"]
     assert serving.requests > 0
+
+
+def test_a_node_that_lacks_acknowledged_records_is_left_for_another(make_peer, storage, refuse):
+    # A leader that was cut off and replaced, and had not heard of it, told a producer that it had left records out.
+    former, serving = make_peer(), make_peer()
+    with Client(f"{former.address},{serving.address}") as client:
+        client.create_topic("t")
+        with client.producer("t", options=SMALL) as producer:
+            producer.send(b"x").result(timeout=60)
+            former.on_append = lambda request, _store: refuse(request, "OutOfOrderSequence", "expected 0")
+            assert producer.send(b"y").result(timeout=60).base_offset == 1
+    assert storage.values("t") == [b"x", b"y"]
+
+
+def test_acknowledged_records_that_every_node_lacks_are_said_to_be_lost(peer, storage, refuse):
+    peer.on_append = lambda request, _store: refuse(request, "OutOfOrderSequence", "expected 0")
+    with Client(peer.address) as client:
+        client.create_topic("t")
+        producer = client.producer("t", options=SMALL)
+        with pytest.raises(OutOfOrderSequence):
+            producer.send(b"x").result(timeout=60)
+        with pytest.raises(OutOfOrderSequence):
+            producer.close()
 
 
 def test_send_blocks_instead_of_filling_the_memory(peer, storage):

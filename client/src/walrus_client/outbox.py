@@ -24,6 +24,7 @@ from walrus_client.v1 import log_pb2
 SEQUENCES = 2**31  # they wrap here, as in Kafka
 # A node takes no longer request. It would break the connection, and with it everything that is in flight.
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
+GAPS_MAX = 8  # so often a producer whose acknowledged records a node lacks is sent elsewhere, before that is believed
 
 
 class Target(NamedTuple):
@@ -76,6 +77,7 @@ class Batch:
         "correlation",
         "created_at",
         "delivery",
+        "gaps",
         "in_flight",
         "last_error",
         "maybe_stored",
@@ -98,6 +100,7 @@ class Batch:
         self.sequence = 0  # of the first record under the partition's identity, from the first sending on
         self.sent_at = 0.0
         self.in_flight = False
+        self.gaps = 0  # how often a node lacked what was acknowledged before it
         self.maybe_stored = False  # by an earlier try; then it must not be sent under another identity
         self.last_error: errors.WalrusError | None = None
         self._request = log_pb2.AppendRequest(topic=target.topic, partition=target.partition)
@@ -310,6 +313,11 @@ class Outbox:
         self._turn_when_all_answered(partition)
         return settled
 
+    def is_oldest(self, correlation: int) -> bool:
+        """Whether all that was sent to the partition before this request was acknowledged."""
+        batch = self._unsettled.get(correlation)
+        return batch is not None and next(iter(self._partitions[batch.target].sent), None) is batch
+
     def connection_lost(self, error: errors.WalrusError) -> None:
         """What is in flight will not be answered any more; or no connection came about."""
         self._connection_error = error
@@ -328,6 +336,10 @@ class Outbox:
         if partition.renewing:
             return []
         may_pass = isinstance(error, errors.RetryableError | errors.OutcomeUnknown)
+        if isinstance(error, errors.OutOfOrderSequence) and batch is partition.sent[0]:
+            # All before it were acknowledged, so this node is behind the others: one that was cut off, and led before.
+            batch.gaps += 1
+            may_pass = batch.gaps < GAPS_MAX
         if may_pass or batch is not partition.sent[0]:
             # Unavailable may have been said by a node that forwarded the batch and then lost sight of it.
             batch.maybe_stored |= isinstance(error, errors.Unavailable | errors.OutcomeUnknown)

@@ -316,6 +316,9 @@ class Sender:
             elif response.error.retryable or response.error.reason == "OutcomeUnknown":
                 lane.refusals += 1
                 pause_s = self._pause.next_s()
+            elif response.error.reason == "OutOfOrderSequence" and self._outbox.is_oldest(response.correlation):
+                lane.refusals = _REFUSALS_MAX  # it lacks what others have acknowledged
+                pause_s = self._pause.next_s()
             settled = self._outbox.answered(response, now=time.monotonic(), pause_s=pause_s)
             if lane.refusals >= _REFUSALS_MAX:
                 lane.error = errors.Unavailable(f"{lane.address} cannot serve: {response.error.message}")
