@@ -43,12 +43,16 @@ def main() -> int:
         help="; ".join(f"{name}: {each.what}" for name, each in SCENARIOS.items()),
     )
     parser.add_argument("--nodes", type=int, default=3, choices=(1, 3, 5))
-    parser.add_argument("--copies", type=int, default=1, choices=(1, 3, 5), help="replicas of each segment")
+    parser.add_argument(
+        "--copies", type=int, choices=(1, 3, 5), help="replicas of each segment; default: 3, or 1 of one node"
+    )
     parser.add_argument("--only", type=Kind, nargs="+", default=list(Kind), metavar="KIND", help=", ".join(Kind))
     parser.add_argument("--segment-entries", type=int, default=2_000, help="records of a segment: few, to roll often")
     parser.add_argument("--directory", type=Path, default=DIRECTORY, help="data, logs and summary.json go here")
     parser.add_argument("--can", action="store_true", help="only say whether it can run here; exits 2 if not")
     chosen = parser.parse_args()
+    if chosen.copies is None:
+        chosen.copies = min(3, chosen.nodes)
     if chosen.scenario and SCENARIOS[chosen.scenario].copies > chosen.copies:
         parser.error(f"{chosen.scenario} needs --copies {SCENARIOS[chosen.scenario].copies}: it costs some")
     if chosen.duration is None:

@@ -108,8 +108,9 @@ def _once(world: World, workload: Workload, fault: Fault, report: Report, say: S
     threading.Event().wait(max(0.0, fault.lasting_ms / 1000 - (time.monotonic() - began)))
     world.heal(done)
     healed = time.monotonic()
-    workload.wait_for_progress(PROGRESS_TIMEOUT_S)
+    workload.wait_for_progress(PROGRESS_TIMEOUT_S, meanwhile=world.tend)
     resumed_s = time.monotonic() - healed
+    world.tend()
     if dead := world.dead():
         raise RuntimeError("; ".join(dead))
     report.faults.append(done)

@@ -69,8 +69,11 @@ class Workload:
         """Records acknowledged."""
         return sum(self.acked.values())
 
-    def wait_for_progress(self, timeout_s: float) -> None:
-        """Waits until every producer had a whole window acknowledged that it sent after now, and the cursor moved."""
+    def wait_for_progress(self, timeout_s: float, *, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Waits until every producer had a whole window acknowledged that it sent after now, and the cursor moved.
+
+        *meanwhile* is called again and again.
+        """
         before, handed = dict(self.acked), len(self.cursor)
 
         def stuck() -> list[str]:
@@ -78,8 +81,12 @@ class Workload:
             waiting = [f"producer {n} of {self.shape.place(n)}" for n in producers]
             return [*waiting, *(["the reader of the cursor"] if len(self.cursor) <= handed else [])]
 
+        def is_over() -> bool:
+            meanwhile()
+            return bool(self.failures) or not stuck()
+
         try:
-            wait_until(lambda: bool(self.failures) or not stuck(), "writes to go on", timeout_s)
+            wait_until(is_over, "writes to go on", timeout_s)
         except TimeoutError as late:
             raise TimeoutError(f"{late}; did not move: {', '.join(stuck())}") from None
         self.raise_failure()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from dataclasses import replace
@@ -27,6 +28,7 @@ TEXT_PORT, GRPC_PORT, HTTP_PORT, RAFT_PORT, PEER_PORT, ADMIN_PORT = 8080, 9090, 
 READY_TIMEOUT_S = 120.0
 CRASHES = 3
 CLOCK_WRONG_S, ASLEEP_S = 3_600, 60
+MAY_END_S = 60.0  # after a disk was full
 RESET_S = 0.5  # for connections that stand to be reset
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -55,6 +57,7 @@ class World:
         self._founded = False
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._lost: dict[int, str] = {}  # disks that are gone, by node
+        self._may_end: dict[int, float] = {}  # nodes whose disk was full, and until when
         self.nodes = range(1, nodes + 1)
 
     @property
@@ -157,8 +160,7 @@ class World:
             case Kind.DISK_FULL:
                 for node in fault.nodes:
                     disks.free(self._disk(node))
-                    if self._processes[node].poll() is not None:  # its metadata could not be written, so it ended
-                        self.start(node)
+                self._may_end |= dict.fromkeys(fault.nodes, time.monotonic() + MAY_END_S)
             case Kind.CLOCK:
                 for node in fault.nodes:
                     self._clock().shift(node, wall_s=0)
@@ -166,6 +168,12 @@ class World:
                 pass  # what was slept is over
             case _:
                 self._network.heal()
+
+    def tend(self) -> None:
+        """Starts what has ended for want of space, as whoever runs a cluster does: it may still end a little later."""
+        for node, until in self._may_end.items():
+            if time.monotonic() < until and self._processes[node].poll() is not None:
+                self.start(node)
 
     def dead(self) -> list[str]:
         """Nodes whose process ended by itself, with the exit code."""
