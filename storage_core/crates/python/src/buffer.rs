@@ -36,40 +36,52 @@ impl From<Vec<i64>> for Buffer {
 }
 
 impl Buffer {
-    fn start(&self) -> *const u8 {
+    fn bytes(&self) -> &[u8] {
         match &self.0 {
-            Values::U8(values) => values.as_ptr(),
-            Values::I32(values) => values.as_ptr().cast(),
-            Values::I64(values) => values.as_ptr().cast(),
+            Values::U8(values) => values,
+            Values::I32(values) => bytes_of(values),
+            Values::I64(values) => bytes_of(values),
         }
     }
+}
 
-    fn size_bytes(&self) -> usize {
-        match &self.0 {
-            Values::U8(values) => size_of_val(values.as_slice()),
-            Values::I32(values) => size_of_val(values.as_slice()),
-            Values::I64(values) => size_of_val(values.as_slice()),
-        }
-    }
+/// The memory of integers.
+#[expect(unsafe_code, reason = "numbers are seen as bytes")]
+fn bytes_of<T: Copy + Into<i64>>(values: &[T]) -> &[u8] {
+    // SAFETY: integers (only they are `Into<i64>` here) have no padding, and any byte is a valid `u8`.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// Lets CPython read memory of an object in place.
+///
+/// # Safety
+/// `view` may be filled. `bytes` belong to `owner`, and neither move nor change while it lives.
+#[expect(unsafe_code, reason = "the buffer protocol hands out raw memory")]
+pub(crate) unsafe fn fill_view(
+    owner: &Bound<'_, PyAny>,
+    bytes: &[u8],
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+) -> PyResult<()> {
+    let size_bytes = isize::try_from(bytes.len()).map_err(PyBufferError::new_err)?;
+    // SAFETY: what the caller promises; `view` holds a reference to the owner until it is released. It is marked
+    // read-only; `PyBuffer_FillInfo` refuses a request to write.
+    let filled = unsafe {
+        ffi::PyBuffer_FillInfo(view, owner.as_ptr(), bytes.as_ptr().cast_mut().cast(), size_bytes, 1, flags)
+    };
+    if filled == 0 { Ok(()) } else { Err(PyErr::fetch(owner.py())) }
 }
 
 #[pymethods]
 impl Buffer {
     fn __len__(&self) -> usize {
-        self.size_bytes()
+        self.bytes().len()
     }
 
     // SAFETY: CPython calls it with a `view` that it may fill, and only through the type's buffer slot.
     #[expect(unsafe_code, reason = "the buffer protocol hands out raw memory")]
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let this = slf.get();
-        let size_bytes = isize::try_from(this.size_bytes()).map_err(PyBufferError::new_err)?;
-        // SAFETY: the memory is a `Vec`'s, initialised over `size_bytes`. It neither moves nor changes while the
-        // object lives: the class is frozen and `Values` has no interior mutability. `view` holds a reference to the
-        // object until it is released. It is marked read-only; `PyBuffer_FillInfo` refuses a request to write.
-        let filled = unsafe {
-            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), this.start().cast_mut().cast(), size_bytes, 1, flags)
-        };
-        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+        // SAFETY: as above. The memory is a `Vec`'s; the class is frozen and `Values` has no interior mutability.
+        unsafe { fill_view(slf.as_any(), slf.get().bytes(), view, flags) }
     }
 }

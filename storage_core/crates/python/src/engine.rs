@@ -1,14 +1,20 @@
-//! `Walrus` and `Cursor`: the storage engine inside this process, by topic names.
+//! `Walrus`: the storage engine inside this process, by topic names.
 //!
-//! Entries are borrowed from the caller's `bytes` (a `bytearray` is copied) while the interpreter lock is released.
+//! Entries are borrowed from the caller's `bytes` (other buffers are copied) while the interpreter lock is released.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyRange};
-use walrus_log::{Entry, Offset, Options};
+use pyo3::types::{PyDict, PyRange};
+use walrus_log::{
+    Appended, Floor, FloorReason, FsyncSchedule, Offset, Options, ReadConsistency, Retention, Topic,
+};
 
+use crate::completions::Completions;
+use crate::cursor::{Cursor, Wait};
+use crate::entries::{EntryBatch, Packed, ReadEntry, bytes_of, to_python};
 use crate::error::Result;
 
 /// A store whose logs are topics.
@@ -17,52 +23,117 @@ pub(crate) struct Walrus {
     walrus: walrus_log::Walrus,
 }
 
-/// A named, durable place in a topic.
-#[pyclass(frozen, module = "walrus_core")]
-pub(crate) struct Cursor {
-    cursor: walrus_log::Cursor,
-}
-
 #[pymethods]
 impl Walrus {
     #[staticmethod]
-    #[pyo3(signature = (directory, *, backend="auto", fsync="each", block_bytes=None, blocks_per_file=None))]
+    #[pyo3(signature = (
+        directory, *, key=None, backend="auto", fsync="each", persist_every=None, block_bytes=None, blocks_per_file=None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of a Python function")]
     fn open(
         py: Python<'_>,
         directory: PathBuf,
+        key: Option<String>,
         backend: &str,
         fsync: &str,
+        persist_every: Option<u32>,
         block_bytes: Option<u64>,
         blocks_per_file: Option<u32>,
     ) -> Result<Self> {
         let defaults = Options::default();
         let options = Options {
             backend: backend.parse()?,
-            fsync: fsync.parse()?,
+            fsync: fsync.parse::<FsyncSchedule>()?,
             block_bytes: block_bytes.unwrap_or(defaults.block_bytes),
             blocks_per_file: blocks_per_file.unwrap_or(defaults.blocks_per_file),
             ..defaults
         };
-        let walrus = py.detach(|| walrus_log::Walrus::open(directory, options))?;
+        let consistency = persist_every.map_or(ReadConsistency::StrictlyAtOnce, |persist_every| {
+            ReadConsistency::AtLeastOnce { persist_every }
+        });
+        let builder = walrus_log::Walrus::builder().options(options).consistency(consistency);
+        let builder = match key {
+            Some(key) => builder.data_dir(directory).key(key),
+            None => builder.directory(directory),
+        };
+        let walrus = py.detach(|| builder.build())?;
         Ok(Self { walrus })
     }
 
-    fn append_for_topic(&self, py: Python<'_>, topic: &str, data: PyBackedBytes) -> Result<u64> {
+    #[getter]
+    fn backend(&self) -> (&'static str, Option<String>) {
+        let backend = self.walrus.store().backend();
+        (backend.name, backend.refused)
+    }
+
+    fn append(&self, py: Python<'_>, topic: &str, data: &Bound<'_, PyAny>) -> Result<u64> {
+        let data = bytes_of(data)?;
         Ok(py.detach(|| self.walrus.append_for_topic(topic, &data))?.0)
     }
 
-    fn batch_append_for_topic<'py>(
+    fn append_many<'py>(
         &self,
         py: Python<'py>,
         topic: &str,
-        entries: Vec<PyBackedBytes>,
+        entries: Vec<Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyRange>> {
+        let entries = all_bytes_of(&entries)?;
         let offsets = py.detach(|| {
             let entries: Vec<&[u8]> = entries.iter().map(AsRef::as_ref).collect();
             self.walrus.batch_append_for_topic(topic, &entries)
         })?;
-        let signed = |offset: Offset| isize::try_from(offset.0).expect("offsets are below 2^63");
-        Ok(PyRange::new(py, signed(offsets.start), signed(offsets.end))?)
+        Ok(to_range(py, offsets.start, offsets.end)?)
+    }
+
+    fn append_packed<'py>(
+        &self,
+        py: Python<'py>,
+        topic: &str,
+        data: &Bound<'py, PyAny>,
+        positions: &Bound<'py, PyAny>,
+    ) -> Result<Bound<'py, PyRange>> {
+        let packed = Packed::new(data, positions)?;
+        let offsets = py.detach(|| self.walrus.batch_append_for_topic(topic, &packed.entries()))?;
+        Ok(to_range(py, offsets.start, offsets.end)?)
+    }
+
+    fn submit<'py>(
+        &self,
+        py: Python<'py>,
+        topic: &str,
+        entries: Vec<Bound<'py, PyAny>>,
+        completions: &Completions,
+    ) -> Result<(Bound<'py, PyRange>, Option<u64>)> {
+        let entries = all_bytes_of(&entries)?;
+        let appended = py.detach(|| {
+            let entries: Vec<&[u8]> = entries.iter().map(AsRef::as_ref).collect();
+            self.walrus.topic(topic)?.submit(&entries)
+        })?;
+        submitted(py, appended, completions)
+    }
+
+    fn submit_packed<'py>(
+        &self,
+        py: Python<'py>,
+        topic: &str,
+        data: &Bound<'py, PyAny>,
+        positions: &Bound<'py, PyAny>,
+        completions: &Completions,
+    ) -> Result<(Bound<'py, PyRange>, Option<u64>)> {
+        let packed = Packed::new(data, positions)?;
+        let appended = py.detach(|| self.walrus.topic(topic)?.submit(&packed.entries()))?;
+        submitted(py, appended, completions)
+    }
+
+    fn expect(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        offset: u64,
+        completions: &Completions,
+    ) -> Result<Option<u64>> {
+        let topic = py.detach(|| self.walrus.topic(topic))?;
+        completions.add_arrival(topic.log().arrival(Offset(offset)))
     }
 
     #[pyo3(signature = (topic, *, checkpoint=true))]
@@ -76,22 +147,41 @@ impl Walrus {
         Ok(entry.map(|entry| to_python(py, &entry)))
     }
 
-    #[pyo3(signature = (topic, bytes_max, *, checkpoint=true, start_offset=None))]
-    fn batch_read_for_topic<'py>(
+    #[pyo3(signature = (topic, bytes_max=1_048_576, *, checkpoint=true, start_offset=None))]
+    fn read_batch(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         topic: &str,
         bytes_max: usize,
         checkpoint: bool,
         start_offset: Option<u64>,
-    ) -> Result<Vec<ReadEntry<'py>>> {
+    ) -> Result<EntryBatch> {
         let start = start_offset.map(Offset);
-        let entries = py.detach(|| self.walrus.batch_read_for_topic(topic, bytes_max, checkpoint, start))?;
-        Ok(entries.iter().map(|entry| to_python(py, entry)).collect())
+        py.detach(|| Ok(self.walrus.batch_read_for_topic(topic, bytes_max, checkpoint, start)?.into()))
+    }
+
+    fn wait(&self, py: Python<'_>, topic: &str, timeout: f64) -> Result<bool> {
+        let until = Wait::new(timeout)?;
+        until.run(py, |time| self.walrus.wait_for_data(topic, time))
     }
 
     fn cursor(&self, py: Python<'_>, topic: &str, name: &str) -> Result<Cursor> {
         Ok(Cursor { cursor: py.detach(|| self.walrus.cursor(topic, name))? })
+    }
+
+    fn cursors<'py>(&self, py: Python<'py>, topic: &str) -> Result<Bound<'py, PyDict>> {
+        let cursors = PyDict::new(py);
+        if let Some(topic) = self.find(py, topic) {
+            for (name, at) in topic.log().cursors() {
+                cursors.set_item(name, at.0)?;
+            }
+        }
+        Ok(cursors)
+    }
+
+    fn delete_cursor(&self, py: Python<'_>, topic: &str, name: &str) -> Result<()> {
+        let Some(topic) = self.find(py, topic) else { return Ok(()) };
+        Ok(py.detach(|| topic.log().delete_cursor(name))?)
     }
 
     fn topics(&self) -> Vec<String> {
@@ -100,6 +190,56 @@ impl Walrus {
 
     fn delete_topic(&self, py: Python<'_>, topic: &str) -> Result<bool> {
         Ok(py.detach(|| self.walrus.delete_topic(topic))?)
+    }
+
+    fn offsets<'py>(&self, py: Python<'py>, topic: &str) -> Result<Bound<'py, PyRange>> {
+        let log = self.find(py, topic).map(|topic| topic.log().clone());
+        let nothing = (Offset(0), Offset(0));
+        let (start, end) = log.map_or(nothing, |log| (log.start_offset(), log.durable_offset()));
+        Ok(to_range(py, start, end)?)
+    }
+
+    fn unread(&self, py: Python<'_>, topic: &str) -> u64 {
+        py.detach(|| self.walrus.get_topic_entry_count(topic))
+    }
+
+    fn size_bytes(&self, topic: &str) -> u64 {
+        self.walrus.get_topic_size(topic)
+    }
+
+    fn mark_clean(&self, py: Python<'_>, topic: &str) -> Result<()> {
+        Ok(py.detach(|| self.walrus.mark_topic_clean(topic))?)
+    }
+
+    fn mark_dirty(&self, py: Python<'_>, topic: &str) -> Result<()> {
+        Ok(py.detach(|| self.walrus.mark_topic_dirty(topic))?)
+    }
+
+    fn is_clean(&self, topic: &str) -> bool {
+        self.walrus.topic_is_clean(topic)
+    }
+
+    #[pyo3(signature = (topic, *, age_s=None, bytes=None, consumed_by=None, pinned_by=None))]
+    fn set_retention(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        age_s: Option<u64>,
+        bytes: Option<u64>,
+        consumed_by: Option<Vec<String>>,
+        pinned_by: Option<Vec<String>>,
+    ) -> Result<()> {
+        let (consumed_by, pinned_by) = (consumed_by.unwrap_or_default(), pinned_by.unwrap_or_default());
+        let retention = Retention { age: age_s.map(Duration::from_secs), bytes, consumed_by, pinned_by };
+        let topic = py.detach(|| self.walrus.topic(topic))?;
+        topic.log().set_retention(retention);
+        Ok(())
+    }
+
+    fn trim(&self, py: Python<'_>, topic: &str, before: u64) -> Result<(u64, String)> {
+        let floor = py.detach(|| self.walrus.trim(topic, Offset(before)))?;
+        Ok(floor
+            .map_or((0, "nothing".to_owned()), |Floor { offset, reason }| (offset.0, reason_text(&reason))))
     }
 
     fn close(&self, py: Python<'_>) -> Result<()> {
@@ -116,43 +256,39 @@ impl Walrus {
     }
 }
 
-#[pymethods]
-impl Cursor {
-    #[getter]
-    fn name(&self) -> &str {
-        self.cursor.name()
-    }
-
-    #[getter]
-    fn position(&self, py: Python<'_>) -> u64 {
-        py.detach(|| self.cursor.position()).0
-    }
-
-    #[pyo3(signature = (*, checkpoint=true))]
-    fn read_next<'py>(&self, py: Python<'py>, checkpoint: bool) -> Result<Option<ReadEntry<'py>>> {
-        let entry = py.detach(|| self.cursor.read_next(checkpoint))?;
-        Ok(entry.map(|entry| to_python(py, &entry)))
-    }
-
-    #[pyo3(signature = (bytes_max, *, checkpoint=true))]
-    fn batch_read<'py>(
-        &self,
-        py: Python<'py>,
-        bytes_max: usize,
-        checkpoint: bool,
-    ) -> Result<Vec<ReadEntry<'py>>> {
-        let entries = py.detach(|| self.cursor.batch_read(bytes_max, checkpoint))?;
-        Ok(entries.iter().map(|entry| to_python(py, entry)).collect())
-    }
-
-    fn seek(&self, py: Python<'_>, offset: u64) -> Result<()> {
-        Ok(py.detach(|| self.cursor.seek(Offset(offset)))?)
+impl Walrus {
+    /// The topic, where it is there.
+    fn find(&self, py: Python<'_>, name: &str) -> Option<Topic> {
+        py.detach(|| self.walrus.find(name))
     }
 }
 
-/// Offset and data.
-type ReadEntry<'py> = (u64, Bound<'py, PyBytes>);
+fn all_bytes_of(entries: &[Bound<'_, PyAny>]) -> PyResult<Vec<PyBackedBytes>> {
+    entries.iter().map(bytes_of).collect()
+}
 
-fn to_python<'py>(py: Python<'py>, entry: &Entry) -> ReadEntry<'py> {
-    (entry.offset.0, PyBytes::new(py, &entry.data))
+/// Offsets of what was appended, and what to wait for.
+fn submitted<'py>(
+    py: Python<'py>,
+    appended: Appended,
+    completions: &Completions,
+) -> Result<(Bound<'py, PyRange>, Option<u64>)> {
+    let offsets = to_range(py, appended.base_offset, appended.end_offset)?;
+    Ok((offsets, completions.add_commit(appended.commit)?))
+}
+
+fn to_range(py: Python<'_>, start: Offset, end: Offset) -> PyResult<Bound<'_, PyRange>> {
+    let signed = |offset: Offset| isize::try_from(offset.0).expect("offsets are below 2^63");
+    PyRange::new(py, signed(start), signed(end))
+}
+
+fn reason_text(reason: &FloorReason) -> String {
+    match reason {
+        FloorReason::Nothing => "nothing".to_owned(),
+        FloorReason::Trim => "trim".to_owned(),
+        FloorReason::Age => "age".to_owned(),
+        FloorReason::Bytes => "bytes".to_owned(),
+        FloorReason::Consumed => "consumed".to_owned(),
+        FloorReason::Held { by } => format!("held by {by}"),
+    }
 }

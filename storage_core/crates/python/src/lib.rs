@@ -5,9 +5,13 @@
 mod batches;
 mod buffer;
 mod columns;
+mod completions;
+mod cursor;
 mod data_plane;
 mod engine;
+mod entries;
 mod error;
+mod inspection;
 mod json;
 mod logging;
 mod metadata;
@@ -22,9 +26,17 @@ mod _native {
     #[pymodule_export]
     use crate::buffer::Buffer;
     #[pymodule_export]
+    use crate::completions::Completions;
+    #[pymodule_export]
+    use crate::cursor::Cursor;
+    #[pymodule_export]
     use crate::data_plane::DataPlane;
     #[pymodule_export]
-    use crate::engine::{Cursor, Walrus};
+    use crate::engine::Walrus;
+    #[pymodule_export]
+    use crate::entries::EntryBatch;
+    #[pymodule_export]
+    use crate::inspection::{inspect_store, repair_store, verify_store};
     #[pymodule_export]
     use crate::logging::{init_logging, set_log_filter};
     #[pymodule_export]

@@ -1,5 +1,8 @@
 """The engine through the binding; what it promises is tested in its own crate."""
 
+import array
+import ctypes
+import select
 import threading
 from pathlib import Path
 
@@ -7,44 +10,148 @@ import pytest
 import walrus_core
 
 SMALL = {"block_bytes": 64 << 10, "blocks_per_file": 4}
+LONG = 120.0
 
 
 @pytest.mark.parametrize("backend", ["auto", "mmap", "io_uring"])
 @pytest.mark.parametrize("fsync", ["each", "20ms", "never"])
 def test_what_was_appended_is_read_after_a_reopen(tmp_path: Path, backend: str, fsync: str) -> None:
     with walrus_core.Walrus.open(tmp_path, backend=backend, fsync=fsync, **SMALL) as walrus:
-        assert walrus.append_for_topic("t", b"first") == 0
-        assert walrus.batch_append_for_topic("t", [b"second", bytearray(b"third"), b""]) == range(1, 4)
+        assert walrus.append("t", b"first") == 0
+        assert walrus.append_many("t", [b"second", bytearray(b"third"), b""]) == range(1, 4)
         assert walrus.read_next("t") == (0, b"first")
+        assert backend in ("auto", walrus.backend[0]) or walrus.backend[1]
     with walrus_core.Walrus.open(tmp_path, backend=backend, fsync=fsync) as walrus:
         assert walrus.topics() == ["t"]
         assert walrus.read_next("t", checkpoint=False) == (1, b"second")
-        assert walrus.batch_read_for_topic("t", 1 << 20) == [(1, b"second"), (2, b"third"), (3, b"")]
+        assert list(walrus.read_batch("t")) == [(1, b"second"), (2, b"third"), (3, b"")]
         assert walrus.read_next("t") is None
-        assert walrus.batch_read_for_topic("t", 1, start_offset=2) == [(2, b"third")]
+        assert list(walrus.read_batch("t", 1, start_offset=2)) == [(2, b"third")]
+
+
+def test_entries_may_be_any_buffer(tmp_path: Path) -> None:
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        walrus.append("t", memoryview(b"abcd")[1:3])
+        walrus.append_many("t", [array.array("H", [1, 2]), memoryview(b"abcd")[::2]])
+        assert [data for _, data in walrus.read_batch("t")] == [b"bc", b"\1\0\2\0", b"ac"]
+        for wrong in ("text", 5, [1, 2], None):
+            with pytest.raises(TypeError):
+                walrus.append("t", wrong)  # type: ignore[arg-type]
+        assert walrus.offsets("t") == range(3)
+
+
+def test_packed_entries_lie_in_one_buffer(tmp_path: Path) -> None:
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        data, positions = b"..onetwo!", [2, 5, 5, 8]
+        for typecode in "qi":
+            walrus.append_packed("t", data, array.array(typecode, positions))
+        walrus.append_packed("t", bytearray(data), array.array("q", positions).tobytes())
+        batch = walrus.read_batch("t")
+        assert [entry for _, entry in batch] == [b"one", b"", b"two"] * 3
+        assert walrus.append_packed("t", batch, batch.positions) == range(9, 18)
+        assert walrus.append_packed("t", b"", array.array("q", [0])) == range(18, 18)
+        wrong = [[], [0, 10], [-1, 2], [3, 2], [0, 1 << 40]]
+        for each in wrong:
+            with pytest.raises(ValueError, match="positions must rise"):
+                walrus.append_packed("t", data, array.array("q", each))
+        with pytest.raises(ValueError, match="64 bit"):
+            walrus.append_packed("t", data, b"12345")
+        with pytest.raises(walrus_core.RejectedError):
+            walrus.append_packed("t", b"", array.array("q", [0] * 2002))
+        assert walrus.offsets("t") == range(18)
+
+
+def test_a_batch_is_one_buffer_with_its_places(tmp_path: Path) -> None:
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        walrus.append_many("t", [b"one", b"", b"three"])
+        batch = walrus.read_batch("t")
+        positions = memoryview(batch.positions).cast("q").tolist()
+        assert (bytes(batch), positions) == (b"onethree", [0, 3, 3, 8])
+        assert memoryview(batch.offsets).cast("q").tolist() == [0, 1, 2]
+        assert all(at > 1e12 for at in memoryview(batch.timestamps_ms).cast("q"))
+        assert (len(batch), batch[0], batch[-1], batch.next_offset) == (3, (0, b"one"), (2, b"three"), 3)
+        with pytest.raises(IndexError):
+            batch[3]
+        view = memoryview(batch)
+        assert view.readonly
+        del batch
+        assert bytes(view) == b"onethree", "a view keeps its batch"
+        empty = walrus.read_batch("t")
+        assert (len(empty), bytes(empty), list(empty), empty.next_offset) == (0, b"", [], None)
 
 
 def test_cursors_are_apart_and_remembered(tmp_path: Path) -> None:
     with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
-        walrus.batch_append_for_topic("t", [b"%d" % entry for entry in range(10)])
+        walrus.append_many("t", [b"%d" % entry for entry in range(10)])
         fast, slow = walrus.cursor("t", "fast"), walrus.cursor("t", "slow")
-        assert len(fast.batch_read(1 << 20)) == 10
+        assert len(fast.read_batch()) == 10
         assert slow.read_next() == (0, b"0")
         slow.seek(7)
+        assert (slow.unread, walrus.unread("t"), walrus.unread("none")) == (3, 10, 0)
         with pytest.raises(walrus_core.OffsetOutOfRange) as raised:
             slow.seek(11)
         assert raised.value.facts == {"requested": 11, "start": 0, "end": 10}
+        assert walrus.cursors("t") == {"fast": 10, "slow": 7}
     with walrus_core.Walrus.open(tmp_path) as walrus:
         assert walrus.cursor("t", "fast").position == 10
         assert walrus.cursor("t", "slow").read_next() == (7, b"7")
         assert (fast.name, slow.name) == ("fast", "slow")
+        walrus.delete_cursor("t", "slow")
+        assert (walrus.cursors("t"), walrus.cursors("none")) == ({"fast": 10}, {})
+
+
+def test_a_lazy_cursor_is_stored_when_asked_and_at_close(tmp_path: Path) -> None:
+    with walrus_core.Walrus.open(tmp_path, persist_every=100, **SMALL) as walrus:
+        walrus.append_many("t", [b"x"] * 10)
+        cursor = walrus.cursor("t", "c")
+        cursor.read_next()
+        assert walrus.cursors("t") == {}
+        cursor.persist()
+        assert walrus.cursors("t") == {"c": 1}
+        cursor.read_next()
+    with walrus_core.Walrus.open(tmp_path) as walrus:
+        assert walrus.cursors("t") == {"c": 2}
+
+
+def test_namespaces_are_apart(tmp_path: Path) -> None:
+    for key in ("a/b", "a_b", ".."):
+        with walrus_core.Walrus.open(tmp_path, key=key, **SMALL) as walrus:
+            walrus.append("t", key.encode())
+    for key in ("a/b", "a_b", ".."):
+        with walrus_core.Walrus.open(tmp_path, key=key) as walrus:
+            assert list(walrus.read_batch("t")) == [(0, key.encode())]
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_topic_forgets_what_it_may(tmp_path: Path) -> None:
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        assert walrus.trim("none", 0) == (0, "nothing")
+        walrus.append_many("t", [b"x" * 100] * 10)
+        size = walrus.size_bytes("t")
+        assert 1000 < size < 2000
+        assert walrus.trim("t", 4) == (4, "trim")
+        walrus.set_retention("t", pinned_by=["slow"])
+        walrus.cursor("t", "slow").seek(6)
+        assert walrus.trim("t", 8) == (6, "held by slow")
+        assert walrus.offsets("t") == range(6, 10)
+        with pytest.raises(walrus_core.OffsetOutOfRange):
+            walrus.trim("t", 11)
+
+
+def test_a_topic_is_clean_until_it_is_appended_to(tmp_path: Path) -> None:
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        walrus.append("t", b"")
+        assert not walrus.is_clean("t")
+        walrus.mark_clean("t")
+        assert walrus.is_clean("t")
+        walrus.mark_dirty("t")
+        assert not walrus.is_clean("t")
 
 
 def test_threads_append_and_read_at_once(tmp_path: Path) -> None:
     with walrus_core.Walrus.open(tmp_path, fsync="never") as walrus:
         threads = [
-            threading.Thread(target=lambda: [walrus.append_for_topic("t", b"x" * 100) for _ in range(500)])
-            for _ in range(4)
+            threading.Thread(target=lambda: [walrus.append("t", b"x" * 100) for _ in range(500)]) for _ in range(4)
         ]
         for thread in threads:
             thread.start()
@@ -54,9 +161,48 @@ def test_threads_append_and_read_at_once(tmp_path: Path) -> None:
         assert offsets == list(range(2000))
 
 
+def test_a_wait_lets_others_run_and_ends_with_data(tmp_path: Path) -> None:
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        assert not walrus.wait("t", 0)
+        found: list[bool] = []
+        threads = [threading.Thread(target=lambda: found.append(walrus.wait("t", LONG))) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        walrus.append("t", b"x")
+        for thread in threads:
+            thread.join()
+        assert found == [True] * 3
+        with pytest.raises(ValueError, match="no time"):
+            walrus.wait("t", -1)
+
+
+def test_the_engine_commits_while_the_interpreter_lock_is_held(tmp_path: Path) -> None:
+    """A busy Python thread holds the lock for as long as it likes: here one call of C that keeps it."""
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        completions = walrus_core.Completions()
+        waits = [walrus.submit("t", [b"%d" % entry], completions)[1] for entry in range(50)]
+        assert readable_while_holding_the_lock(completions.fileno())
+        pending = {wait for wait in waits if wait is not None}
+        while pending:
+            for wait, error in completions.take():
+                assert error is None
+                pending.remove(wait)
+            assert not pending or readable_while_holding_the_lock(completions.fileno())
+        assert len(walrus.read_batch("t")) == 50
+
+
+def readable_while_holding_the_lock(descriptor: int) -> bool:
+    class PollFd(ctypes.Structure):
+        _fields_ = (("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short))
+
+    polled = PollFd(descriptor, select.POLLIN, 0)
+    # Calls of a `PyDLL` keep the lock, those of a `CDLL` do not.
+    return bool(ctypes.PyDLL(None).poll(ctypes.byref(polled), 1, int(LONG * 1000)) == 1)
+
+
 def test_a_deleted_topic_is_gone(tmp_path: Path) -> None:
     with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
-        walrus.append_for_topic("t", b"x")
+        walrus.append("t", b"x")
         assert walrus.delete_topic("t")
         assert not walrus.delete_topic("t")
         assert walrus.topics() == []
@@ -71,12 +217,10 @@ def test_wrong_calls_are_refused_with_their_facts(tmp_path: Path) -> None:
         with pytest.raises(walrus_core.Locked):
             walrus_core.Walrus.open(tmp_path)
         with pytest.raises(walrus_core.RejectedError) as raised:
-            walrus.append_for_topic("", b"x")
+            walrus.append("", b"x")
         assert raised.value.reason == "InvalidName"
-        with pytest.raises(TypeError):
-            walrus.append_for_topic("t", "text")  # type: ignore[arg-type]
     with pytest.raises(walrus_core.RejectedError) as raised:
-        walrus.append_for_topic("t", b"x")
+        walrus.append("t", b"x")
     assert raised.value.reason == "Closed"
 
 

@@ -1,6 +1,7 @@
 """The storage engine, data plane and metadata of Walrus.
 
 Everything is in Rust; `_native.pyi` documents it. Calls that wait release the interpreter lock.
+`walrus_core.aio` has the engine for event loops.
 """
 
 from walrus_core._native import (
@@ -8,9 +9,11 @@ from walrus_core._native import (
     BinaryColumn,
     Buffer,
     Columns,
+    Completions,
     CorruptionError,
     Cursor,
     DataPlane,
+    EntryBatch,
     HeadersColumn,
     InvalidBatch,
     Locked,
@@ -26,7 +29,10 @@ from walrus_core._native import (
     decode_batches,
     encode_batch,
     init_logging,
+    inspect_store,
+    repair_store,
     set_log_filter,
+    verify_store,
 )
 
 __all__ = [
@@ -34,9 +40,11 @@ __all__ = [
     "BinaryColumn",
     "Buffer",
     "Columns",
+    "Completions",
     "CorruptionError",
     "Cursor",
     "DataPlane",
+    "EntryBatch",
     "HeadersColumn",
     "InvalidBatch",
     "Locked",
@@ -52,5 +60,8 @@ __all__ = [
     "decode_batches",
     "encode_batch",
     "init_logging",
+    "inspect_store",
+    "repair_store",
     "set_log_filter",
+    "verify_store",
 ]

@@ -2,9 +2,11 @@
 
 # ruff: noqa: N818 - an exception's name says what is the matter
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import Any, final
+
+from typing_extensions import Buffer as ReadableBuffer
 
 class WalrusError(Exception):
     """Root of what Walrus raises, but for `OSError` and `ValueError`."""
@@ -187,49 +189,127 @@ class DataPlane:
 
 @final
 class Walrus:
-    """The storage engine inside this process: a store whose logs are topics. Threads share it."""
+    """The storage engine inside this process: a store whose logs are topics. Threads share it.
+
+    Topics are made by what needs them; offsets count their entries from 0.
+    """
 
     @staticmethod
     def open(
         directory: str | PathLike[str],
         *,
+        key: str | None = None,
         backend: str = "auto",
         fsync: str = "each",
+        persist_every: int | None = None,
         block_bytes: int | None = None,
         blocks_per_file: int | None = None,
     ) -> Walrus:
-        """Opens the store of a directory, which is made if it is not there.
+        """Opens the store of a directory, which is made if it is not there; with `key` that of a namespace below it.
 
         `backend` is auto, mmap, direct or io_uring. `fsync` is each (an append that returned is durable), never, or
-        `<n>ms`. The sizes are those of a new store (10 MiB, 100). Raises `Locked`, `UnsupportedFormat`,
-        `CorruptionError`, `RejectedError` for wrong options, `OSError`.
+        `<n>ms`. With `persist_every` cursors are stored after each so many entries and at close, and fewer than that
+        come again after a crash; without, each is given once. The sizes are those of a new store (10 MiB, 100). Raises
+        `Locked`, `UnsupportedFormat`, `CorruptionError`, `RejectedError` for wrong options, `OSError`.
         """
 
-    def append_for_topic(self, topic: str, data: bytes) -> int:
-        """Appends an entry, as durably as `fsync` says, and gives its offset. The topic is made if it is not there."""
+    @property
+    def backend(self) -> tuple[str, str | None]:
+        """The backend in use, and why another one that was asked for is not."""
 
-    def batch_append_for_topic(self, topic: str, entries: Sequence[bytes]) -> range:
+    def append(self, topic: str, data: ReadableBuffer) -> int:
+        """Appends an entry, as durably as `fsync` says, and gives its offset."""
+
+    def append_many(self, topic: str, entries: Sequence[ReadableBuffer]) -> range:
         """Appends up to 2,000 entries: all of them are there, or none. Gives their offsets."""
+
+    def append_packed(self, topic: str, data: ReadableBuffer, positions: ReadableBuffer) -> range:
+        """As `append_many`, of entries that lie in one buffer: entry i from `positions[i]` to `positions[i + 1]`.
+
+        `positions` are int64 or int32, one more than entries, as Arrow's offsets are: of an `array.array("q")`, a NumPy
+        array, a `pyarrow.Buffer`. `bytes` are not copied before they are in the batch.
+        """
+
+    def submit(
+        self, topic: str, entries: Sequence[ReadableBuffer], completions: Completions
+    ) -> tuple[range, int | None]:
+        """As `append_many`, without waiting: the id by which `completions` says that it is done, or `None`: it is."""
+
+    def submit_packed(
+        self, topic: str, data: ReadableBuffer, positions: ReadableBuffer, completions: Completions
+    ) -> tuple[range, int | None]:
+        """As `append_packed`, without waiting; see `submit`."""
+
+    def expect(self, topic: str, offset: int, completions: Completions) -> int | None:
+        """Has `completions` say when the topic has an entry at an offset; see `submit`."""
 
     def read_next(self, topic: str, *, checkpoint: bool = True) -> tuple[int, bytes] | None:
         """Offset and data of the next entry of the topic's default cursor; see `Cursor.read_next`."""
 
-    def batch_read_for_topic(
-        self, topic: str, bytes_max: int, *, checkpoint: bool = True, start_offset: int | None = None
-    ) -> list[tuple[int, bytes]]:
-        """The next entries of the default cursor, about `bytes_max` bytes; see `Cursor.batch_read`.
+    def read_batch(
+        self, topic: str, bytes_max: int = 1048576, *, checkpoint: bool = True, start_offset: int | None = None
+    ) -> EntryBatch:
+        """The next entries of the default cursor, about `bytes_max` bytes; see `Cursor.read_batch`.
 
         With `start_offset` those from there on; no cursor moves then. Raises `OffsetOutOfRange`, `CorruptionError`.
         """
 
+    def wait(self, topic: str, timeout: float) -> bool:
+        """Waits up to `timeout` seconds until the default cursor has an entry to read; see `Cursor.wait`."""
+
     def cursor(self, topic: str, name: str) -> Cursor:
         """A cursor of the topic. A new one stands at the topic's start."""
+
+    def cursors(self, topic: str) -> dict[str, int]:
+        """Names and places of the cursors that were stored."""
+
+    def delete_cursor(self, topic: str, name: str) -> None:
+        """Forgets a cursor, durably."""
 
     def topics(self) -> list[str]:
         """Names of the topics, sorted."""
 
     def delete_topic(self, topic: str) -> bool:
         """Deletes a topic and its cursors, durably. False: there was none."""
+
+    def offsets(self, topic: str) -> range:
+        """Offsets that can be read; empty where there is no topic."""
+
+    def unread(self, topic: str) -> int:
+        """Entries that the default cursor has not consumed."""
+
+    def size_bytes(self, topic: str) -> int:
+        """Bytes of the topic's batches on the disk."""
+
+    def mark_clean(self, topic: str) -> None:
+        """Calls the topic clean until its next append, durably."""
+
+    def mark_dirty(self, topic: str) -> None:
+        """Calls the topic dirty until it is called clean, durably."""
+
+    def is_clean(self, topic: str) -> bool:
+        """Whether nothing was appended since the topic was called clean. One that is not there is clean."""
+
+    def set_retention(
+        self,
+        topic: str,
+        *,
+        age_s: int | None = None,
+        bytes: int | None = None,  # noqa: A002 - as the rule is called
+        consumed_by: Sequence[str] | None = None,
+        pinned_by: Sequence[str] | None = None,
+    ) -> None:
+        """Says what the topic forgets in the background, until the store is closed.
+
+        Whole blocks: those older than `age_s` seconds, the oldest as long as `bytes` stay, those that all cursors of
+        `consumed_by` have passed; but nothing that a cursor of `pinned_by` has not.
+        """
+
+    def trim(self, topic: str, before: int) -> tuple[int, str]:
+        """Forgets entries below an offset, durably. Gives where the topic begins now, and why there.
+
+        The reason is trim, nothing (it began there), or `held by` and the name of a cursor that is pinned.
+        """
 
     def close(self) -> None:
         """Syncs and closes; what comes later is refused. A second call does nothing."""
@@ -247,6 +327,10 @@ class Cursor:
     def position(self) -> int:
         """Offset of the next entry."""
 
+    @property
+    def unread(self) -> int:
+        """Entries from there on."""
+
     def read_next(self, *, checkpoint: bool = True) -> tuple[int, bytes] | None:
         """Offset and data of the next entry; `None` at the end.
 
@@ -254,11 +338,59 @@ class Cursor:
         entry. Without, it stays.
         """
 
-    def batch_read(self, bytes_max: int, *, checkpoint: bool = True) -> list[tuple[int, bytes]]:
+    def read_batch(self, bytes_max: int = 1048576, *, checkpoint: bool = True) -> EntryBatch:
         """The next entries, about `bytes_max` bytes of them: at least one, if there is one, at most 2,000."""
 
     def seek(self, offset: int) -> None:
         """Moves the cursor, durably. Raises `OffsetOutOfRange`."""
+
+    def persist(self) -> None:
+        """Makes the place durable now, where `persist_every` would wait."""
+
+    def wait(self, timeout: float) -> bool:
+        """Waits up to `timeout` seconds for an entry to read; signals are seen meanwhile.
+
+        False: none came, or none will. Raises `RejectedError` when the topic is deleted or the store closed.
+        """
+
+@final
+class EntryBatch:
+    """Entries that were read, in one buffer: `memoryview(batch)` has their data back to back and copies nothing.
+
+    `batch[i]` and iteration give offset and data as `read_next` does, copied.
+    """
+
+    @property
+    def offsets(self) -> Buffer:
+        """int64, those of the entries."""
+
+    @property
+    def timestamps_ms(self) -> Buffer:
+        """int64, when they were appended, since the epoch."""
+
+    @property
+    def positions(self) -> Buffer:
+        """int64, one more than entries: entry i is `memoryview(batch)[positions[i]:positions[i + 1]]`."""
+
+    @property
+    def next_offset(self) -> int | None:
+        """Behind the last entry; `None` for an empty batch."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> tuple[int, bytes]: ...
+    def __iter__(self) -> Iterator[tuple[int, bytes]]: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class Completions:
+    """What an event loop waits for; `walrus_core.aio.AsyncWalrus` uses it. Threads of the engine never take the GIL."""
+
+    def __new__(cls) -> Completions: ...
+    def fileno(self) -> int:
+        """Can be read from when there is something to take."""
+
+    def take(self) -> list[tuple[int, Exception | None]]:
+        """Ids that are done since the last call, and why they failed."""
 
 @final
 class Buffer:
@@ -383,3 +515,19 @@ def init_logging(directives: str) -> bool:
 
 def set_log_filter(directives: str) -> bool:
     """Changes what `init_logging` lets through. False where logging was not set up by it. Raises `ValueError`."""
+
+def inspect_store(directory: str | PathLike[str]) -> dict[str, Any]:
+    """What lies in a store that nobody has open: `logs`, what an open would find, `damaged`, and all as a `table`.
+
+    Changes nothing. Raises `Locked`, `CorruptionError` where the store does not open, `OSError`.
+    """
+
+def verify_store(directory: str | PathLike[str]) -> dict[str, Any]:
+    """As `inspect_store`, and reads every batch: `checked` has how many."""
+
+def repair_store(directory: str | PathLike[str]) -> dict[str, Any]:
+    """Makes a store open again; gives what `inspect_store` then gives, and what was done to the `journal`.
+
+    Moves aside what cannot be read, deletes nothing, makes a lost or damaged journal again from what is left of it and
+    from the headers of blocks. Raises `Locked`, `CorruptionError` if the MANIFEST is damaged, `OSError`.
+    """

@@ -1,0 +1,88 @@
+//! `Cursor`: a named place in a topic.
+
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use walrus_log::Offset;
+
+use crate::entries::{EntryBatch, ReadEntry, to_python};
+use crate::error::Result;
+
+/// A named, durable place in a topic.
+#[pyclass(frozen, module = "walrus_core")]
+pub(crate) struct Cursor {
+    pub(crate) cursor: walrus_log::Cursor,
+}
+
+#[pymethods]
+impl Cursor {
+    #[getter]
+    fn name(&self) -> &str {
+        self.cursor.name()
+    }
+
+    #[getter]
+    fn position(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.cursor.position()).0
+    }
+
+    #[getter]
+    fn unread(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.cursor.unread())
+    }
+
+    #[pyo3(signature = (*, checkpoint=true))]
+    fn read_next<'py>(&self, py: Python<'py>, checkpoint: bool) -> Result<Option<ReadEntry<'py>>> {
+        let entry = py.detach(|| self.cursor.read_next(checkpoint))?;
+        Ok(entry.map(|entry| to_python(py, &entry)))
+    }
+
+    #[pyo3(signature = (bytes_max=1_048_576, *, checkpoint=true))]
+    fn read_batch(&self, py: Python<'_>, bytes_max: usize, checkpoint: bool) -> Result<EntryBatch> {
+        py.detach(|| Ok(self.cursor.batch_read(bytes_max, checkpoint)?.into()))
+    }
+
+    fn seek(&self, py: Python<'_>, offset: u64) -> Result<()> {
+        Ok(py.detach(|| self.cursor.seek(Offset(offset)))?)
+    }
+
+    fn persist(&self, py: Python<'_>) -> Result<()> {
+        Ok(py.detach(|| self.cursor.persist())?)
+    }
+
+    fn wait(&self, py: Python<'_>, timeout: f64) -> Result<bool> {
+        let until = Wait::new(timeout)?;
+        until.run(py, |time| self.cursor.wait(time))
+    }
+}
+
+/// A wait that signals interrupt: it is done in pieces.
+pub(crate) struct Wait {
+    left: Duration,
+}
+
+const PIECE: Duration = Duration::from_millis(200);
+
+impl Wait {
+    pub(crate) fn new(seconds: f64) -> PyResult<Self> {
+        let invalid = |_| pyo3::exceptions::PyValueError::new_err(format!("{seconds} is no time to wait"));
+        Ok(Self { left: Duration::try_from_secs_f64(seconds).map_err(invalid)? })
+    }
+
+    pub(crate) fn run(
+        self,
+        py: Python<'_>,
+        wait: impl Fn(Duration) -> walrus_log::Result<bool> + Sync,
+    ) -> Result<bool> {
+        let Self { mut left } = self;
+        loop {
+            let piece = left.min(PIECE);
+            left -= piece;
+            let has_come = py.detach(|| wait(piece))?;
+            py.check_signals()?;
+            if has_come || left.is_zero() {
+                return Ok(has_come);
+            }
+        }
+    }
+}

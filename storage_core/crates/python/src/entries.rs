@@ -1,0 +1,151 @@
+//! Entries on their way in and out: borrowed or copied bytes of Python's, and batches of read entries as one buffer.
+
+use std::ffi::c_int;
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyIterator, PyList, PyMemoryView};
+use walrus_log::Entry;
+
+use crate::buffer::Buffer;
+use crate::error::Result;
+
+/// Offset and data.
+pub(crate) type ReadEntry<'py> = (u64, Bound<'py, PyBytes>);
+
+pub(crate) fn to_python<'py>(py: Python<'py>, entry: &Entry) -> ReadEntry<'py> {
+    (entry.offset.0, PyBytes::new(py, &entry.data))
+}
+
+/// Bytes that can be read without the interpreter lock: those of a `bytes` as they are, of anything else a copy.
+pub(crate) fn bytes_of(data: &Bound<'_, PyAny>) -> PyResult<PyBackedBytes> {
+    if let Ok(bytes) = data.cast::<PyBytes>() {
+        return Ok(bytes.clone().into());
+    }
+    // By way of a view: `bytes(5)` is five zeros, a view of a number is an error.
+    let copied = PyMemoryView::from(data)?.call_method0("tobytes")?;
+    Ok(copied.cast_into::<PyBytes>()?.into())
+}
+
+/// Entries that lie back to back in one buffer.
+pub(crate) struct Packed {
+    data: PyBackedBytes,
+    /// Rising, within the data; one more than entries.
+    positions: Vec<usize>,
+}
+
+impl Packed {
+    /// `positions` are 64 or 32 bit integers, in any buffer; bytes stand for 64 bit ones. Entry i lies from position i to
+    /// the next.
+    pub(crate) fn new(data: &Bound<'_, PyAny>, positions: &Bound<'_, PyAny>) -> Result<Self> {
+        let py = data.py();
+        let data = bytes_of(data)?;
+        let wide = if let Ok(wide) = PyBuffer::<i64>::get(positions) {
+            wide.to_vec(py)?
+        } else if let Ok(narrow) = PyBuffer::<i32>::get(positions) {
+            narrow.to_vec(py)?.into_iter().map(i64::from).collect()
+        } else {
+            let bytes = bytes_of(positions)?;
+            let (words, rest) = bytes.as_chunks::<8>();
+            if !rest.is_empty() {
+                return Err(PyValueError::new_err("positions are no 64 bit integers").into());
+            }
+            words.iter().map(|word| i64::from_ne_bytes(*word)).collect()
+        };
+        let positions: Option<Vec<usize>> = wide.iter().map(|&at| usize::try_from(at).ok()).collect();
+        match positions {
+            Some(positions)
+                if positions.is_sorted() && positions.last().is_some_and(|&last| last <= data.len()) =>
+            {
+                Ok(Self { data, positions })
+            }
+            _ => {
+                let message = format!("positions must rise from 0 or more to at most {}", data.len());
+                Err(PyValueError::new_err(message).into())
+            }
+        }
+    }
+
+    pub(crate) fn entries(&self) -> Vec<&[u8]> {
+        self.positions.windows(2).map(|ends| &self.data[ends[0]..ends[1]]).collect()
+    }
+}
+
+/// Entries that were read, in one buffer.
+#[pyclass(frozen, module = "walrus_core")]
+pub(crate) struct EntryBatch {
+    offsets: Vec<i64>,
+    timestamps_ms: Vec<i64>,
+    /// In the data; one more than entries.
+    positions: Vec<i64>,
+    data: Vec<u8>,
+}
+
+impl From<Vec<Entry>> for EntryBatch {
+    fn from(entries: Vec<Entry>) -> Self {
+        let mut data = Vec::with_capacity(entries.iter().map(|entry| entry.data.len()).sum());
+        let mut positions = Vec::with_capacity(entries.len() + 1);
+        positions.push(0);
+        for entry in &entries {
+            data.extend_from_slice(&entry.data);
+            positions.push(data.len().cast_signed() as i64);
+        }
+        let offsets = entries.iter().map(|entry| entry.offset.0.cast_signed()).collect();
+        let timestamps_ms = entries.iter().map(|entry| entry.timestamp_ms).collect();
+        Self { offsets, timestamps_ms, positions, data }
+    }
+}
+
+#[pymethods]
+impl EntryBatch {
+    #[getter]
+    fn offsets(&self) -> Buffer {
+        self.offsets.clone().into()
+    }
+
+    #[getter]
+    fn timestamps_ms(&self) -> Buffer {
+        self.timestamps_ms.clone().into()
+    }
+
+    #[getter]
+    fn positions(&self) -> Buffer {
+        self.positions.clone().into()
+    }
+
+    #[getter]
+    fn next_offset(&self) -> Option<i64> {
+        self.offsets.last().map(|last| last + 1)
+    }
+
+    fn __len__(&self) -> usize {
+        self.offsets.len()
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, index: isize) -> PyResult<(i64, Bound<'py, PyBytes>)> {
+        let from_start = if index < 0 { index + self.offsets.len().cast_signed() } else { index };
+        let place = usize::try_from(from_start).ok().filter(|place| *place < self.offsets.len());
+        let place = place.ok_or_else(|| {
+            PyIndexError::new_err(format!("entry {index} of a batch of {}", self.offsets.len()))
+        })?;
+        let at = |place: usize| {
+            usize::try_from(self.positions[place]).expect("positions lie in the data, rising from 0")
+        };
+        Ok((self.offsets[place], PyBytes::new(py, &self.data[at(place)..at(place + 1)])))
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        let entries = (0..self.offsets.len().cast_signed()).map(|index| self.__getitem__(py, index));
+        PyList::new(py, entries.collect::<PyResult<Vec<_>>>()?)?.try_iter()
+    }
+
+    // SAFETY: CPython calls it with a `view` that it may fill, and only through the type's buffer slot.
+    #[expect(unsafe_code, reason = "the buffer protocol hands out raw memory")]
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        // SAFETY: as above; the class is frozen and `data` never changes.
+        unsafe { crate::buffer::fill_view(slf.as_any(), &slf.get().data, view, flags) }
+    }
+}
