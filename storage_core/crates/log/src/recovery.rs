@@ -9,18 +9,18 @@ use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
 use crate::arrivals::Arrivals;
-use crate::blocks::{BlockFile, Blocks, SlotState, Slots};
+use crate::blocks::{BlockFile, SlotState, Slots};
 use crate::digest::Digest;
-use crate::disk::{Disk, FileKind};
+use crate::disk::{Disk, FileKind, Prepare};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::block_header::{BlockHeader, HeaderPage};
-use crate::format::footer::Footer;
+use crate::format::footer::{Footer, data_max};
 use crate::format::{FORMAT_VERSION, PAGE_BYTES, page_up};
 use crate::journal::{JournalState, LogEntry, Record};
 use crate::log::block::{Block, BlockIndex, ClosedBlock};
 use crate::log::retaining::Retaining;
-use crate::log::state::{Directory, LogState, Phase, Resume, Trimmed, Writer, data_max};
+use crate::log::state::{Directory, LogState, Phase, Resume, Trimmed, Writer};
 use crate::options::FsyncSchedule;
 use crate::producers::ProducerTable;
 use crate::scan::{Bounds, Walked, Window, walk};
@@ -169,28 +169,34 @@ fn read_headers(engine: &Engine, state: &JournalState, report: &mut OpenReport) 
     let mut found: HashMap<LogId, Vec<Found>> = HashMap::new();
     let mut damaged = Vec::new();
     let mut last_sequence = 0;
-    for number in Blocks::list(&*engine.disk)? {
-        let file = blocks.open(number)?;
-        let mut states = vec![SlotState::Free; blocks.blocks_per_file as usize];
+    for (number, class) in blocks.list()? {
+        let file = blocks.open(number, class)?;
+        let slots_per_file = blocks.classes.slots(class);
+        let mut states = vec![SlotState::Free; slots_per_file as usize];
+        // Slots that were never used are not read: most of a file may be.
+        let data =
+            file.file.data_ranges(0..blocks.classes.file_bytes()).map_err(|e| file.error("read", e))?;
+        let mut data = data.into_iter().peekable();
         let mut slot = 0;
-        while slot < blocks.blocks_per_file {
-            let start = u64::from(slot) * blocks.block_bytes;
+        while slot < slots_per_file {
+            let start = u64::from(slot) * file.slot_bytes;
+            while data.next_if(|range| range.end <= start).is_some() {}
+            if data.peek().is_none_or(|range| start + file.slot_bytes <= range.start) {
+                slot += 1;
+                continue;
+            }
             let mut page = Vec::new();
             file.file.read(start, PAGE_BYTES as usize, &mut page).map_err(|e| file.error("read", e))?;
             let mut count = 1;
             states[slot as usize] = match BlockHeader::decode(&page) {
-                HeaderPage::Empty => {
-                    let data = file.file.data_ranges(start..start + blocks.block_bytes);
-                    let is_zero = data.map_err(|e| file.error("read", e))?.is_empty();
-                    if is_zero { SlotState::Free } else { SlotState::Freed }
-                }
+                HeaderPage::Empty => SlotState::Freed,
                 HeaderPage::Newer(found) => {
                     let path = file.path.clone();
                     return Err(Error::UnsupportedFormat { path, found, supported: FORMAT_VERSION });
                 }
                 HeaderPage::Header(header)
                     if header.store == engine.store
-                        && (1..=blocks.blocks_per_file - slot).contains(&header.slots)
+                        && (1..=slots_per_file - slot).contains(&header.slots)
                         && state.logs.contains_key(&header.log) =>
                 {
                     count = header.slots;
@@ -222,10 +228,11 @@ fn read_headers(engine: &Engine, state: &JournalState, report: &mut OpenReport) 
 
 /// Moves a block without a readable header out of the way and frees its slot.
 fn set_block_aside(engine: &Engine, slots: &Slots) -> Result<String> {
-    let start = u64::from(slots.first) * engine.blocks.block_bytes;
     let file = &slots.file;
+    let range = slots.range();
+    let start = range.start;
     let failed = |e| file.error("read", e);
-    let ranges = file.file.data_ranges(start..start + engine.blocks.block_bytes).map_err(failed)?;
+    let ranges = file.file.data_ranges(range).map_err(failed)?;
     let end = ranges.last().map_or(start, |range| range.end);
     let mut bytes = Vec::new();
     file.file.read(start, (end - start) as usize, &mut bytes).map_err(failed)?;
@@ -464,13 +471,12 @@ impl Rebuild<'_> {
     }
 
     fn block(&self, found: &Found) -> Result<Block> {
-        let blocks = &self.engine.blocks;
-        let start = u64::from(found.slots.first) * blocks.block_bytes;
-        let bytes = u64::from(found.slots.count) * blocks.block_bytes;
+        let range = found.slots.range();
+        let (start, bytes) = (range.start, range.end - range.start);
         let file = Arc::clone(&found.slots.file.file);
         Ok(Block {
             slots: found.slots.clone(),
-            space: Arc::new(Space::new(file, start..start + bytes, 0, blocks.how)),
+            space: Arc::new(Space::new(file, range, 0, Prepare::fitting(self.fsync))),
             start,
             bytes,
             sequence: found.header.sequence,

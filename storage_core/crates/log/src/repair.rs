@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::blocks::{Blocks, file_name};
+use crate::blocks::{Classes, list_files};
 use crate::disk::{Directory, Disk, FileKind};
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
@@ -97,14 +97,14 @@ fn repair_journal(disk: &Arc<dyn Disk>) -> Result<(Option<RebuiltJournal>, Fsync
 /// The header with the lowest offset of each log.
 fn first_headers(disk: &dyn Disk, manifest: &Manifest) -> Result<BTreeMap<LogId, BlockHeader>> {
     let mut firsts: BTreeMap<LogId, BlockHeader> = BTreeMap::new();
-    let file_bytes = manifest.block_bytes * u64::from(manifest.blocks_per_file);
-    for number in Blocks::list(disk)? {
-        let name = file_name(number);
+    let classes = Classes::new(manifest.block_bytes, manifest.blocks_per_file);
+    for (number, class) in list_files(disk, &classes)? {
+        let name = classes.file_name(number, class);
         let failed = |e| Error::io("read", &disk.path(&name), e);
-        let file = disk.open(&name, file_bytes, FileKind::Blocks).map_err(failed)?;
-        for slot in 0..manifest.blocks_per_file {
+        let file = disk.open(&name, classes.file_bytes(), FileKind::Blocks).map_err(failed)?;
+        for slot in 0..classes.slots(class) {
             let mut page = Vec::new();
-            file.read(u64::from(slot) * manifest.block_bytes, PAGE_BYTES as usize, &mut page)
+            file.read(u64::from(slot) * classes.slot_bytes(class), PAGE_BYTES as usize, &mut page)
                 .map_err(failed)?;
             if let HeaderPage::Header(header) = BlockHeader::decode(&page)
                 && header.store == manifest.store

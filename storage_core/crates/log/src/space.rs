@@ -24,7 +24,7 @@ pub(crate) struct Space {
     /// Held while preparing.
     preparing: Mutex<()>,
     /// Whether zeros are written ahead of the writer; else space is only reserved.
-    writes_zeros: AtomicBool,
+    writes_zeros: bool,
     /// The writer got to the end of what was prepared: it writes much, and writing zeros first would double the work.
     is_outrun: AtomicBool,
 }
@@ -37,14 +37,9 @@ impl Space {
             range,
             prepared: AtomicU64::new(prepared),
             preparing: Mutex::new(()),
-            writes_zeros: AtomicBool::new(how == Prepare::Written),
+            writes_zeros: how == Prepare::Written,
             is_outrun: AtomicBool::new(false),
         }
-    }
-
-    /// Prepares the rest like this.
-    pub(crate) fn go_on(&self, how: Prepare) {
-        self.writes_zeros.store(how == Prepare::Written, Ordering::Relaxed);
     }
 
     /// Says that everything up to `end` is there: it holds data.
@@ -79,8 +74,7 @@ impl Space {
 
     /// Prepares ahead of a writer at `written`.
     pub(crate) fn prepare_ahead(&self, written: u64) -> io::Result<()> {
-        let writes_zeros =
-            self.writes_zeros.load(Ordering::Relaxed) && !self.is_outrun.load(Ordering::Relaxed);
+        let writes_zeros = self.writes_zeros && !self.is_outrun.load(Ordering::Relaxed);
         let how = if writes_zeros { Prepare::Written } else { Prepare::Reserved };
         self.prepare(written.saturating_add(self.step(written)), how)
     }

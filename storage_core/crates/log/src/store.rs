@@ -98,9 +98,12 @@ impl Store {
             return Err(error);
         }
         let mut threads = Vec::new();
-        for (name, run) in
-            [("walrus-tend", run_tending as fn(Arc<Engine>)), ("walrus-commit", run_committing)]
-        {
+        let runs = [
+            ("walrus-tend", (|engine| engine.tending.run(&engine)) as fn(Arc<Engine>)),
+            ("walrus-commit", |engine| engine.committing.run(&engine)),
+            ("walrus-ahead", |engine| engine.blocks.run_ahead()),
+        ];
+        for (name, run) in runs {
             let engine = Arc::clone(&engine);
             let thread = thread::Builder::new().name(name.to_owned()).spawn(move || run(engine));
             threads.push(thread.map_err(|e| Error::io("start a thread for", backend.name, e))?);
@@ -245,6 +248,7 @@ impl Store {
     pub fn settle(&self) {
         self.handle.engine.commit_all();
         self.handle.engine.tending.settle();
+        self.handle.engine.blocks.settle();
     }
 
     fn wrap(&self, log: Arc<LogState>) -> Log {
@@ -270,6 +274,7 @@ impl StoreHandle {
         engine.write_marks();
         engine.tending.stop();
         engine.committing.stop();
+        engine.blocks.stop_ahead();
         for thread in self.threads.lock().drain(..) {
             // The last handle may be dropped by a waker, on one of these threads.
             if thread.thread().id() != thread::current().id() {
@@ -304,14 +309,6 @@ fn close_journal(engine: &Engine, logs: &[Arc<LogState>]) -> Result<()> {
     }
     let syncs = engine.fsync.syncs() || logs.iter().any(|log| log.syncs());
     engine.journal.close(syncs)
-}
-
-fn run_tending(engine: Arc<Engine>) {
-    engine.tending.run(&engine);
-}
-
-fn run_committing(engine: Arc<Engine>) {
-    engine.committing.run(&engine);
 }
 
 pub(crate) fn check_name(name: &str) -> Result<()> {

@@ -1,5 +1,5 @@
-//! The background thread: space ahead of writers, the next block and file, footers, freed slots, synced marks, the
-//! journal's compaction, retention. Nothing here is needed for an answer; it sleeps while there is nothing to do.
+//! The background thread: space ahead of writers, footers, freed slots, synced marks, the journal's compaction,
+//! retention. Nothing here is needed for an answer; it sleeps while there is nothing to do.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Tending {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Look whether the next block, the journal or freed slots need something.
+    /// Look whether the journal or freed slots need something.
     look: bool,
     marks_at: Option<Instant>,
     ages_at: Option<Instant>,
@@ -164,7 +164,6 @@ impl Job {
 
 fn look_around(engine: &Engine) {
     report("reclaim", engine.reclaim());
-    report("next block", engine.blocks.make_ready());
     report("journal", engine.journal.tend());
 }
 

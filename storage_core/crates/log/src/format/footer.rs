@@ -42,6 +42,11 @@ pub(crate) const fn footer_reserve(block_bytes: u64) -> u64 {
     page_up(TRAILER_BYTES + block_bytes / PAGE_BYTES * ENTRY_BYTES)
 }
 
+/// Where the data of a block of so many bytes ends at most.
+pub(crate) const fn data_max(block_bytes: u64) -> u64 {
+    block_bytes - footer_reserve(block_bytes)
+}
+
 impl Footer {
     /// The footer's pages; they end where the block ends. `room` is what lies between the data and the block's end;
     /// the producers are left out if they do not fit, and nothing is given if the index does not.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 
@@ -11,13 +12,14 @@ use super::retaining::Retaining;
 use super::times::TimeIndex;
 use crate::arrivals::Arrivals;
 use crate::batch::{Batch, write_offsets};
+use crate::blocks::Filled;
 use crate::cursors::CursorPlace;
 use crate::digest::Digest;
 use crate::disk::TailKind;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::block_header::BlockHeader;
-use crate::format::footer::{IndexEntry, footer_reserve};
+use crate::format::footer::{IndexEntry, data_max};
 use crate::format::{PAGE_BYTES, page_up};
 use crate::journal::{Record, SealedEntry};
 use crate::log::LogSpec;
@@ -125,6 +127,7 @@ pub(crate) struct Writer {
 pub(crate) struct OpenBlock {
     pub(crate) block: Arc<Block>,
     pub(crate) tail: Tail,
+    opened_at: Instant,
     /// Commits handed over everything below.
     pub(crate) flushed: u64,
     /// Data ends here at most: the footer needs the rest.
@@ -350,31 +353,20 @@ impl LogState {
     /// Opens a block that takes at least so many bytes; the one before waits for its commit.
     fn open_block(&self, writer: &mut Writer, batch_bytes: u64) -> Result<()> {
         let blocks = &self.engine.blocks;
-        let (data_max, count) = (1..=blocks.blocks_per_file)
-            .map(|count| (data_max(blocks.block_bytes * u64::from(count)), count))
-            .find(|(data_max, _)| PAGE_BYTES + batch_bytes <= *data_max)
-            .ok_or_else(|| {
-                let bytes_max = data_max(blocks.block_bytes * u64::from(blocks.blocks_per_file)) - PAGE_BYTES;
-                Error::TooLarge { bytes: batch_bytes, bytes_max }
-            })?;
-        let (slots, space) = blocks.allocate(count, self.fsync)?;
-        let start = u64::from(slots.first) * blocks.block_bytes;
-        let bytes = u64::from(count) * blocks.block_bytes;
+        let size = blocks
+            .classes
+            .next(self.last_filled(writer), batch_bytes)
+            .map_err(|bytes_max| Error::TooLarge { bytes: batch_bytes, bytes_max })?;
+        let (slots, space) = blocks.allocate(size, self.fsync)?;
         let file = &slots.file;
-        let tail = space.reach(PAGE_BYTES + batch_bytes).and_then(|()| {
-            Tail::open(
-                Arc::clone(&file.file),
-                start..start + bytes,
-                0,
-                self.engine.tail_kind,
-                &self.engine.pool,
-            )
-        });
+        let range = slots.range();
+        let (start, bytes) = (range.start, range.end - range.start);
+        let tail = Tail::open(Arc::clone(&file.file), range, 0, self.engine.tail_kind, &self.engine.pool);
         let mut tail = match tail {
             Ok(tail) => tail,
             Err(error) => {
                 blocks.free(&slots);
-                return Err(file.error("grow", error));
+                return Err(file.error("open a block in", error));
             }
         };
         let sequence = blocks.take_sequence();
@@ -385,7 +377,7 @@ impl LogState {
             previous: writer.last_sequence,
             base_offset: writer.end,
             epoch: self.epoch,
-            slots: count,
+            slots: slots.count,
             group: (uuid::Uuid::nil(), 0, 0),
             name: self.name.clone(),
         };
@@ -410,16 +402,27 @@ impl LogState {
         writer.open = Some(OpenBlock {
             block,
             tail,
+            opened_at: Instant::now(),
             flushed: 0,
-            data_max,
+            data_max: data_max(bytes),
             index_next: 0,
             max_timestamp: i64::MIN,
             digest: Digest::default(),
             producers: None,
         });
-        self.engine.tending.wake();
         self.ask_retain_if_ruled();
         Ok(())
+    }
+
+    /// The block before the next one.
+    fn last_filled(&self, writer: &Writer) -> Option<Filled> {
+        match &writer.open {
+            Some(open) => Some(Filled { class: open.block.slots.file.class, took: open.opened_at.elapsed() }),
+            None => {
+                let directory = self.directory.read();
+                directory.blocks.last().map(|block| Filled::at_no_known_rate(block.slots.file.class))
+            }
+        }
     }
 
     /// Goes on in a block that a recovery found, after zeroing what lies behind its data.
@@ -470,6 +473,7 @@ impl LogState {
         Ok(OpenBlock {
             block,
             tail,
+            opened_at: Instant::now(),
             flushed: data_end,
             data_max,
             index_next,
@@ -597,9 +601,4 @@ impl OpenBlock {
         self.max_timestamp = self.max_timestamp.max(batch.max_timestamp());
         self.digest.push(base_offset, batch.record_count(), batch.header().crc);
     }
-}
-
-/// Where the data of a block of so many bytes ends at most.
-pub(crate) const fn data_max(block_bytes: u64) -> u64 {
-    block_bytes - footer_reserve(block_bytes)
 }

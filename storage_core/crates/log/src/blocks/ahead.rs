@@ -1,0 +1,194 @@
+//! Blocks made ready before a log asks for them: the work of a thread of its own. As much is ready as was used since the
+//! store was opened, within limits: a small store stays small, a busy one does not wait.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::classes::{Class, Classes};
+use super::file::Slots;
+use crate::disk::Prepare;
+
+/// Bytes that are prepared together: one sync for all of them.
+const PIECE_BYTES: u64 = 16 << 20;
+/// Ready at most, of each kind, where zeros are written.
+const WRITTEN_BYTES_MAX: u64 = 256 << 20;
+/// Where space is only set aside.
+const RESERVED_BYTES_MAX: u64 = 128 << 20;
+
+/// Slots that are alike: a log can take any of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Kind {
+    pub(crate) class: Class,
+    /// For logs that sync their data.
+    pub(crate) synced: bool,
+}
+
+impl Kind {
+    pub(crate) fn how(self) -> Prepare {
+        if self.synced { Prepare::Written } else { Prepare::Reserved }
+    }
+}
+
+/// What is ready, and what was used.
+#[derive(Default)]
+pub(super) struct Ahead {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    idle: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    kinds: BTreeMap<Kind, Stock>,
+    /// Something changed since the thread looked last.
+    look: bool,
+    working: bool,
+    stop: bool,
+}
+
+#[derive(Default)]
+struct Stock {
+    ready: VecDeque<Slots>,
+    used: u64,
+    /// Logs will want some soon.
+    is_expected: bool,
+}
+
+/// What to prepare next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Task {
+    pub(super) kind: Kind,
+    /// At most.
+    pub(super) slots: usize,
+}
+
+impl Ahead {
+    /// A slot that is ready, if there is one; counts it as used in any case, and asks for more.
+    pub(super) fn take(&self, kind: Kind, classes: &Classes) -> Option<Slots> {
+        let mut queue = self.queue.lock();
+        if kind.class < classes.largest() {
+            let larger = Kind { class: kind.class + 1, ..kind };
+            queue.kinds.entry(larger).or_default().is_expected = true;
+        }
+        let stock = queue.kinds.entry(kind).or_default();
+        stock.used += 1;
+        let mut slots = stock.ready.pop_front();
+        while slots.as_ref().is_some_and(|slots| slots.file.poisoned.get().is_some()) {
+            slots = stock.ready.pop_front();
+        }
+        queue.look = true;
+        self.wake.notify_one();
+        slots
+    }
+
+    /// Logs of the kind are about to come.
+    pub(super) fn expect(&self, kind: Kind) {
+        let mut queue = self.queue.lock();
+        queue.kinds.entry(kind).or_default().is_expected = true;
+        queue.look = true;
+        self.wake.notify_one();
+    }
+
+    pub(super) fn put(&self, kind: Kind, slots: Slots) {
+        self.queue.lock().kinds.entry(kind).or_default().ready.push_back(slots);
+    }
+
+    pub(super) fn stop(&self) {
+        self.queue.lock().stop = true;
+        self.wake.notify_one();
+        self.idle.notify_all();
+    }
+
+    /// Waits until nothing is left to prepare.
+    pub(super) fn settle(&self) {
+        let mut queue = self.queue.lock();
+        while !queue.stop && (queue.working || queue.look) {
+            self.idle.wait(&mut queue);
+        }
+    }
+
+    /// The thread: hands one task after the other to `prepare`, which says whether it worked. A failure waits for the next
+    /// change: space may be there again, and a log that needs a block before meets the error itself.
+    pub(super) fn run(&self, classes: &Classes, prepare: impl Fn(Task) -> bool) {
+        let mut queue = self.queue.lock();
+        while !queue.stop {
+            if std::mem::take(&mut queue.look) {
+                queue.working = true;
+                while let (Some(task), false) = (next_task(&queue.kinds, classes), queue.stop) {
+                    drop(queue);
+                    let worked = prepare(task);
+                    queue = self.queue.lock();
+                    if !worked {
+                        break;
+                    }
+                }
+                queue.working = false;
+            } else {
+                self.idle.notify_all();
+                self.wake.wait(&mut queue);
+            }
+        }
+    }
+}
+
+/// The kind that lacks most of what it should have; as much of it as fits into one piece.
+fn next_task(kinds: &BTreeMap<Kind, Stock>, classes: &Classes) -> Option<Task> {
+    let missing = |(kind, stock): (&Kind, &Stock)| {
+        let slot_bytes = classes.slot_bytes(kind.class);
+        let wanted = wanted(*kind, stock, classes);
+        let missing = wanted.saturating_sub(stock.ready.len() as u64);
+        let slots = missing.min((PIECE_BYTES / slot_bytes).max(1)) as usize;
+        (missing > 0).then(|| (missing * 1000 / wanted, Task { kind: *kind, slots }))
+    };
+    kinds.iter().filter_map(missing).max_by_key(|(share, _)| *share).map(|(_, task)| task)
+}
+
+/// How many slots should be ready: a quarter of a file at most.
+fn wanted(kind: Kind, stock: &Stock, classes: &Classes) -> u64 {
+    let bytes_max = if kind.synced { WRITTEN_BYTES_MAX } else { RESERVED_BYTES_MAX };
+    let of_bytes = bytes_max / classes.slot_bytes(kind.class);
+    let of_file = u64::from(classes.slots(kind.class)) / 4;
+    let most = of_bytes.min(of_file).max(1);
+    stock.used.min(most).max(u64::from(stock.is_expected))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stock(used: u64, is_expected: bool) -> Stock {
+        Stock { used, is_expected, ..Stock::default() }
+    }
+
+    #[test]
+    fn as_much_is_wanted_as_was_used_within_limits() {
+        let classes = Classes::new(10 << 20, 100);
+        let kind = |class, synced| Kind { class, synced };
+        let task = |class, used, is_expected| {
+            next_task(&BTreeMap::from([(kind(class, true), stock(used, is_expected))]), &classes)
+        };
+        assert_eq!(task(0, 0, false), None);
+        assert_eq!(task(3, 0, true).map(|task| task.slots), Some(1));
+        assert_eq!(task(0, 40, false).map(|task| task.slots), Some(40));
+        assert_eq!(task(0, 1 << 40, false).map(|task| task.slots), Some(256));
+        assert_eq!(task(3, 1 << 40, false).map(|task| task.slots), Some(1));
+        assert_eq!(wanted(kind(3, true), &stock(1 << 40, false), &classes), 25);
+        assert_eq!(wanted(kind(3, false), &stock(1 << 40, false), &classes), 12);
+        let small = Classes::new(64 << 10, 4);
+        assert_eq!(wanted(kind(0, true), &stock(100, false), &small), 1);
+    }
+
+    #[test]
+    fn who_lacks_most_comes_first() {
+        let classes = Classes::new(10 << 20, 100);
+        let (few, many) = (Kind { class: 0, synced: true }, Kind { class: 3, synced: true });
+        let ahead = Ahead::default();
+        ahead.expect(few);
+        for _ in 0..5 {
+            assert!(ahead.take(many, &classes).is_none());
+        }
+        let next = |ahead: &Ahead| next_task(&ahead.queue.lock().kinds, &classes).map(|task| task.kind);
+        assert_eq!(next(&ahead), Some(many));
+    }
+}

@@ -1,0 +1,165 @@
+//! Sizes of blocks: a log that writes little gets small ones, so that many such logs take little space; one that fills
+//! them fast gets larger ones.
+
+use std::time::Duration;
+
+use crate::format::PAGE_BYTES;
+use crate::format::footer::data_max;
+
+/// The smaller sizes; the largest is the store's own.
+const SMALL_BYTES: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
+/// A block that was filled sooner is followed by a larger one.
+const FAST: Duration = Duration::from_secs(60);
+/// One that took longer, by a smaller one.
+const SLOW: Duration = Duration::from_secs(3600);
+/// A block should take so many batches of the size that opens it.
+const BATCHES_MIN: u64 = 4;
+
+/// Index into a store's sizes, smallest first.
+pub(crate) type Class = usize;
+
+/// The sizes of a store.
+pub(crate) struct Classes {
+    /// Of one slot; ascending.
+    slot_bytes: Vec<u64>,
+    file_bytes: u64,
+}
+
+/// What a block takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) class: Class,
+    /// More than one only in the largest class.
+    pub(crate) slots: u32,
+}
+
+/// How the log's last block was filled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filled {
+    pub(crate) class: Class,
+    pub(crate) took: Duration,
+}
+
+impl Filled {
+    /// A block that says nothing of its log's rate.
+    pub(crate) fn at_no_known_rate(class: Class) -> Self {
+        Self { class, took: FAST }
+    }
+}
+
+impl Classes {
+    pub(crate) fn new(block_bytes: u64, blocks_per_file: u32) -> Self {
+        let file_bytes = block_bytes * u64::from(blocks_per_file);
+        let smaller = SMALL_BYTES.into_iter().filter(|bytes| *bytes < block_bytes);
+        Self { slot_bytes: smaller.chain([block_bytes]).collect(), file_bytes }
+    }
+
+    pub(crate) fn slot_bytes(&self, class: Class) -> u64 {
+        self.slot_bytes[class]
+    }
+
+    /// Slots in a file of the class.
+    pub(crate) fn slots(&self, class: Class) -> u32 {
+        (self.file_bytes / self.slot_bytes[class]) as u32
+    }
+
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    pub(crate) fn largest(&self) -> Class {
+        self.slot_bytes.len() - 1
+    }
+
+    /// The size of a log's next block, whose first batch is so long; or how long it may be at most.
+    pub(crate) fn next(&self, last: Option<Filled>, batch_bytes: u64) -> Result<Size, u64> {
+        let wanted = match last {
+            None => 0,
+            Some(Filled { class, took }) if took < FAST => (class + 1).min(self.largest()),
+            Some(Filled { class, took }) if took > SLOW => class.saturating_sub(1),
+            Some(Filled { class, .. }) => class,
+        };
+        let roomy = (wanted..self.largest())
+            .find(|class| Self::fits(self.slot_bytes[*class], batch_bytes.saturating_mul(BATCHES_MIN)));
+        if let Some(class) = roomy {
+            return Ok(Size { class, slots: 1 });
+        }
+        let class = self.largest();
+        let slots = (1..=self.slots(class))
+            .find(|slots| Self::fits(self.slot_bytes[class] * u64::from(*slots), batch_bytes));
+        slots.map(|slots| Size { class, slots }).ok_or(data_max(self.file_bytes) - PAGE_BYTES)
+    }
+
+    fn fits(block_bytes: u64, data_bytes: u64) -> bool {
+        PAGE_BYTES.saturating_add(data_bytes) <= data_max(block_bytes)
+    }
+
+    /// `00000007.wal` of the largest class, `00000007-64k.wal` of another.
+    pub(crate) fn file_name(&self, number: u64, class: Class) -> String {
+        if class == self.largest() {
+            format!("{number:08}{NAME_SUFFIX}")
+        } else {
+            format!("{number:08}-{}k{NAME_SUFFIX}", self.slot_bytes[class] >> 10)
+        }
+    }
+
+    /// Number and class of a file; `None` for a name of something else.
+    pub(crate) fn parse_name(&self, name: &str) -> Option<(u64, Class)> {
+        let stem = name.strip_suffix(NAME_SUFFIX)?;
+        let (number, class) = match stem.split_once('-') {
+            None => (stem, self.largest()),
+            Some((number, size)) => {
+                let bytes = size.strip_suffix('k')?.parse::<u64>().ok()? << 10;
+                (number, self.slot_bytes[..self.largest()].iter().position(|known| *known == bytes)?)
+            }
+        };
+        Some((number.parse().ok()?, class))
+    }
+}
+
+const NAME_SUFFIX: &str = ".wal";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn filled(class: Class, seconds: u64) -> Option<Filled> {
+        Some(Filled { class, took: Duration::from_secs(seconds) })
+    }
+
+    #[test]
+    fn blocks_follow_the_rate_of_their_log() {
+        let classes = Classes::new(10 * MIB, 100);
+        let class = |last, batch_bytes| classes.next(last, batch_bytes).map(|size| (size.class, size.slots));
+        assert_eq!(class(None, 100), Ok((0, 1)));
+        assert_eq!(class(filled(0, 1), 100), Ok((1, 1)));
+        assert_eq!(class(filled(3, 1), 100), Ok((3, 1)));
+        assert_eq!(class(filled(2, 600), 100), Ok((2, 1)));
+        assert_eq!(class(filled(2, 4000), 100), Ok((1, 1)));
+        assert_eq!(class(filled(0, 4000), 100), Ok((0, 1)));
+        // A large batch says something of the rate, too.
+        assert_eq!(class(None, 100_000), Ok((2, 1)));
+        assert_eq!(class(None, 2 * MIB), Ok((3, 1)));
+        assert_eq!(class(None, 30 * MIB), Ok((3, 4)));
+        assert!(class(None, 1000 * MIB).is_err_and(|most| class(None, most).is_ok()));
+    }
+
+    #[test]
+    fn a_name_says_number_and_class() {
+        let classes = Classes::new(10 * MIB, 100);
+        for (class, name) in
+            (0..).zip(["00000007-64k.wal", "00000007-256k.wal", "00000007-1024k.wal", "00000007.wal"])
+        {
+            assert_eq!(classes.file_name(7, class), name);
+            assert_eq!(classes.parse_name(name), Some((7, class)));
+        }
+        assert_eq!(
+            ["7.wals", "x.wal", "7-63k.wal", "7-64.wal"].map(|name| classes.parse_name(name)),
+            [None; 4]
+        );
+        let single = Classes::new(64 << 10, 4);
+        assert_eq!((single.largest(), single.slots(0)), (0, 4));
+    }
+}

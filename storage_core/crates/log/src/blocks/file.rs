@@ -1,0 +1,139 @@
+//! A file of blocks: slots of one size, and what each of them is.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use super::classes::Class;
+use crate::disk::DiskFile;
+use crate::error::Error;
+
+/// One file of blocks.
+pub(crate) struct BlockFile {
+    pub(crate) number: u64,
+    pub(crate) class: Class,
+    pub(crate) slot_bytes: u64,
+    pub(crate) file: Arc<dyn DiskFile>,
+    /// For messages.
+    pub(crate) path: String,
+    /// Why it takes no more writes.
+    pub(crate) poisoned: OnceLock<Arc<str>>,
+}
+
+impl BlockFile {
+    pub(crate) fn error(&self, operation: &'static str, source: std::io::Error) -> Error {
+        Error::io(operation, &self.path, source)
+    }
+}
+
+/// Some slots of a file that belong to one block.
+#[derive(Clone)]
+pub(crate) struct Slots {
+    pub(crate) file: Arc<BlockFile>,
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+}
+
+impl Slots {
+    /// Where they lie in the file.
+    pub(crate) fn range(&self) -> Range<u64> {
+        let start = u64::from(self.first) * self.file.slot_bytes;
+        start..start + u64::from(self.count) * self.file.slot_bytes
+    }
+
+    fn indexes(&self) -> Range<usize> {
+        self.first as usize..(self.first + self.count) as usize
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlotState {
+    /// Reads as zeros; nobody's, and has no space.
+    Free,
+    /// A block's, or on its way to being one.
+    Used,
+    /// Must be made to read as zeros first.
+    Freed,
+    /// Zeroed, but not durably: waits for its file to go.
+    Spent,
+    /// Holds what this store does not understand; kept as it is.
+    Kept,
+}
+
+/// The slots of a file.
+pub(super) struct FileSlots {
+    pub(super) file: Arc<BlockFile>,
+    /// Whether its space is prepared for logs that sync; `None`: for those that come first.
+    pub(super) synced: Option<bool>,
+    states: Vec<SlotState>,
+    /// No slot before it is free.
+    free_from: usize,
+    freed: usize,
+    /// Used or kept.
+    taken: usize,
+}
+
+impl FileSlots {
+    pub(super) fn new(file: Arc<BlockFile>, states: Vec<SlotState>) -> Self {
+        let count = |wanted: &[SlotState]| states.iter().filter(|state| wanted.contains(state)).count();
+        let (freed, taken) = (count(&[SlotState::Freed]), count(&[SlotState::Used, SlotState::Kept]));
+        Self { file, synced: None, states, free_from: 0, freed, taken }
+    }
+
+    pub(super) fn set(&mut self, slots: &Slots, state: SlotState) {
+        for index in slots.indexes() {
+            let before = std::mem::replace(&mut self.states[index], state);
+            for (which, change) in [(before, -1), (state, 1)] {
+                match which {
+                    SlotState::Freed => self.freed = self.freed.wrapping_add_signed(change),
+                    SlotState::Used | SlotState::Kept => self.taken = self.taken.wrapping_add_signed(change),
+                    SlotState::Free | SlotState::Spent => {}
+                }
+            }
+        }
+        if state == SlotState::Free {
+            self.free_from = self.free_from.min(slots.first as usize);
+        }
+    }
+
+    /// Takes free slots side by side: at least `count`, up to `count_max` where they are.
+    pub(super) fn take(&mut self, count: usize, count_max: usize) -> Option<Slots> {
+        if self.file.poisoned.get().is_some() {
+            return None;
+        }
+        let is_free = |state: &SlotState| *state == SlotState::Free;
+        let skipped = self.states[self.free_from..].iter().position(is_free);
+        self.free_from = skipped.map_or(self.states.len(), |skipped| self.free_from + skipped);
+        let mut at = self.free_from;
+        while at + count <= self.states.len() {
+            let run = self.states[at..].iter().take(count_max).take_while(|state| is_free(state)).count();
+            if run >= count {
+                let slots = Slots { file: Arc::clone(&self.file), first: at as u32, count: run as u32 };
+                self.set(&slots, SlotState::Used);
+                return Some(slots);
+            }
+            at += run + 1;
+        }
+        None
+    }
+
+    /// Nothing in it is used, and something was.
+    pub(super) fn is_empty_again(&self) -> bool {
+        self.taken == 0 && self.states.iter().any(|state| *state != SlotState::Free)
+    }
+
+    pub(super) fn has_freed(&self) -> bool {
+        self.freed > 0
+    }
+
+    /// Freed slots, those side by side together.
+    pub(super) fn freed_runs(&self) -> Vec<Slots> {
+        let mut runs: Vec<Slots> = Vec::new();
+        for (first, _) in (0..).zip(&self.states).filter(|(_, state)| **state == SlotState::Freed) {
+            match runs.last_mut() {
+                Some(run) if run.first + run.count == first => run.count += 1,
+                _ => runs.push(Slots { file: Arc::clone(&self.file), first, count: 1 }),
+            }
+        }
+        runs
+    }
+}

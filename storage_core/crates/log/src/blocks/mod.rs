@@ -1,0 +1,266 @@
+//! Files of blocks, and who has which slot of them. Slots are made ready ahead, so that opening a block takes no system
+//! call; freed slots are made to read as zeros before they are used again; a file without blocks is removed.
+
+mod ahead;
+mod classes;
+mod file;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use ahead::{Ahead, Kind, Task};
+pub(crate) use classes::{Class, Classes, Filled, Size};
+use file::FileSlots;
+pub(crate) use file::{BlockFile, SlotState, Slots};
+use parking_lot::Mutex;
+
+use crate::disk::{Disk, FileKind, Prepare};
+use crate::error::{Error, Result};
+use crate::options::FsyncSchedule;
+use crate::space::Space;
+
+/// Number and class of the files of blocks on a disk, in order.
+pub(crate) fn list_files(disk: &dyn Disk, classes: &Classes) -> Result<Vec<(u64, Class)>> {
+    let names = disk.list().map_err(|e| Error::io("list", &disk.path(""), e))?;
+    let mut files: Vec<_> = names.iter().filter_map(|name| classes.parse_name(name)).collect();
+    files.sort_unstable();
+    Ok(files)
+}
+
+pub(crate) struct Blocks {
+    disk: Arc<dyn Disk>,
+    pub(crate) block_bytes: u64,
+    pub(crate) classes: Classes,
+    /// Some log syncs its data: then directory changes and zeroing are synced too.
+    sync: AtomicBool,
+    files: Mutex<BTreeMap<u64, FileSlots>>,
+    ahead: Ahead,
+    next_sequence: AtomicU64,
+    /// Grows only: a file that is being removed, or could not be, still has its name.
+    next_file: AtomicU64,
+}
+
+impl Blocks {
+    /// For logs that sync as `fsync` says, where they say nothing else.
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        block_bytes: u64,
+        blocks_per_file: u32,
+        fsync: FsyncSchedule,
+    ) -> Self {
+        let blocks = Self {
+            disk,
+            block_bytes,
+            classes: Classes::new(block_bytes, blocks_per_file),
+            sync: AtomicBool::new(fsync.syncs()),
+            files: Mutex::default(),
+            ahead: Ahead::default(),
+            next_sequence: AtomicU64::new(1),
+            next_file: AtomicU64::new(1),
+        };
+        blocks.ahead.expect(Kind { class: 0, synced: fsync.syncs() });
+        blocks
+    }
+
+    /// Number and class of the files that are there, in order.
+    pub(crate) fn list(&self) -> Result<Vec<(u64, Class)>> {
+        list_files(&*self.disk, &self.classes)
+    }
+
+    /// Opens a file that is there.
+    pub(crate) fn open(&self, number: u64, class: Class) -> Result<Arc<BlockFile>> {
+        self.with_file(number, class, "open", |name, bytes| self.disk.open(name, bytes, FileKind::Blocks))
+    }
+
+    fn with_file(
+        &self,
+        number: u64,
+        class: Class,
+        operation: &'static str,
+        open: impl FnOnce(&str, u64) -> std::io::Result<Arc<dyn crate::disk::DiskFile>>,
+    ) -> Result<Arc<BlockFile>> {
+        let name = self.classes.file_name(number, class);
+        let path = self.disk.path(&name);
+        let file = open(&name, self.classes.file_bytes()).map_err(|e| Error::io(operation, &path, e))?;
+        let slot_bytes = self.classes.slot_bytes(class);
+        Ok(Arc::new(BlockFile { number, class, slot_bytes, file, path, poisoned: OnceLock::new() }))
+    }
+
+    /// Takes a file in, with the states that recovery found.
+    pub(crate) fn adopt(&self, file: Arc<BlockFile>, slots: Vec<SlotState>) {
+        assert_eq!(slots.len(), self.classes.slots(file.class) as usize);
+        self.next_file.fetch_max(file.number + 1, Ordering::Relaxed);
+        self.files.lock().insert(file.number, FileSlots::new(file, slots));
+    }
+
+    /// Block sequences from here on are new.
+    pub(crate) fn start_sequences_at(&self, sequence: u64) {
+        self.next_sequence.fetch_max(sequence, Ordering::Relaxed);
+    }
+
+    /// The sequence that the next block gets, at least.
+    pub(crate) fn peek_sequence(&self) -> u64 {
+        self.next_sequence.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn take_sequence(&self) -> u64 {
+        self.next_sequence.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A log that syncs is there: what was done before it without syncs is synced now.
+    pub(crate) fn start_syncs(&self) -> Result<()> {
+        if !self.sync.swap(true, Ordering::AcqRel) {
+            self.disk.sync_directory().map_err(|e| Error::io("sync", &self.disk.path(""), e))?;
+        }
+        Ok(())
+    }
+
+    fn syncs(&self) -> bool {
+        self.sync.load(Ordering::Acquire)
+    }
+
+    /// Slots for a block of a log, with all of their space: a full disk shows here or never. Ready as a rule; a log that
+    /// was faster than the thread prepares its own.
+    pub(crate) fn allocate(&self, size: Size, fsync: FsyncSchedule) -> Result<(Slots, Arc<Space>)> {
+        let kind = Kind { class: size.class, synced: fsync.syncs() };
+        let ready = if size.slots == 1 { self.ahead.take(kind, &self.classes) } else { None };
+        let slots = match ready {
+            Some(slots) => slots,
+            None => {
+                // Zeros for one large write would double it.
+                let how = if size.slots == 1 { kind.how() } else { Prepare::Reserved };
+                self.prepare(kind, size.slots as usize, size.slots as usize, how)?
+            }
+        };
+        let range = slots.range();
+        let prepared = range.end - range.start;
+        let space = Space::new(Arc::clone(&slots.file.file), range, prepared, kind.how());
+        Ok((slots, Arc::new(space)))
+    }
+
+    /// Takes free slots side by side and gives them their space.
+    fn prepare(&self, kind: Kind, count: usize, count_max: usize, how: Prepare) -> Result<Slots> {
+        let slots = self.take_free(kind, count, count_max)?;
+        if let Err(error) = slots.file.file.prepare(slots.range(), how) {
+            self.set(&slots, SlotState::Freed);
+            return Err(slots.file.error("grow", error));
+        }
+        Ok(slots)
+    }
+
+    fn take_free(&self, kind: Kind, count: usize, count_max: usize) -> Result<Slots> {
+        let mut files = self.files.lock();
+        let mut fitting = files.values_mut().filter(|slots| {
+            slots.file.class == kind.class && slots.synced.is_none_or(|synced| synced == kind.synced)
+        });
+        let found =
+            fitting.find_map(|file| file.take(count, count_max).inspect(|_| file.synced = Some(kind.synced)));
+        if let Some(slots) = found {
+            return Ok(slots);
+        }
+        let number = self.next_file.fetch_add(1, Ordering::Relaxed);
+        let file = self.create(number, kind.class)?;
+        let states = vec![SlotState::Free; self.classes.slots(kind.class) as usize];
+        let mut slots = FileSlots::new(file, states);
+        slots.synced = Some(kind.synced);
+        let taken = slots.take(count, count_max).expect("a new file has room for the largest block");
+        files.insert(number, slots);
+        Ok(taken)
+    }
+
+    fn create(&self, number: u64, class: Class) -> Result<Arc<BlockFile>> {
+        let file = self.with_file(number, class, "create", |name, bytes| {
+            self.disk.create(name, bytes, FileKind::Blocks)
+        })?;
+        if self.syncs() {
+            let synced = file.file.sync().and_then(|()| self.disk.sync_directory());
+            synced.map_err(|e| file.error("sync", e))?;
+        }
+        Ok(file)
+    }
+
+    /// The thread that makes blocks ready.
+    pub(crate) fn run_ahead(&self) {
+        self.ahead.run(&self.classes, |Task { kind, slots }| {
+            match self.prepare(kind, 1, slots, kind.how()) {
+                Ok(Slots { file, first, count }) => {
+                    for first in first..first + count {
+                        self.ahead.put(kind, Slots { file: Arc::clone(&file), first, count: 1 });
+                    }
+                    true
+                }
+                // A full disk is told to each writer that needs space.
+                Err(Error::NoSpace { .. }) => false,
+                Err(error) => {
+                    tracing::warn!(%error, "no block could be made ready");
+                    false
+                }
+            }
+        });
+    }
+
+    /// Ends that thread.
+    pub(crate) fn stop_ahead(&self) {
+        self.ahead.stop();
+    }
+
+    /// Waits until everything wanted is ready.
+    pub(crate) fn settle(&self) {
+        self.ahead.settle();
+    }
+
+    /// Gives slots back; their bytes are zeroed by [`Blocks::reclaim`].
+    pub(crate) fn free(&self, slots: &Slots) {
+        self.set(slots, SlotState::Freed);
+    }
+
+    fn set(&self, slots: &Slots, state: SlotState) {
+        if let Some(file) = self.files.lock().get_mut(&slots.file.number) {
+            file.set(slots, state);
+        }
+    }
+
+    /// Removes files that hold nothing, and zeroes freed slots of the others: the background thread's part. Says
+    /// whether no freed slot is left.
+    pub(crate) fn reclaim(&self) -> Result<bool> {
+        let mut removed = Vec::new();
+        let mut freed: Vec<Slots> = Vec::new();
+        self.files.lock().retain(|_, slots| {
+            if slots.is_empty_again() {
+                removed.push(Arc::clone(&slots.file));
+                return false;
+            }
+            if slots.has_freed() && slots.file.poisoned.get().is_none() {
+                freed.extend(slots.freed_runs());
+            }
+            true
+        });
+        for file in &removed {
+            let name = self.classes.file_name(file.number, file.class);
+            self.disk.remove(&name).map_err(|e| file.error("remove", e))?;
+        }
+        if !removed.is_empty() && self.syncs() {
+            self.disk.sync_directory().map_err(|e| Error::io("sync", &self.disk.path(""), e))?;
+        }
+        for of_file in freed.chunk_by(|a, b| a.file.number == b.file.number) {
+            let file = &of_file[0].file;
+            for slots in of_file {
+                file.file.discard(slots.range()).map_err(|e| file.error("discard", e))?;
+            }
+            let syncs = self.syncs();
+            if syncs {
+                file.file.sync().map_err(|e| file.error("sync", e))?;
+            }
+            for slots in of_file {
+                self.set(slots, if syncs { SlotState::Free } else { SlotState::Spent });
+            }
+        }
+        Ok(!self.files.lock().values().any(FileSlots::has_freed))
+    }
+
+    /// Number of files.
+    pub(crate) fn file_count(&self) -> usize {
+        self.files.lock().len()
+    }
+}
