@@ -397,7 +397,8 @@ impl Leader {
             if *watermark.borrow_and_update() >= end {
                 return Waited::Acknowledged;
             }
-            if let Some(value) = &*ended.borrow_and_update() {
+            let decided = ended.borrow_and_update().clone();
+            if let Some(value) = decided {
                 if value.end.0 >= end {
                     return Waited::Acknowledged;
                 }

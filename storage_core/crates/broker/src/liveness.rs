@@ -11,10 +11,15 @@ use crate::peer::Request;
 
 /// Between two pings of a node.
 const PING_EVERY: Duration = Duration::from_millis(200);
-/// A ping unanswered for so long is a failure.
-const PING_PATIENCE: Duration = Duration::from_millis(1_000);
+/// A ping unanswered for so long is a failure, where answers come at once. Where they do not, as on a busy machine, more
+/// time is given.
+const PATIENCE_MIN: Duration = Duration::from_millis(1_000);
+/// And this at most.
+const PATIENCE_MAX: Duration = Duration::from_millis(2_500);
+/// So many times what answers lately took.
+const SLOWNESS: u32 = 4;
 /// After so many failures in a row a node is silent: a refused connection fails at once, a frozen node by the patience.
-const FAILURES: u32 = 3;
+const FAILURES: u32 = 2;
 
 /// See the module.
 #[derive(Default)]
@@ -27,6 +32,10 @@ struct Seen {
     failures: u32,
     /// A ping is on its way since then.
     asked: Option<Instant>,
+    /// How long answers lately took, the longest, slowly forgotten.
+    slow: Duration,
+    /// Its own last ping came then: one that answers and cannot ask leads nobody.
+    heard: Option<Instant>,
     reported: bool,
 }
 
@@ -45,23 +54,42 @@ impl Liveness {
         silent
     }
 
-    /// Whether it is time for a ping.
-    fn begin(&self, node: u32) -> bool {
+    /// Whether it is time for a ping, and how long it is given.
+    fn begin(&self, node: u32) -> Option<Duration> {
         let mut nodes = self.nodes.lock();
         let now = Instant::now();
-        let fresh = || Seen { answered: now, failures: 0, asked: None, reported: false };
+        let fresh = || Seen {
+            answered: now,
+            failures: 0,
+            asked: None,
+            slow: Duration::ZERO,
+            heard: None,
+            reported: false,
+        };
         let seen = nodes.entry(node).or_insert_with(fresh);
-        seen.asked.is_none() && seen.asked.replace(now).is_none()
+        if seen.asked.is_some() {
+            return None;
+        }
+        seen.asked = Some(now);
+        Some(seen.patience())
+    }
+
+    /// A ping of that node came.
+    pub(crate) fn heard(&self, node: u32) {
+        if let Some(seen) = self.nodes.lock().get_mut(&node) {
+            seen.heard = Some(Instant::now());
+        }
     }
 
     fn end(&self, node: u32, answered: bool) {
         let mut nodes = self.nodes.lock();
         let Some(seen) = nodes.get_mut(&node) else { return };
-        seen.asked = None;
+        let took = seen.asked.take().map_or(Duration::ZERO, |asked| asked.elapsed());
         if answered {
             seen.answered = Instant::now();
+            seen.slow = took.max(seen.slow * 7 / 8);
             seen.failures = 0;
-            if std::mem::take(&mut seen.reported) {
+            if !seen.is_silent() && std::mem::take(&mut seen.reported) {
                 tracing::info!(node, "a node answers again");
             }
         } else {
@@ -88,6 +116,7 @@ impl Liveness {
         let now = Instant::now();
         for seen in self.nodes.lock().values_mut().filter(|seen| !seen.is_silent()) {
             (seen.answered, seen.failures) = (now, 0);
+            seen.heard = seen.heard.map(|_| now);
         }
     }
 
@@ -98,7 +127,14 @@ impl Liveness {
 
 impl Seen {
     fn is_silent(&self) -> bool {
-        self.failures >= FAILURES || (self.failures > 0 && self.answered.elapsed() > PING_PATIENCE)
+        let is_mute = self.heard.is_some_and(|heard| heard.elapsed() > PATIENCE_MAX);
+        is_mute
+            || self.failures >= FAILURES
+            || (self.failures > 0 && self.answered.elapsed() > self.patience())
+    }
+
+    fn patience(&self) -> Duration {
+        (PATIENCE_MIN + SLOWNESS * self.slow).min(PATIENCE_MAX)
     }
 }
 
@@ -115,10 +151,10 @@ pub(crate) async fn keep_asking(broker: Broker) {
         let nodes: Vec<u32> = broker.routing().metadata.nodes.keys().map(|node| node.0).collect();
         broker.liveness().retain(|node| nodes.contains(&node));
         for node in nodes.into_iter().filter(|node| *node != broker.node_id()) {
-            if broker.liveness().begin(node) {
+            if let Some(patience) = broker.liveness().begin(node) {
                 let asking = broker.clone();
                 broker.spawn("ping", async move {
-                    let answered = asking.peers().call(node, Request::Ping, PING_PATIENCE).await.is_ok();
+                    let answered = asking.peers().call(node, Request::Ping, patience).await.is_ok();
                     asking.liveness().end(node, answered);
                 });
             }
@@ -138,8 +174,8 @@ mod tests {
         let liveness = Liveness::default();
         assert!(!liveness.is_silent(7));
         for _ in 0..FAILURES {
-            assert!(liveness.begin(7));
-            assert!(!liveness.begin(7), "one ping at a time");
+            assert_eq!(liveness.begin(7), Some(PATIENCE_MIN));
+            assert_eq!(liveness.begin(7), None, "one ping at a time");
             liveness.end(7, false);
         }
         assert_eq!(liveness.silent(), [7]);

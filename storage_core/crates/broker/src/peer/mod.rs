@@ -68,6 +68,8 @@ pub(crate) enum Lane {
     Ask,
     /// From leaders to replicas.
     Replica,
+    /// Pings, so that they wait behind nothing.
+    Ping,
 }
 
 /// Requests to other brokers.
@@ -83,7 +85,7 @@ struct Peer {
     disk: Uuid,
     process: Uuid,
     address: String,
-    lanes: [tokio::sync::Mutex<Attempt>; 3],
+    lanes: [tokio::sync::Mutex<Attempt>; 4],
 }
 
 #[derive(Default)]
@@ -131,7 +133,8 @@ impl Peers {
     /// connection died or the deadline passed before the answer.
     pub async fn call(&self, node: u32, request: Request, patience: Duration) -> Result<Bytes> {
         let deadline = Instant::now() + patience;
-        let connection = tokio::time::timeout(patience, self.connection(node, Lane::Ask));
+        let lane = if matches!(request, Request::Ping) { Lane::Ping } else { Lane::Ask };
+        let connection = tokio::time::timeout(patience, self.connection(node, lane));
         let late = |_| Error::Unavailable { what: format!("node {node} does not take connections") };
         let connection = connection.await.map_err(late)??;
         let (sender, receiver) = oneshot::channel();

@@ -219,7 +219,10 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
             let wanted: SegmentInfo = decode(frame.payload)?;
             Ok(broker.segment_facts(&wanted).encode_to_vec().into())
         }
-        Ok(Kind::Ping) => Ok(Bytes::new()),
+        Ok(Kind::Ping) => {
+            broker.liveness().heard(from);
+            Ok(Bytes::new())
+        }
         Ok(Kind::Cursor) => broker.cursors().answer_peer(from, frame.payload).await,
         _ => Err(Error::InvalidRequest { problem: format!("a frame of kind {}", frame.kind) }),
     }

@@ -51,6 +51,9 @@ struct Record {
     trimmed: bool,
 }
 
+/// The bytes of batches, by the offset of each, in order.
+type Placed = Vec<(Offset, Bytes)>;
+
 /// What a step had to say.
 #[derive(Default)]
 pub(crate) struct Said {
@@ -114,8 +117,9 @@ impl Copy {
     fn append(&self, append: AppendBytes) -> Result<Said> {
         let AppendBytes { epoch, writer, from, batches, commit } = append;
         let marked = mark_batches(from, &batches)?;
+        let placed = placed(&marked, batches);
         let append = Append { epoch, writer, from, batches: marked, commit };
-        self.message(Message::Append(append), &batches)
+        self.message(Message::Append(append), &placed)
     }
 
     fn accept(&self, accept: Accept, offset: Offset, batches: Vec<Bytes>) -> Result<Said> {
@@ -161,7 +165,7 @@ impl Copy {
         })
     }
 
-    fn message(&self, message: Message, bytes: &[Bytes]) -> Result<Said> {
+    fn message(&self, message: Message, bytes: &[(Offset, Bytes)]) -> Result<Said> {
         self.with(|replica, log| self.step(replica, log, self.request(message), bytes))
     }
 
@@ -264,14 +268,14 @@ impl Copy {
         Ok(tape)
     }
 
-    /// Does what the machine says. `bytes` are those of the batches that it may want written, in order, the last ones of
-    /// the message.
+    /// Does what the machine says. `bytes` are those of the message's batches, by the offset of each: the machine may want
+    /// any of them written.
     fn step(
         &self,
         replica: &mut Replica,
         log: &Option<Log>,
         input: ReplicaInput,
-        bytes: &[Bytes],
+        bytes: &[(Offset, Bytes)],
     ) -> Result<Said> {
         let mut said = Said::default();
         let own_log = || {
@@ -325,9 +329,11 @@ impl Copy {
         Ok(said)
     }
 
-    fn write(&self, log: &Log, batches: &[Batch], bytes: &[Bytes]) -> Result<CommitTicket> {
+    fn write(&self, log: &Log, batches: &[Batch], bytes: &[(Offset, Bytes)]) -> Result<CommitTicket> {
         let mut commit = None;
-        for (batch, bytes) in batches.iter().zip(&bytes[bytes.len() - batches.len()..]) {
+        for batch in batches {
+            let place = bytes.binary_search_by_key(&batch.base, |(base, _)| *base);
+            let (_, bytes) = &bytes[place.expect("what is written came with the message")];
             let (parsed, _) = StoredBatch::parse(bytes).map_err(|problem| invalid(&problem.to_string()))?;
             let appended = log.append(&parsed).map_err(|error| self.storage(&error))?;
             let place = (appended.base_offset.0, appended.end_offset.0, appended.duplicate);
@@ -420,7 +426,7 @@ pub(crate) fn mark_behind(last: Mark, batch: &StoredBatch<'_>) -> Mark {
 }
 
 /// Of batches from `offset` on those that follow the copy's end; none if they do not reach it or leave a gap.
-fn behind(last: Mark, offset: Offset, batches: Vec<Bytes>) -> Result<(Vec<Batch>, Vec<Bytes>)> {
+fn behind(last: Mark, offset: Offset, batches: Vec<Bytes>) -> Result<(Vec<Batch>, Placed)> {
     let mut next = offset;
     let mut bytes = batches.into_iter();
     let mut following = Vec::new();
@@ -432,7 +438,13 @@ fn behind(last: Mark, offset: Offset, batches: Vec<Bytes>) -> Result<(Vec<Batch>
             following.push(batch);
         }
     }
-    Ok((mark_batches(last, &following)?, following))
+    let marked = mark_batches(last, &following)?;
+    let placed = placed(&marked, following);
+    Ok((marked, placed))
+}
+
+fn placed(marked: &[Batch], bytes: Vec<Bytes>) -> Placed {
+    marked.iter().map(|batch| batch.base).zip(bytes).collect()
 }
 
 fn is_of_the_disk(error: &Error) -> bool {
@@ -441,4 +453,65 @@ fn is_of_the_disk(error: &Error) -> bool {
 
 fn invalid(problem: &str) -> Error {
     Error::InvalidBatch { problem: problem.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use walrus_log::batch::BatchBuilder;
+    use walrus_log::{Options, ProducerTable};
+    use walrus_metadata as metadata;
+
+    use super::*;
+    use crate::segment::log_spec;
+
+    fn batch(value: &str) -> Bytes {
+        let mut bytes = Vec::new();
+        BatchBuilder::new().push(None, Some(value.as_bytes()), 1, &[]).build(&mut bytes).unwrap();
+        bytes.into()
+    }
+
+    fn descriptor(number: u64, base: Option<u64>) -> Descriptor {
+        let replica = metadata::ReplicaRef { node: metadata::NodeId(1), disk: Uuid::from_u128(1) };
+        Descriptor {
+            uuid: Uuid::from_u128(u128::from(number) + 10),
+            topic: metadata::TopicId(Uuid::from_u128(3)),
+            partition: 0,
+            number,
+            base_offset: base.map(metadata::Offset),
+            epoch: metadata::Epoch(u32::try_from(number).unwrap() + 1),
+            leader: metadata::LeaderRef { node: metadata::NodeId(1), process: Uuid::from_u128(2) },
+            replicas: vec![replica],
+            write_quorum: 1,
+        }
+    }
+
+    /// A source had more than what was decided: the last batches that it sent were written in the place of the first.
+    #[test]
+    fn a_copy_is_filled_with_what_lies_below_the_end_though_more_came() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path(), Options::small()).unwrap();
+        let segment = descriptor(0, Some(0));
+        let log = store.create_log(log_spec(&segment, ProducerTable::new()).unwrap()).unwrap();
+        let me = convert::replica_ref(segment.replicas[0]);
+        let copy = Arc::new(Copy::new(segment.clone(), me, CutId(7), store));
+        let batches: Vec<Bytes> = ["a", "b", "c", "d"].map(batch).into();
+        let first = convert::descriptor(&segment).first();
+        let marked = mark_batches(Mark { end: first, digest: Digest(0) }, &batches).unwrap();
+        let successor = Box::new(convert::descriptor(&descriptor(1, Some(2))));
+        let value = Value { end: Offset(2), digest: marked[1].digest, successor, possible_loss: Vec::new() };
+        assert_eq!(copy.seal(value.clone(), value.end, Vec::new()).unwrap(), Some(first));
+        assert_eq!(copy.seal(value, first, batches).unwrap(), None);
+        let stored = log.read(walrus_log::Offset(0), 1 << 20).unwrap();
+        let values: Vec<Vec<u8>> = stored
+            .batches
+            .iter()
+            .map(|bytes| {
+                let (parsed, _) = StoredBatch::parse(bytes).unwrap();
+                parsed.records().next().unwrap().unwrap().value.unwrap().to_vec()
+            })
+            .collect();
+        assert_eq!(values, [b"a", b"b"]);
+    }
 }

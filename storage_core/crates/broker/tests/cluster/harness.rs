@@ -11,12 +11,14 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use walrus_broker::{AppendAck, Broker, Config, DataPlane, PartitionRef, ReadOptions, Result};
-use walrus_log::SimulatedDisk;
 use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
+use walrus_log::{LogId, SimulatedDisk};
 use walrus_metadata::{
     Answer, Attempt, Command, Envelope, Epoch, Metadata, NodeId, Replication, SegmentState, TopicId, apply,
     first_descriptor, recovery, successor,
 };
+
+use crate::links::Links;
 
 /// Longest that a test waits for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -41,6 +43,24 @@ struct Shared {
     lapsed: Mutex<Vec<u32>>,
     /// Nodes that hear of nothing new.
     behind: Mutex<Vec<u32>>,
+    /// Nodes that the metadata store does not answer.
+    unheard: Mutex<Vec<u32>>,
+    /// Between the nodes, where a test wants to interfere.
+    links: Option<Links>,
+}
+
+/// The nodes as they run now, for whoever asks them from another thread.
+#[derive(Clone)]
+pub(crate) struct Nodes {
+    shared: Arc<Shared>,
+}
+
+impl Nodes {
+    /// One of them, by any number; `None`: it is down.
+    pub(crate) fn broker(&self, number: usize) -> Option<Broker> {
+        let planes = self.shared.planes.lock();
+        planes[number % planes.len()].as_ref().map(|plane| plane.broker().clone())
+    }
 }
 
 struct Node {
@@ -58,15 +78,26 @@ impl Cluster {
 
     /// The same with a simulated disk for each node.
     pub(crate) fn start_on(disks: Vec<SimulatedDisk>, count: u32, options: Value) -> Self {
-        Self::found(disks, count, options, Replication::single())
+        Self::found(disks, count, options, Replication::single(), None)
     }
 
     /// The same with more than one copy of each segment.
     pub(crate) fn start_replicated(count: u32, options: Value, replication: Replication) -> Self {
-        Self::found(Vec::new(), count, options, replication)
+        Self::found(Vec::new(), count, options, replication, None)
     }
 
-    fn found(disks: Vec<SimulatedDisk>, count: u32, options: Value, replication: Replication) -> Self {
+    /// The same with a network that can be interfered with.
+    pub(crate) fn start_linked(count: u32, options: Value, replication: Replication) -> Self {
+        Self::found(Vec::new(), count, options, replication, Some(Links::new()))
+    }
+
+    fn found(
+        disks: Vec<SimulatedDisk>,
+        count: u32,
+        options: Value,
+        replication: Replication,
+        links: Option<Links>,
+    ) -> Self {
         drop(tracing_subscriber::fmt().with_test_writer().with_max_level(tracing::Level::DEBUG).try_init());
         let shared = Arc::new(Shared {
             cluster_id: Uuid::new_v4(),
@@ -75,6 +106,8 @@ impl Cluster {
             away: AtomicBool::new(false),
             lapsed: Mutex::default(),
             behind: Mutex::default(),
+            unheard: Mutex::default(),
+            links,
         });
         let cluster_id = shared.cluster_id;
         shared.propose(Command::Bootstrap { cluster_id, replication }).expect("the first command");
@@ -118,6 +151,55 @@ impl Cluster {
             .expect("a test that ends")
     }
 
+    /// The same for what may take long under faults.
+    pub(crate) fn block_on_long<T>(&self, future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let bounded = async { tokio::time::timeout(crate::load::PATIENCE, future).await };
+        runtime.block_on(bounded).expect("a cluster that recovers")
+    }
+
+    pub(crate) fn nodes(&self) -> Nodes {
+        Nodes { shared: self.shared.clone() }
+    }
+
+    pub(crate) fn links(&self) -> &Links {
+        self.shared.links.as_ref().expect("a cluster with links")
+    }
+
+    /// Between a node and the metadata store nothing goes either way.
+    pub(crate) fn isolate(&self, id: u32) {
+        self.shared.unheard.lock().push(id);
+        self.fall_behind(id);
+    }
+
+    /// Ends [`Cluster::isolate`].
+    pub(crate) fn rejoin(&self, id: u32) {
+        self.shared.unheard.lock().retain(|unheard| *unheard != id);
+        self.catch_up(id);
+    }
+
+    /// Waits until every replica of every sealed segment has all of it, with its digest.
+    pub(crate) fn wait_until_whole(&self) {
+        let until = Instant::now() + crate::load::PATIENCE;
+        while !self.is_whole() {
+            assert!(Instant::now() < until, "some copies of sealed segments are not whole");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        let metadata = self.metadata();
+        let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
+        partitions.flat_map(|partition| &partition.segments).all(|segment| {
+            let SegmentState::Sealed(value) = &segment.state else { return true };
+            segment.descriptor.replicas.iter().all(|replica| {
+                let log = self.broker(replica.node.0).bucket().log(LogId(segment.descriptor.uuid));
+                log.and_then(|log| log.sealed())
+                    .is_some_and(|sealed| (sealed.end.0, sealed.digest) == (value.end.0, value.digest))
+            })
+        })
+    }
+
     /// Stops a node's data plane, as a terminated process would; its leases lapse.
     pub(crate) fn stop(&mut self, id: u32) {
         self.shared.lapsed.lock().push(id);
@@ -153,7 +235,7 @@ impl Cluster {
     /// Lets it hear of all that it has missed.
     pub(crate) fn catch_up(&self, id: u32) {
         self.shared.behind.lock().retain(|behind| *behind != id);
-        self.plane(id).publish(Arc::new(self.metadata()));
+        self.shared.publish(&self.metadata());
     }
 
     fn start_node(&self, id: u32, disk: Uuid) -> Node {
@@ -200,7 +282,7 @@ impl Cluster {
         let host = std::thread::spawn(move || {
             while !stop.load(Ordering::Relaxed) {
                 for (event, json) in pulled.poll_events(16, Duration::from_millis(20)) {
-                    let answer = shared.handle(&serde_json::from_str(&json).unwrap());
+                    let answer = shared.handle(id, &serde_json::from_str(&json).unwrap());
                     pulled.complete(event, &answer.to_string()).unwrap();
                 }
             }
@@ -229,20 +311,28 @@ impl Shared {
             let id = Uuid::new_v4();
             let envelope = Envelope { v: 1, id, at_ms: now_ms(), expect: None, command };
             let outcome = apply(&mut metadata, &envelope);
-            (Arc::new(metadata.clone()), outcome)
+            (metadata.clone(), outcome)
         };
-        let behind = self.behind.lock().clone();
-        for (id, plane) in (1..).zip(self.planes.lock().iter()) {
-            if let Some(plane) = plane.as_ref().filter(|_| !behind.contains(&id)) {
-                plane.publish(snapshot.clone());
-            }
-        }
+        self.publish(&snapshot);
         outcome.map(|applied| applied.answer)
     }
 
+    /// Tells all nodes that are not behind.
+    fn publish(&self, metadata: &Metadata) {
+        let behind = self.behind.lock().clone();
+        let same = Arc::new(metadata.clone());
+        for (id, plane) in (1..).zip(self.planes.lock().iter()) {
+            if let Some(plane) = plane.as_ref().filter(|_| !behind.contains(&id)) {
+                plane.publish(
+                    self.links.as_ref().map_or_else(|| same.clone(), |links| shown(metadata, links, id)),
+                );
+            }
+        }
+    }
+
     /// What the control plane does with an event.
-    fn handle(&self, event: &Value) -> Value {
-        if self.away.load(Ordering::Relaxed) {
+    fn handle(&self, from: u32, event: &Value) -> Value {
+        if self.away.load(Ordering::Relaxed) || self.unheard.lock().contains(&from) {
             return refusal("Unavailable", true);
         }
         let uuid = |name: &str| serde_json::from_value::<Uuid>(event[name].clone()).unwrap();
@@ -331,6 +421,17 @@ impl Shared {
             Err(rejected) => refusal(&format!("{rejected:?}"), false),
         }
     }
+}
+
+/// The metadata as one node sees them: the others are behind its links to them.
+fn shown(metadata: &Metadata, links: &Links, to: u32) -> Arc<Metadata> {
+    let mut shown = metadata.clone();
+    for (NodeId(id), node) in &mut shown.nodes {
+        if *id != to {
+            node.peer_address = links.address(to, *id, &node.peer_address);
+        }
+    }
+    Arc::new(shown)
 }
 
 fn refusal(reason: &str, retryable: bool) -> Value {

@@ -2,10 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod disks;
+mod faults;
 mod forwarding;
 mod harness;
 mod hostile;
 mod leases;
+mod links;
+mod load;
 mod replicated;
 mod restart;
 mod rollover;

@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
-use walrus_log::LogId;
 use walrus_log::batch::ProducerRef;
-use walrus_metadata::{Metadata, Replication, SegmentState};
+use walrus_metadata::Replication;
 
 use crate::harness::{Cluster, PATIENCE, batch_of, put, read_values, sealed_count};
 
@@ -146,11 +145,7 @@ fn sealed_segments_are_on_every_replica_in_the_end_also_on_one_that_was_away() {
         }
     });
     cluster.restart(away);
-    let until = Instant::now() + PATIENCE;
-    while !is_whole(&cluster, &cluster.metadata()) {
-        assert!(Instant::now() < until, "some copies are not whole");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    cluster.wait_until_whole();
     assert!(sealed_count(&cluster.metadata(), "logs") >= 4);
     cluster.block_on(async {
         for id in cluster.ids() {
@@ -195,18 +190,4 @@ fn how_far_a_partition_goes_is_known_right_after_a_roll_and_again_after_its_lead
     }
     cluster.restart(leader);
     assert_eq!(high_watermark(&cluster, leader), 11);
-}
-
-/// Every replica of every sealed segment has its digest.
-fn is_whole(cluster: &Cluster, metadata: &Metadata) -> bool {
-    let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
-    partitions.flat_map(|partition| &partition.segments).all(|segment| {
-        let SegmentState::Sealed(value) = &segment.state else { return true };
-        segment.descriptor.replicas.iter().all(|replica| {
-            let broker = cluster.broker(replica.node.0);
-            let log = broker.bucket().log(LogId(segment.descriptor.uuid));
-            log.and_then(|log| log.sealed())
-                .is_some_and(|sealed| (sealed.end.0, sealed.digest) == (value.end.0, value.digest))
-        })
-    })
 }

@@ -5,6 +5,12 @@ mod grpc_log;
 #[allow(dead_code, reason = "the tests of the cluster use all of it")]
 #[path = "../cluster/harness.rs"]
 mod harness;
+#[allow(dead_code, reason = "the tests of the cluster interfere with them")]
+#[path = "../cluster/links.rs"]
+mod links;
+#[allow(dead_code, reason = "the tests of the cluster use it")]
+#[path = "../cluster/load.rs"]
+mod load;
 mod shared_cursors;
 mod text_client;
 mod text_protocol;

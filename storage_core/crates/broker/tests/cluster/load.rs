@@ -1,0 +1,127 @@
+//! Idempotent producers that go on whatever happens, what they were told, and whether it is true in the end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use walrus_broker::{Broker, PartitionRef};
+use walrus_log::batch::ProducerRef;
+
+use crate::harness::{Cluster, Nodes, batch_of, read_values};
+
+/// For whatever a cluster under faults must bring about in the end.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+/// Between two tries of a producer.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What was acknowledged: by value, the offset.
+type Acked = Arc<Mutex<BTreeMap<String, u64>>>;
+
+pub(crate) struct Load {
+    topic: PartitionRef,
+    acked: Acked,
+    stop: Arc<AtomicBool>,
+    producers: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    /// Starts producers; each asks one node after the other until its record is taken.
+    pub(crate) fn start(cluster: &Cluster, topic: &PartitionRef, count: u32) -> Self {
+        let (acked, stop) = (Acked::default(), Arc::new(AtomicBool::new(false)));
+        let producer = |number: u32| {
+            let (nodes, topic, acked, stop) = (cluster.nodes(), topic.clone(), acked.clone(), stop.clone());
+            let id = cluster.block_on(async { cluster.broker(1).init_producer().await.unwrap() });
+            std::thread::spawn(move || produce(&nodes, &topic, number, id, &acked, &stop))
+        };
+        let producers = (1..=count).map(producer).collect();
+        Self { topic: topic.clone(), acked, stop, producers }
+    }
+
+    pub(crate) fn acked(&self) -> usize {
+        self.acked.lock().len()
+    }
+
+    /// Waits until so many more were acknowledged.
+    pub(crate) fn wait_for_more(&self, count: usize) {
+        let (wanted, until) = (self.acked() + count, Instant::now() + PATIENCE);
+        while self.acked() < wanted {
+            assert!(Instant::now() < until, "{} of {wanted} appends were acknowledged", self.acked());
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Ends the producers and compares what they were told with what every node in `readers` serves: each acknowledged
+    /// record once, at its offset, nothing twice, each producer's in order.
+    pub(crate) fn finish(self, cluster: &Cluster, readers: impl IntoIterator<Item = u32>) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.producers.into_iter().for_each(|producer| producer.join().unwrap());
+        let acked = self.acked.lock();
+        let end = acked.values().max().unwrap() + 1;
+        let mut first: Option<Vec<(u64, String)>> = None;
+        for id in readers {
+            let count = usize::try_from(end).unwrap();
+            let values = cluster.block_on_long(read_values(&cluster.broker(id), &self.topic, 0, count));
+            let values = values[..count].to_vec();
+            let first = first.get_or_insert_with(|| {
+                check(&acked, &values);
+                values.clone()
+            });
+            assert_eq!(*first, values, "node {id} serves other records");
+        }
+    }
+}
+
+fn check(acked: &BTreeMap<String, u64>, values: &[(u64, String)]) {
+    let mut places: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut last: BTreeMap<&str, u64> = BTreeMap::new();
+    for (place, (offset, value)) in values.iter().enumerate() {
+        assert_eq!(place as u64, *offset, "offsets have no gap");
+        assert_eq!(places.insert(value, *offset), None, "{value} is there twice");
+        let (producer, sequence) = value.split_once('/').unwrap();
+        let sequence: u64 = sequence.parse().unwrap();
+        assert!(
+            last.insert(producer, sequence).is_none_or(|before| before + 1 == sequence),
+            "{value} is out of order"
+        );
+    }
+    for (value, offset) in acked {
+        assert_eq!(places.get(value.as_str()), Some(offset), "{value} was acknowledged");
+    }
+}
+
+fn produce(
+    nodes: &Nodes,
+    topic: &PartitionRef,
+    number: u32,
+    id: (i64, i16),
+    acked: &Acked,
+    stop: &AtomicBool,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut asked = number as usize;
+    for sequence in 0.. {
+        let value = format!("{number}/{sequence}");
+        let producer = ProducerRef { id: id.0, epoch: id.1, base_sequence: sequence };
+        let batch = batch_of(std::slice::from_ref(&value), Some(producer));
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let broker: Option<Broker> = nodes.broker(asked);
+            let answer = broker.map(|broker| runtime.block_on(broker.append(topic, batch.clone())));
+            match answer {
+                Some(Ok(ack)) => {
+                    acked.lock().insert(value, ack.base_offset);
+                    break;
+                }
+                Some(Err(error)) => tracing::debug!(value, %error, "an append is tried again"),
+                None => {}
+            }
+            asked += 1;
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
