@@ -88,10 +88,10 @@ def test_the_cluster_commands_show_nodes_and_status(walrus, cluster):
     assert shown["ready"] is True
     assert shown["identity"]["node_name"] == "node-1"
     assert shown["metadata"]["voters"] == [1, 2, 3]
-    assert shown["storage"]["backend_in_use"] in ("mmap", "direct")
+    assert shown["storage"]["backend_in_use"] in ("mmap", "direct", "io_uring")
     code, printed, _ = walrus("cluster", "status")
     assert re.search(r"^ metadata voters +1, 2, 3", printed, re.MULTILINE)
-    assert re.search(r"^ storage backend +(mmap|direct) \(asked: auto\)", printed, re.MULTILINE)
+    assert re.search(r"^ storage backend +(mmap|direct|io_uring) \(asked: auto\)", printed, re.MULTILINE)
     code, printed, _ = walrus("cluster", "nodes", "--admin", f"{LOOPBACK}:{cluster.nodes[2].ports.admin}")
     assert len(re.findall(r"^ +\d +node-\d +up +(leader|voter)", printed, re.MULTILINE)) == 3
 
