@@ -32,6 +32,20 @@ class Holds(Protocol):
     def __bool__(self) -> bool: ...
 
 
+@dataclass(frozen=True)
+class Answers:
+    """How often a reader was refused, by error, what it rightly asked for: others than those that are repeated."""
+
+    refused: dict[str, int]
+
+    def __bool__(self) -> bool:
+        """Whether every promise held."""
+        return not self.refused
+
+    def __str__(self) -> str:
+        return f"refused for good: {self.refused}" if self.refused else "nothing wrong"
+
+
 @dataclass
 class Report:
     """What a run did, and what it found."""
@@ -130,6 +144,7 @@ def _judge(world: World, workload: Workload, report: Report, write_quorum: int) 
             held[topic, partition] = _read(world, workload, topic, partition, node)
             verdicts[f"{topic}/{partition} through node-{node}"] = held[topic, partition]
     verdicts["cursor"] = judge_cursor(workload.cursor)
+    verdicts["answers to readers"] = Answers(dict(workload.refusals))
     with Client(world.bootstrap) as client:
         partitions = {(topic, each.partition): each for topic, _ in places for each in client.segments(topic)}
     world.end()

@@ -8,6 +8,7 @@ is read over the text protocol, by a reader whose place the cluster keeps.
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -63,6 +64,7 @@ class Workload:
     acked: dict[int, int]
     seen: dict[tuple[str, int], list[int]] = field(default_factory=dict)  # hash of each value, by offset
     cursor: list[int] = field(default_factory=list)  # sequences that its reader was handed, and its commits
+    refusals: Counter[str] = field(default_factory=Counter)  # of reads, with errors that clients take for final
     failures: list[BaseException] = field(default_factory=list)
 
     def total(self) -> int:
@@ -196,6 +198,12 @@ def _follow(workload: Workload, place: tuple[str, int], bootstrap: str, over: th
                 except errors.RetryableError:
                     if time.monotonic() > deadline:
                         raise
+                    continue
+                except errors.RejectedError as refusal:  # the topic is there, and so is everything up to this offset
+                    workload.refusals[type(refusal).__name__] += 1
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(RETRY_S)
                     continue
                 if last_round:
                     return
