@@ -1,6 +1,6 @@
 """`walrus log inspect|verify|repair`: what lies in a store on this machine's disk.
 
-Loaded with every `walrus` command, which brings typer along; the engine is imported only when a command runs.
+Loaded with every `walrus` command, which brings typer along.
 """
 
 import json
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+import walrus_core
 
 app = typer.Typer(help="Stores on this machine's disk, while nobody has them open.", no_args_is_help=True)
 
@@ -58,8 +60,6 @@ def repair(context: typer.Context, directory: Directory, output: OutputOption = 
 
 
 def _run(function: str, context: typer.Context, directory: Path, output: Output | None) -> None:
-    import walrus_core
-
     try:
         seen: dict[str, Any] = getattr(walrus_core, function)(directory)
     except (walrus_core.WalrusError, OSError) as error:
