@@ -40,9 +40,9 @@ def phases_of(suite: Suite) -> Sequence[Phase]:
 
             return (storage.engine,)
         case Suite.CLUSTER:
-            from walrus_bench.suites import cluster
+            from walrus_bench.suites import cluster, replicated
 
-            return (cluster.one_broker, cluster.idle_brokers)
+            return (cluster.one_broker, cluster.idle_brokers, replicated.failures)
         case Suite.SPARK:
             from walrus_bench.suites import spark
 

@@ -55,6 +55,9 @@ GOALS: Mapping[str, Goal] = {
     "durable_batch_2000": Goal("MB/s", "durable_bandwidth", Measure.RATIO, Better.HIGHER, 0.3),
     "broker_append_durable": Goal("records/s", "durable_stream", Measure.VALUE, Better.HIGHER, 100_000),
     "text_put_p50": Goal("us", "durable_4k_p50", Measure.RATIO, Better.LOWER, 3.0),
+    "kill_to_ack_p50": Goal("s", None, Measure.VALUE, Better.LOWER, 0.7),
+    "kill_to_ack_p99": Goal("s", None, Measure.VALUE, Better.LOWER, 4),
+    "silent_host_p99": Goal("s", None, Measure.VALUE, Better.LOWER, 4),
     "idle_cpu": Goal("% of a core", None, Measure.VALUE, Better.LOWER, 8),
     "spark_source": Goal("MB/s", "loopback_stream", Measure.VALUE, Better.HIGHER, 150),
 }

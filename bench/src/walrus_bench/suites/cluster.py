@@ -17,6 +17,7 @@ BACKENDS = ("mmap", "direct")
 LIMITS = ("durable_4k", "durable_bandwidth", "loopback_round_trip", "loopback_stream")
 LOAD_CASES = {"broker_append_durable": "append_stream", "text_put_p50": "text_put"}
 IDLE_NODES = 3
+IDLE = NodeOptions(replication_factor=IDLE_NODES)
 IDLE_SECONDS_MIN = 20.0  # the timers of an idle node are up to 10 s apart
 SETTLE_SECONDS = 5.0  # after the start, until idle is idle
 
@@ -52,7 +53,7 @@ def _load(program: Path, case: str, at: Sequence[str], seconds: float) -> Callab
 def idle_brokers(settings: Settings) -> Iterator[Prepared]:
     """Sets up three brokers that nobody asks for anything."""
     seconds = settings.seconds if settings.quick else max(settings.seconds, IDLE_SECONDS_MIN)
-    with brokers.running(settings.data_dir / "idle", nodes=IDLE_NODES, options=NodeOptions()) as cluster:
+    with brokers.running(settings.data_dir / "idle", nodes=IDLE_NODES, options=IDLE) as cluster:
         pids = brokers.pids(cluster)
         if not settings.quick:
             time.sleep(SETTLE_SECONDS)
