@@ -111,6 +111,28 @@ fn a_disk_keeps_its_node_id_over_processes_and_an_emptied_disk_gets_another() {
 }
 
 #[test]
+fn a_full_disk_is_the_word_of_a_process_and_a_drain_outlives_it() {
+    // A node that had ended for want of space came back with space, and was taken for full: nothing was placed on it.
+    let restarted = || {
+        let mut command = register(1);
+        if let Command::RegisterNode { process, .. } = &mut command {
+            *process = uuid(999);
+        }
+        command
+    };
+    let state_after = |state, command| {
+        let mut metadata = cluster_of(1);
+        run(&mut metadata, Command::SetNodeState { node: NodeId(1), process: uuid(201), state })
+            .expect("known");
+        run(&mut metadata, command).expect("known disk");
+        metadata.nodes[&NodeId(1)].state
+    };
+    assert_eq!(state_after(NodeState::Full, restarted()), NodeState::Up);
+    assert_eq!(state_after(NodeState::Full, register(1)), NodeState::Full, "the same process said so");
+    assert_eq!(state_after(NodeState::Draining, restarted()), NodeState::Draining);
+}
+
+#[test]
 fn a_lease_never_moves_back_and_an_older_process_cannot_renew_it() {
     let mut metadata = cluster_of(1);
     let renew = |process, lease_until_ms| Command::RenewLease { node: NodeId(1), process, lease_until_ms };

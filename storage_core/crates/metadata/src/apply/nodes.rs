@@ -43,12 +43,20 @@ pub(super) fn register_node(
         http_address: http_address.clone(),
         admin_address: admin_address.clone(),
         name: name.clone(),
-        state: known.map_or(NodeState::Up, |node| node.state),
+        state: known.map_or(NodeState::Up, |node| state_after_start(node, *process)),
         lease_until_ms: known.map_or(0, |node| node.lease_until_ms).max(*lease_until_ms),
         version,
     };
     metadata.nodes.insert(id, node);
     Ok(Answer::Node(id))
+}
+
+/// A new process has not said yet that its disk is full; to be drained is not a matter of the process.
+fn state_after_start(node: &Node, process: Uuid) -> NodeState {
+    match node.state {
+        NodeState::Full if node.process != process => NodeState::Up,
+        state => state,
+    }
 }
 
 fn free_id(metadata: &Metadata, wanted: Option<NodeId>) -> NodeId {
