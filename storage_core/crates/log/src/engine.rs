@@ -18,6 +18,7 @@ use crate::journal::{Journal, Record};
 use crate::log::block::IndexCache;
 use crate::log::state::{LogCapture, LogState};
 use crate::options::{FsyncSchedule, Options};
+use crate::seeded;
 use crate::tail::Captured;
 use crate::tending::Tending;
 use crate::ticket::Wait;
@@ -245,6 +246,9 @@ impl Engine {
         }
         if !captures.is_empty() {
             self.commits.fetch_add(1, Ordering::Relaxed);
+            if seeded!(AckBeforeSync) {
+                captures.iter().for_each(|capture| capture.log.publish(capture));
+            }
             self.write(&captures);
             for capture in &captures {
                 match poisoned_file(capture) {
@@ -305,7 +309,9 @@ impl Engine {
         }
         for FileWrites { file, .. } in files.iter().filter(|file| file.syncs && is_usable(file.file)) {
             self.data_syncs.fetch_add(1, Ordering::Relaxed);
-            if let Err(error) = file.file.sync() {
+            let synced = if seeded!(NoSync) { Ok(()) } else { file.file.sync() };
+            let synced = if seeded!(RetryAfterEio) { synced.or_else(|_| file.file.sync()) } else { synced };
+            if let Err(error) = synced {
                 poison(file, "sync", error);
             }
         }
@@ -315,7 +321,7 @@ impl Engine {
         if file.poisoned.get().is_some() {
             return;
         }
-        match captured.write(true) {
+        match captured.write(!seeded!(NoSync)) {
             Ok(bytes) => {
                 self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
                 self.data_syncs.fetch_add(1, Ordering::Relaxed);

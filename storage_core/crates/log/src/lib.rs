@@ -9,6 +9,8 @@
 mod arrivals;
 pub mod batch;
 mod blocks;
+#[cfg(feature = "seeded-bugs")]
+mod bug;
 mod clock;
 mod commit;
 mod cursors;
@@ -36,6 +38,20 @@ mod types;
 mod walrus;
 
 pub use arrivals::Arrival;
+/// Whether a mistake is switched on; a constant `false` without the feature.
+macro_rules! seeded {
+    ($bug:ident) => {{
+        #[cfg(feature = "seeded-bugs")]
+        let on = crate::bug::has(crate::bug::Bug::$bug);
+        #[cfg(not(feature = "seeded-bugs"))]
+        let on = false;
+        on
+    }};
+}
+pub(crate) use seeded;
+
+#[cfg(feature = "seeded-bugs")]
+pub use bug::{BUGS, Bug, seed_bug};
 pub use cursors::{Cursor, Entry};
 pub use digest::digest_after;
 pub use disk::{

@@ -24,6 +24,7 @@ use crate::log::state::{Directory, LogState, Phase, Resume, Trimmed, Writer};
 use crate::options::FsyncSchedule;
 use crate::producers::ProducerTable;
 use crate::scan::{Bounds, Walked, Window, walk};
+use crate::seeded;
 use crate::space::Space;
 use crate::types::{LogId, Offset};
 
@@ -197,12 +198,12 @@ fn read_headers(engine: &Engine, state: &JournalState, report: &mut OpenReport) 
                 HeaderPage::Header(header)
                     if header.store == engine.store
                         && (1..=slots_per_file - slot).contains(&header.slots)
-                        && state.logs.contains_key(&header.log) =>
+                        && state.logs.contains_key(&owner(state, &header)) =>
                 {
                     count = header.slots;
                     last_sequence = last_sequence.max(header.sequence);
                     let slots = Slots { file: Arc::clone(&file), first: slot, count };
-                    found.entry(header.log).or_default().push(Found { header, slots });
+                    found.entry(owner(state, &header)).or_default().push(Found { header, slots });
                     SlotState::Used
                 }
                 HeaderPage::Header(_) => {
@@ -224,6 +225,13 @@ fn read_headers(engine: &Engine, state: &JournalState, report: &mut OpenReport) 
     let marks = state.logs.values().flat_map(|entry| &entry.truncations).map(|(_, before)| *before);
     blocks.start_sequences_at(marks.max().unwrap_or(0).max(last_sequence + 1));
     Ok(Headers { found, damaged })
+}
+
+/// Whose block it is.
+fn owner(state: &JournalState, header: &BlockHeader) -> LogId {
+    let namesake = |(_, entry): &(&LogId, &LogEntry)| entry.name == header.name && !entry.deleted;
+    let found = state.logs.iter().rfind(|named| seeded!(OldIdentity) && namesake(named));
+    found.map_or(header.log, |(id, _)| *id)
 }
 
 /// Moves a block without a readable header out of the way and frees its slot.
@@ -340,6 +348,9 @@ impl Rebuild<'_> {
 
     /// Offsets below were promised.
     fn known(&self) -> u64 {
+        if seeded!(CutInsteadOfFence) {
+            return self.entry.start;
+        }
         let sealed = self.entry.sealed.as_ref().map_or(0, |sealed| sealed.end);
         let trimmed = if self.trims_are_synced { self.entry.start } else { 0 };
         self.entry.synced.max(sealed).max(trimmed)
@@ -370,7 +381,7 @@ impl Rebuild<'_> {
     fn take_away(&mut self, chain: &mut Chain, found: &Found) -> Result<()> {
         self.set_aside(chain.end, &self.block(found)?, PAGE_BYTES)?;
         self.engine.blocks.free(&found.slots);
-        chain.lacks_blocks = true;
+        chain.lacks_blocks = !seeded!(FollowersNotCut);
         Ok(())
     }
 
@@ -394,7 +405,7 @@ impl Rebuild<'_> {
             block.read_footer().map_err(failed)?.filter(|footer| is_of(footer, &found.header, &block));
         // The snapshot counts only with the rest: a footer says nothing about what was not synced.
         let trusted = footer.as_ref().filter(|footer| {
-            footer.end_offset <= self.entry.synced
+            (footer.end_offset <= self.entry.synced || seeded!(StaleIndexTrusted))
                 && footer.end_offset <= limit
                 && next_base.is_none_or(|next| next == footer.end_offset)
         });

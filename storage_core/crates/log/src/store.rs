@@ -19,6 +19,7 @@ use crate::log::state::LogState;
 use crate::log::{Log, LogSpec};
 use crate::options::{FsyncSchedule, Options};
 use crate::recovery::{MovedCursor, OpenReport, recover};
+use crate::seeded;
 use crate::types::{LogId, Offset};
 
 const NAME_BYTES_MAX: usize = 255;
@@ -370,6 +371,9 @@ fn move_cursors(engine: &Engine, report: &mut OpenReport) -> Result<()> {
     let logs: Vec<_> = engine.logs.read().values().cloned().collect();
     for log in logs {
         let end = log.end.load(Ordering::Acquire);
+        if seeded!(CursorPastEnd) {
+            continue;
+        }
         let beyond: Vec<(String, u64)> = engine.journal.with_state(|state| {
             let cursors = state.logs.get(&log.id).map(|entry| &entry.cursors);
             cursors

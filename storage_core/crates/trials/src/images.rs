@@ -53,20 +53,20 @@ pub fn crash_everywhere(plan: Plan, images_per_change: u64) -> u64 {
 
 /// Where in the owner's calls a change was made.
 #[derive(Default)]
-struct Now {
+pub(crate) struct Now {
     /// Calls that had returned.
     ended: usize,
 }
 
 impl Now {
-    fn advance(&mut self, moments: &[Moment], changes: usize) {
+    pub(crate) fn advance(&mut self, moments: &[Moment], changes: usize) {
         while moments.get(self.ended).is_some_and(|moment| moment.ended <= changes) {
             self.ended += 1;
         }
     }
 
     /// What held before the call that may have been under way, what holds behind it, and which it was.
-    fn facts<'a>(&self, moments: &'a [Moment], changes: usize) -> (&'a Facts, &'a Facts, &'a str) {
+    pub(crate) fn facts<'a>(&self, moments: &'a [Moment], changes: usize) -> (&'a Facts, &'a Facts, &'a str) {
         static NOTHING: std::sync::LazyLock<Facts> = std::sync::LazyLock::new(Facts::default);
         let before = self.ended.checked_sub(1).map_or(&*NOTHING, |last| &moments[last].facts);
         match moments.get(self.ended) {

@@ -9,12 +9,15 @@
 
 use std::io::Write;
 
+#[cfg(feature = "seeded-bugs")]
+pub mod bugs;
 pub mod checks;
 pub mod facts;
 pub mod faults;
 pub mod images;
 pub mod owner;
 pub mod random;
+pub mod rot;
 
 /// How often something is tried: `WALRUS_TEST_EFFORT=20` tries twenty times as much as a normal run.
 pub fn effort(normal: u64) -> u64 {

@@ -72,10 +72,27 @@ impl Plan {
     }
 }
 
-/// A store, its disk, and what is known of it.
+/// Where a store lies, and a clock that tells what its disk was told before what.
+pub trait Home {
+    /// Grows with everything that the disk is told.
+    fn moment(&self) -> usize;
+    /// Opens the store.
+    fn open(&self, options: Options) -> Result<Store, Error>;
+}
+
+impl Home for SimulatedDisk {
+    fn moment(&self) -> usize {
+        self.changes()
+    }
+
+    fn open(&self, options: Options) -> Result<Store, Error> {
+        Store::open_on(Arc::new(self.clone()), options)
+    }
+}
+
+/// A store, its home, and what is known of it.
 pub struct Owner {
-    /// The store's disk.
-    pub disk: SimulatedDisk,
+    home: Box<dyn Home>,
     /// What was done, in order.
     pub moments: Vec<Moment>,
     /// What holds if the call that failed last did nothing.
@@ -102,9 +119,9 @@ pub struct Failed {
 
 impl Owner {
     /// Opens a new store.
-    pub fn new(plan: Plan, disk: SimulatedDisk) -> Result<Self, Box<Failed>> {
+    pub fn new(plan: Plan, home: impl Home + 'static) -> Result<Self, Box<Failed>> {
         let mut owner = Self {
-            disk,
+            home: Box::new(home),
             moments: Vec::new(),
             facts: Facts::default(),
             random: Random(plan.seed),
@@ -120,9 +137,9 @@ impl Owner {
 
     fn open(&mut self) -> Result<(), Box<Failed>> {
         let facts = self.facts.clone();
-        let (disk, options) = (self.disk.clone(), self.plan.options());
+        let options = self.plan.options();
         self.call("open".to_owned(), facts, |owner| {
-            owner.store = Some(Store::open_on(Arc::new(disk), options)?);
+            owner.store = Some(owner.home.open(options)?);
             Ok(())
         })
     }
@@ -147,13 +164,13 @@ impl Owner {
         facts: Facts,
         run: impl FnOnce(&mut Self) -> Result<(), Error>,
     ) -> Result<(), Box<Failed>> {
-        let began = self.disk.changes();
+        let began = self.home.moment();
         let result = run(self);
         let call = format!("call {} ({what})", self.moments.len());
         match result {
             Ok(()) => {
                 self.facts = facts.clone();
-                self.moments.push(Moment { began, ended: self.disk.changes(), facts, call });
+                self.moments.push(Moment { began, ended: self.home.moment(), facts, call });
             }
             Err(error) => return Err(Box::new(Failed { error, facts, call })),
         }

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use crate::disk::{Disk, FileKind, Prepare};
 use crate::error::{Error, Result};
 use crate::options::FsyncSchedule;
+use crate::seeded;
 use crate::space::Space;
 
 /// Number and class of the files of blocks on a disk, in order.
@@ -174,7 +175,10 @@ impl Blocks {
             self.disk.create(name, bytes, FileKind::Blocks)
         })?;
         if self.syncs() {
-            let synced = file.file.sync().and_then(|()| self.disk.sync_directory());
+            let synced = file
+                .file
+                .sync()
+                .and_then(|()| if seeded!(NoDirectorySync) { Ok(()) } else { self.disk.sync_directory() });
             synced.map_err(|e| file.error("sync", e))?;
         }
         Ok(file)
@@ -246,7 +250,9 @@ impl Blocks {
         for of_file in freed.chunk_by(|a, b| a.file.number == b.file.number) {
             let file = &of_file[0].file;
             for slots in of_file {
-                file.file.discard(slots.range()).map_err(|e| file.error("discard", e))?;
+                if !seeded!(SpaceReusedDirty) {
+                    file.file.discard(slots.range()).map_err(|e| file.error("discard", e))?;
+                }
             }
             let syncs = self.syncs();
             if syncs {

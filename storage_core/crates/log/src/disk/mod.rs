@@ -21,6 +21,7 @@ pub use simulated::{CrashChoice, Fault, Replay, SimulatedDisk};
 use uuid::Uuid;
 
 use crate::options::FsyncSchedule;
+use crate::seeded;
 
 /// How appended bytes reach a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +152,7 @@ pub(crate) fn write_all(
         if from + written <= done {
             return Err(io::ErrorKind::WriteZero.into());
         }
-        done = from + written;
+        done = if seeded!(ShortWriteBelieved) { total } else { from + written };
     }
     Ok(())
 }

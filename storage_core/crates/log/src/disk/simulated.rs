@@ -94,6 +94,10 @@ enum Change {
     Sync {
         file: usize,
     },
+    /// What was unsynced is said to be written, and may not be: the kernel forgets after one error.
+    SyncFailed {
+        file: usize,
+    },
     Rename {
         from: String,
         to: String,
@@ -270,10 +274,25 @@ struct Image {
 #[derive(Default)]
 struct ImageFile {
     durable: Vec<u8>,
+    /// No sync makes it durable any more.
+    doubtful: Vec<(usize, Vec<u8>)>,
     unsynced: Vec<(usize, Vec<u8>)>,
 }
 
 impl ImageFile {
+    fn of(durable: Vec<u8>) -> Self {
+        Self { durable, ..Self::default() }
+    }
+
+    /// What was written before in that range does not come back over what is there now.
+    fn forget(&mut self, range: &Range<usize>) {
+        for list in [&mut self.doubtful, &mut self.unsynced] {
+            for (start, old) in std::mem::take(list) {
+                keep_outside(start, old, range, list);
+            }
+        }
+    }
+
     fn write(&mut self, position: usize, data: &[u8]) {
         let end = position + data.len();
         if self.durable.len() < end {
@@ -284,8 +303,8 @@ impl ImageFile {
 
     /// What is left of it.
     fn crash(&self, dice: &mut Dice) -> Vec<u8> {
-        let mut left = Self { durable: self.durable.clone(), unsynced: Vec::new() };
-        for (position, data) in &self.unsynced {
+        let mut left = Self::of(self.durable.clone());
+        for (position, data) in self.doubtful.iter().chain(&self.unsynced) {
             let mut done = 0;
             while done < data.len() {
                 let at = position + done;
@@ -346,11 +365,11 @@ impl Image {
     fn apply(&mut self, change: &Change) {
         match change {
             Change::Given { name, file, bytes } => {
-                self.files.insert(*file, ImageFile { durable: bytes.to_vec(), unsynced: Vec::new() });
+                self.files.insert(*file, ImageFile::of(bytes.to_vec()));
                 self.names.insert(name.clone(), *file);
             }
             Change::Create { file, bytes, .. } => {
-                self.files.insert(*file, ImageFile { durable: vec![0; *bytes], unsynced: Vec::new() });
+                self.files.insert(*file, ImageFile::of(vec![0; *bytes]));
                 self.unsynced_names.push(change.clone());
             }
             Change::Grow { file, bytes } => {
@@ -360,11 +379,7 @@ impl Image {
             Change::Write { file, position, data, durable } => {
                 let file = self.files.entry(*file).or_default();
                 if *durable {
-                    // What was written before under the same bytes must not come back over it.
-                    let range = *position..*position + data.len();
-                    for (start, old) in std::mem::take(&mut file.unsynced) {
-                        keep_outside(start, old, &range, &mut file.unsynced);
-                    }
+                    file.forget(&(*position..*position + data.len()));
                     file.write(*position, data);
                 } else {
                     file.unsynced.push((*position, data.clone()));
@@ -373,8 +388,13 @@ impl Image {
             Change::Sync { file } => {
                 let file = self.files.entry(*file).or_default();
                 for (position, data) in std::mem::take(&mut file.unsynced) {
+                    file.forget(&(position..position + data.len()));
                     file.write(position, &data);
                 }
+            }
+            Change::SyncFailed { file } => {
+                let file = self.files.entry(*file).or_default();
+                file.doubtful.append(&mut file.unsynced);
             }
             Change::Rename { .. } | Change::Remove { .. } => self.unsynced_names.push(change.clone()),
             Change::SyncDirectory => {
@@ -616,7 +636,10 @@ impl DiskFile for SimulatedFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state.lock();
-        state.call()?;
+        if let Err(error) = state.call() {
+            state.history.push(Change::SyncFailed { file: self.file });
+            return Err(error);
+        }
         state.syncs += 1;
         state.history.push(Change::Sync { file: self.file });
         Ok(())

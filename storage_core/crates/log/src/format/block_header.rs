@@ -81,6 +81,9 @@ impl BlockHeader {
         if page.len() != PAGE_BYTES as usize || crc != checksum(&page[16..]) {
             return None;
         }
+        if version == 0 {
+            return None;
+        }
         if version > FORMAT_VERSION {
             return Some(HeaderPage::Newer(version));
         }

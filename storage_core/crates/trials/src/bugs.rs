@@ -1,0 +1,70 @@
+//! The trials, tried: each mistake of `walrus_log::BUGS` is made on purpose, and one of them must fail.
+
+use std::panic::catch_unwind;
+use std::time::{Duration, Instant};
+
+use walrus_log::{BUGS, Bug, TailKind, seed_bug};
+
+use crate::faults::fail_everywhere;
+use crate::images::{crash_everywhere, message};
+use crate::owner::Plan;
+use crate::rot::{Subject, larger};
+
+/// A mistake that is not found in so long is not found.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Damages tried in a round.
+const DAMAGES: u64 = 40;
+/// Rounds without any mistake, before and after: nothing must be found.
+const CLEAN_ROUNDS: u64 = 3;
+
+/// How one was found.
+pub struct Found {
+    /// Which.
+    pub bug: Bug,
+    /// The trial that failed, and what it said first; `None`: it was not found.
+    pub by: Option<(&'static str, String)>,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// Makes each mistake in turn.
+pub fn find_all(mut each: impl FnMut(&Found)) -> bool {
+    std::panic::set_hook(Box::new(|_| {}));
+    let subject = larger(TailKind::Buffered);
+    let clean = || (0..CLEAN_ROUNDS).find_map(|round| try_round(&subject, round));
+    if let Some((trial, said)) = clean() {
+        panic!("without any mistake, {trial} found: {said}");
+    }
+    let mut all = true;
+    for bug in BUGS {
+        seed_bug(Some(bug));
+        let began = Instant::now();
+        let mut by = None;
+        for round in 0.. {
+            by = try_round(&subject, round);
+            if by.is_some() || began.elapsed() > LIMIT {
+                break;
+            }
+        }
+        seed_bug(None);
+        all &= by.is_some();
+        each(&Found { bug, by, elapsed: began.elapsed() });
+    }
+    if let Some((trial, said)) = clean() {
+        panic!("after all mistakes, {trial} found: {said}");
+    }
+    all
+}
+
+fn try_round(subject: &Subject, round: u64) -> Option<(&'static str, String)> {
+    let damages = DAMAGES * round..DAMAGES * (round + 1);
+    let faults = Plan { settles: true, marks: false, ..Plan::of(round, 25) };
+    failing("crash images", || crash_everywhere(Plan::of(round, 60), 2))
+        .or_else(|| failing("damage", || damages.filter(|seed| subject.damage(*seed)).count()))
+        .or_else(|| failing("failing calls", || fail_everywhere(&faults)))
+}
+
+fn failing<T>(trial: &'static str, run: impl FnOnce() -> T) -> Option<(&'static str, String)> {
+    let failed = catch_unwind(std::panic::AssertUnwindSafe(run)).err()?;
+    Some((trial, message(&*failed).lines().next().unwrap_or_default().to_owned()))
+}

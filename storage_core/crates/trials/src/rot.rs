@@ -1,0 +1,326 @@
+//! Damage of stored bytes: what it hits is known beforehand, so what must be fenced is known exactly, too. Everything
+//! else is served as it was written; a damaged journal or manifest refuses the start.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use walrus_log::batch::{Batch, BatchBuilder};
+use walrus_log::{
+    Epoch, Error, LogId, LogSpec, Offset, Options, ProducerTable, SimulatedDisk, Store, TailKind,
+};
+
+use crate::checks::read_from;
+use crate::facts::log_id;
+use crate::images::told;
+use crate::random::{Random, Value};
+
+const BLOCK_MAGIC: &[u8] = b"WALRUSBK";
+const PAGE: usize = 4096;
+/// The last record of a journal that was closed in order: nothing proves it but itself.
+const LAST_RECORD_BYTES: usize = 25;
+
+/// Names and bytes of files.
+pub type Contents = BTreeMap<String, Vec<u8>>;
+
+/// A store that was closed in order, and where everything lies in it.
+pub struct Subject {
+    tail_kind: TailKind,
+    options: Options,
+    /// Its files.
+    pub contents: Contents,
+    values: BTreeMap<LogId, Vec<Value>>,
+    places: Vec<Place>,
+}
+
+/// Bytes that belong together.
+struct Place {
+    file: String,
+    bytes: Range<usize>,
+    kind: Kind,
+}
+
+enum Kind {
+    /// Offsets that are lost with them.
+    Offsets(LogId, Range<u64>),
+    /// They refuse the start.
+    Promises,
+}
+
+/// How much of what is hit must be fenced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fencing {
+    /// All of it, and nothing else.
+    Exact,
+    /// All of it; and perhaps what lies between two hits.
+    AtLeast,
+    /// What cannot be read: bytes of the same log at another place may be good ones.
+    Unreadable,
+}
+
+/// What must be said of damage.
+#[derive(Default)]
+struct Expected {
+    refused: bool,
+    may_refuse: bool,
+    /// The journal's end is gone, as if it had never been written: nothing can tell.
+    rolled_back: bool,
+    lost: BTreeMap<LogId, BTreeSet<u64>>,
+}
+
+impl Subject {
+    /// Fills a store with so many batches.
+    pub fn new(tail_kind: TailKind, options: Options, batches: u64) -> Self {
+        let disk = SimulatedDisk::new(tail_kind);
+        let store = Store::open_on(Arc::new(disk.clone()), options.clone()).expect("a new store");
+        let ids = [1, 2].map(log_id);
+        let logs = ids.map(|id| {
+            let (name, epoch, producers) = ("log".to_owned(), Epoch(1), ProducerTable::new());
+            let spec = LogSpec { id, name, base_offset: Offset(0), epoch, producers, fsync: None };
+            store.create_log(spec).expect("a new log")
+        });
+        let mut values: BTreeMap<LogId, Vec<Value>> = BTreeMap::new();
+        let mut random = Random(batches);
+        for number in 0..batches {
+            let log = &logs[number as usize % 2];
+            let known = values.entry(log.id()).or_default();
+            let mut builder = BatchBuilder::new();
+            for part in 0..1 + number % 3 {
+                let value =
+                    Value { number: number << 8 | part | 1 << 40, bytes: 60 + random.below(900) as usize };
+                builder.push(None, Some(&value.to_bytes()), number as i64, &[]);
+                known.push(value);
+            }
+            let mut bytes = Vec::new();
+            builder.build(&mut bytes).expect("small");
+            let (batch, _) = Batch::parse(&bytes).expect("just built");
+            log.append(&batch).and_then(|appended| appended.commit.wait()).expect("an append");
+        }
+        logs[1].seal(b"the end").expect("a seal");
+        logs[0].cursor("first").and_then(|cursor| cursor.read_next(true)).expect("a read");
+        store.settle();
+        store.close().expect("a close in order");
+        let mut subject = Self { tail_kind, options, contents: disk.contents(), values, places: Vec::new() };
+        subject.places = subject.find_places();
+        subject
+    }
+
+    fn open(&self, contents: &Contents) -> Result<Store, Error> {
+        let disk = SimulatedDisk::from_contents(self.tail_kind, contents);
+        Store::open_on(Arc::new(disk), self.options.clone())
+    }
+
+    fn find_places(&self) -> Vec<Place> {
+        let mut places = Vec::new();
+        let store = self.open(&self.contents).expect("undamaged");
+        for log in store.logs() {
+            let slices = log.read(log.start_offset(), usize::MAX).expect("undamaged");
+            for bytes in &slices.batches {
+                let (batch, _) = Batch::parse(bytes).expect("undamaged");
+                let (file, at) = self.find(bytes);
+                let kind = Kind::Offsets(log.id(), batch.base_offset()..batch.end_offset());
+                places.push(Place { file, bytes: at..at + bytes.len(), kind });
+            }
+        }
+        let mut headers = Vec::new();
+        for (file, bytes) in self.contents.iter().filter(|(file, _)| file.ends_with(".wal")) {
+            let starts = (0..bytes.len()).step_by(self.options.block_bytes as usize);
+            let starts: Vec<_> = starts.filter(|start| bytes[*start..].starts_with(BLOCK_MAGIC)).collect();
+            for (index, &start) in starts.iter().enumerate() {
+                let end = starts.get(index + 1).copied().unwrap_or(bytes.len());
+                let inside = places.iter().filter(|place: &&Place| {
+                    place.file == *file && (start..end).contains(&place.bytes.start)
+                });
+                let kind = inside.fold(None, |all: Option<(LogId, Range<u64>)>, place| match &place.kind {
+                    Kind::Offsets(log, offsets) => {
+                        let start = all.map_or(offsets.start, |(_, all)| all.start);
+                        Some((*log, start..offsets.end))
+                    }
+                    Kind::Promises => all,
+                });
+                if let Some((log, offsets)) = kind {
+                    let (file, bytes) = (file.clone(), start..start + PAGE);
+                    headers.push(Place { file, bytes, kind: Kind::Offsets(log, offsets) });
+                }
+            }
+        }
+        places.extend(headers);
+        for (file, bytes) in &self.contents {
+            let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            let proven = match file.as_str() {
+                "MANIFEST" => used,
+                name if name.starts_with("journal-") => used - LAST_RECORD_BYTES,
+                _ => continue,
+            };
+            places.push(Place { file: file.clone(), bytes: 0..proven, kind: Kind::Promises });
+        }
+        places
+    }
+
+    fn find(&self, wanted: &[u8]) -> (String, usize) {
+        for (file, bytes) in self.contents.iter().filter(|(file, _)| file.ends_with(".wal")) {
+            if let Some(at) = bytes.windows(wanted.len()).position(|window| window == wanted) {
+                return (file.clone(), at);
+            }
+        }
+        panic!("a batch lies nowhere");
+    }
+
+    fn expected(&self, damaged: &Contents) -> Expected {
+        let mut expected = Expected::default();
+        for place in &self.places {
+            let old = &self.contents[&place.file][place.bytes.clone()];
+            let file = damaged.get(&place.file).map_or(&[][..], Vec::as_slice);
+            let byte = |index: usize| file.get(place.bytes.start + index).copied().unwrap_or(0);
+            // A file that is cut off reads as zeros where blocks were.
+            let is_same = (0..old.len()).all(|index| byte(index) == old[index]);
+            if is_same && (place.bytes.end <= file.len() || place.file.ends_with(".wal")) {
+                continue;
+            }
+            match &place.kind {
+                Kind::Promises => {
+                    let last = place.bytes.end..place.bytes.end + LAST_RECORD_BYTES;
+                    let is_last_gone = place.file != "MANIFEST"
+                        && file.get(last.clone()) != self.contents[&place.file].get(last);
+                    expected.refused |= !is_last_gone;
+                    (expected.may_refuse, expected.rolled_back) =
+                        (expected.may_refuse | is_last_gone, expected.rolled_back | is_last_gone);
+                }
+                Kind::Offsets(log, offsets) => {
+                    expected.lost.entry(*log).or_default().extend(offsets.clone());
+                    // The version of a block is not checksummed: a newer one is refused.
+                    let is_header = old.starts_with(BLOCK_MAGIC);
+                    expected.may_refuse |= is_header && (8..12).any(|index| byte(index) != old[index]);
+                }
+            }
+        }
+        expected
+    }
+
+    /// Opens the damaged store and reads everything. Whether something was damaged that matters.
+    pub fn check(&self, damaged: &Contents, fencing: Fencing, what: &str) -> bool {
+        told(what, || {
+            let Expected { refused, may_refuse, rolled_back, lost } = self.expected(damaged);
+            let store = match self.open(damaged) {
+                Ok(store) => store,
+                Err(
+                    Error::Damaged { .. } | Error::UnsupportedFormat { .. } | Error::InvalidOption { .. },
+                ) if refused || may_refuse => {
+                    return true;
+                }
+                Err(error) => panic!("it does not open: {error}"),
+            };
+            assert!(!refused, "promises are damaged, and it opens");
+            if rolled_back {
+                return true;
+            }
+            let nothing = BTreeSet::new();
+            for (id, values) in &self.values {
+                let log = store.log(*id).unwrap_or_else(|| panic!("log {id} is gone"));
+                let (records, fences) = read_from(&log, 0);
+                let lost = lost.get(id).unwrap_or(&nothing);
+                let fenced: BTreeSet<u64> = fences.iter().flat_map(|(start, end)| *start..*end).collect();
+                let is_right = match fencing {
+                    Fencing::Exact => fenced == *lost,
+                    Fencing::AtLeast => fenced.is_superset(lost),
+                    Fencing::Unreadable => true,
+                };
+                assert!(is_right, "offsets of log {id} that are fenced: {fenced:?}, damaged: {lost:?}");
+                for (offset, bytes) in &records {
+                    assert!(values[*offset as usize].is(bytes), "wrong bytes at {offset} of log {id}");
+                }
+                assert_eq!(records.len() + fenced.len(), values.len(), "offsets of log {id}");
+            }
+            !lost.is_empty()
+        })
+    }
+
+    /// One flipped bit in each byte; how many were tried, and how many mattered.
+    pub fn flip_every_byte(&self, part: u64, parts: u64) -> (u64, u64) {
+        let (mut tried, mut mattered) = (0, 0);
+        for (file, bytes) in self.contents.iter().filter(|(file, _)| *file != "LOCK") {
+            let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            for position in (0..bytes.len()).filter(|position| *position as u64 % parts == part) {
+                // Behind the journal's records all is zero and alike.
+                if file.starts_with("journal-") && position > used + 64 && !position.is_multiple_of(509) {
+                    continue;
+                }
+                let mut damaged = self.contents.clone();
+                let byte = &mut damaged.get_mut(file).expect("it is there")[position];
+                *byte ^= 1 << (position % 8);
+                tried += 1;
+                mattered += u64::from(self.check(
+                    &damaged,
+                    Fencing::Exact,
+                    &format!("{file}: bit flipped in byte {position}"),
+                ));
+            }
+        }
+        (tried, mattered)
+    }
+
+    /// Random damage: bits, sectors that are zero, garbage or another's, files that are cut off.
+    pub fn damage(&self, seed: u64) -> bool {
+        let mut random = Random(seed);
+        let mut damaged = self.contents.clone();
+        let files: Vec<_> = self.contents.keys().filter(|file| *file != "LOCK").cloned().collect();
+        let file = random.choose(&files).clone();
+        let bytes = damaged.get_mut(&file).expect("it is there");
+        // Most of a file is empty as a rule.
+        let used = bytes.iter().rposition(|byte| *byte != 0).map_or(1, |last| last + 1);
+        let at = random.below(used as u64) as usize;
+        let sector = if random.one_in(2) { 512 } else { PAGE };
+        let range = at - at % sector..(at - at % sector + sector).min(bytes.len());
+        let kind = random.below(9);
+        let fencing = match kind {
+            2 => Fencing::Unreadable,
+            4 => Fencing::AtLeast,
+            _ => Fencing::Exact,
+        };
+        let what = match kind {
+            0 => {
+                bytes[range.clone()].fill(0);
+                format!("{file}: zeros at {range:?}")
+            }
+            1 => {
+                bytes[range.clone()].iter_mut().for_each(|byte| *byte = random.number() as u8);
+                format!("{file}: garbage at {range:?}")
+            }
+            2 => {
+                // Of the same block: another log's batches say nothing of whose they are.
+                let block = self.options.block_bytes as usize;
+                let from =
+                    range.start / block * block + random.below(block as u64) as usize / sector * sector;
+                let from = from.min(bytes.len() / sector * sector);
+                let other = bytes[from..(from + range.len()).min(bytes.len())].to_vec();
+                bytes[range.start..range.start + other.len()].copy_from_slice(&other);
+                format!("{file}: bytes of {from} at {range:?}")
+            }
+            3 => {
+                bytes.truncate(at);
+                format!("{file}: cut to {at} bytes")
+            }
+            4 => {
+                let flips: Vec<_> = (0..3).map(|_| random.below(used as u64) as usize).collect();
+                flips.iter().for_each(|at| bytes[*at] ^= 1 << random.below(8));
+                format!("{file}: bits flipped at {flips:?}")
+            }
+            _ => {
+                bytes[at] ^= 1 << random.below(8);
+                format!("{file}: bit flipped at {at}")
+            }
+        };
+        self.check(&damaged, fencing, &format!("seed {seed}, {what}"))
+    }
+}
+
+/// Small enough for every byte.
+pub fn small(tail_kind: TailKind) -> Subject {
+    let options = Options { block_bytes: 16 << 10, blocks_per_file: 3, ..Options::small() };
+    Subject::new(tail_kind, options, 24)
+}
+
+/// Dozens of blocks.
+pub fn larger(tail_kind: TailKind) -> Subject {
+    Subject::new(tail_kind, Options { block_bytes: 32 << 10, blocks_per_file: 4, ..Options::small() }, 600)
+}
