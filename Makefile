@@ -9,7 +9,7 @@ ENV := . tools/env
 COUNT ?= 10000
 SEED ?= 0
 STATES ?= 2200000
-.PHONY: model simulate
+.PHONY: model bugs simulate
 .PHONY: help setup run test test-rust test-python images e2e check fmt bench chaos proto golden charts clean
 
 help: ## This list
@@ -39,6 +39,10 @@ model: ## Every order of a few events of replication, and mistakes that must be 
 	@. tools/env; cd storage_core
 	cargo run --locked --quiet -p walrus-simulator -- model $(STATES)
 	cargo run --locked --quiet -p walrus-simulator --features seeded-bugs -- bugs
+
+bugs: ## Mistakes in the storage engine that its trials must find
+	@. tools/env; cd storage_core
+	cargo run --locked --quiet -p walrus-trials --features seeded-bugs -- bugs
 
 simulate: ## Random lives of whole clusters: make simulate COUNT=1000000, again: make simulate SEED=7 COUNT=1
 	@. tools/env; cd storage_core

@@ -431,6 +431,9 @@ fn read_header(bytes: &[u8], store: Uuid) -> Result<u64, HeaderError> {
     if version > FORMAT_VERSION {
         return Err(HeaderError::Newer(version));
     }
+    if version == 0 {
+        return Err(HeaderError::Damaged("it has no version"));
+    }
     if fields.u32().ok_or_else(cut_off)? != checksum(&header[16..]) {
         return Err(HeaderError::Damaged("the checksum of its header is wrong"));
     }
