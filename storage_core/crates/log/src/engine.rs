@@ -351,6 +351,8 @@ impl Engine {
     /// Puts the log's synced end into the journal, not yet durable.
     fn mark(&self, log: &LogState) -> Result<()> {
         log.unmarked_bytes.store(0, Ordering::Relaxed);
+        // A truncation says its end under this mutex: a mark of before, said behind it, would name what is cut off.
+        let _writer = log.writer.lock();
         let end = log.synced.load(Ordering::Acquire);
         // A deleted log is not in the journal any more; the check and the record must not be torn apart.
         let logs = self.logs.read();

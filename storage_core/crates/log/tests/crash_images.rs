@@ -231,3 +231,23 @@ fn nosync_never_syncs_data_or_records() {
     store.close().unwrap();
     assert_eq!(disk.syncs(), at_open);
 }
+
+/// The mark is written by another thread: it may have read the end that was before.
+#[test]
+fn no_synced_mark_names_what_a_truncation_cut_off() {
+    let options = Options { mark_interval: std::time::Duration::ZERO, ..Options::small() };
+    for life in 0..400 {
+        let disk = SimulatedDisk::new(TailKind::Buffered);
+        let store = open_on(&disk, &options).unwrap();
+        let log = store.create_log(spec(1, "log")).unwrap();
+        append(&log, b"stays").unwrap();
+        append(&log, b"goes").unwrap();
+        log.truncate_to(Offset(1)).unwrap();
+        // Takes a mark along that was said since.
+        store.put_property("key", b"value").unwrap();
+        let image = disk.crash_image(disk.changes(), CrashChoice::Everything);
+        let store = open_on(&image, &options).unwrap();
+        assert_eq!(store.report().corrupted, [], "life {life}");
+        assert_eq!(store.log(id(0)).unwrap().durable_offset(), Offset(1), "life {life}");
+    }
+}
