@@ -175,10 +175,14 @@ impl Replica {
     /// wrote it is gone, and nobody has begun to decide. Then what is here was acknowledged, or may be, and stays.
     #[must_use]
     pub fn shows_all(&self) -> bool {
+        self.promises.sealed.is_some() || (self.is_left_alone() && self.takes_appends())
+    }
+
+    /// Whether this is the only copy, and the process that wrote it is gone.
+    fn is_left_alone(&self) -> bool {
         let is_of_this_process = |writer: ProcessId| writer.0 == self.cut.0;
-        let is_left_alone = self.descriptor.replicas.len() == 1
-            && self.promises.writer.is_some_and(|writer| !is_of_this_process(writer));
-        self.promises.sealed.is_some() || (is_left_alone && self.takes_appends())
+        self.descriptor.replicas.len() == 1
+            && self.promises.writer.is_some_and(|writer| !is_of_this_process(writer))
     }
 
     /// Whether appends are still taken.
@@ -353,7 +357,9 @@ impl Replica {
             return refuse(outputs, Refusal::Sealed { value: sealed.clone() });
         }
         let is_late = ballot < self.promises.promised && !seeded!(LateAcceptOverwrites);
-        if is_late || ballot < Ballot::zero(self.descriptor.epoch) {
+        // Ballot 0 is the writer's. Where it is gone, more than it knew to be acknowledged may have been shown since.
+        let is_of_the_gone = self.is_left_alone() && ballot == Ballot::zero(self.descriptor.epoch);
+        if is_late || is_of_the_gone || ballot < Ballot::zero(self.descriptor.epoch) {
             return refuse(outputs, Refusal::Fenced { promised: self.highest_seen() });
         }
         if let Some((voted, other)) = &self.promises.accepted

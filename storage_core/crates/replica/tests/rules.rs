@@ -212,6 +212,23 @@ fn the_only_copy_shows_what_it_has_when_its_writer_is_gone_and_nobody_decides() 
     assert_eq!(shown(ballot(7), Some((ballot(7), value(1, 7))), 2), Offset(0));
 }
 
+/// Found by the search: the vote of a planned roll was still on its way when the process died; the copy had shown more since.
+#[test]
+fn the_only_copy_refuses_a_vote_of_a_writer_that_is_gone() {
+    let alone = Descriptor { replicas: vec![replica_ref(1)], write_quorum: 1, ..segment() };
+    let vote = accept(Ballot::zero(alone.epoch), value(1, 7), Vec::new());
+    let answer_after = |start: u128| {
+        let promises = Promises { writer: Some(ProcessId(1)), ..Promises::default() };
+        let mut tape = Tape::empty(alone.first());
+        batches(3).into_iter().for_each(|batch| tape.push(batch));
+        let mut replica =
+            Replica::recover(replica_ref(1), alone.clone(), promises, tape, false, CutId(start)).0;
+        answer(&replica.step(vote.clone())).clone()
+    };
+    assert!(matches!(answer_after(1), Reply::Accepted { .. }));
+    assert!(matches!(answer_after(2), Reply::Refused(Refusal::Fenced { .. })));
+}
+
 #[test]
 fn the_decision_cuts_what_lies_behind_it() {
     let mut replica = replica();
