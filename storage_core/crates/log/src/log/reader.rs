@@ -67,12 +67,20 @@ impl LogState {
             };
             let is_first = slices.batches.is_empty();
             match self.read_block(&block, next, limit, left, is_first)? {
-                Step::Batches(batches, next_offset) if !batches.is_empty() => {
+                Step::Batches(mut batches, mut next_offset) => {
+                    // A commit shows the bytes of a block a moment before it shows the log's end.
+                    while next_offset > end
+                        && let Some(hidden) = batches.pop()
+                    {
+                        next_offset = BatchHeader::peek(&hidden)?.base_offset;
+                    }
+                    if batches.is_empty() {
+                        return Ok(slices);
+                    }
                     left = left.saturating_sub(batches.iter().map(|batch| batch.len() as u64).sum());
                     slices.batches.extend(batches);
                     slices.next_offset = Offset(next_offset);
                 }
-                Step::Batches(..) => return Ok(slices),
                 Step::Damaged { start, end } => self.fence(&block, start, end),
                 Step::Gone => {}
             }
