@@ -3,6 +3,7 @@
 //! simulated one keeps live and durable bytes and makes crash images. All `unsafe` of the crate is in this folder.
 
 mod calls;
+mod crash;
 mod directory;
 mod memory;
 mod overlay;
@@ -14,10 +15,11 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use crash::{CrashChoice, Replay};
 pub(crate) use directory::Directory;
 pub(crate) use memory::{AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, SMALL_CHUNK_BYTES};
 pub(crate) use overlay::Overlay;
-pub use simulated::{CrashChoice, Fault, Replay, SimulatedDisk};
+pub use simulated::{Fault, SimulatedDisk};
 use uuid::Uuid;
 
 use crate::options::FsyncSchedule;

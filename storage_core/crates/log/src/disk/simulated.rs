@@ -9,11 +9,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use uuid::Uuid;
 
+use super::crash::{Change, CrashChoice, Replay};
 use super::{BackendInUse, Disk, DiskFile, FileKind, MappedRange, Prepare, TailKind};
 use crate::format::PAGE_BYTES;
-
-/// What a disk writes as a whole or not at all, at least.
-const SECTOR_BYTES: usize = 512;
 
 /// A simulated directory. Clones share it.
 #[derive(Clone)]
@@ -37,21 +35,6 @@ pub enum Fault {
     ShortWrite,
 }
 
-/// Which unsynced changes survive a crash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CrashChoice {
-    /// None of them.
-    Nothing,
-    /// All of them: a killed process.
-    Everything,
-    /// Any sectors of 512 bytes and the first of the directory's changes, chosen by this seed.
-    Some(u64),
-    /// The same with sectors of 4 KiB.
-    Pages(u64),
-    /// Any sectors, some of them up to any byte only; any of the directory's changes.
-    Torn(u64),
-}
-
 #[derive(Default)]
 struct State {
     names: BTreeMap<String, usize>,
@@ -66,46 +49,6 @@ struct State {
     syncs: u64,
     full: bool,
     locked: bool,
-}
-
-#[derive(Clone)]
-enum Change {
-    /// There before everything, durable.
-    Given {
-        name: String,
-        file: usize,
-        bytes: Arc<Vec<u8>>,
-    },
-    Create {
-        name: String,
-        file: usize,
-        bytes: usize,
-    },
-    Grow {
-        file: usize,
-        bytes: usize,
-    },
-    Write {
-        file: usize,
-        position: usize,
-        data: Vec<u8>,
-        durable: bool,
-    },
-    Sync {
-        file: usize,
-    },
-    /// What was unsynced is said to be written, and may not be: the kernel forgets after one error.
-    SyncFailed {
-        file: usize,
-    },
-    Rename {
-        from: String,
-        to: String,
-    },
-    Remove {
-        name: String,
-    },
-    SyncDirectory,
 }
 
 impl SimulatedDisk {
@@ -204,7 +147,7 @@ impl SimulatedDisk {
         Self::holding(tail_kind, contents.clone())
     }
 
-    fn holding(tail_kind: TailKind, contents: BTreeMap<String, Vec<u8>>) -> Self {
+    pub(super) fn holding(tail_kind: TailKind, contents: BTreeMap<String, Vec<u8>>) -> Self {
         let disk = Self::new(tail_kind);
         let mut state = disk.state.lock();
         for (name, bytes) in contents {
@@ -226,244 +169,7 @@ impl SimulatedDisk {
 
     /// Walks through the changes that were made so far, from the first on: for images at all of them.
     pub fn replay(&self) -> Replay {
-        let history = self.state.lock().history.clone();
-        let mut replay = Replay { tail_kind: self.tail_kind, history, done: 0, image: Image::default() };
-        while let Some(Change::Given { .. }) = replay.history.get(replay.done) {
-            replay.step();
-        }
-        replay
-    }
-}
-
-/// A disk's past, replayed.
-pub struct Replay {
-    tail_kind: TailKind,
-    history: Vec<Change>,
-    done: usize,
-    image: Image,
-}
-
-impl Replay {
-    /// How many changes were replayed.
-    pub fn changes(&self) -> usize {
-        self.done
-    }
-
-    /// Replays one more change; false: there is none.
-    pub fn step(&mut self) -> bool {
-        let Some(change) = self.history.get(self.done) else { return false };
-        self.image.apply(change);
-        self.done += 1;
-        true
-    }
-
-    /// The disk that a crash now leaves.
-    pub fn crash_image(&self, choice: CrashChoice) -> SimulatedDisk {
-        SimulatedDisk::holding(self.tail_kind, self.image.crash(choice))
-    }
-}
-
-/// Durable bytes, and what is not durable yet.
-#[derive(Default)]
-struct Image {
-    files: HashMap<usize, ImageFile>,
-    names: BTreeMap<String, usize>,
-    unsynced_names: Vec<Change>,
-}
-
-#[derive(Default)]
-struct ImageFile {
-    durable: Vec<u8>,
-    /// No sync makes it durable any more.
-    doubtful: Vec<(usize, Vec<u8>)>,
-    unsynced: Vec<(usize, Vec<u8>)>,
-}
-
-impl ImageFile {
-    fn of(durable: Vec<u8>) -> Self {
-        Self { durable, ..Self::default() }
-    }
-
-    /// What was written before in that range does not come back over what is there now.
-    fn forget(&mut self, range: &Range<usize>) {
-        for list in [&mut self.doubtful, &mut self.unsynced] {
-            for (start, old) in std::mem::take(list) {
-                keep_outside(start, old, range, list);
-            }
-        }
-    }
-
-    fn write(&mut self, position: usize, data: &[u8]) {
-        let end = position + data.len();
-        if self.durable.len() < end {
-            self.durable.resize(end, 0);
-        }
-        self.durable[position..end].copy_from_slice(data);
-    }
-
-    /// What is left of it.
-    fn crash(&self, dice: &mut Dice) -> Vec<u8> {
-        let mut left = Self::of(self.durable.clone());
-        for (position, data) in self.doubtful.iter().chain(&self.unsynced) {
-            let mut done = 0;
-            while done < data.len() {
-                let at = position + done;
-                let count = (dice.sector_bytes - at % dice.sector_bytes).min(data.len() - done);
-                let kept = dice.kept_of(count);
-                left.write(at, &data[done..done + kept]);
-                done += count;
-            }
-        }
-        left.durable
-    }
-}
-
-/// Says what survives.
-struct Dice {
-    random: Random,
-    sector_bytes: usize,
-    is_torn: bool,
-    /// Of 64.
-    kept: u64,
-}
-
-impl Dice {
-    fn new(choice: CrashChoice) -> Self {
-        let (seed, sector_bytes, is_torn) = match choice {
-            CrashChoice::Nothing | CrashChoice::Everything => (0, SECTOR_BYTES, false),
-            CrashChoice::Some(seed) => (seed, SECTOR_BYTES, false),
-            CrashChoice::Pages(seed) => (seed, PAGE_BYTES as usize, false),
-            CrashChoice::Torn(seed) => (seed, SECTOR_BYTES, true),
-        };
-        let mut random = Random(seed);
-        let kept = match choice {
-            CrashChoice::Nothing => 0,
-            CrashChoice::Everything => 64,
-            // Half of it as a rule; or all but little, or little.
-            _ => [32, 32, 60, 4][random.next() as usize % 4],
-        };
-        Self { random, sector_bytes, is_torn, kept }
-    }
-
-    fn keeps(&mut self) -> bool {
-        self.random.next() % 64 < self.kept
-    }
-
-    /// How many bytes of a sector's new ones survive.
-    fn kept_of(&mut self, count: usize) -> usize {
-        match self.keeps() {
-            true if self.is_torn && self.random.next().is_multiple_of(4) => {
-                self.random.next() as usize % (count + 1)
-            }
-            true => count,
-            false => 0,
-        }
-    }
-}
-
-impl Image {
-    fn apply(&mut self, change: &Change) {
-        match change {
-            Change::Given { name, file, bytes } => {
-                self.files.insert(*file, ImageFile::of(bytes.to_vec()));
-                self.names.insert(name.clone(), *file);
-            }
-            Change::Create { file, bytes, .. } => {
-                self.files.insert(*file, ImageFile::of(vec![0; *bytes]));
-                self.unsynced_names.push(change.clone());
-            }
-            Change::Grow { file, bytes } => {
-                let durable = &mut self.files.entry(*file).or_default().durable;
-                durable.resize(durable.len().max(*bytes), 0);
-            }
-            Change::Write { file, position, data, durable } => {
-                let file = self.files.entry(*file).or_default();
-                if *durable {
-                    file.forget(&(*position..*position + data.len()));
-                    file.write(*position, data);
-                } else {
-                    file.unsynced.push((*position, data.clone()));
-                }
-            }
-            Change::Sync { file } => {
-                let file = self.files.entry(*file).or_default();
-                for (position, data) in std::mem::take(&mut file.unsynced) {
-                    file.forget(&(position..position + data.len()));
-                    file.write(position, &data);
-                }
-            }
-            Change::SyncFailed { file } => {
-                let file = self.files.entry(*file).or_default();
-                file.doubtful.append(&mut file.unsynced);
-            }
-            Change::Rename { .. } | Change::Remove { .. } => self.unsynced_names.push(change.clone()),
-            Change::SyncDirectory => {
-                for change in std::mem::take(&mut self.unsynced_names) {
-                    self.apply_name(&change);
-                }
-            }
-        }
-    }
-
-    fn apply_name(&mut self, change: &Change) {
-        match change {
-            Change::Create { name, file, .. } => {
-                self.names.insert(name.clone(), *file);
-            }
-            Change::Rename { from, to } => {
-                if let Some(file) = self.names.remove(from) {
-                    self.names.insert(to.clone(), file);
-                }
-            }
-            Change::Remove { name } => {
-                self.names.remove(name);
-            }
-            _ => {}
-        }
-    }
-
-    fn crash(&self, choice: CrashChoice) -> BTreeMap<String, Vec<u8>> {
-        let mut dice = Dice::new(choice);
-        let mut named = Self { names: self.names.clone(), ..Self::default() };
-        for change in &self.unsynced_names {
-            if dice.keeps() {
-                named.apply_name(change);
-            } else if !matches!(choice, CrashChoice::Torn(_)) {
-                // Directories are journaled as a rule: changes survive in order.
-                break;
-            }
-        }
-        let mut contents =
-            |file: &usize| self.files.get(file).map_or_else(Vec::new, |file| file.crash(&mut dice));
-        named.names.iter().map(|(name, file)| (name.clone(), contents(file))).collect()
-    }
-}
-
-/// Pushes the parts of `data` that lie outside of `range`.
-fn keep_outside(start: usize, data: Vec<u8>, range: &Range<usize>, out: &mut Vec<(usize, Vec<u8>)>) {
-    let end = start + data.len();
-    if end <= range.start || range.end <= start {
-        out.push((start, data));
-        return;
-    }
-    if start < range.start {
-        out.push((start, data[..range.start - start].to_vec()));
-    }
-    if range.end < end {
-        out.push((range.end, data[range.end - start..].to_vec()));
-    }
-}
-
-/// SplitMix64: small, seeded.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) >> 7
+        Replay::of(self.tail_kind, self.state.lock().history.clone())
     }
 }
 
