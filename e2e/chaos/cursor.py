@@ -8,7 +8,8 @@ out.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-COMMITTED = -1  # stands between the sequences: all before it were committed, and that was answered
+COMMITTED = -1  # stands between the sequences: a commit of what this connection was handed was answered
+CONNECTED = -2  # stands between the sequences: a connection of its own begins
 
 
 @dataclass
@@ -34,17 +35,24 @@ class CursorVerdict:
 
 
 def judge_cursor(events: Iterable[int]) -> CursorVerdict:
-    """Judges the sequences that were handed out, in order, with `COMMITTED` where a commit was answered."""
+    """Judges the sequences that were handed out, in order, with `CONNECTED` and `COMMITTED` between them."""
     verdict = CursorVerdict()
-    committed = highest = -1
+    highest = -1
+    committed: set[int] = set()
+    since_connected: list[int] = []  # a commit speaks for its own connection only
     for event in events:
+        if event == CONNECTED:
+            since_connected = []
+            continue
         if event == COMMITTED:
             verdict.commits += 1
-            committed = highest
+            committed.update(since_connected)
+            since_connected = []
             continue
         verdict.handed += 1
-        if event <= committed:
-            verdict.moved_back.append((committed, event))
+        since_connected.append(event)
+        if event in committed:
+            verdict.moved_back.append((max(committed), event))
         if event > highest + 1:
             verdict.left_out.append((highest + 1, event))
         highest = max(highest, event)

@@ -20,7 +20,7 @@ from walrus_client import Client, errors
 from walrus_client.sender import ProducerOptions
 from walrus_client.text import TextClient
 
-from chaos.cursor import COMMITTED
+from chaos.cursor import COMMITTED, CONNECTED
 
 WINDOW = 64  # records in flight, for each producer
 DELIVERY_TIMEOUT_MS = 300_000  # longer than any fault with its recovery, also on a busy machine
@@ -64,6 +64,7 @@ class Workload:
     acked: dict[int, int]
     seen: dict[tuple[str, int], list[int]] = field(default_factory=dict)  # hash of each value, by offset
     cursor: list[int] = field(default_factory=list)  # sequences that its reader was handed, and its commits
+    taken: int = 0  # records that the reader of the cursor was handed, those that came again included
     refusals: Counter[str] = field(default_factory=Counter)  # of reads, with errors that clients take for final
     failures: list[BaseException] = field(default_factory=list)
 
@@ -76,12 +77,12 @@ class Workload:
 
         *meanwhile* is called again and again.
         """
-        before, handed = dict(self.acked), len(self.cursor)
+        before, taken = dict(self.acked), self.taken
 
         def stuck() -> list[str]:
             producers = [n for n in before if self.acked[n] < before[n] + 2 * WINDOW]
             waiting = [f"producer {n} of {self.shape.place(n)}" for n in producers]
-            return [*waiting, *(["the reader of the cursor"] if len(self.cursor) <= handed else [])]
+            return [*waiting, *(["the reader of the cursor"] if self.taken <= taken else [])]
 
         def is_over() -> bool:
             meanwhile()
@@ -92,10 +93,6 @@ class Workload:
         except TimeoutError as late:
             raise TimeoutError(f"{late}; did not move: {', '.join(stuck())}") from None
         self.raise_failure()
-
-    def handed(self) -> int:
-        """How many records the reader of the cursor was handed, those that came again included."""
-        return len(self.cursor)
 
     def raise_failure(self) -> None:
         """Raises what made a producer or a follower give up."""
@@ -168,7 +165,7 @@ def _produce(workload: Workload, number: int, bootstrap: str, written: threading
                 values = [value_of(number, sequence, random=chance.getrandbits(64)) for sequence in window]
                 if topic == CURSOR_TOPIC:
                     values = [value.hex().encode() for value in values]  # the text protocol carries text
-                    if first > workload.handed() + CURSOR_LEAD and not written.wait(RETRY_S):
+                    if first > workload.taken + CURSOR_LEAD and not written.wait(RETRY_S):
                         continue
                 for delivery in [producer.send(value, partition=partition) for value in values]:
                     delivery.result()
@@ -233,6 +230,7 @@ def _follow_cursor(workload: Workload, addresses: Sequence[str], over: threading
 def _take(workload: Workload, client: TextClient, over: threading.Event) -> None:
     """Until an answer is an error, everything was handed out, or this node knows of nothing: it may be cut off."""
     empty = 0
+    workload.cursor.append(CONNECTED)
     while empty < EMPTY_MAX and not (over.is_set() and _is_all_handed(workload)):
         answer = client.request(f"GET {CURSOR_TOPIC}")
         if answer.startswith("OK "):
@@ -240,6 +238,7 @@ def _take(workload: Workload, client: TextClient, over: threading.Event) -> None
             if identity is None:
                 raise AssertionError(f"GET answered what nobody put there: {answer!r}")
             workload.cursor.append(identity[1])
+            workload.taken += 1
             if identity[1] % COMMIT_EVERY == 0 and client.request("COMMIT").startswith("OK"):
                 workload.cursor.append(COMMITTED)
             empty = 0

@@ -1,6 +1,6 @@
 """The check of a cursor finds what it must find."""
 
-from chaos.cursor import COMMITTED, judge_cursor
+from chaos.cursor import COMMITTED, CONNECTED, judge_cursor
 
 
 def test_records_in_order_with_commits_are_right() -> None:
@@ -11,6 +11,11 @@ def test_records_in_order_with_commits_are_right() -> None:
 
 def test_what_was_not_committed_may_come_again() -> None:
     assert judge_cursor([0, COMMITTED, 1, 2, 1, 2, 3])
+
+
+def test_a_commit_speaks_for_its_own_connection() -> None:
+    assert judge_cursor([0, 1, CONNECTED, 2, COMMITTED, 1, CONNECTED, 3])
+    assert not judge_cursor([0, 1, COMMITTED, CONNECTED, 1])
 
 
 def test_a_committed_record_that_comes_again_is_found() -> None:
