@@ -7,12 +7,12 @@ mod systems;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 
 /// Measures one case on one system and prints it as one JSON line.
 #[derive(Parser)]
 struct Arguments {
-    case: Case,
+    case: cases::Case,
     #[arg(long, default_value = "walrus")]
     system: systems::Name,
     /// Of the system; what its backends are called is its own matter.
@@ -23,22 +23,14 @@ struct Arguments {
     dir: PathBuf,
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
+    /// How much is written, by the cases that say so.
+    #[arg(long, default_value_t = 1_000_000_000)]
+    bytes: u64,
     #[arg(long, default_value_t = 1024)]
     record_bytes: usize,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-#[value(rename_all = "snake_case")]
-enum Case {
-    /// One caller that waits until each record is durable: records/s.
-    #[value(name = "durable_1_caller")]
-    Durable1Caller,
-    /// One caller, nothing is synced, a burst of seconds x 350,000 records: ns/record.
-    #[value(name = "nosync_1_caller")]
-    NoSync1Caller,
-    /// One caller that waits until each batch of 2,000 records is durable: MB/s.
-    #[value(name = "durable_batch_2000")]
-    DurableBatch2000,
+    /// Sets up a hundredth; the figure is worth nothing.
+    #[arg(long)]
+    quick: bool,
 }
 
 fn main() -> Result<()> {
@@ -48,11 +40,8 @@ fn main() -> Result<()> {
         "--seconds must be positive, got {}",
         arguments.seconds
     );
-    let sample = match arguments.case {
-        Case::Durable1Caller => cases::durable_1_caller(&arguments)?,
-        Case::NoSync1Caller => cases::nosync_1_caller(&arguments)?,
-        Case::DurableBatch2000 => cases::durable_batch_2000(&arguments)?,
-    };
-    sample.print();
+    if let Some(sample) = arguments.case.measure(&arguments)? {
+        sample.print();
+    }
     Ok(())
 }

@@ -22,6 +22,13 @@ impl Latencies {
         Self { nanos, elapsed }
     }
 
+    /// The calls of callers that ran side by side, as long as the longest of them.
+    #[must_use]
+    pub fn of_all(callers: Vec<Self>) -> Self {
+        let elapsed = callers.iter().map(|caller| caller.elapsed).max().unwrap_or_default();
+        Self::new(callers.into_iter().flat_map(|caller| caller.nanos).collect(), elapsed)
+    }
+
     /// The number of counted calls.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -129,6 +136,14 @@ mod tests {
         assert_eq!(latencies.quantile_us(999), 999.0);
         assert_eq!(latencies.per_second(), 500.0);
         assert_eq!(Latencies::default().quantile_us(500), 0.0);
+    }
+
+    #[test]
+    fn callers_side_by_side_are_counted_together() {
+        let caller = |nanos, seconds| Latencies::new(vec![nanos; 10], Duration::from_secs(seconds));
+        let both = Latencies::of_all(vec![caller(2_000, 2), caller(1_000, 1)]);
+        assert_eq!(both.per_second(), 10.0);
+        assert_eq!((both.quantile_us(500), both.quantile_us(510)), (1.0, 2.0));
     }
 
     #[test]

@@ -3,9 +3,11 @@
 
 mod latencies;
 mod payload;
+mod system;
 
 pub use latencies::{Burst, Latencies, burst, closed_loop};
 pub use payload::Payload;
+pub use system::{Durability, System, Writer};
 
 use serde_json::{Map, Value, json};
 

@@ -61,6 +61,7 @@ def run(
     seconds: Annotated[float, typer.Option(min=0.01, help="Length of each sample.")] = 3.0,
     gate: Annotated[bool, typer.Option(help="Drop and repeat samples while others use the CPU.")] = True,
     peers: Annotated[bool, typer.Option(help="Also measure other systems (suite storage).")] = False,
+    rocksdb: Annotated[bool, typer.Option(help="Also RocksDB: a quarter of an hour to build.")] = False,
     quick: Annotated[bool, typer.Option(help="Tiny samples, no gate: shows that it works, measures nothing.")] = False,
     data_dir: Annotated[Path, typer.Option("--dir", help="Scratch directory, on the disk to be measured.")] = (
         REPOSITORY / ".walrus" / "bench"
@@ -76,7 +77,7 @@ def run(
     data_dir.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, _leave)
     with tempfile.TemporaryDirectory(prefix="run-", dir=data_dir) as scratch:
-        settings = Settings(data_dir=Path(scratch), seconds=seconds, peers=peers, quick=quick)
+        settings = Settings(data_dir=Path(scratch), seconds=seconds, peers=peers, rocksdb=rocksdb, quick=quick)
         try:
             all_series, notes = _measure(suite, settings, rounds=rounds, gated=gate, console=console)
         except InvalidRunError as error:

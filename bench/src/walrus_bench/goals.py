@@ -50,9 +50,19 @@ class Goal:
 
 
 GOALS: Mapping[str, Goal] = {
-    "durable_1_caller": Goal("records/s", "durable_4k", Measure.RATIO, Better.HIGHER, 0.5),
-    "nosync_1_caller": Goal("ns/record", "record_copy", Measure.VALUE, Better.LOWER, 1_000),
-    "durable_batch_2000": Goal("MB/s", "durable_bandwidth", Measure.RATIO, Better.HIGHER, 0.3),
+    "durable_1_caller": Goal("records/s", "durable_4k", Measure.RATIO, Better.HIGHER, 0.9),
+    "durable_8_topics": Goal("records/s", "group_commit_8", Measure.RATIO, Better.HIGHER, 1.0),
+    "durable_batch_2000": Goal("MB/s", "durable_bandwidth", Measure.RATIO, Better.HIGHER, 0.6),
+    "nosync_1_caller": Goal("ns/record", "record_copy", Measure.VALUE, Better.LOWER, 250),
+    "nosync_sustained": Goal("MB/s", "durable_bandwidth", Measure.VALUE, Better.HIGHER, 1_000),
+    "sealed_read": Goal("MB/s", None, Measure.VALUE, Better.HIGHER, 2_000),
+    "strict_cursor_read": Goal("records/s", "durable_4k", Measure.RATIO, Better.HIGHER, 0.8),
+    "strict_cursor_read_8": Goal("records/s", "group_commit_8", Measure.RATIO, Better.HIGHER, 0.8),
+    "python_append": Goal("us", None, Measure.VALUE, Better.LOWER, 0.5),
+    "python_packed": Goal("us", None, Measure.VALUE, Better.LOWER, 0.25),
+    "bytes_per_100b": Goal("B/record", None, Measure.VALUE, Better.LOWER, 112),
+    "recovery_10gb": Goal("ms", None, Measure.VALUE, Better.LOWER, 200),
+    "open_100k_logs": Goal("s", None, Measure.VALUE, Better.LOWER, 2),
     "broker_append_durable": Goal("records/s", "durable_stream", Measure.VALUE, Better.HIGHER, 100_000),
     "text_put_p50": Goal("us", "durable_4k_p50", Measure.RATIO, Better.LOWER, 3.0),
     "kill_to_ack_p50": Goal("s", None, Measure.VALUE, Better.LOWER, 0.7),

@@ -9,16 +9,21 @@ from walrus_bench.goals import GOALS, Better
 from walrus_bench.report import Report, Row
 from walrus_bench.tables import figure
 
+COLUMNS_MAX = 4
 MET, NOT_MET, LIMIT = "#2a7f62", "#c0504d", "#555555"
 
 
 def draw(report: Report, path: Path) -> None:
     """Writes a PNG to `path`."""
     cases = list(dict.fromkeys(row.case for row in report.rows))
-    picture = Figure(figsize=(4.2 * len(cases), 4.0))
-    panels = picture.subplots(1, len(cases), squeeze=False)
-    for case, axes in zip(cases, panels[0], strict=True):
+    columns = min(len(cases), COLUMNS_MAX)
+    lines = -(-len(cases) // columns)
+    picture = Figure(figsize=(4.2 * columns, 4.0 * lines))
+    panels = picture.subplots(lines, columns, squeeze=False).flatten()
+    for case, axes in zip(cases, panels, strict=False):
         _panel(axes, [row for row in report.rows if row.case == case])
+    for unused in panels[len(cases) :]:
+        unused.remove()
     quick = " (quick: not to be quoted)" if report.quick else ""
     picture.suptitle(f"Walrus, suite {report.suite}{quick}", x=0.01, ha="left")
     picture.tight_layout()

@@ -6,59 +6,95 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use uuid::Uuid;
+use walrus_bench_sample::{Durability, System, Writer};
 use walrus_log::batch::{Batch, BatchBuilder};
 use walrus_log::{Epoch, FsyncSchedule, Log, LogId, LogSpec, Offset, Options, ProducerTable, Store};
 
-use super::{Durability, System};
-
-const LOG: LogId = LogId(Uuid::from_u128(1));
-const READ_BYTES: usize = 4 << 20;
+/// What one read asks for: a few blocks' worth of batches.
+pub(crate) const READ_BYTES: usize = 4 << 20;
 
 pub(crate) struct WalrusLog {
     dir: PathBuf,
     options: Options,
+    topics: usize,
     store: Store,
-    log: Log,
+}
+
+impl WalrusLog {
+    pub(crate) fn open(dir: &Path, backend: &str, durability: Durability, topics: usize) -> Result<Self> {
+        let options = options(backend, durability)?;
+        let store = Store::open(dir, options.clone())?;
+        for topic in 0..topics {
+            create(&store, topic)?;
+        }
+        Ok(Self { dir: dir.to_owned(), options, topics, store })
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(crate) fn writer(&self, topic: usize) -> Result<LogWriter> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
+        Ok(LogWriter {
+            log: create(&self.store, topic)?,
+            builder: BatchBuilder::new(),
+            batch: Vec::new(),
+            timestamp_ms: i64::try_from(now.as_millis())?,
+            waits: self.options.fsync == FsyncSchedule::SyncEach,
+        })
+    }
+}
+
+pub(crate) fn options(backend: &str, durability: Durability) -> Result<Options> {
+    let fsync = match durability {
+        Durability::Each => FsyncSchedule::SyncEach,
+        Durability::Never => FsyncSchedule::NoFsync,
+    };
+    Ok(Options { backend: backend.parse()?, fsync, ..Options::default() })
+}
+
+/// The log of a topic, made now if it is not there.
+pub(crate) fn create(store: &Store, topic: usize) -> Result<Log> {
+    Ok(store.create_log(LogSpec {
+        id: LogId(Uuid::from_u128(topic as u128 + 1)),
+        name: format!("topic-{topic}"),
+        base_offset: Offset(0),
+        epoch: Epoch(0),
+        producers: ProducerTable::new(),
+        fsync: None,
+    })?)
+}
+
+/// Gives every record of a log with its offset, from `next` on, and moves `next` behind the last.
+pub(crate) fn read_from(
+    log: &Log,
+    next: &mut Offset,
+    each: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+) -> Result<()> {
+    while *next < log.end_offset() {
+        let slices = log.read(*next, READ_BYTES)?;
+        ensure!(slices.next_offset > *next, "a read at {} gave nothing", next.0);
+        for stored in &slices.batches {
+            let (batch, _) = Batch::parse(stored)?;
+            for (number, record) in (batch.header().base_offset..).zip(batch.records()) {
+                each(number, record?.value.context("a record without a value")?)?;
+            }
+        }
+        *next = slices.next_offset;
+    }
+    Ok(())
+}
+
+pub(crate) struct LogWriter {
+    pub(crate) log: Log,
     builder: BatchBuilder,
     batch: Vec<u8>,
     timestamp_ms: i64,
     waits: bool,
 }
 
-impl WalrusLog {
-    pub(crate) fn open(dir: &Path, backend: &str, durability: Durability) -> Result<Self> {
-        let options = Options {
-            backend: backend.parse()?,
-            fsync: match durability {
-                Durability::Each => FsyncSchedule::SyncEach,
-                Durability::Never => FsyncSchedule::NoFsync,
-            },
-            ..Options::default()
-        };
-        let store = Store::open(dir, options.clone())?;
-        let log = store.create_log(LogSpec {
-            id: LOG,
-            name: "bench".into(),
-            base_offset: Offset(0),
-            epoch: Epoch(0),
-            producers: ProducerTable::new(),
-            fsync: None,
-        })?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
-        Ok(Self {
-            dir: dir.to_owned(),
-            options,
-            store,
-            log,
-            builder: BatchBuilder::new(),
-            batch: Vec::new(),
-            timestamp_ms: i64::try_from(now.as_millis())?,
-            waits: matches!(durability, Durability::Each),
-        })
-    }
-}
-
-impl System for WalrusLog {
+impl Writer for LogWriter {
     fn append(&mut self, record: &[u8]) -> Result<()> {
         self.append_batch(&[record])
     }
@@ -74,35 +110,32 @@ impl System for WalrusLog {
         }
         Ok(())
     }
+}
+
+impl System for WalrusLog {
+    fn writers(&self) -> Result<Vec<Box<dyn Writer>>> {
+        (0..self.topics).map(|topic| Ok(Box::new(self.writer(topic)?) as Box<dyn Writer>)).collect()
+    }
 
     fn facts(&self) -> Result<Vec<(&'static str, Value)>> {
         let stats = self.store.stats();
+        let ends = self.store.logs().iter().map(|log| log.end_offset().0).sum::<u64>();
         Ok(vec![
             ("backend_in_use", self.store.backend().name.into()),
-            ("appended", self.log.end_offset().0.into()),
+            ("appended", ends.into()),
             ("data_syncs", stats.data_syncs.into()),
             ("journal_syncs", stats.journal_syncs.into()),
             ("bytes_written", stats.bytes_written.into()),
         ])
     }
 
-    fn read_back(self: Box<Self>, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let Self { dir, options, store, log, .. } = *self;
-        drop(log);
+    fn read_back(self: Box<Self>, each: &mut dyn FnMut(usize, &[u8]) -> Result<()>) -> Result<()> {
+        let Self { dir, options, topics, store } = *self;
         store.close()?;
+        drop(store);
         let store = Store::open(dir, options)?;
-        let log = store.log(LOG).context("the log is gone after reopening")?;
-        let mut offset = Offset(0);
-        while offset < log.end_offset() {
-            let slices = log.read(offset, READ_BYTES)?;
-            ensure!(slices.next_offset > offset, "a read at {} gave nothing", offset.0);
-            for bytes in &slices.batches {
-                let (batch, _) = Batch::parse(bytes)?;
-                for record in batch.records() {
-                    each(record?.value.context("a record without a value")?)?;
-                }
-            }
-            offset = slices.next_offset;
+        for topic in 0..topics {
+            read_from(&create(&store, topic)?, &mut Offset(0), &mut |_, record| each(topic, record))?;
         }
         Ok(())
     }

@@ -2,8 +2,10 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -11,34 +13,99 @@ from walrus_bench import programs
 from walrus_bench.sampling import Sample, Subject
 from walrus_bench.suites import Prepared, Settings, limits
 
-CASES = ("durable_1_caller", "nosync_1_caller", "durable_batch_2000")
 LIMITS = ("durable_4k", "durable_bandwidth", "group_commit_8", "record_copy")
-WALRUS: Mapping[str, Sequence[str]] = {"walrus": ("mmap", "direct", "io_uring")}
+BACKENDS = ("mmap", "direct", "io_uring")
+AUTO = ("auto",)
 QUIET = {"WALRUS_QUIET": "1"}  # without it walrus_rust prints with every append
-PEERS: Mapping[str, Sequence[str]] = {"walrus_rust": ("fd", "mmap")}
+PEERS: Mapping[str, Sequence[str]] = {"walrus_rust": ("fd", "mmap"), "raft_engine": AUTO, "fjall": AUTO}
+ROCKSDB: Mapping[str, Sequence[str]] = {"rocksdb": AUTO}
+
+GB = 1_000_000_000
+QUICK_SHARE = 100  # of the bytes that a case writes
+SPARE_BYTES = 2 * GB  # what a disk must have beside what a case writes
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is measured: on which backends, and how much the case writes where that is not a matter of time."""
+
+    name: str
+    backends: Sequence[str] = BACKENDS
+    bytes: int = 0
+    kept_bytes: int = 0  # at once, of those; 0: all
+    peers: bool = False  # whether other systems can do the same
+
+
+CASES = (
+    Case("durable_1_caller", peers=True),
+    Case("durable_8_topics", peers=True),
+    Case("durable_batch_2000", peers=True),
+    Case("nosync_1_caller", peers=True),
+    Case("nosync_sustained", AUTO, bytes=30 * GB, kept_bytes=3 * GB),
+    Case("sealed_read", bytes=GB),
+    Case("strict_cursor_read"),
+    Case("strict_cursor_read_8"),
+    Case("bytes_per_100b", AUTO, bytes=GB),
+    Case("recovery_10gb", AUTO, bytes=10 * GB),
+    Case("open_100k_logs", AUTO, kept_bytes=10 * GB),
+)
+PYTHON_CASES = ("python_append", "python_packed")
 
 
 @contextmanager
 def engine(settings: Settings) -> Iterator[Prepared]:
     """Sets up the engines and the limits they are held against."""
-    program = programs.build("walrus-bench-engine", features="peers" if settings.peers else "")
+    peers = {**(PEERS if settings.peers else {}), **(ROCKSDB if settings.rocksdb else {})}
+    features = ["peers"] * bool(peers) + ["rocksdb"] * settings.rocksdb
+    program = programs.build("walrus-bench-engine", features=",".join(features))
     machine = limits.prepare(settings, LIMITS)
-    systems = {**WALRUS, **(PEERS if settings.peers else {})}
-    subjects = [
-        Subject(case, system, backend, partial(_measure, program, case, system, backend, settings))
-        for case in CASES
-        for system, backends in systems.items()
-        for backend in backends
-    ]
-    yield Prepared([*machine.subjects, *subjects], notes=machine.notes)
+    subjects: list[Subject] = []
+    notes = list(machine.notes)
+    free_bytes = shutil.disk_usage(settings.data_dir).free
+    for case in CASES:
+        needed = _share(settings, case.kept_bytes or case.bytes) + SPARE_BYTES
+        if case.bytes + case.kept_bytes and free_bytes < needed:
+            notes.append(
+                f"{case.name} was not measured: it needs {needed / GB:.0f} GB of disk, {free_bytes / GB:.0f} are free"
+            )
+            continue
+        systems = {"walrus": case.backends, **(peers if case.peers else {})}
+        for system, backends in systems.items():
+            for backend in backends:
+                measure = partial(_measure_native, program, case, system, backend)
+                subjects.append(_subject(settings, case.name, system, backend, measure))
+    subjects.extend(_subject(settings, case, "walrus", "auto", partial(_measure_python, case)) for case in PYTHON_CASES)
+    yield Prepared([*machine.subjects, *subjects], notes=notes)
 
 
-def _measure(program: Path, case: str, system: str, backend: str, settings: Settings) -> Sample:
-    """Runs once in a fresh directory: written, reopened, read back and compared, then the sample."""
-    data_dir = settings.data_dir / "engine"
-    subject = ("--system", system, "--backend", backend, "--dir", data_dir)
-    try:
-        return programs.run(program, case, *subject, seconds=settings.seconds, environment=QUIET)
-    finally:
-        shutil.rmtree(data_dir, ignore_errors=True)
-        os.sync()  # or the next sample pays for freeing a gigabyte
+def _subject(
+    settings: Settings, case: str, system: str, backend: str, measure: Callable[[Settings, Path], Sample]
+) -> Subject:
+    def in_fresh_directory() -> Sample:
+        """Written, reopened, read back and compared, then the sample."""
+        data_dir = settings.data_dir / "engine"
+        try:
+            return measure(settings, data_dir)
+        finally:
+            shutil.rmtree(data_dir, ignore_errors=True)
+            os.sync()  # or the next sample pays for freeing gigabytes
+
+    return Subject(case, system, backend, in_fresh_directory)
+
+
+def _measure_native(program: Path, case: Case, system: str, backend: str, settings: Settings, data_dir: Path) -> Sample:
+    arguments: list[str | Path | float] = ["--system", system, "--backend", backend, "--dir", data_dir]
+    if case.bytes:
+        arguments += ["--bytes", _share(settings, case.bytes)]
+    if settings.quick:
+        arguments.append("--quick")
+    return programs.run(program, case.name, *arguments, seconds=settings.seconds, environment=QUIET)
+
+
+def _measure_python(case: str, settings: Settings, data_dir: Path) -> Sample:
+    module = ("-m", "walrus_bench.python_engine", case)
+    return programs.run(Path(sys.executable), *module, "--dir", data_dir, seconds=settings.seconds)
+
+
+def _share(settings: Settings, size: int) -> int:
+    return size // QUICK_SHARE if settings.quick else size

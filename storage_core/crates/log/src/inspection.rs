@@ -76,6 +76,8 @@ pub struct BlockView {
     pub base_offset: Offset,
     /// Bytes of its batches.
     pub data_bytes: u64,
+    /// What it takes in its file: header, batches, what is left over behind them, footer.
+    pub bytes: u64,
 }
 
 /// What was read by [`verify`].
@@ -165,5 +167,6 @@ fn view_block(block: &Block) -> BlockView {
         sequence: block.sequence,
         base_offset: Offset(block.base_offset),
         data_bytes: block.readable.load(Ordering::Acquire) - PAGE_BYTES,
+        bytes: block.slots.range().end - block.slots.range().start,
     }
 }

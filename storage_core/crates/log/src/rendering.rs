@@ -141,6 +141,7 @@ fn json(seen: &Inspection) -> serde_json::Value {
                 "sequence": block.sequence,
                 "base_offset": block.base_offset.0,
                 "data_bytes": block.data_bytes,
+                "bytes": block.bytes,
             })).collect::<Vec<_>>(),
             "damaged": ranges(log),
         })

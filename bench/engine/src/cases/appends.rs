@@ -1,0 +1,122 @@
+//! Appends: alone, side by side, in batches, synced or not.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use walrus_bench_sample::{Durability, Latencies, Payload, Sample, Writer, burst, closed_loop};
+use walrus_log::{Offset, Retention};
+
+use super::{BATCH_RECORDS, duration, finish, mb_per_second, numbered, open, refuse_peers};
+use crate::Arguments;
+use crate::systems::walrus::{WalrusLog, read_from};
+
+const BURST_RECORDS_PER_SECOND: f64 = 350_000.0; // at the usual 3 s: a burst of 1 GiB
+const SUSTAINED_KEPT_BYTES: u64 = 2_000_000_000;
+
+/// As many threads as topics; each waits until its record is durable before it appends the next.
+pub(super) fn durable_callers(arguments: &Arguments, callers: usize) -> Result<Sample> {
+    let system = open(arguments, Durability::Each, callers)?;
+    let start = Barrier::new(callers);
+    let one = |(topic, mut writer): (usize, Box<dyn Writer>)| -> Result<(Latencies, u64)> {
+        let mut payload = Payload::new(arguments.record_bytes);
+        let mut records = 0;
+        start.wait();
+        let latencies = closed_loop(duration(arguments), |number| {
+            records = number + 1;
+            writer.append(payload.record(numbered(topic, number)))
+        })?;
+        Ok((latencies, records))
+    };
+    let writers = system.writers()?;
+    let answers = thread::scope(|scope| {
+        let threads: Vec<_> =
+            writers.into_iter().enumerate().map(|caller| scope.spawn(|| one(caller))).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, Result<(Latencies, u64)>>| {
+            thread.join().ok().context("a caller panicked")?
+        };
+        threads.into_iter().map(join).collect::<Result<Vec<_>>>()
+    })?;
+    let (latencies, records): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
+    let latencies = Latencies::of_all(latencies);
+    let sample = Sample::new(latencies.per_second(), "records/s").with_latencies(&latencies);
+    finish(sample, system, &Payload::new(arguments.record_bytes), &records)
+}
+
+pub(super) fn durable_batches(arguments: &Arguments) -> Result<Sample> {
+    let system = open(arguments, Durability::Each, 1)?;
+    let mut writer = only_writer(system.writers()?)?;
+    let mut payload = Payload::with_pool(arguments.record_bytes, BATCH_RECORDS);
+    let mut records = 0;
+    let latencies = closed_loop(duration(arguments), |number| {
+        let first = number * BATCH_RECORDS as u64;
+        records = first + BATCH_RECORDS as u64;
+        writer.append_batch(&payload.batch(first))
+    })?;
+    let batch_bytes = BATCH_RECORDS * arguments.record_bytes;
+    #[expect(clippy::cast_precision_loss, reason = "a batch is a few megabytes")]
+    let rate = latencies.per_second() * batch_bytes as f64 / 1e6;
+    drop(writer);
+    finish(Sample::new(rate, "MB/s").with_latencies(&latencies), system, &payload, &[records])
+}
+
+pub(super) fn nosync_burst(arguments: &Arguments) -> Result<Sample> {
+    let system = open(arguments, Durability::Never, 1)?;
+    let mut writer = only_writer(system.writers()?)?;
+    let mut payload = Payload::new(arguments.record_bytes);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds were checked")]
+    let counted = (arguments.seconds * BURST_RECORDS_PER_SECOND).max(1.0) as u64;
+    warm_memory(usize::try_from(counted)? * arguments.record_bytes * 3 / 2);
+    let mut records = 0;
+    let burst = burst(counted, |number| {
+        records = number + 1;
+        writer.append(payload.record(number))
+    })?;
+    drop(writer);
+    let sample = Sample::new(burst.nanos_per_call(), "ns/record").with_latencies(&burst.latencies);
+    finish(sample, system, &payload, &[records])
+}
+
+/// More than memory would take: what the disk takes is the limit. What the log still keeps at the end is read back.
+pub(super) fn nosync_sustained(arguments: &Arguments) -> Result<Sample> {
+    refuse_peers(arguments)?;
+    let walrus = WalrusLog::open(&arguments.dir, &arguments.backend, Durability::Never, 1)?;
+    let mut writer = walrus.writer(0)?;
+    writer.log.set_retention(Retention { bytes: Some(SUSTAINED_KEPT_BYTES), ..Retention::default() });
+    let mut payload = Payload::with_pool(arguments.record_bytes, BATCH_RECORDS);
+    let batches = arguments.bytes.div_ceil((BATCH_RECORDS * arguments.record_bytes) as u64);
+    let mut nanos = Vec::new();
+    let start = Instant::now();
+    for batch in 0..batches {
+        let before = Instant::now();
+        writer.append_batch(&payload.batch(batch * BATCH_RECORDS as u64))?;
+        nanos.push(u64::try_from(before.elapsed().as_nanos())?);
+    }
+    let elapsed = start.elapsed();
+    let records = batches * BATCH_RECORDS as u64;
+    let rate = mb_per_second(records * arguments.record_bytes as u64, elapsed);
+    let mut sample = Sample::new(rate, "MB/s").with_latencies(&Latencies::new(nanos, elapsed));
+    for (fact, value) in walrus_bench_sample::System::facts(&walrus)? {
+        sample = sample.with(fact, value);
+    }
+
+    let mut next = writer.log.start_offset();
+    let first = next.0;
+    read_from(&writer.log, &mut next, &mut |number, record| {
+        ensure!(payload.is_record(number, record), "record {number} read back differs from what was written");
+        Ok(())
+    })?;
+    ensure!(next == Offset(records), "{records} records were acknowledged and {} read back", next.0);
+    Ok(sample.with("records_checked", records - first))
+}
+
+fn only_writer(writers: Vec<Box<dyn Writer>>) -> Result<Box<dyn Writer>> {
+    writers.into_iter().next().context("a system of one topic without a writer")
+}
+
+/// Touches memory once and gives it back. A virtual machine pays microseconds for each page that its host has not backed
+/// yet: whoever ran first would be measured with that.
+fn warm_memory(bytes: usize) {
+    std::hint::black_box(vec![1_u8; bytes]);
+}
