@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(what: str, condition: Callable[[], T], *, seconds_max: float = 20.0) -> T:
+def wait_until(what: str, condition: Callable[[], T], *, seconds_max: float = 60.0) -> T:
     """The condition's first true value."""
     deadline = time.monotonic() + seconds_max
     while True:

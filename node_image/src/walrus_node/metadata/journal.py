@@ -15,12 +15,14 @@ from __future__ import annotations
 import os
 import struct
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
 from walrus_node.files import DataRefusedError, rename_durably, sync_directory
+from walrus_node.metadata.reserve import Reserve
 
 FORMAT_VERSION = 1
 
@@ -59,8 +61,12 @@ class Owner:
 class Journal:
     """The log from its base on: `base` stands for everything that the snapshot covers, and is no real entry."""
 
-    def __init__(self, path: Path, owner: Owner) -> None:
-        """Open and check the journal; raises `DataRefusedError` if it is missing, damaged or not the owner's."""
+    def __init__(self, path: Path, owner: Owner, reserve: Reserve | None = None) -> None:
+        """Open and check the journal; raises `DataRefusedError` if it is missing, damaged or not the owner's.
+
+        *reserve* gives space where the disk has none.
+        """
+        self._spend: Callable[[Callable[[], None]], None] = reserve.spend if reserve else lambda write: write()
         self._path = path
         self._owner = owner
         self._failure: OSError | None = None
@@ -150,7 +156,10 @@ class Journal:
         self._unsynced = False
 
     def compact(self, *, index: int, term: int) -> None:
-        """Make (index, term) the base, keeping what follows if the log holds it, else nothing; durable on return."""
+        """Make (index, term) the base, keeping what follows if the log holds it, else nothing; durable on return.
+
+        Where there is no space for it (`is_no_space`) the journal stays as it was, and of use.
+        """
         self._check_usable()
         place = index - self.base.index
         holds = 0 <= place < len(self._entries) and self._entries[place].term == term
@@ -164,9 +173,14 @@ class Journal:
             pieces.append(_encode_record(sequence, _ENTRY, body))
         content = b"".join(pieces)
         scratch = self._path.with_name(self._path.name + ".new")
+        file = os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
-            file = os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-            _write_all(file, content, 0)
+            self._spend(lambda: _write_all(file, content, 0))
+        except OSError:
+            os.close(file)
+            scratch.unlink()
+            raise
+        try:
             os.fdatasync(file)
             rename_durably(scratch, self._path)
         except OSError as error:
@@ -187,7 +201,7 @@ class Journal:
         self._check_usable()
         record = _encode_record(self._sequence + 1, kind, body)
         try:
-            _write_all(self._file, record, self._position)
+            self._spend(lambda: _write_all(self._file, record, self._position))
         except OSError as error:
             self._failure = error
             raise

@@ -34,6 +34,7 @@ from walrus_node.metadata.raft import (
     Raft,
     encode_voters,
 )
+from walrus_node.metadata.reserve import RESERVE_BYTES, Reserve
 from walrus_node.metadata.snapshot import Snapshot, save_snapshot
 from walrus_node.metadata.store import Applied, Outcome, Rejected, StateMachine, Status, Unknown
 from walrus_node.metadata.transport import Events, Me, Transport
@@ -46,6 +47,7 @@ State = TypeVar("State")
 # The founder's state before its first command; whoever joins starts from a snapshot.
 _FOUNDING_INDEX = 1
 _STOP_SECONDS_MAX = 5.0
+_REFILL_SECONDS = 1.0
 
 
 def found(directory: Path, owner: Owner, empty_state: bytes) -> None:
@@ -82,6 +84,8 @@ class Place:
     raft_address: str
     # Addresses to try when nobody known answers, such as those of `--join`.
     seeds: tuple[str, ...] = ()
+    # What the metadata keeps for itself on a disk that fills up.
+    reserve_bytes: int = RESERVE_BYTES
 
 
 class RaftStore(Generic[State]):
@@ -103,10 +107,12 @@ class RaftStore(Generic[State]):
         self._machine = machine
         self._on_published = on_published
         self._on_failed = on_failed
-        journal = Journal(place.directory / "journal", place.owner)
+        self._reserve = Reserve(place.directory / "reserve", place.reserve_bytes)
+        journal = Journal(place.directory / "journal", place.owner, self._reserve)
         if journal.torn_bytes:
             log.warning("metadata journal: cut %d bytes of a record that was never acknowledged", journal.torn_bytes)
-        disk = Disk(journal, Votes(place.directory / "votes"), place.directory / "snapshot")
+        votes = Votes(place.directory / "votes", self._reserve)
+        disk = Disk(journal, votes, place.directory / "snapshot", self._reserve)
         self._journal = journal
         me = Me(str(place.owner.cluster_id), str(place.owner.disk), str(place.process), place.raft_address)
         events = Events(
@@ -134,6 +140,7 @@ class RaftStore(Generic[State]):
         self._published_version = machine.version()
         self._failure: Exception | None = None
         self._stopping = False
+        self._refill_at = 0.0
         self._thread = threading.Thread(target=self._run, name="raft", daemon=True)
 
     def introduce(self, peers: dict[UUID, str]) -> None:
@@ -215,6 +222,7 @@ class RaftStore(Generic[State]):
         try:
             while not self._stopping:
                 self._raft.tick(self._expire())
+                self._keep_reserve()
         except (DataRefusedError, DivergedError, OSError) as error:
             self._fail(error)
         except Exception as error:
@@ -223,7 +231,14 @@ class RaftStore(Generic[State]):
         finally:
             self._transport.close()
             self._journal.close()
+            self._reserve.close()
             self._give_up()
+
+    def _keep_reserve(self) -> None:
+        """Now and then: space that came back is the metadata's first."""
+        if time.monotonic() >= self._refill_at:
+            self._refill_at = time.monotonic() + _REFILL_SECONDS
+            self._reserve.refill()
 
     def _fail(self, error: Exception) -> None:
         self._failure = error

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
 from walrus_node.files import DataRefusedError, replace_durably
+from walrus_node.metadata.reserve import Reserve
 
 FORMAT_VERSION = 1
 
@@ -23,9 +25,13 @@ _NOBODY = UUID(int=0)
 class Votes:
     """A member that forgot its vote could vote twice in one term, so it must not start without it."""
 
-    def __init__(self, path: Path) -> None:
-        """Read the file; raises `DataRefusedError` if it is missing, damaged or newer."""
+    def __init__(self, path: Path, reserve: Reserve | None = None) -> None:
+        """Read the file; raises `DataRefusedError` if it is missing, damaged or newer.
+
+        *reserve* gives space where the disk has none.
+        """
         self._path = path
+        self._spend: Callable[[Callable[[], None]], None] = reserve.spend if reserve else lambda write: write()
         try:
             content = path.read_bytes()
         except FileNotFoundError:
@@ -42,7 +48,7 @@ class Votes:
         assert term >= self.term, "terms never go back"
         if (term, voted_for) == (self.term, self.voted_for):
             return
-        replace_durably(self._path, _encode(term, voted_for))
+        self._spend(lambda: replace_durably(self._path, _encode(term, voted_for)))
         self.term, self.voted_for = term, voted_for
 
 

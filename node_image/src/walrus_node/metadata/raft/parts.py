@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 from walrus_node.metadata.journal import Journal
+from walrus_node.metadata.reserve import Reserve
 from walrus_node.metadata.store import StateMachine
 from walrus_node.metadata.votes import Votes
 from walrus_node.metadata.wire import Message
@@ -33,6 +34,7 @@ class Disk:
     journal: Journal
     votes: Votes
     snapshot_path: Path
+    reserve: Reserve | None = None
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,20 @@ import logging
 import random
 import zlib
 from dataclasses import dataclass
+from functools import partial
 
 from walrus_node.files import DataRefusedError
 from walrus_node.metadata.raft.election import LEADERLESS_SECONDS, Election
 from walrus_node.metadata.raft.parts import DivergedError, Parts
 from walrus_node.metadata.raft.pinned import LEADER, SUCCESS, Node, monotonic
+from walrus_node.metadata.reserve import is_no_space
 from walrus_node.metadata.snapshot import Snapshot, load_snapshot, save_snapshot
 from walrus_node.metadata.wire import Message
 
 log = logging.getLogger(__name__)
 
 PIECE_BYTES = 256 * 1024
+_NO_SPACE_PAUSE_SECONDS = 10
 SNAPSHOT_BYTES_MAX = 1024 * 1024 * 1024
 
 
@@ -43,6 +46,7 @@ class Snapshots(Election):
         self._outgoing: dict[Node, _Outgoing] = {}
         self._incoming: _Incoming | None = None
         self._snapshot_bytes = 0
+        self._compaction_after = 0.0
         super().__init__(parts)
 
     def _load(self) -> None:
@@ -104,17 +108,28 @@ class Snapshots(Election):
             return  # the log is long because little of it is applied: a snapshot would not shorten it
         applied, term = self.applied_index, self.term_at(self.applied_index)
         assert term is not None, "what was applied since the snapshot is in the log"
+        if monotonic() < self._compaction_after:
+            return
         state = self._machine.snapshot()
-        self._save(Snapshot(self._parts.cluster_id, applied, term, self._voters_at(applied), state))
         kept_from = max(journal.base.index, applied - limits.entries_kept)
         kept_term = self.term_at(kept_from)
         assert kept_term is not None, "it lies between base and end"
-        journal.compact(index=kept_from, term=kept_term)
+        try:
+            self._save(Snapshot(self._parts.cluster_id, applied, term, self._voters_at(applied), state))
+            journal.compact(index=kept_from, term=kept_term)
+        except OSError as error:
+            if not is_no_space(error):
+                raise
+            self._compaction_after = monotonic() + _NO_SPACE_PAUSE_SECONDS
+            log.warning("no space for a metadata snapshot: tried again in %d s", _NO_SPACE_PAUSE_SECONDS)
+            return
         log.info("metadata snapshot at entry %d: %d bytes, checksum %08x", applied, len(state), zlib.crc32(state))
 
     def _save(self, snapshot: Snapshot) -> None:
         """Durable on return."""
-        save_snapshot(self._parts.disk.snapshot_path, snapshot)
+        path, reserve = self._parts.disk.snapshot_path, self._parts.disk.reserve
+        save = partial(save_snapshot, path, snapshot)
+        reserve.spend(save) if reserve else save()
         self._snapshot_index, self._snapshot_voters = snapshot.index, snapshot.voters
         self._snapshot_bytes = len(snapshot.state)
 
