@@ -16,7 +16,7 @@ from waiting import wait_until
 from walrus_node.files import DataRefusedError
 from walrus_node.metadata.raft import Compaction
 from walrus_node.metadata.store import Applied, Rejected, Unknown
-from walrus_node.metadata.wire import encode_greeting
+from walrus_node.metadata.wire import WIRE, Versions, encode_greeting
 
 QUIET_SECONDS = 3.0
 
@@ -285,3 +285,32 @@ def _is_closed(connection: socket.socket) -> bool:
         return connection.recv(1) == b""
     except ConnectionResetError:
         return True
+
+
+def test_members_are_restarted_one_by_one_with_a_newer_wire_version_while_the_others_commit(tmp_path: Path) -> None:
+    with cluster_of(tmp_path, 3) as cluster:
+        written = []
+        for number, member in enumerate(cluster.members):
+            member.stop()
+            member.wire = Versions(WIRE.oldest, WIRE.newest + 1)
+            member.start()
+            name = f"upgraded {number}"
+            wait_until("they commit", lambda name=name: isinstance(cluster.leader().write(name), Applied))
+            wait_until("it follows", lambda member=member, name=name: name in member.running.read())
+            written.append(name)
+        assert set(written) <= set(cluster.leader().running.read())
+
+
+def test_a_member_whose_wire_versions_nobody_speaks_is_refused_and_both_sides_say_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "walrus_node.metadata.transport")
+    with cluster_of(tmp_path, 3) as cluster:
+        stranger = cluster.followers()[0]
+        stranger.stop()
+        stranger.wire = Versions(WIRE.newest + 1, WIRE.newest + 2)
+        stranger.start()
+        wait_until("they commit", lambda: isinstance(cluster.leader().write("without it"), Applied))
+        wait_until("they say why", lambda: "it speaks wire versions 2 to 3, this node 1 to 1" in caplog.text)
+        wait_until("it says why", lambda: "it speaks wire versions 1 to 1, this node 2 to 3" in caplog.text)
+        assert "without it" not in stranger.running.read()

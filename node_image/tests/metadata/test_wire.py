@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from walrus_node.metadata.admission import parse_join
 from walrus_node.metadata.wire import (
-    WIRE_VERSION,
+    WIRE,
     BadFrameError,
     FrameReader,
+    Versions,
     decode_greeting,
     decode_message,
     encode_frame,
@@ -118,7 +119,7 @@ def join_request(**changes: object) -> dict[str, object]:
     names = ("raft", "peer", "text", "grpc", "http", "admin")
     request: dict[str, object] = {f"{name}_address": "127.0.0.1:1" for name in names}
     request |= {"disk": str(uuid4()), "process": str(uuid4()), "wanted": None, **changes}
-    return json.loads(json.dumps({"join": WIRE_VERSION, "registration": request}))
+    return json.loads(json.dumps({**WIRE.told("join"), "registration": request}))
 
 
 def test_a_join_request_is_read() -> None:
@@ -146,3 +147,33 @@ def test_a_join_request_is_read() -> None:
 def test_a_join_request_of_the_wrong_shape_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(BadFrameError):
         parse_join(join_request(**wrong))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "settled"),
+    [
+        ((1, 1), (1, 1), 1),
+        ((1, 1), (1, 2), 1),
+        ((1, 2), (1, 2), 2),
+        ((2, 3), (1, 2), 2),
+        ((2, 3), (1, 1), None),
+        ((1, 1), (2, 3), None),
+    ],
+)
+def test_two_nodes_speak_the_newest_version_that_both_know(
+    ours: tuple[int, int], theirs: tuple[int, int], settled: int | None
+) -> None:
+    assert Versions(*ours).settle(Versions(*theirs)) == settled
+    assert Versions.parse(Versions(*theirs).told("hello"), "hello") == Versions(*theirs)
+
+
+@pytest.mark.parametrize("wrong", [{}, {"hello": "1"}, {"hello": 1, "oldest": 2}, {"hello": True}])
+def test_a_greeting_of_no_version_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(BadFrameError, match="some wire version"):
+        Versions.parse(wrong, "hello")
+
+
+def test_a_join_request_of_other_versions_is_told_which_there_are() -> None:
+    request = join_request() | Versions(WIRE.newest + 1, WIRE.newest + 2).told("join")
+    with pytest.raises(BadFrameError, match=r"it speaks wire versions 2 to 3, this node 1 to 1: upgrade"):
+        parse_join(request)

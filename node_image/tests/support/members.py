@@ -12,6 +12,7 @@ from walrus_node.metadata.journal import Owner
 from walrus_node.metadata.raft import Compaction
 from walrus_node.metadata.raft_store import Place, RaftStore, found, prepare_to_join
 from walrus_node.metadata.store import Applied, Outcome
+from walrus_node.metadata.wire import WIRE
 
 SECONDS_MAX = 15.0
 
@@ -25,6 +26,7 @@ class Member:
         self.directory = directory
         self.compaction = compaction
         self.port = 0
+        self.wire = WIRE
         self.store: RaftStore[tuple[str, ...]] | None = None
 
     @property
@@ -45,7 +47,7 @@ class Member:
     def start(self, peers: dict[UUID, str] | None = None, seeds: tuple[str, ...] = ()) -> None:
         listener = socket.create_server(("127.0.0.1", self.port))
         self.port = listener.getsockname()[1]
-        place = Place(self.directory, self.owner, uuid4(), self.at, seeds)
+        place = Place(self.directory, self.owner, uuid4(), self.at, seeds, wire=self.wire)
         self.store = RaftStore(place, Ledger(), listener, compaction=self.compaction)
         self.store.introduce(peers or {})
         self.store.start()

@@ -17,9 +17,10 @@ from uuid import UUID
 
 from walrus_node.metadata.wire import (
     GREETING_BYTES_MAX,
-    WIRE_VERSION,
+    WIRE,
     BadFrameError,
     FrameReader,
+    Versions,
     decode_greeting,
     encode_greeting,
 )
@@ -64,8 +65,11 @@ class Admitted:
 def parse_join(greeting: dict[str, Any]) -> Registration:
     """Read a stranger's request; raises `BadFrameError`."""
     fields = greeting.get("registration")
-    if greeting.get("join") != WIRE_VERSION or not isinstance(fields, dict):
-        raise BadFrameError(f"a join request of version {WIRE_VERSION} was expected")
+    theirs = Versions.parse(greeting, "join")
+    if WIRE.settle(theirs) is None:
+        raise BadFrameError(WIRE.refusal(theirs))
+    if not isinstance(fields, dict):
+        raise BadFrameError("a join request lacks its registration")
     wanted = fields.get("wanted")
     addresses = {name: fields.get(name) for name in Registration.__dataclass_fields__ if name.endswith("_address")}
     if not all(isinstance(value, str) and 0 < len(value) <= _ADDRESS_CHARACTERS_MAX for value in addresses.values()):
@@ -201,7 +205,7 @@ async def _ask(address: str, registration: Registration) -> dict[str, Any]:
         fields = {
             name: str(value) if isinstance(value, UUID) else value for name, value in asdict(registration).items()
         }
-        writer.write(encode_greeting({"join": WIRE_VERSION, "registration": fields}))
+        writer.write(encode_greeting({**WIRE.told("join"), "registration": fields}))
         await writer.drain()
         frames = FrameReader(GREETING_BYTES_MAX)
         while data := await reader.read(GREETING_BYTES_MAX):

@@ -39,6 +39,7 @@ from walrus_node.metadata.snapshot import Snapshot, save_snapshot
 from walrus_node.metadata.store import Applied, Outcome, Rejected, StateMachine, Status, Unknown
 from walrus_node.metadata.transport import Events, Me, Transport
 from walrus_node.metadata.votes import Votes
+from walrus_node.metadata.wire import WIRE, Versions
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class Place:
     seeds: tuple[str, ...] = ()
     # What the metadata keeps for itself on a disk that fills up.
     reserve_bytes: int = RESERVE_BYTES
+    wire: Versions = WIRE
 
 
 class RaftStore(Generic[State]):
@@ -114,7 +116,7 @@ class RaftStore(Generic[State]):
         votes = Votes(place.directory / "votes", self._reserve)
         disk = Disk(journal, votes, place.directory / "snapshot", self._reserve)
         self._journal = journal
-        me = Me(str(place.owner.cluster_id), str(place.owner.disk), str(place.process), place.raft_address)
+        me = Me(str(place.owner.cluster_id), str(place.owner.disk), str(place.process), place.raft_address, place.wire)
         events = Events(
             on_message=lambda peer, message: self._raft.receive(peer, message),
             on_connected=lambda peer: self._raft.peer_connected(peer),

@@ -25,10 +25,11 @@ from typing import Any
 from walrus_node.metadata.wire import (
     FRAME_BYTES_MAX,
     GREETING_BYTES_MAX,
-    WIRE_VERSION,
+    WIRE,
     BadFrameError,
     FrameReader,
     Message,
+    Versions,
     decode_greeting,
     decode_message,
     encode_greeting,
@@ -63,6 +64,7 @@ class Me:
     disk: str
     process: str
     raft_address: str
+    versions: Versions = WIRE
 
 
 @dataclass
@@ -204,7 +206,7 @@ class Transport:
 
     def _greeting(self, to: str | None) -> dict[str, object]:
         return {
-            "hello": WIRE_VERSION,
+            **self._me.versions.told("hello"),
             "cluster": self._me.cluster_id,
             "disk": self._me.disk,
             "process": self._me.process,
@@ -277,8 +279,14 @@ class Transport:
         if "refused" in greeting:
             return f"refused by the other side: {greeting['refused']}"
         names = ("cluster", "disk", "process", "raft_address")
-        if greeting.get("hello") != WIRE_VERSION or not all(isinstance(greeting.get(n), str) for n in names):
-            return "no greeting of this version"
+        try:
+            theirs = Versions.parse(greeting, "hello")
+        except BadFrameError as error:
+            return str(error)
+        if self._me.versions.settle(theirs) is None:
+            return self._me.versions.refusal(theirs)
+        if not all(isinstance(greeting.get(name), str) for name in names):
+            return "a greeting lacks who it is from"
         if greeting["cluster"] != self._me.cluster_id:
             return f"cluster {greeting['cluster']} is not ours ({self._me.cluster_id})"
         if greeting.get("to") not in (None, self._me.disk):

@@ -10,11 +10,11 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgpack
 
-WIRE_VERSION = 1
 GREETING_BYTES_MAX = 16 * 1024
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 
@@ -22,6 +22,45 @@ Message = dict[str, Any]
 
 _FRAME = struct.Struct("<II")
 _INTEGER_END = 2**63
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Versions of greetings and messages that a node speaks, both ends included.
+
+    Two nodes speak the newest that both know; a new version keeps the one before: nodes are upgraded one by one.
+    """
+
+    oldest: int
+    newest: int
+
+    def settle(self, theirs: Versions) -> int | None:
+        """The version that both speak; `None` if there is none."""
+        newest = min(self.newest, theirs.newest)
+        return newest if newest >= max(self.oldest, theirs.oldest) else None
+
+    def told(self, kind: str) -> dict[str, int]:
+        """As a greeting of that kind says it."""
+        return {kind: self.newest, "oldest": self.oldest}
+
+    @classmethod
+    def parse(cls, greeting: Mapping[str, Any], kind: str) -> Versions:
+        """What a greeting says; raises `BadFrameError`."""
+        newest: Any = greeting.get(kind)
+        oldest: Any = greeting.get("oldest", newest)
+        if not _is_number(newest) or not _is_number(oldest) or oldest > newest:
+            raise BadFrameError(f"a {kind} of some wire version was expected")
+        return cls(oldest, newest)
+
+    def refusal(self, theirs: Versions) -> str:
+        """Why nodes that speak these versions cannot talk, and what to do."""
+        return f"it speaks wire versions {theirs}, this node {self}: upgrade the older one, one release at a time"
+
+    def __str__(self) -> str:
+        return f"{self.oldest} to {self.newest}"
+
+
+WIRE = Versions(1, 1)
 
 
 class BadFrameError(Exception):

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use uuid::Uuid;
 use walrus_log::Options;
 
+use crate::peer::WireVersions;
 use crate::rollover::Limits;
 
 /// A config that cannot be used.
@@ -79,6 +80,9 @@ pub struct Config {
     /// Blocks per file of a new store.
     #[serde(default)]
     pub log_blocks_per_file: Option<u32>,
+    /// Versions of the frames between brokers; others than the default are for tests of upgrades.
+    #[serde(default)]
+    pub wire_versions: WireVersions,
     /// Opens the test-only controls.
     #[serde(default)]
     pub test_controls: bool,

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::frame::{FRAME_BYTES_MAX, Frame, FrameReader, HELLO_BYTES_MAX, write_frames};
-use super::{WIRE_VERSION, decode_error};
+use super::{WireVersions, decode_error};
 use crate::error::Error;
 use crate::proto::peer::{Hello, HelloAnswer, Kind};
 
@@ -234,10 +234,13 @@ async fn greet(
         return Err(refused(decode_error(answer.payload).to_string()));
     }
     let answer = HelloAnswer::decode(answer.payload)?;
-    let expected = (WIRE_VERSION, handshake.expect_node, handshake.expect_disk.as_bytes().as_slice());
-    if (answer.wire_version, answer.node, answer.disk.as_ref()) != expected {
+    let spoken = WireVersions::told(answer.wire_version, 0);
+    let ours = WireVersions::told(handshake.hello.wire_version, handshake.hello.oldest_wire_version);
+    ours.settle(spoken).map_err(|problem| refused(format!("node {}: {problem}", answer.node)))?;
+    let expected = (handshake.expect_node, handshake.expect_disk.as_bytes().as_slice());
+    if (answer.node, answer.disk.as_ref()) != expected {
         return Err(refused(format!(
-            "expected node {} of disk {} there, with wire version {WIRE_VERSION}; found node {}",
+            "expected node {} of disk {} there; found node {}",
             handshake.expect_node, handshake.expect_disk, answer.node
         )));
     }

@@ -4,6 +4,7 @@
 mod connection;
 mod frame;
 mod server;
+mod versions;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,13 +19,12 @@ use walrus_metadata::{Metadata, NodeId};
 
 pub(crate) use connection::{CallError, Connection, Handshake};
 pub(crate) use server::serve;
+pub use versions::WireVersions;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::proto::peer::{ErrorAnswer, Fetch, Hello, Kind, Ping, Prepare, ReplicaRequest, SegmentInfo};
 
-/// Version of the frames and their payloads.
-pub(crate) const WIRE_VERSION: u32 = 1;
 /// After a connection could not be made, the next attempt waits so long, then doubles.
 const BACKOFF_MIN: Duration = Duration::from_millis(25);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
@@ -99,7 +99,8 @@ impl Peers {
     pub(crate) fn new(config: &Config, runtime: tokio::runtime::Handle) -> Self {
         let bytes = |id: Uuid| Bytes::copy_from_slice(id.as_bytes());
         let hello = Hello {
-            wire_version: WIRE_VERSION,
+            wire_version: config.wire_versions.newest,
+            oldest_wire_version: config.wire_versions.oldest,
             cluster_id: bytes(config.cluster_id),
             node: config.node_id,
             disk: bytes(config.disk),

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use walrus_metadata::{Descriptor, TopicId};
 
 use super::frame::{FRAME_BYTES_MAX, Frame, FrameReader, HELLO_BYTES_MAX, write_frames};
-use super::{WIRE_VERSION, encode_error};
+use super::{WireVersions, encode_error};
 use crate::broker::{AppendAck, Broker, uuid_bytes};
 use crate::error::{Error, Result};
 use crate::proto::peer::{
@@ -98,15 +98,16 @@ fn greet(frame: &Frame, broker: &Broker) -> Result<(u32, Frame)> {
     }
     let hello: Hello = decode(frame.payload.clone())?;
     let config = broker.config();
-    if hello.wire_version != WIRE_VERSION {
-        let got = hello.wire_version;
-        return Err(refused(format!("wire version {got}, this node speaks {WIRE_VERSION}")));
-    }
+    let theirs = WireVersions::told(hello.wire_version, hello.oldest_wire_version);
+    let wire_version = config
+        .wire_versions
+        .settle(theirs)
+        .map_err(|problem| refused(format!("node {}: {problem}", hello.node)))?;
     if hello.cluster_id.as_ref() != config.cluster_id.as_bytes() {
         return Err(refused(format!("node {} is of another cluster", hello.node)));
     }
     let answer = HelloAnswer {
-        wire_version: WIRE_VERSION,
+        wire_version,
         node: config.node_id,
         disk: uuid_bytes(config.disk),
         process: uuid_bytes(config.process),

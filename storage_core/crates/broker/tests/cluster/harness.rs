@@ -222,6 +222,11 @@ impl Cluster {
         self.nodes[id as usize - 1] = self.start_node(id, disk);
     }
 
+    /// What nodes that start from now on are configured with besides.
+    pub(crate) fn set_option(&mut self, name: &str, value: Value) {
+        self.options[name] = value;
+    }
+
     /// Whether the metadata store answers.
     pub(crate) fn set_metadata_away(&self, away: bool) {
         self.shared.away.store(away, Ordering::Relaxed);

@@ -44,6 +44,7 @@ fn hello(cluster: &Cluster) -> Hello {
         node: 9,
         disk: vec![0; 16].into(),
         process: vec![0; 16].into(),
+        oldest_wire_version: 0,
     }
 }
 
@@ -52,7 +53,9 @@ fn strangers_are_refused_with_a_reason_or_cut_off() {
     let cluster = Cluster::start(1, json!({}));
     let other_cluster = Hello { cluster_id: vec![1; 16].into(), ..hello(&cluster) };
     let newer = Hello { wire_version: 7, ..hello(&cluster) };
-    for (greeting, problem) in [(other_cluster, "another cluster"), (newer, "wire version 7")] {
+    for (greeting, problem) in
+        [(other_cluster, "another cluster"), (newer, "it speaks wire versions 7 to 7, this node 1 to 1")]
+    {
         let mut stream = connect(&cluster);
         stream.write_all(&frame(HELLO, 0, &greeting.encode_to_vec())).unwrap();
         let (kind, _, payload) = read_frame(&mut stream);

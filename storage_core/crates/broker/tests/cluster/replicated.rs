@@ -15,7 +15,11 @@ fn start(options: serde_json::Value) -> Cluster {
 }
 
 /// What clients do with an error that may be repeated.
-async fn put_until_taken(broker: &walrus_broker::Broker, topic: &PartitionRef, value: &str) -> u64 {
+pub(crate) async fn put_until_taken(
+    broker: &walrus_broker::Broker,
+    topic: &PartitionRef,
+    value: &str,
+) -> u64 {
     let until = Instant::now() + PATIENCE;
     loop {
         match put(broker, topic, value).await {

@@ -3,8 +3,10 @@
 use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
 use walrus_log::batch::ProducerRef;
+use walrus_metadata::Replication;
 
 use crate::harness::{Cluster, PATIENCE, batch_of, put, read_values, sealed_count};
+use crate::replicated::put_until_taken;
 
 #[test]
 fn a_restarted_leader_seals_its_segment_and_opens_the_next_at_the_first_append() {
@@ -151,4 +153,55 @@ fn a_successor_whose_node_is_down_is_passed_over() {
         let values = read_values(&cluster.broker(leader), &topic, 0, 15).await;
         assert!((0..).zip(&values).all(|(expected, (_, value))| *value == expected.to_string()));
     });
+}
+
+#[test]
+fn nodes_are_restarted_one_by_one_with_a_newer_wire_version_and_appends_go_on() {
+    let mut cluster = Cluster::start_replicated(3, json!({}), Replication { factor: 3, write_quorum: 2 });
+    let topic = PartitionRef::parse("upgraded", 0).unwrap();
+    cluster.set_option("wire_versions", json!({"oldest": 1, "newest": 2}));
+    for id in cluster.ids() {
+        cluster.stop(id);
+        let other = id % 3 + 1;
+        cluster.block_on(put_until_taken(&cluster.broker(other), &topic, &format!("without {id}")));
+        cluster.restart(id);
+        cluster.block_on(put_until_taken(&cluster.broker(id), &topic, &format!("with {id}")));
+    }
+    let expected = ["without 1", "with 1", "without 2", "with 2", "without 3", "with 3"];
+    for id in cluster.ids() {
+        assert_eq!(distinct(&cluster, id, &topic, &expected), expected);
+    }
+}
+
+#[test]
+fn a_node_whose_wire_versions_nobody_speaks_is_refused_and_the_others_go_on() {
+    let mut cluster = Cluster::start_replicated(3, json!({}), Replication { factor: 3, write_quorum: 2 });
+    let topic = PartitionRef::parse("strange", 0).unwrap();
+    let leader = cluster.block_on(async {
+        put(&cluster.broker(1), &topic, "0").await.unwrap();
+        cluster.broker(1).leadership(&topic).unwrap().node
+    });
+    let stranger = leader % 3 + 1;
+    cluster.stop(stranger);
+    cluster.set_option("wire_versions", json!({"oldest": 8, "newest": 9}));
+    cluster.restart(stranger);
+    let expected = ["0", "1", "2", "3"];
+    for value in &expected[1..] {
+        cluster.block_on(put_until_taken(&cluster.broker(leader), &topic, value));
+    }
+    assert_eq!(distinct(&cluster, leader, &topic, &expected), expected);
+}
+
+/// What is in the topic, once it is all there; a value that was sent again because nobody answered counts once.
+fn distinct(cluster: &Cluster, node: u32, topic: &PartitionRef, expected: &[&str]) -> Vec<String> {
+    let mut count = expected.len();
+    loop {
+        let read = cluster.block_on(read_values(&cluster.broker(node), topic, 0, count));
+        let mut values: Vec<String> = read.into_iter().map(|(_, value)| value).collect();
+        values.dedup();
+        if values.len() >= expected.len() {
+            return values;
+        }
+        count += 1;
+    }
 }
