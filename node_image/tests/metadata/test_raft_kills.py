@@ -18,6 +18,7 @@ from members import Cluster, Member
 from waiting import wait_until
 
 SECONDS = 20.0
+UNDER_WAY_MAX = 256
 SUPPORT = Path(__file__).parents[1] / "support"
 
 
@@ -29,6 +30,7 @@ class Process:
         self.answers: list[tuple[str, str]] = []
         # When each answer was heard, by the name that it is about.
         self.heard_at: dict[str, tuple[float, list[str]]] = {}
+        self._written = 0
         arguments = [member.directory, member.owner.cluster_id, member.disk, member.port]
         self.process = subprocess.Popen(
             [sys.executable, SUPPORT / "member_process.py", *map(str, arguments)],
@@ -56,6 +58,12 @@ class Process:
         except BrokenPipeError:
             pass  # killed in between: nothing was acknowledged
 
+    def write(self, name: str) -> None:
+        """Asks for it, unless so much is under way that a slow machine would only fall behind."""
+        if self._written - len(self.heard_at) < UNDER_WAY_MAX:
+            self._written += 1
+            self.say(f"write {name}")
+
     def heard(self, kind: str) -> list[str]:
         return [rest for got, rest in list(self.answers) if got == kind]
 
@@ -79,12 +87,15 @@ def test_no_acknowledged_command_is_lost_or_repeated(tmp_path: Path) -> None:
     acknowledged: list[str] = []
     number, kills = 0, 0
     try:
-        deadline = time.monotonic() + SECONDS
-        next_kill = time.monotonic() + 1.0
-        while time.monotonic() < deadline:
+        began = time.monotonic()
+        next_kill = began + 1.0
+        # A slow machine needs longer for something to be lost.
+        while time.monotonic() < began + SECONDS or (
+            not (kills >= 8 and len(acknowledged) > 200) and time.monotonic() < began + 6 * SECONDS
+        ):
             for process in running:
                 number += 1
-                process.say(f"write n{number}")
+                process.write(f"n{number}")
             if time.monotonic() >= next_kill:
                 kills += 1
                 together = 3 if chance.random() < 0.2 else 1  # now and then the power of all fails at once
@@ -200,7 +211,7 @@ def test_what_users_see_under_kills_and_freezes_is_linearizable(tmp_path: Path) 
             user.take_down()
         # The last look sees everything that was acknowledged, through a member that took part in all of it.
         final = User(3, running[0])
-        wait_until("the last look is answered", lambda: looked(final), seconds_max=60.0)
+        wait_until("the last look is answered", lambda: looked(final))
     finally:
         for process in running:
             process.signal(signal.SIGCONT)
@@ -226,6 +237,7 @@ def looked(user: User) -> bool:
 def holding(process: Process, acknowledged: list[str]) -> list[str] | None:
     """What the process holds, once all that was acknowledged is among it."""
     before = len(process.heard("read"))
+    assert process.process.poll() is None, "it runs"
     process.say("read")
     answers = wait_until("it is read", lambda: process.heard("read")[before:])
     ledger = answers[0].split()

@@ -16,6 +16,9 @@ from walrus_node.metadata.raft_store import Place, RaftStore
 from walrus_node.metadata.store import Applied
 from walrus_node.metadata.transport import listen
 
+# Threads share the pipe: unguarded, `sys.stdout` mixes their lines up and loses some.
+_saying = threading.Lock()
+
 
 def main(directory: str, cluster: str, disk: str, port: str) -> None:
     owner = Owner(UUID(cluster), UUID(disk))
@@ -23,11 +26,11 @@ def main(directory: str, cluster: str, disk: str, port: str) -> None:
     compaction = Compaction(entries=200, entries_kept=20)
     store = RaftStore(place, Ledger(), listen("127.0.0.1", int(port)), compaction=compaction)
     store.start()
-    print("started", flush=True)
+    say("started")
     for line in sys.stdin:
         command, _, name = line.strip().partition(" ")
         if command == "read":
-            print("read", *store.read(), flush=True)
+            say(" ".join(["read", *store.read()]))
         else:
             threading.Thread(target=answer, args=(store, command, name), daemon=True).start()
 
@@ -40,9 +43,13 @@ def answer(store: RaftStore[tuple[str, ...]], command: str, name: str) -> None:
         line = " ".join(["looked", name, *store.read()])
     else:
         line = f"applied {name} {outcome.answer}"
-    # One call for the whole line: threads share the pipe.
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    say(line)
+
+
+def say(line: str) -> None:
+    with _saying:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
