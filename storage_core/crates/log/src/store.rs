@@ -192,7 +192,7 @@ impl Store {
         Ok(())
     }
 
-    /// Stores a small fact under a key; durable on return, whatever the schedule of data is.
+    /// Stores a small fact under a key; durable on return, whatever the schedule of data is. Of an empty one nothing is left.
     pub fn put_property(&self, key: &str, value: &[u8]) -> Result<()> {
         self.handle.engine.check_open()?;
         check_name(key)?;
@@ -200,6 +200,12 @@ impl Store {
             return Err(Error::TooLarge { bytes: value.len() as u64, bytes_max: PROPERTY_BYTES_MAX as u64 });
         }
         self.handle.engine.journal.promise(&Record::Property { key, value })
+    }
+
+    /// Forgets a fact. Durable with whatever is made durable next: after a crash it may be there again.
+    pub fn remove_property(&self, key: &str) -> Result<()> {
+        self.handle.engine.check_open()?;
+        self.handle.engine.journal.append(&Record::Property { key, value: b"" }).map(drop)
     }
 
     /// The fact under a key.

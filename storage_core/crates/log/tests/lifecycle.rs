@@ -193,11 +193,16 @@ fn properties_hold_over_a_reopen() {
         let store = open_on(&disk, &Options::small()).unwrap();
         store.put_property("cluster", b"c1").unwrap();
         store.put_property("cluster", b"c2").unwrap();
-        store.put_property("disk", b"").unwrap();
+        store.put_property("disk", b"d").unwrap();
+        store.put_property("past", b"p").unwrap();
+        store.remove_property("past").unwrap();
+        assert_eq!(store.property("past"), None);
+        store.put_property("emptied", b"e").unwrap();
+        store.put_property("emptied", b"").unwrap();
     }
     let store = open_on(&disk, &Options::small()).unwrap();
     assert_eq!(store.property("cluster").as_deref(), Some(&b"c2"[..]));
-    assert_eq!(store.property("none"), None);
+    assert_eq!(store.property("past"), None);
     assert_eq!(store.properties().len(), 2);
 }
 

@@ -91,6 +91,7 @@ impl JournalState {
                 self.logs.insert(*log, entry);
             }
             Record::LogForgotten { log } => return self.logs.remove(log).is_some(),
+            Record::Property { key, value: [] } => drop(self.properties.remove(*key)),
             Record::Property { key, value } => {
                 self.properties.insert((*key).to_owned(), Bytes::copy_from_slice(value));
             }
@@ -220,6 +221,8 @@ mod tests {
             created(b, Some(FsyncSchedule::NoFsync)),
             Record::Property { key: "k", value: b"1" },
             Record::Property { key: "k", value: b"2" },
+            Record::Property { key: "removed", value: b"1" },
+            Record::Property { key: "removed", value: b"" },
             Record::Synced { log: a, end: 90 },
             Record::LogTruncated { log: a, end: 80, before: 4 },
             Record::LogTruncated { log: a, end: 50, before: 5 },

@@ -3,6 +3,7 @@
 pub(crate) mod block;
 pub(crate) mod clean;
 mod lifecycle;
+mod mend;
 mod reader;
 pub(crate) mod retaining;
 pub(crate) mod state;
@@ -212,6 +213,13 @@ impl Log {
     /// Over all batches so far: equal for logs with equal batches, wherever they are stored.
     pub fn digest(&self) -> u64 {
         self.state.writer.lock().digest.value
+    }
+
+    /// Writes damaged batches of a sealed log again, as another copy has them: the bytes of all batches from `offset` on
+    /// up to the next good one. Durable on return. False: the log is not sealed, or they do not fit there exactly; then
+    /// nothing was written.
+    pub fn mend(&self, offset: Offset, batches: &[u8]) -> Result<bool> {
+        self.state.mend(offset.0, batches)
     }
 
     /// Drops records from `end` on, which must be the start of a batch. Durable on return, and so is everything before
