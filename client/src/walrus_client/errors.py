@@ -184,4 +184,5 @@ _KINDS: dict[str, type[WalrusError]] = {
     "Storage": Unavailable,
     "Internal": Unavailable,
     "Corrupted": CorruptionError,
+    "DataLoss": CorruptionError,
 }

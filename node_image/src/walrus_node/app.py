@@ -94,7 +94,9 @@ class Node:
         self._admin = AdminServer(
             AdminFacts(self._tell_identity, self.missing, self._tell_storage, store, logs.change_level)
         )
-        self._http = HttpServer(Facts(self.missing, self.status, metrics, build_registry(status, self.missing)))
+        copies = lambda: self._controller.copies.progress if self._controller else None  # noqa: E731
+        registry = build_registry(status, self.missing, copies)
+        self._http = HttpServer(Facts(self.missing, self.status, metrics, registry))
 
     async def run(self) -> None:
         """Start everything, then wait for the end."""

@@ -19,6 +19,7 @@ from walrus_node.metadata.admission import Registration
 from walrus_node.metadata.machine import ClusterState
 from walrus_node.metadata.membership import AddVoter, plan_voters
 from walrus_node.metadata.store import Applied, MetadataStore, Outcome, Rejected, Status
+from walrus_node.upkeep import CopyKeeper
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,8 @@ class Controller:
         self._removed = False
         self._told_status = ""
         self._changing_voters: asyncio.Task[None] | None = None
+        self.copies = CopyKeeper(store)
+        self._keeping_copies: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin: registration first, then the lease, the voters and the data plane's events."""
@@ -92,6 +95,8 @@ class Controller:
             self._tell_status()
             if self._changing_voters is None or self._changing_voters.done():
                 self._changing_voters = self._spawn(self._keep_voters())
+            if self._keeping_copies is None or self._keeping_copies.done():
+                self._keeping_copies = self._spawn(self.copies.look())
             await self._renew_lease()
             await asyncio.sleep(max(PAUSE_SECONDS, RENEW_SECONDS - (time.monotonic() - started)))
 
@@ -166,7 +171,10 @@ class Controller:
                 await self._execute({"seal_and_open": _fields(event, "topic", "partition", "segment", "value")})
                 return {}
             case "trim":
-                await self._execute({"trim": _fields(event, "topic", "partition", "below_number")})
+                await self._execute({"trim": _fields(event, "topic", "partition", "below_number", "first")})
+                return {}
+            case "report_copies":
+                await self._execute({"report_copies": _fields(event, "replica", "reports")})
                 return {}
             case "delete_topic":
                 await self._execute({"delete_topic": _fields(event, "topic")})

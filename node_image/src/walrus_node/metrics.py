@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily
@@ -11,23 +11,35 @@ from prometheus_client.registry import Collector
 from walrus_node.metadata.store import Status
 
 
-def build_registry(status: Callable[[], Status | None], missing: Callable[[], list[str]]) -> CollectorRegistry:
-    """A registry of its own: nothing here is global."""
+def build_registry(
+    status: Callable[[], Status | None],
+    missing: Callable[[], list[str]],
+    copies: Callable[[], Mapping[str, int] | None],
+) -> CollectorRegistry:
+    """A registry of its own: nothing here is global. *copies* is what the metadata leader knows of them."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
-    registry.register(_NodeCollector(status, missing))
+    registry.register(_NodeCollector(status, missing, copies))
     return registry
 
 
 class _NodeCollector(Collector):
-    def __init__(self, status: Callable[[], Status | None], missing: Callable[[], list[str]]) -> None:
+    def __init__(
+        self,
+        status: Callable[[], Status | None],
+        missing: Callable[[], list[str]],
+        copies: Callable[[], Mapping[str, int] | None],
+    ) -> None:
         self._status = status
         self._missing = missing
+        self._copies = copies
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         yield _gauge("walrus_node_ready", "1 if the node takes requests", not self._missing())
+        for name, count in (self._copies() or {}).items():
+            yield _gauge(f"walrus_cluster_copies_{name}", _COPIES[name], count)
         status = self._status()
         if status is None:
             return
@@ -41,6 +53,15 @@ class _NodeCollector(Collector):
         yield _gauge("walrus_metadata_voters", "Disks that vote", len(status.voters()))
         connected = sum(member.connected for member in status.members if member.voter)
         yield _gauge("walrus_metadata_voters_connected", "Voters that this node is connected to, itself too", connected)
+
+
+# Told by the metadata leader alone.
+_COPIES = {
+    "under_replicated": "Sealed segments with fewer verified copies than there should be on nodes that stay",
+    "without_copy": "Sealed segments without a verified copy on a node that stays",
+    "moving": "Copies of sealed segments that are being made",
+    "damaged": "Copies of sealed segments with damage that their holders cannot mend",
+}
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self
 
 from walrus_client import errors
-from walrus_client.admin.model import Config, Drain, Identity, NodeView, Status, Stopping
+from walrus_client.admin.model import Config, Drain, Identity, NodeView, SegmentView, Status, Stopping
 from walrus_client.transport import Method, Request, Response, Transport, parse_addresses
 from walrus_client.v1 import admin_pb2
 
@@ -15,6 +15,9 @@ _STATUS = Method("Status", admin_pb2.StatusRequest, admin_pb2.StatusResponse, _S
 _GET_CONFIG = Method("GetConfig", admin_pb2.GetConfigRequest, admin_pb2.GetConfigResponse, _SERVICE)
 _SET_CONFIG = Method("SetConfig", admin_pb2.SetConfigRequest, admin_pb2.SetConfigResponse, _SERVICE)
 _LIST_MEMBERS = Method("ListMembers", admin_pb2.ListMembersRequest, admin_pb2.ListMembersResponse, _SERVICE)
+_DESCRIBE_SEGMENTS = Method(
+    "DescribeSegments", admin_pb2.DescribeSegmentsRequest, admin_pb2.DescribeSegmentsResponse, _SERVICE
+)
 _CAN_STOP = Method("CanStop", admin_pb2.CanStopRequest, admin_pb2.CanStopResponse, _SERVICE)
 _CAUGHT_UP = Method("CaughtUp", admin_pb2.CaughtUpRequest, admin_pb2.CaughtUpResponse, _SERVICE)
 _TRANSFER = Method(
@@ -79,12 +82,20 @@ class AdminClient:
         answer = self._call(_LIST_MEMBERS, admin_pb2.ListMembersRequest())
         return tuple(map(NodeView.parse, answer.nodes))
 
+    def segments(self, topic: str = "", *, under_replicated: bool = False, limit: int = 0) -> tuple[SegmentView, ...]:
+        """The segments as the node knows them, in order of topics, partitions and numbers; 1,000 without *limit*.
+
+        Of one *topic* (`organisation/name`) if it is given, or only those that lack copies.
+        """
+        request = admin_pb2.DescribeSegmentsRequest(topic=topic, under_replicated=under_replicated, limit=limit)
+        return tuple(map(SegmentView.parse, self._call(_DESCRIBE_SEGMENTS, request).segments))
+
     def can_stop(self, disk: str) -> Stopping:
         """What the cluster would lack if the node of this disk stopped now. Raises UnknownNode."""
         return Stopping.parse(self._call(_CAN_STOP, admin_pb2.CanStopRequest(disk=disk)))
 
     def caught_up(self) -> tuple[str, ...]:
-        """What the node still misses of the metadata committed before the call, or to serve; empty: nothing."""
+        """What the node still misses: metadata committed before the call, copies, or to serve; empty: nothing."""
         return tuple(self._call(_CAUGHT_UP, admin_pb2.CaughtUpRequest()).missing)
 
     def transfer_leadership(self, to: str = "") -> int:
@@ -95,7 +106,7 @@ class AdminClient:
         return self._call(_TRANSFER, admin_pb2.TransferLeadershipRequest(to=to)).leader
 
     def start_drain(self, disk: str) -> Drain:
-        """Gives the node no new segments and moves those that it leads; again changes nothing. Raises UnknownNode."""
+        """Gives the node no new segments and moves those that it has; again changes nothing. Raises UnknownNode."""
         return Drain.parse(self._call(_START_DRAIN, admin_pb2.DrainRequest(disk=disk)))
 
     def cancel_drain(self, disk: str) -> Drain:

@@ -108,6 +108,20 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True)
+class Copies:
+    """How the copies of the cluster's sealed segments are."""
+
+    under_replicated: int  # segments with fewer verified copies than there should be on nodes that stay
+    without_copy: int  # of these the ones without any
+    moving: int  # copies that are being made
+    damaged: int  # copies with damage that their holders cannot mend
+
+    @classmethod
+    def parse(cls, message: admin_pb2.CopiesStatus) -> "Copies":
+        return cls(**{name: getattr(message, name) for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """How a node is and how it sees the cluster; `metadata` is None as long as it is in none."""
 
@@ -120,7 +134,8 @@ class Status:
     segments_led: int  # by this node
     segments_held: int  # replicas on this node's disk
     config_version: int
-    under_replicated: int  # segments of the cluster with a replica on a node that is not alive
+    under_replicated: int  # segments of the cluster with fewer copies on nodes that are alive than there should be
+    copies: Copies | None  # None as long as it is in no cluster
 
     @classmethod
     def parse(cls, message: admin_pb2.StatusResponse) -> "Status":
@@ -134,6 +149,54 @@ class Status:
             segments_led=message.segments_led,
             segments_held=message.segments_held,
             config_version=message.config_version,
+            under_replicated=message.under_replicated,
+            copies=Copies.parse(message.copies) if message.HasField("copies") else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CopyView:
+    """A copy of a segment."""
+
+    node_id: int
+    disk: str
+    state: str  # "replica" of a segment that is not sealed, "filling", "verified", "damaged" or "leaving"
+    alive: bool
+
+    @classmethod
+    def parse(cls, message: admin_pb2.CopyView) -> "CopyView":
+        return cls(**{name: getattr(message, name) for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentView:
+    """A segment as the metadata lists it; `end_offset` is None until it is sealed."""
+
+    topic: str  # organisation/name
+    partition: int
+    number: int
+    uuid: str
+    state: str  # "open", "sealing" or "sealed"
+    leader: int
+    epoch: int
+    base_offset: int
+    end_offset: int | None
+    copies: tuple[CopyView, ...]
+    under_replicated: bool
+
+    @classmethod
+    def parse(cls, message: admin_pb2.SegmentView) -> "SegmentView":
+        return cls(
+            topic=message.topic,
+            partition=message.partition,
+            number=message.number,
+            uuid=message.uuid,
+            state=message.state,
+            leader=message.leader,
+            epoch=message.epoch,
+            base_offset=message.base_offset,
+            end_offset=message.end_offset if message.HasField("end_offset") else None,
+            copies=tuple(map(CopyView.parse, message.copies)),
             under_replicated=message.under_replicated,
         )
 
@@ -165,12 +228,13 @@ class Stopping:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """How far a drain is: it is done with no segment left."""
+    """How far a drain is; `done`: the node is drained and neither leads nor stores anything."""
 
     node_id: int
     draining: bool
     segments_led: int
     segments_held: int
+    done: bool
 
     @classmethod
     def parse(cls, message: admin_pb2.DrainStatus) -> "Drain":

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from walrus_client.admin import AdminClient, Config, NodeView, Status
+from walrus_client.admin import AdminClient, Config, CopyView, NodeView, SegmentView, Status
 from walrus_client.cli.exit_codes import Failed
 from walrus_client.cli.output import (
     Output,
@@ -68,6 +68,40 @@ def nodes(context: typer.Context, admin: AdminOption = None, output: OutputOptio
     )
 
 
+@app.command()
+def segments(
+    context: typer.Context,
+    topic: Annotated[
+        str, typer.Option("--topic", help="Only of this topic: NAME or ORGANISATION/NAME.", show_default=False)
+    ] = "",
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated", help="Only those with fewer copies than there should be.")
+    ] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")] = 1_000,
+    admin: AdminOption = None,
+    output: OutputOption = None,
+) -> None:
+    """List segments: who leads and stores them, where they begin and end.
+
+    A copy is shown as its node and its state: `2 verified`; `!` where that node is down.
+
+    Examples:
+        walrus cluster segments --topic orders
+
+        walrus cluster segments --under-replicated --output json
+    """
+    wanted = topic if not topic or "/" in topic else f"default/{topic}"
+    with AdminClient(admin_addresses(admin)) as client:
+        found = client.segments(wanted, under_replicated=under_replicated, limit=limit)
+    if output_of(context, output) is Output.JSON:
+        print_json([as_dict(segment) for segment in found])
+        return
+    print_table(
+        ("topic", "partition", "number", "state", "leader", "epoch", "base", "end", "copies", "lacks copies"),
+        [_segment_row(segment) for segment in found],
+    )
+
+
 @app.command("can-stop")
 def can_stop(
     context: typer.Context, node: NodeArgument, admin: AdminOption = None, output: OutputOption = None
@@ -95,7 +129,7 @@ def drain(
     admin: AdminOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Give a node no new segments and move those that it leads. Asking again shows how far it is.
+    """Give a node no new segments and move those that it leads or stores. Asking again shows how far it is.
 
     Example: walrus cluster drain orders-2
     """
@@ -106,7 +140,7 @@ def drain(
     if output_of(context, output) is Output.JSON:
         print_json(as_dict(found))
     else:
-        state = "draining" if found.draining else "not draining"
+        state = "drained" if found.done else "draining" if found.draining else "not draining"
         print_line(
             f"node {found.node_id} is {state}: leads {found.segments_led}, stores {found.segments_held} segments"
         )
@@ -150,6 +184,26 @@ def remove(
         successor = _disk(client, replaced_by) if replaced_by else ""
         client.remove_member(_disk(client, node), lost=lost, replaced_by=successor)
     print_line(f"{node} is no member any more")
+
+
+@app.command()
+def replace(
+    node: NodeArgument,
+    by: Annotated[str, typer.Option("--by", help="The node that came in its place.", show_default=False)],
+    admin: AdminOption = None,
+) -> None:
+    """Replace a node whose disk is lost: its disk is out for good, its copies are made on others.
+
+    The same as `walrus cluster remove NODE --lost --replaced-by OTHER`.
+
+    Example: walrus cluster replace orders-2 --by 4
+    """
+    with AdminClient(admin_addresses(admin)) as client:
+        client.remove_member(_disk(client, node), lost=True, replaced_by=_disk(client, by))
+        copies = client.status().copies
+    print_line(f"{node} is replaced by {by}")
+    if copies is not None and copies.under_replicated:
+        print_line(f"{copies.under_replicated} segments get new copies: see `walrus cluster status`")
 
 
 @config_app.command("get")
@@ -243,6 +297,10 @@ def _status_rows(seen: Status) -> list[tuple[str, object]]:
             ("under-replicated", seen.under_replicated),
             ("settings version", seen.config_version),
         ]
+    if (copies := seen.copies) is not None:
+        rows.append(("copies moving, damaged", f"{copies.moving}, {copies.damaged}"))
+        if copies.without_copy:
+            rows.append(("sealed segments without a copy", copies.without_copy))
     backend = storage.backend_in_use or "not open yet"
     rows += [
         ("storage backend", f"{backend} (asked: {storage.backend_asked})"),
@@ -251,6 +309,25 @@ def _status_rows(seen: Status) -> list[tuple[str, object]]:
         ("disk free", f"{size_text(storage.bytes_free)} of {size_text(storage.bytes_total)}"),
     ]
     return rows
+
+
+def _segment_row(segment: SegmentView) -> tuple[object, ...]:
+    return (
+        segment.topic,
+        segment.partition,
+        segment.number,
+        segment.state,
+        segment.leader,
+        segment.epoch,
+        segment.base_offset,
+        segment.end_offset,
+        ", ".join(map(_copy_text, segment.copies)),
+        "yes" if segment.under_replicated else None,
+    )
+
+
+def _copy_text(copy: CopyView) -> str:
+    return f"{copy.node_id} {copy.state}{'' if copy.alive else '!'}"
 
 
 def _metadata_role(node: NodeView, leader: int | None) -> str:

@@ -32,7 +32,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("ready", "missing", "identity", "metadata", "nodes", "storage", "segments_led", "segments_held", "config_version", "under_replicated")
+    __slots__ = ("ready", "missing", "identity", "metadata", "nodes", "storage", "segments_led", "segments_held", "config_version", "under_replicated", "copies")
     READY_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,7 @@ class StatusResponse(_message.Message):
     SEGMENTS_HELD_FIELD_NUMBER: _ClassVar[int]
     CONFIG_VERSION_FIELD_NUMBER: _ClassVar[int]
     UNDER_REPLICATED_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
     ready: bool
     missing: _containers.RepeatedScalarFieldContainer[str]
     identity: IdentityResponse
@@ -53,7 +54,20 @@ class StatusResponse(_message.Message):
     segments_held: int
     config_version: int
     under_replicated: int
-    def __init__(self, ready: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., identity: _Optional[_Union[IdentityResponse, _Mapping]] = ..., metadata: _Optional[_Union[MetadataStatus, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ..., storage: _Optional[_Union[StorageStatus, _Mapping]] = ..., segments_led: _Optional[int] = ..., segments_held: _Optional[int] = ..., config_version: _Optional[int] = ..., under_replicated: _Optional[int] = ...) -> None: ...
+    copies: CopiesStatus
+    def __init__(self, ready: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., identity: _Optional[_Union[IdentityResponse, _Mapping]] = ..., metadata: _Optional[_Union[MetadataStatus, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ..., storage: _Optional[_Union[StorageStatus, _Mapping]] = ..., segments_led: _Optional[int] = ..., segments_held: _Optional[int] = ..., config_version: _Optional[int] = ..., under_replicated: _Optional[int] = ..., copies: _Optional[_Union[CopiesStatus, _Mapping]] = ...) -> None: ...
+
+class CopiesStatus(_message.Message):
+    __slots__ = ("under_replicated", "without_copy", "moving", "damaged")
+    UNDER_REPLICATED_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_COPY_FIELD_NUMBER: _ClassVar[int]
+    MOVING_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    under_replicated: int
+    without_copy: int
+    moving: int
+    damaged: int
+    def __init__(self, under_replicated: _Optional[int] = ..., without_copy: _Optional[int] = ..., moving: _Optional[int] = ..., damaged: _Optional[int] = ...) -> None: ...
 
 class MetadataStatus(_message.Message):
     __slots__ = ("leader", "term", "version", "role", "voters")
@@ -203,6 +217,62 @@ class CanStopResponse(_message.Message):
     topics: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, can_stop: _Optional[bool] = ..., reasons: _Optional[_Iterable[str]] = ..., open_without_quorum: _Optional[int] = ..., sealed_without_copy: _Optional[int] = ..., segments_led: _Optional[int] = ..., metadata_without_majority: _Optional[bool] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class DescribeSegmentsRequest(_message.Message):
+    __slots__ = ("topic", "under_replicated", "limit")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    UNDER_REPLICATED_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    under_replicated: bool
+    limit: int
+    def __init__(self, topic: _Optional[str] = ..., under_replicated: _Optional[bool] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class DescribeSegmentsResponse(_message.Message):
+    __slots__ = ("segments", "more")
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedCompositeFieldContainer[SegmentView]
+    more: bool
+    def __init__(self, segments: _Optional[_Iterable[_Union[SegmentView, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
+
+class SegmentView(_message.Message):
+    __slots__ = ("topic", "partition", "number", "uuid", "state", "leader", "epoch", "base_offset", "end_offset", "copies", "under_replicated")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
+    UNDER_REPLICATED_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    number: int
+    uuid: str
+    state: str
+    leader: int
+    epoch: int
+    base_offset: int
+    end_offset: int
+    copies: _containers.RepeatedCompositeFieldContainer[CopyView]
+    under_replicated: bool
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., number: _Optional[int] = ..., uuid: _Optional[str] = ..., state: _Optional[str] = ..., leader: _Optional[int] = ..., epoch: _Optional[int] = ..., base_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., copies: _Optional[_Iterable[_Union[CopyView, _Mapping]]] = ..., under_replicated: _Optional[bool] = ...) -> None: ...
+
+class CopyView(_message.Message):
+    __slots__ = ("node_id", "disk", "state", "alive")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    DISK_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ALIVE_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    disk: str
+    state: str
+    alive: bool
+    def __init__(self, node_id: _Optional[int] = ..., disk: _Optional[str] = ..., state: _Optional[str] = ..., alive: _Optional[bool] = ...) -> None: ...
+
 class CaughtUpRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -234,16 +304,18 @@ class DrainRequest(_message.Message):
     def __init__(self, disk: _Optional[str] = ...) -> None: ...
 
 class DrainStatus(_message.Message):
-    __slots__ = ("node_id", "draining", "segments_led", "segments_held")
+    __slots__ = ("node_id", "draining", "segments_led", "segments_held", "done")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_LED_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_HELD_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     draining: bool
     segments_led: int
     segments_held: int
-    def __init__(self, node_id: _Optional[int] = ..., draining: _Optional[bool] = ..., segments_led: _Optional[int] = ..., segments_held: _Optional[int] = ...) -> None: ...
+    done: bool
+    def __init__(self, node_id: _Optional[int] = ..., draining: _Optional[bool] = ..., segments_led: _Optional[int] = ..., segments_held: _Optional[int] = ..., done: _Optional[bool] = ...) -> None: ...
 
 class RemoveMemberRequest(_message.Message):
     __slots__ = ("disk", "lost", "replaced_by")

@@ -64,6 +64,11 @@ class AdminStub:
                 request_serializer=walrus__client_dot_v1_dot_admin__pb2.CanStopRequest.SerializeToString,
                 response_deserializer=walrus__client_dot_v1_dot_admin__pb2.CanStopResponse.FromString,
                 _registered_method=True)
+        self.DescribeSegments = channel.unary_unary(
+                '/walrus.v1.Admin/DescribeSegments',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.DescribeSegmentsRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.DescribeSegmentsResponse.FromString,
+                _registered_method=True)
         self.CaughtUp = channel.unary_unary(
                 '/walrus.v1.Admin/CaughtUp',
                 request_serializer=walrus__client_dot_v1_dot_admin__pb2.CaughtUpRequest.SerializeToString,
@@ -148,8 +153,15 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeSegments(self, request, context):
+        """The segments, as this node knows them: who stores them, and how.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CaughtUp(self, request, context):
-        """Whether this node has all metadata that was committed before the call, and serves.
+        """Whether this node has all metadata that was committed before the call, serves, and has its copies of sealed segments.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -165,8 +177,9 @@ class AdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StartDrain(self, request, context):
-        """Begins to empty a node: it is given no new segments, and passes on those that it leads once they hold a record. It
-        holds until it is cancelled, also over restarts. FAILED_PRECONDITION: no other node could take over.
+        """Begins to empty a node: it is given no new segments, open ones are rolled to others, copies of sealed ones are made
+        elsewhere and given up here. It holds until it is cancelled, also over restarts. FAILED_PRECONDITION: no other node
+        could take over.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -234,6 +247,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.CanStop,
                     request_deserializer=walrus__client_dot_v1_dot_admin__pb2.CanStopRequest.FromString,
                     response_serializer=walrus__client_dot_v1_dot_admin__pb2.CanStopResponse.SerializeToString,
+            ),
+            'DescribeSegments': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeSegments,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.DescribeSegmentsRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.DescribeSegmentsResponse.SerializeToString,
             ),
             'CaughtUp': grpc.unary_unary_rpc_method_handler(
                     servicer.CaughtUp,
@@ -433,6 +451,33 @@ class Admin:
             '/walrus.v1.Admin/CanStop',
             walrus__client_dot_v1_dot_admin__pb2.CanStopRequest.SerializeToString,
             walrus__client_dot_v1_dot_admin__pb2.CanStopResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeSegments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/DescribeSegments',
+            walrus__client_dot_v1_dot_admin__pb2.DescribeSegmentsRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.DescribeSegmentsResponse.FromString,
             options,
             channel_credentials,
             insecure,

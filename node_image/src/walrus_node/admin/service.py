@@ -14,7 +14,7 @@ from walrus_client.v1 import admin_pb2, admin_pb2_grpc
 
 from walrus_node.admin.quorum import keeps_majority, may_remove
 from walrus_node.admin.refusals import refuse, refuse_as
-from walrus_node.admin.views import cluster_nodes, metadata_status
+from walrus_node.admin.views import cluster_nodes, metadata_status, segment_view
 from walrus_node.commands import execute, now_ms
 from walrus_node.metadata.machine import ClusterState, RegisteredNode
 from walrus_node.metadata.store import Applied, MetadataStore, Rejected
@@ -27,6 +27,7 @@ _COMMAND_SECONDS_MAX = 30.0
 # Before the caller's deadline, so that it hears why.
 _ANSWER_SECONDS = 0.2
 _LOOK_SECONDS = 0.02
+_SEGMENTS_DEFAULT, _SEGMENTS_MAX = 1_000, 10_000
 _PASSED_ON = "walrus-passed-on"
 
 
@@ -68,6 +69,8 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         load = census["nodes"].get(str(identity.node_id), {"led": 0, "held": 0})
         answer.segments_led, answer.segments_held = load["led"], load["held"]
         answer.under_replicated = census["under_replicated"]
+        upkeep = await asyncio.to_thread(state.metadata.upkeep, now_ms())
+        answer.copies.CopyFrom(admin_pb2.CopiesStatus(**upkeep["progress"]))
         answer.config_version = state.config.version
         return answer
 
@@ -108,6 +111,18 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             topics=found["topics"],
         )
 
+    async def DescribeSegments(self, request: admin_pb2.DescribeSegmentsRequest, context: Context) -> Any:  # noqa: N802
+        store = await self._store(context)
+        limit = min(request.limit or _SEGMENTS_DEFAULT, _SEGMENTS_MAX)
+        lines = await asyncio.to_thread(
+            store.read().metadata.segments,
+            self._alive(store),
+            topic=request.topic or None,
+            under_replicated=request.under_replicated,
+            limit=limit + 1,
+        )
+        return admin_pb2.DescribeSegmentsResponse(segments=map(segment_view, lines[:limit]), more=len(lines) > limit)
+
     async def CaughtUp(self, _request: admin_pb2.CaughtUpRequest, context: Context) -> Any:  # noqa: N802
         store = await self._store(context)
         missing = self._facts.missing()
@@ -115,7 +130,14 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             outcome = await asyncio.wrap_future(store.barrier(timeout=_seconds(context)))
             if not isinstance(outcome, Applied):
                 missing = ["metadata: no majority answered in time"]
+            else:
+                missing = await self._missing_copies(store)
         return admin_pb2.CaughtUpResponse(caught_up=not missing, missing=missing)
+
+    async def _missing_copies(self, store: Store) -> list[str]:
+        census = await asyncio.to_thread(store.read().metadata.census, self._alive(store))
+        load = census["nodes"].get(str(self._facts.identity().node_id), {"filling": 0})
+        return [f"copies: {load['filling']} sealed segments are not whole here yet"] if load["filling"] else []
 
     async def TransferLeadership(  # noqa: N802
         self, request: admin_pb2.TransferLeadershipRequest, context: Context
@@ -169,7 +191,11 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     def _drain_status(self, store: Store, node: RegisteredNode) -> admin_pb2.DrainStatus:
         load = store.read().metadata.census(self._alive(store))["nodes"].get(str(node.node_id), {"led": 0, "held": 0})
         return admin_pb2.DrainStatus(
-            node_id=node.node_id, draining=node.draining, segments_led=load["led"], segments_held=load["held"]
+            node_id=node.node_id,
+            draining=node.draining,
+            segments_led=load["led"],
+            segments_held=load["held"],
+            done=node.draining and not load["led"] and not load["held"],
         )
 
     async def RemoveMember(self, request: admin_pb2.RemoveMemberRequest, context: Context) -> Any:  # noqa: N802

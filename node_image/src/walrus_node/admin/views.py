@@ -37,6 +37,15 @@ def cluster_nodes(nodes: Iterable[Mapping[str, Any]], voters: frozenset[UUID], n
     ]
 
 
+def segment_view(line: Mapping[str, Any]) -> Any:
+    """A segment, as `walrus_core.Metadata.segments` tells it."""
+    copies = [
+        admin_pb2.CopyView(node_id=copy["node"], disk=copy["disk"], state=copy["state"], alive=copy["alive"])
+        for copy in line["copies"]
+    ]
+    return admin_pb2.SegmentView(**{**line, "copies": copies})
+
+
 def metadata_status(status: Status, state: ClusterState) -> admin_pb2.MetadataStatus:
     """Raft, with node ids where the disks are registered."""
     ids = {disk: node.node_id for disk, node in state.nodes.items()}

@@ -30,7 +30,7 @@ use crate::peer::{Peers, Request};
 use crate::proto::peer::{ReplicaAnswer, ReplicaRequest, SegmentFacts, SegmentInfo, SegmentInfoAnswer};
 use crate::replication::copies::Copies;
 use crate::replication::copy::{Copy, Readable, Said};
-use crate::replication::{convert, follower, wire};
+use crate::replication::{catch_up, convert, follower, wire};
 use crate::rollover::Limits;
 use crate::routing::{Routing, TopicRoute, is_led_by, open_segment};
 use crate::segment::{Place, label, log_id, log_spec};
@@ -627,10 +627,8 @@ impl Broker {
         if let Some(found) = self.segment_facts(&info).segments.iter().find_map(&pick) {
             return Some(found);
         }
-        let mut nodes: Vec<u32> = segment.replicas.iter().map(|replica| replica.node.0).collect();
-        nodes.retain(|node| *node != self.node_id());
-        nodes.sort_by_key(|node| self.liveness().is_silent(*node));
-        for node in nodes {
+        let others = catch_up::holders(self, segment).into_iter().filter(|node| *node != self.node_id());
+        for node in others {
             let answer = self.peers().call(node, Request::SegmentInfo(info.clone()), INFO_PATIENCE).await;
             let decoded =
                 answer.ok().and_then(|payload| <SegmentInfoAnswer as prost::Message>::decode(payload).ok());
@@ -688,7 +686,7 @@ impl Broker {
                 let needs_log = matches!(&ask, wire::Ask::Accept(accept, ..)
                     if Some(accept.value.end.0) > descriptor.base_offset.map(|base| base.0));
                 if needs_log && copy.log().is_none() {
-                    crate::replication::catch_up::make_log(self, descriptor).await?;
+                    catch_up::make_log(self, descriptor).await?;
                 }
                 let asked = copy.clone();
                 (copy, self.blocking(move || asked.ask(ask)).await?)
@@ -713,7 +711,11 @@ impl Broker {
     pub(crate) fn durable_batches(&self, segment: Uuid, from: u64, bytes_max: usize) -> Result<Vec<Bytes>> {
         let unknown = || Error::UnknownSegment { segment: segment.to_string() };
         let log = self.bucket().log(walrus_log::LogId(segment)).ok_or_else(unknown)?;
-        Ok(self.bucket().read_by_key(&log, from, bytes_max)?.batches)
+        let read = self.bucket().read_by_key(&log, from, bytes_max);
+        if let Err(Error::Corrupted { .. }) = &read {
+            self.copies().note_damage(segment);
+        }
+        Ok(read?.batches)
     }
 
     /// How far a segment may be read on this node.

@@ -75,7 +75,7 @@ impl Broker {
     /// Drops the sealed segments of a partition below a segment's number.
     pub async fn trim(&self, partition: &PartitionRef, below_number: u64) -> Result<()> {
         let topic = self.routing().partition(partition)?.0.topic.id.0;
-        let event = Event::Trim { topic, partition: partition.partition, below_number };
+        let event = Event::Trim { topic, partition: partition.partition, below_number, first: None };
         self.control().ask(&event, CONTROL_PATIENCE).await?;
         tracing::info!(%partition, below_number, "trimmed");
         Ok(())

@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use uuid::Uuid;
-use walrus_metadata::Value;
+use walrus_metadata::{CopyReport, Descriptor, ReplicaRef, Value};
 
 use crate::error::Error;
 
@@ -78,6 +78,15 @@ pub(crate) enum Event {
         partition: u32,
         /// First segment to keep.
         below_number: u64,
+        /// That segment, where this node's tombstone says that the trim was decided before.
+        first: Option<Box<Descriptor>>,
+    },
+    /// How copies on this node's disk are.
+    ReportCopies {
+        /// This node's disk.
+        replica: ReplicaRef,
+        /// Its findings.
+        reports: Vec<CopyReport>,
     },
     /// Drop a topic.
     DeleteTopic {

@@ -1,7 +1,7 @@
 //! The data plane as its host sees it: one object that starts everything, takes snapshots of the metadata, hands out
 //! control events and stops everything. All calls are blocking ones for threads of the host; none needs a runtime.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +11,13 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::time::MissedTickBehavior;
-use uuid::Uuid;
 use walrus_log::{Disk, Store};
 use walrus_metadata::Metadata;
 
 use crate::broker::Broker;
 use crate::config::{Config, ConfigError, LiveConfig};
 use crate::metrics::{LedPartition, Metrics};
-use crate::replication::{catch_up, succession};
-use crate::retirement::{Fate, judge};
-use crate::segment::Place;
+use crate::replication::{catch_up, departure, repair, retiring, succession};
 use crate::{grpc, liveness, peer, text};
 
 /// Threads of the data plane.
@@ -116,7 +113,10 @@ impl DataPlane {
         broker.spawn("peer listener", peer::serve(peer, broker.clone()));
         broker.spawn("leases", keep_leases(broker.clone()));
         broker.spawn("monitor", watch_segments(broker.clone(), monitor.subscribe()));
-        broker.spawn("retirement", retire_logs(broker.clone()));
+        broker.spawn("retirement", retiring::keep_clean(broker.clone()));
+        broker.spawn("departure", departure::keep_watch(broker.clone()));
+        broker.spawn("scrub", repair::scrub(broker.clone()));
+        broker.spawn("repair", repair::keep_whole(broker.clone()));
         broker.spawn("liveness", liveness::keep_asking(broker.clone()));
         broker.spawn("catch-up", catch_up::keep_up(broker.clone()));
         broker.spawn("succession", succession::keep_watch(broker.clone()));
@@ -304,61 +304,4 @@ fn show_partitions(broker: &Broker) {
         })
     });
     broker.metrics().show_partitions(led.collect());
-}
-
-/// Deletes the logs that metadata calls trimmed or deleted.
-async fn retire_logs(broker: Broker) {
-    /// Metadata that changes often is looked at now and then.
-    const PAUSE: Duration = Duration::from_secs(1);
-    let shutdown = broker.shutdown_signal().clone();
-    let mut versions = broker.watch_metadata();
-    let mut reported: HashSet<Uuid> = HashSet::new();
-    while let Some(Ok(())) = shutdown.run_until_cancelled(versions.changed()).await {
-        versions.mark_unchanged();
-        tokio::task::block_in_place(|| retire_now(&broker, &mut reported));
-        if shutdown.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
-            return;
-        }
-    }
-}
-
-/// A sealed copy leaves what it knows about its end behind (R10).
-fn retire(broker: &Broker, log: &walrus_log::Log) -> crate::error::Result<()> {
-    let copies = broker.copies();
-    let buried = match copies.find(log.id().0)? {
-        Some(copy) if log.is_sealed() => copy.bury(),
-        _ => broker
-            .bucket()
-            .store()
-            .delete_log(log.id())
-            .map_err(|error| broker.bucket().error(log.name(), error)),
-    };
-    copies.forget(log.id().0);
-    buried
-}
-
-fn retire_now(broker: &Broker, reported: &mut HashSet<Uuid>) {
-    let metadata = broker.routing().metadata.clone();
-    if metadata.cluster_id.is_none() {
-        return; // nothing was published yet, so nothing is known
-    }
-    let store = broker.bucket().store();
-    let mut unlisted = 0;
-    for log in store.logs() {
-        let Some(place) = Place::parse(log.name()) else { continue };
-        match judge(&metadata, place) {
-            Fate::Keep => {}
-            Fate::Delete => match retire(broker, &log) {
-                Ok(()) => tracing::info!(log = %place, "log deleted: metadata calls it trimmed or deleted"),
-                Err(error) => tracing::warn!(log = %place, %error, "a trimmed log is still there"),
-            },
-            Fate::Unlisted => {
-                unlisted += 1;
-                if reported.insert(log.id().0) {
-                    tracing::warn!(log = %place, "metadata does not list this log; it is kept");
-                }
-            }
-        }
-    }
-    broker.metrics().unlisted_logs.set(unlisted);
 }

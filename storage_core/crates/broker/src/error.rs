@@ -149,6 +149,16 @@ pub enum Error {
         /// First offset behind the damage.
         end: u64,
     },
+    /// Every copy is damaged there. Nothing is skipped silently: whoever reads goes on at the end, or not.
+    #[error("offsets [{start}, {end}) of {key} are lost: all copies are damaged there; read on at {end}")]
+    DataLoss {
+        /// Log of the segment.
+        key: String,
+        /// First lost offset.
+        start: u64,
+        /// First offset behind the loss.
+        end: u64,
+    },
     /// A disk failed.
     #[error("storage of node {node} failed: {message}")]
     Storage {
@@ -210,6 +220,7 @@ impl Error {
             Self::OutcomeUnknown { .. } => "OutcomeUnknown",
             Self::NoSpace { .. } => "NoSpace",
             Self::Corrupted { .. } => "Corrupted",
+            Self::DataLoss { .. } => "DataLoss",
             Self::Storage { .. } => "Storage",
             Self::Foreign { reason, .. } => reason,
             Self::Internal { .. } => "Internal",

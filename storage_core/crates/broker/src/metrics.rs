@@ -87,6 +87,18 @@ pub struct Metrics {
     pub(crate) alarms: Counter,
     /// Recoveries that had to count a suspect or a lost disk.
     pub(crate) possible_losses: Counter,
+    /// Bytes of copies made on this node for want of others.
+    pub(crate) copied_bytes: Counter,
+    /// Copies of sealed segments listed on this node that are to be made, or were not compared yet.
+    pub(crate) copies_filling: Gauge,
+    /// Copies listed on this node that have damage beyond mending.
+    pub(crate) copies_damaged: Gauge,
+    /// Bytes of sealed copies that the scrub has read.
+    pub(crate) scrubbed_bytes: Counter,
+    /// Damaged ranges found in sealed copies on this node.
+    pub(crate) damaged_ranges: Counter,
+    /// Of these the ones that were mended from other copies.
+    pub(crate) mended_ranges: Counter,
     /// Logs that metadata does not list, kept.
     pub(crate) unlisted_logs: Gauge,
     /// Tasks that panicked; each is a mistake of ours.
@@ -123,6 +135,12 @@ impl Metrics {
             deposed: Counter::default(),
             alarms: Counter::default(),
             possible_losses: Counter::default(),
+            copied_bytes: Counter::default(),
+            copies_filling: Gauge::default(),
+            copies_damaged: Gauge::default(),
+            scrubbed_bytes: Counter::default(),
+            damaged_ranges: Counter::default(),
+            mended_ranges: Counter::default(),
             unlisted_logs: Gauge::default(),
             panics: Counter::default(),
         };
@@ -191,6 +209,18 @@ impl Metrics {
         registry.register("walrus_alarms", "Contradictions between copies of a segment", m.alarms.clone());
         let help = "Recoveries that had to count a suspect or a lost disk";
         registry.register("walrus_possible_losses", help, m.possible_losses.clone());
+        let help = "Bytes of copies that this node made for want of others";
+        registry.register_with_unit("walrus_copied", help, Unit::Bytes, m.copied_bytes.clone());
+        let help = "Copies of sealed segments on this node that are to be made, or were not compared yet";
+        registry.register("walrus_copies_filling", help, m.copies_filling.clone());
+        let help = "Copies on this node with damage that it cannot mend";
+        registry.register("walrus_copies_damaged", help, m.copies_damaged.clone());
+        let help = "Bytes of sealed copies that were read to see whether they are still whole";
+        registry.register_with_unit("walrus_scrubbed", help, Unit::Bytes, m.scrubbed_bytes.clone());
+        let help = "Damaged ranges found in sealed copies on this node";
+        registry.register("walrus_damaged_ranges", help, m.damaged_ranges.clone());
+        let help = "Damaged ranges mended from other copies";
+        registry.register("walrus_mended_ranges", help, m.mended_ranges.clone());
         let help = "Logs on this disk that the metadata neither lists nor calls trimmed";
         registry.register("walrus_unlisted_logs", help, m.unlisted_logs.clone());
         registry.register("walrus_panics", "Tasks that panicked", m.panics.clone());

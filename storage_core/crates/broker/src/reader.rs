@@ -7,12 +7,13 @@ use bytes::Bytes;
 use prost::Message as _;
 use uuid::Uuid;
 use walrus_log::{Log, LogId};
-use walrus_metadata::{NodeId, Segment, SegmentState};
+use walrus_metadata::{Segment, SegmentState};
 
 use crate::broker::{Broker, ReadOptions, ReadPage, uuid_bytes};
 use crate::error::{Error, Result};
 use crate::peer::Request;
 use crate::proto::peer::{Fetch, FetchAnswer};
+use crate::replication::catch_up;
 use crate::replication::copy::Readable;
 use crate::routing::{base_of, is_led_by, is_open, log_start, open_segment, segment_at};
 use crate::topic::{PartitionRef, TopicName};
@@ -124,13 +125,11 @@ impl Broker {
         wait: Duration,
     ) -> Result<FetchAnswer> {
         let descriptor = &segment.descriptor;
-        let me = NodeId(self.node_id());
+        let me = self.node_id();
         let is_open = is_open(segment);
-        let sources: Vec<NodeId> = if is_open {
-            vec![descriptor.leader.node]
-        } else {
-            descriptor.replicas.iter().map(|replica| replica.node).collect()
-        };
+        let sources =
+            if is_open { vec![descriptor.leader.node.0] } else { catch_up::holders(self, descriptor) };
+        let mut failures = Failures::default();
         if sources.contains(&me) {
             if is_open && is_led_by(descriptor.leader, self.config()) && self.may_lead(segment) {
                 self.leader(topic, segment).await?;
@@ -138,15 +137,13 @@ impl Broker {
             // A copy that is not whole yet is none: others may have it.
             let is_whole = || self.bucket().log(LogId(descriptor.uuid)).is_some_and(|log| log.is_sealed());
             if is_open || sources.len() == 1 || is_whole() {
-                return self.fetch_here(descriptor.uuid, offset, bytes_max, wait).await;
+                match self.fetch_here(descriptor.uuid, offset, bytes_max, wait).await {
+                    Err(error @ Error::Corrupted { .. }) if !is_open => failures.add(error),
+                    answered => return answered,
+                }
             }
         }
-        let mut failure = None;
-        // Those that answer first, the leader among them before all.
-        let mut sources: Vec<NodeId> = sources.into_iter().filter(|source| *source != me).collect();
-        sources
-            .sort_by_key(|source| (self.liveness().is_silent(source.0), *source != descriptor.leader.node));
-        for NodeId(node) in sources {
+        for node in sources.into_iter().filter(|source| *source != me) {
             let fetch = Fetch {
                 segment: uuid_bytes(descriptor.uuid),
                 offset,
@@ -164,16 +161,24 @@ impl Broker {
                 .await
                 .and_then(decoded)
             {
+                // Below the end of a sealed segment there is something: this copy is not whole yet.
+                Ok(answer) if answer.batches.is_empty() && !is_open => {
+                    failures
+                        .add(Error::Unavailable { what: format!("node {node} does not have it all yet") });
+                }
                 Ok(answer) => return Ok(answer),
                 // Its metadata is older than ours: for now nothing can be read there.
                 Err(Error::UnknownSegment { .. }) if is_open => return Ok(nothing_yet(offset)),
                 // A read may always be repeated.
-                Err(Error::OutcomeUnknown { what }) => failure = Some(Error::Unavailable { what }),
-                Err(error) => failure = Some(error),
+                Err(Error::OutcomeUnknown { what }) => failures.add(Error::Unavailable { what }),
+                Err(Error::OffsetOutOfRange { .. } | Error::UnknownSegment { .. }) if !is_open => {
+                    failures
+                        .add(Error::Unavailable { what: format!("node {node} does not have it all yet") });
+                }
+                Err(error) => failures.add(error),
             }
         }
-        let nobody = || Error::Unavailable { what: format!("segment {} has no replica", descriptor.uuid) };
-        Err(failure.unwrap_or_else(nobody))
+        Err(failures.sum(descriptor.uuid))
     }
 
     /// Answers from the own copy of a segment, below the high watermark; waits there.
@@ -231,6 +236,9 @@ impl Broker {
 
     /// The log of a segment on this disk. `None`: metadata lists it here, and it was never needed.
     async fn own_copy(&self, segment: Uuid) -> Result<Option<Log>> {
+        if self.copies().is_aside(segment) {
+            return Err(Error::UnknownSegment { segment: segment.to_string() });
+        }
         if let Some(log) = self.bucket().log(LogId(segment)) {
             return Ok(Some(log));
         }
@@ -257,7 +265,11 @@ impl Broker {
         high_watermark: u64,
         sealed: bool,
     ) -> Result<FetchAnswer> {
-        let mut slices = self.bucket().read_by_key(log, offset, bytes_max)?;
+        let read = self.bucket().read_by_key(log, offset, bytes_max);
+        if let Err(Error::Corrupted { .. }) = &read {
+            self.copies().note_damage(log.id().0);
+        }
+        let mut slices = read?;
         let mut next_offset = slices.next_offset.0;
         // Durable here and not yet on enough disks: not readable.
         while next_offset > high_watermark {
@@ -268,6 +280,40 @@ impl Broker {
             next_offset = header.base_offset;
         }
         Ok(FetchAnswer { batches: slices.batches, next_offset, high_watermark, sealed })
+    }
+}
+
+/// Why no source had the wanted batch.
+#[derive(Default)]
+struct Failures {
+    last: Option<Error>,
+    /// What is damaged on every copy asked so far.
+    damaged: Option<(String, u64, u64)>,
+    /// Somebody could not say: its copy may be sound.
+    is_unsure: bool,
+}
+
+impl Failures {
+    fn add(&mut self, error: Error) {
+        if let Error::Corrupted { key, start, end, .. } = &error {
+            let (from, to) = self.damaged.take().map_or((0, u64::MAX), |(_, from, to)| (from, to));
+            self.damaged = Some((key.clone(), from.max(*start), to.min(*end)));
+        } else {
+            self.is_unsure = true;
+        }
+        self.last = Some(error);
+    }
+
+    /// A loss only where every copy is damaged; as long as one may come back, it is waited for.
+    fn sum(self, segment: Uuid) -> Error {
+        let nobody = || Error::Unavailable { what: format!("segment {segment} has no replica") };
+        match (self.damaged, self.is_unsure) {
+            (Some((key, start, end)), false) => Error::DataLoss { key, start, end },
+            (Some(_), true) => Error::Unavailable {
+                what: format!("of segment {segment} all copies that answer are damaged there"),
+            },
+            (None, _) => self.last.unwrap_or_else(nobody),
+        }
     }
 }
 

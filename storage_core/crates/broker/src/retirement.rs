@@ -1,7 +1,8 @@
 //! Which logs leave this disk. Pure: only what metadata explicitly calls trimmed or deleted goes; what it merely does
 //! not list stays, because metadata may have lost commands, and a log may have been made for a segment to come.
 
-use walrus_metadata::Metadata;
+use uuid::Uuid;
+use walrus_metadata::{Metadata, ReplicaRef};
 
 use crate::segment::Place;
 
@@ -12,12 +13,12 @@ pub(crate) enum Fate {
     Keep,
     /// Its topic was deleted, or its segment trimmed.
     Delete,
-    /// Metadata knows nothing of it: it stays, and somebody should look.
+    /// Metadata knows nothing of it here: it is put aside, and somebody should look.
     Unlisted,
 }
 
-/// Judges the log of a segment.
-pub(crate) fn judge(metadata: &Metadata, place: Place) -> Fate {
+/// Judges the log of a segment on a disk.
+pub(crate) fn judge(metadata: &Metadata, place: Place, segment: Uuid, here: ReplicaRef) -> Fate {
     if metadata.deleted.contains(&place.topic) {
         return Fate::Delete;
     }
@@ -26,23 +27,56 @@ pub(crate) fn judge(metadata: &Metadata, place: Place) -> Fate {
     let Some(partition) = partition else {
         return Fate::Unlisted;
     };
-    if place.number < partition.trimmed_below { Fate::Delete } else { Fate::Keep }
+    if place.number < partition.trimmed_below {
+        return Fate::Delete;
+    }
+    let at = partition.segments.binary_search_by_key(&place.number, |listed| listed.descriptor.number);
+    // Behind the last one: a segment to come, or one that metadata have lost and will learn of again.
+    let Ok(at) = at else { return Fate::Keep };
+    let listed = &partition.segments[at];
+    let is_here = listed.copies.iter().any(|copy| copy.replica == here);
+    if listed.descriptor.uuid == segment && is_here { Fate::Keep } else { Fate::Unlisted }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use uuid::Uuid;
-    use walrus_metadata::{Epoch, Partition, Topic, TopicId};
+    use walrus_metadata::{
+        CopyState, Descriptor, Epoch, LeaderRef, NodeId, Offset, Partition, Segment, SegmentCopy,
+        SegmentState, Topic, TopicId,
+    };
 
     use super::*;
 
+    const LISTED: Uuid = Uuid::from_u128(40);
+
     #[test]
-    fn only_what_metadata_calls_trimmed_or_deleted_goes() {
+    fn only_what_metadata_calls_trimmed_or_deleted_goes_and_what_it_does_not_list_is_put_aside() {
         let (listed, deleted, forgotten) = (topic(1), topic(2), topic(3));
-        let partition =
-            Partition { index: 0, next_epoch: Epoch(9), trimmed_below: 4, segments: vec![], version: 1 };
+        let here = ReplicaRef { node: NodeId(1), disk: Uuid::from_u128(9) };
+        let elsewhere = ReplicaRef { node: NodeId(2), disk: Uuid::from_u128(8) };
+        let open = Segment {
+            descriptor: Descriptor {
+                uuid: LISTED,
+                topic: listed,
+                partition: 0,
+                number: 4,
+                base_offset: Some(Offset(0)),
+                epoch: Epoch(1),
+                leader: LeaderRef { node: NodeId(1), process: Uuid::nil() },
+                replicas: vec![here],
+                write_quorum: 1,
+            },
+            state: SegmentState::Open,
+            successor: None,
+            earlier_successors: vec![],
+            copies: vec![SegmentCopy { replica: here, state: CopyState::Filling, since: 1 }],
+            opened_at_ms: 0,
+            version: 1,
+        };
+        let (index, next_epoch, trimmed_below, version) = (0, Epoch(9), 4, 1);
+        let partition = Partition { index, next_epoch, trimmed_below, segments: vec![open], version };
         let mut metadata = Metadata::default();
         metadata.deleted.insert(deleted);
         let known = Topic {
@@ -54,12 +88,17 @@ mod tests {
         };
         metadata.topics.insert(listed, Arc::new(known));
 
-        let fate = |topic, partition, number| judge(&metadata, Place { topic, partition, number });
-        assert_eq!(fate(listed, 0, 3), Fate::Delete);
-        assert_eq!(fate(listed, 0, 4), Fate::Keep);
-        assert_eq!(fate(listed, 1, 0), Fate::Unlisted);
-        assert_eq!(fate(deleted, 0, 9), Fate::Delete);
-        assert_eq!(fate(forgotten, 0, 0), Fate::Unlisted);
+        let fate = |topic, partition, number, segment, disk| {
+            judge(&metadata, Place { topic, partition, number }, segment, disk)
+        };
+        assert_eq!(fate(listed, 0, 3, LISTED, here), Fate::Delete);
+        assert_eq!(fate(listed, 0, 4, LISTED, here), Fate::Keep);
+        assert_eq!(fate(listed, 0, 4, LISTED, elsewhere), Fate::Unlisted, "its copies are others");
+        assert_eq!(fate(listed, 0, 4, Uuid::nil(), here), Fate::Unlisted, "another segment of that number");
+        assert_eq!(fate(listed, 0, 5, Uuid::nil(), here), Fate::Keep, "one to come");
+        assert_eq!(fate(listed, 1, 0, LISTED, here), Fate::Unlisted);
+        assert_eq!(fate(deleted, 0, 9, LISTED, here), Fate::Delete);
+        assert_eq!(fate(forgotten, 0, 0, LISTED, here), Fate::Unlisted);
     }
 
     fn topic(number: u128) -> TopicId {

@@ -43,6 +43,8 @@ pub(crate) enum Reason {
     Restarted,
     /// The disk of its leader is full.
     NoSpace,
+    /// Its replicas belong on other nodes.
+    Moved,
 }
 
 impl Reason {
@@ -55,6 +57,7 @@ impl Reason {
             Self::Age => "age",
             Self::Restarted => "restarted",
             Self::NoSpace => "no_space",
+            Self::Moved => "moved",
         }
     }
 }

@@ -223,6 +223,19 @@ impl Sequencer {
         }
     }
 
+    /// Ends the segment that this process leads, empty or not: its replicas belong elsewhere.
+    pub(crate) fn end_segment(self: &Arc<Self>, broker: &Broker, leader: &Arc<Leader>, reason: Reason) {
+        let mut state = self.state.lock();
+        if matches!(state.mode, Mode::Idle) {
+            state.mode = Mode::Local(leader.clone());
+        }
+        let is_leading =
+            matches!(&state.mode, Mode::Local(now) if now.descriptor.uuid == leader.descriptor.uuid);
+        if is_leading && !leader.is_held() {
+            self.start_roll(broker, &mut state, leader, reason);
+        }
+    }
+
     /// Appends to the own log. `None`: the batch must wait, the driver is called.
     fn append_here(
         self: &Arc<Self>,

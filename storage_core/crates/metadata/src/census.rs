@@ -1,17 +1,18 @@
-//! Who carries what: segments led and stored by each node, and segments that lack a replica.
+//! Who carries what: segments led and stored by each node, and segments that lack a copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::model::{Metadata, NodeId, ReplicaRef, Segment, SegmentState};
+use crate::model::{CopyState, Metadata, NodeId, ReplicaRef, Segment, SegmentState};
 
 /// Of the whole cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Census {
     /// Of every node that is listed.
     pub nodes: BTreeMap<NodeId, Load>,
-    /// Segments with a replica on a node that is not alive, or whose disk is gone.
+    /// Segments with fewer copies on nodes that are alive than n: replicas of an open segment, verified copies of a
+    /// sealed one.
     pub under_replicated: u64,
 }
 
@@ -20,8 +21,10 @@ pub struct Census {
 pub struct Load {
     /// Segments that it leads: open ones whose leader is its present process.
     pub led: u64,
-    /// Segments of which it stores a replica.
+    /// Segments of which it stores a replica, or is to.
     pub held: u64,
+    /// Sealed ones among these whose copy is to be made, or was not compared yet.
+    pub filling: u64,
 }
 
 /// Counts, with the nodes that the caller holds to be alive.
@@ -29,34 +32,48 @@ pub struct Load {
 pub fn census(metadata: &Metadata, alive: &BTreeSet<NodeId>) -> Census {
     let nodes = metadata.nodes.keys().map(|node| (*node, Load::default())).collect();
     let mut census = Census { nodes, under_replicated: 0 };
-    let segments = metadata
-        .topics
-        .values()
-        .flat_map(|topic| &topic.partitions)
-        .flat_map(|partition| &partition.segments);
-    for segment in segments {
+    let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
+    for segment in partitions.flat_map(|partition| &partition.segments) {
         let leader = segment.descriptor.leader;
         let leads = matches!(segment.state, SegmentState::Open)
             && metadata.nodes.get(&leader.node).is_some_and(|node| node.process == leader.process);
         if leads && let Some(load) = census.nodes.get_mut(&leader.node) {
             load.led += 1;
         }
-        let mut whole = true;
-        for replica in stored_on(segment) {
-            let here = metadata.nodes.get(&replica.node).is_some_and(|node| node.disk == replica.disk);
-            if here && let Some(load) = census.nodes.get_mut(&replica.node) {
+        for replica in segment.stored_on() {
+            if is_here(metadata, replica)
+                && let Some(load) = census.nodes.get_mut(&replica.node)
+            {
                 load.held += 1;
             }
-            whole &= here && alive.contains(&replica.node);
         }
-        census.under_replicated += u64::from(!whole);
+        let is_sealed = matches!(segment.state, SegmentState::Sealed(_));
+        for copy in segment.copies.iter().filter(|copy| is_sealed && copy.state == CopyState::Filling) {
+            if is_here(metadata, copy.replica)
+                && let Some(load) = census.nodes.get_mut(&copy.replica.node)
+            {
+                load.filling += 1;
+            }
+        }
+        let there = readable_on(segment)
+            .filter(|replica| is_here(metadata, *replica) && alive.contains(&replica.node))
+            .count();
+        census.under_replicated += u64::from(there < metadata.replication.factor as usize);
     }
     census
 }
 
-/// Where a segment is: on its replica set until it is sealed, then on the disks that have copies.
-pub(crate) fn stored_on(segment: &Segment) -> Vec<ReplicaRef> {
-    let copies: Vec<ReplicaRef> = segment.copies.iter().map(|copy| copy.replica).collect();
-    let sealed = matches!(segment.state, SegmentState::Sealed(_));
-    if sealed && !copies.is_empty() { copies } else { segment.descriptor.replicas.clone() }
+/// Where all of a segment can be expected: on its replicas until it is sealed, then with its verified copies.
+pub(crate) fn readable_on(segment: &Segment) -> impl Iterator<Item = ReplicaRef> {
+    let is_sealed = matches!(segment.state, SegmentState::Sealed(_));
+    segment.stored_on().filter(move |replica| {
+        let is_verified =
+            |copy: &crate::model::SegmentCopy| copy.replica == *replica && copy.state == CopyState::Verified;
+        !is_sealed || segment.copies.iter().any(is_verified)
+    })
+}
+
+/// The node still has that disk.
+pub(crate) fn is_here(metadata: &Metadata, replica: ReplicaRef) -> bool {
+    metadata.nodes.get(&replica.node).is_some_and(|node| node.disk == replica.disk)
 }

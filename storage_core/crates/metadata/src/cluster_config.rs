@@ -16,12 +16,29 @@ struct Key {
     max: u64,
 }
 
-const KEYS: [Key; 4] = [
+/// A node may be restarted, or moved by Kubernetes, in that time.
+const COPIES_GRACE_MS: u64 = 600_000;
+const COPIES_MOVES_MAX: u64 = 16;
+
+const COPIES_BYTES_PER_SECOND: u64 = 64 << 20;
+const SCRUB_BYTES_PER_SECOND: u64 = 8 << 20;
+
+const KEYS: [Key; 9] = [
     Key { name: "segments.max_entries", min: 1, max: 1 << 40 },
     Key { name: "segments.max_bytes", min: 1, max: 1 << 50 },
     // 0: never by age.
     Key { name: "segments.max_age_ms", min: 0, max: 36_500 * DAY_MS },
     Key { name: "segments.check_interval_ms", min: 10, max: DAY_MS },
+    // How long a node may be silent before its copies are made elsewhere.
+    Key { name: "copies.grace_ms", min: 0, max: 365 * DAY_MS },
+    // Copies that are made at once, in the whole cluster; 0: none.
+    Key { name: "copies.moves_max", min: 0, max: 10_000 },
+    // Of copies that one node makes for want of others.
+    Key { name: "copies.bytes_per_second", min: 1, max: 1 << 40 },
+    // Of sealed copies that one node reads to see whether they are still whole.
+    Key { name: "scrub.bytes_per_second", min: 1, max: 1 << 40 },
+    // From the beginning of one such round to that of the next.
+    Key { name: "scrub.interval_ms", min: 10, max: 365 * DAY_MS },
 ];
 
 /// The settings. Every node follows them while it runs, after a restart, and from its first moment in the cluster.
@@ -34,6 +51,33 @@ pub struct ClusterConfig {
 }
 
 impl ClusterConfig {
+    pub(crate) fn copies_grace_ms(&self) -> u64 {
+        self.entries.get("copies.grace_ms").copied().unwrap_or(COPIES_GRACE_MS)
+    }
+
+    pub(crate) fn copies_moves_max(&self) -> usize {
+        let moves = self.entries.get("copies.moves_max").copied().unwrap_or(COPIES_MOVES_MAX);
+        usize::try_from(moves).unwrap_or(usize::MAX)
+    }
+
+    /// Of copies that one node makes for want of others.
+    #[must_use]
+    pub fn copies_bytes_per_second(&self) -> u64 {
+        self.entries.get("copies.bytes_per_second").copied().unwrap_or(COPIES_BYTES_PER_SECOND)
+    }
+
+    /// Of sealed copies that one node reads to see whether they are still whole.
+    #[must_use]
+    pub fn scrub_bytes_per_second(&self) -> u64 {
+        self.entries.get("scrub.bytes_per_second").copied().unwrap_or(SCRUB_BYTES_PER_SECOND)
+    }
+
+    /// From the beginning of one round of the scrub to that of the next, in milliseconds.
+    #[must_use]
+    pub fn scrub_interval_ms(&self) -> u64 {
+        self.entries.get("scrub.interval_ms").copied().unwrap_or(DAY_MS)
+    }
+
     /// Sets some keys and forgets others, all or none of them. The version moves only if something is different then.
     pub(crate) fn change(
         &mut self,

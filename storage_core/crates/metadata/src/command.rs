@@ -63,11 +63,6 @@ pub enum Command {
         /// n and w.
         replication: Replication,
     },
-    /// Says that a disk will never come back. A node that shows up with it is refused.
-    DeclareDiskGone {
-        /// Disk incarnation.
-        disk: Uuid,
-    },
     /// Admits a disk, or says that a known disk runs as a new process or at new addresses. The node id is the wanted
     /// one if it is free or the disk's own, else the lowest free one; the answer names it.
     RegisterNode {
@@ -209,12 +204,18 @@ pub enum Command {
         segment: Uuid,
         /// Version of the segment that the proposer saw; a must here.
         version: u64,
-        /// The digest that the verified copies have.
-        digest: u64,
-        /// Copies with that digest: new ones, or listed ones that were verified now.
-        verified: Vec<ReplicaRef>,
-        /// Copies to give up. Refused if fewer than w verified ones would stay.
-        removed: Vec<ReplicaRef>,
+        /// Disks that are to make a copy.
+        added: Vec<ReplicaRef>,
+        /// Copies to give up: their holders delete them. Refused if fewer than w verified ones would stay. One on a disk that
+        /// is gone is not listed any more.
+        given_up: Vec<ReplicaRef>,
+    },
+    /// What the holder of copies found on its disk.
+    ReportCopies {
+        /// The holder.
+        replica: ReplicaRef,
+        /// Those that do not fit any more are passed over.
+        reports: Vec<CopyReport>,
     },
     /// Drops sealed segments below a number.
     Trim {
@@ -224,12 +225,46 @@ pub enum Command {
         partition: u32,
         /// First segment number to keep.
         below_number: u64,
+        /// The segment of that number, its base known, where a node knows from its own tombstone that this trim was
+        /// decided before: a state that has forgotten it takes it over, and the segment if it has forgotten that too.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        first: Option<Descriptor>,
     },
     /// Hands out a block of producer ids; the answer names the first one.
     AllocateProducerIds {
         /// How many, 1..=100,000.
         count: u32,
     },
+}
+
+/// One finding of [`Command::ReportCopies`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyReport {
+    /// Topic.
+    pub topic: TopicId,
+    /// Partition.
+    pub partition: u32,
+    /// The sealed segment.
+    pub segment: Uuid,
+    /// See [`crate::SegmentCopy::since`]: a must.
+    pub since: u64,
+    /// What there is.
+    pub found: Found,
+}
+
+/// How a copy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Found {
+    /// All of it, sealed.
+    Whole {
+        /// Of its batches.
+        digest: u64,
+    },
+    /// It has damage that its holder cannot mend.
+    Damaged,
+    /// Nothing.
+    Gone,
 }
 
 /// What an applied command did.

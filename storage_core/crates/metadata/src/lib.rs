@@ -8,21 +8,25 @@ mod apply;
 mod census;
 mod cluster_config;
 mod command;
+mod listing;
 mod model;
 mod placement;
 mod rejected;
 mod snapshot;
 mod stopping;
+mod upkeep;
 
 pub use apply::apply;
 pub use census::{Census, Load, census};
 pub use cluster_config::ClusterConfig;
-pub use command::{Answer, Applied, Command, ENVELOPE_VERSION, Envelope};
+pub use command::{Answer, Applied, Command, CopyReport, ENVELOPE_VERSION, Envelope, Found};
+pub use listing::{CopyLine, SegmentLine, Wanted, segments};
 pub use model::{
-    Ballot, Descriptor, Epoch, LeaderRef, Metadata, Node, NodeId, NodeState, Offset, OffsetRange, Partition,
-    Recent, ReplicaRef, Replication, Segment, SegmentCopy, SegmentState, Topic, TopicId, Value,
+    Ballot, CopyState, Descriptor, Epoch, LeaderRef, Metadata, Node, NodeId, NodeState, Offset, OffsetRange,
+    Partition, Recent, ReplicaRef, Replication, Segment, SegmentCopy, SegmentState, Topic, TopicId, Value,
 };
-pub use placement::{Attempt, first_descriptor, recovery, successor};
+pub use placement::{Attempt, first_descriptor, is_better_elsewhere, recovery, successor};
 pub use rejected::Rejected;
 pub use snapshot::{SNAPSHOT_VERSION, SnapshotError};
 pub use stopping::{Stopping, stopping};
+pub use upkeep::{CopyChange, Progress, Upkeep, upkeep};

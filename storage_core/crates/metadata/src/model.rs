@@ -211,8 +211,18 @@ pub struct Segment {
 impl Segment {
     /// Makes the replica set the list of copies, none of them verified.
     pub(crate) fn list_copies(&mut self) {
-        let replicas = self.descriptor.replicas.iter();
-        self.copies = replicas.map(|replica| SegmentCopy { replica: *replica, verified: false }).collect();
+        let since = self.version;
+        let listed =
+            |replica: &ReplicaRef| SegmentCopy { replica: *replica, state: CopyState::Filling, since };
+        self.copies = self.descriptor.replicas.iter().map(listed).collect();
+    }
+
+    /// Where it is, or will be: on its replica set until it is sealed, then on the disks of its copies.
+    pub fn stored_on(&self) -> impl Iterator<Item = ReplicaRef> {
+        let sealed = matches!(self.state, SegmentState::Sealed(_));
+        let (copies, replicas): (&[SegmentCopy], &[ReplicaRef]) =
+            if sealed { (&self.copies, &[]) } else { (&[], &self.descriptor.replicas) };
+        copies.iter().map(|copy| copy.replica).chain(replicas.iter().copied())
     }
 }
 
@@ -263,8 +273,25 @@ impl Descriptor {
 pub struct SegmentCopy {
     /// Where it is.
     pub replica: ReplicaRef,
+    /// How it is.
+    pub state: CopyState,
+    /// Version of the metadata at the last change of its state. What its holder says about it names this: a report
+    /// about an earlier copy on the same disk says nothing about this one.
+    pub since: u64,
+}
+
+/// `filling -> verified -> leaving`, and then it is not listed any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CopyState {
+    /// To be made, or not compared yet. Says nothing about what is there.
+    Filling,
     /// Its bytes were compared with the sealed digest.
-    pub verified: bool,
+    Verified,
+    /// Its holder found damage that it could not mend.
+    Damaged,
+    /// Given up: its holder deletes it, and says so.
+    Leaving,
 }
 
 /// A leader is a process: after a restart it does not resume.

@@ -83,6 +83,26 @@ pub fn recovery(
     Some(Attempt { ballot: Ballot { epoch, attempt }, successor })
 }
 
+/// Whether the partition's open segment should be rolled because of who stores it: a replica set of now would have fewer
+/// replicas on nodes that leave (drained, gone, or silent for longer than the grace), or more on nodes that stay. The
+/// replica set itself never changes. Another look after the roll answers no.
+#[must_use]
+pub fn is_better_elsewhere(metadata: &Metadata, topic: TopicId, partition: u32, now_ms: u64) -> bool {
+    let Some((in_topic, in_partition)) = find(metadata, topic, partition) else { return false };
+    let Some(open) = in_partition.segments.last() else { return false };
+    let view = View { metadata, avoid: &[], now_ms };
+    let leaving = |set: &[ReplicaRef]| set.iter().filter(|replica| !view.stays(**replica)).count();
+    let now = &open.descriptor.replicas;
+    let leave_now = leaving(now);
+    if leave_now == 0 && now.len() >= metadata.replication.factor as usize {
+        return false; // nearly always
+    }
+    let next = view.following(in_topic, in_partition, in_partition.next_epoch, Uuid::nil());
+    let Some(Descriptor { replicas: then, .. }) = next else { return false };
+    let leave_then = leaving(&then);
+    leave_then < leave_now || then.len() - leave_then > now.len() - leave_now
+}
+
 fn find(metadata: &Metadata, topic: TopicId, partition: u32) -> Option<(&Topic, &Partition)> {
     let topic = metadata.topics.get(&topic)?;
     Some((topic, topic.partitions.get(usize::try_from(partition).ok()?)?))
@@ -123,19 +143,34 @@ impl<'a> View<'a> {
     }
 
     /// The leader and the nodes behind it in the ring of ids: first healthy ones, then avoided ones, then silent ones,
-    /// which catch up once they are back; none that is full or gone. A cluster smaller than n gets a smaller set, and w
+    /// which catch up once they are back, the long silent ones last; none that is full or gone. A cluster smaller than n gets a smaller set, and w
     /// healthy nodes are needed in any case.
     fn replica_set(&self, leader: &Node) -> Option<(Vec<ReplicaRef>, u32)> {
         let Replication { factor, write_quorum } = self.metadata.replication;
         let behind = self.metadata.nodes.values().filter(|node| node.id > leader.id);
         let before = self.metadata.nodes.values().filter(|node| node.id < leader.id);
         let mut others: Vec<&Node> = behind.chain(before).filter(|node| self.may_store(node)).collect();
-        others.sort_by_key(|node| (!self.is_healthy(node), !self.is_preferred(node))); // stable: the ring's order stays
+        // Stable: the ring's order stays. The number of nodes that stay depends on no leader, so rolls for a better
+        // set come to an end.
+        others.sort_by_key(|node| {
+            let replica = ReplicaRef { node: node.id, disk: node.disk };
+            (!self.is_healthy(node), !self.is_preferred(node), !self.stays(replica))
+        });
         let set: Vec<&Node> =
             std::iter::once(leader).chain(others).take(usize::try_from(factor).ok()?).collect();
         let healthy = set.iter().filter(|node| self.is_healthy(node)).count();
         let replicas = set.iter().map(|node| ReplicaRef { node: node.id, disk: node.disk }).collect();
         (healthy >= usize::try_from(write_quorum).ok()?).then_some((replicas, write_quorum))
+    }
+
+    fn stays(&self, replica: ReplicaRef) -> bool {
+        let grace_ms = self.metadata.config.copies_grace_ms();
+        let node = self.metadata.nodes.get(&replica.node).filter(|node| node.disk == replica.disk);
+        node.is_some_and(|node| {
+            let is_leaving =
+                node.state == NodeState::Draining || self.metadata.gone_disks.contains(&node.disk);
+            !is_leaving && node.lease_until_ms.saturating_add(grace_ms) > self.now_ms
+        })
     }
 
     fn may_store(&self, node: &Node) -> bool {

@@ -116,15 +116,13 @@ pub enum Rejected {
         /// Epoch of the attempt that holds the segment.
         current: Epoch,
     },
-    /// A copy without the sealed bytes.
-    #[error("segment {segment} has digest {expected}, the copies have {got}: repair them first")]
-    DigestMismatch {
+    /// A node stores a segment once.
+    #[error("node {node:?} has a copy of segment {segment} already, or is giving one up: read again")]
+    HasCopy {
         /// Which.
         segment: Uuid,
-        /// Of the sealed value.
-        expected: u64,
-        /// Of the copies.
-        got: u64,
+        /// The node.
+        node: NodeId,
     },
     /// Copies would be too few.
     #[error("{left} verified copies of segment {segment} would be left, {needed} must stay")]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::census::stored_on;
+use crate::census::{is_here, readable_on};
 use crate::model::{Metadata, NodeId, Segment, SegmentState};
 
 /// Topics that are named, of all that would be harmed.
@@ -15,7 +15,7 @@ const EXAMPLES_MAX: usize = 10;
 pub struct Stopping {
     /// Open segments that could take no append, and could not be sealed either, before it is back.
     pub open_without_quorum: u64,
-    /// Sealed segments that nobody else alive stores: they could not be read.
+    /// Sealed segments of which nobody else alive has a verified copy: they could not be read.
     pub sealed_without_copy: u64,
     /// Open segments that it leads: each moves to another leader, or waits.
     pub led: u64,
@@ -29,7 +29,7 @@ pub fn stopping(metadata: &Metadata, node: NodeId, alive: &BTreeSet<NodeId>) -> 
     let mut found = Stopping::default();
     for topic in metadata.topics.values() {
         for segment in topic.partitions.iter().flat_map(|partition| &partition.segments) {
-            if !stored_on(segment).iter().any(|replica| replica.node == node) {
+            if !segment.stored_on().any(|replica| replica.node == node) {
                 continue;
             }
             let left = others_alive(metadata, segment, node, alive);
@@ -53,9 +53,8 @@ fn quorum(segment: &Segment) -> usize {
 }
 
 fn others_alive(metadata: &Metadata, segment: &Segment, without: NodeId, alive: &BTreeSet<NodeId>) -> usize {
-    let left = stored_on(segment).into_iter().filter(|replica| {
-        let here = metadata.nodes.get(&replica.node).is_some_and(|node| node.disk == replica.disk);
-        here && replica.node != without && alive.contains(&replica.node)
+    let left = readable_on(segment).filter(|replica| {
+        is_here(metadata, *replica) && replica.node != without && alive.contains(&replica.node)
     });
     left.count()
 }

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use uuid::Uuid;
 use walrus_metadata::{
-    Answer, Applied, Command, Descriptor, ENVELOPE_VERSION, Envelope, Epoch, Load, Metadata, NodeId,
-    NodeState, Offset, Rejected, Replication, SegmentState, TopicId, Value, apply, census, first_descriptor,
-    successor,
+    Answer, Applied, Command, CopyReport, Descriptor, ENVELOPE_VERSION, Envelope, Epoch, Found, Load,
+    Metadata, NodeId, NodeState, Offset, Rejected, Replication, SegmentState, TopicId, Value, apply, census,
+    first_descriptor, successor,
 };
 
 const NOW_MS: u64 = 1_000_000;
@@ -249,7 +249,7 @@ fn a_segment_is_sealed_with_one_value_and_the_same_value_again_is_accepted() {
     assert_eq!(metadata.topics, state);
 
     seal(&mut metadata, topic, 50);
-    run(&mut metadata, Command::Trim { topic, partition: 0, below_number: 1 }).expect("sealed");
+    run(&mut metadata, Command::Trim { topic, partition: 0, below_number: 1, first: None }).expect("sealed");
     run(&mut metadata, again(decided)).expect("still idempotent once the segment is trimmed");
 }
 
@@ -283,7 +283,7 @@ fn only_sealed_segments_are_trimmed() {
     let mut metadata = cluster_of(2);
     let topic = create(&mut metadata, "t", 1).expect("new");
     seal(&mut metadata, topic, 10);
-    let trim = |below_number| Command::Trim { topic, partition: 0, below_number };
+    let trim = |below_number| Command::Trim { topic, partition: 0, below_number, first: None };
     assert_eq!(run(&mut metadata, trim(2)), Err(Rejected::NotTrimmable { below_number: 2, limit: 1 }));
     run(&mut metadata, trim(1)).expect("sealed");
     run(&mut metadata, trim(0)).expect("a late one is harmless");
@@ -374,9 +374,12 @@ fn command_of(metadata: &Metadata, step: &Step, n: u128) -> Option<Command> {
             value.successor.epoch = last.epoch;
             Command::SealAndOpen { topic, partition: 0, segment: last.uuid, value }
         }
-        Step::Trim(t, below_number) => {
-            Command::Trim { topic: named(metadata, *t)?, partition: 0, below_number: *below_number }
-        }
+        Step::Trim(t, below_number) => Command::Trim {
+            topic: named(metadata, *t)?,
+            partition: 0,
+            below_number: *below_number,
+            first: None,
+        },
         Step::Allocate(count) => Command::AllocateProducerIds { count: *count },
         Step::Repeat => return None,
     })
@@ -460,8 +463,16 @@ fn settings_compare_with_their_own_version_and_survive_a_snapshot() {
 fn the_census_counts_what_each_node_leads_and_stores_and_what_lacks_a_replica() {
     let mut metadata = cluster_of(2);
     let topic = create(&mut metadata, "t", 2).expect("a new topic");
-    seal(&mut metadata, topic, 10);
-    let all = census(&metadata, &[NodeId(1), NodeId(2)].into());
+    let sealed = last_segment(&metadata, topic).clone();
+    let digest = seal(&mut metadata, topic, 10).digest;
+    let both: std::collections::BTreeSet<NodeId> = [NodeId(1), NodeId(2)].into();
+    assert_eq!(census(&metadata, &both).under_replicated, 1, "nobody has looked at the sealed copy yet");
+    let since = metadata.topics[&topic].partitions[0].segments[0].copies[0].since;
+    let report =
+        CopyReport { topic, partition: 0, segment: sealed.uuid, since, found: Found::Whole { digest } };
+    let replica = sealed.replicas[0];
+    run(&mut metadata, Command::ReportCopies { replica, reports: vec![report] }).expect("its holder");
+    let all = census(&metadata, &both);
     let sum = |of: fn(&Load) -> u64| all.nodes.values().map(of).sum::<u64>();
     assert_eq!((sum(|load| load.led), sum(|load| load.held), all.under_replicated), (2, 3, 0));
     let one_dead = census(&metadata, &[NodeId(1)].into());

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use uuid::Uuid;
 use walrus_metadata::{
-    Attempt, Ballot, Command, Descriptor, ENVELOPE_VERSION, Envelope, Epoch, Metadata, NodeId, NodeState,
-    Offset, Rejected, ReplicaRef, Replication, Segment, SegmentState, TopicId, Value, apply,
-    first_descriptor, recovery, successor,
+    Attempt, Ballot, Command, CopyReport, CopyState, Descriptor, ENVELOPE_VERSION, Envelope, Epoch, Found,
+    Metadata, NodeId, NodeState, Offset, Rejected, ReplicaRef, Replication, Segment, SegmentState, TopicId,
+    Value, apply, first_descriptor, recovery, successor,
 };
 
 const NOW_MS: u64 = 1_000_000;
@@ -184,7 +184,7 @@ fn a_full_or_gone_disk_stores_no_new_segment_and_an_avoided_node_only_the_last_p
     run(&mut metadata, full).expect("known");
     assert_eq!(nodes(&metadata, &[]), [ring(1), ring(3), leader]);
     let disk = metadata.nodes[&ring(3)].disk;
-    run(&mut metadata, Command::DeclareDiskGone { disk }).expect("any disk");
+    remove_lost(&mut metadata, ReplicaRef { node: ring(3), disk });
     assert_eq!(nodes(&metadata, &[]), [ring(1), leader]);
     let back = register(&mut metadata, u128::from(ring(3).0));
     assert_eq!(back, Err(Rejected::DiskGone { disk }));
@@ -206,7 +206,7 @@ fn a_descriptor_with_a_node_twice_too_few_replicas_or_a_gone_disk_is_refused() {
     assert!(invalid(try_roll(&|next| next.replicas.truncate(1))));
     assert!(invalid(try_roll(&|next| next.replicas.retain(|replica| replica.node != next.leader.node))));
     let disk = good.replicas[2].disk;
-    run(&mut metadata, Command::DeclareDiskGone { disk }).expect("any disk");
+    remove_lost(&mut metadata, good.replicas[2]);
     let gone = Command::BeginRoll { topic: TOPIC, partition: 0, segment, successor: good };
     assert_eq!(run(&mut metadata, gone), Err(Rejected::DiskGone { disk }));
 }
@@ -301,62 +301,122 @@ fn a_decided_value_is_taken_at_any_version_and_another_one_is_an_alarm_at_any_ve
     assert_eq!(run_expecting(&mut metadata, Some(1), command(&other)), alarm);
 }
 
-fn set_copies(metadata: &Metadata, digest: u64, verified: &[ReplicaRef], removed: &[ReplicaRef]) -> Command {
+fn set_copies(metadata: &Metadata, added: &[ReplicaRef], given_up: &[ReplicaRef]) -> Command {
     let listed = segment(metadata, 0);
     Command::SetCopies {
         topic: TOPIC,
         partition: 0,
         segment: listed.descriptor.uuid,
         version: listed.version,
-        digest,
-        verified: verified.to_vec(),
-        removed: removed.to_vec(),
+        added: added.to_vec(),
+        given_up: given_up.to_vec(),
     }
+}
+
+fn report(metadata: &Metadata, replica: ReplicaRef, found: Found) -> Command {
+    let listed = segment(metadata, 0);
+    let since = listed.copies.iter().find(|copy| copy.replica == replica).map_or(0, |copy| copy.since);
+    let segment = listed.descriptor.uuid;
+    let reports = vec![CopyReport { topic: TOPIC, partition: 0, segment, since, found }];
+    Command::ReportCopies { replica, reports }
+}
+
+fn states(metadata: &Metadata) -> BTreeMap<NodeId, CopyState> {
+    segment(metadata, 0).copies.iter().map(|copy| (copy.replica.node, copy.state)).collect()
+}
+
+fn remove_lost(metadata: &mut Metadata, replica: ReplicaRef) {
+    let ReplicaRef { node, disk } = replica;
+    run(metadata, Command::RemoveNode { node, disk, lost: true, replaced_by: None }).expect("a member");
 }
 
 #[test]
 fn copies_of_a_sealed_segment_move_only_while_w_verified_ones_stay() {
+    use CopyState::{Damaged, Filling, Leaving, Verified};
     let mut metadata = cluster(4, Replication::DEFAULT);
     let descriptor = last(&metadata).descriptor.clone();
     let [a, b, c] = descriptor.replicas[..] else { panic!("three replicas") };
     let outsider =
         metadata.nodes.values().find(|node| descriptor.replicas.iter().all(|held| held.node != node.id));
     let d = outsider.map(|node| ReplicaRef { node: node.id, disk: node.disk }).expect("the fourth");
-    let open = set_copies(&metadata, 0, &[d], &[]);
+    let open = set_copies(&metadata, &[d], &[]);
     assert_eq!(run(&mut metadata, open), Err(Rejected::NotSealed { segment: descriptor.uuid }));
     let next = begin_roll(&mut metadata).expect("open");
     let value = decide(3, &next);
     publish(&mut metadata, descriptor.uuid, &value).expect("decided");
-    let digest = value.digest;
+    let whole = Found::Whole { digest: value.digest };
 
-    let stale = set_copies(&metadata, digest, &[a, b], &[]);
-    let wrong = set_copies(&metadata, digest + 1, &[a], &[]);
-    let refused = run(&mut metadata, wrong);
-    assert!(matches!(refused, Err(Rejected::DigestMismatch { .. })));
-    let early = set_copies(&metadata, digest, &[a], &[c]);
+    let wrong = report(&metadata, b, Found::Whole { digest: value.digest + 1 });
+    let early = report(&metadata, a, whole);
+    run(&mut metadata, early.clone()).expect("verified");
+    run(&mut metadata, wrong).expect("noted");
+    assert_eq!(states(&metadata), [(a.node, Verified), (b.node, Damaged), (c.node, Filling)].into());
     let too_few = |left| Err(Rejected::TooFewCopies { segment: descriptor.uuid, left, needed: 2 });
-    assert_eq!(run(&mut metadata, early), too_few(1));
-    run(&mut metadata, stale.clone()).expect("verified");
+    let hasty = set_copies(&metadata, &[], &[c]);
+    assert_eq!(run(&mut metadata, hasty), too_few(1));
+    let mended = report(&metadata, b, whole);
+    run(&mut metadata, mended).expect("mended");
+
+    let stale = set_copies(&metadata, &[d], &[]);
+    run(&mut metadata, stale.clone()).expect("listed");
     assert!(
         matches!(run(&mut metadata, stale), Err(Rejected::VersionMismatch { .. })),
         "the list has changed"
     );
+    let twice = set_copies(&metadata, &[d], &[]);
+    assert_eq!(run(&mut metadata, twice), Err(Rejected::HasCopy { segment: descriptor.uuid, node: d.node }));
+    let hasty = set_copies(&metadata, &[], &[a]);
+    assert_eq!(run(&mut metadata, hasty), too_few(1), "a copy to be made is none");
+    let made = report(&metadata, d, whole);
+    run(&mut metadata, made).expect("made");
+    let given_up = set_copies(&metadata, &[], &[a]);
+    run(&mut metadata, given_up).expect("two others are there");
+    run(&mut metadata, early).expect("of another time");
+    assert_eq!(states(&metadata)[&a.node], Leaving, "an old report says nothing about it");
+    let gone = report(&metadata, a, Found::Gone);
+    run(&mut metadata, gone).expect("deleted");
+    assert_eq!(states(&metadata), [(b.node, Verified), (c.node, Filling), (d.node, Verified)].into());
 
-    let moved = set_copies(&metadata, digest, &[d], &[b]);
-    run(&mut metadata, moved).expect("added, then given up");
-    let listed: Vec<NodeId> = segment(&metadata, 0).copies.iter().map(|copy| copy.replica.node).collect();
-    assert_eq!(listed, [c.node, a.node, d.node]);
-    let last_two = set_copies(&metadata, digest, &[], &[a]);
-    assert_eq!(run(&mut metadata, last_two), too_few(1));
-
-    run(&mut metadata, Command::DeclareDiskGone { disk: a.disk }).expect("any disk");
-    let dead = set_copies(&metadata, digest, &[], &[a]);
+    remove_lost(&mut metadata, d);
+    let dead = set_copies(&metadata, &[], &[d]);
     run(&mut metadata, dead).expect("a copy on a gone disk is none");
-    let dead_end = set_copies(&metadata, digest, &[], &[d]);
+    let dead_end = set_copies(&metadata, &[], &[b]);
     assert_eq!(run(&mut metadata, dead_end), too_few(0));
-    let repaired = set_copies(&metadata, digest, &[c], &[]);
-    run(&mut metadata, repaired).expect("whole again");
+    let back = report(&metadata, c, whole);
+    run(&mut metadata, back).expect("whole again");
     assert_eq!(segment(&metadata, 0).descriptor, descriptor, "what was decided never changes");
+}
+
+#[test]
+fn a_forgotten_trim_is_taken_over_from_who_remembers_it_and_what_is_left_is_recovered() {
+    let mut metadata = cluster(3, Replication::DEFAULT);
+    let long_ago = metadata.clone();
+    for end in 1..=4 {
+        let next = begin_roll(&mut metadata).expect("open");
+        let sealed = last(&metadata).descriptor.uuid;
+        publish(&mut metadata, sealed, &decide(end, &next)).expect("decided");
+    }
+    let first = segment(&metadata, 3).descriptor.clone();
+    let trim = |first| Command::Trim { topic: TOPIC, partition: 0, below_number: 3, first };
+    let mut listed = metadata.clone();
+    run(&mut listed, trim(Some(first.clone()))).expect("it lists the segment");
+    assert_eq!(listed.topics[&TOPIC].partitions[0].segments.len(), 2);
+
+    let mut forgetful = long_ago;
+    assert_eq!(
+        run(&mut forgetful, trim(None)),
+        Err(Rejected::NotTrimmable { below_number: 3, limit: 0 }),
+        "without the segment it is nobody's decision"
+    );
+    let other = Descriptor { number: 2, ..first.clone() };
+    assert!(matches!(run(&mut forgetful, trim(Some(other))), Err(Rejected::InvalidDescriptor { .. })));
+    run(&mut forgetful, trim(Some(first.clone()))).expect("decided before");
+    let left = &forgetful.topics[&TOPIC].partitions[0];
+    assert_eq!((left.trimmed_below, left.segments.len()), (3, 1));
+    assert_eq!(left.segments[0].descriptor, first);
+    assert_eq!(left.segments[0].state, SegmentState::Sealing(Ballot::zero(first.epoch)));
+    assert!(left.next_epoch > first.epoch);
+    run(&mut forgetful, trim(Some(first))).expect("again is harmless");
 }
 
 #[test]
@@ -476,7 +536,10 @@ fn apply_step(
         }
         Step::RollBack { to } => *metadata = history[to % history.len()].clone(),
         Step::Trim { below } => {
-            let _ = run(metadata, Command::Trim { topic: TOPIC, partition: 0, below_number: *below });
+            let _ = run(
+                metadata,
+                Command::Trim { topic: TOPIC, partition: 0, below_number: *below, first: None },
+            );
         }
     }
     Ok(())

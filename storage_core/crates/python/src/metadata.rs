@@ -92,6 +92,28 @@ impl Metadata {
         json::to_python(py, &stopping)
     }
 
+    fn upkeep<'py>(&self, py: Python<'py>, now_ms: u64) -> PyResult<Bound<'py, PyAny>> {
+        let state = self.current();
+        let upkeep = py.detach(|| walrus_metadata::upkeep(&state, now_ms));
+        json::to_python(py, &upkeep)
+    }
+
+    #[pyo3(signature = (alive, *, topic, under_replicated, limit))]
+    fn segments<'py>(
+        &self,
+        py: Python<'py>,
+        alive: Vec<u32>,
+        topic: Option<String>,
+        under_replicated: bool,
+        limit: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let state = self.current();
+        let alive = alive.into_iter().map(NodeId).collect();
+        let wanted = walrus_metadata::Wanted { topic, under_replicated, limit };
+        let lines = py.detach(|| walrus_metadata::segments(&state, &wanted, &alive));
+        json::to_python(py, &lines)
+    }
+
     #[staticmethod]
     fn check(envelope: &[u8]) -> Result<()> {
         Envelope::from_json(envelope)?;

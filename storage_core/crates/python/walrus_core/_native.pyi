@@ -90,9 +90,10 @@ class Metadata:
         """The cluster-wide settings: `version` of their last change (0: none), and `entries` by key."""
 
     def census(self, alive: Sequence[int]) -> dict[str, Any]:
-        """Per node id (as text) the segments `led` and `held`, and how many segments are `under_replicated`.
+        """Per node id (as text) the segments `led`, `held` and of these `filling` (no whole copy yet), and how many
+        segments are `under_replicated`.
 
-        A replica counts where its node is in `alive` and still has the replica's disk.
+        A replica, or a verified copy, counts where its node is in `alive` and still has the disk.
         """
 
     def stopping(self, node: int, alive: Sequence[int]) -> dict[str, Any]:
@@ -100,6 +101,17 @@ class Metadata:
 
         `open_without_quorum`, `sealed_without_copy`, `led`: numbers of segments; `topics`: some of theirs.
         """
+
+    def upkeep(self, now_ms: int) -> dict[str, Any]:
+        """`changes` of copies to propose now as `set_copies`, the most urgent first; `progress`: how far things are.
+
+        `progress`: sealed segments `under_replicated` and of these `without_copy`, copies `moving` and `damaged`.
+        """
+
+    def segments(
+        self, alive: Sequence[int], *, topic: str | None, under_replicated: bool, limit: int
+    ) -> list[dict[str, Any]]:
+        """Segments in order, one dict for each: of one topic (`organisation/name`), or that lack copies, if wanted."""
 
     @staticmethod
     def check(envelope: bytes) -> None:

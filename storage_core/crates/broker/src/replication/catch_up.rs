@@ -1,73 +1,205 @@
 //! Bringing this node's copies to where the decisions are: what is missing is fetched from others, what lies behind the end
-//! goes, the digest must be right. Replicas learn decisions from the metadata, so a copy that was away, or is new, comes
-//! to its end in the same way as one that was there.
+//! goes, the digest must be right, and metadata is told. Replicas learn decisions from the metadata, so a copy that was
+//! away, or is new, comes to its end in the same way as one that was there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use tokio::sync::mpsc;
 use uuid::Uuid;
 use walrus_log::ProducerTable;
-use walrus_metadata::{Descriptor, Segment, SegmentState, Value};
+use walrus_log::batch::Batch;
+use walrus_metadata::{CopyReport, CopyState, Descriptor, Found, Segment, SegmentState, Value};
 use walrus_replica::Offset;
 
-use super::{convert, recovery};
+use super::holdings::{Held, segment_of};
+use super::{convert, recovery, retiring, wire};
 use crate::broker::Broker;
+use crate::control::Event;
 use crate::error::{Error, Result};
+use crate::segment::log_id;
 
 /// Where nothing tells to look earlier.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// A copy that could not be completed waits so long.
+/// A copy that could not be completed waits so long, and so does a report that was not taken.
 const RETRY: Duration = Duration::from_secs(1);
+/// Copies that are completed at the same time.
+const AT_ONCE: usize = 4;
+/// Reports in one command.
+const REPORTS_MAX: usize = 512;
+/// For one answer of the metadata store.
+const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Until the node stops.
 pub(crate) async fn keep_up(broker: Broker) {
     let shutdown = broker.shutdown_signal().clone();
-    let mut failed: HashMap<Uuid, Instant> = HashMap::new();
+    let (finished, mut completed) = mpsc::unbounded_channel();
+    let mut work = Work::default();
     loop {
         let mut version = broker.watch_metadata();
         version.mark_unchanged();
-        failed.retain(|_, at| at.elapsed() < RETRY);
-        for segment in behind(&broker) {
-            if shutdown.is_cancelled() {
-                return;
-            }
-            let SegmentState::Sealed(value) = &segment.state else { continue };
-            if failed.contains_key(&segment.descriptor.uuid) {
-                continue;
-            }
-            let uuid = segment.descriptor.uuid;
-            let sealed = tokio::select! {
-                sealed = seal_here(&broker, &segment.descriptor, value) => sealed,
-                () = shutdown.cancelled() => return,
-            };
-            match sealed {
-                Ok(()) => tracing::debug!(segment = %uuid, end = value.end.0, "the copy is whole and sealed"),
-                Err(error) => {
-                    tracing::info!(segment = %uuid, %error, "the copy is not whole yet");
-                    failed.insert(uuid, Instant::now());
-                }
-            }
+        let reports = work.look(&broker, &finished).await;
+        if !reports.is_empty()
+            && !work.report(&broker, reports).await
+            && shutdown.run_until_cancelled(tokio::time::sleep(RETRY)).await.is_none()
+        {
+            return;
         }
-        let next = tokio::time::timeout(LOOK_AGAIN, version.changed());
+        let next = async {
+            tokio::select! {
+                _ = version.changed() => {}
+                ended = completed.recv() => if let Some(ended) = ended { work.ended(ended) },
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
+            }
+        };
         if shutdown.run_until_cancelled(next).await.is_none() {
             return;
+        }
+        while let Ok(ended) = completed.try_recv() {
+            work.ended(ended);
         }
     }
 }
 
-/// Sealed segments that this disk should have and does not have whole, fewest offsets first is not known: oldest first.
-fn behind(broker: &Broker) -> Vec<Segment> {
-    let routing = broker.routing();
-    let store = broker.bucket().store();
-    let is_whole = |segment: &Segment| {
-        store.log(crate::segment::log_id(&segment.descriptor)).is_some_and(|log| log.is_sealed())
+/// A copy was completed, or not.
+struct Ended {
+    segment: Uuid,
+    is_whole: bool,
+}
+
+#[derive(Default)]
+struct Work {
+    under_way: HashSet<Uuid>,
+    failed: HashMap<Uuid, Instant>,
+}
+
+impl Work {
+    /// Begins what is to be done, and answers what can be told at once.
+    async fn look(&mut self, broker: &Broker, finished: &mpsc::UnboundedSender<Ended>) -> Vec<CopyReport> {
+        self.failed.retain(|_, at| at.elapsed() < RETRY);
+        let metadata = broker.routing().metadata.clone();
+        let unsettled = broker.copies().follow(&metadata);
+        let mut reports = Vec::new();
+        for held in unsettled {
+            let is_busy = self.under_way.contains(&held.segment) || self.failed.contains_key(&held.segment);
+            if is_busy || reports.len() == REPORTS_MAX {
+                continue;
+            }
+            let whole = digest_here(broker, held.segment);
+            let found = match (held.state, whole) {
+                (CopyState::Filling, Some(digest)) => Some(Found::Whole { digest }),
+                (CopyState::Filling, None) => {
+                    if self.under_way.len() < AT_ONCE
+                        && let Some(segment) = segment_of(&metadata, &held)
+                    {
+                        self.begin(broker, segment, finished.clone());
+                    }
+                    None
+                }
+                (CopyState::Verified, Some(_)) => {
+                    broker.copies().settle(&held);
+                    None
+                }
+                (CopyState::Verified, None) => {
+                    tracing::warn!(segment = %held.segment, "a copy that metadata lists as verified is not here");
+                    Some(Found::Gone)
+                }
+                // Mending is the repair's business.
+                (CopyState::Damaged, Some(_)) => None,
+                (CopyState::Damaged, None) => Some(Found::Gone),
+                (CopyState::Leaving, _) => self.leave(broker, &metadata, &held).await,
+            };
+            reports.extend(found.map(|found| report(&held, found)));
+        }
+        let (filling, damaged) = broker.copies().unfinished();
+        broker.metrics().copies_filling.set(i64::try_from(filling).unwrap_or(i64::MAX));
+        broker.metrics().copies_damaged.set(i64::try_from(damaged).unwrap_or(i64::MAX));
+        reports
+    }
+
+    fn begin(&mut self, broker: &Broker, segment: Segment, finished: mpsc::UnboundedSender<Ended>) {
+        let uuid = segment.descriptor.uuid;
+        self.under_way.insert(uuid);
+        let filling = broker.clone();
+        broker.spawn("catch-up", async move {
+            let shutdown = filling.shutdown_signal().clone();
+            let filled = shutdown.run_until_cancelled(fill(&filling, &segment)).await;
+            if let Some(Err(error)) = &filled {
+                tracing::info!(segment = %uuid, %error, "the copy is not whole yet");
+            }
+            let is_whole = matches!(filled, Some(Ok(())));
+            drop(finished.send(Ended { segment: uuid, is_whole })); // the loop may have ended
+        });
+    }
+
+    fn ended(&mut self, ended: Ended) {
+        self.under_way.remove(&ended.segment);
+        if !ended.is_whole {
+            self.failed.insert(ended.segment, Instant::now());
+        }
+    }
+
+    /// Metadata has given the copy up: it is deleted.
+    async fn leave(
+        &mut self,
+        broker: &Broker,
+        metadata: &walrus_metadata::Metadata,
+        held: &Held,
+    ) -> Option<Found> {
+        let segment = segment_of(metadata, held)?;
+        let (uuid, leaving) = (held.segment, broker.clone());
+        match broker.blocking(move || retiring::leave(&leaving, &segment)).await {
+            Ok(()) => {
+                tracing::info!(segment = %uuid, "the copy is given up and deleted: metadata says so");
+                Some(Found::Gone)
+            }
+            Err(error) => {
+                tracing::warn!(segment = %uuid, %error, "a copy that was given up is still there");
+                self.failed.insert(uuid, Instant::now());
+                None
+            }
+        }
+    }
+
+    /// False: metadata has not taken them.
+    async fn report(&self, broker: &Broker, reports: Vec<CopyReport>) -> bool {
+        let count = reports.len();
+        let event = Event::ReportCopies { replica: broker.copies().replica(), reports };
+        match broker.control().ask(&event, CONTROL_PATIENCE).await {
+            Ok(_) => true,
+            Err(refusal) => {
+                tracing::info!(?refusal, count, "metadata does not know the state of some copies yet");
+                false
+            }
+        }
+    }
+}
+
+pub(crate) fn report(held: &Held, found: Found) -> CopyReport {
+    let Held { topic, partition, segment, since, .. } = *held;
+    CopyReport { topic, partition, segment, since, found }
+}
+
+/// The digest of the own copy, if it is sealed.
+fn digest_here(broker: &Broker, segment: Uuid) -> Option<u64> {
+    Some(broker.bucket().log(walrus_log::LogId(segment))?.sealed()?.digest)
+}
+
+/// Completes the own copy of a sealed segment.
+async fn fill(broker: &Broker, segment: &Segment) -> Result<()> {
+    let SegmentState::Sealed(value) = &segment.state else {
+        return Err(Error::Internal { message: format!("{} is not sealed", segment.descriptor.uuid) });
     };
-    let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
-    let sealed = partitions
-        .flat_map(|partition| &partition.segments)
-        .filter(|segment| matches!(segment.state, SegmentState::Sealed(_)));
-    let here = sealed.filter(|segment| broker.copies().place(&segment.descriptor).is_some());
-    here.filter(|segment| !is_whole(segment)).cloned().collect()
+    let descriptor = &segment.descriptor;
+    let votes = broker.copies().place(descriptor).is_some() && !broker.copies().is_buried(descriptor)?;
+    if votes {
+        seal_here(broker, descriptor, value).await?;
+    } else {
+        make_copy(broker, descriptor, value).await?;
+    }
+    tracing::debug!(segment = %descriptor.uuid, end = value.end.0, "the copy is whole and sealed");
+    Ok(())
 }
 
 /// Seals the own copy of a segment as decided, fetching what it lacks.
@@ -90,16 +222,98 @@ pub(crate) async fn seal_here(broker: &Broker, segment: &Descriptor, value: &Val
     }
 }
 
-async fn fetch_from_any(broker: &Broker, segment: &Descriptor, from: Offset) -> Result<Vec<bytes::Bytes>> {
+/// Makes a copy on a disk that has no vote about the segment: a log with the decided bytes, and nothing else.
+async fn make_copy(broker: &Broker, segment: &Descriptor, value: &Value) -> Result<()> {
+    make_log(broker, segment).await?;
+    let unknown = || Error::UnknownSegment { segment: segment.uuid.to_string() };
+    let log = broker.bucket().log(log_id(segment)).ok_or_else(unknown)?;
+    while log.end_offset().0 < value.end.0 {
+        let batches = fetch_from_any(broker, segment, Offset(log.end_offset().0)).await?;
+        let bytes = batches.iter().map(Bytes::len).sum::<usize>() as u64;
+        broker.metrics().copied_bytes.inc_by(bytes);
+        let (writing, end) = (log.clone(), value.end.0);
+        let failed = broker.clone();
+        broker.blocking(move || append_copied(&failed, &writing, &batches, end)).await?;
+        let pace = broker.routing().metadata.config.copies_bytes_per_second();
+        broker.copies().breathe(bytes, pace).await;
+    }
+    let sealed = wire::encode_value(&convert::value(value));
+    let (sealing, digest, named) = (broker.clone(), value.digest, log.name().to_owned());
+    broker
+        .blocking(move || {
+            let failed = |error| sealing.bucket().error(&named, error);
+            log.commit().map_err(failed)?;
+            if log.digest() != digest {
+                // Whoever sent these bytes sent others than were decided.
+                tracing::error!(alarm = "copy_diverged", log = %named, "a copy that was made has another digest");
+                sealing.metrics().alarms.inc();
+                sealing.bucket().store().delete_log(log.id()).map_err(failed)?;
+                return Err(Error::Internal { message: format!("{named} was copied with another digest") });
+            }
+            log.seal(&sealed).map(drop).map_err(failed)
+        })
+        .await?;
+    broker.copies().revived(segment)
+}
+
+fn append_copied(broker: &Broker, log: &walrus_log::Log, batches: &[Bytes], end: u64) -> Result<()> {
+    let failed = |error| broker.bucket().error(log.name(), error);
+    for bytes in batches {
+        let invalid = |problem: String| Error::InvalidBatch { problem };
+        let (batch, _) = Batch::parse(bytes).map_err(|problem| invalid(problem.to_string()))?;
+        let next = log.end_offset().0;
+        if batch.base_offset() < next {
+            continue; // it holds what is here already
+        }
+        if next == end {
+            break; // a source that is not sealed yet has more than was decided
+        }
+        if batch.base_offset() > next || batch.end_offset() > end {
+            return Err(invalid(format!("{} at {next}, end {end}", batch.base_offset())));
+        }
+        let appended = log.append(&batch).map_err(failed)?;
+        if appended.base_offset.0 != next {
+            return Err(invalid(format!("a batch for {next} went to {}", appended.base_offset)));
+        }
+    }
+    log.commit().map_err(failed)
+}
+
+/// Whole batches from an offset on, from the first node that has them.
+pub(crate) async fn fetch_from_any(
+    broker: &Broker,
+    segment: &Descriptor,
+    from: Offset,
+) -> Result<Vec<Bytes>> {
     let mut failure = Error::Unavailable { what: format!("nobody else has segment {}", segment.uuid) };
-    for replica in segment.replicas.iter().filter(|replica| replica.node.0 != broker.node_id()) {
-        match recovery::fetch(broker, segment.uuid, replica.node.0, from).await {
+    for node in holders(broker, segment).into_iter().filter(|node| *node != broker.node_id()) {
+        match recovery::fetch(broker, segment.uuid, node, from).await {
             Ok(batches) if !batches.is_empty() => return Ok(batches),
             Ok(_) => {}
             Err(error) => failure = error,
         }
     }
     Err(failure)
+}
+
+/// Nodes that may have a segment's batches, the best first: those that answer, then verified copies. Before the segment is
+/// sealed its replicas.
+pub(crate) fn holders(broker: &Broker, segment: &Descriptor) -> Vec<u32> {
+    let listed = crate::roll::current(broker, segment);
+    let mut holders: Vec<(u8, u32)> = match listed {
+        Some(Segment { state: SegmentState::Sealed(_), copies, .. }) => {
+            let rank = |state| match state {
+                CopyState::Verified => 0,
+                CopyState::Filling => 1,
+                CopyState::Damaged => 2,
+                CopyState::Leaving => 3,
+            };
+            copies.iter().map(|copy| (rank(copy.state), copy.replica.node.0)).collect()
+        }
+        _ => segment.replicas.iter().map(|replica| (0, replica.node.0)).collect(),
+    };
+    holders.sort_by_key(|(rank, node)| (broker.liveness().is_silent(*node), *rank));
+    holders.into_iter().map(|(_, node)| node).collect()
 }
 
 /// The log of a copy, with the producers that were known at its base.

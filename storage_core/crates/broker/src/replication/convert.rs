@@ -16,6 +16,10 @@ pub(crate) fn replica_ref(of: metadata::ReplicaRef) -> replica::ReplicaRef {
     replica::ReplicaRef { node: replica::NodeId(of.node.0), disk: replica::DiskId(of.disk.as_u128()) }
 }
 
+pub(crate) fn replica_back(of: replica::ReplicaRef) -> metadata::ReplicaRef {
+    metadata::ReplicaRef { node: metadata::NodeId(of.node.0), disk: Uuid::from_u128(of.disk.0) }
+}
+
 pub(crate) fn ballot(of: metadata::Ballot) -> replica::Ballot {
     let attempt = replica::AttemptId(of.attempt.as_u128());
     replica::Ballot { epoch: replica::Epoch(of.epoch.0), attempt }
@@ -43,10 +47,6 @@ pub(crate) fn descriptor(of: &metadata::Descriptor) -> replica::Descriptor {
 }
 
 pub(crate) fn descriptor_back(of: &replica::Descriptor) -> metadata::Descriptor {
-    let replica_back = |of: &replica::ReplicaRef| metadata::ReplicaRef {
-        node: metadata::NodeId(of.node.0),
-        disk: Uuid::from_u128(of.disk.0),
-    };
     metadata::Descriptor {
         uuid: Uuid::from_u128(of.segment.0),
         topic: metadata::TopicId(Uuid::from_u128(of.topic.0)),
@@ -58,7 +58,7 @@ pub(crate) fn descriptor_back(of: &replica::Descriptor) -> metadata::Descriptor 
             node: metadata::NodeId(of.leader.node.0),
             process: Uuid::from_u128(of.leader.process.0),
         },
-        replicas: of.replicas.iter().map(replica_back).collect(),
+        replicas: of.replicas.iter().copied().map(replica_back).collect(),
         write_quorum: of.write_quorum,
     }
 }

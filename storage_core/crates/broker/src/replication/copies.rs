@@ -1,16 +1,22 @@
 //! All copies of segments on this node.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use std::time::Instant;
+
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use uuid::Uuid;
-use walrus_log::Store;
-use walrus_metadata::Descriptor;
+use walrus_log::{FsyncSchedule, LogId, Store};
+use walrus_metadata::{CopyState, Descriptor, Metadata};
 use walrus_replica::{CutId, ReplicaRef};
 
 use super::convert;
 use super::copy::Copy;
+use super::holdings::{Held, Holdings};
+use super::pace::Pace;
+use super::tombstones::Tombstones;
 use crate::config::Config;
 use crate::error::{Error, Result};
 
@@ -20,6 +26,17 @@ pub(crate) struct Copies {
     start: CutId,
     store: Store,
     known: Mutex<HashMap<Uuid, Arc<Copy>>>,
+    /// What is sealed and listed here.
+    holdings: Mutex<Holdings>,
+    tombstones: Tombstones,
+    /// Logs that metadata do not list: not served.
+    aside: Mutex<HashSet<Uuid>>,
+    /// Of copies that are made here.
+    pace: Mutex<Pace>,
+    /// Segments whose copies here were found damaged, by a reader.
+    damaged: Mutex<HashSet<Uuid>>,
+    /// There are such.
+    damage: Notify,
 }
 
 impl Copies {
@@ -27,7 +44,102 @@ impl Copies {
         let me =
             walrus_metadata::ReplicaRef { node: walrus_metadata::NodeId(config.node_id), disk: config.disk };
         let start = CutId(config.process.as_u128());
-        Self { me: convert::replica_ref(me), start, store, known: Mutex::default() }
+        Self {
+            me: convert::replica_ref(me),
+            start,
+            holdings: Mutex::new(Holdings::new(me)),
+            tombstones: Tombstones::open(&store),
+            aside: Mutex::default(),
+            store,
+            known: Mutex::default(),
+            pace: Mutex::new(Pace::new()),
+            damaged: Mutex::default(),
+            damage: Notify::new(),
+        }
+    }
+
+    /// This disk.
+    pub(crate) fn replica(&self) -> walrus_metadata::ReplicaRef {
+        convert::replica_back(self.me)
+    }
+
+    /// Follows the metadata, and answers the copies of sealed segments with which something is to be done.
+    pub(crate) fn follow(&self, metadata: &Metadata) -> Vec<Held> {
+        let mut holdings = self.holdings.lock();
+        holdings.update(metadata);
+        holdings.unsettled()
+    }
+
+    /// A verified copy was found here. Its seal says all that is to be remembered of its votes.
+    pub(crate) fn settle(&self, held: &Held) {
+        let log = self.store.log(LogId(held.segment));
+        let outlives_power = log.is_some_and(|log| log.fsync() != FsyncSchedule::NoFsync);
+        if outlives_power && let Err(error) = Copy::forget_votes(&self.store, held.segment) {
+            tracing::warn!(segment = %held.segment, %error, "old promises stay in the journal");
+        }
+        self.forget(held.segment);
+        self.holdings.lock().settle(held);
+    }
+
+    /// Copies listed here that are to be made, and that are beyond mending.
+    pub(crate) fn unfinished(&self) -> (usize, usize) {
+        self.holdings.lock().unfinished()
+    }
+
+    /// Copies listed here that were found once.
+    pub(crate) fn settled(&self) -> Vec<Held> {
+        self.holdings.lock().settled()
+    }
+
+    /// Copies that somebody should mend: read ones that were damaged, and those listed so.
+    pub(crate) fn to_mend(&self) -> Vec<Held> {
+        let damaged = std::mem::take(&mut *self.damaged.lock());
+        let held = self.holdings.lock().all();
+        let is_bad = |held: &Held| held.state == CopyState::Damaged || damaged.contains(&held.segment);
+        held.into_iter().filter(is_bad).collect()
+    }
+
+    /// A read of the own copy met damage.
+    pub(crate) fn note_damage(&self, segment: Uuid) {
+        self.damaged.lock().insert(segment);
+        self.damage.notify_one();
+    }
+
+    /// Returns when damage was noted.
+    pub(crate) async fn damage(&self) {
+        self.damage.notified().await;
+    }
+
+    pub(crate) fn tombstones(&self) -> &Tombstones {
+        &self.tombstones
+    }
+
+    /// Whether this disk had a copy with a vote and has given it up.
+    pub(crate) fn is_buried(&self, descriptor: &Descriptor) -> Result<bool> {
+        Copy::is_buried(&self.store, descriptor.uuid)
+    }
+
+    /// A copy that was given up was made again: its log answers from now on.
+    pub(crate) fn revived(&self, descriptor: &Descriptor) -> Result<()> {
+        Copy::forget_votes(&self.store, descriptor.uuid)?;
+        self.forget(descriptor.uuid);
+        Ok(())
+    }
+
+    /// These logs, and no others, are put aside.
+    pub(crate) fn put_aside(&self, logs: HashSet<Uuid>) {
+        *self.aside.lock() = logs;
+    }
+
+    /// Whether a log is put aside.
+    pub(crate) fn is_aside(&self, segment: Uuid) -> bool {
+        self.aside.lock().contains(&segment)
+    }
+
+    /// Waits as long as so many copied bytes may take.
+    pub(crate) async fn breathe(&self, bytes: u64, bytes_per_second: u64) {
+        let pause = self.pace.lock().take(Instant::now(), bytes, bytes_per_second);
+        tokio::time::sleep(pause).await;
     }
 
     /// A copy that this process has used, or that the journal knows of.
@@ -49,6 +161,10 @@ impl Copies {
         };
         if !stored_here || descriptor.base_offset.is_none() {
             return Err(wrong("this disk is not one of its replicas, or its base is not known"));
+        }
+        if self.tombstones.covers(descriptor) {
+            // Its votes are forgotten: answering as a fresh replica would lose what was decided (R10).
+            return Err(wrong("it was trimmed"));
         }
         let mut known = self.known.lock();
         let copy = known.entry(descriptor.uuid).or_insert_with(|| {

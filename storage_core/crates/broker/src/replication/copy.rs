@@ -20,6 +20,8 @@ use super::{convert, wire};
 use crate::error::{Error, Result};
 use crate::segment::log_id;
 
+/// What the keys of promises begin with.
+const KEYS: &str = "replica/";
 /// About how much is read at once where a log is walked through.
 const WALK_BYTES: usize = 1 << 20;
 
@@ -154,15 +156,31 @@ impl Copy {
         }
     }
 
-    /// Metadata says that the segment was trimmed: from now on this disk only remembers its end.
-    pub(crate) fn bury(&self) -> Result<()> {
-        self.with(|replica, log| {
-            let Some(value) = replica.promises().sealed.clone() else {
-                let what = format!("segment {} is trimmed and not sealed here", self.descriptor.uuid);
-                return Err(Error::Unavailable { what });
-            };
-            self.step(replica, log, ReplicaInput::Trimmed { value }, &[]).map(drop)
-        })
+    /// Metadata has given this copy up: from now on this disk only remembers how the segment was sealed.
+    pub(crate) fn bury(&self, value: Value) -> Result<()> {
+        self.with(|replica, log| self.step(replica, log, ReplicaInput::Trimmed { value }, &[]).map(drop))
+    }
+
+    /// Whether a tombstone is all that is left of a copy.
+    pub(crate) fn is_buried(store: &Store, segment: Uuid) -> Result<bool> {
+        Ok(read_record(store, segment)?.is_some_and(|record| record.trimmed))
+    }
+
+    /// A sealed log answers for itself: what was promised before is not needed any more.
+    pub(crate) fn forget_votes(store: &Store, segment: Uuid) -> Result<()> {
+        let key = key(segment);
+        if store.property(&key).is_none() {
+            return Ok(());
+        }
+        let failed = |error| Error::Internal { message: format!("segment {segment}: {error}") };
+        store.remove_property(&key).map_err(failed)
+    }
+
+    /// All segments about which something is remembered here.
+    pub(crate) fn all_recorded(store: &Store) -> Vec<Descriptor> {
+        let records = store.properties().into_iter().filter(|(key, _)| key.starts_with(KEYS));
+        let parsed = records.filter_map(|(_, bytes)| serde_json::from_slice::<Record>(&bytes).ok());
+        parsed.map(|record| record.descriptor).collect()
     }
 
     fn message(&self, message: Message, bytes: &[(Offset, Bytes)]) -> Result<Said> {
@@ -391,7 +409,7 @@ impl Record {
 }
 
 fn key(segment: Uuid) -> String {
-    format!("replica/{segment}")
+    format!("{KEYS}{segment}")
 }
 
 fn read_record(store: &Store, segment: Uuid) -> Result<Option<Record>> {

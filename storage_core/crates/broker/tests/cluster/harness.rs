@@ -15,7 +15,7 @@ use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
 use walrus_log::{LogId, SimulatedDisk};
 use walrus_metadata::{
     Answer, Attempt, Command, Envelope, Epoch, Metadata, NodeId, Replication, SegmentState, TopicId, apply,
-    first_descriptor, recovery, successor,
+    first_descriptor, recovery, successor, upkeep,
 };
 
 use crate::links::Links;
@@ -243,6 +243,46 @@ impl Cluster {
         self.shared.publish(&self.metadata());
     }
 
+    /// What an operator does to the metadata.
+    pub(crate) fn command(&self, command: Command) {
+        self.shared.propose(command).expect("a command that is taken");
+    }
+
+    /// One look of the node that leads the metadata at the copies of sealed segments.
+    pub(crate) fn keep_copies(&self) {
+        let changes = upkeep(&self.metadata(), now_ms()).changes;
+        for change in changes {
+            drop(self.shared.propose(change.command())); // the next look sees what became of it
+        }
+    }
+
+    /// Keeps the copies until something is so.
+    pub(crate) fn keep_copies_until(&self, what: &str, is_so: impl Fn(&Metadata) -> bool) {
+        let until = Instant::now() + PATIENCE * 3;
+        while !is_so(&self.metadata()) {
+            assert!(Instant::now() < until, "not yet: {what}: {:#?}", self.metadata().topics);
+            self.keep_copies();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Metadata forget what they like.
+    pub(crate) fn rewrite(&self, change: impl FnOnce(&mut Metadata)) {
+        change(&mut self.shared.metadata.lock());
+        self.set_config(&[]);
+    }
+
+    /// Settings of the cluster.
+    pub(crate) fn set_config(&self, entries: &[(&str, u64)]) {
+        let set = entries.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect();
+        self.command(Command::SetConfig { set, unset: Default::default() });
+    }
+
+    /// This node's disk.
+    pub(crate) fn disk(&self, id: u32) -> Uuid {
+        self.nodes[id as usize - 1].disk
+    }
+
     fn start_node(&self, id: u32, disk: Uuid) -> Node {
         let process = Uuid::new_v4();
         let mut config = json!({
@@ -373,6 +413,11 @@ impl Shared {
                 topic: topic(),
                 partition: partition(),
                 below_number: event["below_number"].as_u64().unwrap(),
+                first: serde_json::from_value(event["first"].clone()).unwrap(),
+            },
+            "report_copies" => Command::ReportCopies {
+                replica: serde_json::from_value(event["replica"].clone()).unwrap(),
+                reports: serde_json::from_value(event["reports"].clone()).unwrap(),
             },
             "delete_topic" => Command::DeleteTopic { topic: topic() },
             "allocate_producer_ids" => Command::AllocateProducerIds {

@@ -42,11 +42,6 @@ pub(super) fn set_replication(metadata: &mut Metadata, replication: Replication)
     Ok(Answer::Nothing)
 }
 
-pub(super) fn declare_disk_gone(metadata: &mut Metadata, disk: Uuid) -> Result<Answer, Rejected> {
-    metadata.gone_disks.insert(disk);
-    Ok(Answer::Nothing)
-}
-
 pub(super) fn allocate_producer_ids(metadata: &mut Metadata, count: u32) -> Result<Answer, Rejected> {
     if count == 0 || count > PRODUCER_IDS_MAX {
         let what = "count".to_owned();

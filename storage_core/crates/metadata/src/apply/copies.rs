@@ -1,58 +1,115 @@
-//! Who stores a sealed segment: copies are added once they are verified, and given up while enough others stay.
+//! Who stores a sealed segment: copies are listed, reported verified by their holders, and given up while enough others
+//! stay.
+
+use uuid::Uuid;
 
 use super::segments::{find_segment, segment_mut};
 use super::{find_partition, partition_mut};
-use crate::command::{Answer, Command};
-use crate::model::{Metadata, ReplicaRef, SegmentCopy, SegmentState};
+use crate::command::{Answer, CopyReport, Found};
+use crate::model::{CopyState, Metadata, ReplicaRef, SegmentCopy, SegmentState, TopicId};
 use crate::rejected::Rejected;
 
-/// Compares with the version of the segment: a claim that a copy is verified is worth nothing once the list has changed,
-/// for the copy may have been given up and deleted.
+/// Which copies come and go. `version` is what the proposer saw of the segment: whoever decides about copies has seen all
+/// of them.
+pub(super) struct Change<'a> {
+    pub(super) place: (TopicId, u32, Uuid),
+    pub(super) version: u64,
+    pub(super) added: &'a [ReplicaRef],
+    pub(super) given_up: &'a [ReplicaRef],
+}
+
 pub(super) fn set_copies(
     metadata: &mut Metadata,
-    command: &Command,
+    change: &Change<'_>,
     version: u64,
 ) -> Result<Answer, Rejected> {
-    let Command::SetCopies { topic, partition, segment, version: expected, digest, verified, removed } =
-        command
-    else {
-        unreachable!("the caller matched the variant");
-    };
-    let segment = *segment;
-    let found = find_segment(find_partition(metadata, *topic, *partition)?, segment)?;
-    let SegmentState::Sealed(value) = &found.state else {
+    let (topic, partition, segment) = change.place;
+    let found = find_segment(find_partition(metadata, topic, partition)?, segment)?;
+    let SegmentState::Sealed(_) = &found.state else {
         return Err(Rejected::NotSealed { segment });
     };
-    if found.version != *expected {
-        return Err(Rejected::VersionMismatch { expected: *expected, current: found.version });
-    }
-    if !verified.is_empty() && value.digest != *digest {
-        return Err(Rejected::DigestMismatch { segment, expected: value.digest, got: *digest });
-    }
-    for replica in verified {
-        check_disk(metadata, *replica)?;
+    if found.version != change.version {
+        return Err(Rejected::VersionMismatch { expected: change.version, current: found.version });
     }
     let mut copies = found.copies.clone();
-    for replica in verified {
-        copies.retain(|copy| copy.replica.node != replica.node);
-        copies.push(SegmentCopy { replica: *replica, verified: true });
+    for replica in change.added {
+        check_disk(metadata, *replica)?;
+        if copies.iter().any(|copy| copy.replica.node == replica.node) {
+            return Err(Rejected::HasCopy { segment, node: replica.node });
+        }
+        copies.push(SegmentCopy { replica: *replica, state: CopyState::Filling, since: version });
     }
-    copies.retain(|copy| !removed.contains(&copy.replica));
-    let (before, left) = (verified_copies(metadata, &found.copies), verified_copies(metadata, &copies));
+    let is_gone = |replica: &ReplicaRef| metadata.gone_disks.contains(&replica.disk);
+    // Nobody is left who could delete a copy on a disk that is gone.
+    copies.retain(|copy| !(change.given_up.contains(&copy.replica) && is_gone(&copy.replica)));
+    let leaves =
+        |copy: &&mut SegmentCopy| change.given_up.contains(&copy.replica) && copy.state != CopyState::Leaving;
+    let mut anything_leaves = false;
+    for copy in copies.iter_mut().filter(leaves) {
+        (copy.state, copy.since, anything_leaves) = (CopyState::Leaving, version, true);
+    }
+    let left = verified_copies(metadata, &copies);
     let needed = found.descriptor.write_quorum;
-    let given_up = removed.iter().any(|replica| !metadata.gone_disks.contains(&replica.disk));
-    if copies.is_empty() || (left < needed && (left < before || given_up)) {
+    if copies.is_empty() || (anything_leaves && left < needed) {
         return Err(Rejected::TooFewCopies { segment, left, needed });
     }
-    let found = segment_mut(partition_mut(metadata, *topic, *partition)?, segment)?;
+    let found = segment_mut(partition_mut(metadata, topic, partition)?, segment)?;
     found.copies = copies;
     found.version = version;
     Ok(Answer::Nothing)
 }
 
+/// What a holder found on its disk. A report that does not fit any more changes nothing: the holder looks again.
+pub(super) fn report_copies(
+    metadata: &mut Metadata,
+    replica: ReplicaRef,
+    reports: &[CopyReport],
+    version: u64,
+) -> Result<Answer, Rejected> {
+    check_disk(metadata, replica)?;
+    for report in reports {
+        let CopyReport { topic, partition, segment, since, found } = report;
+        let Ok(listed) = find_partition(metadata, *topic, *partition) else { continue };
+        let Ok(listed) = find_segment(listed, *segment) else { continue };
+        let SegmentState::Sealed(value) = &listed.state else { continue };
+        let copy = listed.copies.iter().find(|copy| copy.replica == replica && copy.since == *since);
+        let Some(state) = copy.map(|copy| after(copy.state, *found, value.digest)) else { continue };
+        // Who had the last copy stays listed: somebody must say that the segment is lost.
+        let state = state.or((listed.copies.len() == 1).then_some(CopyState::Filling));
+        let listed = segment_mut(partition_mut(metadata, *topic, *partition)?, *segment)?;
+        match state {
+            Some(state) => {
+                let mut copies = listed.copies.iter_mut();
+                let copy = copies.find(|copy| copy.replica == replica).expect("it was found above");
+                if copy.state == state {
+                    continue;
+                }
+                (copy.state, copy.since) = (state, version);
+            }
+            None => listed.copies.retain(|copy| copy.replica != replica),
+        }
+        listed.version = version;
+    }
+    Ok(Answer::Nothing)
+}
+
+/// What becomes of a copy; `None`: it is not listed any more.
+fn after(state: CopyState, found: Found, digest: u64) -> Option<CopyState> {
+    match (state, found) {
+        (CopyState::Leaving, Found::Gone) => None,
+        (CopyState::Leaving, _) => Some(CopyState::Leaving),
+        (_, Found::Gone) => Some(CopyState::Filling),
+        (_, Found::Damaged) => Some(CopyState::Damaged),
+        (_, Found::Whole { digest: got }) if got == digest => Some(CopyState::Verified),
+        (_, Found::Whole { .. }) => Some(CopyState::Damaged),
+    }
+}
+
 /// A copy on a disk that is gone is none.
 fn verified_copies(metadata: &Metadata, copies: &[SegmentCopy]) -> u32 {
-    let is_there = |copy: &&SegmentCopy| copy.verified && !metadata.gone_disks.contains(&copy.replica.disk);
+    let is_there = |copy: &&SegmentCopy| {
+        copy.state == CopyState::Verified && !metadata.gone_disks.contains(&copy.replica.disk)
+    };
     u32::try_from(copies.iter().filter(is_there).count()).unwrap_or(u32::MAX)
 }
 

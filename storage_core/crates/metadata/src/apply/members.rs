@@ -2,7 +2,6 @@
 
 use uuid::Uuid;
 
-use crate::census::stored_on;
 use crate::command::Answer;
 use crate::model::{Metadata, NodeId, NodeState};
 use crate::rejected::Rejected;
@@ -58,5 +57,5 @@ pub(super) fn remove_node(
 fn stored_by(metadata: &Metadata, disk: Uuid) -> u64 {
     let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
     let segments = partitions.flat_map(|partition| &partition.segments);
-    segments.filter(|segment| stored_on(segment).iter().any(|replica| replica.disk == disk)).count() as u64
+    segments.filter(|segment| segment.stored_on().any(|replica| replica.disk == disk)).count() as u64
 }

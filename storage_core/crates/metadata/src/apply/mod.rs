@@ -12,8 +12,8 @@ use std::sync::Arc;
 use crate::command::{Answer, Applied, Command, ENVELOPE_VERSION, Envelope};
 use crate::model::{Metadata, NodeState, Partition, Recent, TopicId};
 use crate::rejected::Rejected;
-use cluster::{allocate_producer_ids, bootstrap, declare_disk_gone, set_replication};
-use copies::set_copies;
+use cluster::{allocate_producer_ids, bootstrap, set_replication};
+use copies::{Change, report_copies, set_copies};
 use members::{drain_node, remove_node};
 use nodes::{current_process, register_node};
 use segments::{begin_recovery, begin_roll, check_replicas, find_segment, seal_and_open, trim};
@@ -85,7 +85,7 @@ fn entity_version(metadata: &Metadata, command: &Command, expected: u64) -> Resu
         Command::SetConfig { .. } => Ok(metadata.config.version),
         Command::Bootstrap { .. }
         | Command::SetReplication { .. }
-        | Command::DeclareDiskGone { .. }
+        | Command::ReportCopies { .. }
         | Command::RegisterNode { .. }
         | Command::CreateTopic { .. }
         | Command::DeleteTopic { .. }
@@ -98,7 +98,6 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Rejec
     match &envelope.command {
         Command::Bootstrap { cluster_id, replication } => bootstrap(metadata, *cluster_id, *replication),
         Command::SetReplication { replication } => set_replication(metadata, *replication),
-        Command::DeclareDiskGone { disk } => declare_disk_gone(metadata, *disk),
         Command::RegisterNode { .. } => register_node(metadata, &envelope.command, version),
         Command::RenewLease { node, process, lease_until_ms } => {
             let found = current_process(metadata, *node, *process)?;
@@ -132,13 +131,18 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Rejec
             let found = partition_mut(metadata, *topic, *partition)?;
             begin_recovery(found, *segment, *ballot, successor, version)
         }
-        Command::SetCopies { .. } => set_copies(metadata, &envelope.command, version),
+        Command::SetCopies { topic, partition, segment, version: seen, added, given_up } => {
+            let place = (*topic, *partition, *segment);
+            set_copies(metadata, &Change { place, version: *seen, added, given_up }, version)
+        }
+        Command::ReportCopies { replica, reports } => report_copies(metadata, *replica, reports, version),
         Command::SealAndOpen { topic, partition, segment, value } => {
             let found = partition_mut(metadata, *topic, *partition)?;
             seal_and_open(found, *segment, value, envelope.at_ms, version)
         }
-        Command::Trim { topic, partition, below_number } => {
-            trim(partition_mut(metadata, *topic, *partition)?, *below_number, version)
+        Command::Trim { topic, partition, below_number, first } => {
+            let found = partition_mut(metadata, *topic, *partition)?;
+            trim(found, *below_number, first.as_ref(), envelope.at_ms, version)
         }
         Command::AllocateProducerIds { count } => allocate_producer_ids(metadata, *count),
     }

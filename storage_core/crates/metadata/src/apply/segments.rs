@@ -116,16 +116,40 @@ pub(super) fn seal_and_open(
     Ok(Answer::Nothing)
 }
 
-pub(super) fn trim(partition: &mut Partition, below_number: u64, version: u64) -> Result<Answer, Rejected> {
+/// With `first` the trim was decided before this state lost it. What it lists may end before that segment; then the
+/// segment is all there is, and waits for a recoverer as every adopted one.
+pub(super) fn trim(
+    partition: &mut Partition,
+    below_number: u64,
+    first: Option<&Descriptor>,
+    at_ms: u64,
+    version: u64,
+) -> Result<Answer, Rejected> {
+    if below_number <= partition.trimmed_below {
+        return Ok(Answer::Nothing);
+    }
+    let is_listed = |first: &Descriptor| {
+        partition.segments.iter().any(|segment| segment.descriptor.is_same_segment(first))
+    };
+    if let Some(first) = first.filter(|first| !is_listed(first)) {
+        let expected = (partition.index, below_number);
+        let limit = partition.segments.last().map_or(0, |last| last.descriptor.number);
+        if (first.partition, first.number) != expected || first.base_offset.is_none() || limit >= first.number
+        {
+            return Err(invalid(first, format!("expected (partition, number) {expected:?}, above {limit}")));
+        }
+        let mut adopted = open_segment(first.clone(), at_ms, version);
+        adopted.state = SegmentState::Sealing(Ballot::zero(first.epoch));
+        partition.segments = vec![adopted];
+        partition.next_epoch = partition.next_epoch.max(Epoch(first.epoch.0 + 1));
+    }
     let limit = partition.segments.last().map_or(0, |open| open.descriptor.number);
     if below_number > limit {
         return Err(Rejected::NotTrimmable { below_number, limit });
     }
-    if below_number > partition.trimmed_below {
-        partition.segments.retain(|segment| segment.descriptor.number >= below_number);
-        partition.trimmed_below = below_number;
-        partition.version = version;
-    }
+    partition.segments.retain(|segment| segment.descriptor.number >= below_number);
+    partition.trimmed_below = below_number;
+    partition.version = version;
     Ok(Answer::Nothing)
 }
 

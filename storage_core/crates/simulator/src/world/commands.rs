@@ -95,10 +95,12 @@ impl World {
         self.recoverer_step(place, RecovererInput::Ask)
     }
 
-    /// A disk is declared gone, and the recoverers hear of it.
+    /// A disk is removed as lost, and the recoverers hear of it.
     pub fn declare_gone(&mut self, node: NodeId) -> Checked {
         let disk = Uuid::from_u128(self.node(node).disk.0);
-        let _ = self.propose(Command::DeclareDiskGone { disk })?;
+        let node = metadata::NodeId(node.0);
+        // Refused where metadata has forgotten the node.
+        let _ = self.propose(Command::RemoveNode { node, disk, lost: true, replaced_by: None })?;
         for place in 0..self.recoverers.len() {
             for index in 0..self.recoverers[place].descriptor().replicas.len() {
                 self.tell_gone(place, index)?;
@@ -133,6 +135,6 @@ impl World {
 
     /// Retention.
     pub fn trim(&mut self, below_number: u64) -> Checked {
-        self.propose(Command::Trim { topic: TOPIC, partition: 0, below_number }).map(drop)
+        self.propose(Command::Trim { topic: TOPIC, partition: 0, below_number, first: None }).map(drop)
     }
 }

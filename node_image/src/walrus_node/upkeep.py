@@ -1,0 +1,52 @@
+"""Copies of sealed segments brought back to n: the metadata's own plan, carried out by the node that leads them.
+
+Which copies are made and given up is decided by `walrus_core.Metadata.upkeep`; the nodes that are to have them make
+them, delete them, and say so. Nothing is remembered here: whoever leads the metadata next goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from walrus_node.commands import execute, now_ms
+from walrus_node.metadata.machine import ClusterState
+from walrus_node.metadata.store import MetadataStore, Rejected
+
+log = logging.getLogger(__name__)
+
+# Somebody else changed the segment, or the node, since: the next look sees it.
+_STALE = frozenset({"VersionMismatch", "UnknownSegment", "UnknownTopic", "UnknownPartition", "UnknownNode", "HasCopy"})
+# Proposals under way at once.
+_AT_ONCE = 16
+
+
+class CopyKeeper:
+    """Looks and acts when told to; runs in the event loop."""
+
+    def __init__(self, store: MetadataStore[ClusterState]) -> None:
+        self._store = store
+        # What the last look of the leader found; none on other nodes.
+        self.progress: Mapping[str, int] | None = None
+
+    async def look(self) -> None:
+        """One look, if this node leads the metadata: what is to be changed is proposed, and known when this returns."""
+        if not self._store.status().is_leader:
+            self.progress = None
+            return
+        found = await asyncio.to_thread(self._store.read().metadata.upkeep, now_ms())
+        self.progress = found["progress"]
+        turns = asyncio.Semaphore(_AT_ONCE)
+        await asyncio.gather(*(self._propose(change, turns) for change in found["changes"]))
+
+    async def _propose(self, change: dict[str, Any], turns: asyncio.Semaphore) -> None:
+        async with turns:
+            outcome = await execute(self._store, {"set_copies": change})
+        added = [replica["node"] for replica in change["added"]]
+        given_up = [replica["node"] for replica in change["given_up"]]
+        if not isinstance(outcome, Rejected):
+            log.info("segment %s: copies are made on nodes %s, given up on %s", change["segment"], added, given_up)
+        elif outcome.reason not in _STALE:
+            log.warning("segment %s: its copies stay as they are: %s", change["segment"], outcome.message)

@@ -1,0 +1,116 @@
+"""Copies of sealed segments on real nodes: made elsewhere when a disk or a node is lost, moved off a drained node."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from node_process import NodeProcess
+from text_client import say
+from waiting import wait_until
+from walrus_client.admin import AdminClient
+
+pytest.importorskip("walrus_core")
+
+Make = Callable[..., NodeProcess]
+SECONDS_MAX = 90.0
+FLAGS = ("--segment-entries-max", "5", "--monitor-check-ms", "200")
+
+
+def admin(node: NodeProcess) -> AdminClient:
+    return AdminClient(f"127.0.0.1:{node.ports['admin']}", timeout=SECONDS_MAX)
+
+
+def start(node: Make, count: int) -> list[NodeProcess]:
+    """A cluster of three copies, two of which acknowledge, with sealed segments of 23 records."""
+    replication = ("--replication-factor", "3", "--write-quorum", "2")
+    first = node("--bootstrap", "--node-id", "1", *replication, *FLAGS).start()
+    first.wait_ready()
+    joined = [node("--join", first.raft_address, "--node-id", str(wanted), *FLAGS) for wanted in range(2, count + 1)]
+    for each in joined:
+        each.start().wait_ready()
+    nodes = [first, *joined]
+    for number in range(23):
+        wait_until("it is taken", lambda number=number: say(nodes[0], f"PUT logs {number}") == "OK")
+    wait_whole(nodes[0])
+    return nodes
+
+
+def cluster_segments(node: NodeProcess, *more: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "walrus_client.cli", "cluster", "segments", "--topic", "logs", *more]
+    address = f"127.0.0.1:{node.ports['admin']}"
+    ran = subprocess.run(
+        [*command, "--admin", address, "--output", "json"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ran.returncode == 0, ran.stderr
+    listed: list[dict[str, Any]] = json.loads(ran.stdout)
+    return listed
+
+
+def wait_whole(node: NodeProcess, *, without: str = "") -> None:
+    """Three verified copies of each sealed segment, none of them on the disk *without*."""
+
+    def is_whole() -> bool:
+        sealed = [segment for segment in cluster_segments(node) if segment["state"] == "sealed"]
+        good = [
+            sum(copy["state"] == "verified" and copy["alive"] and copy["disk"] != without for copy in segment["copies"])
+            for segment in sealed
+        ]
+        return len(sealed) >= 3 and min(good) >= 3
+
+    wait_until("three verified copies of each", is_whole, seconds_max=SECONDS_MAX)
+
+
+def check_reads(node: NodeProcess) -> None:
+    read = {say(node, "GET logs") for _ in range(23)}
+    assert read == {f"OK {number}" for number in range(23)}
+
+
+def disk(node: NodeProcess) -> str:
+    with admin(node) as client:
+        return client.identity().disk
+
+
+def test_a_node_that_lost_its_disk_is_replaced_and_gets_its_copies_again(node: Make) -> None:
+    nodes = start(node, 3)
+    lost, old = nodes[2], disk(nodes[2])
+    lost.kill()
+    shutil.rmtree(lost.data)
+    lost.start()
+    assert lost.wait_ready()["node_id"] == 4
+    address = f"127.0.0.1:{nodes[0].ports['admin']}"
+    command = [sys.executable, "-m", "walrus_client.cli", "cluster", "replace", old, "--by", "4", "--admin", address]
+    assert "is replaced by 4" in subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    wait_whole(nodes[0], without=old)
+    with admin(nodes[0]) as client:
+        wait_until("nothing moves", lambda: (copies := client.status().copies) and copies.moving == 0)
+        assert not client.status().copies.under_replicated
+    with admin(lost) as client:
+        wait_until("it has caught up", lambda: client.caught_up() == (), seconds_max=SECONDS_MAX)
+    check_reads(lost)
+
+
+def test_a_drained_node_ends_empty_and_leaves(node: Make) -> None:
+    nodes = start(node, 4)
+    with admin(nodes[0]) as client:
+        leaving = disk(nodes[1])
+        client.start_drain(leaving)
+        wait_until("it is drained", lambda: client.drain(leaving).done, seconds_max=SECONDS_MAX)
+        wait_whole(nodes[0], without=leaving)
+        client.remove_member(leaving)
+    assert cluster_segments(nodes[0], "--under-replicated") == []
+    check_reads(nodes[2])
+
+
+def test_a_silent_node_is_made_up_for_after_the_grace_by_one_that_is_there(node: Make) -> None:
+    nodes = start(node, 4)
+    silent = nodes[3]
+    gone = disk(silent)
+    with admin(nodes[0]) as client:
+        client.set_config({"copies.grace_ms": 1_000})
+    silent.kill()
+    wait_whole(nodes[0], without=gone)
+    check_reads(nodes[1])

@@ -1,0 +1,162 @@
+//! Copies of sealed segments: made up for after a lost disk, moved off a drained node, gone after a trim; nothing that was
+//! acknowledged goes with them.
+
+use serde_json::json;
+use walrus_broker::PartitionRef;
+use walrus_log::LogId;
+use walrus_metadata::{Command, CopyState, Metadata, NodeId, Replication, Segment, SegmentState};
+
+use crate::harness::{Cluster, put, read_values, sealed_count};
+use crate::replicated::put_until_taken;
+
+fn start(nodes: u32) -> (Cluster, PartitionRef) {
+    let replication = Replication { factor: 3, write_quorum: 2 };
+    let cluster = Cluster::start_replicated(nodes, json!({ "segment_entries_max": 10 }), replication);
+    (cluster, PartitionRef::parse("logs", 0).unwrap())
+}
+
+fn segments(metadata: &Metadata) -> Vec<Segment> {
+    let topic = &metadata.topics[&metadata.names["default"]["logs"]];
+    topic.partitions[0].segments.clone()
+}
+
+fn sealed(metadata: &Metadata) -> Vec<Segment> {
+    let all = segments(metadata).into_iter();
+    all.filter(|segment| matches!(segment.state, SegmentState::Sealed(_))).collect()
+}
+
+/// Every sealed segment has three verified copies, and these are what they are said to be.
+fn are_whole(cluster: &Cluster, metadata: &Metadata) -> bool {
+    sealed(metadata).iter().all(|segment| {
+        let SegmentState::Sealed(value) = &segment.state else { return false };
+        let is_whole = |copy: &walrus_metadata::SegmentCopy| {
+            let log = cluster.broker(copy.replica.node.0).bucket().log(LogId(segment.descriptor.uuid));
+            let sealed = log.and_then(|log| log.sealed());
+            copy.state == CopyState::Verified
+                && sealed.is_some_and(|sealed| (sealed.end.0, sealed.digest) == (value.end.0, value.digest))
+        };
+        segment.copies.len() == 3 && segment.copies.iter().all(is_whole)
+    })
+}
+
+fn write(cluster: &Cluster, topic: &PartitionRef, through: u32, values: std::ops::Range<u32>) {
+    cluster.block_on(async {
+        for value in values {
+            put_until_taken(&cluster.broker(through), topic, &value.to_string()).await;
+        }
+    });
+}
+
+/// Every node that is left reads all values in their order; a client that repeats may have put one twice.
+fn check_reads(cluster: &Cluster, topic: &PartitionRef, nodes: &[u32], count: u32) {
+    cluster.block_on(async {
+        for node in nodes {
+            let values = read_values(&cluster.broker(*node), topic, 0, count as usize).await;
+            let mut distinct: Vec<u32> = values.iter().map(|(_, value)| value.parse().unwrap()).collect();
+            distinct.dedup();
+            let expected: Vec<u32> = (0..u32::try_from(distinct.len()).unwrap()).collect();
+            assert_eq!(distinct, expected);
+        }
+    });
+}
+
+#[test]
+fn a_lost_disk_is_made_up_for_on_the_nodes_that_are_left() {
+    let (mut cluster, topic) = start(4);
+    write(&cluster, &topic, 1, 0..45);
+    cluster.keep_copies_until("all copies verified", |metadata| are_whole(&cluster, metadata));
+    let lost = sealed(&cluster.metadata())[0].copies[0].replica;
+    cluster.stop(lost.node.0);
+    cluster.command(Command::RemoveNode { node: lost.node, disk: lost.disk, lost: true, replaced_by: None });
+    let left: Vec<u32> = cluster.ids().filter(|id| *id != lost.node.0).collect();
+    write(&cluster, &topic, left[0], 45..60);
+    cluster.keep_copies_until("three copies again", |metadata| {
+        let is_off = |segment: &Segment| segment.copies.iter().all(|copy| copy.replica.disk != lost.disk);
+        sealed(metadata).len() >= 5 && sealed(metadata).iter().all(is_off) && are_whole(&cluster, metadata)
+    });
+    check_reads(&cluster, &topic, &left, 60);
+}
+
+#[test]
+fn a_drained_node_ends_with_nothing_and_is_taken_out_and_a_cancelled_one_goes_on() {
+    let (cluster, topic) = start(4);
+    write(&cluster, &topic, 1, 0..45);
+    cluster.keep_copies_until("all copies verified", |metadata| are_whole(&cluster, metadata));
+    // The leader of the open segment, which is the hardest one to empty.
+    let open = segments(&cluster.metadata()).pop().unwrap().descriptor;
+    let (node, disk) = (open.leader.node, cluster.disk(open.leader.node.0));
+    let drain = |draining| Command::DrainNode { node, disk, draining };
+    cluster.command(drain(true));
+    cluster.command(drain(false));
+    cluster.command(drain(true));
+    cluster.keep_copies_until("nothing is stored there", |metadata| {
+        let stored = |segment: &Segment| segment.stored_on().any(|replica| replica.disk == disk);
+        !segments(metadata).iter().any(stored) && are_whole(&cluster, metadata)
+    });
+    let broker = cluster.broker(node.0);
+    let listed = |id: LogId| segments(&cluster.metadata()).iter().any(|one| one.descriptor.uuid == id.0);
+    let left = broker.bucket().store().logs();
+    assert!(left.iter().all(|log| !listed(log.id())), "{left:?}");
+    cluster.command(Command::RemoveNode { node, disk, lost: false, replaced_by: None });
+    let others: Vec<u32> = cluster.ids().filter(|id| *id != node.0).collect();
+    write(&cluster, &topic, others[0], 45..50);
+    check_reads(&cluster, &topic, &others, 50);
+}
+
+#[test]
+fn a_copy_that_was_moved_away_can_come_back() {
+    let (cluster, topic) = start(4);
+    write(&cluster, &topic, 1, 0..25);
+    cluster.keep_copies_until("all copies verified", |metadata| are_whole(&cluster, metadata));
+    for round in 0..2_u32 {
+        for id in cluster.ids() {
+            let (node, disk) = (NodeId(id), cluster.disk(id));
+            cluster.command(Command::DrainNode { node, disk, draining: true });
+            cluster.keep_copies_until("moved away", |metadata| {
+                let stored = |segment: &Segment| segment.stored_on().any(|replica| replica.disk == disk);
+                !segments(metadata).iter().any(stored) && are_whole(&cluster, metadata)
+            });
+            cluster.command(Command::DrainNode { node, disk, draining: false });
+        }
+        write(&cluster, &topic, 1, 25 + round * 5..30 + round * 5);
+    }
+    let all: Vec<u32> = cluster.ids().collect();
+    check_reads(&cluster, &topic, &all, 35);
+}
+
+#[test]
+fn what_was_promised_about_sealed_segments_leaves_the_journal_and_a_trim_leaves_one_tombstone() {
+    let (cluster, topic) = start(3);
+    write(&cluster, &topic, 1, 0..45);
+    let keys = |id: u32, prefix: &str| {
+        let properties = cluster.broker(id).bucket().store().properties();
+        properties.iter().filter(|(key, _)| key.starts_with(prefix)).count()
+    };
+    cluster.keep_copies_until("only the open segment's promises are left", |metadata| {
+        are_whole(&cluster, metadata) && cluster.ids().all(|id| keys(id, "replica/") <= 1)
+    });
+    let before = cluster.metadata();
+    let trimmed_count = sealed_count(&before, "logs") - 1;
+    let trimmed = trimmed_count as u64;
+    cluster.block_on(async { cluster.broker(2).trim(&topic, trimmed).await }).unwrap();
+    let old = segments(&before);
+    let is_gone = |cluster: &Cluster| {
+        cluster.ids().all(|id| {
+            let here = |segment: &Segment| cluster.broker(id).bucket().log(LogId(segment.descriptor.uuid));
+            keys(id, "trimmed/") == 1 && old[..trimmed_count].iter().all(|one| here(one).is_none())
+        })
+    };
+    cluster.keep_copies_until("the trimmed logs are deleted", |_| is_gone(&cluster));
+
+    // Metadata that forget the trim are told: nobody answers for what is gone as if it had never been.
+    cluster.rewrite(|metadata| {
+        let id = before.names["default"]["logs"];
+        metadata.topics.insert(id, before.topics[&id].clone());
+    });
+    cluster.keep_copies_until("the trim is decided again", |metadata| {
+        metadata.topics[&metadata.names["default"]["logs"]].partitions[0].trimmed_below == trimmed
+    });
+    cluster.block_on(async {
+        put(&cluster.broker(1), &topic, "45").await.unwrap();
+    });
+}

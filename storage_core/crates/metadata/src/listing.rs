@@ -1,0 +1,111 @@
+//! Segments as people see them: one line for each. Pure.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::census::{is_here, readable_on};
+use crate::model::{CopyState, Metadata, NodeId, ReplicaRef, Segment, SegmentState};
+
+/// Which segments are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// `organisation/name`; all where there is none.
+    pub topic: Option<String>,
+    /// Only those with fewer copies than there should be.
+    pub under_replicated: bool,
+    /// So many at most.
+    pub limit: usize,
+}
+
+/// One segment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SegmentLine {
+    /// `organisation/name`.
+    pub topic: String,
+    /// Partition.
+    pub partition: u32,
+    /// Place in the partition.
+    pub number: u64,
+    /// Identity.
+    pub uuid: Uuid,
+    /// `open`, `sealing` or `sealed`.
+    pub state: &'static str,
+    /// The node that orders, or ordered, its appends.
+    pub leader: NodeId,
+    /// Epoch.
+    pub epoch: u32,
+    /// First offset.
+    pub base_offset: u64,
+    /// First offset behind it, once it is sealed.
+    pub end_offset: Option<u64>,
+    /// Who stores it.
+    pub copies: Vec<CopyLine>,
+    /// Fewer copies on nodes that are alive than there should be.
+    pub under_replicated: bool,
+}
+
+/// One copy of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CopyLine {
+    /// Node.
+    pub node: NodeId,
+    /// Its disk.
+    pub disk: Uuid,
+    /// `replica` of a segment that is not sealed; `filling`, `verified`, `damaged`, `leaving`.
+    pub state: &'static str,
+    /// Its node is alive and has that disk.
+    pub alive: bool,
+}
+
+/// In order of topics, partitions and numbers; the nodes of `alive` being the ones that serve now.
+#[must_use]
+pub fn segments(metadata: &Metadata, wanted: &Wanted, alive: &BTreeSet<NodeId>) -> Vec<SegmentLine> {
+    let by_name = metadata
+        .names
+        .iter()
+        .flat_map(|(org, names)| names.iter().map(move |(name, topic)| (format!("{org}/{name}"), topic)));
+    let topics = by_name.filter(|(name, _)| wanted.topic.as_ref().is_none_or(|topic| topic == name));
+    let lines = topics.flat_map(|(name, topic)| {
+        let partitions = metadata.topics.get(topic).into_iter().flat_map(|topic| &topic.partitions);
+        let segments = partitions.flat_map(|partition| &partition.segments);
+        segments.map(move |segment| line(metadata, &name, segment, alive))
+    });
+    lines.filter(|line| !wanted.under_replicated || line.under_replicated).take(wanted.limit).collect()
+}
+
+fn line(metadata: &Metadata, topic: &str, segment: &Segment, alive: &BTreeSet<NodeId>) -> SegmentLine {
+    let descriptor = &segment.descriptor;
+    let is_alive = |replica: ReplicaRef| is_here(metadata, replica) && alive.contains(&replica.node);
+    let (state, end_offset) = match &segment.state {
+        SegmentState::Open => ("open", None),
+        SegmentState::Sealing(_) => ("sealing", None),
+        SegmentState::Sealed(value) => ("sealed", Some(value.end.0)),
+    };
+    let copy = |replica: ReplicaRef| {
+        let listed = segment.copies.iter().find(|copy| copy.replica == replica);
+        let state = match listed.filter(|_| end_offset.is_some()).map(|copy| copy.state) {
+            None => "replica",
+            Some(CopyState::Filling) => "filling",
+            Some(CopyState::Verified) => "verified",
+            Some(CopyState::Damaged) => "damaged",
+            Some(CopyState::Leaving) => "leaving",
+        };
+        CopyLine { node: replica.node, disk: replica.disk, state, alive: is_alive(replica) }
+    };
+    let there = readable_on(segment).filter(|replica| is_alive(*replica)).count();
+    SegmentLine {
+        topic: topic.to_owned(),
+        partition: descriptor.partition,
+        number: descriptor.number,
+        uuid: descriptor.uuid,
+        state,
+        leader: descriptor.leader.node,
+        epoch: descriptor.epoch.0,
+        base_offset: descriptor.base_offset.map_or(0, |base| base.0),
+        end_offset,
+        copies: segment.stored_on().map(copy).collect(),
+        under_replicated: there < metadata.replication.factor as usize,
+    }
+}

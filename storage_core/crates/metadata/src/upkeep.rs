@@ -1,0 +1,242 @@
+//! How copies of sealed segments come back to n: which copies to make, and which to give up. Pure: looks at one state and
+//! a time, answers changes; the next look sees what came of them.
+//!
+//! A segment is whole with n verified copies on nodes that stay. A node stays unless it is drained, its disk is gone, or
+//! it was silent for longer than the grace. What may be given up must have been made elsewhere before: w verified copies
+//! stay in any case.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::command::Command;
+use crate::model::{
+    CopyState, Metadata, Node, NodeId, NodeState, Partition, ReplicaRef, Segment, SegmentState, TopicId,
+};
+
+/// Changes of one look; the next one is soon.
+const CHANGES_MAX: usize = 256;
+
+/// What to do now, and how far things are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Upkeep {
+    /// Segments with the fewest verified copies first.
+    pub changes: Vec<CopyChange>,
+    /// See there.
+    pub progress: Progress,
+}
+
+/// How the copies of the sealed segments are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Progress {
+    /// Segments with fewer than n verified copies on nodes that stay.
+    pub under_replicated: u64,
+    /// Of these the ones without any: they wait for a node that is silent, or are lost.
+    pub without_copy: u64,
+    /// Copies that are being made.
+    pub moving: u64,
+    /// Copies whose holders found damage that they cannot mend.
+    pub damaged: u64,
+}
+
+/// A change of one segment's copies: [`Command::SetCopies`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CopyChange {
+    /// Topic.
+    pub topic: TopicId,
+    /// Partition.
+    pub partition: u32,
+    /// The sealed segment.
+    pub segment: Uuid,
+    /// Its version.
+    pub version: u64,
+    /// Disks that are to make a copy.
+    pub added: Vec<ReplicaRef>,
+    /// Copies to give up.
+    pub given_up: Vec<ReplicaRef>,
+}
+
+impl CopyChange {
+    /// The command that does it.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        let CopyChange { topic, partition, segment, version, added, given_up } = self.clone();
+        Command::SetCopies { topic, partition, segment, version, added, given_up }
+    }
+}
+
+/// Looks at all sealed segments. `now_ms` is the proposer's clock.
+#[must_use]
+pub fn upkeep(metadata: &Metadata, now_ms: u64) -> Upkeep {
+    let mut look = Look::new(metadata, now_ms);
+    let mut wanting: Vec<(usize, &Segment)> = Vec::new();
+    let mut progress = Progress::default();
+    let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
+    for segment in partitions.flat_map(|partition: &Partition| &partition.segments) {
+        if !matches!(segment.state, SegmentState::Sealed(_)) {
+            continue;
+        }
+        let copies = look.sort(segment);
+        progress.under_replicated += u64::from(copies.verified.len() < look.factor);
+        progress.without_copy += u64::from(copies.verified.is_empty());
+        progress.moving += copies.filling as u64;
+        progress.damaged += copies.damaged.len() as u64;
+        if copies.verified.len() != look.factor || copies.is_untidy() {
+            wanting.push((copies.verified.len(), segment));
+        }
+    }
+    look.moves_left = look.moves_max.saturating_sub(usize::try_from(progress.moving).unwrap_or(usize::MAX));
+    wanting.sort_by_key(|(verified, _)| *verified); // stable: topics and numbers stay in order
+    let changes = wanting.into_iter().filter_map(|(_, segment)| look.change(segment));
+    let changes = changes.take(CHANGES_MAX).collect();
+    Upkeep { changes, progress }
+}
+
+/// The copies of a segment by what can be expected of them.
+#[derive(Default)]
+struct Copies {
+    /// On nodes that stay.
+    verified: Vec<ReplicaRef>,
+    /// To be made, on nodes that stay.
+    filling: usize,
+    /// On nodes that stay.
+    damaged: Vec<ReplicaRef>,
+    /// On nodes that are drained.
+    drained: Vec<ReplicaRef>,
+    /// On disks that are gone.
+    gone: Vec<ReplicaRef>,
+    /// There is a verified copy somewhere, if only on a node that does not stay.
+    has_source: bool,
+}
+
+impl Copies {
+    fn is_untidy(&self) -> bool {
+        !(self.damaged.is_empty() && self.drained.is_empty() && self.gone.is_empty())
+    }
+}
+
+struct Look<'a> {
+    metadata: &'a Metadata,
+    /// Nodes that stay, by disk.
+    staying: BTreeSet<Uuid>,
+    /// Nodes that can be given copies now: by disk, how many they have or will have.
+    takers: BTreeMap<Uuid, (ReplicaRef, u64)>,
+    factor: usize,
+    moves_max: usize,
+    moves_left: usize,
+}
+
+impl<'a> Look<'a> {
+    fn new(metadata: &'a Metadata, now_ms: u64) -> Self {
+        let grace_ms = metadata.config.copies_grace_ms();
+        let stays = |node: &&Node| {
+            node.state != NodeState::Draining
+                && !metadata.gone_disks.contains(&node.disk)
+                && node.lease_until_ms.saturating_add(grace_ms) > now_ms
+        };
+        let staying: BTreeSet<Uuid> = metadata.nodes.values().filter(stays).map(|node| node.disk).collect();
+        let takes = |node: &&Node| {
+            staying.contains(&node.disk) && node.state == NodeState::Up && node.lease_until_ms > now_ms
+        };
+        let mut takers: BTreeMap<Uuid, (ReplicaRef, u64)> = metadata
+            .nodes
+            .values()
+            .filter(takes)
+            .map(|node| (node.disk, (ReplicaRef { node: node.id, disk: node.disk }, 0)))
+            .collect();
+        let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
+        for replica in partitions.flat_map(|partition| &partition.segments).flat_map(Segment::stored_on) {
+            if let Some((_, held)) = takers.get_mut(&replica.disk) {
+                *held += 1;
+            }
+        }
+        Self {
+            metadata,
+            staying,
+            takers,
+            factor: metadata.replication.factor as usize,
+            moves_max: metadata.config.copies_moves_max(),
+            moves_left: 0,
+        }
+    }
+
+    fn sort(&self, segment: &Segment) -> Copies {
+        let mut copies = Copies::default();
+        for copy in &segment.copies {
+            let replica = copy.replica;
+            let (stays, is_gone) =
+                (self.staying.contains(&replica.disk), self.metadata.gone_disks.contains(&replica.disk));
+            copies.has_source |= copy.state == CopyState::Verified && !is_gone;
+            let is_drained = || {
+                let node = self.metadata.nodes.get(&replica.node);
+                node.is_some_and(|node| node.disk == replica.disk && node.state == NodeState::Draining)
+            };
+            match copy.state {
+                _ if is_gone => copies.gone.push(replica),
+                CopyState::Leaving => {}
+                CopyState::Verified if stays => copies.verified.push(replica),
+                CopyState::Filling if stays => copies.filling += 1,
+                CopyState::Damaged if stays => copies.damaged.push(replica),
+                _ if is_drained() => copies.drained.push(replica),
+                CopyState::Verified | CopyState::Filling | CopyState::Damaged => {} // silent: it may come back
+            }
+        }
+        copies
+    }
+
+    fn change(&mut self, segment: &Segment) -> Option<CopyChange> {
+        let copies = self.sort(segment);
+        let added = if copies.has_source { self.add(segment, &copies) } else { Vec::new() };
+        let given_up = if added.is_empty() { self.give_up(segment, copies) } else { Vec::new() };
+        if added.is_empty() && given_up.is_empty() {
+            return None;
+        }
+        let (descriptor, version) = (&segment.descriptor, segment.version);
+        let (topic, partition, segment) = (descriptor.topic, descriptor.partition, descriptor.uuid);
+        Some(CopyChange { topic, partition, segment, version, added, given_up })
+    }
+
+    /// On the nodes that have the least, as far as moves are allowed now.
+    fn add(&mut self, segment: &Segment, copies: &Copies) -> Vec<ReplicaRef> {
+        let lacking = self.factor.saturating_sub(copies.verified.len() + copies.filling).min(self.moves_left);
+        let holders: BTreeSet<NodeId> = segment.copies.iter().map(|copy| copy.replica.node).collect();
+        let mut takers: Vec<(u64, ReplicaRef)> = self
+            .takers
+            .values()
+            .filter(|(replica, _)| !holders.contains(&replica.node))
+            .map(|(replica, held)| (*held, *replica))
+            .collect();
+        takers.sort_by_key(|(held, replica)| (*held, replica.node));
+        let added: Vec<ReplicaRef> = takers.into_iter().take(lacking).map(|(_, replica)| replica).collect();
+        for replica in &added {
+            self.takers.get_mut(&replica.disk).expect("it is one of them").1 += 1;
+        }
+        self.moves_left -= added.len();
+        added
+    }
+
+    /// What is not needed any more: on drained nodes, damaged, too many; and what cannot be there.
+    fn give_up(&mut self, segment: &Segment, copies: Copies) -> Vec<ReplicaRef> {
+        let Copies { verified, filling, damaged, drained, gone, .. } = copies;
+        let enough = verified.len() >= segment.descriptor.write_quorum as usize;
+        let holders: BTreeSet<NodeId> = segment.copies.iter().map(|copy| copy.replica.node).collect();
+        let has_taker = self.takers.values().any(|(replica, _)| !holders.contains(&replica.node));
+        // As good as it gets: n copies, or all that the nodes that stay can have.
+        let is_settled = verified.len() >= self.factor || (filling == 0 && !has_taker);
+        let mut given_up = Vec::new();
+        if segment.copies.len() > gone.len() {
+            given_up.extend(gone);
+        }
+        if enough && is_settled {
+            given_up.extend(drained);
+            given_up.extend(damaged);
+        }
+        let are_alive = verified.iter().all(|replica| self.takers.contains_key(&replica.disk));
+        if enough && verified.len() > self.factor && are_alive {
+            let held = |replica: &&ReplicaRef| self.takers.get(&replica.disk).map(|(_, held)| *held);
+            given_up.extend(verified.iter().max_by_key(held));
+        }
+        given_up
+    }
+}

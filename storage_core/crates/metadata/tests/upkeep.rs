@@ -1,0 +1,401 @@
+//! What the upkeep of copies promises: back to n when that is possible, never below w on the way, the fewest first, so
+//! many at once; a drained node ends empty.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use uuid::Uuid;
+use walrus_metadata::{
+    Command, CopyReport, CopyState, Descriptor, ENVELOPE_VERSION, Envelope, Found, Metadata, NodeId,
+    NodeState, Offset, Rejected, ReplicaRef, Replication, Segment, SegmentState, TopicId, Value, apply,
+    first_descriptor, is_better_elsewhere, successor, upkeep,
+};
+
+const TOPIC: TopicId = TopicId(Uuid::from_u128(7));
+const LEASE_MS: u64 = 3_000;
+const GRACE_MS: u64 = 60_000;
+const DIGEST: u64 = 99;
+
+/// A cluster whose holders do what metadata lists, as long as they are up.
+struct World {
+    metadata: Metadata,
+    now_ms: u64,
+    up: BTreeSet<NodeId>,
+    /// Whole copies on disks, by segment.
+    disks: BTreeMap<(Uuid, Uuid), Found>,
+}
+
+impl World {
+    fn new(nodes: u32, replication: Replication, moves_max: u64) -> Self {
+        let (metadata, disks) = (Metadata::default(), BTreeMap::new());
+        let mut world = Self { metadata, now_ms: 1_000_000, up: BTreeSet::new(), disks };
+        world.run(Command::Bootstrap { cluster_id: Uuid::from_u128(1), replication }).expect("new");
+        let set = [("copies.grace_ms".to_owned(), GRACE_MS), ("copies.moves_max".to_owned(), moves_max)];
+        world.run(Command::SetConfig { set: set.into(), unset: BTreeSet::new() }).expect("known keys");
+        for node in 1..=nodes {
+            world.join(node);
+        }
+        let first = first_descriptor(&world.metadata, TOPIC, 0, Uuid::new_v4(), world.now_ms);
+        let (org, name, first) = ("o".into(), "t".into(), vec![first.expect("nodes")]);
+        world.run(Command::CreateTopic { topic: TOPIC, org, name, internal: false, first }).expect("new");
+        world
+    }
+
+    fn run(&mut self, command: Command) -> Result<(), Rejected> {
+        let (v, id, at_ms) = (ENVELOPE_VERSION, Uuid::new_v4(), self.now_ms);
+        apply(&mut self.metadata, &Envelope { v, id, at_ms, expect: None, command })?;
+        self.metadata.check().expect("no command breaks the state");
+        Ok(())
+    }
+
+    fn join(&mut self, node: u32) {
+        let register = serde_json::json!({"register_node": {
+            "wanted": node, "disk": Uuid::new_v4(), "process": Uuid::new_v4(), "raft_address": "", "peer_address": "",
+            "text_address": "", "grpc_address": "", "http_address": "", "lease_until_ms": self.now_ms + LEASE_MS,
+        }});
+        self.run(serde_json::from_value(register).expect("a command")).expect("a new disk");
+        self.up.insert(NodeId(node));
+    }
+
+    /// Time passes, and whoever is up renews.
+    fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        for node in self.up.clone() {
+            let process = self.metadata.nodes[&node].process;
+            let lease_until_ms = self.now_ms + LEASE_MS;
+            self.run(Command::RenewLease { node, process, lease_until_ms }).expect("its own");
+        }
+    }
+
+    fn open(&self) -> &Segment {
+        self.metadata.topics[&TOPIC].partitions[0].segments.last().expect("one")
+    }
+
+    fn sealed(&self) -> Vec<Segment> {
+        let segments = &self.metadata.topics[&TOPIC].partitions[0].segments;
+        segments.iter().filter(|segment| matches!(segment.state, SegmentState::Sealed(_))).cloned().collect()
+    }
+
+    /// Seals the open segment; the replicas that are up have it.
+    fn roll(&mut self) -> bool {
+        let Some(next) = successor(&self.metadata, TOPIC, 0, Uuid::new_v4(), &[], self.now_ms) else {
+            return false;
+        };
+        let open = self.open().descriptor.clone();
+        let holders = open.replicas.iter().filter(|replica| self.is_there(**replica)).copied();
+        let holders: Vec<ReplicaRef> = holders.collect();
+        if holders.len() < open.write_quorum as usize {
+            return false;
+        }
+        let (segment, partition) = (open.uuid, 0);
+        let begin = Command::BeginRoll { topic: TOPIC, partition, segment, successor: next.clone() };
+        self.run(begin).expect("open");
+        let end = Offset(open.base_offset.expect("open").0 + 5);
+        let successor = Descriptor { base_offset: Some(end), ..next };
+        let value = Value { end, digest: DIGEST, successor, possible_loss: vec![] };
+        self.run(Command::SealAndOpen { topic: TOPIC, partition, segment, value }).expect("decided");
+        for holder in holders {
+            self.disks.insert((segment, holder.disk), Found::Whole { digest: DIGEST });
+        }
+        true
+    }
+
+    fn is_there(&self, replica: ReplicaRef) -> bool {
+        let node = self.metadata.nodes.get(&replica.node);
+        self.up.contains(&replica.node) && node.is_some_and(|node| node.disk == replica.disk)
+    }
+
+    /// Whether some whole copy can be read.
+    fn has_source(&self, segment: &Segment) -> bool {
+        let mut copies = segment.copies.iter().map(|copy| copy.replica).filter(|copy| self.is_there(*copy));
+        let uuid = segment.descriptor.uuid;
+        copies.any(|copy| matches!(self.disks.get(&(uuid, copy.disk)), Some(Found::Whole { .. })))
+    }
+
+    /// Every holder that is up does what is listed for it, and says so.
+    fn hold(&mut self) {
+        for segment in self.sealed() {
+            let uuid = segment.descriptor.uuid;
+            for copy in &segment.copies {
+                if !self.is_there(copy.replica) {
+                    continue;
+                }
+                let at = (uuid, copy.replica.disk);
+                match (copy.state, self.disks.get(&at).copied()) {
+                    (CopyState::Filling, None) if self.has_source(&segment) => {
+                        self.disks.insert(at, Found::Whole { digest: DIGEST });
+                    }
+                    (CopyState::Leaving, Some(_)) => drop(self.disks.remove(&at)),
+                    _ => {}
+                }
+                let found = self.disks.get(&at).copied();
+                let is_known = matches!(
+                    (copy.state, found),
+                    (CopyState::Verified, Some(Found::Whole { .. }))
+                        | (CopyState::Damaged, Some(Found::Damaged))
+                        | (CopyState::Filling, None)
+                );
+                if !is_known {
+                    let (found, since) = (found.unwrap_or(Found::Gone), copy.since);
+                    let reports =
+                        vec![CopyReport { topic: TOPIC, partition: 0, segment: uuid, since, found }];
+                    self.run(Command::ReportCopies { replica: copy.replica, reports }).expect("a member");
+                }
+            }
+        }
+    }
+
+    /// One look of the upkeep. Answers whether it changed anything.
+    fn keep(&mut self) -> bool {
+        let before: BTreeMap<Uuid, usize> =
+            self.sealed().iter().map(|segment| (segment.descriptor.uuid, self.verified(segment))).collect();
+        let moving = upkeep(&self.metadata, self.now_ms).progress.moving;
+        let changes = upkeep(&self.metadata, self.now_ms).changes;
+        let order: Vec<usize> = changes.iter().map(|change| self.verified_staying(change.segment)).collect();
+        assert!(order.is_sorted(), "the fewest copies first: {order:?}");
+        let added: usize = changes.iter().map(|change| change.added.len()).sum();
+        let moves_max = self.metadata.config.entries["copies.moves_max"];
+        assert!(added == 0 || added as u64 + moving <= moves_max, "{added} besides {moving}");
+        for change in &changes {
+            self.run(change.command()).expect("a look that is fresh is right");
+        }
+        for segment in self.sealed() {
+            let (left, needed) = (self.verified(&segment), segment.descriptor.write_quorum as usize);
+            let had = before[&segment.descriptor.uuid];
+            assert!(left >= needed.min(had), "{had} verified copies became {left}: {:?}", segment.copies);
+        }
+        !changes.is_empty()
+    }
+
+    fn verified(&self, segment: &Segment) -> usize {
+        let is_good = |copy: &&walrus_metadata::SegmentCopy| {
+            copy.state == CopyState::Verified && !self.metadata.gone_disks.contains(&copy.replica.disk)
+        };
+        segment.copies.iter().filter(is_good).count()
+    }
+
+    fn verified_staying(&self, segment: Uuid) -> usize {
+        let sealed = self.sealed();
+        let segment = sealed.iter().find(|listed| listed.descriptor.uuid == segment).expect("listed");
+        let stays = |replica: ReplicaRef| {
+            self.metadata.nodes.get(&replica.node).is_some_and(|node| {
+                let alive = node.lease_until_ms + GRACE_MS > self.now_ms;
+                node.disk == replica.disk && node.state != NodeState::Draining && alive
+            })
+        };
+        let copies = segment.copies.iter().filter(|copy| copy.state == CopyState::Verified);
+        copies.filter(|copy| stays(copy.replica)).count()
+    }
+
+    /// Until nothing changes any more.
+    fn settle(&mut self) {
+        for _ in 0..200 {
+            self.hold();
+            let kept = self.keep();
+            let rolled = is_better_elsewhere(&self.metadata, TOPIC, 0, self.now_ms) && self.roll();
+            let before = self.metadata.version;
+            self.hold();
+            if !kept && !rolled && self.metadata.version == before {
+                return;
+            }
+        }
+        panic!("the upkeep does not come to an end: {:?}", self.sealed());
+    }
+
+    fn drain(&mut self, node: NodeId, draining: bool) {
+        let disk = self.metadata.nodes[&node].disk;
+        self.run(Command::DrainNode { node, disk, draining }).expect("a member");
+    }
+
+    fn lose(&mut self, node: NodeId) {
+        let disk = self.metadata.nodes[&node].disk;
+        self.up.remove(&node);
+        self.disks.retain(|(_, held_on), _| *held_on != disk);
+        self.run(Command::RemoveNode { node, disk, lost: true, replaced_by: None }).expect("a member");
+    }
+}
+
+fn three_of(nodes: u32) -> World {
+    let mut world = World::new(nodes, Replication::DEFAULT, 100);
+    for _ in 0..6 {
+        assert!(world.roll());
+    }
+    world.settle();
+    assert_eq!(upkeep(&world.metadata, world.now_ms).progress, walrus_metadata::Progress::default());
+    world
+}
+
+fn holders(world: &World) -> Vec<BTreeSet<NodeId>> {
+    let nodes = |segment: &Segment| segment.copies.iter().map(|copy| copy.replica.node).collect();
+    world.sealed().iter().map(nodes).collect()
+}
+
+#[test]
+fn a_lost_disk_is_made_up_for_on_the_others_and_a_silent_node_only_after_the_grace() {
+    let mut world = three_of(4);
+    world.lose(NodeId(2));
+    world.settle();
+    assert!(holders(&world).iter().all(|held| *held == [NodeId(1), NodeId(3), NodeId(4)].into()));
+
+    world.join(5);
+    world.up.remove(&NodeId(3));
+    world.pass(GRACE_MS);
+    world.settle();
+    assert!(holders(&world).iter().all(|held| !held.contains(&NodeId(5))), "it may come back");
+    world.pass(LEASE_MS);
+    world.settle();
+    assert!(holders(&world).iter().all(|held| held.contains(&NodeId(5)) && held.contains(&NodeId(3))));
+
+    world.up.insert(NodeId(3));
+    world.pass(1);
+    world.settle();
+    assert!(holders(&world).iter().all(|held| held.len() == 3), "four are too many: {:?}", holders(&world));
+}
+
+#[test]
+fn a_drained_node_ends_empty_and_with_nobody_to_take_its_copies_w_are_enough() {
+    let mut world = three_of(4);
+    world.drain(NodeId(1), true);
+    world.settle();
+    assert!(holders(&world).iter().all(|held| !held.contains(&NodeId(1)) && held.len() == 3));
+    assert!(world.disks.keys().all(|(_, disk)| *disk != world.metadata.nodes[&NodeId(1)].disk));
+    let disk = world.metadata.nodes[&NodeId(1)].disk;
+    let remove = Command::RemoveNode { node: NodeId(1), disk, lost: false, replaced_by: None };
+    world.run(remove).expect("it stores nothing any more");
+    world.up.remove(&NodeId(1));
+
+    world.drain(NodeId(2), true);
+    world.settle();
+    assert!(holders(&world).iter().all(|held| *held == [NodeId(3), NodeId(4)].into()));
+    world.drain(NodeId(3), true);
+    world.settle();
+    assert!(holders(&world).iter().all(|held| held.len() == 2), "never below w");
+    world.drain(NodeId(3), false);
+    world.drain(NodeId(2), false);
+    world.settle();
+    assert!(holders(&world).iter().all(|held| held.len() == 3), "{:?}", holders(&world));
+}
+
+#[test]
+fn a_copy_beyond_mending_is_made_anew_once_enough_others_are_there() {
+    let mut world = three_of(3);
+    let segment = world.sealed()[0].clone();
+    let bad = segment.copies[0].replica;
+    world.disks.insert((segment.descriptor.uuid, bad.disk), Found::Damaged);
+    world.settle();
+    let copies = &world.sealed()[0].copies;
+    assert!(copies.len() == 3 && copies.iter().all(|copy| copy.state == CopyState::Verified), "{copies:?}");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Roll,
+    Hold,
+    Keep,
+    Pass(u64),
+    Silence(u8),
+    Return(u8),
+    Drain(u8, bool),
+    Lose(u8),
+    Join,
+    Damage(u8, u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => Just(Step::Roll),
+        6 => Just(Step::Hold),
+        6 => Just(Step::Keep),
+        2 => (0..2 * GRACE_MS).prop_map(Step::Pass),
+        1 => any::<u8>().prop_map(Step::Silence),
+        2 => any::<u8>().prop_map(Step::Return),
+        2 => (any::<u8>(), any::<bool>()).prop_map(|(node, draining)| Step::Drain(node, draining)),
+        1 => any::<u8>().prop_map(Step::Lose),
+        2 => Just(Step::Join),
+        1 => (any::<u8>(), any::<u8>()).prop_map(|(segment, copy)| Step::Damage(segment, copy)),
+    ]
+}
+
+fn pick<T: Copy>(from: impl IntoIterator<Item = T>, index: u8) -> Option<T> {
+    let all: Vec<T> = from.into_iter().collect();
+    (!all.is_empty()).then(|| all[usize::from(index) % all.len()])
+}
+
+impl World {
+    fn take(&mut self, step: &Step) {
+        let nodes: Vec<NodeId> = self.metadata.nodes.keys().copied().collect();
+        match step {
+            Step::Roll => drop(self.roll()),
+            Step::Hold => self.hold(),
+            Step::Keep => drop(self.keep()),
+            Step::Pass(ms) => self.pass(*ms),
+            Step::Silence(node) => drop(pick(nodes, *node).map(|node| self.up.remove(&node))),
+            Step::Return(node) => {
+                self.up.extend(pick(nodes, *node));
+                self.pass(1);
+            }
+            Step::Drain(node, draining) => {
+                let node = pick(nodes, *node);
+                node.into_iter().for_each(|node| self.drain(node, *draining));
+            }
+            // One loss at a time: two at once may take the last copies.
+            Step::Lose(node) if upkeep(&self.metadata, self.now_ms).progress.under_replicated == 0 => {
+                let open = self.open().descriptor.replicas.clone();
+                let may_go = |node: &NodeId| open.iter().all(|replica| replica.node != *node);
+                let node = pick(nodes.into_iter().filter(may_go), *node);
+                node.into_iter().for_each(|node| self.lose(node));
+            }
+            Step::Join if nodes.len() < 8 => self.join(nodes.last().map_or(1, |last| last.0 + 1)),
+            Step::Damage(segment, copy) => {
+                if let Some(segment) =
+                    pick(0..self.sealed().len(), *segment).map(|at| self.sealed()[at].clone())
+                    && self.verified(&segment) == segment.copies.len()
+                    && segment.copies.len() > segment.descriptor.write_quorum as usize
+                    && let Some(copy) = pick(segment.copies.clone(), *copy)
+                {
+                    self.disks.insert((segment.descriptor.uuid, copy.replica.disk), Found::Damaged);
+                }
+            }
+            Step::Lose(_) | Step::Join => {}
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_the_cluster_is_whole_again_once_all_nodes_are_back(
+        nodes in 3..6u8,
+        moves_max in 1..5u64,
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let mut world = World::new(nodes.into(), Replication::DEFAULT, moves_max);
+        for step in &steps {
+            world.take(step);
+        }
+        let all: Vec<NodeId> = world.metadata.nodes.keys().copied().collect();
+        world.up.extend(all.iter().copied());
+        for node in &all {
+            world.drain(*node, false);
+        }
+        while world.up.len() < 3 {
+            world.take(&Step::Join);
+        }
+        world.pass(1);
+        world.settle();
+        for segment in world.sealed() {
+            prop_assert_eq!(world.verified(&segment), 3, "{:?}", &segment.copies);
+            prop_assert_eq!(segment.copies.len(), 3, "{:?}", &segment.copies);
+        }
+        prop_assert_eq!(world.open().descriptor.replicas.len(), 3);
+
+        if let Some(drained) = pick(world.up.clone(), nodes).filter(|_| world.up.len() > 3) {
+            world.drain(drained, true);
+            world.settle();
+            prop_assert!(holders(&world).iter().all(|held| !held.contains(&drained) && held.len() == 3));
+            let open = world.open().descriptor.clone();
+            prop_assert!(open.replicas.iter().all(|replica| replica.node != drained), "{:?}", open);
+        }
+    }
+}
