@@ -1,6 +1,6 @@
 //! What the listeners call. Any node takes any request; what another node must do is forwarded to it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -181,11 +181,11 @@ impl Broker {
                     let sequencer = &route.sequencers[to.partition as usize];
                     sequencer.submit(self, bytes.clone(), &batch, deadline)
                 }
-                Err(error) => Ticket::failed(error),
+                Err(error) => Ticket::failed(self.as_claim(error)),
             };
         }
         if internal || !self.config().auto_create_topics {
-            return Ticket::failed(Error::UnknownTopic { topic: to.topic.to_string() });
+            return Ticket::failed(self.as_claim(Error::UnknownTopic { topic: to.topic.to_string() }));
         }
         self.inner.creations.submit(self, to, bytes.clone(), deadline)
     }
@@ -220,7 +220,7 @@ impl Broker {
     /// Who leads a partition now.
     pub fn leadership(&self, partition: &PartitionRef) -> Result<Leadership> {
         let routing = self.inner.routing.load();
-        let (_, found) = routing.partition(partition)?;
+        let (_, found) = routing.partition(partition).map_err(|unknown| self.as_claim(unknown))?;
         let nobody = || Error::Unavailable { what: format!("{partition} has no open segment") };
         let Descriptor { uuid, number, base_offset, epoch, leader, .. } =
             &open_segment(found).ok_or_else(nobody)?.descriptor;
@@ -454,7 +454,7 @@ impl Broker {
             Some(sequencer) => sequencer.carry(self, carried),
             None => {
                 for append in carried {
-                    let error = Error::UnknownTopic { topic: segment.topic.0.to_string() };
+                    let error = self.as_claim(Error::UnknownTopic { topic: segment.topic.0.to_string() });
                     drop(append.reply.send(Err(error))); // whoever asked may be gone
                 }
             }
@@ -624,7 +624,7 @@ impl Broker {
         pick: impl Fn(&SegmentFacts) -> Option<T>,
     ) -> Option<T> {
         let info = SegmentInfo { segments: vec![uuid_bytes(segment.uuid)], producers: true };
-        if let Some(found) = self.segment_facts(&info).segments.iter().find_map(&pick) {
+        if let Some(found) = self.segment_facts(&info).await.segments.iter().find_map(&pick) {
             return Some(found);
         }
         let others = catch_up::holders(self, segment).into_iter().filter(|node| *node != self.node_id());
@@ -721,11 +721,11 @@ impl Broker {
     /// How far a segment may be read on this node.
     pub(crate) fn readable(&self, segment: Uuid, log: &Log) -> Result<Readable> {
         let all = |end| Ok(Readable { end, is_all: true });
-        if let Some(leader) = self.known_leader(segment) {
-            return all(leader.high_watermark());
-        }
         if let Some(sealed) = log.sealed() {
             return all(sealed.end.0);
+        }
+        if let Some(leader) = self.known_leader(segment) {
+            return all(leader.high_watermark());
         }
         match self.copies().find(segment)? {
             Some(copy) => copy.readable(),
@@ -734,8 +734,47 @@ impl Broker {
         }
     }
 
-    /// Facts about own copies of segments.
-    pub(crate) fn segment_facts(&self, wanted: &SegmentInfo) -> SegmentInfoAnswer {
+    /// Facts about own copies of segments, and about open ones that this process leads and has not written yet.
+    pub(crate) async fn segment_facts(&self, wanted: &SegmentInfo) -> SegmentInfoAnswer {
+        let mut answer = self.known_facts(wanted);
+        if !wanted.producers {
+            self.settle(wanted, &mut answer.segments).await;
+        }
+        answer
+    }
+
+    /// Says of the ends of open segments whether they are sure.
+    async fn settle(&self, wanted: &SegmentInfo, known: &mut Vec<SegmentFacts>) {
+        let mut open = Vec::new();
+        {
+            let routing = self.routing();
+            let wanted: HashSet<&Bytes> = wanted.segments.iter().collect();
+            let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
+            for Segment { descriptor, .. } in partitions.filter_map(open_segment) {
+                let segment = uuid_bytes(descriptor.uuid);
+                if !wanted.contains(&segment) {
+                    continue;
+                }
+                match known.iter().position(|facts| facts.segment == segment) {
+                    Some(place) if known[place].sealed => {}
+                    Some(place) => open.push((place, descriptor.clone())),
+                    None if is_led_by(descriptor.leader, self.config()) => {
+                        let end_offset = descriptor.base_offset.map_or(0, |base| base.0);
+                        open.push((known.len(), descriptor.clone()));
+                        known.push(SegmentFacts { segment, end_offset, ..SegmentFacts::default() });
+                    }
+                    None => {}
+                }
+            }
+        }
+        let (places, descriptors): (Vec<usize>, Vec<Descriptor>) = open.into_iter().unzip();
+        let claims = self.may_claim_ends(&descriptors).await;
+        for (place, claim) in places.into_iter().zip(claims) {
+            known[place].unsettled |= claim.is_err();
+        }
+    }
+
+    fn known_facts(&self, wanted: &SegmentInfo) -> SegmentInfoAnswer {
         let facts = |bytes: &Bytes| {
             let segment = Uuid::from_slice(bytes).ok()?;
             let log = self.bucket().log(walrus_log::LogId(segment))?;

@@ -61,7 +61,7 @@ impl Broker {
 
     /// Drops a topic with all its records. Refuses internal topics.
     pub async fn delete_topic(&self, name: &str) -> Result<()> {
-        let unknown = || Error::UnknownTopic { topic: name.to_owned() };
+        let unknown = || self.as_claim(Error::UnknownTopic { topic: name.to_owned() });
         let topic = self.topic(name).ok_or_else(unknown)?;
         if topic.internal {
             let problem = "it belongs to Walrus itself".to_owned();
@@ -74,7 +74,11 @@ impl Broker {
 
     /// Drops the sealed segments of a partition below a segment's number.
     pub async fn trim(&self, partition: &PartitionRef, below_number: u64) -> Result<()> {
-        let topic = self.routing().partition(partition)?.0.topic.id.0;
+        let topic = {
+            let routing = self.routing();
+            let found = routing.partition(partition).map_err(|unknown| self.as_claim(unknown))?;
+            found.0.topic.id.0
+        };
         let event = Event::Trim { topic, partition: partition.partition, below_number, first: None };
         self.control().ask(&event, CONTROL_PATIENCE).await?;
         tracing::info!(%partition, below_number, "trimmed");
@@ -89,6 +93,13 @@ impl Broker {
         let mut topics: Vec<TopicInfo> = wanted.map(|route| route.info()).collect();
         topics.sort_by(|left, right| left.name.cmp(&right.name));
         topics
+    }
+
+    /// The same for a client, whom they are all that there are: `Unavailable` from a node that may have missed some.
+    pub fn list_topics(&self, internal: bool) -> Result<Vec<TopicInfo>> {
+        let doubted = |doubt| Error::Unavailable { what: format!("which topics there are: {doubt}") };
+        self.may_claim_unknown().map_err(doubted)?;
+        Ok(self.topics(internal))
     }
 
     /// A topic by name.
@@ -112,7 +123,8 @@ impl Broker {
     pub async fn segments(&self, topic: &str) -> Result<Vec<PartitionView>> {
         let name = TopicName::parse(topic)?;
         let route = self.routing().find(&name).cloned();
-        let route = route.ok_or_else(|| Error::UnknownTopic { topic: name.to_string() })?;
+        let unknown = || self.as_claim(Error::UnknownTopic { topic: name.to_string() });
+        let route = route.ok_or_else(unknown)?;
         let (sizes, silent) = self.sizes(&route.topic.partitions).await;
         let mut segments = route.topic.partitions.iter().flat_map(|partition| &partition.segments);
         let unknown = segments.find(|segment| {
@@ -121,14 +133,14 @@ impl Broker {
                 SegmentState::Sealed(_) => false,
                 SegmentState::Sealing(_) => true,
                 SegmentState::Open => {
-                    silent.contains(&leader.node.0) || sizes.get(uuid).is_some_and(|size| size.unsettled)
+                    silent.contains(&leader.node.0) || sizes.get(uuid).is_none_or(|size| size.unsettled)
                 }
             }
         });
         if let Some(Segment { descriptor, .. }) = unknown {
             let (node, segment) = (descriptor.leader.node.0, descriptor.uuid);
             let what = format!(
-                "how far segment {segment} of {topic} goes is not known: its leader, node {node}, does not answer or is gone"
+                "how far segment {segment} of {topic} goes is not known: its leader, node {node}, is gone or not sure of it"
             );
             return Err(Error::Unavailable { what });
         }
@@ -140,7 +152,8 @@ impl Broker {
     /// `STATE` of the text protocol (partition 0).
     pub async fn topic_state(&self, topic: &str) -> Result<TopicState> {
         let routing = self.routing();
-        let (_, partition) = routing.partition(&PartitionRef::parse(topic, 0)?)?;
+        let wanted = PartitionRef::parse(topic, 0)?;
+        let (_, partition) = routing.partition(&wanted).map_err(|unknown| self.as_claim(unknown))?;
         let last = partition.segments.last();
         let nobody = || Error::Unavailable { what: format!("topic {topic} has no segment") };
         let last = last.ok_or_else(nobody)?;
@@ -205,7 +218,7 @@ impl Broker {
         let asked = by_node.into_iter().map(|(node, segments)| async move {
             let info = SegmentInfo { segments, producers: false };
             if node == self.node_id() {
-                return (node, Some(self.segment_facts(&info)));
+                return (node, Some(self.segment_facts(&info).await));
             }
             let answer = self.peers().call(node, Request::SegmentInfo(info), INFO_PATIENCE).await;
             (node, answer.ok().and_then(|payload| SegmentInfoAnswer::decode(payload).ok()))
@@ -217,7 +230,12 @@ impl Broker {
             let uuid = Uuid::from_slice(&facts.segment).ok()?;
             Some((
                 uuid,
-                Size { end_offset: facts.end_offset, bytes: facts.bytes, unsettled: facts.unsettled },
+                // One that is open here and sealed there goes on in a segment that is not listed here yet.
+                Size {
+                    end_offset: facts.end_offset,
+                    bytes: facts.bytes,
+                    unsettled: facts.unsettled || facts.sealed,
+                },
             ))
         };
         (facts.filter_map(size).collect(), silent)

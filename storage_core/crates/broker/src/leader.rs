@@ -165,6 +165,9 @@ impl Leader {
         only: Option<Uuid>,
         deadline: Instant,
     ) -> Result<Appended> {
+        if broker.is_cut_off(&self.descriptor) {
+            return Err(broker.cut_off(&self.descriptor));
+        }
         let mut state = self.state.lock();
         if *state.machine.phase() != LeaderPhase::Leading {
             return Err(self.not_leader());
@@ -390,7 +393,13 @@ impl Leader {
     }
 
     /// Waits until an append of this leader is acknowledged, or is known not to be here.
-    pub(crate) async fn acknowledged(&self, base: u64, end: u64, deadline: Instant) -> Waited {
+    pub(crate) async fn acknowledged(
+        &self,
+        broker: &Broker,
+        (base, end): (u64, u64),
+        deadline: Instant,
+    ) -> Waited {
+        let mut lost = broker.liveness().watch_lost();
         let mut watermark = self.high_watermark.subscribe();
         let mut ended = self.ended.subscribe();
         loop {
@@ -407,9 +416,14 @@ impl Leader {
                     None => Waited::Unknown("its segment has ended before it"),
                 };
             }
+            lost.mark_unchanged();
+            if broker.is_cut_off(&self.descriptor) {
+                return Waited::Unknown("too few of its replicas answer this node");
+            }
             tokio::select! {
                 _ = watermark.changed() => {}
                 _ = ended.changed() => {}
+                _ = lost.changed() => {}
                 () = self.closed.cancelled() => return Waited::Unknown("its segment is not listed any more"),
                 () = tokio::time::sleep_until(deadline.into()) => {
                     return Waited::Unknown("too few replicas have it");

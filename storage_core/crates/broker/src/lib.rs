@@ -6,6 +6,7 @@
 mod broker;
 pub mod bucket;
 mod catalogue;
+mod claims;
 mod clock;
 mod config;
 mod control;

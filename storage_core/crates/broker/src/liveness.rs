@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::broker::Broker;
 use crate::peer::Request;
@@ -20,11 +21,19 @@ const PATIENCE_MAX: Duration = Duration::from_millis(2_500);
 const SLOWNESS: u32 = 4;
 /// After so many failures in a row a node is silent: a refused connection fails at once, a frozen node by the patience.
 const FAILURES: u32 = 2;
+/// What waits for a node that has not answered for so long is given up.
+const LOST: Duration = Duration::from_secs(2);
 
 /// See the module.
-#[derive(Default)]
 pub(crate) struct Liveness {
     nodes: Mutex<HashMap<u32, Seen>>,
+    lost: watch::Sender<Vec<u32>>,
+}
+
+impl Default for Liveness {
+    fn default() -> Self {
+        Self { nodes: Mutex::default(), lost: watch::Sender::new(Vec::new()) }
+    }
 }
 
 struct Seen {
@@ -52,6 +61,28 @@ impl Liveness {
             nodes.iter().filter(|(_, seen)| seen.is_silent()).map(|(node, _)| *node).collect();
         silent.sort_unstable();
         silent
+    }
+
+    /// Nodes that have not answered for long, in order.
+    pub(crate) fn lost(&self) -> Vec<u32> {
+        self.lost.borrow().clone()
+    }
+
+    /// Wakes when others are lost.
+    pub(crate) fn watch_lost(&self) -> watch::Receiver<Vec<u32>> {
+        self.lost.subscribe()
+    }
+
+    fn note_lost(&self) {
+        let nodes = self.nodes.lock();
+        let mut lost: Vec<u32> =
+            nodes.iter().filter(|(_, seen)| seen.is_lost()).map(|(node, _)| *node).collect();
+        lost.sort_unstable();
+        self.lost.send_if_modified(|known| {
+            let has_changed = *known != lost;
+            *known = lost;
+            has_changed
+        });
     }
 
     /// Whether it is time for a ping, and how long it is given.
@@ -128,9 +159,15 @@ impl Liveness {
 impl Seen {
     fn is_silent(&self) -> bool {
         let is_mute = self.heard.is_some_and(|heard| heard.elapsed() > PATIENCE_MAX);
-        is_mute
-            || self.failures >= FAILURES
-            || (self.failures > 0 && self.answered.elapsed() > self.patience())
+        is_mute || self.does_not_answer()
+    }
+
+    fn does_not_answer(&self) -> bool {
+        self.failures >= FAILURES || (self.failures > 0 && self.answered.elapsed() > self.patience())
+    }
+
+    fn is_lost(&self) -> bool {
+        self.does_not_answer() && self.answered.elapsed() > LOST
     }
 
     fn patience(&self) -> Duration {
@@ -159,6 +196,7 @@ pub(crate) async fn keep_asking(broker: Broker) {
                 });
             }
         }
+        broker.liveness().note_lost();
         for node in broker.liveness().newly_silent() {
             broker.peers().sever(node);
         }

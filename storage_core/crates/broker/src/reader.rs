@@ -7,7 +7,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use uuid::Uuid;
 use walrus_log::{Log, LogId};
-use walrus_metadata::{Segment, SegmentState};
+use walrus_metadata::{Descriptor, Segment, SegmentState};
 
 use crate::broker::{Broker, ReadOptions, ReadPage, uuid_bytes};
 use crate::error::{Error, Result};
@@ -62,11 +62,16 @@ impl Broker {
                     Err(Error::OffsetOutOfRange { requested: offset, start: base_of(&segment), end })
                 };
             }
+            let may_settle = || Instant::now() < settled_by && !self.is_cut_off(&segment.descriptor);
             let fetched = match self.fetch(&topic, &segment, offset, bytes_max, wait).await {
                 // Its leader is gone: soon another one has it, or its end is decided.
-                Err(Error::Unavailable { .. }) if end.is_none() && Instant::now() < settled_by => {
+                Err(Error::Unavailable { .. }) if end.is_none() && may_settle() => {
                     self.metadata_change(LOOK_AGAIN).await;
                     continue;
+                }
+                // The metadata list it: whoever calls it unknown knows less than this node.
+                Err(error @ Error::UnknownSegment { .. }) => {
+                    return Err(Error::Unavailable { what: error.to_string() });
                 }
                 fetched => fetched?,
             };
@@ -74,12 +79,14 @@ impl Broker {
             if !fetched.batches.is_empty() {
                 return page(fetched.batches, fetched.next_offset, high_watermark);
             }
-            if let SegmentState::Sealing(_) = segment.state {
-                if Instant::now() < settled_by {
+            // Nothing here is not nothing: it may be in a copy that is whole, or in the next segment.
+            let goes_on = fetched.sealed && options.segment.is_none();
+            if segment.state != SegmentState::Open || goes_on {
+                if may_settle() {
                     self.metadata_change(LOOK_AGAIN).await;
                     continue;
                 }
-                let what = format!("where segment {} ends is not decided yet", segment.descriptor.uuid);
+                let what = format!("what follows in segment {} is not known yet", segment.descriptor.uuid);
                 return Err(Error::Unavailable { what });
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -99,11 +106,11 @@ impl Broker {
         wanted: Option<Uuid>,
     ) -> Result<(TopicName, Segment, u64)> {
         let routing = self.routing();
-        let (route, partition) = routing.partition(from)?;
+        let (route, partition) = routing.partition(from).map_err(|unknown| self.as_claim(unknown))?;
         let start = log_start(partition);
         let found = match wanted {
             Some(uuid) => {
-                let unknown = || Error::UnknownSegment { segment: uuid.to_string() };
+                let unknown = || self.as_claim(Error::UnknownSegment { segment: uuid.to_string() });
                 let listed = partition.segments.iter().find(|listed| listed.descriptor.uuid == uuid);
                 Some(listed.ok_or_else(unknown)?).filter(|segment| base_of(segment) <= offset)
             }
@@ -167,11 +174,11 @@ impl Broker {
                         .add(Error::Unavailable { what: format!("node {node} does not have it all yet") });
                 }
                 Ok(answer) => return Ok(answer),
-                // Its metadata is older than ours: for now nothing can be read there.
-                Err(Error::UnknownSegment { .. }) if is_open => return Ok(nothing_yet(offset)),
-                // A read may always be repeated.
-                Err(Error::OutcomeUnknown { what }) => failures.add(Error::Unavailable { what }),
-                Err(Error::OffsetOutOfRange { .. } | Error::UnknownSegment { .. }) if !is_open => {
+                // A read may always be repeated; and one whose metadata are older than ours has yet to learn.
+                Err(Error::OutcomeUnknown { what } | Error::UnknownSegment { segment: what }) => {
+                    failures.add(Error::Unavailable { what });
+                }
+                Err(Error::OffsetOutOfRange { .. }) if !is_open => {
                     failures
                         .add(Error::Unavailable { what: format!("node {node} does not have it all yet") });
                 }
@@ -190,34 +197,50 @@ impl Broker {
         wait: Duration,
     ) -> Result<FetchAnswer> {
         let until = tokio::time::Instant::now() + wait;
+        let unavailable = |what: String| Err(Error::Unavailable { what });
         let mut metadata = self.watch_metadata();
+        let mut lost = self.liveness().watch_lost();
         loop {
             metadata.mark_unchanged();
+            lost.mark_unchanged();
             let Some(log) = self.own_copy(segment).await? else {
-                // An open segment to which nobody has appended yet and whose leader is an earlier process.
+                // Nobody has appended to it, as far as this disk knows.
+                self.may_claim_end(&self.descriptor_of(segment)?).await?;
                 return Ok(nothing_yet(offset));
             };
             let leader = self.known_leader(segment);
             let mut growth = leader.as_ref().map(|leader| leader.watch_high_watermark());
             let sealed = log.is_sealed();
             let Readable { end: high_watermark, is_all } = match &mut growth {
-                Some(growth) => Readable { end: *growth.borrow_and_update(), is_all: true },
-                None => self.readable(segment, &log)?,
+                Some(growth) if !sealed => Readable { end: *growth.borrow_and_update(), is_all: true },
+                _ => self.readable(segment, &log)?,
             };
             let start = log.start_offset().0;
             if offset >= start && offset < high_watermark {
                 return self.page_of(&log, offset, bytes_max, high_watermark, sealed);
             }
-            if !is_all {
-                let what = format!("where segment {segment} ends is not decided yet");
-                return Err(Error::Unavailable { what });
+            let out_of_range = Error::OffsetOutOfRange { requested: offset, start, end: high_watermark };
+            if offset < start {
+                return Err(out_of_range);
             }
-            if offset != high_watermark {
-                return Err(Error::OffsetOutOfRange { requested: offset, start, end: high_watermark });
+            if sealed && offset > high_watermark {
+                return unavailable(format!(
+                    "offset {offset} is behind segment {segment}, in one that follows it"
+                ));
+            }
+            if !is_all {
+                return unavailable(format!("where segment {segment} ends is not decided yet"));
             }
             let empty = FetchAnswer { batches: Vec::new(), next_offset: offset, high_watermark, sealed };
-            if sealed || tokio::time::Instant::now() >= until {
+            if sealed {
                 return Ok(empty);
+            }
+            if offset != high_watermark || tokio::time::Instant::now() >= until {
+                self.may_claim_end(&self.descriptor_of(segment)?).await?;
+                return if offset == high_watermark { Ok(empty) } else { Err(out_of_range) };
+            }
+            if let Some(leader) = leader.as_ref().filter(|leader| self.is_cut_off(&leader.descriptor)) {
+                return Err(self.cut_off(&leader.descriptor));
             }
             let grown = async {
                 match &mut growth {
@@ -228,7 +251,8 @@ impl Broker {
             tokio::select! {
                 () = grown => {}
                 _ = metadata.changed() => {} // it may be sealed, or have got a leader
-                () = self.shutdown_signal().cancelled() => return Ok(empty),
+                _ = lost.changed() => {}
+                () = self.shutdown_signal().cancelled() => return unavailable("this node is stopping".to_owned()),
                 () = tokio::time::sleep_until(until) => {}
             }
         }
@@ -242,19 +266,35 @@ impl Broker {
         if let Some(log) = self.bucket().log(LogId(segment)) {
             return Ok(Some(log));
         }
-        let (topic, listed) = {
-            let routing = self.routing();
-            let mut listed = routing.routes().flat_map(|route| {
-                let open = route.topic.partitions.iter().filter_map(open_segment);
-                open.map(|segment| (route.name.clone(), segment.clone()))
-            });
-            let found = listed.find(|(_, listed)| listed.descriptor.uuid == segment);
-            found.ok_or_else(|| Error::UnknownSegment { segment: segment.to_string() })?
-        };
+        let unknown = || Error::UnknownSegment { segment: segment.to_string() };
+        let (topic, listed) = self.listed(segment).ok_or_else(unknown)?;
         if is_led_by(listed.descriptor.leader, self.config()) && self.may_lead(&listed) {
             return self.leader(&topic, &listed).await.map(|leader| Some(leader.log().clone()));
         }
         Ok(None)
+    }
+
+    /// Of an unsealed segment.
+    fn descriptor_of(&self, segment: Uuid) -> Result<Descriptor> {
+        if let Some(leader) = self.known_leader(segment) {
+            return Ok(leader.descriptor.clone());
+        }
+        let unknown = || Error::UnknownSegment { segment: segment.to_string() };
+        match self.copies().find(segment)? {
+            Some(copy) => Ok(copy.descriptor().clone()),
+            None => self.listed(segment).map(|(_, listed)| listed.descriptor).ok_or_else(unknown),
+        }
+    }
+
+    /// An unsealed segment as the metadata list it.
+    fn listed(&self, segment: Uuid) -> Option<(TopicName, Segment)> {
+        let routing = self.routing();
+        let mut open = routing.routes().flat_map(|route| {
+            let open = route.topic.partitions.iter().filter_map(open_segment);
+            open.map(|segment| (&route.name, segment))
+        });
+        let found = open.find(|(_, listed)| listed.descriptor.uuid == segment);
+        found.map(|(topic, listed)| (topic.clone(), listed.clone()))
     }
 
     fn page_of(

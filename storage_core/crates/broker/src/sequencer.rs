@@ -276,6 +276,10 @@ impl Sequencer {
                 self.start_roll(broker, state, leader, Reason::NoSpace);
                 None
             }
+            // A leader that was replaced without knowing lacks what the next one has.
+            Err(error @ Error::OutOfOrderSequence { .. }) => {
+                Some(Ok(Placed::Refused { error, leader: leader.clone() }))
+            }
             Err(error) => Some(Err(error)),
         }
     }
@@ -449,7 +453,7 @@ impl Sequencer {
             let Some(segment) = self.open_segment(broker) else {
                 let is_gone = broker.routing().topic(self.topic).is_none();
                 if is_gone {
-                    let error = Error::UnknownTopic { topic: self.name.to_string() };
+                    let error = broker.as_claim(Error::UnknownTopic { topic: self.name.to_string() });
                     self.fail_queue(broker, &mut self.state.lock(), &error);
                 } else {
                     self.obstacle(format!("{}/{} has no open segment", self.name, self.partition));
@@ -542,6 +546,11 @@ impl Sequencer {
         if broker.shutdown_signal().is_cancelled() {
             self.fail_queue(broker, &mut state, &stopping());
         }
+        if !state.queue.is_empty()
+            && let Some(open) = self.open_segment(broker).filter(|open| broker.is_cut_off(&open.descriptor))
+        {
+            self.fail_queue(broker, &mut state, &broker.cut_off(&open.descriptor));
+        }
         if state.queue.iter().all(|waiting| waiting.deadline > now) {
             return;
         }
@@ -587,7 +596,9 @@ impl Sequencer {
             }
             RollOutcome::Failed(error) => {
                 tracing::error!(segment = roll.label.as_ref(), reason = %roll.reason, %error, "the segment cannot be sealed");
-                self.fail_queue(broker, &mut state, &error);
+                // What waits was never in it: whoever sends it again finds the next one.
+                let what = format!("{}: {error}", roll.label);
+                self.fail_queue(broker, &mut state, &Error::Unavailable { what });
             }
         }
     }

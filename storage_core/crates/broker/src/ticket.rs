@@ -18,6 +18,8 @@ pub(crate) enum Placed {
     Committing { ack: AppendAck, commit: CommitTicket, leader: Arc<Leader>, deadline: Instant },
     /// It was meant for a segment that is not open here.
     Moved,
+    /// The log lacks something before it, says this leader.
+    Refused { error: Error, leader: Arc<Leader> },
 }
 
 /// Answers for one submitted batch; dropping it takes nothing back.
@@ -75,13 +77,17 @@ impl Ticket {
             match placed {
                 Placed::Moved => return Ok(None),
                 Placed::Committed(ack) => return Ok(Some(ack)),
+                Placed::Refused { error, leader } => {
+                    broker.may_claim_end(&leader.descriptor).await?;
+                    return Err(error);
+                }
                 Placed::Committing { ack, commit, leader, deadline } => {
                     let unknown = |error: String| Error::OutcomeUnknown {
                         what: format!("{}: {error}", leader.label()),
                     };
                     commit.await.map_err(|error| unknown(error.to_string()))?;
                     leader.note_durable(broker);
-                    match leader.acknowledged(ack.base_offset, ack.end_offset, deadline).await {
+                    match leader.acknowledged(broker, (ack.base_offset, ack.end_offset), deadline).await {
                         Waited::Acknowledged => {
                             count(broker, ack);
                             return Ok(Some(ack));

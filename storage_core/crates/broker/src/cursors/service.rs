@@ -152,7 +152,7 @@ impl CursorService {
                 problem: format!("topic {name} is internal, it has no shared cursor"),
             }),
             Some(topic) => Ok(TopicRef { id: topic.id, name: name.clone() }),
-            None => Err(Error::UnknownTopic { topic: name.to_string() }),
+            None => Err(broker.as_claim(Error::UnknownTopic { topic: name.to_string() })),
         }
     }
 

@@ -23,7 +23,9 @@ pub use versions::WireVersions;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::proto::peer::{ErrorAnswer, Fetch, Hello, Kind, Ping, Prepare, ReplicaRequest, SegmentInfo};
+use crate::proto::peer::{
+    Confirm, ErrorAnswer, Fetch, Hello, Kind, Ping, Prepare, ReplicaRequest, SegmentInfo,
+};
 
 /// After a connection could not be made, the next attempt waits so long, then doubles.
 const BACKOFF_MIN: Duration = Duration::from_millis(25);
@@ -44,6 +46,8 @@ pub enum Request {
     Ping,
     /// A message to a replica that needs no place in an order; answered with `ReplicaAnswer`.
     Replica(ReplicaRequest),
+    /// Whether replicas still take their leader's appends; answered with `ConfirmAnswer`.
+    Confirm(Confirm),
 }
 
 impl Request {
@@ -55,6 +59,7 @@ impl Request {
             Self::Cursor(request) => (Kind::Cursor, request),
             Self::Ping => (Kind::Ping, Ping {}.encode_to_vec().into()),
             Self::Replica(request) => (Kind::Replica, request.encode_to_vec().into()),
+            Self::Confirm(confirm) => (Kind::Confirm, confirm.encode_to_vec().into()),
         }
     }
 }

@@ -17,8 +17,8 @@ use super::{WireVersions, encode_error};
 use crate::broker::{AppendAck, Broker, uuid_bytes};
 use crate::error::{Error, Result};
 use crate::proto::peer::{
-    AppendAnswer, Fetch, FetchAnswer, ForwardAppend, Hello, HelloAnswer, Kind, Prepare, PrepareAnswer,
-    ReplicaRequest, SegmentInfo,
+    AppendAnswer, Confirm, Fetch, FetchAnswer, ForwardAppend, Hello, HelloAnswer, Kind, Prepare,
+    PrepareAnswer, ReplicaRequest, SegmentInfo,
 };
 use crate::reader::PAGE_BYTES_MAX;
 
@@ -218,11 +218,15 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
         }
         Ok(Kind::SegmentInfo) => {
             let wanted: SegmentInfo = decode(frame.payload)?;
-            Ok(broker.segment_facts(&wanted).encode_to_vec().into())
+            Ok(broker.segment_facts(&wanted).await.encode_to_vec().into())
         }
         Ok(Kind::Ping) => {
             broker.liveness().heard(from);
             Ok(Bytes::new())
+        }
+        Ok(Kind::Confirm) => {
+            let question: Confirm = decode(frame.payload)?;
+            Ok(broker.confirm(&question).encode_to_vec().into())
         }
         Ok(Kind::Cursor) => broker.cursors().answer_peer(from, frame.payload).await,
         _ => Err(Error::InvalidRequest { problem: format!("a frame of kind {}", frame.kind) }),

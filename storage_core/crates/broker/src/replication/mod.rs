@@ -12,6 +12,7 @@ mod pace;
 pub(crate) mod recovery;
 pub(crate) mod repair;
 pub(crate) mod retiring;
+pub(crate) mod standing;
 pub(crate) mod succession;
 mod tombstones;
 pub(crate) mod wire;

@@ -28,6 +28,10 @@ const ATTEMPT: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 /// An outbid recoverer stands back for so long, times its place among the replicas.
 const STAND_BACK: Duration = Duration::from_millis(100);
+/// Between two looks while metadata knows more than our snapshot of it.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Metadata's reason for refusing to begin: the end is decided.
+const SEALED: &str = "Sealed";
 /// Bytes of one vote's missing batches.
 const FILL_BYTES: u32 = 8 << 20;
 
@@ -42,7 +46,15 @@ pub(crate) async fn run(broker: &Broker, segment: &Descriptor, avoid: &[u32], re
             Some(SegmentState::Sealed(_)) => return Ok(()),
             Some(SegmentState::Open | SegmentState::Sealing(_)) => {}
         }
-        let Attempted { ballot, successor } = begin(broker, segment, above, avoid, reason).await?;
+        let Attempted { ballot, successor } = match begin(broker, segment, above, avoid, reason).await {
+            Ok(attempted) => attempted,
+            // Somebody else was faster, and our snapshot of the metadata is older than that.
+            Err(Error::Foreign { reason, .. }) if reason == SEALED => {
+                broker.metadata_change(LOOK_AGAIN).await;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         above = above.max(ballot.epoch.0);
         tracing::info!(
             segment = %segment.uuid, number = segment.number, epoch = ballot.epoch.0, reason,

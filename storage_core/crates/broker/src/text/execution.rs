@@ -49,7 +49,7 @@ pub(super) async fn execute(
         Command::State { topic } => Answer::Json(json(&broker.topic_state(topic.as_str()).await?)),
         Command::Metrics => Answer::Json(json(&broker.cluster_metrics())),
         Command::Topics => {
-            let names: Vec<String> = broker.topics(false).into_iter().map(|topic| topic.name).collect();
+            let names: Vec<String> = broker.list_topics(false)?.into_iter().map(|topic| topic.name).collect();
             Answer::Json(json(&names))
         }
         Command::Delete { topic } => {

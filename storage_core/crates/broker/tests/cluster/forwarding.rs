@@ -59,22 +59,19 @@ async fn put_owned(
 
 /// The reader's node heard of the roll first, asked the new leader, and told its client "unknown segment".
 #[test]
-fn a_leader_that_has_not_heard_of_its_segment_yet_has_nothing_to_read() {
+fn a_leader_that_has_not_heard_of_its_segment_yet_is_waited_for() {
     let cluster = Cluster::start(3, json!({}));
     cluster.block_on(async {
         cluster.fall_behind(2);
         cluster.broker(1).create_topic("logs", 3, false).await.unwrap();
-        let led_by_2 = cluster
-            .broker(1)
-            .segments("logs")
-            .await
-            .unwrap()
-            .into_iter()
-            .find(|partition| partition.segments.iter().any(|segment| segment.leader.id == 2));
-        let partition = PartitionRef::parse("logs", led_by_2.unwrap().partition).unwrap();
-        let page = cluster.broker(1).read(&partition, 0, options(Duration::ZERO)).await.unwrap();
+        let partitions = (0..3).map(|partition| PartitionRef::parse("logs", partition).unwrap());
+        let led_by_2 = |partition: &PartitionRef| cluster.broker(1).leadership(partition).unwrap().node == 2;
+        let partition = partitions.into_iter().find(led_by_2).unwrap();
+        let broker = cluster.broker(1);
+        let hearing = async { cluster.catch_up(2) };
+        let (page, ()) = tokio::join!(broker.read(&partition, 0, options(Duration::ZERO)), hearing);
+        let page = page.unwrap();
         assert_eq!((page.batches.len(), page.next_offset), (0, 0));
-        cluster.catch_up(2);
         put(&cluster.broker(1), &partition, "first").await.unwrap();
         assert_eq!(read_values(&cluster.broker(1), &partition, 0, 1).await, [(0, "first".to_owned())]);
     });

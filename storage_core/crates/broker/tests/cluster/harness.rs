@@ -399,7 +399,7 @@ impl Shared {
                 let command = Command::BeginRoll { topic, partition, segment, successor: successor.clone() };
                 return match self.propose(command) {
                     Ok(_) => json!({"ok": {"successor": successor}}),
-                    Err(rejected) => refusal(&format!("{rejected:?}"), false),
+                    Err(rejected) => rejection(&rejected),
                 };
             }
             "begin_recovery" => return self.begin_recovery(event, (topic(), partition()), uuid("segment")),
@@ -429,7 +429,7 @@ impl Shared {
         match self.propose(command) {
             Ok(Answer::ProducerIds { first, count }) => json!({"ok": {"first": first, "count": count}}),
             Ok(_) => json!({"ok": {}}),
-            Err(rejected) => refusal(&format!("{rejected:?}"), false),
+            Err(rejected) => rejection(&rejected),
         }
     }
 
@@ -448,7 +448,7 @@ impl Shared {
         let answer = json!({"ok": {"ballot": ballot, "successor": successor}});
         match self.propose(Command::BeginRecovery { topic, partition, segment, ballot, successor }) {
             Ok(_) => answer,
-            Err(rejected) => refusal(&format!("{rejected:?}"), false),
+            Err(rejected) => rejection(&rejected),
         }
     }
 
@@ -468,7 +468,7 @@ impl Shared {
             Err(walrus_metadata::Rejected::TopicExists { topic, .. }) => {
                 json!({"ok": {"topic": topic, "created": false}})
             }
-            Err(rejected) => refusal(&format!("{rejected:?}"), false),
+            Err(rejected) => rejection(&rejected),
         }
     }
 }
@@ -482,6 +482,12 @@ fn shown(metadata: &Metadata, links: &Links, to: u32) -> Arc<Metadata> {
         }
     }
     Arc::new(shown)
+}
+
+/// As the control plane names it.
+fn rejection(rejected: &walrus_metadata::Rejected) -> Value {
+    let named = serde_json::to_value(rejected).unwrap();
+    json!({"error": {"reason": named["reason"], "message": rejected.to_string(), "retryable": false}})
 }
 
 fn refusal(reason: &str, retryable: bool) -> Value {

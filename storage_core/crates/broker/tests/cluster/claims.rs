@@ -1,0 +1,259 @@
+//! A node that was cut off, replaced or just started calls nothing over: no end of a log, no gap, no range, no topic. What
+//! it cannot know is `Unavailable`, and clients go elsewhere.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use walrus_broker::{Broker, Error, PartitionRef};
+use walrus_log::batch::ProducerRef;
+use walrus_metadata::Replication;
+
+use crate::harness::{Cluster, PATIENCE, batch_of, options, put, read_values};
+use crate::links::Link;
+
+const REPLICATION: Replication = Replication { factor: 3, write_quorum: 2 };
+/// Longer than a test may take.
+const FOR_EVER_MS: u64 = 300_000;
+
+fn topic() -> PartitionRef {
+    PartitionRef::parse("logs", 0).unwrap()
+}
+
+fn linked(options: serde_json::Value) -> Cluster {
+    let cluster = Cluster::start_linked(3, options, REPLICATION);
+    cluster.block_on(async { cluster.broker(1).create_topic("logs", 1, false).await.unwrap() });
+    cluster
+}
+
+fn others(cluster: &Cluster, than: u32) -> Vec<u32> {
+    cluster.ids().filter(|id| *id != than).collect()
+}
+
+/// The partition's leader, by the metadata themselves.
+fn leader(cluster: &Cluster) -> u32 {
+    let metadata = cluster.metadata();
+    let topic = metadata.names["default"]["logs"];
+    metadata.topics[&topic].partitions[0].segments.last().unwrap().descriptor.leader.node.0
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE * 2;
+    while !is_so() {
+        assert!(Instant::now() < until, "not yet: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn set_links(cluster: &Cluster, of: u32, link: Link) {
+    others(cluster, of).into_iter().for_each(|other| cluster.links().set(of, other, link));
+}
+
+struct Producer {
+    id: (i64, i16),
+}
+
+impl Producer {
+    fn new(cluster: &Cluster) -> Self {
+        Self { id: cluster.block_on(async { cluster.broker(1).init_producer().await.unwrap() }) }
+    }
+
+    async fn send(&self, broker: &Broker, sequence: i32) -> Result<u64, Error> {
+        let producer = ProducerRef { id: self.id.0, epoch: self.id.1, base_sequence: sequence };
+        let batch = batch_of(&[sequence.to_string()], Some(producer));
+        broker.append(&topic(), batch).await.map(|ack| ack.base_offset)
+    }
+
+    async fn send_until_taken(&self, broker: &Broker, sequence: i32) -> u64 {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.send(broker, sequence).await {
+                Ok(offset) => return offset,
+                Err(error) => assert!(Instant::now() < until, "{error:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// A leader that its replicas obey knows where the log ends.
+async fn until_listed(broker: &Broker, high_watermark: u64) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match broker.segments("logs").await {
+            Ok(partitions) => return assert_eq!(partitions[0].high_watermark, high_watermark),
+            Err(error) => assert!(error.retryable() && Instant::now() < until, "{error:?}"),
+        }
+    }
+}
+
+fn is_unavailable<T: std::fmt::Debug>(what: &str, answer: Result<T, Error>) {
+    assert!(matches!(answer, Err(Error::Unavailable { .. })), "{what}: {answer:?}");
+}
+
+/// All that a node could say about what is not there.
+async fn claims_nothing(broker: &Broker, producer: &Producer, end: u64, next_sequence: i32) {
+    let (topic, now) = (topic(), options(Duration::ZERO));
+    let (at_end, behind_it, listed, gap) = tokio::join!(
+        broker.read(&topic, end, now),
+        broker.read(&topic, end + 3, now),
+        broker.segments("logs"),
+        producer.send(broker, next_sequence),
+    );
+    is_unavailable("the end", at_end);
+    is_unavailable("a range", behind_it);
+    is_unavailable("the segments", listed);
+    is_unavailable("a gap", gap);
+}
+
+#[test]
+fn a_leader_that_was_replaced_without_knowing_claims_no_end_no_range_and_no_gap() {
+    let cluster = linked(json!({ "append_wait_ms": 1_000 }));
+    let producer = Producer::new(&cluster);
+    let zombie = leader(&cluster);
+    cluster.block_on(async {
+        for sequence in 0..3 {
+            producer.send_until_taken(&cluster.broker(zombie), sequence).await;
+        }
+        until_listed(&cluster.broker(zombie), 3).await;
+    });
+    cluster.isolate(zombie);
+    set_links(&cluster, zombie, Link::Cut);
+    wait_until("another leader", || leader(&cluster) != zombie);
+    let other = others(&cluster, zombie)[0];
+    cluster.block_on(async {
+        for sequence in 3..6 {
+            producer.send_until_taken(&cluster.broker(other), sequence).await;
+        }
+        claims_nothing(&cluster.broker(zombie), &producer, 3, 6).await;
+        // What it has it shows.
+        assert_eq!(read_values(&cluster.broker(zombie), &topic(), 0, 3).await.len(), 3);
+    });
+    // It hears the others again, and nothing from the metadata yet.
+    set_links(&cluster, zombie, Link::Open);
+    cluster.block_on(claims_nothing(&cluster.broker(zombie), &producer, 3, 6));
+    cluster.rejoin(zombie);
+    cluster.block_on(async {
+        assert_eq!(producer.send_until_taken(&cluster.broker(zombie), 6).await, 6);
+        assert_eq!(read_values(&cluster.broker(zombie), &topic(), 0, 7).await.len(), 7);
+    });
+}
+
+#[test]
+fn appends_do_not_wait_long_at_a_node_that_is_cut_off() {
+    let cluster = linked(json!({ "append_wait_ms": FOR_EVER_MS }));
+    let producer = Producer::new(&cluster);
+    let alone = leader(&cluster);
+    let apart = others(&cluster, alone)[0];
+    cluster.block_on(producer.send_until_taken(&cluster.broker(alone), 0));
+    for id in [alone, apart] {
+        cluster.isolate(id);
+        set_links(&cluster, id, Link::Held);
+    }
+    cluster.block_on(async {
+        let (leading, forwarding) = (cluster.broker(alone), cluster.broker(apart));
+        let (first, second) = tokio::join!(producer.send(&leading, 1), producer.send(&forwarding, 1));
+        assert!(matches!(first, Err(Error::OutcomeUnknown { .. } | Error::Unavailable { .. })), "{first:?}");
+        is_unavailable("a forwarded append", second);
+        is_unavailable("the next append", producer.send(&leading, 2).await);
+        // Nor do readers that wait for more.
+        is_unavailable("a long poll", leading.read(&topic(), 1, options(PATIENCE * 100)).await);
+    });
+    for id in [alone, apart] {
+        set_links(&cluster, id, Link::Open);
+        cluster.rejoin(id);
+    }
+    cluster.block_on(async {
+        for sequence in [1, 2] {
+            producer.send_until_taken(&cluster.broker(apart), sequence).await;
+        }
+        let values = read_values(&cluster.broker(alone), &topic(), 0, 3).await;
+        assert_eq!(values, [(0, "0".to_owned()), (1, "1".to_owned()), (2, "2".to_owned())]);
+    });
+}
+
+/// A copy that is sealed said that offsets of the next segment are out of range, and that its end is the end of the log.
+#[test]
+fn a_node_that_has_not_heard_of_a_roll_takes_no_sealed_segment_for_the_end() {
+    let cluster = linked(json!({ "segment_entries_max": 10 }));
+    let ahead = leader(&cluster);
+    let behind = (ahead + 1) % 3 + 1; // not the one that leads next
+    cluster.block_on(put(&cluster.broker(ahead), &topic(), "0")).unwrap();
+    cluster.fall_behind(behind);
+    cluster.block_on(async {
+        for number in 1..15 {
+            put(&cluster.broker(ahead), &topic(), &number.to_string()).await.unwrap();
+        }
+        let (broker, now) = (cluster.broker(behind), options(Duration::ZERO));
+        let topic = topic();
+        let (at_end, behind_it, listed) =
+            tokio::join!(broker.read(&topic, 10, now), broker.read(&topic, 13, now), broker.segments("logs"));
+        is_unavailable("the end", at_end);
+        is_unavailable("a range", behind_it);
+        is_unavailable("the segments", listed);
+    });
+    cluster.catch_up(behind);
+    cluster.block_on(async {
+        assert_eq!(read_values(&cluster.broker(behind), &topic(), 0, 15).await.len(), 15);
+    });
+}
+
+#[test]
+fn a_node_that_has_just_started_does_not_know_which_topics_there_are() {
+    let mut cluster = linked(json!({ "auto_create_topics": false }));
+    let id = others(&cluster, leader(&cluster))[0];
+    cluster.block_on(put(&cluster.broker(id), &topic(), "0")).unwrap();
+    cluster.stop(id);
+    cluster.fall_behind(id);
+    cluster.restart(id);
+    let broker = cluster.broker(id);
+    cluster.block_on(async {
+        is_unavailable("an append", put(&broker, &topic(), "1").await);
+        is_unavailable("a read", broker.read(&topic(), 0, options(Duration::ZERO)).await);
+        is_unavailable("the segments", broker.segments("logs").await);
+        is_unavailable("the state", broker.topic_state("logs").await);
+        is_unavailable("the topics", broker.list_topics(false));
+        is_unavailable("a deletion", broker.delete_topic("logs").await);
+    });
+    cluster.catch_up(id);
+    cluster.block_on(async {
+        assert_eq!(broker.list_topics(false).unwrap().len(), 1);
+        let unknown = PartitionRef::parse("other", 0).unwrap();
+        let error = put(&broker, &unknown, "1").await.unwrap_err();
+        assert!(matches!(error, Error::UnknownTopic { .. }), "{error:?}");
+    });
+}
+
+/// Its leader had not heard of the segment, and a reader that had named none was told that it is unknown.
+#[test]
+fn a_segment_that_its_leader_has_not_heard_of_is_neither_unknown_nor_empty() {
+    let cluster = linked(json!({}));
+    let behind = leader(&cluster);
+    cluster.fall_behind(behind);
+    let ahead = cluster.broker(others(&cluster, behind)[0]);
+    // Topics spread over the nodes: one of these is led by the node that is behind.
+    let led_there = cluster.block_on(async {
+        for number in 0.. {
+            let topic = PartitionRef::parse(&format!("new-{number}"), 0).unwrap();
+            ahead.create_topic(topic.topic.as_str(), 1, false).await.unwrap();
+            if ahead.leadership(&topic).unwrap().node == behind {
+                return topic;
+            }
+        }
+        unreachable!("numbers do not end")
+    });
+    cluster.block_on(async {
+        is_unavailable("a read", ahead.read(&led_there, 0, options(Duration::ZERO)).await);
+        is_unavailable("the segments", ahead.segments(led_there.topic.as_str()).await);
+    });
+    cluster.catch_up(behind);
+    cluster.block_on(async {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match ahead.read(&led_there, 0, options(Duration::ZERO)).await {
+                Ok(page) => break assert_eq!((page.high_watermark, page.batches.len()), (0, 0)),
+                Err(error) => assert!(Instant::now() < until, "{error:?}"),
+            }
+        }
+        put(&ahead, &led_there, "0").await.unwrap();
+    });
+}
