@@ -119,13 +119,16 @@ fn first_headers(disk: &dyn Disk, manifest: &Manifest) -> Result<BTreeMap<LogId,
     Ok(firsts)
 }
 
-/// Takes logs in that only their blocks know, and suspects all.
+/// Takes logs in that only their blocks know, and suspects all. Where a known log has no block for its first offsets, a trim
+/// was forgotten or a block is lost: either way what follows was there, and is not what a crash left over.
 fn add_logs(state: &mut JournalState, firsts: BTreeMap<LogId, BlockHeader>) -> Vec<LogId> {
     let mut found = Vec::new();
     for (log, header) in firsts {
         let BlockHeader { base_offset, epoch, ref name, .. } = header;
         let created = Record::LogCreated { log, base_offset, epoch, name, producers: &[], fsync: None };
-        if !state.logs.contains_key(&log) && state.apply(&created) {
+        if state.logs.contains_key(&log) {
+            state.apply(&Record::Synced { log, end: base_offset });
+        } else if state.apply(&created) {
             found.push(log);
         }
     }

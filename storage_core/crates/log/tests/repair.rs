@@ -91,7 +91,7 @@ fn of_a_damaged_journal_everything_before_the_damage_counts() {
             continue;
         }
         let repaired = repair(copy.path()).unwrap();
-        let journal = repaired.journal.unwrap_or_else(|| panic!("byte {at}"));
+        let journal = repaired.journal.clone().unwrap_or_else(|| panic!("byte {at}"));
         let kept = fs::read(copy.path().join(journal.moved_to.unwrap())).unwrap();
         assert!(kept == bad, "byte {at}: nothing of the old journal is lost");
         let store = open(copy.path(), &options());
@@ -101,17 +101,45 @@ fn of_a_damaged_journal_everything_before_the_damage_counts() {
         knew_nothing += u32::from(journal.logs_known == 0);
         // Where the log is known and its trim is not, what the trim freed counts as damaged.
         let (records, fences) = read_from(&first, first.start_offset(), 10_000);
+        let Some(&(begin, _)) = records.first() else {
+            panic!(
+                "byte {at}: nothing of {first:?}; {:?} {fences:?} {:?}",
+                repaired.inspection,
+                store.report()
+            );
+        };
         assert!(
-            fences.is_empty() || first.start_offset() == Offset(0) && fences == [(0, records[0].0)],
+            fences.is_empty() || first.start_offset() == Offset(0) && fences == [(0, begin)],
             "byte {at}"
         );
-        let expected: Vec<_> = (records[0].0..150).map(|i| (i, numbered(i, 1000))).collect();
+        let expected: Vec<_> = (begin..150).map(|i| (i, numbered(i, 1000))).collect();
         assert!(records == expected && records.len() >= 80, "byte {at}");
         drop(first);
         store.close().unwrap();
         assert!(repair(copy.path()).unwrap().journal.is_none(), "once is enough");
     }
     assert!(knew_nothing > 0 && knew_all > 8, "{knew_nothing} {knew_all}");
+}
+
+#[test]
+fn blocks_of_a_log_of_which_only_the_creation_is_known_are_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path());
+    let path = journal(directory.path());
+    let mut bytes = fs::read(&path).unwrap();
+    // The creation of the second log: that of the first lies before it, synced marks and the trim behind.
+    let at = bytes.windows(5).position(|window| window == b"log 2").unwrap();
+    bytes[at] ^= 0x40;
+    fs::write(&path, &bytes).unwrap();
+    let repaired = repair(directory.path()).unwrap();
+    let journal = repaired.journal.unwrap();
+    assert_eq!((journal.logs_known, journal.logs_found.len()), (1, 1));
+    let store = open(directory.path(), &options());
+    check_log_2(&store);
+    let (records, fences) = read_from(&log(&store, 1), Offset(0), 10_000);
+    let Some(&(begin, _)) = records.first() else { panic!("{:?}", store.report()) };
+    assert_eq!(fences, [(0, begin)]);
+    assert_eq!(records, (begin..150).map(|i| (i, numbered(i, 1000))).collect::<Vec<_>>());
 }
 
 #[test]
