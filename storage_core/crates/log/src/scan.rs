@@ -30,6 +30,13 @@ impl<'a> Window<'a> {
         Self { file, start, end, bytes: Vec::new(), at: 0 }
     }
 
+    /// Takes a page of the block as it was read before; `bytes` are without the zeros at its end.
+    pub(crate) fn load_page(&mut self, position: u64, mut bytes: Vec<u8>) {
+        let room = self.end.saturating_sub(position).min(PAGE_BYTES);
+        bytes.resize(room as usize, 0);
+        (self.bytes, self.at) = (bytes, position);
+    }
+
     /// Bytes from a position on, fewer only where the block ends.
     fn slice(&mut self, position: u64, count: usize) -> io::Result<&[u8]> {
         let end = self.end.min(position.saturating_add(count as u64));

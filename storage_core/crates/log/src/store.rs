@@ -277,7 +277,7 @@ impl StoreHandle {
             log.refuse_appends();
         }
         engine.commit_all();
-        let saved = logs.iter().try_for_each(|log| log.save_cursors());
+        let saved = logs.iter().try_for_each(|log| log.clean_tail().and_then(|()| log.save_cursors()));
         engine.write_marks();
         engine.tending.stop();
         engine.committing.stop();

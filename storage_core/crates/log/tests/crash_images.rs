@@ -251,3 +251,31 @@ fn no_synced_mark_names_what_a_truncation_cut_off() {
         assert_eq!(store.log(id(0)).unwrap().durable_offset(), Offset(1), "life {life}");
     }
 }
+
+#[test]
+fn a_torn_tail_is_zeroed_by_a_close_in_order_too() {
+    for kind in [TailKind::Buffered, TailKind::Mapped] {
+        let disk = SimulatedDisk::new(kind);
+        let store = open_on(&disk, &Options::small()).unwrap();
+        let log = store.create_log(spec(1, "log")).unwrap();
+        for value in [b"stays", b"tears", b"goes!"] {
+            append(&log, value).unwrap();
+        }
+        let image = disk.crash_image(disk.changes(), CrashChoice::Everything);
+        let file = image.contents().into_keys().find(|name| name.ends_with(".wal")).unwrap();
+        let batch_bytes = batch_of(&[b"stays"]).len();
+        assert!(image.flip(&file, 4096 + batch_bytes + batch_bytes - 1, 1));
+
+        let store = open_on(&image, &Options::small()).unwrap();
+        assert_eq!(store.report().torn_tails.len(), 1, "{kind:?}: {:?}", store.report());
+        store.close().unwrap();
+        let store = open_on(&image, &Options::small()).unwrap();
+        assert!(store.report().clean && store.report().torn_tails.is_empty(), "{kind:?}");
+        // As long as what was torn: what lay behind that follows it now, if it is still there.
+        append(&store.log(id(0)).unwrap(), b"comes").unwrap();
+
+        let image = image.crash_image(image.changes(), CrashChoice::Everything);
+        let store = open_on(&image, &Options::small()).unwrap();
+        assert_eq!(values(&store.log(id(0)).unwrap()), [b"stays", b"comes"], "{kind:?}");
+    }
+}

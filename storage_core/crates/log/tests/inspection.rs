@@ -20,6 +20,14 @@ fn contents(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     files.map(|file| (file.file_name().into_string().unwrap(), fs::read(file.path()).unwrap())).collect()
 }
 
+fn copy_of(directory: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for (name, bytes) in contents(directory) {
+        fs::write(copy.path().join(name), bytes).unwrap();
+    }
+    copy
+}
+
 fn options() -> Options {
     Options { blocks_per_file: 8, ..Options::small() }
 }
@@ -86,14 +94,17 @@ fn damage_is_found_by_reading_and_left_as_it_is() {
 
 #[test]
 fn a_torn_tail_is_told_but_not_cut() {
-    let directory = tempfile::tempdir().unwrap();
-    {
-        let store = open(directory.path(), &options());
+    // What a kill leaves: the directory of a store that is still open.
+    let directory = {
+        let living = tempfile::tempdir().unwrap();
+        let store = open(living.path(), &options());
         let log = store.create_log(spec(1, "a")).unwrap();
         for i in 0..3 {
             append(&log, &numbered(i, 500)).unwrap();
         }
-    }
+        store.settle();
+        copy_of(living.path())
+    };
     let path = directory.path().join("00000001.wal");
     let value = numbered(2, 500);
     let end = fs::read(&path).unwrap().windows(500).position(|window| window == value).unwrap() + 500;

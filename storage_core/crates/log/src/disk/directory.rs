@@ -19,6 +19,8 @@ pub(super) const LOCK_NAME: &str = "LOCK";
 /// Minted by the kernel at each boot.
 const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";
 const PROBE_NAME: &str = "probe.tmp";
+/// What keeps an SSD busy; more threads gain nothing.
+const READS_AT_ONCE: usize = 16;
 
 pub(crate) struct Directory {
     path: PathBuf,
@@ -87,6 +89,10 @@ impl Disk for Directory {
 
     fn backend(&self) -> BackendInUse {
         self.backend.clone()
+    }
+
+    fn reads_at_once(&self) -> usize {
+        READS_AT_ONCE
     }
 
     fn boot(&self) -> Option<Uuid> {

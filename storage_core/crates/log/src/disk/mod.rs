@@ -76,6 +76,10 @@ pub trait Disk: Send + Sync + 'static {
     fn tail_kind(&self) -> TailKind;
     /// For reports.
     fn backend(&self) -> BackendInUse;
+    /// How many reads at a time it answers faster than one by one.
+    fn reads_at_once(&self) -> usize {
+        1
+    }
     /// Which run of the machine this is: as long as it is the same, what was written is there, synced or not. `None`:
     /// unknown.
     fn boot(&self) -> Option<Uuid>;

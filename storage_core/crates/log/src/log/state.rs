@@ -426,6 +426,17 @@ impl LogState {
         }
     }
 
+    /// Zeroes what a recovery found behind the data: a store that was closed in order ends with its data, and the next open
+    /// need not look.
+    pub(crate) fn clean_tail(&self) -> Result<()> {
+        let mut writer = self.writer.lock();
+        if let Some(resume) = writer.resume.as_ref().filter(|resume| resume.dirty_end > resume.data_end) {
+            writer.open = Some(self.reopen(resume)?);
+            writer.resume = None;
+        }
+        Ok(())
+    }
+
     /// Goes on in a block that a recovery found, after zeroing what lies behind its data.
     fn reopen(&self, resume: &Resume) -> Result<OpenBlock> {
         let &Resume { ref block, data_end, dirty_end, max_timestamp, digest } = resume;

@@ -1,0 +1,93 @@
+//! Makes logs out of what lies on the disk. Only tails that may not be synced are scanned. What is torn there is cut,
+//! moved aside and reported; what is damaged below the synced mark is fenced and stays where it is.
+
+mod lost;
+mod parallel;
+mod rebuild;
+mod report;
+mod slots;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use uuid::Uuid;
+
+use crate::blocks::BlockFile;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::journal::{JournalState, LogEntry, Record};
+use crate::options::FsyncSchedule;
+use crate::types::LogId;
+pub(crate) use lost::write_lost;
+use rebuild::{Findings, Rebuild};
+pub use report::{CorruptedRange, MovedCursor, OpenReport, TornTail, UnknownBlock};
+use slots::{Found, Headers, read_headers, set_block_aside};
+
+/// Reads all files and builds the logs of the journal.
+pub(crate) fn recover(engine: &Arc<Engine>, state: &JournalState, report: &mut OpenReport) -> Result<()> {
+    let Headers { mut found, damaged } = read_headers(engine, state, report)?;
+    let boot = engine.disk.boot();
+    let mut kept: Vec<(LogId, &LogEntry, Vec<Found>)> = Vec::with_capacity(state.logs.len());
+    for (&id, entry) in &state.logs {
+        let blocks = found.remove(&id).unwrap_or_default();
+        if entry.deleted {
+            for Found { slots, .. } in blocks {
+                engine.blocks.free(&slots);
+            }
+            engine.deleted.lock().push(id);
+            continue;
+        }
+        if entry.sealed.is_none() && !is_vouched_for(state, entry, boot) {
+            report.unsynced_logs.push(id);
+        }
+        kept.push((id, entry, blocks));
+    }
+    let rebuilt = parallel::map(kept, engine.disk.reads_at_once(), |(id, entry, blocks)| {
+        let fsync = entry.fsync.unwrap_or(engine.fsync);
+        let trims_are_synced = entry.fsync.or(state.fsync).unwrap_or_default() == FsyncSchedule::SyncEach;
+        let is_vouched_for = is_vouched_for(state, entry, boot);
+        let is_settled = state.closed && is_vouched_for && entry.sealed.is_none();
+        let findings = Findings::default();
+        Rebuild { engine, id, entry, fsync, trims_are_synced, is_vouched_for, is_settled, findings }
+            .run(blocks)
+    });
+    let mut unsynced: Vec<Arc<BlockFile>> = Vec::new();
+    for log in rebuilt {
+        let (log, findings) = log?;
+        report.torn_tails.extend(findings.torn_tails);
+        report.corrupted.extend(findings.corrupted);
+        unsynced.extend(findings.unsynced);
+        engine.logs.write().insert(log.id, log);
+    }
+    for slots in damaged {
+        let moved_to =
+            if report.corrupted.is_empty() { Some(set_block_aside(engine, &slots)?) } else { None };
+        let (path, slot) = (slots.file.path.clone(), slots.first);
+        report.unknown_blocks.push(UnknownBlock { path, slot, moved_to });
+    }
+    // What a killed process wrote may be in the page cache only, and is served from now on.
+    unsynced.sort_unstable_by_key(|file| file.number);
+    unsynced.dedup_by_key(|file| file.number);
+    for file in &unsynced {
+        file.file.sync().map_err(|e| file.error("sync", e))?;
+    }
+    let logs: Vec<_> = engine.logs.read().values().cloned().collect();
+    for log in logs.iter().filter(|log| log.syncs()) {
+        let end = log.end.load(Ordering::Acquire);
+        log.synced.store(end, Ordering::Release);
+        if end > state.logs[&log.id].synced {
+            engine.journal.append(&Record::Synced { log: log.id, end })?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether all that a log had is there, as far as its schedule tells.
+fn is_vouched_for(state: &JournalState, entry: &LogEntry, boot: Option<Uuid>) -> bool {
+    match entry.fsync.or(state.fsync).unwrap_or_default() {
+        FsyncSchedule::SyncEach => true,
+        // A close in order syncs it.
+        FsyncSchedule::Milliseconds(_) => state.closed,
+        FsyncSchedule::NoFsync => state.closed && boot.is_some() && state.left_unsynced == boot,
+    }
+}

@@ -1,0 +1,56 @@
+//! Work that waits for the disk, by several threads: a disk that is asked one question at a time is idle most of the time.
+
+use std::panic::resume_unwind;
+use std::thread;
+
+use parking_lot::Mutex;
+
+/// Below that a thread costs more than it saves.
+const ITEMS_PER_THREAD: usize = 8;
+
+/// Does `work` for each item, by up to `threads` threads; the results are in the order of the items.
+pub(super) fn map<T: Send, R: Send>(items: Vec<T>, threads: usize, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+    let threads = threads.min(items.len() / ITEMS_PER_THREAD);
+    if threads <= 1 {
+        return items.into_iter().map(work).collect();
+    }
+    let count = items.len();
+    let waiting = Mutex::new(items.into_iter().enumerate());
+    let run = || {
+        let mut done = Vec::new();
+        loop {
+            let taken: Vec<_> = waiting.lock().by_ref().take(ITEMS_PER_THREAD).collect();
+            if taken.is_empty() {
+                return done;
+            }
+            done.extend(taken.into_iter().map(|(index, item)| (index, work(item))));
+        }
+    };
+    let mut done = Vec::with_capacity(count);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+        for worker in workers {
+            done.extend(worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+    });
+    done.sort_unstable_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_the_order_of_the_items_whoever_made_them() {
+        for count in [0, 1, 7, 8, 16, 1000] {
+            for threads in [1, 2, 16] {
+                let doubled = map((0..count).collect(), threads, |item: usize| item * 2);
+                assert!(
+                    doubled.into_iter().eq((0..count).map(|item| item * 2)),
+                    "{count} items, {threads} threads"
+                );
+            }
+        }
+    }
+}

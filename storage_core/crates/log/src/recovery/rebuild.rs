@@ -1,0 +1,388 @@
+//! One log made of its blocks: footers that lie below the synced mark are believed, tails are scanned.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::lost::write_lost;
+use super::report::{CorruptedRange, TornTail};
+use super::slots::Found;
+use crate::arrivals::Arrivals;
+use crate::blocks::BlockFile;
+use crate::digest::Digest;
+use crate::disk::Prepare;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::format::block_header::BlockHeader;
+use crate::format::footer::{Footer, data_max};
+use crate::format::{PAGE_BYTES, page_up};
+use crate::journal::{LogEntry, Record};
+use crate::log::block::{Block, BlockIndex, ClosedBlock};
+use crate::log::retaining::Retaining;
+use crate::log::state::{Directory, LogState, Phase, Resume, Trimmed, Writer};
+use crate::options::FsyncSchedule;
+use crate::producers::ProducerTable;
+use crate::scan::{Bounds, Walked, Window, walk};
+use crate::seeded;
+use crate::space::Space;
+use crate::types::{LogId, Offset};
+
+/// One log being put together.
+pub(super) struct Rebuild<'a> {
+    pub(super) engine: &'a Arc<Engine>,
+    pub(super) id: LogId,
+    pub(super) entry: &'a LogEntry,
+    pub(super) fsync: FsyncSchedule,
+    /// Only what was synced could be read, and so trimmed.
+    pub(super) trims_are_synced: bool,
+    /// All that it had is there, as far as its schedule tells.
+    pub(super) is_vouched_for: bool,
+    /// The store was closed in order with all of it on the disk: it ends with its data, and zeros follow.
+    pub(super) is_settled: bool,
+    pub(super) findings: Findings,
+}
+
+/// What was found on the way.
+#[derive(Default)]
+pub(super) struct Findings {
+    pub(super) torn_tails: Vec<TornTail>,
+    pub(super) corrupted: Vec<CorruptedRange>,
+    /// Files with data of the log that may be in the page cache only.
+    pub(super) unsynced: Vec<Arc<BlockFile>>,
+}
+
+/// The log so far, block by block.
+struct Chain {
+    directory: Directory,
+    end: u64,
+    producers: ProducerTable,
+    digest: Digest,
+    size_bytes: u64,
+    resume: Option<Resume>,
+    is_torn: bool,
+    /// Blocks behind the torn place were taken away.
+    lacks_blocks: bool,
+}
+
+impl Rebuild<'_> {
+    /// The log, of its blocks in any order.
+    pub(super) fn run(mut self, mut found: Vec<Found>) -> Result<(Arc<LogState>, Findings)> {
+        let entry = self.entry;
+        found.sort_unstable_by_key(|found| (found.header.base_offset, found.header.sequence));
+        let live = self.drop_dead(found);
+        let last_sequence = live.iter().map(|found| found.header.sequence).max().unwrap_or(0);
+        let trimmed_producers = entry.trimmed_producers.as_ref().unwrap_or(&entry.producers);
+        let mut chain = Chain {
+            directory: Directory::default(),
+            end: live.first().map_or(entry.start, |first| first.header.base_offset.min(entry.start)),
+            producers: ProducerTable::decode(trimmed_producers).unwrap_or_default(),
+            digest: entry.trimmed_digest,
+            size_bytes: 0,
+            resume: None,
+            is_torn: false,
+            lacks_blocks: false,
+        };
+        let mut bases =
+            live.iter().skip(1).map(|found| found.header.base_offset).collect::<Vec<_>>().into_iter();
+        for found in live {
+            let next_base = bases.next();
+            if chain.is_torn {
+                self.take_away(&mut chain, &found)?;
+                continue;
+            }
+            self.add(&mut chain, found, next_base)?;
+        }
+        // What was synced was there: if no block has it any more, that is damage, and its offsets are not given again.
+        let known = self.known();
+        if chain.end < known {
+            chain.directory.fences.push((chain.end, known));
+            self.close_resume(&mut chain);
+            chain.end = known;
+        }
+        // Trimmed, and nothing of it was synced: no offset below is given again.
+        if chain.end < entry.start {
+            self.close_resume(&mut chain);
+            chain.end = entry.start;
+        }
+        if chain.lacks_blocks {
+            // Until their slots are zeroed those blocks follow in order again once the log has grown: they are cut as by
+            // a truncation, which the block in front of them must not outgrow.
+            self.close_resume(&mut chain);
+            let before = self.engine.blocks.peek_sequence();
+            self.engine.journal.append(&Record::LogTruncated { log: self.id, end: chain.end, before })?;
+        }
+        if entry.sealed.is_some() {
+            self.close_resume(&mut chain);
+        }
+        self.finish(chain, last_sequence)
+    }
+
+    /// Offsets below were promised.
+    fn known(&self) -> u64 {
+        if seeded!(CutInsteadOfFence) {
+            return self.entry.start;
+        }
+        let sealed = self.entry.sealed.as_ref().map_or(0, |sealed| sealed.end);
+        let trimmed = if self.trims_are_synced { self.entry.start } else { 0 };
+        self.entry.synced.max(sealed).max(trimmed)
+    }
+
+    /// Where the block was cut by a later truncation.
+    fn cap(&self, sequence: u64) -> u64 {
+        let caps =
+            self.entry.truncations.iter().filter(|(_, before)| sequence < *before).map(|(end, _)| *end);
+        caps.min().unwrap_or(u64::MAX)
+    }
+
+    /// Frees blocks that truncations and trims left over.
+    fn drop_dead(&self, found: Vec<Found>) -> Vec<Found> {
+        let (cut, live): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|found| found.header.base_offset >= self.cap(found.header.sequence));
+        // A trim may have left blocks though its start lies behind: digest and producers do not cover them yet.
+        let below = live.iter().take_while(|found| found.header.base_offset < self.entry.freed).count();
+        let mut live = live;
+        let kept = live.split_off(below);
+        for Found { slots, .. } in cut.into_iter().chain(live) {
+            self.engine.blocks.free(&slots);
+        }
+        kept
+    }
+
+    /// Moves what a block behind the torn place holds aside, and frees its slots.
+    fn take_away(&mut self, chain: &mut Chain, found: &Found) -> Result<()> {
+        self.set_aside(chain.end, &self.block(found), PAGE_BYTES)?;
+        self.engine.blocks.free(&found.slots);
+        chain.lacks_blocks = !seeded!(FollowersNotCut);
+        Ok(())
+    }
+
+    /// Adds the next block to the log, or finds that the log is torn before or in it.
+    fn add(&mut self, chain: &mut Chain, found: Found, next_base: Option<u64>) -> Result<()> {
+        let base_offset = found.header.base_offset;
+        if base_offset > chain.end {
+            if chain.end >= self.known() {
+                // A block that was not synced is missing in between.
+                chain.is_torn = true;
+                return self.take_away(chain, &found);
+            }
+            chain.directory.fences.push((chain.end, base_offset));
+        }
+        self.close_resume(chain);
+        let sealed_end = self.entry.sealed.as_ref().map_or(u64::MAX, |sealed| sealed.end);
+        let limit = self.cap(found.header.sequence).min(next_base.unwrap_or(u64::MAX)).min(sealed_end);
+        let block = self.block(&found);
+        let failed = |e| block.slots.file.error("read", e);
+        // The last block of a log that goes on has none, and the first page of a short one tells all.
+        let is_known = self.is_settled && next_base.is_none() && limit == u64::MAX && found.first.is_some();
+        let footer = if is_known { None } else { block.read_footer().map_err(failed)? };
+        let footer = footer.filter(|footer| is_of(footer, &found.header, &block));
+        // The snapshot counts only with the rest: a footer says nothing about what was not synced.
+        let trusted = footer.as_ref().filter(|footer| {
+            (footer.end_offset <= self.entry.synced || seeded!(StaleIndexTrusted))
+                && footer.end_offset <= limit
+                && next_base.is_none_or(|next| next == footer.end_offset)
+        });
+        if let Some(footer) = trusted
+            && let Some(table) = footer.producers.as_deref().and_then(ProducerTable::decode)
+        {
+            chain.producers = table;
+            chain.digest = chain.digest.concat(footer.digest);
+            chain.end = footer.end_offset;
+            let &Footer { end_offset, max_timestamp, data_end, digest, .. } = footer;
+            let closed = ClosedBlock { end_offset, max_timestamp, data_end, digest };
+            chain.size_bytes += data_end - PAGE_BYTES;
+            self.push(chain, block, closed, BlockIndex::OnDisk);
+            return Ok(());
+        }
+        let known = self.known().min(limit);
+        let bounds = Bounds { base_offset, epoch: self.entry.epoch, known, limit };
+        let data_limit = data_max(block.bytes);
+        let mut window = Window::new(block.file(), block.start, data_limit);
+        if let Some(first) = found.first {
+            window.load_page(PAGE_BYTES, first);
+        }
+        let walked = walk(&mut window, bounds, |batch| {
+            if let Some(producer) = batch.producer() {
+                chain.producers.record(producer, batch.record_count(), batch.base_offset());
+            }
+        })
+        .map_err(failed)?;
+        if self.fsync.syncs()
+            && walked.end_offset > self.entry.synced
+            && !self.findings.unsynced.iter().any(|f| f.number == block.slots.file.number)
+        {
+            self.findings.unsynced.push(Arc::clone(&block.slots.file));
+        }
+        let Walked { entries, end_offset, data_end, max_timestamp, digest, fences } = walked;
+        let ends_damaged = fences.last().is_some_and(|(_, end)| *end == end_offset);
+        chain.directory.fences.extend(fences);
+        chain.digest = chain.digest.concat(digest);
+        chain.end = end_offset;
+        chain.size_bytes += data_end - PAGE_BYTES;
+        let was_closed =
+            footer.is_some_and(|footer| footer.end_offset == end_offset && footer.data_end == data_end);
+        let block = Arc::new(block);
+        block.readable.store(data_end, Ordering::Release);
+        *block.index.write() = BlockIndex::Loaded(Arc::new(entries));
+        let goes_on = next_base.is_none() && limit == u64::MAX && !was_closed && !ends_damaged;
+        let is_torn = end_offset < limit && next_base.is_some();
+        let mut dirty_end = data_end;
+        if (goes_on || is_torn) && !ends_damaged && !is_known {
+            dirty_end = self.set_aside(end_offset, &block, data_end)?;
+            chain.is_torn = is_torn;
+        }
+        chain.directory.blocks.push(Arc::clone(&block));
+        if goes_on || is_torn {
+            chain.resume = Some(Resume { block, data_end, dirty_end, max_timestamp, digest });
+        } else {
+            let _ = block.closed.set(ClosedBlock { end_offset, max_timestamp, data_end, digest });
+            if limit == next_base.unwrap_or(u64::MAX) {
+                self.engine.tending.write_footer(block, Some(chain.producers.encode()));
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&self, chain: &mut Chain, block: Block, closed: ClosedBlock, index: BlockIndex) {
+        block.readable.store(closed.data_end, Ordering::Release);
+        let _ = block.closed.set(closed);
+        *block.index.write() = index;
+        chain.directory.blocks.push(Arc::new(block));
+    }
+
+    /// The block that would have been gone on in is not the last after all.
+    fn close_resume(&self, chain: &mut Chain) {
+        if let Some(Resume { block, data_end, max_timestamp, digest, .. }) = chain.resume.take() {
+            let _ = block.closed.set(ClosedBlock { end_offset: chain.end, max_timestamp, data_end, digest });
+        }
+    }
+
+    fn block(&self, found: &Found) -> Block {
+        let range = found.slots.range();
+        let (start, bytes) = (range.start, range.end - range.start);
+        let file = Arc::clone(&found.slots.file.file);
+        Block {
+            slots: found.slots.clone(),
+            space: Arc::new(Space::new(file, range, 0, Prepare::fitting(self.fsync))),
+            start,
+            bytes,
+            sequence: found.header.sequence,
+            base_offset: found.header.base_offset,
+            readable: AtomicU64::new(PAGE_BYTES),
+            recent: RwLock::new(None),
+            index: RwLock::new(BlockIndex::OnDisk),
+            closed: OnceLock::new(),
+            freed: AtomicBool::new(false),
+            extending: AtomicBool::new(false),
+        }
+    }
+
+    /// Copies what lies behind a position, if anything but the rest of a footer does, to a file of its own; says where
+    /// it ends.
+    fn set_aside(&mut self, offset: u64, block: &Block, from: u64) -> Result<u64> {
+        let failed = |e| block.slots.file.error("read", e);
+        let ranges =
+            block.file().data_ranges(block.start + from..block.start + block.bytes).map_err(failed)?;
+        let footer_start = block.footer_start().map_err(failed)?.max(from);
+        let (mut end, mut is_torn) = (from, false);
+        for range in ranges {
+            let mut bytes = Vec::new();
+            block.file().read(range.start, (range.end - range.start) as usize, &mut bytes).map_err(failed)?;
+            let at = range.start - block.start;
+            if let Some(last) = bytes.iter().rposition(|&byte| byte != 0) {
+                end = at + last as u64 + 1;
+            }
+            let data = footer_start.saturating_sub(at).min(bytes.len() as u64) as usize;
+            is_torn |= bytes[..data].iter().any(|&byte| byte != 0);
+        }
+        if is_torn {
+            let mut bytes = Vec::new();
+            block.file().read(block.start + from, (end - from) as usize, &mut bytes).map_err(failed)?;
+            let what = format!("{}-{offset}-{}", self.id, block.sequence);
+            let moved_to = write_lost(&*self.engine.disk, &what, &bytes)?;
+            tracing::warn!(log = %self.id, offset, bytes = end - from, moved_to, "a torn tail was cut");
+            let tail = TornTail { log: self.id, offset: Offset(offset), bytes: end - from, moved_to };
+            self.findings.torn_tails.push(tail);
+        }
+        Ok(end)
+    }
+
+    fn finish(self, chain: Chain, last_sequence: u64) -> Result<(Arc<LogState>, Findings)> {
+        let Self { engine, id, entry, fsync, is_vouched_for, mut findings, .. } = self;
+        let Chain { directory, end, producers, digest, size_bytes, resume, is_torn, .. } = chain;
+        for &(start, end) in &directory.fences {
+            tracing::error!(log = %id, start, end, "stored batches are damaged");
+            engine.corrupted_ranges.fetch_add(1, Ordering::Relaxed);
+            findings.corrupted.push(CorruptedRange { log: id, start: Offset(start), end: Offset(end) });
+        }
+        let was_cut = is_torn || !findings.torn_tails.is_empty();
+        let may_lack = entry.sealed.is_none() && !is_vouched_for;
+        let suspect = was_cut || !directory.fences.is_empty() || may_lack;
+        if suspect && !entry.suspect {
+            engine.journal.append(&Record::Suspect { log: id, end })?;
+        }
+        let phase = if entry.sealed.is_some() { Phase::Sealed } else { Phase::Active };
+        let writer = Writer {
+            phase,
+            is_closed: false,
+            open: None,
+            pending: Vec::new(),
+            waiting_bytes: 0,
+            resume,
+            end,
+            last_sequence,
+            producers,
+            digest,
+        };
+        let sealed = OnceLock::new();
+        if let Some(entry) = &entry.sealed {
+            let _ = sealed.set(entry.clone());
+        }
+        let log = LogState {
+            id,
+            name: entry.name.clone(),
+            base_offset: entry.base_offset,
+            epoch: entry.epoch,
+            first_producers: entry.producers.clone(),
+            own_fsync: entry.fsync,
+            fsync,
+            engine: Arc::clone(engine),
+            writer: Mutex::new(writer),
+            directory: RwLock::new(directory),
+            end: AtomicU64::new(end),
+            readable: AtomicU64::new(end),
+            synced: AtomicU64::new(entry.synced.min(end)),
+            start: AtomicU64::new(entry.start),
+            trimmed: Mutex::new(Trimmed {
+                end: entry.freed,
+                digest: entry.trimmed_digest,
+                producers: entry.trimmed_producers.as_ref().unwrap_or(&entry.producers).clone(),
+            }),
+            size_bytes: AtomicU64::new(size_bytes),
+            sealed,
+            poisoned: OnceLock::new(),
+            suspect: AtomicBool::new(suspect || entry.suspect),
+            dirty: AtomicBool::new(false),
+            unmarked: AtomicBool::new(false),
+            unmarked_bytes: AtomicU64::new(0),
+            waiting_bytes: AtomicU64::new(0),
+            changing: Mutex::new(()),
+            reshaping: RwLock::default(),
+            generation: AtomicU64::new(0),
+            cursors: Mutex::default(),
+            arrivals: Arrivals::default(),
+            retaining: Retaining::default(),
+        };
+        Ok((Arc::new(log), findings))
+    }
+}
+
+/// Whether a footer is the block's own and makes sense in it.
+fn is_of(footer: &Footer, header: &BlockHeader, block: &Block) -> bool {
+    footer.sequence == header.sequence
+        && footer.base_offset == header.base_offset
+        && footer.end_offset >= footer.base_offset
+        && (PAGE_BYTES..=page_up(data_max(block.bytes))).contains(&footer.data_end)
+        && footer.entries.iter().all(|entry| u64::from(entry.position) < footer.data_end)
+}
