@@ -43,8 +43,8 @@ struct Seen {
     asked: Option<Instant>,
     /// How long answers lately took, the longest, slowly forgotten.
     slow: Duration,
-    /// Its own last ping came then: one that answers and cannot ask leads nobody.
-    heard: Option<Instant>,
+    /// Its own last ping came then, or it was listed then: one that answers and cannot ask leads nobody.
+    heard: Instant,
     reported: bool,
 }
 
@@ -94,7 +94,7 @@ impl Liveness {
             failures: 0,
             asked: None,
             slow: Duration::ZERO,
-            heard: None,
+            heard: now,
             reported: false,
         };
         let seen = nodes.entry(node).or_insert_with(fresh);
@@ -108,7 +108,7 @@ impl Liveness {
     /// A ping of that node came.
     pub(crate) fn heard(&self, node: u32) {
         if let Some(seen) = self.nodes.lock().get_mut(&node) {
-            seen.heard = Some(Instant::now());
+            seen.heard = Instant::now();
         }
     }
 
@@ -146,8 +146,7 @@ impl Liveness {
     fn forgive(&self) {
         let now = Instant::now();
         for seen in self.nodes.lock().values_mut().filter(|seen| !seen.is_silent()) {
-            (seen.answered, seen.failures) = (now, 0);
-            seen.heard = seen.heard.map(|_| now);
+            (seen.answered, seen.failures, seen.heard) = (now, 0, now);
         }
     }
 
@@ -158,7 +157,7 @@ impl Liveness {
 
 impl Seen {
     fn is_silent(&self) -> bool {
-        let is_mute = self.heard.is_some_and(|heard| heard.elapsed() > PATIENCE_MAX);
+        let is_mute = self.heard.elapsed() > PATIENCE_MAX;
         is_mute || self.does_not_answer()
     }
 

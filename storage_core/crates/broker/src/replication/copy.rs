@@ -353,11 +353,18 @@ impl Copy {
             let place = bytes.binary_search_by_key(&batch.base, |(base, _)| *base);
             let (_, bytes) = &bytes[place.expect("what is written came with the message")];
             let (parsed, _) = StoredBatch::parse(bytes).map_err(|problem| invalid(&problem.to_string()))?;
+            let misplaced = |place: &dyn std::fmt::Debug| Error::Storage {
+                node: self.me.node.0,
+                message: format!("{}: {batch:?} would be at {place:?}", log.name()),
+            };
+            let end = log.end_offset().0;
+            if (end, u64::from(parsed.record_count())) != (batch.base.0, batch.end.0 - batch.base.0) {
+                return Err(misplaced(&end)); // before anything is written at a wrong place
+            }
             let appended = log.append(&parsed).map_err(|error| self.storage(&error))?;
             let place = (appended.base_offset.0, appended.end_offset.0, appended.duplicate);
             if place != (batch.base.0, batch.end.0, false) {
-                let message = format!("{}: a batch of {batch:?} went to {place:?}", log.name());
-                return Err(Error::Storage { node: self.me.node.0, message });
+                return Err(misplaced(&place)); // a repetition: nothing was written
             }
             commit = Some(appended.commit);
         }
@@ -475,8 +482,6 @@ fn invalid(problem: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use walrus_log::batch::BatchBuilder;
     use walrus_log::{Options, ProducerTable};
     use walrus_metadata as metadata;
@@ -505,15 +510,33 @@ mod tests {
         }
     }
 
-    /// A source had more than what was decided: the last batches that it sent were written in the place of the first.
-    #[test]
-    fn a_copy_is_filled_with_what_lies_below_the_end_though_more_came() {
-        let directory = tempfile::tempdir().unwrap();
+    /// The copy of the first segment, and its log, empty.
+    fn empty_copy(directory: &tempfile::TempDir) -> (Copy, Log) {
         let store = Store::open(directory.path(), Options::small()).unwrap();
         let segment = descriptor(0, Some(0));
         let log = store.create_log(log_spec(&segment, ProducerTable::new()).unwrap()).unwrap();
         let me = convert::replica_ref(segment.replicas[0]);
-        let copy = Arc::new(Copy::new(segment.clone(), me, CutId(7), store));
+        (Copy::new(segment, me, CutId(7), store), log)
+    }
+
+    #[test]
+    fn a_batch_that_would_not_be_in_its_place_is_not_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let (copy, log) = empty_copy(&directory);
+        let at = |base: u64, end: u64| Batch { base: Offset(base), end: Offset(end), digest: Digest(0) };
+        for misplaced in [at(1, 2), at(0, 2)] {
+            let bytes = [(misplaced.base, batch("a"))];
+            assert!(copy.write(&log, &[misplaced], &bytes).is_err());
+            assert_eq!(log.end_offset().0, 0);
+        }
+    }
+
+    /// A source had more than what was decided: the last batches that it sent were written in the place of the first.
+    #[test]
+    fn a_copy_is_filled_with_what_lies_below_the_end_though_more_came() {
+        let directory = tempfile::tempdir().unwrap();
+        let (copy, log) = empty_copy(&directory);
+        let segment = copy.descriptor().clone();
         let batches: Vec<Bytes> = ["a", "b", "c", "d"].map(batch).into();
         let first = convert::descriptor(&segment).first();
         let marked = mark_batches(Mark { end: first, digest: Digest(0) }, &batches).unwrap();

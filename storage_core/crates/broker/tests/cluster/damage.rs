@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use walrus_broker::{Broker, Error, PartitionRef};
 use walrus_log::{Log, LogId, Offset};
 use walrus_metadata::{CopyState, Metadata, Replication, Segment, SegmentState};
 
-use crate::harness::{Cluster, PATIENCE, options, put, read_values};
+use crate::harness::{Cluster, PATIENCE, options, put, read_values, wait_until};
 
 const COUNT: usize = 25;
 
@@ -92,11 +92,7 @@ fn is_sound(broker: &Broker, segment: &Segment) -> bool {
 }
 
 fn wait_sound(broker: &Broker, segment: &Segment) {
-    let until = Instant::now() + PATIENCE * 2;
-    while !is_sound(broker, segment) {
-        assert!(Instant::now() < until, "the copy is not mended");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the copy is mended", PATIENCE * 2, || is_sound(broker, segment));
 }
 
 fn check_reads(cluster: &Cluster, topic: &PartitionRef) {

@@ -2,13 +2,12 @@
 //!
 //! `WALRUS_FAULT_RUNS=50 cargo test --test cluster faults` repeats each.
 
-use std::time::Instant;
-
 use serde_json::json;
 use walrus_broker::PartitionRef;
+use walrus_log::{CrashChoice, SimulatedDisk, TailKind};
 use walrus_metadata::Replication;
 
-use crate::harness::Cluster;
+use crate::harness::{Cluster, wait_for, wait_until};
 use crate::links::Link;
 use crate::load::{Load, PATIENCE};
 
@@ -36,22 +35,11 @@ fn linked() -> Cluster {
 }
 
 fn leader(cluster: &Cluster, seen_by: u32) -> u32 {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        if let Ok(leadership) = cluster.broker(seen_by).leadership(&topic()) {
-            return leadership.node;
-        }
-        assert!(Instant::now() < until, "the partition has no leader");
-        std::thread::yield_now();
-    }
+    wait_for("the partition has a leader", PATIENCE, || cluster.broker(seen_by).leadership(&topic())).node
 }
 
 fn wait_for_another_leader(cluster: &Cluster, than: u32, seen_by: u32) {
-    let until = Instant::now() + PATIENCE;
-    while leader(cluster, seen_by) == than {
-        assert!(Instant::now() < until, "node {than} leads for ever");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    wait_until("somebody else leads", PATIENCE, || leader(cluster, seen_by) != than);
 }
 
 fn others(cluster: &Cluster, than: u32) -> Vec<u32> {
@@ -141,4 +129,53 @@ fn a_leader_cut_off_from_the_metadata_goes_on_in_its_open_segment() {
         load.finish(&cluster, cluster.ids());
         cluster.wait_until_whole();
     }
+}
+
+#[test]
+fn a_leader_that_only_cannot_ask_others_is_replaced_or_goes_on() {
+    for _ in 0..runs() {
+        let cluster = linked();
+        let load = Load::start(&cluster, &topic(), 3);
+        load.wait_for_more(SOME);
+        let mute = leader(&cluster, 1);
+        for other in others(&cluster, mute) {
+            cluster.links().set_one_way(mute, other, Link::Held);
+        }
+        load.wait_for_more(SOME); // by whomever
+        for other in others(&cluster, mute) {
+            cluster.links().set_one_way(mute, other, Link::Open);
+        }
+        load.wait_for_more(SOME);
+        load.finish(&cluster, cluster.ids());
+        cluster.wait_until_whole();
+    }
+}
+
+#[test]
+fn a_replica_that_loses_what_it_had_not_synced_costs_nothing() {
+    for seed in 0..u64::from(runs()) {
+        for fsync in ["each", "never"] {
+            loses_unsynced(fsync, seed);
+        }
+    }
+}
+
+/// The machine of one node loses power; with `never` it may lose what it has acknowledged, and is suspect.
+fn loses_unsynced(fsync: &str, seed: u64) {
+    let disks = (0..3).map(|_| SimulatedDisk::new(TailKind::Mapped)).collect();
+    let mut with_fsync = options();
+    with_fsync["fsync"] = json!(fsync);
+    let mut cluster = Cluster::start_linked_on(disks, with_fsync, REPLICATION);
+    cluster.block_on(async { cluster.broker(1).create_topic("logs", 1, false).await.unwrap() });
+    let load = Load::start(&cluster, &topic(), 3);
+    load.wait_for_more(SOME);
+    let victim = others(&cluster, leader(&cluster, 1))[(seed % 2) as usize];
+    freeze(&cluster, victim); // nothing that it says from here on is heard
+    cluster.lose_power(victim, CrashChoice::Some(seed));
+    load.wait_for_more(SOME);
+    thaw(&cluster, victim);
+    cluster.restart(victim);
+    load.wait_for_more(SOME);
+    load.finish(&cluster, cluster.ids());
+    cluster.wait_until_whole();
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use walrus_broker::{AppendAck, Broker, Config, DataPlane, PartitionRef, ReadOptions, Result};
 use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
-use walrus_log::{LogId, SimulatedDisk};
+use walrus_log::{CrashChoice, LogId, SimulatedDisk};
 use walrus_metadata::{
     Answer, Attempt, Command, Envelope, Epoch, Metadata, NodeId, Replication, SegmentState, TopicId, apply,
     first_descriptor, recovery, successor, upkeep,
@@ -89,6 +89,16 @@ impl Cluster {
     /// The same with a network that can be interfered with.
     pub(crate) fn start_linked(count: u32, options: Value, replication: Replication) -> Self {
         Self::found(Vec::new(), count, options, replication, Some(Links::new()))
+    }
+
+    /// And with a simulated disk for each node.
+    pub(crate) fn start_linked_on(
+        disks: Vec<SimulatedDisk>,
+        options: Value,
+        replication: Replication,
+    ) -> Self {
+        let count = u32::try_from(disks.len()).unwrap();
+        Self::found(disks, count, options, replication, Some(Links::new()))
     }
 
     fn found(
@@ -178,13 +188,17 @@ impl Cluster {
         self.catch_up(id);
     }
 
+    /// Stops a node whose machine loses power: of what was not synced only a part is left.
+    pub(crate) fn lose_power(&mut self, id: u32, left: CrashChoice) {
+        let place = id as usize - 1;
+        let lost_at = self.disks[place].changes();
+        self.stop_unnoticed(id);
+        self.disks[place] = self.disks[place].crash_image(lost_at, left);
+    }
+
     /// Waits until every replica of every sealed segment has all of it, with its digest.
     pub(crate) fn wait_until_whole(&self) {
-        let until = Instant::now() + crate::load::PATIENCE;
-        while !self.is_whole() {
-            assert!(Instant::now() < until, "some copies of sealed segments are not whole");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("all copies of sealed segments are whole", crate::load::PATIENCE, || self.is_whole());
     }
 
     fn is_whole(&self) -> bool {
@@ -258,12 +272,14 @@ impl Cluster {
 
     /// Keeps the copies until something is so.
     pub(crate) fn keep_copies_until(&self, what: &str, is_so: impl Fn(&Metadata) -> bool) {
-        let until = Instant::now() + PATIENCE * 3;
-        while !is_so(&self.metadata()) {
-            assert!(Instant::now() < until, "not yet: {what}: {:#?}", self.metadata().topics);
+        wait_for(what, PATIENCE * 3, || {
+            let metadata = self.metadata();
+            if is_so(&metadata) {
+                return Ok(());
+            }
             self.keep_copies();
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            Err(metadata.topics)
+        });
     }
 
     /// Metadata forget what they like.
@@ -492,6 +508,27 @@ fn rejection(rejected: &walrus_metadata::Rejected) -> Value {
 
 fn refusal(reason: &str, retryable: bool) -> Value {
     json!({"error": {"reason": reason, "message": reason, "retryable": retryable}})
+}
+
+/// Looks again and again until there is something; the last failure is told if it is not there in time.
+pub(crate) fn wait_for<T, E: std::fmt::Debug>(
+    what: &str,
+    patience: Duration,
+    mut look: impl FnMut() -> Result<T, E>,
+) -> T {
+    let until = Instant::now() + patience;
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(failure) => assert!(Instant::now() < until, "not in time: {what}: {failure:#?}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The same for what needs no more words.
+pub(crate) fn wait_until(what: &str, patience: Duration, mut is_so: impl FnMut() -> bool) {
+    wait_for(what, patience, || is_so().then_some(()).ok_or("not so"));
 }
 
 pub(crate) fn now_ms() -> u64 {

@@ -4,16 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use walrus_broker::{Broker, PartitionRef};
 use walrus_log::batch::ProducerRef;
 
-use crate::harness::{Cluster, Nodes, batch_of, read_values};
+use crate::harness::{Cluster, Nodes, batch_of, read_values, wait_for};
 
 /// For whatever a cluster under faults must bring about in the end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+/// For one answer: a node that was stopped gives none.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// Between two tries of a producer.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -46,11 +48,11 @@ impl Load {
 
     /// Waits until so many more were acknowledged.
     pub(crate) fn wait_for_more(&self, count: usize) {
-        let (wanted, until) = (self.acked() + count, Instant::now() + PATIENCE);
-        while self.acked() < wanted {
-            assert!(Instant::now() < until, "{} of {wanted} appends were acknowledged", self.acked());
-            std::thread::sleep(PAUSE);
-        }
+        let wanted = self.acked() + count;
+        wait_for("appends are acknowledged", PATIENCE, || match self.acked() {
+            acked if acked >= wanted => Ok(()),
+            acked => Err(format!("{acked} of {wanted}")),
+        });
     }
 
     /// Ends the producers and compares what they were told with what every node in `readers` serves: each acknowledged
@@ -111,13 +113,17 @@ fn produce(
                 return;
             }
             let broker: Option<Broker> = nodes.broker(asked);
-            let answer = broker.map(|broker| runtime.block_on(broker.append(topic, batch.clone())));
+            let answer = broker.map(|broker| {
+                let appended = broker.append(topic, batch.clone());
+                runtime.block_on(async { tokio::time::timeout(ANSWER_PATIENCE, appended).await })
+            });
             match answer {
-                Some(Ok(ack)) => {
+                Some(Ok(Ok(ack))) => {
                     acked.lock().insert(value, ack.base_offset);
                     break;
                 }
-                Some(Err(error)) => tracing::debug!(value, %error, "an append is tried again"),
+                Some(Ok(Err(error))) => tracing::debug!(value, %error, "an append is tried again"),
+                Some(Err(_)) => tracing::debug!(value, "an append that nobody answers is tried again"),
                 None => {}
             }
             asked += 1;

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
 use walrus_log::batch::ProducerRef;
 use walrus_metadata::Replication;
 
-use crate::harness::{Cluster, PATIENCE, batch_of, put, read_values, sealed_count};
+use crate::harness::{Cluster, PATIENCE, batch_of, put, read_values, sealed_count, wait_for};
 
 fn start(options: serde_json::Value) -> Cluster {
     Cluster::start_replicated(3, options, Replication { factor: 3, write_quorum: 2 })
@@ -20,9 +21,13 @@ pub(crate) async fn put_until_taken(
     topic: &PartitionRef,
     value: &str,
 ) -> u64 {
+    append_until_taken(broker, topic, batch_of(&[value.to_owned()], None)).await
+}
+
+async fn append_until_taken(broker: &walrus_broker::Broker, topic: &PartitionRef, batch: Bytes) -> u64 {
     let until = Instant::now() + PATIENCE;
     loop {
-        match put(broker, topic, value).await {
+        match broker.append(topic, batch.clone()).await {
             Ok(ack) => return ack.base_offset,
             Err(error) => assert!(Instant::now() < until, "{error:?}"),
         }
@@ -73,13 +78,9 @@ fn an_idempotent_producer_loses_and_repeats_nothing_when_leaders_go_one_after_an
         let leader = cluster.block_on(async { cluster.broker(1).leadership(&topic).unwrap().node });
         let through = cluster.ids().find(|id| *id != leader).unwrap();
         let append = |cluster: &Cluster, from: i32| {
-            let until = Instant::now() + PATIENCE;
             cluster.block_on(async {
                 for sequence in from..from + 40 {
-                    while let Err(error) = cluster.broker(through).append(&topic, batch(sequence)).await {
-                        assert!(Instant::now() < until, "{error:?}");
-                        tokio::time::sleep(Duration::from_millis(20)).await;
-                    }
+                    append_until_taken(&cluster.broker(through), &topic, batch(sequence)).await;
                 }
             });
         };
@@ -172,14 +173,11 @@ fn how_far_a_partition_goes_is_known_right_after_a_roll_and_again_after_its_lead
         }
     });
     let high_watermark = |cluster: &Cluster, id: u32| {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            match cluster.block_on(cluster.broker(id).segments("logs")) {
-                Ok(partitions) if partitions[0].segments.len() > 1 => return partitions[0].high_watermark,
-                answer => assert!(Instant::now() < until, "{answer:?}"),
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let asked = || match cluster.block_on(cluster.broker(id).segments("logs")) {
+            Ok(partitions) if partitions[0].segments.len() > 1 => Ok(partitions[0].high_watermark),
+            answer => Err(answer),
+        };
+        wait_for("the second segment is open", PATIENCE, asked)
     };
     for id in cluster.ids() {
         assert_eq!(high_watermark(&cluster, id), 10);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
 
-use crate::harness::{Cluster, PATIENCE, options, put, read_values};
+use crate::harness::{Cluster, PATIENCE, options, put, read_values, wait_until};
 
 #[test]
 fn creating_a_topic_twice_answers_the_first_one() {
@@ -71,9 +71,8 @@ fn a_waiting_reader_wakes_when_something_is_appended() {
 #[test]
 fn trimmed_segments_and_deleted_topics_leave_the_disks_and_nothing_else_does() {
     let cluster = Cluster::start(2, json!({ "segment_entries_max": 2 }));
+    let (topic, gone) = (PartitionRef::parse("logs", 0).unwrap(), PartitionRef::parse("gone", 0).unwrap());
     cluster.block_on(async {
-        let (topic, gone) =
-            (PartitionRef::parse("logs", 0).unwrap(), PartitionRef::parse("gone", 0).unwrap());
         for number in 0..7 {
             put(&cluster.broker(1), &topic, &number.to_string()).await.unwrap();
             put(&cluster.broker(1), &gone, &number.to_string()).await.unwrap();
@@ -86,13 +85,10 @@ fn trimmed_segments_and_deleted_topics_leave_the_disks_and_nothing_else_does() {
         cluster.broker(1).delete_topic("gone").await.unwrap();
         let error = cluster.broker(2).read(&gone, 0, options(Duration::ZERO)).await.unwrap_err();
         assert_eq!(error.reason(), "UnknownTopic");
-
-        let until = Instant::now() + PATIENCE;
-        let logs = || cluster.ids().map(|id| cluster.broker(id).bucket().store().logs().len()).sum::<usize>();
-        while logs() > 2 {
-            assert!(Instant::now() < until, "{} logs are left", logs());
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+    });
+    let logs = || cluster.ids().map(|id| cluster.broker(id).bucket().store().logs().len()).sum::<usize>();
+    wait_until("two logs are left", PATIENCE, || logs() <= 2);
+    cluster.block_on(async {
         assert_eq!(read_values(&cluster.broker(2), &topic, 4, 3).await.len(), 3);
     });
 }
