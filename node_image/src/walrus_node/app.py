@@ -92,7 +92,9 @@ class Node:
         metrics = lambda: self._data_plane.prometheus() if self._data_plane else ""  # noqa: E731
         store = lambda: self._store  # noqa: E731 - it is there later
         self._admin = AdminServer(
-            AdminFacts(self._tell_identity, self.missing, self._tell_storage, store, logs.change_level)
+            AdminFacts(
+                self._tell_identity, self.missing, self._tell_storage, store, logs.change_level, self._count_behind
+            )
         )
         copies = lambda: self._controller.copies.progress if self._controller else None  # noqa: E731
         registry = build_registry(status, self.missing, copies)
@@ -338,6 +340,9 @@ class Node:
             bytes_free=usage.free,
             bytes_total=usage.total,
         )
+
+    def _count_behind(self, timeout_ms: int) -> int | None:
+        return self._data_plane.open_behind(timeout_ms) if self._data_plane is not None else None
 
     def _hear_failure(self, error: Exception) -> None:
         """Called by the store's thread."""

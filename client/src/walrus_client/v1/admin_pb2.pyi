@@ -278,12 +278,14 @@ class CaughtUpRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class CaughtUpResponse(_message.Message):
-    __slots__ = ("caught_up", "missing")
+    __slots__ = ("caught_up", "missing", "open_whole")
     CAUGHT_UP_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
+    OPEN_WHOLE_FIELD_NUMBER: _ClassVar[int]
     caught_up: bool
     missing: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, caught_up: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ...) -> None: ...
+    open_whole: bool
+    def __init__(self, caught_up: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., open_whole: _Optional[bool] = ...) -> None: ...
 
 class TransferLeadershipRequest(_message.Message):
     __slots__ = ("to",)

@@ -161,7 +161,8 @@ class AdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CaughtUp(self, request, context):
-        """Whether this node has all metadata that was committed before the call, serves, and has its copies of sealed segments.
+        """Whether this node has all metadata that was committed before the call, serves, has its copies of sealed segments, and in
+        those of open ones all that was acknowledged before the call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -30,7 +30,7 @@ use crate::peer::{Peers, Request};
 use crate::proto::peer::{ReplicaAnswer, ReplicaRequest, SegmentFacts, SegmentInfo, SegmentInfoAnswer};
 use crate::replication::copies::Copies;
 use crate::replication::copy::{Copy, Readable, Said};
-use crate::replication::{catch_up, convert, follower, wire};
+use crate::replication::{catch_up, convert, follower, pages, wire};
 use crate::rollover::Limits;
 use crate::routing::{Routing, TopicRoute, is_led_by, open_segment};
 use crate::segment::{Place, label, log_id, log_spec};
@@ -627,7 +627,7 @@ impl Broker {
         if let Some(found) = self.segment_facts(&info).await.segments.iter().find_map(&pick) {
             return Some(found);
         }
-        let others = catch_up::holders(self, segment).into_iter().filter(|node| *node != self.node_id());
+        let others = pages::holders(self, segment).into_iter().filter(|node| *node != self.node_id());
         for node in others {
             let answer = self.peers().call(node, Request::SegmentInfo(info.clone()), INFO_PATIENCE).await;
             let decoded =

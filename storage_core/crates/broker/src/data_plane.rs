@@ -17,7 +17,7 @@ use walrus_metadata::Metadata;
 use crate::broker::Broker;
 use crate::config::{Config, ConfigError, LiveConfig};
 use crate::metrics::{LedPartition, Metrics};
-use crate::replication::{catch_up, departure, repair, retiring, succession};
+use crate::replication::{catch_up, departure, lag, repair, retiring, succession};
 use crate::{grpc, liveness, peer, text};
 
 /// Threads of the data plane.
@@ -185,6 +185,19 @@ impl DataPlane {
         }
         tracing::info!(limits = ?self.broker.limits(), monitor = ?*self.monitor.borrow(), "configured");
         Ok(())
+    }
+
+    /// How many unsealed segments this node stores without all that was acknowledged before the call, or without a leader
+    /// that answers in time. `None`: it stops.
+    #[must_use]
+    pub fn open_behind(&self, patience: Duration) -> Option<u64> {
+        let (counted, answer) = std::sync::mpsc::sync_channel(1);
+        let broker = self.broker.clone();
+        self.broker.spawn("lag", async move {
+            let count = lag::count(&broker, patience).await;
+            let _ = counted.send(count); // perhaps nobody waits any more
+        });
+        answer.recv().ok()
     }
 
     /// All metrics in Prometheus's text format.

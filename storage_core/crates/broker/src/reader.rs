@@ -13,8 +13,8 @@ use crate::broker::{Broker, ReadOptions, ReadPage, uuid_bytes};
 use crate::error::{Error, Result};
 use crate::peer::Request;
 use crate::proto::peer::{Fetch, FetchAnswer};
-use crate::replication::catch_up;
 use crate::replication::copy::Readable;
+use crate::replication::pages;
 use crate::routing::{base_of, is_led_by, is_open, log_start, open_segment, segment_at};
 use crate::topic::{PartitionRef, TopicName};
 
@@ -134,8 +134,7 @@ impl Broker {
         let descriptor = &segment.descriptor;
         let me = self.node_id();
         let is_open = is_open(segment);
-        let sources =
-            if is_open { vec![descriptor.leader.node.0] } else { catch_up::holders(self, descriptor) };
+        let sources = if is_open { vec![descriptor.leader.node.0] } else { pages::holders(self, descriptor) };
         let mut failures = Failures::default();
         if sources.contains(&me) {
             if is_open && is_led_by(descriptor.leader, self.config()) && self.may_lead(segment) {

@@ -23,17 +23,23 @@ pub struct Stopping {
     pub topics: BTreeSet<String>,
 }
 
-/// What the cluster would lack without `node`, the nodes of `alive` being the ones that serve now.
+/// What the cluster would lack without `node`, the nodes of `alive` being the ones that serve now, and those of `current`
+/// the ones whose replicas of open segments have all that was acknowledged: others could not replace it.
 #[must_use]
-pub fn stopping(metadata: &Metadata, node: NodeId, alive: &BTreeSet<NodeId>) -> Stopping {
+pub fn stopping(
+    metadata: &Metadata,
+    node: NodeId,
+    alive: &BTreeSet<NodeId>,
+    current: &BTreeSet<NodeId>,
+) -> Stopping {
     let mut found = Stopping::default();
     for topic in metadata.topics.values() {
         for segment in topic.partitions.iter().flat_map(|partition| &partition.segments) {
             if !segment.stored_on().any(|replica| replica.node == node) {
                 continue;
             }
-            let left = others_alive(metadata, segment, node, alive);
             let sealed = matches!(segment.state, SegmentState::Sealed(_));
+            let left = others_of(metadata, segment, node, if sealed { alive } else { current });
             let harmed = if sealed { left == 0 } else { left < quorum(segment) };
             found.sealed_without_copy += u64::from(harmed && sealed);
             found.open_without_quorum += u64::from(harmed && !sealed);
@@ -52,9 +58,9 @@ fn quorum(segment: &Segment) -> usize {
     replication.write_quorum.max(replication.seal_quorum()) as usize
 }
 
-fn others_alive(metadata: &Metadata, segment: &Segment, without: NodeId, alive: &BTreeSet<NodeId>) -> usize {
+fn others_of(metadata: &Metadata, segment: &Segment, without: NodeId, nodes: &BTreeSet<NodeId>) -> usize {
     let left = readable_on(segment).filter(|replica| {
-        is_here(metadata, *replica) && replica.node != without && alive.contains(&replica.node)
+        is_here(metadata, *replica) && replica.node != without && nodes.contains(&replica.node)
     });
     left.count()
 }

@@ -136,14 +136,16 @@ fn stopping_a_node_counts_what_would_be_left_without_it() {
     create(&mut metadata, "one", 1, &[1]);
     create(&mut metadata, "three", 1, &[1, 2, 3]);
     let all = [NodeId(1), NodeId(2), NodeId(3)].into();
-    let first = stopping(&metadata, NodeId(1), &all);
+    let first = stopping(&metadata, NodeId(1), &all, &all);
     assert_eq!((first.open_without_quorum, first.led), (1, 2));
     assert_eq!(first.topics, ["o/one".to_owned()].into());
-    assert_eq!(stopping(&metadata, NodeId(2), &all).open_without_quorum, 0);
+    assert_eq!(stopping(&metadata, NodeId(2), &all, &all).open_without_quorum, 0);
     let without_three = [NodeId(1), NodeId(2)].into();
     assert_eq!(
-        stopping(&metadata, NodeId(2), &without_three).open_without_quorum,
+        stopping(&metadata, NodeId(2), &without_three, &without_three).open_without_quorum,
         1,
         "two of three are gone then"
     );
+    let behind = stopping(&metadata, NodeId(2), &all, &without_three);
+    assert_eq!(behind.open_without_quorum, 1, "the third is there, but lacks what was acknowledged");
 }

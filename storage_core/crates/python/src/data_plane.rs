@@ -77,6 +77,10 @@ impl DataPlane {
         Ok(py.detach(|| self.plane.test_control(control))?)
     }
 
+    fn open_behind(&self, py: Python<'_>, timeout_ms: u64) -> Option<u64> {
+        py.detach(|| self.plane.open_behind(Duration::from_millis(timeout_ms)))
+    }
+
     fn prometheus(&self, py: Python<'_>) -> String {
         py.detach(|| self.plane.prometheus())
     }

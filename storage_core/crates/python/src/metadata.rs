@@ -85,10 +85,17 @@ impl Metadata {
         json::to_python(py, &census)
     }
 
-    fn stopping<'py>(&self, py: Python<'py>, node: u32, alive: Vec<u32>) -> PyResult<Bound<'py, PyAny>> {
+    #[pyo3(signature = (node, *, alive, current))]
+    fn stopping<'py>(
+        &self,
+        py: Python<'py>,
+        node: u32,
+        alive: Vec<u32>,
+        current: Vec<u32>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let state = self.current();
-        let alive = alive.into_iter().map(NodeId).collect();
-        let stopping = py.detach(|| walrus_metadata::stopping(&state, NodeId(node), &alive));
+        let [alive, current] = [alive, current].map(|nodes| nodes.into_iter().map(NodeId).collect());
+        let stopping = py.detach(|| walrus_metadata::stopping(&state, NodeId(node), &alive, &current));
         json::to_python(py, &stopping)
     }
 

@@ -96,8 +96,10 @@ class Metadata:
         A replica, or a verified copy, counts where its node is in `alive` and still has the disk.
         """
 
-    def stopping(self, node: int, alive: Sequence[int]) -> dict[str, Any]:
+    def stopping(self, node: int, *, alive: Sequence[int], current: Sequence[int]) -> dict[str, Any]:
         """What would lack its quorum if a node stopped, the others of `alive` being those that serve.
+
+        Replicas of open segments count on the nodes of `current`: they have all that was acknowledged.
 
         `open_without_quorum`, `sealed_without_copy`, `led`: numbers of segments; `topics`: some of theirs.
         """
@@ -191,6 +193,12 @@ class DataPlane:
         """For tests, refused unless the config has `test_controls`.
 
         `revoke_leases`, `sync_leases`, `fail_reads` or `allow_reads`. Raises `ValueError`.
+        """
+
+    def open_behind(self, timeout_ms: int) -> int | None:
+        """How many unsealed segments this node stores without all that was acknowledged before the call.
+
+        Also those whose end is being decided, or whose leader does not answer in time. `None`: it stops.
         """
 
     def prometheus(self) -> str:

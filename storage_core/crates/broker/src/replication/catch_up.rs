@@ -14,7 +14,8 @@ use walrus_metadata::{CopyReport, CopyState, Descriptor, Found, Segment, Segment
 use walrus_replica::Offset;
 
 use super::holdings::{Held, segment_of};
-use super::{convert, recovery, retiring, wire};
+use super::pages::Pages;
+use super::{convert, retiring, wire};
 use crate::broker::Broker;
 use crate::control::Event;
 use crate::error::{Error, Result};
@@ -209,6 +210,7 @@ pub(crate) async fn seal_here(broker: &Broker, segment: &Descriptor, value: &Val
     if copy.log().is_none() {
         make_log(broker, segment).await?;
     }
+    let mut pages = Pages::new(broker, segment, decided.end);
     let mut from = decided.end;
     let mut batches = Vec::new();
     loop {
@@ -217,7 +219,7 @@ pub(crate) async fn seal_here(broker: &Broker, segment: &Descriptor, value: &Val
         let Some(end) = lacks else {
             return Ok(());
         };
-        batches = fetch_from_any(broker, segment, end).await?;
+        batches = pages.take(end).await?;
         from = end;
     }
 }
@@ -227,8 +229,9 @@ async fn make_copy(broker: &Broker, segment: &Descriptor, value: &Value) -> Resu
     make_log(broker, segment).await?;
     let unknown = || Error::UnknownSegment { segment: segment.uuid.to_string() };
     let log = broker.bucket().log(log_id(segment)).ok_or_else(unknown)?;
+    let mut pages = Pages::new(broker, segment, Offset(value.end.0));
     while log.end_offset().0 < value.end.0 {
-        let batches = fetch_from_any(broker, segment, Offset(log.end_offset().0)).await?;
+        let batches = pages.take(Offset(log.end_offset().0)).await?;
         let bytes = batches.iter().map(Bytes::len).sum::<usize>() as u64;
         broker.metrics().copied_bytes.inc_by(bytes);
         let (writing, end) = (log.clone(), value.end.0);
@@ -277,43 +280,6 @@ fn append_copied(broker: &Broker, log: &walrus_log::Log, batches: &[Bytes], end:
         }
     }
     log.commit().map_err(failed)
-}
-
-/// Whole batches from an offset on, from the first node that has them.
-pub(crate) async fn fetch_from_any(
-    broker: &Broker,
-    segment: &Descriptor,
-    from: Offset,
-) -> Result<Vec<Bytes>> {
-    let mut failure = Error::Unavailable { what: format!("nobody else has segment {}", segment.uuid) };
-    for node in holders(broker, segment).into_iter().filter(|node| *node != broker.node_id()) {
-        match recovery::fetch(broker, segment.uuid, node, from).await {
-            Ok(batches) if !batches.is_empty() => return Ok(batches),
-            Ok(_) => {}
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
-}
-
-/// Nodes that may have a segment's batches, the best first: those that answer, then verified copies. Before the segment is
-/// sealed its replicas.
-pub(crate) fn holders(broker: &Broker, segment: &Descriptor) -> Vec<u32> {
-    let listed = crate::roll::current(broker, segment);
-    let mut holders: Vec<(u8, u32)> = match listed {
-        Some(Segment { state: SegmentState::Sealed(_), copies, .. }) => {
-            let rank = |state| match state {
-                CopyState::Verified => 0,
-                CopyState::Filling => 1,
-                CopyState::Damaged => 2,
-                CopyState::Leaving => 3,
-            };
-            copies.iter().map(|copy| (rank(copy.state), copy.replica.node.0)).collect()
-        }
-        _ => segment.replicas.iter().map(|replica| (0, replica.node.0)).collect(),
-    };
-    holders.sort_by_key(|(rank, node)| (broker.liveness().is_silent(*node), *rank));
-    holders.into_iter().map(|(_, node)| node).collect()
 }
 
 /// The log of a copy, with the producers that were known at its base.

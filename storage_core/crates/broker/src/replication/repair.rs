@@ -13,6 +13,7 @@ use super::catch_up;
 use super::copy::mark_batches;
 use super::holdings::{Held, segment_of};
 use super::pace::Pace;
+use super::pages;
 use crate::broker::Broker;
 use crate::control::Event;
 use crate::error::{Error, Result};
@@ -184,7 +185,7 @@ async fn range_of_others(broker: &Broker, segment: &Descriptor, start: u64, end:
     let (mut next, mut bytes) = (start, Vec::new());
     while next < end {
         let before = next;
-        for fetched in catch_up::fetch_from_any(broker, segment, Offset(next)).await? {
+        for fetched in pages::fetch_from_any(broker, segment, Offset(next)).await? {
             let (batch, _) = Batch::parse(&fetched).map_err(|problem| invalid(problem.to_string()))?;
             if batch.base_offset() != next || batch.end_offset() > end {
                 break;

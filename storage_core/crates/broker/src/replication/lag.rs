@@ -1,0 +1,71 @@
+//! Which copies of unsealed segments on this node lack something: their leaders are asked, for nobody else knows what was
+//! acknowledged.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message as _;
+use walrus_metadata::{Descriptor, SegmentState};
+
+use crate::broker::{Broker, uuid_bytes};
+use crate::peer::Request;
+use crate::proto::peer::{SegmentFacts, SegmentInfo, SegmentInfoAnswer};
+use crate::routing::is_led_by;
+use crate::segment::log_id;
+
+/// Segments in one request.
+const ASKED_MAX: usize = 1_000;
+
+/// How many unsealed segments this disk stores without all that was acknowledged before the call, or without anybody who
+/// says what that is: their end is being decided, or their leader does not answer in time.
+pub(crate) async fn count(broker: &Broker, patience: Duration) -> u64 {
+    let (mut behind, mut led_by): (usize, BTreeMap<u32, Vec<Descriptor>>) = Default::default();
+    let metadata = broker.routing().metadata.clone();
+    let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
+    for segment in partitions.flat_map(|partition| &partition.segments) {
+        let descriptor = &segment.descriptor;
+        // The only copy is all that there is.
+        if broker.copies().place(descriptor).is_none() || descriptor.replicas.len() == 1 {
+            continue;
+        }
+        let leader = descriptor.leader;
+        let serves = metadata.nodes.get(&leader.node).is_some_and(|node| node.process == leader.process);
+        match segment.state {
+            SegmentState::Sealed(_) => {}
+            SegmentState::Open if is_led_by(leader, broker.config()) => {}
+            SegmentState::Open if serves => led_by.entry(leader.node.0).or_default().push(descriptor.clone()),
+            SegmentState::Open | SegmentState::Sealing(_) => behind += 1,
+        }
+    }
+    for (leader, segments) in led_by {
+        for asked in segments.chunks(ASKED_MAX) {
+            behind += behind_leader(broker, leader, asked, patience).await;
+        }
+    }
+    behind as u64
+}
+
+async fn behind_leader(broker: &Broker, leader: u32, segments: &[Descriptor], patience: Duration) -> usize {
+    let uuids = segments.iter().map(|segment| uuid_bytes(segment.uuid)).collect();
+    let info = SegmentInfo { segments: uuids, producers: false };
+    let answer = broker.peers().call(leader, Request::SegmentInfo(info), patience).await;
+    let Some(answer) = answer.ok().and_then(|payload| SegmentInfoAnswer::decode(payload).ok()) else {
+        return segments.len();
+    };
+    let facts: HashMap<&Bytes, &SegmentFacts> =
+        answer.segments.iter().map(|facts| (&facts.segment, facts)).collect();
+    let is_behind = |segment: &&Descriptor| match facts.get(&uuid_bytes(segment.uuid)) {
+        Some(facts) => facts.unsettled || !has_all(broker, segment, facts.end_offset),
+        None => false, // nobody has written it
+    };
+    segments.iter().filter(is_behind).count()
+}
+
+/// Whether the own copy has everything below an offset.
+fn has_all(broker: &Broker, segment: &Descriptor, end: u64) -> bool {
+    match broker.bucket().log(log_id(segment)) {
+        Some(log) => !log.is_suspect() && log.durable_offset().0 >= end,
+        None => segment.base_offset.is_some_and(|base| base.0 >= end),
+    }
+}

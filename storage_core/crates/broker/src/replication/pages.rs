@@ -1,0 +1,98 @@
+//! Batches of a segment from the other copies, page by page: while one is written here, the next is on its way.
+
+use bytes::Bytes;
+use tokio::task::JoinHandle;
+use walrus_log::batch::Batch;
+use walrus_metadata::{CopyState, Descriptor, Segment, SegmentState};
+use walrus_replica::Offset;
+
+use super::recovery;
+use crate::broker::Broker;
+use crate::error::{Error, Result};
+
+/// See the module.
+pub(crate) struct Pages<'a> {
+    broker: &'a Broker,
+    segment: &'a Descriptor,
+    /// What lies behind it is not wanted.
+    end: Offset,
+    /// Asked for already: the page that begins there.
+    ahead: Option<(Offset, JoinHandle<Result<Vec<Bytes>>>)>,
+}
+
+impl<'a> Pages<'a> {
+    pub(crate) fn new(broker: &'a Broker, segment: &'a Descriptor, end: Offset) -> Self {
+        Self { broker, segment, end, ahead: None }
+    }
+
+    /// The page that begins at an offset. What follows it is asked for.
+    pub(crate) async fn take(&mut self, from: Offset) -> Result<Vec<Bytes>> {
+        let page = match self.ahead.take() {
+            Some((at, page)) if at == from => page.await.map_err(|problem| Error::Internal {
+                message: format!("a page of another copy: {problem}"),
+            })??,
+            _ => fetch_from_any(self.broker, self.segment, from).await?,
+        };
+        let next = end_of(&page)?;
+        if next < self.end {
+            let (broker, segment) = (self.broker.clone(), self.segment.clone());
+            let ahead = tokio::spawn(async move { fetch_from_any(&broker, &segment, next).await });
+            self.ahead = Some((next, ahead));
+        }
+        Ok(page)
+    }
+}
+
+impl Drop for Pages<'_> {
+    fn drop(&mut self) {
+        if let Some((_, page)) = &self.ahead {
+            page.abort();
+        }
+    }
+}
+
+/// The offset behind a page.
+fn end_of(page: &[Bytes]) -> Result<Offset> {
+    let empty = || Error::Internal { message: "a page of another copy is empty".to_owned() };
+    let invalid =
+        |problem: walrus_log::batch::BatchError| Error::InvalidBatch { problem: problem.to_string() };
+    let (last, _) = Batch::parse(page.last().ok_or_else(empty)?).map_err(invalid)?;
+    Ok(Offset(last.end_offset()))
+}
+
+/// Whole batches from an offset on, from the first node that has them.
+pub(crate) async fn fetch_from_any(
+    broker: &Broker,
+    segment: &Descriptor,
+    from: Offset,
+) -> Result<Vec<Bytes>> {
+    let mut failure = Error::Unavailable { what: format!("nobody else has segment {}", segment.uuid) };
+    for node in holders(broker, segment).into_iter().filter(|node| *node != broker.node_id()) {
+        match recovery::fetch(broker, segment.uuid, node, from).await {
+            Ok(batches) if !batches.is_empty() => return Ok(batches),
+            Ok(_) => {}
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+/// Nodes that may have a segment's batches, the best first: those that answer, then verified copies. Before the segment is
+/// sealed its replicas.
+pub(crate) fn holders(broker: &Broker, segment: &Descriptor) -> Vec<u32> {
+    let listed = crate::roll::current(broker, segment);
+    let mut holders: Vec<(u8, u32)> = match listed {
+        Some(Segment { state: SegmentState::Sealed(_), copies, .. }) => {
+            let rank = |state| match state {
+                CopyState::Verified => 0,
+                CopyState::Filling => 1,
+                CopyState::Damaged => 2,
+                CopyState::Leaving => 3,
+            };
+            copies.iter().map(|copy| (rank(copy.state), copy.replica.node.0)).collect()
+        }
+        _ => segment.replicas.iter().map(|replica| (0, replica.node.0)).collect(),
+    };
+    holders.sort_by_key(|(rank, node)| (broker.liveness().is_silent(*node), *rank));
+    holders.into_iter().map(|(_, node)| node).collect()
+}
