@@ -49,7 +49,9 @@ def test_a_row_is_the_median_over_the_rounds_and_its_ratio_to_the_limit() -> Non
     assert row.facts["p50_us"] == 90.0
 
 
-@pytest.mark.parametrize(("direct", "mmap", "met"), [(10_900, 3_000, True), (5_000, 10_700, False), (5_000, 10_800, True)])
+@pytest.mark.parametrize(
+    ("direct", "mmap", "met"), [(10_900, 3_000, True), (5_000, 10_700, False), (5_000, 10_800, True)]
+)
 def test_a_case_is_met_when_its_best_backend_meets_it(direct: float, mmap: float, met: bool) -> None:
     assert storage_report(direct=direct, mmap=mmap).cases_met == {"durable_1_caller": met}
 
