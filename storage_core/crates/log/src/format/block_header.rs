@@ -97,8 +97,9 @@ impl BlockHeader {
             slots: fields.u32()?,
             group: (fields.uuid()?, fields.u32()?, fields.u32()?),
             name: {
-                let length = fields.u16()?;
-                String::from_utf8(fields.bytes(usize::from(length))?.to_vec()).ok()?
+                let length = usize::from(fields.u16()?);
+                let name = fields.bytes(length).filter(|_| length <= NAME_BYTES_MAX)?;
+                String::from_utf8(name.to_vec()).ok()?
             },
         };
         Some(HeaderPage::Header(header))

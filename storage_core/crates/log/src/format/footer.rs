@@ -1,12 +1,16 @@
 //! The last pages of a sealed block: a sparse index, totals, the producers at its end. Derived data: a block without
 //! one, or with a damaged one, is scanned instead.
 
+use std::ops::RangeInclusive;
+
 use super::fields::{Fields, PutFields};
 use super::{FORMAT_VERSION, PAGE_BYTES, checksum, page_up};
 use crate::digest::Digest;
 
 const MAGIC: &[u8; 8] = b"WALRUSFT";
-const TRAILER_BYTES: u64 = 96;
+/// That are read.
+const VERSIONS: RangeInclusive<u32> = 1..=FORMAT_VERSION;
+pub(crate) const TRAILER_BYTES: u64 = 96;
 const ENTRY_BYTES: u64 = 20;
 /// Says that the snapshot did not fit.
 const NO_PRODUCERS: u32 = u32::MAX;
@@ -91,7 +95,7 @@ impl Footer {
     pub(crate) fn announced_bytes(last_page: &[u8]) -> Option<u64> {
         let trailer = last_page.len().checked_sub(TRAILER_BYTES as usize)?;
         let mut fields = Fields(&last_page[trailer..]);
-        if fields.bytes(8)? != MAGIC || fields.u32()? > FORMAT_VERSION {
+        if fields.bytes(8)? != MAGIC || !VERSIONS.contains(&fields.u32()?) {
             return None;
         }
         fields.u32()?;
@@ -104,7 +108,7 @@ impl Footer {
         let mut unsigned = bytes.to_vec();
         unsigned[body_bytes + 12..body_bytes + 16].fill(0);
         let mut trailer = Fields(&bytes[body_bytes..]);
-        if trailer.bytes(8)? != MAGIC || trailer.u32()? > FORMAT_VERSION {
+        if trailer.bytes(8)? != MAGIC || !VERSIONS.contains(&trailer.u32()?) {
             return None;
         }
         let (crc, footer_bytes) = (trailer.u32()?, trailer.u32()?);

@@ -43,6 +43,9 @@ impl Manifest {
             let path = MANIFEST_NAME.to_owned();
             return Err(Error::UnsupportedFormat { path, found, supported: FORMAT_VERSION });
         }
+        if found == 0 {
+            return Err(damaged("its version is 0"));
+        }
         let manifest = (|| {
             let (store, block_bytes, blocks_per_file) = (fields.uuid()?, fields.u64()?, fields.u32()?);
             Some(Self { store, block_bytes, blocks_per_file })
