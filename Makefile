@@ -9,7 +9,7 @@ ENV := . tools/env
 COUNT ?= 10000
 SEED ?= 0
 STATES ?= 2200000
-.PHONY: model bugs simulate
+.PHONY: model bugs simulate fuzz
 .PHONY: help setup run test test-rust test-python images e2e check fmt bench chaos proto golden charts clean
 
 help: ## This list
@@ -43,6 +43,9 @@ model: ## Every order of a few events of replication, and mistakes that must be 
 bugs: ## Mistakes in the storage engine that its trials must find
 	@. tools/env; cd storage_core
 	cargo run --locked --quiet -p walrus-trials --features seeded-bugs -- bugs
+
+fuzz: ## Any bytes for the decoders of the engine, with a nightly compiler: make fuzz SECONDS=600
+	@tools/fuzz $(SECONDS)
 
 simulate: ## Random lives of whole clusters: make simulate COUNT=1000000, again: make simulate SEED=7 COUNT=1
 	@. tools/env; cd storage_core

@@ -19,6 +19,8 @@ mod disk;
 mod engine;
 mod error;
 mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod inspection;
 mod journal;
 mod log;

@@ -414,6 +414,25 @@ fn read_journal(disk: &dyn Disk, name: &str, store: Uuid) -> Result<Read> {
     Ok(read)
 }
 
+/// Decodes records back to back; what is known is the same when it is encoded again.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz_records(bytes: &[u8]) {
+    let mut state = JournalState::default();
+    let mut rest = bytes.to_vec();
+    loop {
+        record::fuzz_seal(&mut rest);
+        let Some(stored) = Stored::decode(&rest) else { return };
+        if let Some(record) = stored.record() {
+            let mut again = Vec::new();
+            record.encode(stored.sequence, stored.proven, &mut again);
+            assert_eq!(Stored::decode(&again).and_then(|stored| stored.record()), Some(record.clone()));
+            state.apply(&record);
+        }
+        let size = stored.size;
+        rest.drain(..size);
+    }
+}
+
 enum HeaderError {
     Newer(u32),
     Damaged(&'static str),

@@ -1,0 +1,157 @@
+//! What the fuzz targets call, and what their corpus is replayed through: each decoder takes any bytes, first as they are, then
+//! with a checksum that is right, so that what lies behind it is reached. What is decoded and encoded again is the same.
+
+use crate::batch::Batch;
+use crate::format::block_header::{BlockHeader, HeaderPage};
+use crate::format::checksum;
+use crate::format::footer::{Footer, TRAILER_BYTES};
+use crate::format::manifest::Manifest;
+use crate::journal::fuzz_records;
+use crate::producers::ProducerTable;
+
+/// A kind of bytes that come from disks and sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decoder {
+    /// A Kafka batch and its records.
+    Batch,
+    /// The header page of a block.
+    BlockHeader,
+    /// The footer of a block.
+    Footer,
+    /// The store's manifest.
+    Manifest,
+    /// Records of a journal, back to back.
+    Journal,
+    /// A producer table, as footers and journals hold it.
+    Producers,
+}
+
+/// All of them, by the name of their target.
+pub const DECODERS: [(&str, Decoder); 6] = [
+    ("batch", Decoder::Batch),
+    ("block_header", Decoder::BlockHeader),
+    ("footer", Decoder::Footer),
+    ("manifest", Decoder::Manifest),
+    ("journal", Decoder::Journal),
+    ("producers", Decoder::Producers),
+];
+
+impl Decoder {
+    /// Decodes; panics where an answer is impossible.
+    pub fn run(self, bytes: &[u8]) {
+        match self {
+            Self::Batch => batches(bytes),
+            Self::BlockHeader => with_checksum(bytes, 12, 16..bytes.len(), block_header),
+            Self::Footer => footer_of(bytes),
+            Self::Manifest => {
+                with_checksum(
+                    bytes,
+                    bytes.len().saturating_sub(4),
+                    0..bytes.len().saturating_sub(4),
+                    manifest,
+                );
+            }
+            Self::Journal => fuzz_records(bytes),
+            Self::Producers => producers(bytes),
+        }
+    }
+}
+
+/// Calls with the bytes, and with them where the checksum at a place is that of a range.
+fn with_checksum(bytes: &[u8], at: usize, range: std::ops::Range<usize>, decode: impl Fn(&[u8])) {
+    decode(bytes);
+    if let Some(covered) = bytes.get(range) {
+        let crc = checksum(covered);
+        let mut right = bytes.to_vec();
+        if let Some(place) = right.get_mut(at..at + 4) {
+            place.copy_from_slice(&crc.to_le_bytes());
+            decode(&right);
+        }
+    }
+}
+
+fn batches(bytes: &[u8]) {
+    parse_batch(bytes);
+    // The checksum covers everything from the attributes on.
+    if let Some(covered) = bytes.get(21..) {
+        let crc = checksum(covered);
+        let mut right = bytes.to_vec();
+        right[17..21].copy_from_slice(&crc.to_be_bytes());
+        parse_batch(&right);
+    }
+}
+
+fn parse_batch(bytes: &[u8]) {
+    let Ok((batch, rest)) = Batch::parse(bytes) else { return };
+    assert_eq!(batch.bytes().len() + rest.len(), bytes.len());
+    let records: Vec<_> = batch.records().collect();
+    if batch.verify_records().is_ok() && !batch.is_compressed() {
+        assert_eq!(records.len(), batch.record_count() as usize);
+        assert!(records.iter().all(Result::is_ok));
+    }
+}
+
+fn block_header(bytes: &[u8]) {
+    if let HeaderPage::Header(header) = BlockHeader::decode(bytes) {
+        assert_eq!(BlockHeader::decode(&header.encode()), HeaderPage::Header(header));
+    }
+}
+
+fn footer_of(bytes: &[u8]) {
+    footer(bytes);
+    let Some(trailer) = bytes.len().checked_sub(TRAILER_BYTES as usize) else { return };
+    let mut right = bytes.to_vec();
+    let place = trailer + 12..trailer + 16;
+    right[place.clone()].fill(0);
+    let crc = checksum(&right);
+    right[place].copy_from_slice(&crc.to_le_bytes());
+    footer(&right);
+}
+
+fn footer(bytes: &[u8]) {
+    // Never more than what is there.
+    if let Some(announced) = Footer::announced_bytes(bytes) {
+        assert!(announced <= u64::from(u32::MAX));
+    }
+    if let Some(footer) = Footer::decode(bytes) {
+        assert!(footer.entries.len() * 20 <= bytes.len());
+        assert!(footer.entries.iter().all(|entry| entry.offset >= footer.base_offset));
+    }
+}
+
+fn manifest(bytes: &[u8]) {
+    if let Ok(manifest) = Manifest::decode(bytes) {
+        assert_eq!(manifest.encode(), bytes);
+    }
+}
+
+fn producers(bytes: &[u8]) {
+    if let Some(table) = ProducerTable::decode(bytes) {
+        assert_eq!(ProducerTable::decode(&table.encode()), Some(table));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn no_input_that_fuzzing_found_worth_keeping_breaks_a_decoder() {
+        for (name, decoder) in DECODERS {
+            let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
+            let files = fs::read_dir(&corpus).unwrap_or_else(|error| panic!("{}: {error}", corpus.display()));
+            let mut count = 0;
+            for file in files {
+                let bytes = fs::read(file.unwrap().path()).unwrap();
+                decoder.run(&bytes);
+                // Cut off at places that the fuzzer would come to, too.
+                (0..bytes.len()).step_by(bytes.len() / 16 + 1).for_each(|end| decoder.run(&bytes[..end]));
+                count += 1;
+            }
+            assert!(count > 0, "{} is empty", corpus.display());
+        }
+    }
+}
