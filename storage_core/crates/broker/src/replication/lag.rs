@@ -2,9 +2,10 @@
 //! acknowledged.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use prost::Message as _;
 use walrus_metadata::{Descriptor, SegmentState};
 
@@ -16,10 +17,13 @@ use crate::segment::log_id;
 
 /// Segments in one request.
 const ASKED_MAX: usize = 1_000;
+/// A copy that follows its leader has what was asked about a moment later.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How many unsealed segments this disk stores without all that was acknowledged before the call, or without anybody who
-/// says what that is: their end is being decided, or their leader does not answer in time.
+/// says what that is: their end is being decided, or their leader does not answer. Answers within the patience.
 pub(crate) async fn count(broker: &Broker, patience: Duration) -> u64 {
+    let until = Instant::now() + patience;
     let (mut behind, mut led_by): (usize, BTreeMap<u32, Vec<Descriptor>>) = Default::default();
     let metadata = broker.routing().metadata.clone();
     let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
@@ -38,15 +42,15 @@ pub(crate) async fn count(broker: &Broker, patience: Duration) -> u64 {
             SegmentState::Open | SegmentState::Sealing(_) => behind += 1,
         }
     }
-    for (leader, segments) in led_by {
-        for asked in segments.chunks(ASKED_MAX) {
-            behind += behind_leader(broker, leader, asked, patience).await;
-        }
-    }
+    let asked = led_by.iter().flat_map(|(leader, segments)| {
+        segments.chunks(ASKED_MAX).map(|asked| behind_leader(broker, *leader, asked, until))
+    });
+    behind += join_all(asked).await.into_iter().sum::<usize>();
     behind as u64
 }
 
-async fn behind_leader(broker: &Broker, leader: u32, segments: &[Descriptor], patience: Duration) -> usize {
+async fn behind_leader(broker: &Broker, leader: u32, segments: &[Descriptor], until: Instant) -> usize {
+    let patience = until.saturating_duration_since(Instant::now());
     let uuids = segments.iter().map(|segment| uuid_bytes(segment.uuid)).collect();
     let info = SegmentInfo { segments: uuids, producers: false };
     let answer = broker.peers().call(leader, Request::SegmentInfo(info), patience).await;
@@ -59,7 +63,13 @@ async fn behind_leader(broker: &Broker, leader: u32, segments: &[Descriptor], pa
         Some(facts) => facts.unsettled || !has_all(broker, segment, facts.end_offset),
         None => false, // nobody has written it
     };
-    segments.iter().filter(is_behind).count()
+    loop {
+        let behind = segments.iter().filter(is_behind).count();
+        if behind == 0 || Instant::now() + LOOK_AGAIN >= until {
+            return behind;
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
 }
 
 /// Whether the own copy has everything below an offset.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use uuid::Uuid;
-use walrus_metadata::{Ballot, Descriptor, Metadata, ReplicaRef, Segment, SegmentState};
+use walrus_metadata::{Ballot, Descriptor, Segment, SegmentState};
 
 use super::recovery;
 use crate::broker::Broker;
@@ -119,25 +119,12 @@ fn suspected(broker: &Broker) -> Vec<(Descriptor, Cause)> {
     let stored = last.filter(|segment| broker.copies().place(&segment.descriptor).is_some());
     let suspected = stored.filter_map(|segment| {
         let cause = cause(broker, &routing.metadata, segment)?;
-        let may_decide = may_decide(&routing.metadata, &segment.descriptor, |node| {
-            node == broker.node_id() || !broker.liveness().is_silent(node)
-        });
-        may_decide.then(|| (segment.descriptor.clone(), cause))
+        Some((segment.descriptor.clone(), cause))
     });
     suspected.take(AT_ONCE).collect()
 }
 
-/// Whether those who answer are enough for an attempt (R4). A node that hears too few of them would only outbid, again and
-/// again, those who can.
-fn may_decide(metadata: &Metadata, segment: &Descriptor, answers: impl Fn(u32) -> bool) -> bool {
-    let is_gone = |replica: &&ReplicaRef| metadata.gone_disks.contains(&replica.disk);
-    let gone = segment.replicas.iter().filter(is_gone).count();
-    let left = segment.replicas.iter().filter(|replica| !is_gone(replica));
-    let answering = left.filter(|replica| answers(replica.node.0)).count();
-    answering >= segment.replication().seal_quorum() as usize || answering + gone == segment.replicas.len()
-}
-
-fn cause(broker: &Broker, metadata: &Metadata, segment: &Segment) -> Option<Cause> {
+fn cause(broker: &Broker, metadata: &walrus_metadata::Metadata, segment: &Segment) -> Option<Cause> {
     let Descriptor { leader, replicas, .. } = &segment.descriptor;
     match &segment.state {
         SegmentState::Sealed(_) => None,
@@ -165,37 +152,4 @@ fn rank(broker: &Broker, segment: &Descriptor) -> u32 {
         replica.node != segment.leader.node && !broker.liveness().is_silent(replica.node.0)
     });
     u32::try_from(before.count()).unwrap_or(u32::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use walrus_metadata::{Epoch, LeaderRef, NodeId, TopicId};
-
-    use super::*;
-
-    #[test]
-    fn who_hears_too_few_replicas_leaves_the_decision_to_others() {
-        let replica = |node: u32| ReplicaRef { node: NodeId(node), disk: Uuid::from_u128(node.into()) };
-        let segment = Descriptor {
-            uuid: Uuid::nil(),
-            topic: TopicId(Uuid::nil()),
-            partition: 0,
-            number: 0,
-            base_offset: None,
-            epoch: Epoch(1),
-            leader: LeaderRef { node: NodeId(1), process: Uuid::nil() },
-            replicas: [1, 2, 3].map(replica).to_vec(),
-            write_quorum: 2,
-        };
-        let mut metadata = Metadata::default();
-        let decides = |metadata: &Metadata, answer: &[u32]| {
-            may_decide(metadata, &segment, |node| answer.contains(&node))
-        };
-        assert!(decides(&metadata, &[2, 3]));
-        assert!(!decides(&metadata, &[3]));
-        metadata.gone_disks.insert(Uuid::from_u128(1));
-        assert!(!decides(&metadata, &[3]), "one is silent and may come back");
-        metadata.gone_disks.insert(Uuid::from_u128(2));
-        assert!(decides(&metadata, &[3]), "all that there are");
-    }
 }

@@ -1,12 +1,14 @@
 //! Copies of sealed segments: made up for after a lost disk, moved off a drained node, gone after a trim; nothing that was
 //! acknowledged goes with them.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 use walrus_broker::PartitionRef;
 use walrus_log::LogId;
 use walrus_metadata::{Command, CopyState, Metadata, NodeId, Replication, Segment, SegmentState};
 
-use crate::harness::{Cluster, put, read_values, sealed_count};
+use crate::harness::{Cluster, PATIENCE, put, read_values, sealed_count, wait_until};
 use crate::replicated::put_until_taken;
 
 fn start(nodes: u32) -> (Cluster, PartitionRef) {
@@ -75,6 +77,51 @@ fn a_lost_disk_is_made_up_for_on_the_nodes_that_are_left() {
         sealed(metadata).len() >= 5 && sealed(metadata).iter().all(is_off) && are_whole(&cluster, metadata)
     });
     check_reads(&cluster, &topic, &left, 60);
+}
+
+#[test]
+fn a_node_that_lacks_what_was_acknowledged_in_open_segments_knows_it_and_one_that_follows_does_not() {
+    let (mut cluster, topic) = start(3);
+    write(&cluster, &topic, 1, 0..3);
+    let leader = segments(&cluster.metadata()).pop().unwrap().descriptor.leader.node.0;
+    let behind = |cluster: &Cluster, id: u32| cluster.plane(id).open_behind(PATIENCE);
+    for id in cluster.ids() {
+        assert_eq!(behind(&cluster, id), Some(0), "node {id} follows");
+    }
+    let follower = cluster.ids().find(|id| *id != leader).unwrap();
+    cluster.stop_unnoticed(leader);
+    let soon = Duration::from_millis(100);
+    assert_eq!(cluster.plane(follower).open_behind(soon), Some(1), "nobody says how far its segment is");
+    cluster.restart(leader);
+    write(&cluster, &topic, follower, 3..5);
+    wait_until("all follow again", PATIENCE, || cluster.ids().all(|id| behind(&cluster, id) == Some(0)));
+}
+
+#[test]
+fn copies_are_made_no_faster_than_is_allowed() {
+    const BYTES_PER_SECOND: u64 = 50_000;
+    let (mut cluster, topic) = start(4);
+    cluster.set_config(&[("copies.bytes_per_second", BYTES_PER_SECOND)]);
+    cluster.block_on(async {
+        for _ in 0..25 {
+            put_until_taken(&cluster.broker(1), &topic, &"x".repeat(4_000)).await;
+        }
+    });
+    cluster.keep_copies_until("all copies verified", |metadata| are_whole(&cluster, metadata));
+    let before = Instant::now();
+    let lost = sealed(&cluster.metadata())[0].copies[0].replica;
+    cluster.stop(lost.node.0);
+    cluster.command(Command::RemoveNode { node: lost.node, disk: lost.disk, lost: true, replaced_by: None });
+    cluster.keep_copies_until("three copies again", |metadata| are_whole(&cluster, metadata));
+    let took_ms = u64::try_from(before.elapsed().as_millis()).unwrap();
+    let copied = |id: u32| {
+        let metrics = cluster.plane(id).prometheus();
+        let line = metrics.lines().find_map(|line| line.strip_prefix("walrus_copied_bytes_total "));
+        line.unwrap().parse::<u64>().unwrap()
+    };
+    let copied: Vec<u64> = cluster.ids().filter(|id| *id != lost.node.0).map(copied).collect();
+    assert!(copied.iter().sum::<u64>() > 40_000, "{copied:?}");
+    assert!(copied.iter().all(|bytes| bytes * 1_000 <= took_ms * BYTES_PER_SECOND + 1_000), "{copied:?}");
 }
 
 #[test]

@@ -132,26 +132,6 @@ fn a_leader_cut_off_from_the_metadata_goes_on_in_its_open_segment() {
 }
 
 #[test]
-fn a_leader_that_only_cannot_ask_others_is_replaced_or_goes_on() {
-    for _ in 0..runs() {
-        let cluster = linked();
-        let load = Load::start(&cluster, &topic(), 3);
-        load.wait_for_more(SOME);
-        let mute = leader(&cluster, 1);
-        for other in others(&cluster, mute) {
-            cluster.links().set_one_way(mute, other, Link::Held);
-        }
-        load.wait_for_more(SOME); // by whomever
-        for other in others(&cluster, mute) {
-            cluster.links().set_one_way(mute, other, Link::Open);
-        }
-        load.wait_for_more(SOME);
-        load.finish(&cluster, cluster.ids());
-        cluster.wait_until_whole();
-    }
-}
-
-#[test]
 fn a_replica_that_loses_what_it_had_not_synced_costs_nothing() {
     for seed in 0..u64::from(runs()) {
         for fsync in ["each", "never"] {

@@ -57,13 +57,6 @@ impl Links {
         }
     }
 
-    /// Changes what becomes of connections that `from` makes to `to`.
-    pub(crate) fn set_one_way(&self, from: u32, to: u32, link: Link) {
-        if let Some(relay) = self.relays.lock().get(&(from, to)) {
-            relay.link.send_replace(link);
-        }
-    }
-
     fn start(&self, target: SocketAddr) -> Arc<Relay> {
         let listener = self.runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let relay = Arc::new(Relay {
