@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 use crate::peer::Request;
 use crate::proto::peer::{Confirm, ConfirmAnswer, ReplicaName};
 use crate::replication::standing::{self, Doubt, Tail};
-use crate::routing::is_led_by;
+use crate::routing::{is_led_by, open_segment};
+use crate::topic::PartitionRef;
 
 /// For the word of the other replicas.
 const CONFIRM_PATIENCE: Duration = Duration::from_secs(1);
@@ -125,6 +126,17 @@ impl Broker {
         let (replicas, write_quorum) = (segment.replicas.len(), segment.write_quorum as usize);
         !lost.is_empty()
             && standing::is_cut_off(replicas, write_quorum, segment.replicas.iter().filter(is_lost).count())
+    }
+
+    /// The same for the open segment of a partition, as the error that is said then.
+    pub(crate) fn check_reach(&self, partition: &PartitionRef) -> Result<()> {
+        let routing = self.routing();
+        let listed = routing.partition(partition).ok();
+        let open = listed.and_then(|(_, found)| open_segment(found));
+        match open.filter(|open| self.is_cut_off(&open.descriptor)) {
+            Some(open) => Err(self.cut_off(&open.descriptor)),
+            None => Ok(()),
+        }
     }
 
     /// What is said then.

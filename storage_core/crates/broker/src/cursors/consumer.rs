@@ -11,6 +11,9 @@ use crate::topic::TopicName;
 /// Entries that one connection may hold; more than a client gets that waits for its answers.
 const HELD_MAX: usize = 1_024;
 
+/// Deliveries that are not known to be durable; beyond them the next `GET` waits until they are.
+const UNSURE_MAX: usize = 4_096;
+
 /// An entry of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EntryRef {
@@ -33,8 +36,10 @@ pub struct Consumer {
     held: Vec<Held>,
     /// Delivered; the owner does not know yet.
     arrived: Vec<(TopicRef, EntryRef)>,
-    /// Topics with deliveries that may not be durable.
-    unsure: Vec<TopicRef>,
+    /// An owner knows; should it die before they are recorded, the next one must be told again.
+    unsure: Vec<(TopicRef, EntryRef)>,
+    /// Deliveries that came too late, for the next `COMMIT` to say.
+    lost: u32,
     /// An owner could not be told: not tried again until the client asks for something of a cursor.
     deferred: bool,
 }
@@ -42,7 +47,15 @@ pub struct Consumer {
 impl Consumer {
     pub(super) fn new(service: CursorService) -> Self {
         let holder = HolderId(Uuid::new_v4());
-        Self { service, holder, held: Vec::new(), arrived: Vec::new(), unsure: Vec::new(), deferred: false }
+        Self {
+            service,
+            holder,
+            held: Vec::new(),
+            arrived: Vec::new(),
+            unsure: Vec::new(),
+            lost: 0,
+            deferred: false,
+        }
     }
 
     /// The client has seen its answers up to this number.
@@ -66,18 +79,17 @@ impl Consumer {
             return Err(Error::InvalidRequest { problem });
         }
         let topic = self.service.resolve(topic)?;
+        if self.unsure.len() >= UNSURE_MAX {
+            self.record().await?;
+        }
         self.deferred = false;
         self.settle_but(Some(&topic)).await;
         let settlement = Settlement {
             delivered: of_topic(&topic, self.arrived.iter().map(|(topic, entry)| (topic, *entry))),
             kept: of_topic(&topic, self.held.iter().map(|held| (&held.topic, held.entry))),
         };
-        let delivers = !settlement.delivered.is_empty();
         let next = self.service.next(&topic, self.holder, settlement).await?;
-        self.arrived.retain(|(arrived, _)| arrived.id != topic.id);
-        if delivers {
-            self.remember(&topic);
-        }
+        self.have_told(&topic);
         let Some((entry, value)) = next else { return Ok(None) };
         self.held.push(Held { answer, topic, entry });
         Ok(Some(value))
@@ -95,16 +107,25 @@ impl Consumer {
     /// go to another client again.
     pub async fn commit(&mut self) -> Result<()> {
         self.confirm(u64::MAX);
-        let mut lost = 0;
-        for topic in self.topics() {
-            let delivered = of_topic(&topic, self.arrived.iter().map(|(topic, entry)| (topic, *entry)));
-            lost += self.service.settle(&topic, self.holder, delivered, Vec::new(), Settle::Durable).await?;
-            self.arrived.retain(|(arrived, _)| arrived.id != topic.id);
-            self.unsure.retain(|unsure| unsure.id != topic.id);
+        self.record().await?;
+        match std::mem::take(&mut self.lost) {
+            0 => Ok(()),
+            lost => {
+                let problem = format!("COMMIT came too late for {lost} entries, they are delivered again");
+                Err(Error::InvalidRequest { problem })
+            }
         }
-        if lost > 0 {
-            let problem = format!("COMMIT came too late for {lost} entries, they are delivered again");
-            return Err(Error::InvalidRequest { problem });
+    }
+
+    /// All that has arrived is durable on return. An owner that has just taken over hears it all: what the one before had
+    /// heard and not recorded died with it.
+    async fn record(&mut self) -> Result<()> {
+        for topic in self.topics() {
+            let delivered = self.delivered(&topic);
+            self.lost +=
+                self.service.settle(&topic, self.holder, delivered, Vec::new(), Settle::Durable).await?;
+            self.arrived.retain(|(arrived, _)| arrived.id != topic.id);
+            self.unsure.retain(|(unsure, _)| unsure.id != topic.id);
         }
         Ok(())
     }
@@ -119,7 +140,7 @@ impl Consumer {
             add(&mut topics, &held.topic);
         }
         for topic in topics {
-            let delivered = of_topic(&topic, self.arrived.iter().map(|(topic, entry)| (topic, *entry)));
+            let delivered = self.delivered(&topic);
             let returned = of_topic(&topic, self.held.iter().map(|held| (&held.topic, held.entry)));
             if delivered.is_empty() && returned.is_empty() {
                 continue;
@@ -139,9 +160,9 @@ impl Consumer {
                 continue;
             }
             match self.service.settle(&topic, self.holder, delivered, Vec::new(), Settle::Soon).await {
-                Ok(_) => {
-                    self.arrived.retain(|(arrived, _)| arrived.id != topic.id);
-                    self.remember(&topic);
+                Ok(lost) => {
+                    self.lost += lost;
+                    self.have_told(&topic);
                 }
                 Err(problem) => {
                     tracing::debug!(%problem, topic = %topic.name, "deliveries are told later");
@@ -153,15 +174,20 @@ impl Consumer {
 
     /// Topics of which the owners may have something to hear.
     fn topics(&self) -> Vec<TopicRef> {
-        let mut topics = self.unsure.clone();
-        for (topic, _) in &self.arrived {
+        let mut topics = Vec::new();
+        for (topic, _) in self.unsure.iter().chain(&self.arrived) {
             add(&mut topics, topic);
         }
         topics
     }
 
-    fn remember(&mut self, topic: &TopicRef) {
-        add(&mut self.unsure, topic);
+    /// Of a topic all that is not known to be durable.
+    fn delivered(&self, topic: &TopicRef) -> Vec<EntryRef> {
+        of_topic(topic, self.unsure.iter().chain(&self.arrived).map(|(topic, entry)| (topic, *entry)))
+    }
+
+    fn have_told(&mut self, topic: &TopicRef) {
+        self.unsure.extend(self.arrived.extract_if(.., |(arrived, _)| arrived.id == topic.id));
     }
 }
 

@@ -161,6 +161,7 @@ impl Owner {
         let leadership = broker.leadership(&self.log)?;
         let handed_over = leadership.number < self.ledger.lock().handed_over_below;
         if leadership.ours && !handed_over {
+            broker.check_reach(&self.log)?; // else another node may own it by now
             return Ok(leadership);
         }
         let hint = (!leadership.ours).then_some(leadership.node);

@@ -268,6 +268,7 @@ impl CursorService {
             if Instant::now() + PAUSE >= deadline {
                 return Err(problem);
             }
+            broker.check_reach(&log)?;
             let moved = tokio::time::timeout(PAUSE, metadata.changed()).await.is_ok();
             if let (Error::NotLeader { .. }, Ok(leadership), false) = (&problem, leadership, moved) {
                 self.wake_leader(&broker, &log, topic, leadership, deadline).await;

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use serde_json::json;
+use walrus_broker::{PartitionRef, TopicName};
+use walrus_metadata::Replication;
 
 use crate::harness::{Cluster, PATIENCE};
 use crate::text_client::connect;
@@ -229,4 +231,31 @@ fn all_partitions_of_a_topic_are_read() {
     assert_eq!(entries.iter().collect::<HashSet<_>>().len(), 40);
     let turn: HashSet<u32> = entries[..4].iter().map(|entry| entry % 4).collect();
     assert_eq!(turn.len(), 4, "partitions take turns: {entries:?}");
+}
+
+/// The owner had heard of deliveries and died before they were recorded. The next one never heard of them, and handed
+/// them out again behind a COMMIT that was answered.
+#[test]
+fn what_was_committed_stays_committed_though_an_owner_died_before_it_recorded_it() {
+    let replication = Replication { factor: 3, write_quorum: 2 };
+    let mut cluster = Cluster::start_replicated(3, json!({ "test_controls": true }), replication);
+    put(&cluster, 1, 0..10);
+    let mut seen = drain_some(&cluster, 1, 1);
+    let topic = cluster.broker(1).topic("t").unwrap().id;
+    let partition = u32::try_from(topic.as_u128() % 8).unwrap();
+    let log = PartitionRef { topic: TopicName::parse("__cursors").unwrap(), partition };
+    let owner = cluster.broker(1).leadership(&log).unwrap().node;
+    let other = cluster.ids().find(|id| *id != owner).unwrap();
+    let mut client = connect(&cluster, other);
+    cluster.plane(owner).test_control("revoke_leases").unwrap(); // it takes no records any more
+    for _ in 0..5 {
+        seen.push(client.ask("GET t").strip_prefix("OK ").expect("an entry").parse().unwrap());
+    }
+    cluster.stop_unnoticed(owner);
+    wait_until("COMMIT is answered", || client.ask("COMMIT") == "OK");
+    wait_until("all entries are handed out", || {
+        seen.extend(client.ask("GET t").strip_prefix("OK ").map(|entry| entry.parse::<u32>().unwrap()));
+        seen.len() == 10
+    });
+    assert_eq!(seen, (0..10).collect::<Vec<_>>());
 }
