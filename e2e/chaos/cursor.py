@@ -19,7 +19,7 @@ class CursorVerdict:
     handed: int = 0
     commits: int = 0
     moved_back: list[tuple[int, int]] = field(default_factory=list)  # (last committed, handed out again)
-    left_out: list[tuple[int, int]] = field(default_factory=list)  # (expected, handed out)
+    left_out: list[int] = field(default_factory=list)  # never handed out, though later ones were
 
     def __bool__(self) -> bool:
         """Whether every promise held."""
@@ -37,7 +37,7 @@ class CursorVerdict:
 def judge_cursor(events: Iterable[int]) -> CursorVerdict:
     """Judges the sequences that were handed out, in order, with `CONNECTED` and `COMMITTED` between them."""
     verdict = CursorVerdict()
-    highest = -1
+    handed: set[int] = set()  # an answer that was lost comes again later: the order is no promise
     committed: set[int] = set()
     since_connected: list[int] = []  # a commit speaks for its own connection only
     for event in events:
@@ -50,10 +50,9 @@ def judge_cursor(events: Iterable[int]) -> CursorVerdict:
             since_connected = []
             continue
         verdict.handed += 1
+        handed.add(event)
         since_connected.append(event)
         if event in committed:
             verdict.moved_back.append((max(committed), event))
-        if event > highest + 1:
-            verdict.left_out.append((highest + 1, event))
-        highest = max(highest, event)
+    verdict.left_out = [each for each in range(max(handed, default=0)) if each not in handed]
     return verdict

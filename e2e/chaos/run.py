@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
-from walrus_client import Client, Partition, Record
+from walrus_client import Client, Partition
 
 from chaos.cursor import judge_cursor
 from chaos.disk_verdict import Extent, judge_disks
@@ -21,7 +21,6 @@ from chaos.workload import CURSOR_TOPIC, Shape, Workload, running
 from chaos.world import World
 
 PROGRESS_TIMEOUT_S = 180.0
-STALE_TIMEOUT_S, STALE_WAIT_MS = 60.0, 500
 
 Say = Callable[[str], None]
 
@@ -167,20 +166,8 @@ def _judge(world: World, workload: Workload, report: Report, write_quorum: int) 
 def _read(world: World, workload: Workload, topic: str, partition: int, node: int) -> Verdict:
     acked = {n: count for n, count in workload.acked.items() if workload.shape.place(n) == (topic, partition)}
     with Client(_from(world, node)) as client:
-        records = _records(client, topic, partition, least=sum(acked.values()))
-        pairs = ((each.offset, _unwrapped(topic, each.value)) for each in records)
+        pairs = ((each.offset, _unwrapped(topic, each.value)) for each in client.read(topic, partition))
         return judge(pairs, acked=acked, seen=workload.seen.get((topic, partition), ()))
-
-
-def _records(client: Client, topic: str, partition: int, *, least: int) -> Iterator[Record]:
-    """All of a partition; a node that has just woken up may not know of the last ones yet."""
-    offset, deadline = 0, time.monotonic() + STALE_TIMEOUT_S
-    while True:
-        for record in client.read(topic, partition, offset, wait_ms=0 if offset >= least else STALE_WAIT_MS):
-            yield record
-            offset = record.offset + 1
-        if offset >= least or time.monotonic() > deadline:
-            return
 
 
 def _unwrapped(topic: str, value: bytes | None) -> bytes | None:

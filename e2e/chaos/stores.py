@@ -81,11 +81,21 @@ def program() -> Path:
 
 def _stored(log: dict[str, Any], directory: Path, block_bytes: int) -> StoredLog:
     places = tuple(
-        Place(directory / block["path"], block["slot"] * block_bytes + PAGE_BYTES, block["data_bytes"])
+        Place(
+            path := directory / block["path"],
+            block["slot"] * slot_bytes(path, block_bytes) + PAGE_BYTES,
+            block["data_bytes"],
+        )
         for block in log["blocks"]
     )
     damaged = tuple((hurt["start"], hurt["end"]) for hurt in log["damaged"])
     return StoredLog(log["id"], log["start"], log["end"], log["sealed"], places, damaged)
+
+
+def slot_bytes(path: Path, block_bytes: int) -> int:
+    """Of a file with smaller blocks its name says how small."""
+    _, _, kibibytes = path.stem.partition("-")
+    return int(kibibytes.removesuffix("k")) << 10 if kibibytes else block_bytes
 
 
 def _whole(content: bytes) -> Iterator[Batch]:

@@ -31,7 +31,6 @@ CURSOR_LEAD = 512  # records that the producer of the cursor's topic may be ahea
 COMMIT_EVERY = 8
 TEXT_TIMEOUT_S = 20.0
 RETRY_S = 0.1
-EMPTY_MAX = 10
 
 
 @dataclass(frozen=True)
@@ -64,6 +63,7 @@ class Workload:
     acked: dict[int, int]
     seen: dict[tuple[str, int], list[int]] = field(default_factory=dict)  # hash of each value, by offset
     cursor: list[int] = field(default_factory=list)  # sequences that its reader was handed, and its commits
+    handed: set[int] = field(default_factory=set)  # the same, each once
     taken: int = 0  # records that the reader of the cursor was handed, those that came again included
     refusals: Counter[str] = field(default_factory=Counter)  # of reads, with errors that clients take for final
     failures: list[BaseException] = field(default_factory=list)
@@ -228,22 +228,22 @@ def _follow_cursor(workload: Workload, addresses: Sequence[str], over: threading
 
 
 def _take(workload: Workload, client: TextClient, over: threading.Event) -> None:
-    """Until an answer is an error, everything was handed out, or this node knows of nothing: it may be cut off."""
-    empty = 0
+    """Until an answer is an error, or everything was handed out. A node that is cut off must not say EMPTY for ever."""
     workload.cursor.append(CONNECTED)
-    while empty < EMPTY_MAX and not (over.is_set() and _is_all_handed(workload)):
+    while not (over.is_set() and _is_all_handed(workload)):
         answer = client.request(f"GET {CURSOR_TOPIC}")
         if answer.startswith("OK "):
             identity = identity_of(bytes.fromhex(answer.removeprefix("OK ")))
             if identity is None:
                 raise AssertionError(f"GET answered what nobody put there: {answer!r}")
             workload.cursor.append(identity[1])
+            workload.handed.add(identity[1])
             workload.taken += 1
-            if identity[1] % COMMIT_EVERY == 0 and client.request("COMMIT").startswith("OK"):
+            if identity[1] % COMMIT_EVERY == 0:
+                if not client.request("COMMIT").startswith("OK"):
+                    return
                 workload.cursor.append(COMMITTED)
-            empty = 0
         elif answer == "EMPTY":
-            empty += 1
             time.sleep(RETRY_S)
         else:
             time.sleep(RETRY_S)
@@ -251,4 +251,4 @@ def _take(workload: Workload, client: TextClient, over: threading.Event) -> None
 
 
 def _is_all_handed(workload: Workload) -> bool:
-    return workload.acked[workload.shape.producers] - 1 in workload.cursor[-4 * COMMIT_EVERY :]
+    return workload.handed.issuperset(range(workload.acked[workload.shape.producers]))

@@ -28,8 +28,12 @@ def test_a_committed_record_that_comes_again_is_found() -> None:
 def test_a_record_that_was_left_out_is_found() -> None:
     verdict = judge_cursor([0, 2])
     assert not verdict
-    assert verdict.left_out == [(1, 2)]
+    assert verdict.left_out == [1]
+
+
+def test_a_record_whose_answer_was_lost_may_come_later() -> None:
+    assert judge_cursor([0, 2, COMMITTED, 1])
 
 
 def test_a_cursor_that_does_not_begin_at_the_first_record_is_found() -> None:
-    assert judge_cursor([3]).left_out == [(0, 3)]
+    assert judge_cursor([3]).left_out == [0, 1, 2]
