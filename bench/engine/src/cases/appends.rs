@@ -101,6 +101,9 @@ pub(super) fn nosync_sustained(arguments: &Arguments) -> Result<Sample> {
         sample = sample.with(fact, value);
     }
 
+    // What is read must stay.
+    writer.log.set_retention(Retention::default());
+    walrus.store().settle();
     let mut next = writer.log.start_offset();
     let first = next.0;
     read_from(&writer.log, &mut next, &mut |number, record| {
