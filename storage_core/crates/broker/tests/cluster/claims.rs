@@ -8,7 +8,7 @@ use walrus_broker::{Broker, Error, PartitionRef};
 use walrus_log::batch::ProducerRef;
 use walrus_metadata::Replication;
 
-use crate::harness::{Cluster, PATIENCE, batch_of, options, put, read_values};
+use crate::harness::{Cluster, PATIENCE, batch_of, options, put, read_values, wait_until};
 use crate::links::Link;
 
 const REPLICATION: Replication = Replication { factor: 3, write_quorum: 2 };
@@ -34,14 +34,6 @@ fn leader(cluster: &Cluster) -> u32 {
     let metadata = cluster.metadata();
     let topic = metadata.names["default"]["logs"];
     metadata.topics[&topic].partitions[0].segments.last().unwrap().descriptor.leader.node.0
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let until = Instant::now() + PATIENCE * 2;
-    while !is_so() {
-        assert!(Instant::now() < until, "not yet: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 fn set_links(cluster: &Cluster, of: u32, link: Link) {
@@ -118,7 +110,7 @@ fn a_leader_that_was_replaced_without_knowing_claims_no_end_no_range_and_no_gap(
     });
     cluster.isolate(zombie);
     set_links(&cluster, zombie, Link::Cut);
-    wait_until("another leader", || leader(&cluster) != zombie);
+    wait_until("another leader", PATIENCE * 2, || leader(&cluster) != zombie);
     let other = others(&cluster, zombie)[0];
     cluster.block_on(async {
         for sequence in 3..6 {
