@@ -8,7 +8,6 @@ use parking_lot::{Mutex, RwLock};
 use super::lost::write_lost;
 use super::report::{CorruptedRange, TornTail};
 use super::slots::Found;
-use crate::arrivals::Arrivals;
 use crate::blocks::BlockFile;
 use crate::digest::Digest;
 use crate::disk::Prepare;
@@ -18,8 +17,8 @@ use crate::format::block_header::BlockHeader;
 use crate::format::footer::{Footer, data_max};
 use crate::format::{PAGE_BYTES, page_up};
 use crate::journal::{LogEntry, Record};
+use crate::log::LogSpec;
 use crate::log::block::{Block, BlockIndex, ClosedBlock};
-use crate::log::retaining::Retaining;
 use crate::log::state::{Directory, LogState, Phase, Resume, Trimmed, Writer};
 use crate::options::FsyncSchedule;
 use crate::producers::ProducerTable;
@@ -309,7 +308,7 @@ impl Rebuild<'_> {
     }
 
     fn finish(self, chain: Chain, last_sequence: u64) -> Result<(Arc<LogState>, Findings)> {
-        let Self { engine, id, entry, fsync, is_vouched_for, mut findings, .. } = self;
+        let Self { engine, id, entry, is_vouched_for, mut findings, .. } = self;
         let Chain { directory, end, producers, digest, size_bytes, resume, is_torn, .. } = chain;
         for &(start, end) in &directory.fences {
             tracing::error!(log = %id, start, end, "stored batches are damaged");
@@ -339,15 +338,15 @@ impl Rebuild<'_> {
         if let Some(entry) = &entry.sealed {
             let _ = sealed.set(entry.clone());
         }
-        let log = LogState {
+        let spec = LogSpec {
             id,
             name: entry.name.clone(),
-            base_offset: entry.base_offset,
+            base_offset: Offset(entry.base_offset),
             epoch: entry.epoch,
-            first_producers: entry.producers.clone(),
-            own_fsync: entry.fsync,
-            fsync,
-            engine: Arc::clone(engine),
+            producers: ProducerTable::new(), // the writer has them
+            fsync: entry.fsync,
+        };
+        let log = LogState {
             writer: Mutex::new(writer),
             directory: RwLock::new(directory),
             end: AtomicU64::new(end),
@@ -361,18 +360,8 @@ impl Rebuild<'_> {
             }),
             size_bytes: AtomicU64::new(size_bytes),
             sealed,
-            poisoned: OnceLock::new(),
             suspect: AtomicBool::new(suspect || entry.suspect),
-            dirty: AtomicBool::new(false),
-            unmarked: AtomicBool::new(false),
-            unmarked_bytes: AtomicU64::new(0),
-            waiting_bytes: AtomicU64::new(0),
-            changing: Mutex::new(()),
-            reshaping: RwLock::default(),
-            generation: AtomicU64::new(0),
-            cursors: Mutex::default(),
-            arrivals: Arrivals::default(),
-            retaining: Retaining::default(),
+            ..LogState::new(Arc::clone(engine), spec, entry.producers.clone())
         };
         Ok((Arc::new(log), findings))
     }
