@@ -32,8 +32,8 @@ const WRITE_EARLY_BYTES: u64 = 1 << 20;
 const SYNCED_WAITING_MAX: u64 = 4 << 20;
 /// A commit writes so much of a log that never syncs: as much as keeps the disk busy, so that memory is free again soon.
 const UNSYNCED_WRITE_BYTES: u64 = 8 << 20;
-/// A synced mark joins the journal at the latest after so many bytes.
-const MARK_BYTES: u64 = 1 << 20;
+/// A log whose synced mark is behind by so many bytes gets one soon: recovery scans what lies above it.
+const MARK_BYTES: u64 = 4 << 20;
 
 pub(crate) struct Engine {
     pub(crate) disk: Arc<dyn Disk>,
@@ -338,13 +338,12 @@ impl Engine {
         if !log.syncs() {
             return;
         }
-        if log.unmarked_bytes.load(Ordering::Relaxed) >= MARK_BYTES {
-            // Joins the journal's next commit; a failure shows there.
-            let _ = self.mark(log);
-        }
         if !log.unmarked.swap(true, Ordering::AcqRel) {
             self.unmarked.lock().push(Arc::clone(log));
             self.tending.mark_later(self.mark_interval);
+        }
+        if log.unmarked_bytes.load(Ordering::Relaxed) >= MARK_BYTES {
+            self.tending.mark_soon();
         }
     }
 
@@ -366,15 +365,26 @@ impl Engine {
     /// Makes the synced marks of all logs durable.
     pub(crate) fn write_marks(&self) {
         let unmarked = std::mem::take(&mut *self.unmarked.lock());
-        if unmarked.is_empty() {
+        for log in &unmarked {
+            log.unmarked.store(false, Ordering::Release);
+        }
+        self.put_marks(&unmarked, true);
+    }
+
+    /// Writes the marks of the logs that synced much since their last one: a killed process leaves little to scan. They
+    /// are durable with the next that are.
+    pub(crate) fn write_busy_marks(&self) {
+        let is_busy = |log: &&Arc<LogState>| log.unmarked_bytes.load(Ordering::Relaxed) >= MARK_BYTES;
+        let busy: Vec<_> = self.unmarked.lock().iter().filter(is_busy).cloned().collect();
+        self.put_marks(&busy, false);
+    }
+
+    fn put_marks(&self, logs: &[Arc<LogState>], durable: bool) {
+        if logs.is_empty() {
             return;
         }
-        let mut result = Ok(());
-        for log in unmarked {
-            log.unmarked.store(false, Ordering::Release);
-            result = result.and_then(|()| self.mark(&log));
-        }
-        if let Err(error) = result.and_then(|()| self.journal.promise(&Record::Mark)) {
+        let marked = logs.iter().try_for_each(|log| self.mark(log));
+        if let Err(error) = marked.and_then(|()| self.journal.say(&Record::Mark, durable)) {
             tracing::warn!(%error, "synced marks were not written");
         }
         if self.journal.needs_tending() {

@@ -29,6 +29,8 @@ struct Queue {
     jobs: VecDeque<Job>,
     /// Look whether the journal or freed slots need something.
     look: bool,
+    /// A log needs its mark before the time of all.
+    marks_soon: bool,
     marks_at: Option<Instant>,
     ages_at: Option<Instant>,
     working: bool,
@@ -86,6 +88,13 @@ impl Tending {
         }
     }
 
+    /// Asks for the synced marks of busy logs.
+    pub(crate) fn mark_soon(&self) {
+        if !std::mem::replace(&mut self.queue.lock().marks_soon, true) {
+            self.wake.notify_one();
+        }
+    }
+
     /// Waits until everything asked for, but for marks, is done.
     pub(crate) fn settle(&self) {
         let mut queue = self.queue.lock();
@@ -112,6 +121,10 @@ impl Tending {
             } else if std::mem::take(&mut queue.look) {
                 drop(queue);
                 look_around(engine);
+                queue = self.queue.lock();
+            } else if std::mem::take(&mut queue.marks_soon) {
+                drop(queue);
+                engine.write_busy_marks();
                 queue = self.queue.lock();
             } else if queue.marks_at.is_some_and(|at| at <= Instant::now()) {
                 queue.marks_at = None;

@@ -19,6 +19,7 @@ use crate::journal::{JournalState, LogEntry, Record};
 use crate::options::FsyncSchedule;
 use crate::types::LogId;
 pub(crate) use lost::write_lost;
+use parallel::Share;
 use rebuild::{Findings, Rebuild};
 pub use report::{CorruptedRange, MovedCursor, OpenReport, TornTail, UnknownBlock};
 use slots::{Found, Headers, read_headers, set_block_aside};
@@ -42,7 +43,9 @@ pub(crate) fn recover(engine: &Arc<Engine>, state: &JournalState, report: &mut O
         }
         kept.push((id, entry, blocks));
     }
-    let rebuilt = parallel::map(kept, engine.disk.reads_at_once(), |(id, entry, blocks)| {
+    // A log may be gigabytes or one page.
+    let share = Share { threads: engine.disk.reads_at_once(), items: 1 };
+    let rebuilt = parallel::map(kept, share, |(id, entry, blocks)| {
         let fsync = entry.fsync.unwrap_or(engine.fsync);
         let trims_are_synced = entry.fsync.or(state.fsync).unwrap_or_default() == FsyncSchedule::SyncEach;
         let is_vouched_for = is_vouched_for(state, entry, boot);

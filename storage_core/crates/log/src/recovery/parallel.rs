@@ -5,12 +5,18 @@ use std::thread;
 
 use parking_lot::Mutex;
 
-/// Below that a thread costs more than it saves.
-const ITEMS_PER_THREAD: usize = 8;
+/// Who works on what.
+#[derive(Clone, Copy)]
+pub(super) struct Share {
+    /// At most.
+    pub(super) threads: usize,
+    /// What a thread takes at a time: fewer cost more than the thread saves.
+    pub(super) items: usize,
+}
 
-/// Does `work` for each item, by up to `threads` threads; the results are in the order of the items.
-pub(super) fn map<T: Send, R: Send>(items: Vec<T>, threads: usize, work: impl Fn(T) -> R + Sync) -> Vec<R> {
-    let threads = threads.min(items.len() / ITEMS_PER_THREAD);
+/// Does `work` for each item, by several threads; the results are in the order of the items.
+pub(super) fn map<T: Send, R: Send>(items: Vec<T>, share: Share, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+    let threads = share.threads.min(items.len() / share.items);
     if threads <= 1 {
         return items.into_iter().map(work).collect();
     }
@@ -19,7 +25,7 @@ pub(super) fn map<T: Send, R: Send>(items: Vec<T>, threads: usize, work: impl Fn
     let run = || {
         let mut done = Vec::new();
         loop {
-            let taken: Vec<_> = waiting.lock().by_ref().take(ITEMS_PER_THREAD).collect();
+            let taken: Vec<_> = waiting.lock().by_ref().take(share.items).collect();
             if taken.is_empty() {
                 return done;
             }
@@ -44,11 +50,11 @@ mod tests {
     #[test]
     fn results_come_in_the_order_of_the_items_whoever_made_them() {
         for count in [0, 1, 7, 8, 16, 1000] {
-            for threads in [1, 2, 16] {
-                let doubled = map((0..count).collect(), threads, |item: usize| item * 2);
+            for (threads, items) in [(1, 8), (2, 8), (16, 8), (16, 1)] {
+                let doubled = map((0..count).collect(), Share { threads, items }, |item: usize| item * 2);
                 assert!(
                     doubled.into_iter().eq((0..count).map(|item| item * 2)),
-                    "{count} items, {threads} threads"
+                    "{count} items, {threads} threads, {items} at a time"
                 );
             }
         }

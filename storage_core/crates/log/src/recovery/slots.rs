@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::lost::write_lost;
-use super::parallel;
+use super::parallel::{self, Share};
 use super::report::{OpenReport, UnknownBlock};
 use crate::batch::HEADER_BYTES;
 use crate::blocks::{BlockFile, SlotState, Slots};
@@ -115,7 +115,7 @@ fn read_fronts(engine: &Engine, file: &BlockFile, count: u32) -> io::Result<Vec<
         let first = if matches!(page, HeaderPage::Header(_)) { little(data) } else { None };
         Ok((slot, Front { page, first }))
     };
-    parallel::map(used, engine.disk.reads_at_once(), read).into_iter().collect()
+    parallel::map(used, Share { threads: engine.disk.reads_at_once(), items: 8 }, read).into_iter().collect()
 }
 
 /// Slots that overlap ranges of data.
