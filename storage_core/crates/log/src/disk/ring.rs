@@ -88,7 +88,8 @@ impl<'a> Batch<'a> {
     fn run(&mut self, ring: &mut IoUring) -> io::Result<()> {
         while self.next < self.pieces.len() || self.on_the_way > 0 {
             self.fill(ring);
-            match ring.submit_and_wait(1) {
+            let wanted = if self.next < self.pieces.len() { 1 } else { self.on_the_way };
+            match ring.submit_and_wait(wanted) {
                 Ok(_) => {}
                 // Some may have been taken, or must be reaped first.
                 Err(error)
