@@ -33,7 +33,7 @@ def test_without_version_and_image_the_brokers_are_of_the_charts_version(helm: H
 
 
 def test_values_that_are_not_of_the_spec_stay_out_of_it(helm: Helm) -> None:
-    assert set(cluster(helm, nameOverride="trips")["spec"]) == {"pools", "version"}
+    assert set(cluster(helm, nameOverride="trips")["spec"]) == {"pools", "replication", "version"}
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,7 @@ def test_values_that_are_not_of_the_spec_stay_out_of_it(helm: Helm) -> None:
         ({"pools": [POOL | {"name": "General"}]}, "name"),
         ({"pools": [POOL | {"replicas": 0}]}, "replicas"),
         ({"pools": [POOL | {"storage": {"claim": {"size": "much"}}}]}, "size"),
+        ({"replication": {"factor": 8}}, "factor"),
         ({"segments": {"maxEntries": 0}}, "maxEntries"),
         ({"segments": {"maxAge": "soon"}}, "maxAge"),
         ({"fsync": {"mode": "sometimes"}}, "mode"),

@@ -12,7 +12,7 @@ from node_process import NodeProcess
 from text_client import say, state
 from waiting import wait_until
 from walrus_client import errors
-from walrus_client.admin import AdminClient, MetadataRole, Status
+from walrus_client.admin import AdminClient, MetadataRole, Replication, Status
 
 pytest.importorskip("walrus_core")
 
@@ -90,6 +90,22 @@ def test_status_shows_the_cluster_and_what_this_node_carries(node: Make) -> None
         assert other.status().metadata.role is MetadataRole.OBSERVER
         assert client.status().segments_led + other.status().segments_led == 1
         assert status.under_replicated == 0
+        assert (status.replication, status.spare_nodes) == (Replication(1, 1), 0)
+        assert other.status().spare_nodes is None, "who follows, only the leader knows"
+
+
+def test_replication_changes_in_a_cluster_that_runs(node: Make) -> None:
+    first = node("--bootstrap").start()
+    first.wait_ready()
+    with admin(first) as client:
+        client.set_replication(Replication(3, 2))
+        version = client.status().metadata.version
+        assert client.status().replication == Replication(3, 2)
+        client.set_replication(Replication(3, 2))
+        assert client.status().metadata.version == version, "what holds already is not written again"
+        for wrong in (Replication(3, 4), Replication(0, 0), Replication(10, 6)):
+            with pytest.raises(errors.RejectedError, match="must be between"):
+                client.set_replication(wrong)
 
 
 def whole(status: Status) -> Status | None:

@@ -22,7 +22,7 @@ def manifests(spec, *, bootstrap=False, name="orders"):
     owner = Owner(Names("shop", name), "0c5f3a1e-0000-4000-8000-000000000001")
     image = image_of(parsed, "walrus/walrus-node")
     pools = {pool.name: PoolFacts(pod_inputs(parsed, pool, image), pool.replicas) for pool in parsed.pools}
-    return build(parsed, Facts(owner, pools, Bootstrap("orders-general-0") if bootstrap else None))
+    return build(parsed, Facts(owner, pools, Bootstrap("orders-general-0") if bootstrap else None, 1))
 
 
 def template(manifest):
@@ -51,6 +51,7 @@ def test_kubernetes_takes_the_manifests(name):
     [
         changed(OUTSIDE, segments={"maxEntries": 9}),
         changed(OUTSIDE, deletionPolicy="Delete"),
+        changed(OUTSIDE, replication={"factor": 1}),
         changed(OUTSIDE, listeners=[{"name": "text"}]),
         with_pool(OUTSIDE, replicas=7),
     ],

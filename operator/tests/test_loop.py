@@ -5,6 +5,7 @@ from driving import Operator, condition, converge, status
 from examples import EXAMPLES, SMALLEST, changed, with_pool
 from simkube import Crash, SimKube
 from walrus_operator.objects import KINDS, Key, Ref
+from walrus_operator.observe.snapshot import Replication
 from walrus_operator.rbac import LEASE_RULES, RULES
 
 
@@ -65,6 +66,43 @@ def test_the_rollover_policy_reaches_the_brokers_and_a_change_of_it_too():
     assert kube.config["cluster-1"][1]["segments.max_entries"] == 500
     assert {name: pod["metadata"]["uid"] for name, pod in kube.pods().items()} == pods
     assert status(kube)["config"] == {"version": 2, "applied": 3}
+
+
+def test_a_cluster_is_founded_with_the_replication_of_its_spec():
+    kube = started(changed(SMALLEST, replication={"factor": 3, "writeQuorum": 3}))
+    assert kube.replication == {"cluster-1": Replication(3, 3)}
+    assert status(kube)["replication"] == {"factor": 3, "writeQuorum": 3, "spareBrokers": 0}
+    assert started().replication == {"cluster-1": Replication(3, 2)}
+
+
+def test_replication_follows_the_spec_once_there_are_the_brokers_for_it():
+    kube = started(with_pool(changed(SMALLEST, replication={"factor": 1}), replicas=1))
+    assert kube.replication == {"cluster-1": Replication(1, 1)}
+    kube.stuck.add("orders-general-2")
+    kube.put("orders", SMALLEST)
+    converge(kube)
+    assert kube.replication == {"cluster-1": Replication(1, 1)}
+    assert condition(kube, "Replicated")["reason"] == "Progressing"
+    kube.stuck.clear()
+    converge(kube)
+    assert kube.replication == {"cluster-1": Replication(3, 2)}
+    assert condition(kube, "Replicated")["status"] == "True"
+
+
+def budget(kube):
+    return kube.objects[Ref("PodDisruptionBudget", "shop", "orders")]["spec"]["maxUnavailable"]
+
+
+def test_no_broker_may_be_evicted_while_another_is_away():
+    kube = started()
+    assert budget(kube) == 1
+    kube.stuck.add("orders-general-1")
+    kube.remove("Pod", "orders-general-1")
+    converge(kube)
+    assert budget(kube) == 0
+    kube.stuck.clear()
+    converge(kube)
+    assert budget(kube) == 1
 
 
 def test_a_cluster_grows_by_one_broker_at_a_time_each_after_the_last_one_serves():
@@ -221,7 +259,7 @@ def test_another_founder_is_told_when_the_pool_of_the_first_one_never_was():
     kube.crash_at = 3
     with pytest.raises(Crash):
         Operator(kube).once()
-    assert kube.objects[Ref("ConfigMap", "shop", "orders-bootstrap")]["data"] == {"name": "orders-renamed-0"}
+    assert kube.objects[Ref("ConfigMap", "shop", "orders-bootstrap")]["data"]["name"] == "orders-renamed-0"
     kube.put("orders", SMALLEST)
     converge(kube)
     assert condition(kube, "Ready")["status"] == "True"
@@ -262,6 +300,7 @@ def test_brokers_of_two_clusters_stop_everything():
     kube = started()
     kube.disks["shop", "claim", "orders-general-2"]["cluster"] = "cluster-9"
     kube.config["cluster-9"] = (0, {})
+    kube.replication["cluster-9"] = Replication(3, 2)
     kube.put("orders", with_pool(SMALLEST, replicas=4))
     kube.remove("Service", "orders")
     converge(kube)

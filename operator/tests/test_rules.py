@@ -39,7 +39,7 @@ def outcomes(schema, value, old):
             continue
         # The library of Kubernetes is not in the evaluator: its quantities become plain numbers.
         text = rule["rule"].replace(".compareTo(", " - (")
-        context = Context(variables={"self": value, "oldSelf": old}, functions={"quantity": bytes_of})
+        context = Context(variables={"self": value, "oldSelf": old}, functions={"quantity": bytes_of, "sum": sum})
         yield rule["rule"], rule["message"], bool(evaluate(text, context))
     if isinstance(value, dict):
         for name, child in schema.get("properties", {}).items():

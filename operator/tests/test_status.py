@@ -5,18 +5,18 @@ from datetime import UTC, datetime
 from fractions import Fraction
 
 import pytest
+from brokers import BROKER
 from examples import SMALLEST
 from walrus_operator.api.cluster import parse_spec
 from walrus_operator.api.units import amount_of, bytes_of, milliseconds_of
 from walrus_operator.desired.manifest import sealed
 from walrus_operator.objects import Key
-from walrus_operator.observe.snapshot import Broker, Cluster, Pod, Snapshot
+from walrus_operator.observe.snapshot import Cluster, Pod, Replication, Snapshot
 from walrus_operator.plan.actions import Done, Plan
 from walrus_operator.plan.diff import differs
 from walrus_operator.status.derive import derive
 from walrus_operator.status.events import events
 
-BROKER = Broker("c", 1, "d", "1.0.0", (), "Leader", 3, 2, 0, 0, "mmap", "mmap", "", 50, 100)
 POD = Pod("orders-general-0", "u", "general", "10.0.0.1", "n1", True, True, False, 0, None)
 
 
@@ -153,6 +153,25 @@ def test_a_backend_that_is_not_the_one_asked_for_is_told_with_its_reason():
 )
 def test_the_health_of_storage(given, answer):
     assert condition("StorageHealthy", **given) == answer
+
+
+@pytest.mark.parametrize(
+    ("given", "answer"),
+    [
+        ({}, ("True", "Whole")),
+        ({"broker": replace(BROKER, under_replicated=4)}, ("False", "UnderReplicated")),
+        ({"broker": replace(BROKER, replication=Replication(1, 1))}, ("False", "Progressing")),
+        ({"broker": replace(BROKER, role="Follower")}, ("Unknown", "Unknown")),
+        ({"broker": None}, ("Unknown", "Unknown")),
+    ],
+)
+def test_whether_every_segment_has_its_copies(given, answer):
+    assert condition("Replicated", **given) == answer
+
+
+def test_the_replication_in_force_is_told():
+    assert told()["replication"] == {"factor": 3, "writeQuorum": 2, "spareBrokers": 1}
+    assert "replication" not in told(broker=replace(BROKER, replication=None))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from harness.kube.workbench import Workbench
 def test_a_cluster_is_a_release(new_namespace: NewNamespace, workbench: Workbench) -> None:
     cluster = Cluster(new_namespace("released"), "trips")
     chart = ("trips", str(CHARTS / "walrus"), "--namespace", "released")
-    helm("install", *chart, "--set", "pools[0].name=general,pools[0].replicas=1,pools[0].storage.claim.size=1Gi")
+    pool = "pools[0].name=general,pools[0].replicas=1,pools[0].storage.claim.size=1Gi"
+    helm("install", *chart, "--set", f"{pool},replication.factor=1")
     cluster.wait_ready()
     with workbench.producing(cluster.bootstrap, "rides", producers=1) as load:
         load.wait_for_more(500)

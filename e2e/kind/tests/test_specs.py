@@ -26,6 +26,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a backend that is not there": ({"pools": [POOL | {"backend": "floppy"}]}, "spec.pools[0].backend"),
     "no brokers": ({"pools": [POOL | {"replicas": 0}]}, "spec.pools[0].replicas"),
+    "more copies than brokers": ({"pools": [POOL | {"replicas": 1}]}, "with one broker write replication: {factor: 1}"),
+    "half of the copies acknowledge": (
+        {"replication": {"factor": 3, "writeQuorum": 1}},
+        "replication.writeQuorum must be more than half",
+    ),
     "segments of nothing": ({"segments": {"maxEntries": 0}}, "spec.segments.maxEntries"),
     "an interval without its mode": ({"fsync": {"mode": "each", "interval": "1s"}}, "fsync.interval goes with"),
     "an unknown deletion policy": ({"deletionPolicy": "Shred"}, "spec.deletionPolicy"),

@@ -12,6 +12,7 @@ SMALLEST: dict[str, Any] = {"version": "1.0.0", "pools": [{"name": "general", "s
 SINGLE: dict[str, Any] = {
     "image": "registry.example/walrus-node@sha256:" + "0" * 64,
     "deletionPolicy": "Delete",
+    "replication": {"factor": 1},
     "pools": [{"name": "one", "replicas": 1, "backend": "direct", "storage": CLAIM}],
     "fsync": {"mode": "interval", "interval": "2s"},
 }
@@ -29,6 +30,7 @@ OUTSIDE: dict[str, Any] = {
 POOLS: dict[str, Any] = {
     "version": "1.0.0",
     "fsync": {"mode": "never"},
+    "replication": {"factor": 5, "writeQuorum": 4},
     "pools": [
         {
             "name": "general",

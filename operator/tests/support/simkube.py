@@ -16,7 +16,7 @@ from itertools import count
 from walrus_operator.kube.api import Conflict, Missing
 from walrus_operator.objects import CLAIM, CLUSTER, KINDS, POD, STATEFUL_SET, Ref, ref_of, uid_of
 from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused
-from walrus_operator.observe.snapshot import Broker, Config
+from walrus_operator.observe.snapshot import Broker, Config, Replication
 
 KEYS = ("segments.max_entries", "segments.max_bytes", "segments.max_age_ms", "segments.check_interval_ms")
 
@@ -46,6 +46,7 @@ class SimKube:
         self.brokers = SimBrokers(self)
         self.disks = {}  # claim or pod -> identity on its disk
         self.config = {}  # cluster id -> (version, entries)
+        self.replication = {}  # cluster id -> Replication
         self._uids = count(1)
         self._versions = count(1)
         self._clusters = count(1)
@@ -176,7 +177,7 @@ class SimKube:
         }
 
     def _state(self):
-        return pickle.dumps((self.objects, self.disks, self.config))
+        return pickle.dumps((self.objects, self.disks, self.config, self.replication))
 
     def _collect_garbage(self):
         uids = {uid_of(found) for found in self.objects.values()}
@@ -243,7 +244,7 @@ class SimKube:
         status = pod["status"]
         if "podIP" not in status:
             told = self.objects.get(Ref("ConfigMap", ref.namespace, f"{self._cluster(pod)}-bootstrap"))
-            pod["founds"] = told is not None and told["data"]["name"] == ref.name
+            pod["founds"] = told["data"] if told is not None and told["data"]["name"] == ref.name else None
             status.update(
                 {
                     "podIP": f"ip-{ref.namespace}-{ref.name}",
@@ -256,6 +257,8 @@ class SimKube:
             if pod["founds"]:
                 self.identity(ref)["cluster"] = f"cluster-{next(self._clusters)}"
                 self.config[self.identity(ref)["cluster"]] = (0, {})
+                told = Replication(int(pod["founds"]["factor"]), int(pod["founds"]["writeQuorum"]))
+                self.replication[self.identity(ref)["cluster"]] = told
             elif peers:
                 self.identity(ref)["cluster"] = min(peers)
         else:
@@ -349,6 +352,7 @@ class SimBrokers:
         cluster = identity["cluster"]
         members = sorted(str(disk) for disk, one in self.kube.disks.items() if cluster and one["cluster"] == cluster)
         mine = members.index(str(self.kube._disk(ref))) + 1 if cluster else 0
+        alive = sum(self._is_alive(other, cluster) for other in self.kube.objects if other.kind == POD.name)
         backend = next(
             one["value"]
             for one in self.kube.objects[ref]["spec"]["containers"][0]["env"]
@@ -363,7 +367,9 @@ class SimBrokers:
             role={0: "", 1: "Leader"}.get(mine, "Follower"),
             term=1 if cluster else 0,
             segments_led=0,
-            under_replicated=0,
+            under_replicated=0 if not cluster or alive >= self.kube.replication[cluster].factor else 1,
+            replication=self.kube.replication[cluster] if cluster else None,
+            spare_brokers=self._spare(cluster, alive, len(members)) if mine == 1 else None,
             config_version=self.kube.config[cluster][0] if cluster else 0,
             backend_asked=backend,
             backend_in_use="mmap" if backend == "auto" else backend,
@@ -371,6 +377,22 @@ class SimBrokers:
             bytes_free=50,
             bytes_total=100,
         )
+
+    def _is_alive(self, ref, cluster):
+        pod = self.kube.objects[ref]
+        if "podIP" not in pod["status"] or ref.name in self.kube.down:
+            return False
+        return bool(pod["status"].get("conditions")) and self.kube.identity(ref)["cluster"] == cluster
+
+    def _spare(self, cluster, alive, members):
+        replication = self.kube.replication[cluster]
+        needed = max(replication.write_quorum, replication.factor + 1 - replication.write_quorum)
+        return max(min(alive - members // 2 - 1, min(replication.factor, alive) - needed), 0)
+
+    async def set_replication(self, host, replication):
+        _, identity = self._find(host)
+        with self.kube._write("set", "replication"):
+            self.kube.replication[identity["cluster"]] = replication
 
     async def config(self, host):
         _, identity = self._find(host)

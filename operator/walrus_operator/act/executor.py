@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 
 from walrus_operator.kube.api import Conflict, Denied, KubeApi, Refused
 from walrus_operator.objects import POD, Manifest, Ref, owned_by, ref_of, uid_of
 from walrus_operator.observe.brokers import BrokerError, Brokers, ConfigMoved, ConfigRefused
 from walrus_operator.observe.snapshot import Pod, Snapshot
-from walrus_operator.plan.actions import Action, Apply, Done, Gate, Grow, Plan, Prune, RestartPod, SetConfig, Wait
+from walrus_operator.plan.actions import (
+    Action,
+    Apply,
+    Done,
+    Gate,
+    Grow,
+    Plan,
+    Prune,
+    RestartPod,
+    SetConfig,
+    SetReplication,
+    Wait,
+)
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +63,11 @@ class Executor:
             case Prune():
                 await self._kube.delete(action.ref, action.uid)
             case SetConfig():
-                await self._set_config(action, snapshot)
+                await self._tell(
+                    snapshot, lambda host: self._brokers.set_config(host, action.entries, action.expect_version)
+                )
+            case SetReplication():
+                await self._tell(snapshot, lambda host: self._brokers.set_replication(host, action.replication))
             case RestartPod():
                 await self._restart(action, snapshot)
 
@@ -72,7 +89,7 @@ class Executor:
         except (Refused, Denied) as refused:
             raise Stopped(Wait(Gate.OBJECT_REFUSED, str(refused))) from refused
 
-    async def _set_config(self, action: SetConfig, snapshot: Snapshot) -> None:
+    async def _tell(self, snapshot: Snapshot, tell: Callable[[str], Awaitable[object]]) -> None:
         """Asked of the metadata leader first: any broker takes it, that one needs no other for it."""
         members = [(broker.role != "Leader", name) for name, broker in snapshot.brokers.items() if broker is not None]
         hosts = [snapshot.pods[name].ip for _, name in sorted(members)]
@@ -81,7 +98,7 @@ class Executor:
             if host is None:
                 continue
             try:
-                await self._brokers.set_config(host, action.entries, action.expect_version)
+                await tell(host)
             except ConfigRefused as refused:
                 raise Stopped(Wait(Gate.CONFIG_REFUSED, str(refused))) from refused
             except ConfigMoved as moved:

@@ -187,6 +187,34 @@ class Segments(Model):
     """How often each broker looks at its open segments."""
 
 
+class Replication(Model):
+    """On how many disks a record is. A change reaches running brokers: copies are made, or given up."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "!has(self.writeQuorum) || self.writeQuorum <= self.factor",
+                "replication.writeQuorum must not be above replication.factor",
+            ),
+            (
+                "!has(self.writeQuorum) || 2 * self.writeQuorum > self.factor",
+                "replication.writeQuorum must be more than half of replication.factor",
+            ),
+        )
+    )
+
+    factor: Annotated[int, Field(ge=1, le=7)] = 3
+    """Brokers that store each record. Not more than there are; with 1 a record is as safe as the one disk it is on."""
+    write_quorum: Annotated[int, Field(ge=1, le=7)] | None = None
+    """Brokers that have a record on their disks before it is acknowledged; without it the majority of `factor`. With
+    `factor: 3` that is 2: any broker may be lost, and writes go on."""
+
+    @property
+    def acknowledged_by(self) -> int:
+        """The write quorum, as given or by default."""
+        return self.write_quorum or self.factor // 2 + 1
+
+
 class FsyncMode(StrEnum):
     """When records become durable."""
 
@@ -275,6 +303,10 @@ class ClusterSpec(Model):
                 "self.deletionPolicy != 'Delete' || self.pools.all(p, !has(p.storage.hostPath))",
                 "deletionPolicy: Delete cannot remove folders of nodes: with storage.hostPath use Retain",
             ),
+            (
+                "self.replication.factor <= self.pools.map(p, p.replicas).sum()",
+                "replication.factor is above the number of brokers: with one broker write replication: {factor: 1}",
+            ),
         )
     )
 
@@ -284,6 +316,8 @@ class ClusterSpec(Model):
     """Version of the brokers: the tag of the node image that the operator is configured with. Instead of `image`."""
     pools: list[Pool] = Field(min_length=1, max_length=16, json_schema_extra=keyed_by("name"))
     """The brokers, grouped by kind. The first broker of the first pool founds the cluster."""
+    replication: Replication = Replication()
+    """On how many disks a record is; by default on three, and acknowledged when two have it."""
     segments: Segments = Segments()
     """When segments roll. A change reaches running brokers without a restart."""
     fsync: Fsync = Fsync()

@@ -103,6 +103,17 @@ class ConfigRow(Model):
     """Brokers that have it."""
 
 
+class ReplicationRow(Model):
+    """How segments that are opened from now on are replicated, as the brokers tell."""
+
+    factor: int
+    """Brokers that store each record."""
+    write_quorum: int
+    """Brokers that have a record on their disks before it is acknowledged."""
+    spare_brokers: int | None = None
+    """Brokers that may stop now, whichever they are, with everything still written and read."""
+
+
 class ClusterStatus(Model):
     """What the operator found."""
 
@@ -124,6 +135,8 @@ class ClusterStatus(Model):
     """The backend or backends in use."""
     term: int | None = None
     """The term of the metadata leader."""
+    replication: ReplicationRow | None = None
+    """How records are replicated now."""
     under_replicated: int | None = None
     """Segments with fewer copies than asked for."""
     plan: PlanRow | None = None

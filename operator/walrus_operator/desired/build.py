@@ -40,6 +40,8 @@ class Facts:
     """The StatefulSets that there shall be now, by pool."""
     bootstrap: Bootstrap | None
     """Set while a broker may found the cluster."""
+    unavailable_max: int
+    """Brokers that may be evicted now."""
 
 
 def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
@@ -47,10 +49,10 @@ def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
     owner = facts.owner
     made = [_account(owner), config_map(owner)]
     if facts.bootstrap is not None:
-        made.append(bootstrap_map(owner, facts.bootstrap.founder, facts.bootstrap.untold))
+        made.append(bootstrap_map(owner, facts.bootstrap.founder, facts.bootstrap.untold, spec.replication))
     made += services(owner, spec)
     if sum(pool.replicas for pool in facts.pools.values()) >= 3:
-        made.append(_budget(owner))
+        made.append(_budget(owner, facts.unavailable_max))
     for name, pool in facts.pools.items():
         made.append(stateful_set(owner, name, pool.inputs, spec.deletion_policy, pool.replicas))
     return [sealed(manifest) for manifest in made]
@@ -66,13 +68,11 @@ def _account(owner: Owner) -> Manifest:
     return object_of(owner, SERVICE_ACCOUNT, owner.names.account, automountServiceAccountToken=False)
 
 
-def _budget(owner: Owner) -> Manifest:
-    """One broker at a time may be evicted, and none while another is down. Below three brokers there is nothing to
-    spare, and a budget would only keep machines from being serviced.
-    """
+def _budget(owner: Owner, unavailable_max: int) -> Manifest:
+    """Below three brokers there is nothing to spare, and a budget would only keep machines from being serviced."""
     return object_of(
         owner,
         BUDGET,
         owner.names.budget,
-        spec={"maxUnavailable": 1, "selector": {"matchLabels": owner.names.selector()}},
+        spec={"maxUnavailable": unavailable_max, "selector": {"matchLabels": owner.names.selector()}},
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from walrus_operator.api.cluster import ClusterSpec, Fsync, FsyncMode
+from walrus_operator.api.cluster import ClusterSpec, Fsync, FsyncMode, Replication
 from walrus_operator.api.units import bytes_of, milliseconds_of
 from walrus_operator.desired import names as n
 from walrus_operator.desired.manifest import Owner, object_of
@@ -20,9 +20,10 @@ def config_map(owner: Owner) -> Manifest:
     return object_of(owner, CONFIG_MAP, names.config, data=data)
 
 
-def bootstrap_map(owner: Owner, founder: str, untold: str) -> Manifest:
-    """Names the broker that founds the cluster, on an empty disk only."""
-    made = object_of(owner, CONFIG_MAP, owner.names.bootstrap, data={"name": founder})
+def bootstrap_map(owner: Owner, founder: str, untold: str, replication: Replication) -> Manifest:
+    """Names the broker that founds the cluster, on an empty disk only, and what it founds it with."""
+    data = {"name": founder, "factor": str(replication.factor), "writeQuorum": str(replication.acknowledged_by)}
+    made = object_of(owner, CONFIG_MAP, owner.names.bootstrap, data=data)
     if untold:
         made["metadata"]["annotations"] = {n.UNTOLD: untold}
     return made

@@ -124,10 +124,9 @@ def _broker(owner: Owner, inputs: PodInputs) -> Manifest:
         {"name": "POD_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}},
         {"name": "WALRUS_NODE_NAME", "value": "$(POD_NAME)"},
         {"name": "WALRUS_ADVERTISE_HOST", "value": f"$(POD_NAME).{names.brokers}.{names.namespace}.svc"},
-        {
-            "name": "WALRUS_BOOTSTRAP_NAME",
-            "valueFrom": {"configMapKeyRef": {"name": names.bootstrap, "key": "name", "optional": True}},
-        },
+        _told_to_founder(names, "WALRUS_BOOTSTRAP_NAME", "name"),
+        _told_to_founder(names, "WALRUS_REPLICATION_FACTOR", "factor"),
+        _told_to_founder(names, "WALRUS_WRITE_QUORUM", "writeQuorum"),
         {"name": "WALRUS_BACKEND", "value": inputs.backend},
         {"name": "WALRUS_FSYNC", "value": inputs.fsync},
     ]
@@ -162,6 +161,14 @@ def _broker(owner: Owner, inputs: PodInputs) -> Manifest:
     if inputs.resources:
         made["resources"] = inputs.resources
     return made
+
+
+def _told_to_founder(names: n.Names, variable: str, key: str) -> Manifest:
+    """Only while a cluster is founded; afterwards it is in the metadata, and the variable is not there."""
+    return {
+        "name": variable,
+        "valueFrom": {"configMapKeyRef": {"name": names.bootstrap, "key": key, "optional": True}},
+    }
 
 
 def _probe(path: str, *, period_seconds: int, failures: int) -> Manifest:

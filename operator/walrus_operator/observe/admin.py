@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from walrus_client import errors
+from walrus_client import admin, errors
 from walrus_client.admin import AdminClient, Status
 
 from walrus_operator.desired.names import ADMIN_PORT
 from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused
-from walrus_operator.observe.snapshot import Broker, Config
+from walrus_operator.observe.snapshot import Broker, Config, Replication
 
 T = TypeVar("T")
 
@@ -42,9 +42,17 @@ class AdminBrokers:
     async def set_config(self, host: str, entries: Mapping[str, int], expect_version: int) -> int:
         """Change the cluster's configuration."""
         try:
-            return await self._call(host, lambda admin: admin.set_config(entries, expect_version=expect_version))
+            return await self._call(host, lambda client: client.set_config(entries, expect_version=expect_version))
         except errors.VersionMismatch as moved:
             raise ConfigMoved(str(moved)) from moved
+        except errors.RejectedError as refused:
+            raise ConfigRefused(str(refused)) from refused
+
+    async def set_replication(self, host: str, replication: Replication) -> None:
+        """Change how segments are replicated."""
+        wanted = admin.Replication(replication.factor, replication.write_quorum)
+        try:
+            await self._call(host, lambda client: client.set_replication(wanted))
         except errors.RejectedError as refused:
             raise ConfigRefused(str(refused)) from refused
 
@@ -52,8 +60,8 @@ class AdminBrokers:
         address = f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
 
         def call() -> T:
-            with AdminClient(address, timeout=_TIMEOUT_SECONDS) as admin:
-                return ask(admin)
+            with AdminClient(address, timeout=_TIMEOUT_SECONDS) as client:
+                return ask(client)
 
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, call)
@@ -64,7 +72,7 @@ class AdminBrokers:
 
 
 def _broker(told: Status) -> Broker:
-    metadata, storage = told.metadata, told.storage
+    metadata, storage, replication = told.metadata, told.storage, told.replication
     return Broker(
         cluster_id=told.identity.cluster_id or "",
         node_id=told.identity.node_id or 0,
@@ -75,6 +83,8 @@ def _broker(told: Status) -> Broker:
         term=metadata.term if metadata else 0,
         segments_led=told.segments_led,
         under_replicated=told.under_replicated,
+        replication=Replication(replication.factor, replication.write_quorum) if replication else None,
+        spare_brokers=told.spare_nodes,
         config_version=told.config_version,
         backend_asked=storage.backend_asked,
         backend_in_use=storage.backend_in_use or "",

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
-from walrus_operator.observe.snapshot import Broker, Config
+from walrus_operator.observe.snapshot import Broker, Config, Replication
 
 
 class BrokerError(Exception):
@@ -35,6 +35,9 @@ class Brokers(Protocol):
 
         Raises `ConfigMoved` where it is not at `expect_version`, `ConfigRefused`, `BrokerError`.
         """
+
+    async def set_replication(self, host: str, replication: Replication) -> None:
+        """Change how segments are replicated; again changes nothing. Raises `ConfigRefused`, `BrokerError`."""
 
 
 async def look_all(brokers: Brokers, hosts: Mapping[str, str]) -> dict[str, Broker | None]:

@@ -92,6 +92,17 @@ def _trouble(conditions: Mapping[str, Any], containers: Iterable[Mapping[str, An
 
 
 @dataclass(frozen=True)
+class Replication:
+    """How segments that are opened from now on are replicated."""
+
+    factor: int
+    write_quorum: int
+
+    def __str__(self) -> str:
+        return f"factor {self.factor}, writeQuorum {self.write_quorum}"
+
+
+@dataclass(frozen=True)
 class Broker:
     """What a broker told about itself."""
 
@@ -108,6 +119,10 @@ class Broker:
     term: int
     segments_led: int
     under_replicated: int
+    replication: Replication | None
+    """None as long as it is in no cluster."""
+    spare_brokers: int | None
+    """Brokers that may stop now, whichever they are; known to the one that leads the metadata."""
     config_version: int
     backend_asked: str
     backend_in_use: str
@@ -145,6 +160,17 @@ class Snapshot:
             for ref, manifest in self.objects.items()
             if ref.kind == STATEFUL_SET.name and owned_by(manifest, self.cluster.uid)
         }
+
+    def leader(self) -> tuple[str, Broker] | None:
+        """The pod that leads the metadata: the one of the latest term, where an isolated one still believes it does."""
+        leading = [(b.term, name, b) for name, b in self.brokers.items() if b is not None and b.role == "Leader"]
+        return max(leading)[1:] if leading else None
+
+    def replication(self) -> Replication | None:
+        """As the metadata leader tells, or else whoever is in the cluster."""
+        leader = self.leader()
+        known = [leader[1]] if leader else [broker for broker in self.brokers.values() if broker is not None]
+        return next((broker.replication for broker in known if broker.replication is not None), None)
 
     def cluster_ids(self) -> set[str]:
         """Every identity of a cluster that is told: by the status, by brokers. More than one is a mistake."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from walrus_operator.objects import Manifest, Ref, ref_of
+from walrus_operator.observe.snapshot import Replication
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,16 @@ class SetConfig:
 
 
 @dataclass(frozen=True)
+class SetReplication:
+    """Change how segments that are opened from now on are replicated."""
+
+    replication: Replication
+
+    def __str__(self) -> str:
+        return f"Set replication to {self.replication}"
+
+
+@dataclass(frozen=True)
 class RestartPod:
     """Delete a pod, which its StatefulSet makes anew. Disruptive: checked again with fresh eyes before it is done."""
 
@@ -67,7 +78,7 @@ class RestartPod:
         return f"Restart {self.pod} ({self.reason})"
 
 
-Action = Apply | Prune | Grow | SetConfig | RestartPod
+Action = Apply | Prune | Grow | SetConfig | SetReplication | RestartPod
 
 
 class Gate(StrEnum):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from walrus_operator.api.cluster import ClusterSpec
-from walrus_operator.desired.build import Bootstrap, Facts, PoolFacts, build, image_of
+from walrus_operator.desired.build import Facts, PoolFacts, build, image_of
 from walrus_operator.desired.config import entries
 from walrus_operator.desired.manifest import Owner
 from walrus_operator.desired.names import LABEL_CLUSTER
@@ -17,8 +19,9 @@ from walrus_operator.objects import (
     ref_of,
     uid_of,
 )
-from walrus_operator.observe.snapshot import Snapshot
-from walrus_operator.plan.actions import Action, Apply, Gate, Grow, Plan, Prune, SetConfig, Wait
+from walrus_operator.observe.snapshot import Replication, Snapshot
+from walrus_operator.plan.actions import Action, Apply, Gate, Grow, Plan, Prune, SetConfig, SetReplication, Wait
+from walrus_operator.plan.budget import unavailable_max
 from walrus_operator.plan.diff import differs
 from walrus_operator.plan.founding import bootstrap, restart_founder, unfounded
 from walrus_operator.plan.pools import PoolPlan, plan_pools
@@ -35,7 +38,8 @@ def plan(spec: ClusterSpec, snapshot: Snapshot, image_repository: str) -> Plan:
     refused += tuple(wait for pool in pools.values() for wait in pool.refused)
     owner = Owner(snapshot.cluster.names, snapshot.cluster.uid)
     founding = bootstrap(spec, snapshot)
-    desired = build(spec, Facts(owner, {name: pool.now for name, pool in pools.items()}, founding))
+    facts = Facts(owner, {name: pool.now for name, pool in pools.items()}, founding, unavailable_max(snapshot))
+    desired = build(spec, facts)
 
     taken = _taken(desired, snapshot)
     repairs: tuple[Action, ...] = (*_applies(desired, snapshot), *_prunes(desired, snapshot))
@@ -45,7 +49,7 @@ def plan(spec: ClusterSpec, snapshot: Snapshot, image_repository: str) -> Plan:
     steps: tuple[Action, ...] = (founder,) if founder is not None else ()
     waits: tuple[Wait, ...] = ()
     if not steps:
-        steps, waits = _grow(spec, snapshot, pools, owner, founding)
+        steps, waits = _grow(spec, snapshot, pools, facts)
     return Plan((*repairs, *steps, *_configure(spec, snapshot)), (*waits, *refused))
 
 
@@ -108,7 +112,7 @@ def _prunes(desired: list[Manifest], snapshot: Snapshot) -> list[Prune]:
 
 
 def _grow(
-    spec: ClusterSpec, snapshot: Snapshot, pools: dict[str, PoolPlan], owner: Owner, founding: Bootstrap | None
+    spec: ClusterSpec, snapshot: Snapshot, pools: dict[str, PoolPlan], now: Facts
 ) -> tuple[tuple[Action, ...], tuple[Wait, ...]]:
     """One broker more, once all that are there serve."""
     growing = [name for name, pool in pools.items() if pool.now.replicas < pool.target and name in snapshot.sets()]
@@ -119,8 +123,8 @@ def _grow(
         return (), ()
     name = growing[0]
     bigger = PoolFacts(pools[name].now.inputs, pools[name].now.replicas + 1)
-    facts = Facts(owner, {**{other: pool.now for other, pool in pools.items()}, name: bigger}, founding)
-    wanted = Ref(STATEFUL_SET.name, owner.names.namespace, owner.names.pool(name))
+    facts = replace(now, pools={**now.pools, name: bigger})
+    wanted = Ref(STATEFUL_SET.name, now.owner.names.namespace, now.owner.names.pool(name))
     manifest = next(manifest for manifest in build(spec, facts) if ref_of(manifest) == wanted)
     return (Grow(manifest, name, bigger.replicas),), ()
 
@@ -145,7 +149,21 @@ def _not_serving(snapshot: Snapshot, pools: dict[str, PoolPlan]) -> Wait | None:
     return None
 
 
-def _configure(spec: ClusterSpec, snapshot: Snapshot) -> tuple[SetConfig, ...]:
+def _configure(spec: ClusterSpec, snapshot: Snapshot) -> tuple[Action, ...]:
+    """What the metadata do not say yet."""
+    return (*_replicate(spec, snapshot), *_set_entries(spec, snapshot))
+
+
+def _replicate(spec: ClusterSpec, snapshot: Snapshot) -> tuple[SetReplication, ...]:
+    """Once so many brokers serve: before, no new segment would find its write quorum."""
+    wanted = Replication(spec.replication.factor, spec.replication.acknowledged_by)
+    told = snapshot.replication()
+    members = [name for name, broker in snapshot.brokers.items() if broker is not None and broker.cluster_id]
+    serving = sum(snapshot.pods[name].ready for name in members)
+    return () if told in (None, wanted) or serving < wanted.factor else (SetReplication(wanted),)
+
+
+def _set_entries(spec: ClusterSpec, snapshot: Snapshot) -> tuple[SetConfig, ...]:
     """Entries that the brokers do not have yet; keys that are not ours stay as they are."""
     if snapshot.config is None:
         return ()

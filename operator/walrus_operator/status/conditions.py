@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from walrus_operator.api.status import BrokerRow, Condition
-from walrus_operator.observe.snapshot import Snapshot
+from walrus_operator.observe.snapshot import Replication, Snapshot
 from walrus_operator.plan.actions import REFUSED, Action, Gate, Wait
 
 DISK_PERCENT_MAX = 90
@@ -26,6 +26,8 @@ class Type(StrEnum):
     """Is something being done or waited for?"""
     STORAGE_HEALTHY = "StorageHealthy"
     """Are all claims bound, and all disks below the mark?"""
+    REPLICATED = "Replicated"
+    """Does every segment have as many copies on brokers that are alive as the spec asks for?"""
     BACKEND_AS_REQUESTED = "BackendAsRequested"
     """Does every broker use the backend that its pool asks for?"""
     SPEC_ACCEPTED = "SpecAccepted"
@@ -52,6 +54,8 @@ class Reason(StrEnum):
     DISK_PRESSURE = "DiskPressure"
     CLAIM_PENDING = "ClaimPending"
     LOST_DISK = "LostDisk"
+    WHOLE = "Whole"
+    UNDER_REPLICATED = "UnderReplicated"
     AS_REQUESTED = "AsRequested"
     FELL_BACK = "FellBack"
     ACCEPTED = "Accepted"
@@ -78,6 +82,8 @@ class Facts:
     rows: Sequence[BrokerRow]
     desired: int
     """Brokers that the spec asks for."""
+    replication: Replication | None
+    """What the spec asks for; None where it cannot be parsed."""
     leader: str | None
     done: Sequence[Action]
     waits: Sequence[Wait]
@@ -90,6 +96,7 @@ def answers(facts: Facts) -> list[Answer]:
         _available(facts),
         _progressing(facts),
         _storage_healthy(facts),
+        _replicated(facts),
         _backend_as_requested(facts),
         _spec_accepted(facts),
         _quiesced(facts),
@@ -195,6 +202,21 @@ def _storage_healthy(facts: Facts) -> Answer:
     if not any(row.disk_percent is not None for row in facts.rows):
         return Answer(Type.STORAGE_HEALTHY, None, Reason.UNKNOWN, "no broker answers the operator")
     return Answer(Type.STORAGE_HEALTHY, True, Reason.HEALTHY, f"every disk that answers is below {DISK_PERCENT_MAX} %")
+
+
+def _replicated(facts: Facts) -> Answer:
+    """As the metadata leader tells; it alone is never behind."""
+    leading, told = facts.snapshot.leader(), facts.snapshot.replication()
+    if leading is None or told is None:
+        return Answer(Type.REPLICATED, None, Reason.UNKNOWN, "no broker leads the metadata")
+    if facts.replication not in (None, told):
+        message = f"{told} is in force; {facts.replication} waits for its brokers"
+        return Answer(Type.REPLICATED, False, Reason.PROGRESSING, message)
+    lacking = leading[1].under_replicated
+    if lacking:
+        message = f"{lacking} segments have fewer than {told.factor} copies on brokers that are alive"
+        return Answer(Type.REPLICATED, False, Reason.UNDER_REPLICATED, message)
+    return Answer(Type.REPLICATED, True, Reason.WHOLE, f"every segment has {told.factor} copies")
 
 
 def _backend_as_requested(facts: Facts) -> Answer:

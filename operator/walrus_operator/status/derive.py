@@ -7,10 +7,18 @@ from datetime import datetime
 from typing import Any
 
 from walrus_operator.api.cluster import ClusterSpec, ServiceType
-from walrus_operator.api.status import BrokerRow, ClusterStatus, ConfigRow, ListenerRow, PlanRow, PoolRow
+from walrus_operator.api.status import (
+    BrokerRow,
+    ClusterStatus,
+    ConfigRow,
+    ListenerRow,
+    PlanRow,
+    PoolRow,
+    ReplicationRow,
+)
 from walrus_operator.desired.services import PORTS
 from walrus_operator.objects import SERVICE, Ref
-from walrus_operator.observe.snapshot import Broker, Pod, Snapshot
+from walrus_operator.observe.snapshot import Broker, Pod, Replication, Snapshot
 from walrus_operator.plan.actions import REFUSED, Done, Gate, Plan, Wait
 from walrus_operator.status.conditions import Facts, answers, conditions
 
@@ -23,9 +31,11 @@ def derive(spec: ClusterSpec | None, snapshot: Snapshot, plan: Plan, done: Done,
     before = snapshot.cluster.status
     rows = _rows(spec, snapshot, before)
     waits = (*done.waits, *plan.waits)
-    leader = _leader(snapshot)
+    leading = snapshot.leader()
+    leader = leading[0] if leading else None
     desired = sum(pool.replicas for pool in spec.pools) if spec else before.get("replicas", 0)
-    facts = Facts(snapshot, rows, desired, leader, done.actions, waits)
+    replication = Replication(spec.replication.factor, spec.replication.acknowledged_by) if spec else None
+    facts = Facts(snapshot, rows, desired, replication, leader, done.actions, waits)
     answered = answers(facts)
     generation = snapshot.cluster.generation
     known = [broker for broker in snapshot.brokers.values() if broker is not None]
@@ -41,6 +51,7 @@ def derive(spec: ClusterSpec | None, snapshot: Snapshot, plan: Plan, done: Done,
         backend=", ".join(sorted({broker.backend_in_use for broker in known if broker.backend_in_use}))
         or before.get("backend"),
         term=max((broker.term for broker in known), default=before.get("term")),
+        replication=_replication(snapshot),
         under_replicated=max((broker.under_replicated for broker in known), default=before.get("underReplicated")),
         plan=_plan(plan, done, waits),
         config=_config(snapshot, known),
@@ -118,16 +129,6 @@ def _percent(broker: Broker, before: int | None) -> int | None:
     return int(exact // _STEP) * _STEP
 
 
-def _leader(snapshot: Snapshot) -> str | None:
-    """The pod that leads the metadata: the one of the latest term, where an isolated one still believes it does."""
-    leading = [
-        (broker.term, name)
-        for name, broker in snapshot.brokers.items()
-        if broker is not None and broker.role == "Leader"
-    ]
-    return max(leading)[1] if leading else None
-
-
 def _phase(snapshot: Snapshot, rows: Sequence[BrokerRow], desired: int, waits: Sequence[Wait]) -> str:
     gates = {wait.gate for wait in waits}
     if Gate.PAUSED in gates:
@@ -163,6 +164,14 @@ def _config(snapshot: Snapshot, known: Sequence[Broker]) -> ConfigRow | None:
         return None
     version = snapshot.config.version
     return ConfigRow(version=version, applied=sum(broker.config_version >= version for broker in known))
+
+
+def _replication(snapshot: Snapshot) -> ReplicationRow | None:
+    told, leading = snapshot.replication(), snapshot.leader()
+    if told is None:
+        return None
+    spare = leading[1].spare_brokers if leading else None
+    return ReplicationRow(factor=told.factor, write_quorum=told.write_quorum, spare_brokers=spare)
 
 
 def _pools(spec: ClusterSpec | None, snapshot: Snapshot, rows: Sequence[BrokerRow]) -> list[PoolRow]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from walrus_operator.plan.actions import Apply, Done, Grow, Prune, RestartPod, SetConfig
+from walrus_operator.objects import BUDGET
+from walrus_operator.plan.actions import Apply, Done, Grow, Prune, RestartPod, SetConfig, SetReplication
 from walrus_operator.status import conditions
 from walrus_operator.status.conditions import Type
 
@@ -64,13 +65,15 @@ def _steps(done: Done) -> list[Event]:
         match action:
             case Apply(new=True):
                 made.append(Event(Reason.CREATED, str(action)))
+            case Apply() if action.manifest["kind"] == BUDGET.name:
+                continue  # it follows the quorum to and fro
             case Apply():
                 made.append(Event(Reason.UPDATED, str(action)))
             case Prune():
                 made.append(Event(Reason.REMOVED, str(action)))
             case Grow():
                 made.append(Event(Reason.GROWING, str(action)))
-            case SetConfig():
+            case SetConfig() | SetReplication():
                 made.append(Event(Reason.CONFIG_CHANGED, str(action)))
             case RestartPod():
                 made.append(Event(Reason.RESTARTED, str(action)))

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self
 
 from walrus_client import errors
-from walrus_client.admin.model import Config, Drain, Identity, NodeView, SegmentView, Status, Stopping
+from walrus_client.admin.model import Config, Drain, Identity, NodeView, Replication, SegmentView, Status, Stopping
 from walrus_client.transport import Method, Request, Response, Transport, parse_addresses
 from walrus_client.v1 import admin_pb2
 
@@ -14,6 +14,7 @@ _IDENTITY = Method("Identity", admin_pb2.IdentityRequest, admin_pb2.IdentityResp
 _STATUS = Method("Status", admin_pb2.StatusRequest, admin_pb2.StatusResponse, _SERVICE)
 _GET_CONFIG = Method("GetConfig", admin_pb2.GetConfigRequest, admin_pb2.GetConfigResponse, _SERVICE)
 _SET_CONFIG = Method("SetConfig", admin_pb2.SetConfigRequest, admin_pb2.SetConfigResponse, _SERVICE)
+_SET_REPLICATION = Method("SetReplication", admin_pb2.SetReplicationRequest, admin_pb2.SetReplicationResponse, _SERVICE)
 _LIST_MEMBERS = Method("ListMembers", admin_pb2.ListMembersRequest, admin_pb2.ListMembersResponse, _SERVICE)
 _DESCRIBE_SEGMENTS = Method(
     "DescribeSegments", admin_pb2.DescribeSegmentsRequest, admin_pb2.DescribeSegmentsResponse, _SERVICE
@@ -76,6 +77,15 @@ class AdminClient:
                     f"config {key}: it must be a whole number from 0 on, not {value!r}", key=key
                 ) from None
         return self._call(_SET_CONFIG, request).version
+
+    def set_replication(self, replication: Replication) -> None:
+        """Changes how segments that are opened from now on are replicated; again changes nothing.
+
+        Open ones stay as they are until they roll; copies of sealed ones are made or given up. Raises RejectedError
+        where it is not 1 <= write_quorum <= factor <= 9.
+        """
+        wanted = admin_pb2.ReplicationStatus(factor=replication.factor, write_quorum=replication.write_quorum)
+        self._call(_SET_REPLICATION, admin_pb2.SetReplicationRequest(replication=wanted))
 
     def members(self) -> tuple[NodeView, ...]:
         """The nodes of the cluster by id, as the node knows them."""

@@ -122,6 +122,18 @@ class Copies:
 
 
 @dataclass(frozen=True, slots=True)
+class Replication:
+    """How segments that are opened from now on are replicated."""
+
+    factor: int  # replicas of a segment
+    write_quorum: int  # that have a record on their disks before it is acknowledged
+
+    @classmethod
+    def parse(cls, message: admin_pb2.ReplicationStatus) -> "Replication":
+        return cls(factor=message.factor, write_quorum=message.write_quorum)
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """How a node is and how it sees the cluster; `metadata` is None as long as it is in none."""
 
@@ -136,6 +148,8 @@ class Status:
     config_version: int
     under_replicated: int  # segments of the cluster with fewer copies on nodes that are alive than there should be
     copies: Copies | None  # None as long as it is in no cluster
+    replication: Replication | None  # None as long as it is in no cluster
+    spare_nodes: int | None  # that may stop now, whichever they are; known to the node that leads the metadata
 
     @classmethod
     def parse(cls, message: admin_pb2.StatusResponse) -> "Status":
@@ -151,6 +165,8 @@ class Status:
             config_version=message.config_version,
             under_replicated=message.under_replicated,
             copies=Copies.parse(message.copies) if message.HasField("copies") else None,
+            replication=Replication.parse(message.replication) if message.HasField("replication") else None,
+            spare_nodes=message.spare_nodes if message.HasField("spare_nodes") else None,
         )
 
 

@@ -295,8 +295,11 @@ def _status_rows(seen: Status) -> list[tuple[str, object]]:
             ("metadata term, version", f"{metadata.term}, {metadata.version}"),
             ("segments led, held here", f"{seen.segments_led}, {seen.segments_held}"),
             ("under-replicated", seen.under_replicated),
+            ("nodes to spare", seen.spare_nodes),
             ("settings version", seen.config_version),
         ]
+    if (replication := seen.replication) is not None:
+        rows.append(("replicas, acknowledged by", f"{replication.factor}, {replication.write_quorum}"))
     if (copies := seen.copies) is not None:
         rows.append(("copies moving, damaged", f"{copies.moving}, {copies.damaged}"))
         if copies.without_copy:

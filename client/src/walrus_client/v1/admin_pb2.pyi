@@ -32,7 +32,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("ready", "missing", "identity", "metadata", "nodes", "storage", "segments_led", "segments_held", "config_version", "under_replicated", "copies")
+    __slots__ = ("ready", "missing", "identity", "metadata", "nodes", "storage", "segments_led", "segments_held", "config_version", "under_replicated", "copies", "replication", "spare_nodes")
     READY_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
@@ -44,6 +44,8 @@ class StatusResponse(_message.Message):
     CONFIG_VERSION_FIELD_NUMBER: _ClassVar[int]
     UNDER_REPLICATED_FIELD_NUMBER: _ClassVar[int]
     COPIES_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FIELD_NUMBER: _ClassVar[int]
+    SPARE_NODES_FIELD_NUMBER: _ClassVar[int]
     ready: bool
     missing: _containers.RepeatedScalarFieldContainer[str]
     identity: IdentityResponse
@@ -55,7 +57,17 @@ class StatusResponse(_message.Message):
     config_version: int
     under_replicated: int
     copies: CopiesStatus
-    def __init__(self, ready: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., identity: _Optional[_Union[IdentityResponse, _Mapping]] = ..., metadata: _Optional[_Union[MetadataStatus, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ..., storage: _Optional[_Union[StorageStatus, _Mapping]] = ..., segments_led: _Optional[int] = ..., segments_held: _Optional[int] = ..., config_version: _Optional[int] = ..., under_replicated: _Optional[int] = ..., copies: _Optional[_Union[CopiesStatus, _Mapping]] = ...) -> None: ...
+    replication: ReplicationStatus
+    spare_nodes: int
+    def __init__(self, ready: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., identity: _Optional[_Union[IdentityResponse, _Mapping]] = ..., metadata: _Optional[_Union[MetadataStatus, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ..., storage: _Optional[_Union[StorageStatus, _Mapping]] = ..., segments_led: _Optional[int] = ..., segments_held: _Optional[int] = ..., config_version: _Optional[int] = ..., under_replicated: _Optional[int] = ..., copies: _Optional[_Union[CopiesStatus, _Mapping]] = ..., replication: _Optional[_Union[ReplicationStatus, _Mapping]] = ..., spare_nodes: _Optional[int] = ...) -> None: ...
+
+class ReplicationStatus(_message.Message):
+    __slots__ = ("factor", "write_quorum")
+    FACTOR_FIELD_NUMBER: _ClassVar[int]
+    WRITE_QUORUM_FIELD_NUMBER: _ClassVar[int]
+    factor: int
+    write_quorum: int
+    def __init__(self, factor: _Optional[int] = ..., write_quorum: _Optional[int] = ...) -> None: ...
 
 class CopiesStatus(_message.Message):
     __slots__ = ("under_replicated", "without_copy", "moving", "damaged")
@@ -182,6 +194,16 @@ class SetConfigResponse(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     version: int
     def __init__(self, version: _Optional[int] = ...) -> None: ...
+
+class SetReplicationRequest(_message.Message):
+    __slots__ = ("replication",)
+    REPLICATION_FIELD_NUMBER: _ClassVar[int]
+    replication: ReplicationStatus
+    def __init__(self, replication: _Optional[_Union[ReplicationStatus, _Mapping]] = ...) -> None: ...
+
+class SetReplicationResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class ListMembersRequest(_message.Message):
     __slots__ = ()

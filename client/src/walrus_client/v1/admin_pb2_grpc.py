@@ -54,6 +54,11 @@ class AdminStub:
                 request_serializer=walrus__client_dot_v1_dot_admin__pb2.SetConfigRequest.SerializeToString,
                 response_deserializer=walrus__client_dot_v1_dot_admin__pb2.SetConfigResponse.FromString,
                 _registered_method=True)
+        self.SetReplication = channel.unary_unary(
+                '/walrus.v1.Admin/SetReplication',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.SetReplicationRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.SetReplicationResponse.FromString,
+                _registered_method=True)
         self.ListMembers = channel.unary_unary(
                 '/walrus.v1.Admin/ListMembers',
                 request_serializer=walrus__client_dot_v1_dot_admin__pb2.ListMembersRequest.SerializeToString,
@@ -134,6 +139,14 @@ class AdminServicer:
         """Changes cluster-wide settings, all of the request or nothing. Every node follows them at once, after a restart,
         and from its first moment in the cluster on; they stand above the options that a node was started with.
         INVALID_ARGUMENT names an unknown key or a wrong value; ABORTED: another version is there than was expected.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetReplication(self, request, context):
+        """Changes how segments that are opened from now on are replicated. Open ones stay as they are until they roll; copies
+        of sealed ones are made or given up. INVALID_ARGUMENT: no 1 <= write_quorum <= factor <= 9.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -238,6 +251,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.SetConfig,
                     request_deserializer=walrus__client_dot_v1_dot_admin__pb2.SetConfigRequest.FromString,
                     response_serializer=walrus__client_dot_v1_dot_admin__pb2.SetConfigResponse.SerializeToString,
+            ),
+            'SetReplication': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetReplication,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.SetReplicationRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.SetReplicationResponse.SerializeToString,
             ),
             'ListMembers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListMembers,
@@ -398,6 +416,33 @@ class Admin:
             '/walrus.v1.Admin/SetConfig',
             walrus__client_dot_v1_dot_admin__pb2.SetConfigRequest.SerializeToString,
             walrus__client_dot_v1_dot_admin__pb2.SetConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetReplication(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/SetReplication',
+            walrus__client_dot_v1_dot_admin__pb2.SetReplicationRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.SetReplicationResponse.FromString,
             options,
             channel_credentials,
             insecure,

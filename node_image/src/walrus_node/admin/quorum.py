@@ -19,3 +19,13 @@ def may_remove(status: Status, disk: UUID) -> bool:
     connected = {member.disk for member in status.members if member.voter and member.connected}
     left = voters - {disk}
     return 2 * len(connected) > len(voters) and 2 * len(connected & left) > len(left)
+
+
+def spare_nodes(status: Status, of_segments: int | None) -> int:
+    """How many nodes may stop, whichever they are: the voters keep a majority, and segments what they need.
+
+    *of_segments* is what the segments can spare; None where none is stored.
+    """
+    connected = sum(member.voter and member.connected for member in status.members)
+    of_metadata = max(connected - len(status.voters()) // 2 - 1, 0)
+    return of_metadata if of_segments is None else min(of_metadata, of_segments)

@@ -12,7 +12,7 @@ from uuid import UUID
 import grpc.aio
 from walrus_client.v1 import admin_pb2, admin_pb2_grpc
 
-from walrus_node.admin.quorum import keeps_majority, may_remove
+from walrus_node.admin.quorum import keeps_majority, may_remove, spare_nodes
 from walrus_node.admin.refusals import refuse, refuse_as
 from walrus_node.admin.views import cluster_nodes, metadata_status, segment_view
 from walrus_node.commands import execute, now_ms
@@ -73,6 +73,9 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         load = census["nodes"].get(str(identity.node_id), {"led": 0, "held": 0})
         answer.segments_led, answer.segments_held = load["led"], load["held"]
         answer.under_replicated = census["under_replicated"]
+        answer.replication.CopyFrom(admin_pb2.ReplicationStatus(**census["replication"]))
+        if status.is_leader:
+            answer.spare_nodes = spare_nodes(status, census["spare_nodes"])
         upkeep = await asyncio.to_thread(state.metadata.upkeep, now_ms())
         answer.copies.CopyFrom(admin_pb2.CopiesStatus(**upkeep["progress"]))
         answer.config_version = state.config.version
@@ -87,6 +90,13 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         expect = request.expect_version if request.HasField("expect_version") else None
         applied = await self._execute(context, command, expect=expect)
         return admin_pb2.SetConfigResponse(version=applied.answer["config"]["version"])
+
+    async def SetReplication(self, request: admin_pb2.SetReplicationRequest, context: Context) -> Any:  # noqa: N802
+        wanted = {"factor": request.replication.factor, "write_quorum": request.replication.write_quorum}
+        store = await self._store(context)
+        if store.read().metadata.census([])["replication"] != wanted:
+            await self._execute(context, {"set_replication": {"replication": wanted}})
+        return admin_pb2.SetReplicationResponse()
 
     async def ListMembers(self, _request: admin_pb2.ListMembersRequest, context: Context) -> Any:  # noqa: N802
         store = await self._store(context)

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::model::{CopyState, Metadata, NodeId, ReplicaRef, Segment, SegmentState};
+use crate::model::{CopyState, Metadata, NodeId, ReplicaRef, Replication, Segment, SegmentState};
+use crate::stopping::quorum;
 
 /// Of the whole cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -14,6 +15,11 @@ pub struct Census {
     /// Segments with fewer copies on nodes that are alive than n: replicas of an open segment, verified copies of a
     /// sealed one.
     pub under_replicated: u64,
+    /// How many nodes that are alive may stop, whichever they are, with every segment still written and read; none:
+    /// nothing is stored.
+    pub spare_nodes: Option<u32>,
+    /// Of new segments.
+    pub replication: Replication,
 }
 
 /// Of one node.
@@ -31,7 +37,8 @@ pub struct Load {
 #[must_use]
 pub fn census(metadata: &Metadata, alive: &BTreeSet<NodeId>) -> Census {
     let nodes = metadata.nodes.keys().map(|node| (*node, Load::default())).collect();
-    let mut census = Census { nodes, under_replicated: 0 };
+    let replication = metadata.replication;
+    let mut census = Census { nodes, under_replicated: 0, spare_nodes: None, replication };
     let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
     for segment in partitions.flat_map(|partition| &partition.segments) {
         let leader = segment.descriptor.leader;
@@ -58,7 +65,10 @@ pub fn census(metadata: &Metadata, alive: &BTreeSet<NodeId>) -> Census {
         let there = readable_on(segment)
             .filter(|replica| is_here(metadata, *replica) && alive.contains(&replica.node))
             .count();
-        census.under_replicated += u64::from(there < metadata.replication.factor as usize);
+        census.under_replicated += u64::from(there < replication.factor as usize);
+        let needed = if is_sealed { 1 } else { quorum(segment) };
+        let spare = u32::try_from(there.saturating_sub(needed)).unwrap_or(u32::MAX);
+        census.spare_nodes = Some(census.spare_nodes.map_or(spare, |least| least.min(spare)));
     }
     census
 }

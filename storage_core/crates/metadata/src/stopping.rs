@@ -53,7 +53,7 @@ pub fn stopping(
 }
 
 /// Enough for an append and for sealing.
-fn quorum(segment: &Segment) -> usize {
+pub(crate) fn quorum(segment: &Segment) -> usize {
     let replication = segment.descriptor.replication();
     replication.write_quorum.max(replication.seal_quorum()) as usize
 }

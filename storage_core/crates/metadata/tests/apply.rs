@@ -466,7 +466,9 @@ fn the_census_counts_what_each_node_leads_and_stores_and_what_lacks_a_replica() 
     let sealed = last_segment(&metadata, topic).clone();
     let digest = seal(&mut metadata, topic, 10).digest;
     let both: std::collections::BTreeSet<NodeId> = [NodeId(1), NodeId(2)].into();
-    assert_eq!(census(&metadata, &both).under_replicated, 1, "nobody has looked at the sealed copy yet");
+    let unseen = census(&metadata, &both);
+    assert_eq!(unseen.under_replicated, 1, "nobody has looked at the sealed copy yet");
+    assert_eq!(unseen.spare_nodes, Some(0), "one copy is none to spare");
     let since = metadata.topics[&topic].partitions[0].segments[0].copies[0].since;
     let report =
         CopyReport { topic, partition: 0, segment: sealed.uuid, since, found: Found::Whole { digest } };

@@ -90,8 +90,9 @@ class Metadata:
         """The cluster-wide settings: `version` of their last change (0: none), and `entries` by key."""
 
     def census(self, alive: Sequence[int]) -> dict[str, Any]:
-        """Per node id (as text) the segments `led`, `held` and of these `filling` (no whole copy yet), and how many
-        segments are `under_replicated`.
+        """Per node id (as text) the segments `led`, `held` and of these `filling` (no whole copy yet); how many
+        segments are `under_replicated`; how many nodes (`spare_nodes`, None where nothing is stored) may stop with
+        every segment still written and read; the `replication` (`factor`, `write_quorum`) of new segments.
 
         A replica, or a verified copy, counts where its node is in `alive` and still has the disk.
         """
