@@ -1,8 +1,9 @@
 """Whatever users, faults and crashes do in whatever order: the invariants hold at each step, and in the end it heals.
 
-I1: the operator itself takes away no broker that is part of a cluster. I4: the number of brokers changes by one, and
-only upwards. I5: no claim and no StatefulSet is ever deleted. I6: what has arrived writes nothing. I7: what is unknown
-is not built upon. I8: a crash changes nothing. I9: a paused cluster is only told of. And: one cluster is founded once.
+I1: the operator takes away one broker at a time, and only while all others serve. I4: the number of brokers changes by
+one, and only upwards. I5: no claim and no StatefulSet is ever deleted. I6: what has arrived writes nothing. I7: what
+is unknown is not built upon. I8: a crash changes nothing. I9: a paused cluster is only told of. And: one cluster is
+founded once.
 """
 
 from driving import KEY, Operator, condition, converge, status
@@ -73,11 +74,13 @@ class Watched(SimKube):
         assert not self.paused
         assert ref.kind in ("ConfigMap", "Service", "Pod")
         if ref.kind == POD.name:
-            assert not self.identity(ref)["cluster"]
+            pod = self.objects.get(ref)
+            if pod is not None and pod["status"].get("conditions"):
+                self._everyone_serves()
         await super().delete(ref, uid)
 
     def _everyone_serves(self):
-        """Growth builds upon brokers that are known to serve."""
+        """Growth and a roll build upon brokers that are known to serve."""
         for ref, pod in self.objects.items():
             if ref.kind == POD.name:
                 assert pod["status"].get("conditions"), ref

@@ -17,7 +17,7 @@ from walrus_operator.plan.diff import differs
 from walrus_operator.status.derive import derive
 from walrus_operator.status.events import events
 
-POD = Pod("orders-general-0", "u", "general", "10.0.0.1", "n1", True, True, False, 0, None)
+POD = Pod("orders-general-0", "u", "general", "r", "10.0.0.1", "n1", True, True, False, 0, None)
 
 
 def told(broker=BROKER, pod=POD, before=None, claims=None):

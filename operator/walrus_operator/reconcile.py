@@ -99,7 +99,14 @@ def _again_seconds(todo: Plan, done: Done) -> float:
     if done.actions:
         return 0.2
     waits = {wait.gate for wait in (*todo.waits, *done.waits)}
-    if waits & {Gate.POD_PENDING, Gate.NOT_FOUNDED, Gate.UNKNOWN_BROKER, Gate.NAME_TAKEN}:
+    if waits & {
+        Gate.POD_PENDING,
+        Gate.NOT_FOUNDED,
+        Gate.UNKNOWN_BROKER,
+        Gate.NAME_TAKEN,
+        Gate.NOT_CAUGHT_UP,
+        Gate.QUORUM_TIGHT,
+    }:
         return MOVING_SECONDS
     return BLOCKED_SECONDS if waits else SETTLED_SECONDS
 

@@ -42,6 +42,10 @@ class SimKube:
         self.crash_before = False
         self.down = set()  # pods whose broker does not answer
         self.stuck = set()  # pods that never run
+        self.broken = set()  # images that do not run
+        self.behind = set()  # pods whose broker has not caught up
+        self.keep = []  # why no broker may stop
+        self.leader = None  # the pod that leads the metadata, if it is there
         self.refuses_config = False
         self.brokers = SimBrokers(self)
         self.disks = {}  # claim or pod -> identity on its disk
@@ -177,7 +181,7 @@ class SimKube:
         }
 
     def _state(self):
-        return pickle.dumps((self.objects, self.disks, self.config, self.replication))
+        return pickle.dumps((self.objects, self.disks, self.config, self.replication, self.leader))
 
     def _collect_garbage(self):
         uids = {uid_of(found) for found in self.objects.values()}
@@ -224,6 +228,7 @@ class SimKube:
                             "name": name,
                             "namespace": ref.namespace,
                             "labels": template["metadata"]["labels"],
+                            "annotations": template["metadata"]["annotations"],
                             "ownerReferences": owner,
                         },
                         "spec": template["spec"],
@@ -234,7 +239,7 @@ class SimKube:
             metadata = self.objects[pod]["metadata"]
             if metadata["ownerReferences"] == owner and int(pod.name.rpartition("-")[2]) >= spec["replicas"]:
                 self._erase(pod)
-        found["status"] = {"replicas": spec["replicas"]}
+        found["status"] = {"replicas": spec["replicas"], "observedGeneration": found["metadata"]["generation"]}
 
     def _pod(self, ref):
         """Pending, then running, then part of a cluster, then ready: one of them in each step."""
@@ -242,7 +247,10 @@ class SimKube:
         if ref.name in self.stuck:
             return
         status = pod["status"]
-        if "podIP" not in status:
+        if pod["spec"]["containers"][0]["image"] in self.broken:
+            waiting = {"reason": "ErrImagePull", "message": "no such image"}
+            status["containerStatuses"] = [{"state": {"waiting": waiting}, "restartCount": 0}]
+        elif "podIP" not in status:
             told = self.objects.get(Ref("ConfigMap", ref.namespace, f"{self._cluster(pod)}-bootstrap"))
             pod["founds"] = told["data"] if told is not None and told["data"]["name"] == ref.name else None
             status.update(
@@ -364,12 +372,12 @@ class SimBrokers:
             disk=identity["disk"],
             version="1.0.0",
             missing=() if cluster else ("admission",),
-            role={0: "", 1: "Leader"}.get(mine, "Follower"),
+            role="Leader" if cluster and self._leads(ref, cluster) else "Follower" if cluster else "",
             term=1 if cluster else 0,
             segments_led=0,
             under_replicated=0 if not cluster or alive >= self.kube.replication[cluster].factor else 1,
             replication=self.kube.replication[cluster] if cluster else None,
-            spare_brokers=self._spare(cluster, alive, len(members)) if mine == 1 else None,
+            spare_brokers=self._spare(cluster, alive, len(members)) if cluster and self._leads(ref, cluster) else None,
             config_version=self.kube.config[cluster][0] if cluster else 0,
             backend_asked=backend,
             backend_in_use="mmap" if backend == "auto" else backend,
@@ -377,6 +385,38 @@ class SimBrokers:
             bytes_free=50,
             bytes_total=100,
         )
+
+    def _leads(self, ref, cluster):
+        """The wanted one, or else the first that is there."""
+        alive = [one for one in self.kube.objects if one.kind == POD.name and self._is_member(one, cluster)]
+        wanted = [one for one in alive if one.name == self.kube.leader]
+        return ref == (wanted or sorted(alive))[0]
+
+    def _is_member(self, ref, cluster):
+        pod = self.kube.objects[ref]
+        return "podIP" in pod["status"] and self.kube.identity(ref)["cluster"] == cluster
+
+    async def caught_up(self, host):
+        ref, _ = self._find(host)
+        return ("copies: 1 sealed segments are not whole here yet",) if ref.name in self.kube.behind else ()
+
+    async def can_stop(self, host, disk):
+        self._find(host)
+        assert disk in {identity["disk"] for identity in self.kube.disks.values()}
+        return tuple(self.kube.keep)
+
+    async def transfer_leadership(self, host):
+        ref, identity = self._find(host)
+        assert self._leads(ref, identity["cluster"])
+        with self.kube._write("transfer", "leadership"):
+            others = [
+                one
+                for one in self.kube.objects
+                if one.kind == POD.name and one != ref and self._is_alive(one, identity["cluster"])
+            ]
+            if not others:
+                raise BrokerError("nobody else votes")
+            self.kube.leader = min(others).name
 
     def _is_alive(self, ref, cluster):
         pod = self.kube.objects[ref]

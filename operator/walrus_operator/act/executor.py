@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -18,8 +19,10 @@ from walrus_operator.plan.actions import (
     Plan,
     Prune,
     RestartPod,
+    RollPod,
     SetConfig,
     SetReplication,
+    TransferLeadership,
     Wait,
 )
 
@@ -70,6 +73,10 @@ class Executor:
                 await self._tell(snapshot, lambda host: self._brokers.set_replication(host, action.replication))
             case RestartPod():
                 await self._restart(action, snapshot)
+            case TransferLeadership():
+                await self._transfer(action, snapshot)
+            case RollPod():
+                await self._roll(action, snapshot)
 
     async def _not_theirs(self, action: Apply, snapshot: Snapshot) -> None:
         """What does not bear our label was not seen; it is not taken over."""
@@ -123,3 +130,50 @@ class Executor:
         if broker.cluster_id:
             return
         await self._kube.delete(ref, action.uid)
+
+    async def _transfer(self, action: TransferLeadership, snapshot: Snapshot) -> None:
+        """To whoever has caught up; nobody else votes in a cluster that is still too young."""
+        await self._all_caught_up(snapshot, without=action.pod)
+        try:
+            await self._brokers.transfer_leadership(snapshot.pods[action.pod].ip or "")
+        except BrokerError as error:
+            detail = f"nobody took over the metadata from {action.pod}: {error}"
+            raise Stopped(Wait(Gate.NOT_CAUGHT_UP, detail)) from error
+
+    async def _roll(self, action: RollPod, snapshot: Snapshot) -> None:
+        """Look again with fresh eyes. A pod that does not run is nobody's loss; another one only goes when the others
+        are whole, and say that they can do without it, unless they never could.
+        """
+        ref = Ref(POD.name, snapshot.cluster.key.namespace, action.pod)
+        found = await self._kube.get(ref)
+        if found is None or uid_of(found) != action.uid:
+            return
+        if Pod.parse(found).running:
+            await self._all_caught_up(snapshot, without=action.pod)
+            if action.spared:
+                await self._can_stop(action.pod, snapshot)
+        await self._kube.delete(ref, action.uid)
+
+    async def _all_caught_up(self, snapshot: Snapshot, *, without: str) -> None:
+        others = [pod for pod in snapshot.pods.values() if pod.name != without]
+        told = await asyncio.gather(*(self._brokers.caught_up(pod.ip or "") for pod in others), return_exceptions=True)
+        for pod, lacks in zip(others, told, strict=True):
+            if isinstance(lacks, BrokerError):
+                raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"{pod.name} does not say whether it has caught up: {lacks}"))
+            if isinstance(lacks, BaseException):
+                raise lacks
+            if lacks:
+                raise Stopped(Wait(Gate.NOT_CAUGHT_UP, f"{pod.name} lacks {'; '.join(lacks)}"))
+
+    async def _can_stop(self, name: str, snapshot: Snapshot) -> None:
+        """Asked of the metadata leader, or else of any other broker."""
+        leading, broker = snapshot.leader(), snapshot.brokers.get(name)
+        others = [other for other in snapshot.pods if other != name]
+        asked = leading[0] if leading and leading[0] in others else others[0]
+        try:
+            reasons = await self._brokers.can_stop(snapshot.pods[asked].ip or "", broker.disk if broker else "")
+        except BrokerError as error:
+            detail = f"{asked} does not say whether {name} may stop: {error}"
+            raise Stopped(Wait(Gate.UNKNOWN_BROKER, detail)) from error
+        if reasons:
+            raise Stopped(Wait(Gate.QUORUM_TIGHT, f"{name} may not stop now: {'; '.join(reasons)}"))

@@ -70,6 +70,8 @@ class PoolRow(Model):
     """Brokers that the StatefulSet has now."""
     ready: int
     """Brokers that serve."""
+    updated: int
+    """Brokers whose pods are made as the spec says now."""
 
 
 class PlanRow(Model):

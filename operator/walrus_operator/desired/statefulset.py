@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass, fields
 from typing import Any
@@ -31,6 +32,10 @@ class PodInputs:
     def text(self) -> str:
         """As an annotation."""
         return json.dumps(self.__dict__, sort_keys=True, separators=(",", ":"))
+
+    def revision(self) -> str:
+        """What tells pods that were made from other inputs; a new operator that makes other pods of them does not."""
+        return hashlib.sha256(self.text().encode()).hexdigest()[:16]
 
     @classmethod
     def parse(cls, text: str) -> PodInputs:
@@ -115,7 +120,8 @@ def _pod(owner: Owner, pool: str, inputs: PodInputs, storage: Storage) -> Manife
         spec["volumes"].append({"name": "data", "hostPath": {"path": path, "type": "DirectoryOrCreate"}})
         spec["initContainers"] = [_owner_of_folder(inputs)]
         spec["affinity"] = {"podAntiAffinity": _one_per_host(owner, pool)}
-    return {"metadata": {"labels": names.labels(pool)}, "spec": spec}
+    metadata = {"labels": names.labels(pool), "annotations": {n.REVISION: inputs.revision()}}
+    return {"metadata": metadata, "spec": spec}
 
 
 def _broker(owner: Owner, inputs: PodInputs) -> Manifest:

@@ -17,6 +17,7 @@ from walrus_operator.observe.snapshot import Broker, Config, Replication
 T = TypeVar("T")
 
 _TIMEOUT_SECONDS = 3.0
+_TOGETHER_SECONDS = 15.0
 
 
 class AdminBrokers:
@@ -48,6 +49,19 @@ class AdminBrokers:
         except errors.RejectedError as refused:
             raise ConfigRefused(str(refused)) from refused
 
+    async def caught_up(self, host: str) -> tuple[str, ...]:
+        """What the broker still lacks."""
+        return await self._ask(host, AdminClient.caught_up)
+
+    async def can_stop(self, host: str, disk: str) -> tuple[str, ...]:
+        """Why the broker of this disk should not stop now."""
+        found = await self._ask(host, lambda client: client.can_stop(disk))
+        return () if found.can_stop else found.reasons
+
+    async def transfer_leadership(self, host: str) -> None:
+        """Let another broker lead the metadata."""
+        await self._ask(host, AdminClient.transfer_leadership)
+
     async def set_replication(self, host: str, replication: Replication) -> None:
         """Change how segments are replicated."""
         wanted = admin.Replication(replication.factor, replication.write_quorum)
@@ -56,11 +70,18 @@ class AdminBrokers:
         except errors.RejectedError as refused:
             raise ConfigRefused(str(refused)) from refused
 
-    async def _call(self, host: str, ask: Callable[[AdminClient], T]) -> T:
+    async def _ask(self, host: str, ask: Callable[[AdminClient], T]) -> T:
+        """A question that brokers ask each other first, before they answer; a refusal is as good as no answer."""
+        try:
+            return await self._call(host, ask, _TOGETHER_SECONDS)
+        except errors.RejectedError as refused:
+            raise BrokerError(f"{host}: {refused}") from refused
+
+    async def _call(self, host: str, ask: Callable[[AdminClient], T], timeout_seconds: float = _TIMEOUT_SECONDS) -> T:
         address = f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
 
         def call() -> T:
-            with AdminClient(address, timeout=_TIMEOUT_SECONDS) as client:
+            with AdminClient(address, timeout=timeout_seconds) as client:
                 return ask(client)
 
         try:

@@ -36,6 +36,15 @@ class Brokers(Protocol):
         Raises `ConfigMoved` where it is not at `expect_version`, `ConfigRefused`, `BrokerError`.
         """
 
+    async def caught_up(self, host: str) -> tuple[str, ...]:
+        """What the broker still lacks; empty: nothing. Raises `BrokerError`."""
+
+    async def can_stop(self, host: str, disk: str) -> tuple[str, ...]:
+        """Why the broker of this disk should not stop now, as another one sees it. Raises `BrokerError`."""
+
+    async def transfer_leadership(self, host: str) -> None:
+        """Let another broker lead the metadata; returns once it does. Raises `BrokerError`."""
+
     async def set_replication(self, host: str, replication: Replication) -> None:
         """Change how segments are replicated; again changes nothing. Raises `ConfigRefused`, `BrokerError`."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from walrus_operator.desired.names import LABEL_POOL, PAUSE, Names
+from walrus_operator.desired.names import LABEL_POOL, PAUSE, REVISION, Names
 from walrus_operator.objects import CLAIM, POD, STATEFUL_SET, Key, Manifest, Ref, owned_by, ref_of, uid_of
 
 
@@ -50,6 +50,8 @@ class Pod:
     name: str
     uid: str
     pool: str
+    revision: str
+    """What it was made from."""
     ip: str | None
     node: str | None
     ready: bool
@@ -70,6 +72,7 @@ class Pod:
             name=metadata["name"],
             uid=uid_of(manifest),
             pool=metadata.get("labels", {}).get(LABEL_POOL, ""),
+            revision=metadata.get("annotations", {}).get(REVISION, ""),
             ip=status.get("podIP"),
             node=spec.get("nodeName"),
             ready=conditions.get("Ready", {}).get("status") == "True",

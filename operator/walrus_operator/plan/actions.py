@@ -78,7 +78,33 @@ class RestartPod:
         return f"Restart {self.pod} ({self.reason})"
 
 
-Action = Apply | Prune | Grow | SetConfig | SetReplication | RestartPod
+@dataclass(frozen=True)
+class TransferLeadership:
+    """Let another broker lead the metadata, before the one that does is restarted."""
+
+    pod: str
+    """Who leads now."""
+
+    def __str__(self) -> str:
+        return f"Transfer the metadata's leadership away from {self.pod}"
+
+
+@dataclass(frozen=True)
+class RollPod:
+    """Delete the pod of a broker, so that it comes back made from the present spec. Disruptive: whether the others can
+    do without it is asked of them before.
+    """
+
+    pod: str
+    uid: str
+    spared: bool
+    """Replication can do without a broker; otherwise what is stored there waits meanwhile."""
+
+    def __str__(self) -> str:
+        return f"Restart {self.pod} (the spec of its pool changed)"
+
+
+Action = Apply | Prune | Grow | SetConfig | SetReplication | RestartPod | TransferLeadership | RollPod
 
 
 class Gate(StrEnum):
@@ -93,8 +119,9 @@ class Gate(StrEnum):
     NOT_FOUNDED = "NotFounded"
     POD_PENDING = "PodPending"
     UNKNOWN_BROKER = "UnknownBroker"
+    NOT_CAUGHT_UP = "NotCaughtUp"
+    QUORUM_TIGHT = "QuorumTight"
     SHRINK_UNSUPPORTED = "ShrinkUnsupported"
-    ROLL_UNSUPPORTED = "RollUnsupported"
     RESIZE_UNSUPPORTED = "ResizeUnsupported"
     POOL_REMOVAL_UNSUPPORTED = "PoolRemovalUnsupported"
 
@@ -105,7 +132,6 @@ REFUSED = frozenset(
         Gate.OBJECT_REFUSED,
         Gate.CONFIG_REFUSED,
         Gate.SHRINK_UNSUPPORTED,
-        Gate.ROLL_UNSUPPORTED,
         Gate.RESIZE_UNSUPPORTED,
         Gate.POOL_REMOVAL_UNSUPPORTED,
     }
@@ -127,6 +153,8 @@ class Plan:
 
     actions: tuple[Action, ...] = ()
     waits: tuple[Wait, ...] = ()
+    outdated: tuple[str, ...] = ()
+    """Pods that are made from something else than the spec says now."""
 
     @property
     def settled(self) -> bool:

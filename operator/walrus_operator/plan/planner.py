@@ -1,14 +1,15 @@
-"""The plan: repairs first, then growth, then configuration. A closed gate holds up what it guards, and nothing else."""
+"""The plan: repairs first, then growth, a roll, configuration. A closed gate holds up what it guards, nothing else."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from walrus_operator.api.cluster import ClusterSpec
 from walrus_operator.desired.build import Facts, PoolFacts, build, image_of
 from walrus_operator.desired.config import entries
 from walrus_operator.desired.manifest import Owner
-from walrus_operator.desired.names import LABEL_CLUSTER
+from walrus_operator.desired.names import LABEL_CLUSTER, REVISION
 from walrus_operator.objects import (
     CONFIG_MAP,
     SERVICE,
@@ -25,6 +26,7 @@ from walrus_operator.plan.budget import unavailable_max
 from walrus_operator.plan.diff import differs
 from walrus_operator.plan.founding import bootstrap, restart_founder, unfounded
 from walrus_operator.plan.pools import PoolPlan, plan_pools
+from walrus_operator.plan.roll import outdated, roll, roll_broken
 
 _PRUNABLE = frozenset({CONFIG_MAP.name, SERVICE.name})
 
@@ -45,12 +47,40 @@ def plan(spec: ClusterSpec, snapshot: Snapshot, image_repository: str) -> Plan:
     repairs: tuple[Action, ...] = (*_applies(desired, snapshot), *_prunes(desired, snapshot))
     if taken:
         return Plan(tuple(action for action in repairs if not _touches(action, taken)), (*taken.values(), *refused))
-    founder = restart_founder(spec, snapshot)
-    steps: tuple[Action, ...] = (founder,) if founder is not None else ()
-    waits: tuple[Wait, ...] = ()
-    if not steps:
-        steps, waits = _grow(spec, snapshot, pools, facts)
-    return Plan((*repairs, *steps, *_configure(spec, snapshot)), (*waits, *refused))
+    revisions = {name: pool.now.inputs.revision() for name, pool in pools.items()}
+    steps, waits = _step(spec, snapshot, pools, facts, revisions)
+    return Plan(
+        (*repairs, *steps, *_configure(spec, snapshot)),
+        (*waits, *refused),
+        tuple(pod.name for pod in outdated(snapshot, revisions)),
+    )
+
+
+def _step(
+    spec: ClusterSpec, snapshot: Snapshot, pools: dict[str, PoolPlan], now: Facts, revisions: Mapping[str, str]
+) -> tuple[tuple[Action, ...], tuple[Wait, ...]]:
+    """What happens to brokers: at most one thing."""
+    repair = restart_founder(spec, snapshot) or roll_broken(snapshot, revisions)
+    if repair is not None:
+        return (repair,), ()
+    steps, waits = _grow(spec, snapshot, pools, now)
+    if steps or waits:
+        return steps, waits
+    unseen = _unseen(snapshot, revisions)
+    if unseen is not None:
+        return (), (unseen,)
+    step = roll(snapshot, revisions)
+    return ((step,) if step is not None else ()), ()
+
+
+def _unseen(snapshot: Snapshot, revisions: Mapping[str, str]) -> Wait | None:
+    """A StatefulSet that has just changed: a pod deleted now might be made anew from what was before."""
+    for name, found in snapshot.sets().items():
+        seen = found.get("status", {}).get("observedGeneration", 0)
+        made_of = found["spec"]["template"]["metadata"].get("annotations", {}).get(REVISION)
+        if name in revisions and (seen < found["metadata"].get("generation", 0) or made_of != revisions[name]):
+            return Wait(Gate.POD_PENDING, f"Kubernetes has not taken note of the StatefulSet of pool {name} yet")
+    return None
 
 
 def _stopped(snapshot: Snapshot) -> Wait | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from walrus_operator.api.cluster import ClusterSpec, Pool
 from walrus_operator.desired.build import PoolFacts
@@ -55,27 +55,17 @@ def _plan(pool: Pool, wanted: PodInputs, found: Manifest | None, snapshot: Snaps
                 f" set replicas back to {now}",
             )
         )
-    inputs = _applied(found) or wanted
-    changes = inputs.differences(wanted)
-    if changes:
-        resized = [change for change in changes if change.startswith("storage")]
-        rolled = [change for change in changes if not change.startswith("storage")]
-        if resized:
-            refused.append(
-                Wait(
-                    Gate.RESIZE_UNSUPPORTED,
-                    f"volumes of pool {pool.name} do not change yet ({'; '.join(resized)}): set it back",
-                )
+    applied = _applied(found)
+    if applied is not None and applied.storage != wanted.storage:
+        changes = replace(wanted, storage=applied.storage).differences(wanted)
+        refused.append(
+            Wait(
+                Gate.RESIZE_UNSUPPORTED,
+                f"volumes of pool {pool.name} do not change yet ({'; '.join(changes)}): set it back",
             )
-        if rolled:
-            refused.append(
-                Wait(
-                    Gate.ROLL_UNSUPPORTED,
-                    f"brokers of pool {pool.name} would have to restart, which is not done yet"
-                    f" ({'; '.join(rolled)}): set it back, or make another cluster",
-                )
-            )
-    return PoolPlan(PoolFacts(inputs, now), pool.replicas, tuple(refused))
+        )
+        wanted = replace(wanted, storage=applied.storage)
+    return PoolPlan(PoolFacts(wanted, now), pool.replicas, tuple(refused))
 
 
 def _first_replicas(pool: Pool, snapshot: Snapshot) -> int:

@@ -63,6 +63,10 @@ class Reason(StrEnum):
     WORKING = "Working"
 
 
+_MOVING = frozenset({Gate.POD_PENDING, Gate.NOT_FOUNDED, Gate.UNKNOWN_BROKER, Gate.NOT_CAUGHT_UP, Gate.QUORUM_TIGHT})
+"""Gates that open by themselves when all goes well."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """One question, answered."""
@@ -85,6 +89,8 @@ class Facts:
     replication: Replication | None
     """What the spec asks for; None where it cannot be parsed."""
     leader: str | None
+    outdated: Sequence[str]
+    """Pods that are made from something else than the spec says now."""
     done: Sequence[Action]
     waits: Sequence[Wait]
 
@@ -156,6 +162,9 @@ def _ready(facts: Facts) -> Answer:
         )
     if len(facts.rows) < facts.desired:
         return Answer(Type.READY, False, Reason.PROGRESSING, f"{count}; {facts.desired} are asked for")
+    if facts.outdated:
+        following = f"{len(facts.outdated)} of them restart to follow the spec: {', '.join(facts.outdated)}"
+        return Answer(Type.READY, False, Reason.PROGRESSING, f"{count}; {following}")
     if facts.waits:
         return Answer(Type.READY, False, Reason.BLOCKED, f"{count}; something is held up, see plan")
     return Answer(Type.READY, True, Reason.ALL_SERVING, count)
@@ -177,7 +186,7 @@ def _progressing(facts: Facts) -> Answer:
     if facts.done:
         return Answer(Type.PROGRESSING, True, Reason.ACTING, "; ".join(map(str, facts.done))[:900])
     for wait in _others(facts):
-        if wait.gate in (Gate.POD_PENDING, Gate.NOT_FOUNDED, Gate.UNKNOWN_BROKER):
+        if wait.gate in _MOVING:
             return Answer(Type.PROGRESSING, True, Reason.WAITING, f"{wait.gate}: {wait.detail}")
     if facts.waits:
         wait = facts.waits[0]

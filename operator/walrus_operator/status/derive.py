@@ -35,7 +35,7 @@ def derive(spec: ClusterSpec | None, snapshot: Snapshot, plan: Plan, done: Done,
     leader = leading[0] if leading else None
     desired = sum(pool.replicas for pool in spec.pools) if spec else before.get("replicas", 0)
     replication = Replication(spec.replication.factor, spec.replication.acknowledged_by) if spec else None
-    facts = Facts(snapshot, rows, desired, replication, leader, done.actions, waits)
+    facts = Facts(snapshot, rows, desired, replication, leader, plan.outdated, done.actions, waits)
     answered = answers(facts)
     generation = snapshot.cluster.generation
     known = [broker for broker in snapshot.brokers.values() if broker is not None]
@@ -43,7 +43,7 @@ def derive(spec: ClusterSpec | None, snapshot: Snapshot, plan: Plan, done: Done,
     status = ClusterStatus(
         observed_generation=generation,
         cluster_id=before.get("clusterId") or (next(iter(told)) if len(told) == 1 else None),
-        phase=_phase(snapshot, rows, desired, waits),
+        phase=_phase(snapshot, rows, desired, waits, rolling=bool(plan.outdated)),
         replicas=desired,
         ready_replicas=sum(row.state == "Serving" for row in rows),
         leader=leader,
@@ -55,7 +55,7 @@ def derive(spec: ClusterSpec | None, snapshot: Snapshot, plan: Plan, done: Done,
         under_replicated=max((broker.under_replicated for broker in known), default=before.get("underReplicated")),
         plan=_plan(plan, done, waits),
         config=_config(snapshot, known),
-        pools=_pools(spec, snapshot, rows),
+        pools=_pools(spec, snapshot, rows, plan.outdated),
         brokers=rows,
         listeners=_listeners(spec, snapshot) if spec else None,
         conditions=conditions(answered, before, generation, now),
@@ -129,7 +129,7 @@ def _percent(broker: Broker, before: int | None) -> int | None:
     return int(exact // _STEP) * _STEP
 
 
-def _phase(snapshot: Snapshot, rows: Sequence[BrokerRow], desired: int, waits: Sequence[Wait]) -> str:
+def _phase(snapshot: Snapshot, rows: Sequence[BrokerRow], desired: int, waits: Sequence[Wait], *, rolling: bool) -> str:
     gates = {wait.gate for wait in waits}
     if Gate.PAUSED in gates:
         return "Paused"
@@ -140,6 +140,8 @@ def _phase(snapshot: Snapshot, rows: Sequence[BrokerRow], desired: int, waits: S
     lacking = any(row.state != "Serving" for row in rows)
     if len(rows) < desired or (lacking and snapshot.cluster.status.get("phase") == "Growing"):
         return "Growing"
+    if rolling or (lacking and snapshot.cluster.status.get("phase") == "Rolling"):
+        return "Rolling"
     if lacking:
         return "Degraded"
     if gates & REFUSED or Gate.AMBIGUOUS_IDENTITY in gates or Gate.NAME_TAKEN in gates:
@@ -174,7 +176,9 @@ def _replication(snapshot: Snapshot) -> ReplicationRow | None:
     return ReplicationRow(factor=told.factor, write_quorum=told.write_quorum, spare_brokers=spare)
 
 
-def _pools(spec: ClusterSpec | None, snapshot: Snapshot, rows: Sequence[BrokerRow]) -> list[PoolRow]:
+def _pools(
+    spec: ClusterSpec | None, snapshot: Snapshot, rows: Sequence[BrokerRow], outdated: Sequence[str]
+) -> list[PoolRow]:
     desired = {pool.name: pool.replicas for pool in spec.pools} if spec else {}
     now = {pool: int(found["spec"].get("replicas", 0)) for pool, found in snapshot.sets().items()}
     return [
@@ -183,6 +187,7 @@ def _pools(spec: ClusterSpec | None, snapshot: Snapshot, rows: Sequence[BrokerRo
             desired=desired.get(name, 0),
             replicas=now.get(name, 0),
             ready=sum(row.pool == name and row.state == "Serving" for row in rows),
+            updated=sum(pod.pool == name and pod.name not in outdated for pod in snapshot.pods.values()),
         )
         for name in sorted({*desired, *now})
     ]

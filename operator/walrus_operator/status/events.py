@@ -8,7 +8,17 @@ from enum import StrEnum
 from typing import Any
 
 from walrus_operator.objects import BUDGET
-from walrus_operator.plan.actions import Apply, Done, Grow, Prune, RestartPod, SetConfig, SetReplication
+from walrus_operator.plan.actions import (
+    Apply,
+    Done,
+    Grow,
+    Prune,
+    RestartPod,
+    RollPod,
+    SetConfig,
+    SetReplication,
+    TransferLeadership,
+)
 from walrus_operator.status import conditions
 from walrus_operator.status.conditions import Type
 
@@ -22,6 +32,7 @@ class Reason(StrEnum):
     GROWING = "Growing"
     CONFIG_CHANGED = "ConfigChanged"
     RESTARTED = "Restarted"
+    LEADERSHIP_MOVED = "LeadershipMoved"
     FOUNDED = "Founded"
     BROKER_SERVING = "BrokerServing"
     BROKER_LOST = "BrokerLost"
@@ -75,7 +86,9 @@ def _steps(done: Done) -> list[Event]:
                 made.append(Event(Reason.GROWING, str(action)))
             case SetConfig() | SetReplication():
                 made.append(Event(Reason.CONFIG_CHANGED, str(action)))
-            case RestartPod():
+            case TransferLeadership():
+                made.append(Event(Reason.LEADERSHIP_MOVED, str(action)))
+            case RestartPod() | RollPod():
                 made.append(Event(Reason.RESTARTED, str(action)))
     return made
 
