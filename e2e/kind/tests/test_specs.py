@@ -25,6 +25,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "allowHostPath: true",
     ),
     "a backend that is not there": ({"pools": [POOL | {"backend": "floppy"}]}, "spec.pools[0].backend"),
+    "io_uring on a volume that may be anywhere": (
+        {"pools": [POOL | {"backend": "io_uring"}]},
+        "backend: io_uring is for disks of nodes",
+    ),
     "no brokers": ({"pools": [POOL | {"replicas": 0}]}, "spec.pools[0].replicas"),
     "more copies than brokers": ({"pools": [POOL | {"replicas": 1}]}, "with one broker write replication: {factor: 1}"),
     "half of the copies acknowledge": (

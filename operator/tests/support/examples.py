@@ -41,7 +41,7 @@ POOLS: dict[str, Any] = {
         {
             "name": "nvme",
             "replicas": 2,
-            "backend": "auto",
+            "backend": "io_uring",
             "storage": {"local": {"size": "1Ti", "storageClassName": "nvme-local"}},
             "nodeSelector": {"walrus.dev/disk": "nvme"},
             "tolerations": [{"key": "walrus.dev/only", "operator": "Exists", "effect": "NoSchedule"}],

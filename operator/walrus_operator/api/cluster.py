@@ -21,6 +21,7 @@ class Backend(StrEnum):
 
     MMAP = "mmap"
     DIRECT = "direct"
+    IO_URING = "io_uring"
     AUTO = "auto"
 
 
@@ -153,6 +154,10 @@ class Pool(Model):
                 "!has(self.storage.hostPath) || self.allowHostPath",
                 "storage.hostPath ties brokers to folders of nodes: set allowHostPath: true to accept it",
             ),
+            (
+                "self.backend != 'io_uring' || !has(self.storage.claim)",
+                "backend: io_uring is for disks of nodes: use storage.local or storage.hostPath, or another backend",
+            ),
         )
     )
 
@@ -161,7 +166,8 @@ class Pool(Model):
     replicas: Annotated[int, Field(ge=1, le=100)] = 3
     """Number of brokers. A running cluster grows by one broker at a time; it does not shrink yet."""
     backend: Backend = Backend.MMAP
-    """How brokers write to their disks; `auto` takes the fastest that works. What is in use is in the status."""
+    """How brokers write to their disks; `auto` takes the fastest that works. `io_uring` needs storage of the nodes, and
+    the seccomp profile `walrus/io-uring.json` on them. What is in use is in the status."""
     storage: Storage
     """Where the brokers keep their data."""
     allow_host_path: bool = False

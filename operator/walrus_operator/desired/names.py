@@ -31,6 +31,8 @@ ADMIN_PORT = 9091
 
 DATA_DIR = "/var/lib/walrus"
 USER = 10001
+RING_PROFILE = "walrus/io-uring.json"
+"""Seccomp profile of pools with the backend `io_uring`, below the kubelet's `seccomp` folder; the charts ship it."""
 
 
 @dataclass(frozen=True)

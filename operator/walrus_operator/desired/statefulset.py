@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any
 
-from walrus_operator.api.cluster import ClusterSpec, DeletionPolicy, Pool, Storage
+from walrus_operator.api.cluster import Backend, ClusterSpec, DeletionPolicy, Pool, Storage
 from walrus_operator.desired import names as n
 from walrus_operator.desired.config import fsync_flag
 from walrus_operator.desired.manifest import Owner, object_of
@@ -164,6 +164,10 @@ def _broker(owner: Owner, inputs: PodInputs) -> Manifest:
         },
         "volumeMounts": [{"name": "data", "mountPath": n.DATA_DIR}, {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
     }
+    if inputs.backend == Backend.IO_URING:
+        # The default profile of container runtimes forbids it. Where this one forbids it too, the broker says so and
+        # does without.
+        made["securityContext"]["seccompProfile"] = {"type": "Localhost", "localhostProfile": n.RING_PROFILE}
     if inputs.resources:
         made["resources"] = inputs.resources
     return made
