@@ -36,10 +36,12 @@ pub enum Bug {
     JournalCut,
     /// A write that wrote less than it was given counts as done.
     ShortWriteBelieved,
+    /// Parts of a batch group count though others are missing.
+    GroupKeptInPart,
 }
 
 /// All of them.
-pub const BUGS: [Bug; 15] = [
+pub const BUGS: [Bug; 16] = [
     Bug::NoSync,
     Bug::AckBeforeSync,
     Bug::RetryAfterEio,
@@ -55,6 +57,7 @@ pub const BUGS: [Bug; 15] = [
     Bug::FailedTruncationGoesOn,
     Bug::JournalCut,
     Bug::ShortWriteBelieved,
+    Bug::GroupKeptInPart,
 ];
 
 static PRESENT: AtomicU8 = AtomicU8::new(0);

@@ -304,7 +304,7 @@ impl Engine {
         for FileWrites { file, writes, .. } in files.iter().filter(|file| is_usable(file.file)) {
             match file.file.write_many(writes) {
                 Ok(()) => self.count_written(writes.iter().flat_map(|(_, parts)| parts)),
-                Err(error) => poison(file, "write", error),
+                Err(error) => drop(poison(file, "write", error)),
             }
         }
         for FileWrites { file, .. } in files.iter().filter(|file| file.syncs && is_usable(file.file)) {
@@ -312,9 +312,17 @@ impl Engine {
             let synced = if seeded!(NoSync) { Ok(()) } else { file.file.sync() };
             let synced = if seeded!(RetryAfterEio) { synced.or_else(|_| file.file.sync()) } else { synced };
             if let Err(error) = synced {
-                poison(file, "sync", error);
+                let _ = poison(file, "sync", error);
             }
         }
+    }
+
+    /// Syncs files that were written outside of commits.
+    pub(crate) fn sync_files(&self, files: &[&Arc<BlockFile>]) -> Result<()> {
+        files.iter().try_for_each(|file| {
+            self.data_syncs.fetch_add(1, Ordering::Relaxed);
+            if seeded!(NoSync) { Ok(()) } else { file.file.sync().map_err(|e| poison(file, "sync", e)) }
+        })
     }
 
     fn write_durably(&self, file: &BlockFile, captured: &Captured) {
@@ -326,7 +334,7 @@ impl Engine {
                 self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
                 self.data_syncs.fetch_add(1, Ordering::Relaxed);
             }
-            Err(error) => poison(file, "write", error),
+            Err(error) => drop(poison(file, "write", error)),
         }
     }
 
@@ -334,7 +342,7 @@ impl Engine {
         self.bytes_written.fetch_add(parts.map(|part| part.len() as u64).sum(), Ordering::Relaxed);
     }
 
-    fn note_unmarked(&self, log: &Arc<LogState>) {
+    pub(crate) fn note_unmarked(&self, log: &Arc<LogState>) {
         if !log.syncs() {
             return;
         }
@@ -438,12 +446,14 @@ impl Engine {
     }
 }
 
-fn poison(file: &BlockFile, operation: &'static str, error: std::io::Error) {
+/// The file takes no more writes; gives the error.
+pub(crate) fn poison(file: &BlockFile, operation: &'static str, error: std::io::Error) -> Error {
     // Not `Error::io`: a full disk after space was set aside is no clean refusal.
     let source = Arc::new(error);
     let error = Error::Io { operation, path: file.path.clone(), source };
     tracing::error!(%error, "the file takes no more writes");
     let _ = file.poisoned.set(error.to_string().into());
+    error
 }
 
 fn poisoned_file(capture: &LogCapture) -> Option<&Arc<str>> {

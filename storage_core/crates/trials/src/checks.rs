@@ -101,6 +101,8 @@ fn check_log(found: &Log, old: &LogFacts, new: &LogFacts, lives: &[&Facts]) {
         let promised = old.promised.min(new.promised);
         assert!(end >= promised, "log {id} ends at {end}, {promised} was acknowledged");
         assert_eq!(records.len() as u64, end - start, "log {id} has gaps in {start}..{end}");
+        let cut = new.groups.iter().find(|(group, group_end)| *group < end && end < *group_end);
+        assert_eq!(cut, None, "log {id} ends at {end}, in a batch group");
     }
     let earlier = lives.iter().filter(|_| is_loose).filter_map(|facts| facts.logs.get(&id));
     let known: Vec<&LogFacts> = [new, old].into_iter().chain(earlier.map(|log| &**log)).collect();

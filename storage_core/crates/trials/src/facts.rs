@@ -27,6 +27,8 @@ pub struct LogFacts {
     pub fsync: FsyncSchedule,
     /// Of every offset from 0: the value, and where its batch starts.
     pub values: Vec<(Value, u64)>,
+    /// (start, end) of batches that were appended all or not at all.
+    pub groups: Vec<(u64, u64)>,
     /// Offsets below were trimmed.
     pub start: u64,
     /// Offsets below survive a power failure.
@@ -55,6 +57,7 @@ impl LogFacts {
             name: name.to_owned(),
             fsync,
             values: Vec::new(),
+            groups: Vec::new(),
             start: 0,
             promised: 0,
             cursors: BTreeMap::new(),
@@ -78,6 +81,7 @@ impl LogFacts {
     pub fn truncate(&mut self, end: u64) {
         self.values.truncate(end as usize);
         self.promised = self.promised.min(end);
+        self.groups.retain(|(_, group_end)| *group_end <= end);
         self.produced.retain(|(_, records, base)| base + u64::from(*records) <= end);
         for cursor in self.cursors.values_mut() {
             *cursor = (*cursor).min(end);

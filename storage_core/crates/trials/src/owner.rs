@@ -203,6 +203,7 @@ impl Owner {
             41..=52 => self.append_to_several(&live),
             53..=60 => self.wait_for_all(),
             _ if is_sealed => Ok(()),
+            61..=64 => self.append_group(id),
             _ => self.append(id),
         }
     }
@@ -292,6 +293,27 @@ impl Owner {
                 appended.commit.wait()
             },
         )
+    }
+
+    /// Several batches, all or none.
+    fn append_group(&mut self, id: LogId) -> Result<(), Box<Failed>> {
+        let mut facts = self.facts.clone();
+        let count = 2 + self.random.below(3);
+        let parts: Vec<_> = (0..count).map(|_| self.batch_for(id, &mut facts)).collect();
+        let base = self.facts.logs[&id].end();
+        let log = facts.log(id);
+        let end = log.end();
+        log.groups.push((base, end));
+        if log.fsync != FsyncSchedule::NoFsync {
+            log.promised = end;
+        }
+        self.call(format!("append a group of {count} to {} up to {end}", short(id)), facts, |owner| {
+            let batches: Vec<_> =
+                parts.iter().map(|bytes| Batch::parse(bytes).expect("just built").0).collect();
+            let appended = owner.log(id).append_group(&batches)?;
+            assert_eq!(appended, Offset(base)..Offset(end), "where the group went");
+            Ok(())
+        })
     }
 
     /// Appends that wait together, or later.
@@ -488,6 +510,7 @@ impl Owner {
             let log = Arc::make_mut(log);
             assert!(log.end() >= base, "an append went to {base}, behind the end");
             log.values.truncate(base as usize);
+            log.groups.retain(|(_, end)| *end <= base);
             log.produced.retain(|(_, records, at)| at + u64::from(*records) <= base);
             log.values.push((value, base));
             if waited.is_ok() && log.is_synced() {

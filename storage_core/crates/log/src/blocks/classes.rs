@@ -87,7 +87,12 @@ impl Classes {
         let class = self.largest();
         let slots = (1..=self.slots(class))
             .find(|slots| Self::fits(self.slot_bytes[class] * u64::from(*slots), batch_bytes));
-        slots.map(|slots| Size { class, slots }).ok_or(data_max(self.file_bytes) - PAGE_BYTES)
+        slots.map(|slots| Size { class, slots }).ok_or(self.batch_bytes_max())
+    }
+
+    /// What fits into a block that takes a file of its own.
+    pub(crate) fn batch_bytes_max(&self) -> u64 {
+        data_max(self.file_bytes) - PAGE_BYTES
     }
 
     fn fits(block_bytes: u64, data_bytes: u64) -> bool {

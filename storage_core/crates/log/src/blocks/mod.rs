@@ -121,6 +121,11 @@ impl Blocks {
         self.sync.load(Ordering::Acquire)
     }
 
+    /// What one batch holds at most.
+    pub(crate) fn batch_bytes_max(&self) -> u64 {
+        self.classes.batch_bytes_max().min(i32::MAX as u64)
+    }
+
     /// Slots for a block of a log, with all of their space: a full disk shows here or never. Ready as a rule; a log that
     /// was faster than the thread prepares its own.
     pub(crate) fn allocate(&self, size: Size, fsync: FsyncSchedule) -> Result<(Slots, Arc<Space>)> {

@@ -56,6 +56,25 @@ pub(crate) struct ClosedBlock {
 }
 
 impl Block {
+    /// A block without data.
+    pub(crate) fn new(slots: Slots, space: Arc<Space>, sequence: u64, base_offset: u64) -> Self {
+        let range = slots.range();
+        Self {
+            slots,
+            space,
+            start: range.start,
+            bytes: range.end - range.start,
+            sequence,
+            base_offset,
+            readable: AtomicU64::new(PAGE_BYTES),
+            recent: RwLock::new(None),
+            index: RwLock::new(BlockIndex::OnDisk),
+            closed: OnceLock::new(),
+            freed: AtomicBool::new(false),
+            extending: AtomicBool::new(false),
+        }
+    }
+
     pub(crate) fn file(&self) -> &dyn DiskFile {
         &*self.slots.file.file
     }
@@ -210,18 +229,10 @@ impl Block {
     /// The block as one that ended earlier.
     pub(crate) fn cut_to(&self, closed: ClosedBlock, index: BlockIndex) -> Self {
         Self {
-            slots: self.slots.clone(),
-            space: Arc::clone(&self.space),
-            start: self.start,
-            bytes: self.bytes,
-            sequence: self.sequence,
-            base_offset: self.base_offset,
             readable: AtomicU64::new(closed.data_end),
-            recent: RwLock::new(None),
             index: RwLock::new(index),
             closed: OnceLock::from(closed),
-            freed: AtomicBool::new(false),
-            extending: AtomicBool::new(false),
+            ..Self::new(self.slots.clone(), Arc::clone(&self.space), self.sequence, self.base_offset)
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod block;
 pub(crate) mod clean;
+pub(crate) mod group;
 mod lifecycle;
 mod mend;
 mod reader;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use super::block::{Block, BlockIndex, ClosedBlock};
 use super::retaining::Retaining;
@@ -63,8 +63,10 @@ pub(crate) struct LogState {
     pub(crate) unmarked_bytes: AtomicU64,
     /// In memory only, right after the last commit.
     pub(crate) waiting_bytes: AtomicU64,
-    /// Seals, trims and truncations come one at a time.
+    /// Seals, trims, truncations and batch groups come one at a time.
     pub(crate) changing: Mutex<()>,
+    /// A batch group is at its end.
+    pub(crate) grouped: Condvar,
     /// Held for writing by truncations and trims, from before their promise to when memory says it; for reading by
     /// cursors while they read and move.
     pub(crate) reshaping: RwLock<()>,
@@ -109,6 +111,8 @@ pub(crate) struct Writer {
     pub(crate) phase: Phase,
     /// The store was closed.
     pub(crate) is_closed: bool,
+    /// A batch group is being written: appends wait.
+    pub(crate) is_grouping: bool,
     pub(crate) open: Option<OpenBlock>,
     /// Earlier blocks with bytes that a commit must still write or sync.
     pub(crate) pending: Vec<OpenBlock>,
@@ -179,6 +183,7 @@ impl LogState {
         let writer = Writer {
             phase: Phase::Active,
             is_closed: false,
+            is_grouping: false,
             open: None,
             pending: Vec::new(),
             waiting_bytes: 0,
@@ -217,6 +222,7 @@ impl LogState {
             unmarked_bytes: AtomicU64::new(0),
             waiting_bytes: AtomicU64::new(0),
             changing: Mutex::new(()),
+            grouped: Condvar::new(),
             reshaping: RwLock::default(),
             generation: AtomicU64::new(0),
             cursors: Mutex::default(),
@@ -240,8 +246,9 @@ impl LogState {
         self.engine.journal.say(record, self.syncs())
     }
 
-    /// The store closes.
+    /// The store closes; a group that is under way comes first.
     pub(crate) fn refuse_appends(&self) {
+        let _changing = self.changing.lock();
         self.writer.lock().is_closed = true;
     }
 
@@ -250,6 +257,9 @@ impl LogState {
     pub(crate) fn append(self: &Arc<Self>, batch: &Batch<'_>) -> Result<Placed> {
         let records = batch.record_count();
         let mut guard = self.writer.lock();
+        if guard.is_grouping {
+            self.wait_for_group(&mut guard);
+        }
         let writer = &mut *guard;
         self.check_active(writer)?;
         let generation = self.generation.load(Ordering::Relaxed);
@@ -320,7 +330,14 @@ impl LogState {
         Ok(Placed { base_offset, end_offset, duplicate: false, generation, waiting_bytes })
     }
 
-    fn check_active(&self, writer: &Writer) -> Result<()> {
+    #[cold]
+    fn wait_for_group(&self, writer: &mut MutexGuard<'_, Writer>) {
+        while writer.is_grouping {
+            self.grouped.wait(writer);
+        }
+    }
+
+    pub(crate) fn check_active(&self, writer: &Writer) -> Result<()> {
         match writer.phase {
             Phase::Active if writer.is_closed => Err(Error::Closed),
             Phase::Active => self.check_poisoned(),
@@ -361,7 +378,7 @@ impl LogState {
         let (slots, space) = blocks.allocate(size, self.fsync)?;
         let file = &slots.file;
         let range = slots.range();
-        let (start, bytes) = (range.start, range.end - range.start);
+        let bytes = range.end - range.start;
         let tail = Tail::open(Arc::clone(&file.file), range, 0, self.engine.tail_kind, &self.engine.pool);
         let mut tail = match tail {
             Ok(tail) => tail,
@@ -384,18 +401,9 @@ impl LogState {
         };
         tail.append(&header.encode());
         let block = Arc::new(Block {
-            slots,
-            space,
-            start,
-            bytes,
-            sequence,
-            base_offset: writer.end,
-            readable: AtomicU64::new(PAGE_BYTES),
             recent: RwLock::new(tail.recent()),
             index: RwLock::new(BlockIndex::Growing(Vec::new())),
-            closed: OnceLock::new(),
-            freed: AtomicBool::new(false),
-            extending: AtomicBool::new(false),
+            ..Block::new(slots, space, sequence, writer.end)
         });
         self.close_block(writer);
         self.directory.write().blocks.push(Arc::clone(&block));
@@ -438,7 +446,7 @@ impl LogState {
     }
 
     /// Goes on in a block that a recovery found, after zeroing what lies behind its data.
-    fn reopen(&self, resume: &Resume) -> Result<OpenBlock> {
+    pub(crate) fn reopen(&self, resume: &Resume) -> Result<OpenBlock> {
         let &Resume { ref block, data_end, dirty_end, max_timestamp, digest } = resume;
         let block = Arc::clone(block);
         let file = Arc::clone(&block.slots.file);

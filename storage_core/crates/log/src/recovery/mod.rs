@@ -1,6 +1,7 @@
 //! Makes logs out of what lies on the disk. Only tails that may not be synced are scanned. What is torn there is cut,
 //! moved aside and reported; what is damaged below the synced mark is fenced and stays where it is.
 
+mod groups;
 mod lost;
 mod parallel;
 mod rebuild;

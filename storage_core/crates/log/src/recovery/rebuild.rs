@@ -84,8 +84,10 @@ impl Rebuild<'_> {
         };
         let mut bases =
             live.iter().skip(1).map(|found| found.header.base_offset).collect::<Vec<_>>().into_iter();
-        for found in live {
+        let torn_group = self.torn_group(&live)?;
+        for (index, found) in live.into_iter().enumerate() {
             let next_base = bases.next();
+            chain.is_torn |= torn_group == Some(index);
             if chain.is_torn {
                 self.take_away(&mut chain, &found)?;
                 continue;
@@ -118,7 +120,7 @@ impl Rebuild<'_> {
     }
 
     /// Offsets below were promised.
-    fn known(&self) -> u64 {
+    pub(super) fn known(&self) -> u64 {
         if seeded!(CutInsteadOfFence) {
             return self.entry.start;
         }
@@ -128,7 +130,7 @@ impl Rebuild<'_> {
     }
 
     /// Where the block was cut by a later truncation.
-    fn cap(&self, sequence: u64) -> u64 {
+    pub(super) fn cap(&self, sequence: u64) -> u64 {
         let caps =
             self.entry.truncations.iter().filter(|(_, before)| sequence < *before).map(|(end, _)| *end);
         caps.min().unwrap_or(u64::MAX)
@@ -257,24 +259,11 @@ impl Rebuild<'_> {
         }
     }
 
-    fn block(&self, found: &Found) -> Block {
-        let range = found.slots.range();
-        let (start, bytes) = (range.start, range.end - range.start);
-        let file = Arc::clone(&found.slots.file.file);
-        Block {
-            slots: found.slots.clone(),
-            space: Arc::new(Space::new(file, range, 0, Prepare::fitting(self.fsync))),
-            start,
-            bytes,
-            sequence: found.header.sequence,
-            base_offset: found.header.base_offset,
-            readable: AtomicU64::new(PAGE_BYTES),
-            recent: RwLock::new(None),
-            index: RwLock::new(BlockIndex::OnDisk),
-            closed: OnceLock::new(),
-            freed: AtomicBool::new(false),
-            extending: AtomicBool::new(false),
-        }
+    pub(super) fn block(&self, found: &Found) -> Block {
+        let Found { header: BlockHeader { sequence, base_offset, .. }, slots, .. } = found;
+        let file = Arc::clone(&slots.file.file);
+        let space = Space::new(file, slots.range(), 0, Prepare::fitting(self.fsync));
+        Block::new(slots.clone(), Arc::new(space), *sequence, *base_offset)
     }
 
     /// Copies what lies behind a position, if anything but the rest of a footer does, to a file of its own; says where
@@ -325,6 +314,7 @@ impl Rebuild<'_> {
         let writer = Writer {
             phase,
             is_closed: false,
+            is_grouping: false,
             open: None,
             pending: Vec::new(),
             waiting_bytes: 0,

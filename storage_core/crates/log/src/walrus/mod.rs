@@ -8,20 +8,23 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
-use crate::batch::BatchBuilder;
+use crate::batch::{BatchBuilder, HEADER_BYTES};
 use crate::clock::now_ms;
 use crate::cursors::{Cursor, ENTRIES_MAX, Entry, read_entries};
 use crate::error::{Error, Result};
+use crate::log::group::PartSize;
 use crate::log::{Appended, Log, LogSpec};
 use crate::options::{Options, ReadConsistency};
 use crate::producers::ProducerTable;
 use crate::retention::{Floor, Retention};
 use crate::store::Store;
+use crate::ticket::CommitTicket;
 use crate::types::{Epoch, LogId, Offset};
 pub use builder::WalrusBuilder;
 
@@ -147,7 +150,9 @@ impl Walrus {
         self.topic(topic)?.append(data)
     }
 
-    /// Appends up to 2,000 entries as one batch: all of them are there, or none. Gives their offsets.
+    /// Appends up to 2,000 entries of 10 GB in all as one: all of them are there, or none, after a crash at any point and
+    /// to every reader. Gives their offsets. What one batch cannot hold is stored as several, one after the other; other
+    /// appends to the topic wait meanwhile.
     pub fn batch_append_for_topic(&self, topic: &str, entries: &[&[u8]]) -> Result<Range<Offset>> {
         self.topic(topic)?.batch_append(entries)
     }
@@ -266,6 +271,10 @@ impl Topic {
     }
 
     fn submit_batch(&self, entries: &[&[u8]]) -> Result<Appended> {
+        let bytes_max = self.inner.log.state().engine.blocks.batch_bytes_max();
+        if batch_bytes(entries) > bytes_max {
+            return self.append_group(entries, bytes_max);
+        }
         BUILDING.with_borrow_mut(|(builder, bytes)| {
             let now = now_ms();
             for data in entries {
@@ -280,6 +289,28 @@ impl Topic {
         })
     }
 
+    /// Entries that one batch cannot hold: durable on return.
+    fn append_group(&self, entries: &[&[u8]], batch_bytes_max: u64) -> Result<Appended> {
+        let parts = group_parts(entries, batch_bytes_max.min(PART_BYTES));
+        let size = |part: &Range<usize>| PartSize {
+            bytes: batch_bytes(&entries[part.clone()]),
+            records: part.len() as u32,
+        };
+        let sizes: Vec<_> = parts.iter().map(size).collect();
+        let (mut builder, mut bytes, now) = (BatchBuilder::new(), Vec::new(), now_ms());
+        let log = self.inner.log.state();
+        let (base_offset, end_offset) = log.append_group(&sizes, &mut |part, write| {
+            for data in &entries[parts[part].clone()] {
+                builder.push(None, Some(data), now, &[]);
+            }
+            write(&builder.build_in(&mut bytes)?)
+        })?;
+        let generation = log.generation.load(Ordering::Acquire);
+        let commit = CommitTicket::new(log, end_offset, generation);
+        let (base_offset, end_offset) = (Offset(base_offset), Offset(end_offset));
+        Ok(Appended { base_offset, end_offset, duplicate: false, commit })
+    }
+
     /// Entries from an offset on; moves no cursor.
     pub fn read_at(&self, start: Offset, bytes_max: usize) -> Result<Vec<Entry>> {
         read_entries(&self.inner.log, start, bytes_max)
@@ -292,6 +323,29 @@ fn check_count(entries: &[&[u8]]) -> Result<()> {
     }
     Ok(())
 }
+
+/// What a batch of entries takes at most.
+fn batch_bytes(entries: &[&[u8]]) -> u64 {
+    let entry_bytes = |data: &&[u8]| data.len() as u64 + ENTRY_EXTRA_BYTES_MAX;
+    HEADER_BYTES as u64 + entries.iter().map(entry_bytes).sum::<u64>()
+}
+
+/// Entries one after the other in as few parts as take no more than so many bytes each; a larger entry is one alone.
+fn group_parts(entries: &[&[u8]], part_bytes_max: u64) -> Vec<Range<usize>> {
+    let mut parts: Vec<Range<usize>> = Vec::new();
+    for index in 0..entries.len() {
+        match parts.last_mut() {
+            Some(part) if batch_bytes(&entries[part.start..=index]) <= part_bytes_max => part.end = index + 1,
+            _ => parts.push(index..index + 1),
+        }
+    }
+    parts
+}
+
+/// What an entry takes besides its bytes at most: lengths, deltas, no key, no headers.
+const ENTRY_EXTRA_BYTES_MAX: u64 = 32;
+/// So much of a group is in memory at a time, where its entries are not larger.
+const PART_BYTES: u64 = 64 << 20;
 
 /// A thread that once built a larger batch gives the memory back.
 const BUILDING_BYTES_KEPT: usize = 8 << 20;

@@ -1,0 +1,283 @@
+//! Batch groups: batches that are appended all or not at all, each in a block of its own. Nothing of a group is in the
+//! log before all of it is on the disk; what a crash leaves of one is taken away by the next open.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use uuid::Uuid;
+
+use super::block::{Block, BlockIndex, ClosedBlock};
+use super::state::{LogState, Writer};
+use crate::batch::{Batch, write_offsets};
+use crate::blocks::{BlockFile, Slots};
+use crate::digest::Digest;
+use crate::engine::poison;
+use crate::error::{Error, Result};
+use crate::format::PAGE_BYTES;
+use crate::format::block_header::BlockHeader;
+use crate::format::footer::IndexEntry;
+use crate::space::Space;
+use crate::tail::Tail;
+use crate::types::Offset;
+
+/// What a group holds at most.
+pub(crate) const GROUP_BYTES_MAX: u64 = 10 << 30;
+
+/// What a part needs, known before it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PartSize {
+    /// At most.
+    pub(crate) bytes: u64,
+    pub(crate) records: u32,
+}
+
+/// Gives a part to its writer: parts are made one at a time, so that not all of them are in memory.
+pub(crate) type GivePart<'a> = dyn FnMut(usize, &mut dyn FnMut(&Batch<'_>) -> Result<()>) -> Result<()> + 'a;
+
+/// A place for a part.
+struct Place {
+    slots: Slots,
+    space: Arc<Space>,
+}
+
+/// A part that is written.
+struct Part {
+    block: Arc<Block>,
+    records: u32,
+    crc: u32,
+    bytes: u64,
+    producer: Option<crate::batch::ProducerRef>,
+}
+
+impl LogState {
+    /// Appends parts as one; gives where they begin and end. Returns when all of them are as durable as the log's data
+    /// ever is; appends and other groups of the log wait meanwhile.
+    pub(crate) fn append_group(
+        self: &Arc<Self>,
+        sizes: &[PartSize],
+        give: &mut GivePart<'_>,
+    ) -> Result<(u64, u64)> {
+        let _changing = self.changing.lock();
+        let turn = {
+            let mut writer = self.writer.lock();
+            self.check_active(&writer)?;
+            check_sizes(sizes, writer.end)?;
+            writer.is_grouping = true;
+            Turn { log: self, has_begun: false }
+        };
+        self.write_group(turn, sizes, give)
+    }
+
+    fn write_group(
+        self: &Arc<Self>,
+        mut turn: Turn<'_>,
+        sizes: &[PartSize],
+        give: &mut GivePart<'_>,
+    ) -> Result<(u64, u64)> {
+        let places = self.reserve(sizes)?;
+        let before = self.settle_before_group();
+        let (base_offset, last_sequence) = match before {
+            Ok(before) => before,
+            Err(error) => {
+                places.iter().for_each(|place| self.engine.blocks.free(&place.slots));
+                return Err(error);
+            }
+        };
+        turn.has_begun = true;
+        let parts = self.write_parts(places, base_offset, last_sequence, give)?;
+        if self.syncs() {
+            let mut files: Vec<&Arc<BlockFile>> = parts.iter().map(|part| &part.block.slots.file).collect();
+            files.dedup_by_key(|file| file.number);
+            self.engine.sync_files(&files)?;
+        }
+        turn.has_begun = false;
+        let end_offset = self.show_group(&mut self.writer.lock(), parts);
+        drop(turn);
+        if self.syncs() {
+            self.engine.note_unmarked(self);
+        }
+        self.arrivals.announce();
+        self.ask_retain_if_ruled();
+        Ok((base_offset, end_offset))
+    }
+
+    /// Space for all parts: a full disk shows here, before anything is accepted.
+    fn reserve(&self, sizes: &[PartSize]) -> Result<Vec<Place>> {
+        let blocks = &self.engine.blocks;
+        let mut places: Vec<Place> = Vec::with_capacity(sizes.len());
+        for &PartSize { bytes, .. } in sizes {
+            let size = blocks.classes.next(None, bytes);
+            let place = size
+                .map_err(|bytes_max| Error::TooLarge { bytes, bytes_max })
+                .and_then(|size| blocks.allocate(size, self.fsync));
+            match place {
+                Ok((slots, space)) => places.push(Place { slots, space }),
+                Err(error) => {
+                    places.iter().for_each(|place| blocks.free(&place.slots));
+                    self.engine.tending.wake();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(places)
+    }
+
+    /// What was appended before is synced, where the log syncs, and its block takes no more: where the group begins, and
+    /// behind which block.
+    fn settle_before_group(self: &Arc<Self>) -> Result<(u64, u64)> {
+        let end = self.end.load(Ordering::Acquire);
+        if self.syncs() {
+            self.engine.wait_synced(self, end)?;
+        }
+        let mut writer = self.writer.lock();
+        if let Some(resume) = &writer.resume {
+            writer.open = Some(self.reopen(resume)?);
+            writer.resume = None;
+        }
+        self.close_block(&mut writer);
+        Ok((writer.end, writer.last_sequence))
+    }
+
+    fn write_parts(
+        &self,
+        places: Vec<Place>,
+        mut base_offset: u64,
+        mut previous: u64,
+        give: &mut GivePart<'_>,
+    ) -> Result<Vec<Part>> {
+        let group = Uuid::new_v4();
+        let count = places.len() as u32;
+        let mut parts = Vec::with_capacity(places.len());
+        for (index, place) in places.into_iter().enumerate() {
+            let sequence = self.engine.blocks.take_sequence();
+            let header = BlockHeader {
+                store: self.engine.store,
+                log: self.id,
+                sequence,
+                previous,
+                base_offset,
+                epoch: self.epoch,
+                slots: place.slots.count,
+                group: (group, index as u32, count),
+                name: self.name.clone(),
+            };
+            let mut place = Some(place);
+            let mut part = None;
+            give(index, &mut |batch| {
+                let place = place.take().expect("a part is given once");
+                part = Some(self.write_part(place, &header, batch)?);
+                Ok(())
+            })?;
+            let part = part.expect("each part is given");
+            base_offset += u64::from(part.records);
+            previous = sequence;
+            parts.push(part);
+        }
+        Ok(parts)
+    }
+
+    fn write_part(&self, place: Place, header: &BlockHeader, batch: &Batch<'_>) -> Result<Part> {
+        let Place { slots, space } = place;
+        let file = Arc::clone(&slots.file);
+        let (base_offset, records, crc) = (header.base_offset, batch.record_count(), batch.header().crc);
+        let block = Block::new(slots, space, header.sequence, base_offset);
+        let failed = |e| poison(&file, "write", e);
+        let engine = &self.engine;
+        let mut tail = Tail::open(Arc::clone(&file.file), block.range(), 0, engine.tail_kind, &engine.pool)
+            .map_err(failed)?;
+        let bytes = batch.bytes();
+        let data_end = PAGE_BYTES + bytes.len() as u64;
+        block.space.reach(data_end).map_err(failed)?;
+        let (mut head, rest) = (*bytes.first_chunk::<16>().expect("a parsed batch is longer"), &bytes[16..]);
+        write_offsets(&mut head, base_offset, self.epoch.0);
+        tail.append(&header.encode());
+        tail.append(&head);
+        tail.append(rest);
+        let captured = tail.capture(0);
+        if captured.has_writes() {
+            captured.write(false).map_err(failed)?;
+        }
+        let mut digest = Digest::default();
+        digest.push(base_offset, records, crc);
+        let max_timestamp = batch.max_timestamp();
+        let entry = IndexEntry { offset: base_offset, max_timestamp, position: PAGE_BYTES as u32 };
+        block.readable.store(data_end, Ordering::Release);
+        *block.index.write() = BlockIndex::Loaded(Arc::new(vec![entry]));
+        let end_offset = base_offset + u64::from(records);
+        let _ = block.closed.set(ClosedBlock { end_offset, max_timestamp, data_end, digest });
+        let (block, bytes) = (Arc::new(block), bytes.len() as u64);
+        Ok(Part { block, records, crc, bytes, producer: batch.producer() })
+    }
+
+    /// The log has all of it from now on, for every reader at the same moment; gives its end.
+    fn show_group(&self, writer: &mut Writer, parts: Vec<Part>) -> u64 {
+        let mut bytes = 0;
+        let mut shown = Vec::with_capacity(parts.len());
+        for Part { block, records, crc, bytes: part_bytes, producer } in parts {
+            writer.digest.push(writer.end, records, crc);
+            if let Some(producer) = producer {
+                writer.producers.record(producer, records, writer.end);
+            }
+            writer.last_sequence = block.sequence;
+            writer.end += u64::from(records);
+            bytes += part_bytes;
+            self.engine.tending.write_footer(Arc::clone(&block), Some(writer.producers.encode()));
+            shown.push(block);
+        }
+        let end = writer.end;
+        self.directory.write().blocks.extend(shown);
+        self.size_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.end.store(end, Ordering::Release);
+        if self.syncs() {
+            self.synced.fetch_max(end, Ordering::AcqRel);
+            self.unmarked_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        self.readable.fetch_max(end, Ordering::AcqRel);
+        end
+    }
+}
+
+fn check_sizes(sizes: &[PartSize], end: u64) -> Result<()> {
+    let too_large = |bytes, bytes_max| Err(Error::TooLarge { bytes, bytes_max });
+    let bytes = sizes.iter().map(|size| size.bytes).sum();
+    if bytes > GROUP_BYTES_MAX {
+        return too_large(bytes, GROUP_BYTES_MAX);
+    }
+    let records = sizes.iter().map(|size| u64::from(size.records)).sum();
+    let left = i64::MAX as u64 - end;
+    if records > left { too_large(records, left) } else { Ok(()) }
+}
+
+/// Appends of others wait as long as it lives.
+struct Turn<'a> {
+    log: &'a LogState,
+    /// Parts of the group may be on the disk, and the log has none of them: nothing may come in their place.
+    has_begun: bool,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if self.has_begun {
+            self.log.poison(&Arc::from("a batch group was not written to its end"));
+        }
+        self.log.writer.lock().is_grouping = false;
+        self.log.grouped.notify_all();
+    }
+}
+
+impl super::Log {
+    /// Appends batches of which all are in the log or none: after a crash at any point, and to every reader. They go
+    /// into blocks of their own, so this is for what one batch cannot hold. Returns when all are durable (as the schedule
+    /// promises); other appends to the log wait meanwhile. Offsets as [`Log::append`](super::Log::append) gives them;
+    /// repetitions of producers are not looked for.
+    ///
+    /// Errors: `Sealed`, `UnknownLog` (deleted), `Closed`, `NoSpace` and `TooLarge` (a batch that fits into no block, more
+    /// than 10 GB in all), after which nothing has changed; `Poisoned` after a failed write.
+    pub fn append_group(&self, batches: &[Batch<'_>]) -> Result<std::ops::Range<Offset>> {
+        let size =
+            |batch: &Batch<'_>| PartSize { bytes: batch.bytes().len() as u64, records: batch.record_count() };
+        let sizes: Vec<_> = batches.iter().map(size).collect();
+        let (base, end) = self.state().append_group(&sizes, &mut |part, write| write(&batches[part]))?;
+        Ok(Offset(base)..Offset(end))
+    }
+}

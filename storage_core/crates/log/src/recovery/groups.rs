@@ -1,0 +1,55 @@
+//! Batch groups after a crash: one counts only if every part is there. Headers say which parts there are, checksums that
+//! each is whole.
+
+use super::rebuild::Rebuild;
+use super::slots::Found;
+use crate::error::Result;
+use crate::format::PAGE_BYTES;
+use crate::format::footer::data_max;
+use crate::scan::Window;
+use crate::seeded;
+
+impl Rebuild<'_> {
+    /// The first block of the first group that is not whole; it was never promised, and so was nothing behind it. Where it
+    /// was, what lacks is damage, and found like other damage.
+    pub(super) fn torn_group(&self, live: &[Found]) -> Result<Option<usize>> {
+        let mut at = 0;
+        while at < live.len() {
+            let group = live[at].header.group.0;
+            let count = live[at..].iter().take_while(|part| part.header.group.0 == group).count();
+            let is_promised = live[at].header.base_offset < self.known() || seeded!(GroupKeptInPart);
+            if !group.is_nil() && !is_promised && !self.is_whole(&live[at..at + count])? {
+                return Ok(Some(at));
+            }
+            at += count;
+        }
+        Ok(None)
+    }
+
+    /// Parts below the log's start were there, and so were those that a truncation cut off: both need a group that was
+    /// shown.
+    fn is_whole(&self, parts: &[Found]) -> Result<bool> {
+        let (_, first, count) = parts[0].header.group;
+        if first > 0 && parts[0].header.base_offset > self.entry.start {
+            return Ok(false);
+        }
+        let mut next = parts[0].header.base_offset;
+        for (number, part) in (first..).zip(parts) {
+            let (_, part_number, part_count) = part.header.group;
+            let is_next = (part_number, part_count, part.header.base_offset) == (number, count, next);
+            let Some(end) = self.batch_end(part)?.filter(|_| is_next) else { return Ok(false) };
+            next = end;
+        }
+        let last = &parts[parts.len() - 1].header;
+        Ok(last.group.1 + 1 == count || next >= self.cap(last.sequence))
+    }
+
+    /// Where the batch of a part ends, if it is whole.
+    fn batch_end(&self, part: &Found) -> Result<Option<u64>> {
+        let block = self.block(part);
+        let mut window = Window::new(block.file(), block.start, data_max(block.bytes));
+        let batch = window.batch(PAGE_BYTES, block.base_offset, self.entry.epoch);
+        let batch = batch.map_err(|e| part.slots.file.error("read", e))?;
+        Ok(batch.map(|batch| batch.end_offset()))
+    }
+}
