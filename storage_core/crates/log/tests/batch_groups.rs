@@ -233,6 +233,28 @@ fn a_group_that_was_trimmed_or_truncated_in_its_middle_stays_as_it_is() {
 }
 
 #[test]
+fn what_is_appended_behind_a_group_in_a_store_that_was_opened_again_survives_a_kill() {
+    for kind in [TailKind::Mapped, TailKind::Buffered] {
+        let disk = SimulatedDisk::new(kind);
+        let store = open_on(&disk, &options()).unwrap();
+        let log = store.create_log(spec(1, "a")).unwrap();
+        // The last part is small: an open knows all of it from the first look.
+        let (mut batches, mut expected) = group_of(2, 10);
+        batches.push(batch_of(&[b"last"]));
+        expected.push(b"last".to_vec());
+        append_group(&log, &batches).unwrap();
+        store.close().unwrap();
+        drop((log, store));
+        let store = open_on(&disk, &options()).unwrap();
+        assert!(store.report().clean);
+        append(&the_log(&store), b"behind").unwrap();
+        expected.push(b"behind".to_vec());
+        let image = disk.crash_image(disk.changes(), CrashChoice::Nothing);
+        assert_eq!(values(&the_log(&open_on(&image, &options()).unwrap())), expected, "{kind:?}");
+    }
+}
+
+#[test]
 fn damage_in_a_group_that_was_promised_is_fenced() {
     let disk = SimulatedDisk::new(TailKind::Buffered);
     let store = open_on(&disk, &options()).unwrap();

@@ -174,8 +174,10 @@ impl Rebuild<'_> {
         let limit = self.cap(found.header.sequence).min(next_base.unwrap_or(u64::MAX)).min(sealed_end);
         let block = self.block(&found);
         let failed = |e| block.slots.file.error("read", e);
-        // The last block of a log that goes on has none, and the first page of a short one tells all.
-        let is_known = self.is_settled && next_base.is_none() && limit == u64::MAX && found.first.is_some();
+        // The last block of a log that goes on has none, unless it closed with its batch group; and the first page of a
+        // short one tells all.
+        let is_open = next_base.is_none() && limit == u64::MAX && found.header.group.0.is_nil();
+        let is_known = self.is_settled && is_open && found.first.is_some();
         let footer = if is_known { None } else { block.read_footer().map_err(failed)? };
         let footer = footer.filter(|footer| is_of(footer, &found.header, &block));
         // The snapshot counts only with the rest: a footer says nothing about what was not synced.
