@@ -76,7 +76,9 @@ impl Store {
             is_new,
         )?;
         let Manifest { store, block_bytes, blocks_per_file } = manifest;
-        let blocks = Blocks::new(Arc::clone(&disk), block_bytes, blocks_per_file, options.fsync);
+        let synced_before = replayed.state.fsync.is_none_or(FsyncSchedule::syncs);
+        let blocks =
+            Blocks::new(Arc::clone(&disk), block_bytes, blocks_per_file, options.fsync, synced_before);
         if replayed.state.logs.values().any(|log| log.fsync.is_some_and(FsyncSchedule::syncs)) {
             blocks.start_syncs()?;
         }

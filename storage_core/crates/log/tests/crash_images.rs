@@ -279,3 +279,38 @@ fn a_torn_tail_is_zeroed_by_a_close_in_order_too() {
         assert_eq!(values(&store.log(id(0)).unwrap()), [b"stays", b"comes"], "{kind:?}");
     }
 }
+
+#[test]
+fn what_a_deleted_log_had_does_not_come_back_under_a_new_block_where_nothing_was_synced() {
+    for tail_kind in [TailKind::Mapped, TailKind::Buffered] {
+        let options = Options { fsync: FsyncSchedule::NoFsync, ..options() };
+        let disk = SimulatedDisk::new(tail_kind);
+        let store = open_on(&disk, &options).unwrap();
+        let log = store.create_log(spec(1, "old")).unwrap();
+        (0..8).for_each(|i| drop(append(&log, &numbered(i, 900)).unwrap()));
+        store.close().unwrap();
+        drop((log, store));
+        // All of it reached the disk by itself; the zeros that follow it do not.
+        let disk = disk.crash_image(disk.changes(), CrashChoice::Everything);
+        let store = open_on(&disk, &options).unwrap();
+        store.create_log(spec(2, "other")).unwrap();
+        store.delete_log(id(0)).unwrap();
+        append(&store.log(id(1)).unwrap(), b"keeps the file").unwrap();
+        store.settle();
+        store.close().unwrap();
+        drop(store);
+        let store = open_on(&disk, &options).unwrap();
+        let log = store.create_log(spec(3, "new")).unwrap();
+        append(&log, &numbered(100, 900)).unwrap();
+        store.settle();
+        for seed in 0..effort(200) {
+            let choice = if seed % 2 == 0 { CrashChoice::Pages(seed) } else { CrashChoice::Some(seed) };
+            let image = disk.crash_image(disk.changes(), choice);
+            let again = open_on(&image, &options).unwrap();
+            let Some(log) = again.log(id(2)) else { continue };
+            let (records, _) = read_from(&log, Offset(0), 10_000);
+            let is_own = records.is_empty() || records == [(0, numbered(100, 900))];
+            assert!(is_own, "{tail_kind:?}, {choice:?}: {} records", records.len());
+        }
+    }
+}

@@ -1,7 +1,10 @@
 //! A file of blocks: slots of one size, and what each of them is.
 
+use std::io;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use super::classes::Class;
 use crate::disk::DiskFile;
@@ -17,11 +20,23 @@ pub(crate) struct BlockFile {
     pub(crate) path: String,
     /// Why it takes no more writes.
     pub(crate) poisoned: OnceLock<Arc<str>>,
+    /// What reads as zeros may not be zeros on the disk: a life that never synced has given space back.
+    pub(super) has_doubtful_zeros: Mutex<bool>,
 }
 
 impl BlockFile {
     pub(crate) fn error(&self, operation: &'static str, source: std::io::Error) -> Error {
         Error::io(operation, &self.path, source)
+    }
+
+    /// Before a slot that reads as zeros is used: what lay there must not come back under a new block.
+    pub(super) fn settle_zeros(&self) -> io::Result<()> {
+        let mut has_doubtful_zeros = self.has_doubtful_zeros.lock();
+        if *has_doubtful_zeros {
+            self.file.sync()?;
+            *has_doubtful_zeros = false;
+        }
+        Ok(())
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct Blocks {
     pub(crate) classes: Classes,
     /// Some log syncs its data: then directory changes and zeroing are synced too.
     sync: AtomicBool,
+    /// The life before never synced: neither did it the zeros of what it gave back.
+    doubts_zeros: bool,
     files: Mutex<BTreeMap<u64, FileSlots>>,
     ahead: Ahead,
     next_sequence: AtomicU64,
@@ -43,18 +45,20 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// For logs that sync as `fsync` says, where they say nothing else.
+    /// For logs that sync as `fsync` says, where they say nothing else. `synced_before`: so did those of the life before.
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         block_bytes: u64,
         blocks_per_file: u32,
         fsync: FsyncSchedule,
+        synced_before: bool,
     ) -> Self {
         let blocks = Self {
             disk,
             block_bytes,
             classes: Classes::new(block_bytes, blocks_per_file),
             sync: AtomicBool::new(fsync.syncs()),
+            doubts_zeros: !synced_before,
             files: Mutex::default(),
             ahead: Ahead::default(),
             next_sequence: AtomicU64::new(1),
@@ -71,7 +75,10 @@ impl Blocks {
 
     /// Opens a file that is there.
     pub(crate) fn open(&self, number: u64, class: Class) -> Result<Arc<BlockFile>> {
-        self.with_file(number, class, "open", |name, bytes| self.disk.open(name, bytes, FileKind::Blocks))
+        let file = self
+            .with_file(number, class, "open", |name, bytes| self.disk.open(name, bytes, FileKind::Blocks))?;
+        *file.has_doubtful_zeros.lock() = self.doubts_zeros;
+        Ok(file)
     }
 
     fn with_file(
@@ -85,7 +92,8 @@ impl Blocks {
         let path = self.disk.path(&name);
         let file = open(&name, self.classes.file_bytes()).map_err(|e| Error::io(operation, &path, e))?;
         let slot_bytes = self.classes.slot_bytes(class);
-        Ok(Arc::new(BlockFile { number, class, slot_bytes, file, path, poisoned: OnceLock::new() }))
+        let (poisoned, has_doubtful_zeros) = (OnceLock::new(), Mutex::new(false));
+        Ok(Arc::new(BlockFile { number, class, slot_bytes, file, path, poisoned, has_doubtful_zeros }))
     }
 
     /// Takes a file in, with the states that recovery found.
@@ -148,7 +156,8 @@ impl Blocks {
     /// Takes free slots side by side and gives them their space.
     fn prepare(&self, kind: Kind, count: usize, count_max: usize, how: Prepare) -> Result<Slots> {
         let slots = self.take_free(kind, count, count_max)?;
-        if let Err(error) = slots.file.file.prepare(slots.range(), how) {
+        let prepared = slots.file.settle_zeros().and_then(|()| slots.file.file.prepare(slots.range(), how));
+        if let Err(error) = prepared {
             self.set(&slots, SlotState::Freed);
             return Err(slots.file.error("grow", error));
         }
