@@ -24,6 +24,11 @@ def test_a_sample_is_the_line_that_the_program_printed(tmp_path: Path) -> None:
     assert (sample.value, sample.unit, sample.facts) == (7.0, "us", {"p50_us": 7, "backend": "direct"})
 
 
+def test_a_sample_may_bring_its_observations(tmp_path: Path) -> None:
+    program = script(tmp_path, """echo '{"value": 7, "unit": "ms", "facts": {}, "observations": [7, 2.5]}'""")
+    assert programs.run(program, "case", seconds=1).observations == [7.0, 2.5]
+
+
 def test_a_program_that_fails_makes_the_run_invalid_and_its_last_words_are_kept(tmp_path: Path) -> None:
     program = script(tmp_path, "echo record 7 read back differs >&2; exit 1")
     with pytest.raises(InvalidRunError, match="record 7 read back differs"):

@@ -76,6 +76,22 @@ def test_a_case_without_its_limit_has_no_ratio() -> None:
     assert (copy.limit, copy.ratio, copy.met) == (None, None, True)
 
 
+def test_a_quantile_is_taken_over_the_observations_of_all_rounds() -> None:
+    subject = Subject(
+        "kill_to_ack", "walrus", "auto", lambda: Sample(0.0, ""), {"kill_to_ack_p50": 0.5, "kill_to_ack_p99": 0.99}
+    )
+    rounds = [Sample(1.0, "s", {}, (0.1, 0.2, 0.3)), Sample(1.0, "s", {}, (0.4, 9.0))]
+    p50, p99 = rows([Series(subject, [Taken(sample, 0.0) for sample in rounds])], [])
+    assert (p50.case, p50.value, p50.met) == ("kill_to_ack_p50", 0.3, True)
+    assert (p99.case, p99.value, p99.met) == ("kill_to_ack_p99", 9.0, False)
+    assert (p99.minimum, p99.maximum, p99.rounds) == (0.1, 9.0, 2)
+
+
+def test_a_limit_that_was_probed_in_several_phases_is_one_limit() -> None:
+    (row,) = limit_rows([series("record_copy", "probe", "", 160.0), series("record_copy", "probe", "", 180.0, 200.0)])
+    assert (row.value, row.minimum, row.maximum) == (180.0, 160.0, 200.0)
+
+
 def test_a_durable_stream_is_bound_by_the_slower_of_network_and_disk() -> None:
     assert known_limits({"loopback_stream": 2048.0, "durable_bandwidth": 4096.0})["durable_stream"] == 2_000_000
     assert "durable_stream" not in known_limits({"loopback_stream": 2048.0})

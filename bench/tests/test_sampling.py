@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from walrus_bench.cpu import CpuReading
-from walrus_bench.sampling import Gate, InvalidRunError, Sample, Series, Subject, take_rounds
+from walrus_bench.sampling import Gate, InvalidRunError, Sample, Series, Subject, quantile, take_rounds
 
 
 def readings(others: Sequence[float]) -> Callable[[], CpuReading]:
@@ -69,6 +69,26 @@ def test_subjects_are_interleaved() -> None:
 
     list(take_rounds([subject("a"), subject("b")], rounds=3, gate=Gate(readings([0.0] * 6), enabled=False)))
     assert order == ["a", "b"] * 3
+
+
+def test_a_subject_that_takes_long_is_measured_in_some_rounds_only() -> None:
+    order: list[str] = []
+
+    def subject(name: str, rounds_max: int | None) -> Subject:
+        def measure() -> Sample:
+            order.append(name)
+            return Sample(1.0, "us")
+
+        return Subject(name, "walrus", "", measure, rounds_max=rounds_max)
+
+    subjects = [subject("long", 1), subject("short", None)]
+    list(take_rounds(subjects, rounds=3, gate=Gate(readings([0.0] * 4), enabled=False)))
+    assert order == ["long", "short", "short", "short"]
+
+
+@pytest.mark.parametrize(("rank", "expected"), [(0.5, 2.0), (0.99, 4.0), (0.01, 1.0)])
+def test_a_quantile_is_one_of_the_values(rank: float, expected: float) -> None:
+    assert quantile([4.0, 1.0, 3.0, 2.0], rank) == expected
 
 
 def test_an_invalid_run_ends_the_rounds() -> None:

@@ -14,7 +14,7 @@ use crate::Arguments;
 use crate::log_service::v1::append_request;
 use crate::log_service::v1::log_client::LogClient;
 use crate::log_service::v1::{AppendRequest, InitProducerRequest, InitProducerResponse};
-use crate::log_service::{check_records, connect, create_topic};
+use crate::log_service::{check_records, connect, connect_to_leader, create_topic, segments};
 
 /// For how long batches are sent.
 #[derive(Clone, Copy)]
@@ -34,6 +34,41 @@ pub(crate) async fn measure(arguments: &Arguments) -> Result<Sample> {
     Ok(run.sample(arguments).with("records_checked", run.acknowledged))
 }
 
+/// Appends one record at a time and looks for how long nothing was acknowledged where one segment ended and the next one
+/// began: ms (p99, each of them an observation).
+pub(crate) async fn roll_pauses(arguments: &Arguments) -> Result<Sample> {
+    ensure!(
+        arguments.batch_records == 1 && arguments.in_flight == 1,
+        "pauses are seen with --batch-records 1 and --in-flight 1"
+    );
+    let mut log = connect(arguments.grpc).await?;
+    let run = stream(&mut log, arguments, Until::Elapsed(arguments.duration())).await?;
+    let is_record = |number, value: &[u8]| run.payload.is_record(number, value);
+    check_records(&mut log, &arguments.topic, run.acknowledged, is_record).await?;
+    let bases: Vec<u64> =
+        segments(&mut log, &arguments.topic).await?.iter().map(|segment| segment.base_offset).collect();
+    let pauses = pauses_at(&bases, &run.acks);
+    ensure!(!pauses.is_empty(), "no segment ended within {} s", arguments.seconds);
+    let rolls = pauses.len();
+    let nanos = pauses.iter().map(|pause| u64::try_from(pause.as_nanos())).collect::<Result<_, _>>()?;
+    let latencies = Latencies::new(nanos, arguments.duration());
+    Ok(Sample::new(latencies.quantile_us(990) / 1e3, "ms")
+        .with("rolls", rolls)
+        .with("records_checked", run.acknowledged)
+        .with_observations(pauses.iter().map(|pause| pause.as_secs_f64() * 1e3).collect()))
+}
+
+/// From the last acknowledgement before each base to the first one of a record behind it. A topic's first segment and one
+/// that nobody wrote to follow nothing.
+fn pauses_at(bases: &[u64], acks: &[(u64, Instant)]) -> Vec<Duration> {
+    let pause = |base: &u64| {
+        let next = acks.partition_point(|(end, _)| end <= base);
+        let (before, after) = (acks.get(next.checked_sub(1)?)?, acks.get(next)?);
+        Some(after.1 - before.1)
+    };
+    bases.iter().filter_map(pause).collect()
+}
+
 /// Appends `--records` records, in whole batches.
 pub(crate) async fn fill(arguments: &Arguments) -> Result<Sample> {
     let records = arguments.records.context("fill needs --records")?;
@@ -44,8 +79,9 @@ pub(crate) async fn fill(arguments: &Arguments) -> Result<Sample> {
 
 /// What one stream gave.
 struct Run {
-    latencies: Latencies, // of batches
-    acknowledged: u64,    // records, warm-up included
+    latencies: Latencies,      // of batches
+    acknowledged: u64,         // records, warm-up included
+    acks: Vec<(u64, Instant)>, // the end of each batch, and when it was acknowledged
     payload: Payload,
 }
 
@@ -62,6 +98,7 @@ impl Run {
 
 async fn stream(log: &mut LogClient<Channel>, arguments: &Arguments, until: Until) -> Result<Run> {
     create_topic(log, &arguments.topic).await?;
+    let mut log = connect_to_leader(log, &arguments.topic).await?;
     let mut producer =
         Producer::new(arguments, log.init_producer(InitProducerRequest {}).await?.into_inner())?;
 
@@ -77,7 +114,7 @@ async fn stream(log: &mut LogClient<Channel>, arguments: &Arguments, until: Unti
         Until::Sent(_) => (start, None),
     };
     let mut nanos = Vec::new();
-    let mut acknowledged = 0;
+    let (mut acknowledged, mut acks) = (0, Vec::new());
     let mut last_counted = counted_from;
     loop {
         while in_flight.len() < arguments.in_flight {
@@ -104,13 +141,14 @@ async fn stream(log: &mut LogClient<Channel>, arguments: &Arguments, until: Unti
         );
         acknowledged = answer.end_offset;
         let now = Instant::now();
+        acks.push((acknowledged, now));
         if counted_from <= now && counted_to.is_none_or(|end| now < end) {
             nanos.push(u64::try_from((now - sent).as_nanos())?);
             last_counted = now;
         }
     }
     let latencies = Latencies::new(nanos, last_counted - counted_from);
-    Ok(Run { latencies, acknowledged, payload: producer.payload })
+    Ok(Run { latencies, acknowledged, acks, payload: producer.payload })
 }
 
 /// Builds the batches of one producer: records count up, and so do its sequences.
@@ -154,5 +192,19 @@ impl Producer {
             payload: Some(append_request::Payload::Batch(batch.into())),
             ..AppendRequest::default()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_lies_between_the_last_record_of_a_segment_and_the_first_of_the_next() {
+        let start = Instant::now();
+        let ms = Duration::from_millis;
+        let acks: Vec<_> = [1, 2, 7, 8, 30].iter().zip(1..).map(|(at, end)| (end, start + ms(*at))).collect();
+        assert_eq!(pauses_at(&[0, 2, 4], &acks), [ms(5), ms(22)]);
+        assert_eq!(pauses_at(&[0, 5], &acks), [], "nobody wrote to the last one");
     }
 }

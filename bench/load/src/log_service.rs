@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use anyhow::{Context, Result, ensure};
 use tonic::transport::Channel;
 use v1::log_client::LogClient;
-use v1::{CreateTopicRequest, Format, ReadRequest};
+use v1::{CreateTopicRequest, Format, ListSegmentsRequest, ReadRequest, Segment};
 use walrus_log::batch::Batch;
 
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -29,6 +29,24 @@ pub(crate) async fn create_topic(log: &mut LogClient<Channel>, topic: &str) -> R
     let created = log.create_topic(request).await.context("cannot create the topic")?.into_inner().created;
     ensure!(created, "topic {topic} was there before");
     Ok(())
+}
+
+/// The segments of a topic of one partition, in order.
+pub(crate) async fn segments(log: &mut LogClient<Channel>, topic: &str) -> Result<Vec<Segment>> {
+    let request = ListSegmentsRequest { topic: topic.to_owned() };
+    let listed = log.list_segments(request).await.context("cannot list the segments")?.into_inner();
+    let partition = listed.partitions.into_iter().next().context("a topic without partitions")?;
+    Ok(partition.segments)
+}
+
+/// A connection to the broker that orders the appends to a topic now.
+pub(crate) async fn connect_to_leader(
+    log: &mut LogClient<Channel>,
+    topic: &str,
+) -> Result<LogClient<Channel>> {
+    let open = segments(log, topic).await?.pop().context("a topic without segments")?;
+    let leader = open.leader.context("the open segment has no leader")?;
+    connect(leader.grpc_address.parse().context("the leader's address")?).await
 }
 
 /// Reads the topic from its start to its high watermark and checks that it holds `records` records, each of which

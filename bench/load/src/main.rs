@@ -52,6 +52,8 @@ enum Case {
     AppendStream,
     /// The same until `--records` are acknowledged, to have something to read; nothing is read back.
     Fill,
+    /// One record at a time through segments that end: for how long nothing was acknowledged at each end, ms (p99).
+    RollPauses,
     /// One caller puts one record at a time over the text protocol: us (p50).
     TextPut,
 }
@@ -68,6 +70,7 @@ async fn main() -> Result<()> {
     let sample = match arguments.case {
         Case::AppendStream => append_stream::measure(&arguments).await?,
         Case::Fill => append_stream::fill(&arguments).await?,
+        Case::RollPauses => append_stream::roll_pauses(&arguments).await?,
         Case::TextPut => text_put::measure(&arguments).await?,
     };
     sample.print();

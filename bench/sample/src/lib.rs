@@ -17,13 +17,14 @@ pub struct Sample {
     value: f64,
     unit: &'static str,
     facts: Map<String, Value>,
+    observations: Vec<f64>,
 }
 
 impl Sample {
     /// A sample of `value`, in `unit`.
     #[must_use]
     pub fn new(value: f64, unit: &'static str) -> Self {
-        Self { value, unit, facts: Map::new() }
+        Self { value, unit, facts: Map::new(), observations: Vec::new() }
     }
 
     /// The sample with one more fact; units come last in its name (`p99_us`).
@@ -41,8 +42,17 @@ impl Sample {
             .with("p999_us", latencies.quantile_us(999))
     }
 
-    /// Writes the line the harness reads: `{"value", "unit", "facts"}`.
+    /// The sample with the single figures that it was made of, of which there are few: the harness takes quantiles of
+    /// those of all rounds together.
+    #[must_use]
+    pub fn with_observations(mut self, observations: Vec<f64>) -> Self {
+        self.observations = observations;
+        self
+    }
+
+    /// Writes the line the harness reads: `{"value", "unit", "facts", "observations"}`.
     pub fn print(&self) {
-        println!("{}", json!({"value": self.value, "unit": self.unit, "facts": self.facts}));
+        let Self { value, unit, facts, observations } = self;
+        println!("{}", json!({"value": value, "unit": unit, "facts": facts, "observations": observations}));
     }
 }

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from walrus_bench import cpu, machine, plot, report, tables
 from walrus_bench.programs import BENCH_DIR, REPOSITORY
-from walrus_bench.sampling import Gate, InvalidRunError, Series, take_rounds
+from walrus_bench.sampling import Gate, InvalidRunError, Series, rounds_of, take_rounds
 from walrus_bench.suites import Phase, Settings
 
 QUICK_SECONDS, QUICK_ROUNDS = 0.2, 2
@@ -40,9 +40,16 @@ def phases_of(suite: Suite) -> Sequence[Phase]:
 
             return (storage.engine,)
         case Suite.CLUSTER:
-            from walrus_bench.suites import cluster, replicated
+            from walrus_bench.suites import absence, cluster, failures, replicated
 
-            return (cluster.one_broker, cluster.idle_brokers, replicated.failures)
+            return (
+                cluster.one_broker,
+                replicated.appends,
+                replicated.planned_rolls,
+                failures.failures,
+                absence.absence,
+                cluster.idle_brokers,
+            )
         case Suite.SPARK:
             from walrus_bench.suites import spark
 
@@ -110,7 +117,7 @@ def _leave(number: int, _frame: FrameType | None) -> NoReturn:
 def _measure(
     suite: Suite, settings: Settings, *, rounds: int, gated: bool, console: Console
 ) -> tuple[list[Series], list[str]]:
-    all_series: dict[str, Series] = {}
+    all_series: dict[tuple[str, str], Series] = {}  # by phase: some limits are probed in several
     notes: list[str] = []
     for phase in phases_of(suite):
         with phase(settings) as prepared:
@@ -123,9 +130,10 @@ def _measure(
                 TimeElapsedColumn(),
             )
             with Progress(*columns, console=console, transient=True) as progress:
-                task = progress.add_task(f"{suite.value}: {rounds} rounds", total=rounds * len(prepared.subjects))
+                total = sum(rounds_of(subject, rounds) for subject in prepared.subjects)
+                task = progress.add_task(f"{suite.value}: {rounds} rounds", total=total)
                 for series in take_rounds(prepared.subjects, rounds=rounds, gate=gate):
-                    all_series[series.subject.name] = series
+                    all_series[phase.__name__, series.subject.name] = series
                     latest = series.taken[-1].sample
                     progress.update(
                         task,

@@ -68,6 +68,11 @@ GOALS: Mapping[str, Goal] = {
     "kill_to_ack_p50": Goal("s", None, Measure.VALUE, Better.LOWER, 0.7),
     "kill_to_ack_p99": Goal("s", None, Measure.VALUE, Better.LOWER, 4),
     "silent_host_p99": Goal("s", None, Measure.VALUE, Better.LOWER, 4),
+    "planned_roll_pause_p99": Goal("ms", None, Measure.VALUE, Better.LOWER, 50),
+    "replicated_append": Goal("records/s", "durable_stream", Measure.VALUE, Better.HIGHER, 100_000),
+    "replicated_append_p50": Goal("us", "durable_4k_p50", Measure.RATIO, Better.LOWER, 4.0),
+    "replicated_over_single": Goal("x", None, Measure.VALUE, Better.HIGHER, 0.3),
+    "catch_up": Goal("MB/s", None, Measure.VALUE, Better.HIGHER, 200),
     "idle_cpu": Goal("% of a core", None, Measure.VALUE, Better.LOWER, 8),
     "spark_source": Goal("MB/s", "loopback_stream", Measure.VALUE, Better.HIGHER, 150),
 }

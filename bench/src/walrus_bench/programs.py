@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from walrus_bench.sampling import InvalidRunError, Sample
@@ -37,7 +38,8 @@ def run(
     line = output_of(program, *arguments, timeout_s=seconds + START_AND_CHECK_S, environment=environment)
     try:
         answer = json.loads(line)
-        return Sample(float(answer["value"]), answer["unit"], answer["facts"])
+        sample = Sample(float(answer["value"]), answer["unit"], answer["facts"])
+        return replace(sample, observations=[float(each) for each in answer.get("observations", ())])
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidRunError(f"{program.name} printed no sample but {line[:200]!r}") from error
 

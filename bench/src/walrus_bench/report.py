@@ -2,13 +2,14 @@
 
 import json
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from walrus_bench.goals import GOALS, PROBED_LIMITS, known_limits
-from walrus_bench.sampling import Fact, Sample, Series
+from walrus_bench.sampling import Fact, Sample, Series, Taken, quantile
 
 OURS = "walrus"  # the system that has to meet the goals
 PROBE = "probe"  # the system name of our own limit probe
@@ -18,7 +19,9 @@ FIO_AGREEMENT_MIN = 0.95
 
 @dataclass(frozen=True)
 class Row:
-    """One case on one system and backend. Value and limit are medians over the rounds."""
+    """One case on one system and backend. Limit and value are medians over the rounds; a case that is a quantile is
+    taken over the observations of all rounds together, and so are the smallest and the largest.
+    """
 
     case: str
     system: str
@@ -93,16 +96,18 @@ class Report:
 
 def limit_rows(all_series: Iterable[Series]) -> list[LimitRow]:
     """Finds the limits that these series measured."""
-    by_case = {(series.subject.case, series.subject.system): series for series in all_series}
+    by_case: defaultdict[tuple[str, str], list[Taken]] = defaultdict(list)  # of all phases
+    for series in all_series:
+        by_case[series.subject.case, series.subject.system] += series.taken
     rows = []
     for name, limit in PROBED_LIMITS.items():
-        if (series := by_case.get((limit.probe, PROBE))) is None:
+        if not (by_probe := by_case[limit.probe, PROBE]):
             continue
-        values = [_figure(taken.sample, limit.fact) for taken in series.taken]
+        values = [_figure(taken.sample, limit.fact) for taken in by_probe]
         value = statistics.median(values)
         fio = None
-        if (by_fio := by_case.get((limit.probe, FIO))) is not None:
-            fio = statistics.median(_figure(taken.sample, limit.fact) for taken in by_fio.taken)
+        if by_fio := by_case[limit.probe, FIO]:
+            fio = statistics.median(_figure(taken.sample, limit.fact) for taken in by_fio)
         # a rate must be as high as fio's, a time as low
         agreement = None if fio is None else (fio / value if limit.unit == "us" else value / fio)
         rows.append(
@@ -123,17 +128,23 @@ def limit_rows(all_series: Iterable[Series]) -> list[LimitRow]:
 def rows(all_series: Iterable[Series], limits: Iterable[LimitRow]) -> list[Row]:
     """Makes the rows of every case that has a goal."""
     known = known_limits({row.limit: row.value for row in limits})
-    return [_row(series, known) for series in all_series if series.subject.case in GOALS]
+    made: list[Row] = []
+    for series in all_series:
+        subject = series.subject
+        if subject.case in GOALS:
+            values = [taken.sample.value for taken in series.taken]
+            made.append(_row(series, subject.case, values, statistics.median(values), known))
+        pooled = [each for taken in series.taken for each in taken.sample.observations]
+        made += [_row(series, case, pooled, quantile(pooled, rank), known) for case, rank in subject.quantiles.items()]
+    return made
 
 
-def _row(series: Series, limits: Mapping[str, float]) -> Row:
-    subject, goal = series.subject, GOALS[series.subject.case]
-    values = [taken.sample.value for taken in series.taken]
-    value = statistics.median(values)
+def _row(series: Series, case: str, values: Sequence[float], value: float, limits: Mapping[str, float]) -> Row:
+    subject, goal = series.subject, GOALS[case]
     limit = None if goal.limit is None else limits.get(goal.limit)
     ratio = None if not limit else value / limit
     return Row(
-        case=subject.case,
+        case=case,
         system=subject.system,
         backend=subject.backend,
         value=value,
@@ -144,7 +155,7 @@ def _row(series: Series, limits: Mapping[str, float]) -> Row:
         met=goal.is_met(value=value, ratio=ratio),
         minimum=min(values),
         maximum=max(values),
-        rounds=len(values),
+        rounds=len(series.taken),
         noisy=series.noisy,
         facts=middle_facts([taken.sample for taken in series.taken]),
     )

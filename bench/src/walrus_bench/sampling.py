@@ -1,5 +1,6 @@
 """Takes the samples: subjects interleaved round by round, noisy samples repeated within a bound."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,16 +24,19 @@ class Sample:
     value: float
     unit: str
     facts: Mapping[str, Fact] = field(default_factory=dict)
+    observations: Sequence[float] = ()  # what the figure was made of, where quantiles over all rounds are wanted
 
 
 @dataclass(frozen=True)
 class Subject:
-    """Something that is measured once in every round."""
+    """Something that is measured once in every round, in the first `rounds_max` of them if it takes long."""
 
     case: str
     system: str
     backend: str
     measure: Callable[[], Sample]
+    quantiles: Mapping[str, float] = field(default_factory=dict)  # cases made of the observations of all its samples
+    rounds_max: int | None = None
 
     @property
     def name(self) -> str:
@@ -97,10 +101,22 @@ class Gate:
             self.patience_s -= after.at_s - before.at_s
 
 
+def quantile(values: Sequence[float], rank: float) -> float:
+    """The nearest-rank quantile, 0 < rank <= 1."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(rank * len(ordered)) - 1)]
+
+
 def take_rounds(subjects: Sequence[Subject], *, rounds: int, gate: Gate) -> Iterator[Series]:
     """Measures every subject once per round; yields its series each time, for the caller to show progress."""
     all_series = [Series(subject) for subject in subjects]
-    for _ in range(rounds):
+    for number in range(rounds):
         for series in all_series:
-            gate.take(series)
-            yield series
+            if number < rounds_of(series.subject, rounds):
+                gate.take(series)
+                yield series
+
+
+def rounds_of(subject: Subject, rounds: int) -> int:
+    """In how many of the rounds a subject is measured."""
+    return rounds if subject.rounds_max is None else min(rounds, subject.rounds_max)

@@ -10,6 +10,8 @@ from walrus_client.dev import DevCluster, DevError, NodeOptions, NodeState, open
 from walrus_bench.sampling import InvalidRunError
 
 LOOPBACK = "127.0.0.1"
+NODES = 3
+REPLICATED = NodeOptions(replication_factor=NODES, write_quorum=2)
 
 
 @contextmanager

@@ -1,23 +1,20 @@
 """Suite `cluster`: whole brokers through their public listeners, driven by a native load generator."""
 
-import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 
 from walrus_client.dev import NodeOptions
 
-from walrus_bench import cpu, programs
+from walrus_bench import cpu
 from walrus_bench.sampling import InvalidRunError, Sample, Subject
 from walrus_bench.suites import Prepared, Settings, brokers, limits
+from walrus_bench.suites.load import Load
 
 BACKENDS = ("mmap", "direct")
 LIMITS = ("durable_4k", "durable_bandwidth", "loopback_round_trip", "loopback_stream")
 LOAD_CASES = {"broker_append_durable": "append_stream", "text_put_p50": "text_put"}
-IDLE_NODES = 3
-IDLE = NodeOptions(replication_factor=IDLE_NODES)
 IDLE_SECONDS_MIN = 20.0  # the timers of an idle node are up to 10 s apart
 SETTLE_SECONDS = 5.0  # after the start, until idle is idle
 
@@ -25,7 +22,6 @@ SETTLE_SECONDS = 5.0  # after the start, until idle is idle
 @contextmanager
 def one_broker(settings: Settings) -> Iterator[Prepared]:
     """Sets up a cluster of one broker for each backend; every sample has a topic of its own."""
-    load = programs.build("walrus-bench-load")
     machine = limits.prepare(settings, LIMITS)
     with ExitStack() as stack:
         subjects: list[Subject] = []
@@ -35,25 +31,18 @@ def one_broker(settings: Settings) -> Iterator[Prepared]:
             running = brokers.running(settings.data_dir / f"broker-{backend}", nodes=1, options=options)
             cluster = stack.enter_context(running)
             pids += brokers.pids(cluster)
-            at = brokers.listeners(cluster.nodes[0])
+            load = Load(cluster, settings.seconds)
             subjects += [
-                Subject(case, "walrus", backend, _load(load, load_case, at, settings.seconds))
-                for case, load_case in LOAD_CASES.items()
+                Subject(case, "walrus", backend, partial(load.run, load_case)) for case, load_case in LOAD_CASES.items()
             ]
         yield Prepared([*machine.subjects, *subjects], pids=pids, notes=machine.notes)
-
-
-def _load(program: Path, case: str, at: Sequence[str], seconds: float) -> Callable[[], Sample]:
-    """Puts load on a broker each time it is called, on a new topic."""
-    topics = (f"{case}-{number}" for number in itertools.count())
-    return lambda: programs.run(program, case, *at, "--topic", next(topics), seconds=seconds)
 
 
 @contextmanager
 def idle_brokers(settings: Settings) -> Iterator[Prepared]:
     """Sets up three brokers that nobody asks for anything."""
     seconds = settings.seconds if settings.quick else max(settings.seconds, IDLE_SECONDS_MIN)
-    with brokers.running(settings.data_dir / "idle", nodes=IDLE_NODES, options=IDLE) as cluster:
+    with brokers.running(settings.data_dir / "idle", nodes=brokers.NODES, options=brokers.REPLICATED) as cluster:
         pids = brokers.pids(cluster)
         if not settings.quick:
             time.sleep(SETTLE_SECONDS)

@@ -1,148 +1,72 @@
-"""Suite `cluster`, three brokers: how long writes stand still when a leader is killed, or falls silent."""
+"""Suite `cluster`: appends to three copies, of which two are waited for, by one client beside all three brokers."""
 
-import math
-import signal
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 
-from walrus_client import Client, ProducerOptions, WalrusError
-from walrus_client.dev import DevCluster, NodeOptions, NodeState
+from walrus_client.dev import NodeOptions
 
-from walrus_bench.goals import RECORD_BYTES
-from walrus_bench.sampling import InvalidRunError, Sample, Subject
-from walrus_bench.suites import Prepared, Settings, brokers
+from walrus_bench.sampling import Sample, Subject
+from walrus_bench.suites import Prepared, Settings, brokers, limits
+from walrus_bench.suites.load import Load
 
-NODES, WRITE_QUORUM = 3, 2
-REPLICATED = NodeOptions(replication_factor=NODES, write_quorum=WRITE_QUORUM)
-KILLS = 4  # in each sample
-RECOVERY_TIMEOUT_S = 120.0
+ONE_IN_FLIGHT = ("--batch-records", 1, "--in-flight", 1)
+ROLL_ENTRIES = 1_000  # records of a segment: a third of a second of one in flight
 
 
 @contextmanager
-def failures(settings: Settings) -> Iterator[Prepared]:
-    """Sets up three brokers whose leaders are killed or stopped while one client appends."""
-    with brokers.running(settings.data_dir / "failures", nodes=NODES, options=REPLICATED) as cluster:
-        kills = 1 if settings.quick else KILLS
-        killed, stopped = _Gaps(cluster, "killed"), _Gaps(cluster, "stopped")
+def appends(settings: Settings) -> Iterator[Prepared]:
+    """Sets up three brokers, and one beside them for the same load on a single copy."""
+    machine = limits.prepare(settings, ("durable_4k",))
+    single = brokers.running(settings.data_dir / "single", nodes=1, options=NodeOptions())
+    with (
+        single as one,
+        brokers.running(settings.data_dir / "replicated", nodes=brokers.NODES, options=brokers.REPLICATED) as three,
+    ):
+        streams = Streams(Load(three, settings.seconds), Load(one, settings.seconds))
         subjects = [
-            Subject("kill_to_ack_p50", "walrus", "auto", partial(killed.more, kills, _kill, 0.5)),
-            Subject("kill_to_ack_p99", "walrus", "auto", partial(killed.more, kills, _kill, 0.99)),
-            Subject("silent_host_p99", "walrus", "auto", partial(stopped.more, kills, _freeze, 0.99)),
+            *machine.subjects,
+            Subject("replicated_append", "walrus", "auto", streams.replicated),
+            Subject("replicated_over_single", "walrus", "auto", streams.over_single),
+            Subject("replicated_append_p50", "walrus", "auto", partial(one_in_flight, streams.three)),
         ]
-        yield Prepared(subjects, pids=brokers.pids(cluster))
+        yield Prepared(subjects, pids=[*brokers.pids(one), *brokers.pids(three)], notes=machine.notes)
 
 
 @dataclass
-class _Gaps:
-    """Times in which nothing was acknowledged, after something was done to the leader of a topic."""
+class Streams:
+    """The same stream of batches to three copies and to one, in turn."""
 
-    cluster: DevCluster
-    topic: str
-    seconds: list[float] = field(default_factory=list)
+    three: Load
+    one: Load
+    latest: Sample | None = None
 
-    def more(self, times: int, harm: Callable[[DevCluster, NodeState], None], quantile: float) -> Sample:
-        """Does it a few more times; the sample is a quantile of all times so far."""
-        with Client(self.cluster.bootstrap) as client:
-            client.create_topic(self.topic)
-        for _ in range(times):
-            self.seconds.append(self._gap(harm))
-        value = _quantile(self.seconds, quantile)
-        return Sample(value, "s", {"times": len(self.seconds), "most": max(self.seconds)})
+    def replicated(self) -> Sample:
+        """Records/s on three copies."""
+        self.latest = self.three.run("append_stream")
+        return self.latest
 
-    def _gap(self, harm: Callable[[DevCluster, NodeState], None]) -> float:
-        """From the harm to the first acknowledgement of a record that was sent after it."""
-        victim = self._leader()
-        others = [node for node in self.cluster.nodes if node.name != victim.name]
-        bootstrap = ",".join(f"{brokers.LOOPBACK}:{node.ports.grpc}" for node in (victim, *others))
-        with _appending(bootstrap, self.topic) as appended:
-            appended.wait_for_one_sent_after(time.monotonic())
-            began = time.monotonic()
-            harm(self.cluster, victim)
-            gap = appended.wait_for_one_sent_after(began) - began
-        self.cluster.kill(victim.name, number=signal.SIGCONT)
-        self.cluster.start()
-        return gap
-
-    def _leader(self) -> NodeState:
-        """The leader of the open segment, once there is one that runs."""
-        deadline = time.monotonic() + RECOVERY_TIMEOUT_S
-        while time.monotonic() < deadline:
-            with Client(self.cluster.bootstrap) as client:
-                client.append(self.topic, [b"who leads?"])
-                leader = client.segments(self.topic)[0].segments[-1].leader
-            for node in self.cluster.nodes:
-                if leader is not None and node.node_id == leader.id and node.is_running():
-                    return node
-            time.sleep(0.1)
-        raise InvalidRunError(f"{self.topic} has no leader")
+    def over_single(self) -> Sample:
+        """What was just reached on three copies, over what is reached on one."""
+        assert self.latest is not None, "it is measured behind the replicated stream of its round"
+        single = self.one.run("append_stream")
+        facts = {"replicated": self.latest.value, "single": single.value}
+        return Sample(self.latest.value / single.value, "x", facts)
 
 
-def _kill(cluster: DevCluster, victim: NodeState) -> None:
-    cluster.kill(victim.name)
-
-
-def _freeze(cluster: DevCluster, victim: NodeState) -> None:
-    cluster.kill(victim.name, number=signal.SIGSTOP)
-
-
-class _Appended:
-    """When the records of one client were sent and acknowledged, one after another."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._last = (0.0, 0.0)  # sent, acknowledged
-        self._failure: WalrusError | None = None
-
-    def note(self, sent: float, acknowledged: float) -> None:
-        with self._changed:
-            self._last = sent, acknowledged
-            self._changed.notify_all()
-
-    def fail(self, failure: WalrusError) -> None:
-        with self._changed:
-            self._failure = failure
-            self._changed.notify_all()
-
-    def wait_for_one_sent_after(self, moment: float) -> float:
-        """When it was acknowledged."""
-        with self._changed:
-            there = self._changed.wait_for(lambda: self._failure or self._last[0] > moment, RECOVERY_TIMEOUT_S)
-            if self._failure is not None or not there:
-                raise InvalidRunError(f"nothing was acknowledged for {RECOVERY_TIMEOUT_S:g} s: {self._failure}")
-            return self._last[1]
+def one_in_flight(load: Load) -> Sample:
+    """What one durable append takes when nothing else is under way, in us (p50)."""
+    sample = load.run("append_stream", *ONE_IN_FLIGHT)
+    return Sample(float(sample.facts["p50_us"]), "us", sample.facts)
 
 
 @contextmanager
-def _appending(bootstrap: str, topic: str) -> Iterator[_Appended]:
-    """One client that appends a record when the one before is acknowledged; the record under way at a failure counts
-    as the one before.
-    """
-    appended, over = _Appended(), threading.Event()
-
-    def append() -> None:
-        try:
-            with Client(bootstrap) as client, client.producer(topic, options=ProducerOptions(linger_ms=0)) as producer:
-                while not over.is_set():
-                    under_way = time.monotonic()
-                    producer.send(b"x" * RECORD_BYTES).result()
-                    appended.note(under_way, time.monotonic())
-        except WalrusError as failure:
-            appended.fail(failure)
-
-    thread = threading.Thread(target=append, daemon=True)
-    thread.start()
-    try:
-        yield appended
-    finally:
-        over.set()
-        thread.join(RECOVERY_TIMEOUT_S)
-
-
-def _quantile(values: Sequence[float], quantile: float) -> float:
-    """Nearest rank."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(quantile * len(ordered)) - 1)]
+def planned_rolls(settings: Settings) -> Iterator[Prepared]:
+    """Sets up three brokers whose segments are short."""
+    options = replace(brokers.REPLICATED, segment_entries_max=ROLL_ENTRIES)
+    with brokers.running(settings.data_dir / "rolls", nodes=brokers.NODES, options=options) as cluster:
+        measure = partial(Load(cluster, max(settings.seconds, 1.0)).run, "roll_pauses", *ONE_IN_FLIGHT)
+        quantiles = {"planned_roll_pause_p99": 0.99}
+        subjects = [Subject("planned_roll_pause", "walrus", "auto", measure, quantiles)]
+        yield Prepared(subjects, pids=brokers.pids(cluster))

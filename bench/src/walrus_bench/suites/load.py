@@ -1,0 +1,29 @@
+"""The native load generator, aimed at a broker."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from walrus_client.dev import DevCluster
+
+from walrus_bench import programs
+from walrus_bench.sampling import Sample
+from walrus_bench.suites import brokers
+
+
+@dataclass(frozen=True)
+class Load:
+    """Puts load on a cluster, on a new topic each time."""
+
+    cluster: DevCluster
+    seconds: float  # of each sample
+    program: Path = field(default_factory=partial(programs.build, "walrus-bench-load"))
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def run(self, case: str, *options: str | int) -> Sample:
+        """One sample of a case. Raises InvalidRunError when what is read back is not what was acknowledged."""
+        at = brokers.listeners(self.cluster.nodes[0])
+        topic = f"{case}-{next(self.numbers)}"
+        return programs.run(self.program, case, *at, "--topic", topic, *options, seconds=self.seconds)
