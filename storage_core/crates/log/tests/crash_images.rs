@@ -287,7 +287,9 @@ fn what_a_deleted_log_had_does_not_come_back_under_a_new_block_where_nothing_was
         let disk = SimulatedDisk::new(tail_kind);
         let store = open_on(&disk, &options).unwrap();
         let log = store.create_log(spec(1, "old")).unwrap();
-        (0..8).for_each(|i| drop(append(&log, &numbered(i, 900)).unwrap()));
+        for i in 0..8 {
+            append(&log, &numbered(i, 900)).unwrap();
+        }
         store.close().unwrap();
         drop((log, store));
         // All of it reached the disk by itself; the zeros that follow it do not.

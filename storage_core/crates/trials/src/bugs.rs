@@ -9,13 +9,18 @@ use crate::faults::fail_everywhere;
 use crate::images::{crash_everywhere, message};
 use crate::owner::Plan;
 use crate::rot::{Subject, larger};
+use crate::tails::tear;
 
 /// A mistake that is not found in so long is not found.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Lives whose calls fail: those of the test.
 const LIVES: u64 = 12;
+/// Lives that are crashed everywhere in a round.
+const CRASHED: u64 = 3;
 /// Damages tried in a round.
 const DAMAGES: u64 = 40;
+/// Lives whose tails are torn in a round.
+const TAILS: u64 = 10;
 /// Rounds without any mistake, before and after: nothing must be found.
 const CLEAN_ROUNDS: u64 = 3;
 
@@ -61,7 +66,9 @@ pub fn find_all(only: Option<&str>, mut each: impl FnMut(&Found)) -> bool {
 fn try_round(subject: &Subject, round: u64) -> Option<(&'static str, String)> {
     let damages = DAMAGES * round..DAMAGES * (round + 1);
     let faults = Plan { settles: true, marks: false, ..Plan::of(round % LIVES, 25) };
-    failing("crash images", || crash_everywhere(Plan::of(round, 60), 2))
+    let crashed = CRASHED * round..CRASHED * (round + 1);
+    failing("crash images", || crashed.map(|seed| crash_everywhere(Plan::of(seed, 60), 2)).sum::<u64>())
+        .or_else(|| failing("torn tails", || (TAILS * round..TAILS * (round + 1)).map(tear).sum::<u64>()))
         .or_else(|| failing("damage", || damages.filter(|seed| subject.damage(*seed)).count()))
         .or_else(|| failing("failing calls", || fail_everywhere(&faults)))
 }

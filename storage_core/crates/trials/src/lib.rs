@@ -18,6 +18,7 @@ pub mod images;
 pub mod owner;
 pub mod random;
 pub mod rot;
+pub mod tails;
 
 /// How often something is tried: `WALRUS_TEST_EFFORT=20` tries twenty times as much as a normal run.
 pub fn effort(normal: u64) -> u64 {
