@@ -124,9 +124,10 @@ def _rolling_restart(cast: Cast) -> Iterator[Fault]:
 
 
 def _clocks(cast: Cast) -> Iterator[Fault]:
+    """Nothing that a cluster does depends on the time of the day."""
     for _ in range(3):
-        yield Fault(Kind.CLOCK, cast.some(1), cast.lasting(1_000, 4_000), REST_MS, Target.SEGMENT_LEADER)
-        yield Fault(Kind.CLOCK, cast.some(1), cast.lasting(1_000, 4_000), REST_MS, Target.METADATA_LEADER)
+        for target in (Target.SEGMENT_LEADER, Target.METADATA_LEADER):
+            yield Fault(Kind.CLOCK, cast.some(1), cast.lasting(1_000, 4_000), REST_MS, target, through=True)
         yield Fault(Kind.SUSPEND, cast.some(1), cast.lasting(0, 500), REST_MS)
 
 

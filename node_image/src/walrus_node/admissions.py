@@ -61,7 +61,7 @@ class Admissions:
             return
         known = store.read().nodes.get(registration.disk)
         # A disk that is known registers itself: a stranger must not move it.
-        node_id = known.node_id if known else await register(store, registration, lease_until_ms=0)
+        node_id = known.node_id if known else await register(store, registration)
         addresses = ((disk, store.address_of(disk)) for disk in status.voters())
         peers = {disk: address for disk, address in addresses if address}
         answer(encode_admitted(Admitted(self._cluster_id, node_id, peers)))

@@ -35,6 +35,7 @@ from walrus_node.metadata.raft_store import Place, RaftStore
 from walrus_node.metadata.transport import listen
 from walrus_node.metrics import build_registry
 from walrus_node.policy import rollover_policy
+from walrus_node.presence import LEASE_MS, Presence
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +83,7 @@ class Node:
         self._store: RaftStore[ClusterState] | None = None
         self._data_plane: walrus_core.DataPlane | None = None
         self._controller: Controller | None = None
+        self._presence = Presence()
         self._published: ClusterState | None = None
         self._publishing = threading.Lock()
         self._policy = rollover_policy(config, {})
@@ -93,7 +95,13 @@ class Node:
         store = lambda: self._store  # noqa: E731 - it is there later
         self._admin = AdminServer(
             AdminFacts(
-                self._tell_identity, self.missing, self._tell_storage, store, logs.change_level, self._count_behind
+                self._tell_identity,
+                self.missing,
+                self._tell_storage,
+                store,
+                self._presence.look,
+                logs.change_level,
+                self._count_behind,
             )
         )
         copies = lambda: self._controller.copies.progress if self._controller else None  # noqa: E731
@@ -169,7 +177,7 @@ class Node:
         data_plane = await self._start_data_plane()
         node_id = self._identity.node_id
         assert node_id is not None, "who has entered has an id"
-        self._controller = Controller(node_id, self._registration(), store, data_plane)
+        self._controller = Controller(node_id, self._registration(), store, data_plane, self._presence)
         self._controller.start()
         await self._controller.registered.wait()
         log.info(
@@ -221,6 +229,7 @@ class Node:
 
     def _publish(self, state: ClusterState) -> None:
         """Called by the store's thread, before anyone hears of the new state."""
+        self._presence.observe(state)
         with self._publishing:
             self._published = state
             if self._data_plane is not None:
@@ -258,6 +267,7 @@ class Node:
             "monitor_check_ms": config.monitor_check_ms,
             "auto_create_topics": config.auto_create_topics,
             "frame_bytes_max": config.frame_bytes_max,
+            "lease_ms": LEASE_MS,
             "test_controls": config.test_controls,
         }
 

@@ -40,10 +40,10 @@ async def execute(
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def register(store: MetadataStore[ClusterState], registration: Registration, *, lease_until_ms: int) -> int:
-    """Say which process runs on a disk and where; returns the node's id."""
+async def register(store: MetadataStore[ClusterState], registration: Registration) -> int:
+    """Say which process runs on a disk and where; returns the node's id. It has no lease yet."""
     facts = {name: str(fact) if isinstance(fact, UUID) else fact for name, fact in asdict(registration).items()}
-    outcome = await execute(store, {"register_node": {**facts, "lease_until_ms": lease_until_ms}})
+    outcome = await execute(store, {"register_node": facts})
     if isinstance(outcome, Rejected):
         raise RuntimeError(f"the metadata refuses to register a node: {outcome.message}")
     return int(outcome.answer["node"])

@@ -14,16 +14,18 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 from uuid import UUID, uuid4
 
-from walrus_node.commands import PAUSE_SECONDS, PROPOSE_SECONDS_MAX, envelope, execute, now_ms, register
+import walrus_core
+
+from walrus_node.commands import PAUSE_SECONDS, PROPOSE_SECONDS_MAX, envelope, execute, register
 from walrus_node.metadata.admission import Registration
 from walrus_node.metadata.machine import ClusterState
 from walrus_node.metadata.membership import AddVoter, plan_voters
 from walrus_node.metadata.store import Applied, MetadataStore, Outcome, Rejected, Status
+from walrus_node.presence import LEASE_MS, Presence, boottime_ns
 from walrus_node.upkeep import CopyKeeper
 
 log = logging.getLogger(__name__)
 
-LEASE_MS = 3_000
 RENEW_SECONDS = 1.0
 # How often a command is built anew because the state it was built from had moved on.
 _REBUILDS_MAX = 8
@@ -45,22 +47,29 @@ class Controller:
     """Runs in the event loop, except for the one thread that waits for the data plane's events."""
 
     def __init__(
-        self, node_id: int, registration: Registration, store: MetadataStore[ClusterState], data_plane: DataPlane
+        self,
+        node_id: int,
+        registration: Registration,
+        store: MetadataStore[ClusterState],
+        data_plane: DataPlane,
+        presence: Presence,
     ) -> None:
         self._node_id = node_id
         self._registration = registration
         self._store = store
         self._data_plane = data_plane
+        self._presence = presence
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = threading.Event()
         self._poller = threading.Thread(target=self._poll_events, name="events", daemon=True)
         self.registered = asyncio.Event()
+        # By CLOCK_BOOTTIME, from when it was asked for.
         self._lease_until_ms = 0
         self._removed = False
         self._told_status = ""
         self._changing_voters: asyncio.Task[None] | None = None
-        self.copies = CopyKeeper(store)
+        self.copies = CopyKeeper(store, presence)
         self._keeping_copies: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -81,14 +90,13 @@ class Controller:
             return ["registration: this process is not yet in the metadata"]
         if self._removed:
             return ["removal: this disk was taken out of the cluster; give the node an empty data directory"]
-        if self._lease_until_ms < now_ms():
+        if self._lease_until_ms < _boottime_ms():
             return ["lease: not renewed in time, the metadata has no majority or no leader"]
         return []
 
     async def _serve(self) -> None:
-        until = now_ms() + LEASE_MS
-        await register(self._store, self._registration, lease_until_ms=until)
-        self._lease_until_ms = until
+        await register(self._store, self._registration)
+        await self._renew_lease()
         self.registered.set()
         while True:
             started = time.monotonic()
@@ -101,11 +109,11 @@ class Controller:
             await asyncio.sleep(max(PAUSE_SECONDS, RENEW_SECONDS - (time.monotonic() - started)))
 
     async def _renew_lease(self) -> None:
-        until = now_ms() + LEASE_MS
-        command = {**self._me(), "lease_until_ms": until}
+        asked_ms = _boottime_ms()
+        command = {**self._me(), "asked_boottime_ms": asked_ms}
         outcome = await self._propose_once({"renew_lease": command}, timeout=LEASE_MS / 1_000)
         if isinstance(outcome, Applied):
-            self._lease_until_ms = until
+            self._lease_until_ms = asked_ms + LEASE_MS
         elif isinstance(outcome, Rejected):
             self._removed = outcome.reason == "UnknownNode"
             log.error("the lease is refused: %s", outcome.message)
@@ -192,9 +200,9 @@ class Controller:
         topic = str(uuid4())
 
         def build() -> dict[str, Any]:
-            metadata = self._store.read().metadata
+            metadata, present = self._look()
             partitions = range(event["partitions"])
-            first = [metadata.first_descriptor(topic, index, str(uuid4()), now_ms()) for index in partitions]
+            first = [metadata.first_descriptor(topic, index, str(uuid4()), present) for index in partitions]
             if any(descriptor is None for descriptor in first):
                 raise _RefusedError("Unavailable", "no node is up to lead a segment", retryable=True)
             return {"create_topic": {"topic": topic, **_fields(event, "org", "name", "internal"), "first": first}}
@@ -211,9 +219,9 @@ class Controller:
         successor: dict[str, Any] = {}
 
         def build() -> dict[str, Any]:
-            metadata = self._store.read().metadata
+            metadata, present = self._look()
             topic, partition = event["topic"], event["partition"]
-            found = metadata.successor(topic, partition, str(uuid4()), event["avoid"], now_ms())
+            found = metadata.successor(topic, partition, str(uuid4()), event["avoid"], present)
             if found is None:
                 raise _RefusedError("Unavailable", "no node is up to lead the next segment", retryable=True)
             successor.clear()
@@ -227,7 +235,7 @@ class Controller:
         attempt: dict[str, Any] = {}
 
         def build() -> dict[str, Any]:
-            metadata = self._store.read().metadata
+            metadata, present = self._look()
             topic, partition = event["topic"], event["partition"]
             attempt_id, successor_id = str(uuid4()), str(uuid4())
             found = metadata.recovery(
@@ -237,7 +245,7 @@ class Controller:
                 successor=successor_id,
                 above=event["above"],
                 avoid=event["avoid"],
-                now_ms=now_ms(),
+                present=present,
             )
             if found is None:
                 raise _RefusedError("Unavailable", "too few nodes are up for the next segment", retryable=True)
@@ -247,6 +255,10 @@ class Controller:
 
         await self._execute_built(build)
         return attempt
+
+    def _look(self) -> tuple[walrus_core.Metadata, walrus_core.Present]:
+        state = self._store.read()
+        return state.metadata, self._presence.look(state)
 
     async def _execute_built(self, build: Callable[[], dict[str, Any]]) -> Applied:
         """Execute a command that was built from the state, anew if the state has moved on meanwhile."""
@@ -300,6 +312,10 @@ def raft_metrics(status: Status, state: ClusterState) -> dict[str, Any]:
             str(name(member.disk)): {"connected": member.connected, "lag": member.lag} for member in status.members
         },
     }
+
+
+def _boottime_ms() -> int:
+    return boottime_ns() // 1_000_000
 
 
 class _RefusedError(Exception):

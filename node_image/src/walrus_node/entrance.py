@@ -74,7 +74,7 @@ class Entrance:
         if identity.node_id is None:
             # The founder's first commands; each is harmless the second time.
             await execute(store, {"bootstrap": {"cluster_id": str(cluster_id), "replication": dict(self._replication)}})
-            node_id = await register(store, self._registration, lease_until_ms=0)
+            node_id = await register(store, self._registration)
             identity = self._remember(identity, replace(identity, node_id=node_id))
         return store, identity
 

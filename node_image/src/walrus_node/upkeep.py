@@ -11,9 +11,10 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from walrus_node.commands import execute, now_ms
+from walrus_node.commands import execute
 from walrus_node.metadata.machine import ClusterState
 from walrus_node.metadata.store import MetadataStore, Rejected
+from walrus_node.presence import Presence
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +27,9 @@ _AT_ONCE = 16
 class CopyKeeper:
     """Looks and acts when told to; runs in the event loop."""
 
-    def __init__(self, store: MetadataStore[ClusterState]) -> None:
+    def __init__(self, store: MetadataStore[ClusterState], presence: Presence) -> None:
         self._store = store
+        self._presence = presence
         # What the last look of the leader found; none on other nodes.
         self.progress: Mapping[str, int] | None = None
 
@@ -36,7 +38,8 @@ class CopyKeeper:
         if not self._store.status().is_leader:
             self.progress = None
             return
-        found = await asyncio.to_thread(self._store.read().metadata.upkeep, now_ms())
+        state = self._store.read()
+        found = await asyncio.to_thread(state.metadata.upkeep, self._presence.look(state))
         self.progress = found["progress"]
         turns = asyncio.Semaphore(_AT_ONCE)
         await asyncio.gather(*(self._propose(change, turns) for change in found["changes"]))

@@ -10,12 +10,13 @@ from typing import Any
 from uuid import UUID
 
 import grpc.aio
+import walrus_core
 from walrus_client.v1 import admin_pb2, admin_pb2_grpc
 
 from walrus_node.admin.quorum import keeps_majority, may_remove, spare_nodes
 from walrus_node.admin.refusals import refuse, refuse_as
 from walrus_node.admin.views import cluster_nodes, metadata_status, segment_view
-from walrus_node.commands import execute, now_ms
+from walrus_node.commands import execute
 from walrus_node.metadata.machine import ClusterState, RegisteredNode
 from walrus_node.metadata.store import Applied, MetadataStore, Rejected
 
@@ -42,6 +43,8 @@ class Facts:
     storage: Callable[[], admin_pb2.StorageStatus]
     # `None` as long as the node is in no cluster.
     store: Callable[[], Store | None]
+    # Who is there now, as this node sees it.
+    present: Callable[[ClusterState], walrus_core.Present]
     set_log_level: Callable[[str], None]
     # Open segments that are not whole here, leaders being given so many milliseconds; `None` before it serves. Slow.
     open_behind: Callable[[int], int | None]
@@ -67,16 +70,16 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             return answer
         status, state = store.status(), store.read()
         answer.metadata.CopyFrom(metadata_status(status, state))
-        answer.nodes.extend(cluster_nodes(state.metadata.nodes(), status.voters(), now_ms()))
-        alive = [node.node_id for node in answer.nodes if node.alive]
-        census = await asyncio.to_thread(state.metadata.census, alive)
+        present = facts.present(state)
+        answer.nodes.extend(cluster_nodes(state.metadata.nodes(), status.voters(), present.alive))
+        census = await asyncio.to_thread(state.metadata.census, present.alive)
         load = census["nodes"].get(str(identity.node_id), {"led": 0, "held": 0})
         answer.segments_led, answer.segments_held = load["led"], load["held"]
         answer.under_replicated = census["under_replicated"]
         answer.replication.CopyFrom(admin_pb2.ReplicationStatus(**census["replication"]))
         if status.is_leader:
             answer.spare_nodes = spare_nodes(status, census["spare_nodes"])
-        upkeep = await asyncio.to_thread(state.metadata.upkeep, now_ms())
+        upkeep = await asyncio.to_thread(state.metadata.upkeep, present)
         answer.copies.CopyFrom(admin_pb2.CopiesStatus(**upkeep["progress"]))
         answer.config_version = state.config.version
         return answer
@@ -100,7 +103,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
 
     async def ListMembers(self, _request: admin_pb2.ListMembersRequest, context: Context) -> Any:  # noqa: N802
         store = await self._store(context)
-        nodes = cluster_nodes(store.read().metadata.nodes(), store.status().voters(), now_ms())
+        nodes = cluster_nodes(store.read().metadata.nodes(), store.status().voters(), self._alive(store))
         return admin_pb2.ListMembersResponse(nodes=nodes)
 
     async def CanStop(self, request: admin_pb2.CanStopRequest, context: Context) -> Any:  # noqa: N802
@@ -187,8 +190,8 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def StartDrain(self, request: admin_pb2.DrainRequest, context: Context) -> Any:  # noqa: N802
         store = await self._store(context)
         node = await self._node(context, store, request.disk)
-        nodes = store.read().metadata.nodes()
-        takers = [n for n in nodes if n["state"] == "up" and n["lease_until_ms"] > now_ms() and n["id"] != node.node_id]
+        nodes, alive = store.read().metadata.nodes(), self._alive(store)
+        takers = [n for n in nodes if n["state"] == "up" and n["id"] in alive and n["id"] != node.node_id]
         if not takers:
             message = "no other node is up to take its segments: add one, or let one come back"
             await refuse(context, "NobodyTakesOver", message)
@@ -256,8 +259,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         return found
 
     def _alive(self, store: Store) -> list[int]:
-        now = now_ms()
-        return [int(node["id"]) for node in store.read().metadata.nodes() if node["lease_until_ms"] > now]
+        return self._facts.present(store.read()).alive
 
     async def _current(self, store: Store) -> list[int]:
         """Nodes that are alive and have all that was acknowledged in their open segments: each is asked."""

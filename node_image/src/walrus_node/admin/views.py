@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -20,7 +20,7 @@ _ROLES = {
 _ADDRESSES = ("raft", "peer", "text", "grpc", "http", "admin")
 
 
-def cluster_nodes(nodes: Iterable[Mapping[str, Any]], voters: frozenset[UUID], now_ms: int) -> list[Any]:
+def cluster_nodes(nodes: Iterable[Mapping[str, Any]], voters: frozenset[UUID], alive: Collection[int]) -> list[Any]:
     """The nodes as metadata lists them, by id."""
     return [
         admin_pb2.ClusterNode(
@@ -30,7 +30,7 @@ def cluster_nodes(nodes: Iterable[Mapping[str, Any]], voters: frozenset[UUID], n
             name=node["name"],
             **{f"{name}_address": node[f"{name}_address"] for name in _ADDRESSES},
             state=node["state"],
-            alive=node["lease_until_ms"] > now_ms,
+            alive=node["id"] in alive,
             voter=UUID(node["disk"]) in voters,
         )
         for node in sorted(nodes, key=lambda node: int(node["id"]))

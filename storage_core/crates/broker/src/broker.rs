@@ -14,10 +14,11 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 use walrus_log::batch::Batch;
 use walrus_log::{Log, ProducerTable};
-use walrus_metadata::{Descriptor, Metadata, Segment, SegmentState, TopicId};
+use walrus_metadata::{Descriptor, Metadata, Node, Presence, Present, Segment, SegmentState, TopicId};
 
 use crate::bucket::Bucket;
 use crate::catalogue::ProducerIds;
+use crate::clock;
 use crate::config::Config;
 use crate::control::{ControlQueue, Event};
 use crate::creation::TopicCreations;
@@ -113,6 +114,7 @@ struct Inner {
     bucket: Bucket,
     copies: Copies,
     liveness: Liveness,
+    presence: Mutex<Presence>,
     routing: ArcSwap<Routing>,
     /// Serialises publications.
     publishing: Mutex<()>,
@@ -375,6 +377,7 @@ impl Broker {
             limits: ArcSwap::from_pointee(config.limits()),
             copies: Copies::new(&config, store.clone()),
             liveness: Liveness::default(),
+            presence: Mutex::new(Presence::new(Duration::from_millis(config.lease_ms))),
             bucket: Bucket::new(store, config.node_id, metrics.clone()),
             routing: ArcSwap::from_pointee(Routing::empty()),
             publishing: Mutex::default(),
@@ -409,6 +412,7 @@ impl Broker {
             );
             return;
         }
+        self.inner.presence.lock().observe(&metadata, clock::boottime());
         self.inner.peers.update(&metadata);
         let version = metadata.version;
         let (routing, changed) = old.next(metadata, self.config());
@@ -421,6 +425,17 @@ impl Broker {
             }
         }
         self.inner.version.send_replace(version);
+    }
+
+    /// Which nodes are there now, as far as this one has seen their leases renewed.
+    pub(crate) fn present(&self, metadata: &Metadata) -> Present {
+        let presence = self.inner.presence.lock();
+        presence.look(metadata, clock::boottime())
+    }
+
+    /// Whether this process holds the lease of its node.
+    pub(crate) fn holds_lease(&self, me: &Node) -> bool {
+        self.inner.presence.lock().is_held(me, self.config().process, clock::boottime())
     }
 
     /// Leaders whose segments metadata has sealed, or does not list any more, learn it before anybody is routed past them.

@@ -1,6 +1,6 @@
 //! Topics: making, dropping and describing them, and the ids of producers. What changes metadata is asked of the host.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +10,6 @@ use uuid::Uuid;
 use walrus_metadata::{Descriptor, Node, NodeId, Partition, Segment, SegmentState};
 
 use crate::broker::{Broker, uuid_bytes};
-use crate::clock;
 use crate::control::Event;
 use crate::error::{Error, Result};
 use crate::peer::Request;
@@ -113,8 +112,8 @@ impl Broker {
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeView> {
         let routing = self.routing();
-        let now_ms = now_ms();
-        routing.metadata.nodes.values().map(|node| node_view(node.id, Some(node), now_ms)).collect()
+        let alive = self.present(&routing.metadata).alive;
+        routing.metadata.nodes.values().map(|node| node_view(node.id, Some(node), &alive)).collect()
     }
 
     /// All partitions of a topic with their segments; asks the nodes that store them for sizes and watermarks.
@@ -144,8 +143,9 @@ impl Broker {
             );
             return Err(Error::Unavailable { what });
         }
-        let (routing, now_ms) = (self.routing(), now_ms());
-        let view = |id: NodeId| node_view(id, routing.metadata.nodes.get(&id), now_ms);
+        let routing = self.routing();
+        let alive = self.present(&routing.metadata).alive;
+        let view = |id: NodeId| node_view(id, routing.metadata.nodes.get(&id), &alive);
         Ok(route.topic.partitions.iter().map(|partition| partition_view(partition, &sizes, view)).collect())
     }
 
@@ -256,15 +256,11 @@ fn checked(topic: TopicInfo, wanted: u32) -> Result<TopicInfo> {
     Ok(topic)
 }
 
-fn now_ms() -> u64 {
-    u64::try_from(clock::now_ms()).unwrap_or(0)
-}
-
-fn node_view(id: NodeId, node: Option<&Node>, now_ms: u64) -> NodeView {
+fn node_view(id: NodeId, node: Option<&Node>, alive: &BTreeSet<NodeId>) -> NodeView {
     NodeView {
         id: id.0,
         grpc_address: node.map(|node| node.grpc_address.clone()).unwrap_or_default(),
-        alive: node.is_some_and(|node| node.lease_until_ms > now_ms),
+        alive: alive.contains(&id),
     }
 }
 

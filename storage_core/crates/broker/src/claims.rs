@@ -12,7 +12,6 @@ use uuid::Uuid;
 use walrus_metadata::{Descriptor, NodeId};
 
 use crate::broker::{Broker, uuid_bytes};
-use crate::clock;
 use crate::error::{Error, Result};
 use crate::peer::Request;
 use crate::proto::peer::{Confirm, ConfirmAnswer, ReplicaName};
@@ -38,11 +37,9 @@ impl Broker {
 
     /// Whether no topic can be missing in what this node knows.
     pub(crate) fn may_claim_unknown(&self) -> Result<(), Doubt> {
-        let routing = self.routing();
-        let me = routing.metadata.nodes.get(&NodeId(self.node_id()));
-        let me = me.filter(|node| node.process == self.config().process);
-        let now_ms = u64::try_from(clock::now_ms()).unwrap_or(0);
-        standing::may_claim_unknown(me.is_some(), me.is_some_and(|node| node.lease_until_ms > now_ms))
+        let (routing, process) = (self.routing(), self.config().process);
+        let me = routing.metadata.nodes.get(&NodeId(self.node_id())).filter(|node| node.process == process);
+        standing::may_claim_unknown(me.is_some(), me.is_some_and(|me| self.holds_lease(me)))
     }
 
     /// `Unavailable`, unless what this node knows of the end of an open segment is all there was when it was asked.

@@ -83,6 +83,9 @@ pub struct Config {
     /// Versions of the frames between brokers; others than the default are for tests of upgrades.
     #[serde(default)]
     pub wire_versions: WireVersions,
+    /// How long a node that renews its lease no more is held to be alive, the same on all nodes.
+    #[serde(default = "lease_ms")]
+    pub lease_ms: u64,
     /// Opens the test-only controls.
     #[serde(default)]
     pub test_controls: bool,
@@ -190,6 +193,10 @@ fn monitor_check_ms() -> u64 {
 
 fn append_wait_ms() -> u64 {
     30_000
+}
+
+fn lease_ms() -> u64 {
+    3_000
 }
 
 fn yes() -> bool {

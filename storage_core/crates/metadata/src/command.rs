@@ -88,8 +88,6 @@ pub enum Command {
         /// See [`crate::Node`].
         #[serde(default)]
         name: String,
-        /// Start of the lease.
-        lease_until_ms: u64,
     },
     /// Renews the lease of a node; refused to an older process.
     RenewLease {
@@ -97,8 +95,9 @@ pub enum Command {
         node: NodeId,
         /// Process incarnation.
         process: Uuid,
-        /// New end; never moves back.
-        lease_until_ms: u64,
+        /// See [`crate::Node`].
+        #[serde(default)]
+        asked_boottime_ms: u64,
     },
     /// Marks a node full or up again; refused to an older process.
     SetNodeState {

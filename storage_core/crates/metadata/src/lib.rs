@@ -11,6 +11,7 @@ mod command;
 mod listing;
 mod model;
 mod placement;
+mod presence;
 mod rejected;
 mod snapshot;
 mod stopping;
@@ -26,6 +27,7 @@ pub use model::{
     Partition, Recent, ReplicaRef, Replication, Segment, SegmentCopy, SegmentState, Topic, TopicId, Value,
 };
 pub use placement::{Attempt, first_descriptor, is_better_elsewhere, recovery, successor};
+pub use presence::{Presence, Present};
 pub use rejected::Rejected;
 pub use snapshot::{SNAPSHOT_VERSION, SnapshotError};
 pub use stopping::{Stopping, stopping};

@@ -138,9 +138,15 @@ pub struct Node {
     pub name: String,
     /// Whether it takes leadership of new segments.
     pub state: NodeState,
-    /// The node's lease, by the proposers' clocks, milliseconds since the epoch. Lapsed = not a candidate for new
-    /// segments and "latest" is no longer certain. It is never needed for safety, and it revokes nothing.
-    pub lease_until_ms: u64,
+    /// How often the node's lease was renewed: a higher number is a sign of life to whoever sees it
+    /// ([`crate::Presence`]). A lapsed lease = not a candidate for new segments, and what it knows is no longer certainly
+    /// the latest. It is never needed for safety, and it revokes nothing.
+    #[serde(default)]
+    pub renewals: u64,
+    /// When its process asked for the last renewal, by CLOCK_BOOTTIME of its machine: of no meaning to any other process.
+    /// 0: this process has renewed nothing yet.
+    #[serde(default)]
+    pub asked_boottime_ms: u64,
     /// Version of the metadata at the last change of this node but its lease: what commands compare with.
     pub version: u64,
 }

@@ -6,21 +6,22 @@ use crate::model::{
     Ballot, Descriptor, Epoch, LeaderRef, Metadata, Node, NodeId, NodeState, Offset, Partition, ReplicaRef,
     Replication, Topic, TopicId,
 };
+use crate::presence::Present;
 
 /// Epoch of the first segment of every partition.
 pub(crate) const FIRST_EPOCH: Epoch = Epoch(1);
 
-/// Descriptor of the first segment of a partition of a new topic; `None` when fewer than w nodes are healthy at `now_ms`
-/// (milliseconds since the epoch). Topics spread over the nodes by their uuid, partitions of a topic in turn.
+/// Descriptor of the first segment of a partition of a new topic; `None` when fewer than w nodes are healthy. Topics
+/// spread over the nodes by their uuid, partitions of a topic in turn.
 #[must_use]
 pub fn first_descriptor(
     metadata: &Metadata,
     topic: TopicId,
     partition: u32,
     uuid: Uuid,
-    now_ms: u64,
+    present: &Present,
 ) -> Option<Descriptor> {
-    let view = View { metadata, avoid: &[], now_ms };
+    let view = View { metadata, avoid: &[], present };
     let healthy: Vec<&Node> = metadata.nodes.values().filter(|node| view.is_healthy(node)).collect();
     let place = topic.0.as_u128().wrapping_add(u128::from(partition)).checked_rem(healthy.len() as u128)?;
     let leader = healthy.into_iter().nth(usize::try_from(place).ok()?)?;
@@ -49,10 +50,10 @@ pub fn successor(
     partition: u32,
     uuid: Uuid,
     avoid: &[NodeId],
-    now_ms: u64,
+    present: &Present,
 ) -> Option<Descriptor> {
     let (in_topic, in_partition) = find(metadata, topic, partition)?;
-    let view = View { metadata, avoid, now_ms };
+    let view = View { metadata, avoid, present };
     view.following(in_topic, in_partition, in_partition.next_epoch, uuid)
 }
 
@@ -74,11 +75,11 @@ pub fn recovery(
     (attempt, successor_uuid): (Uuid, Uuid),
     above: Epoch,
     avoid: &[NodeId],
-    now_ms: u64,
+    present: &Present,
 ) -> Option<Attempt> {
     let (in_topic, in_partition) = find(metadata, topic, partition)?;
     let epoch = in_partition.next_epoch.max(Epoch(above.0.checked_add(1)?));
-    let view = View { metadata, avoid, now_ms };
+    let view = View { metadata, avoid, present };
     let successor = view.following(in_topic, in_partition, epoch, successor_uuid)?;
     Some(Attempt { ballot: Ballot { epoch, attempt }, successor })
 }
@@ -87,10 +88,10 @@ pub fn recovery(
 /// replicas on nodes that leave (drained, gone, or silent for longer than the grace), or more on nodes that stay. The
 /// replica set itself never changes. Another look after the roll answers no.
 #[must_use]
-pub fn is_better_elsewhere(metadata: &Metadata, topic: TopicId, partition: u32, now_ms: u64) -> bool {
+pub fn is_better_elsewhere(metadata: &Metadata, topic: TopicId, partition: u32, present: &Present) -> bool {
     let Some((in_topic, in_partition)) = find(metadata, topic, partition) else { return false };
     let Some(open) = in_partition.segments.last() else { return false };
-    let view = View { metadata, avoid: &[], now_ms };
+    let view = View { metadata, avoid: &[], present };
     let leaving = |set: &[ReplicaRef]| set.iter().filter(|replica| !view.stays(**replica)).count();
     let now = &open.descriptor.replicas;
     let leave_now = leaving(now);
@@ -112,7 +113,7 @@ fn find(metadata: &Metadata, topic: TopicId, partition: u32) -> Option<(&Topic, 
 struct View<'a> {
     metadata: &'a Metadata,
     avoid: &'a [NodeId],
-    now_ms: u64,
+    present: &'a Present,
 }
 
 impl<'a> View<'a> {
@@ -164,12 +165,11 @@ impl<'a> View<'a> {
     }
 
     fn stays(&self, replica: ReplicaRef) -> bool {
-        let grace_ms = self.metadata.config.copies_grace_ms();
         let node = self.metadata.nodes.get(&replica.node).filter(|node| node.disk == replica.disk);
         node.is_some_and(|node| {
             let is_leaving =
                 node.state == NodeState::Draining || self.metadata.gone_disks.contains(&node.disk);
-            !is_leaving && node.lease_until_ms.saturating_add(grace_ms) > self.now_ms
+            !is_leaving && self.present.staying.contains(&node.id)
         })
     }
 
@@ -178,7 +178,7 @@ impl<'a> View<'a> {
     }
 
     fn is_healthy(&self, node: &Node) -> bool {
-        self.may_store(node) && node.lease_until_ms > self.now_ms
+        self.may_store(node) && self.present.alive.contains(&node.id)
     }
 
     fn is_preferred(&self, node: &'a Node) -> bool {

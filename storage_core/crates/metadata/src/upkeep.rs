@@ -1,5 +1,5 @@
 //! How copies of sealed segments come back to n: which copies to make, and which to give up. Pure: looks at one state and
-//! a time, answers changes; the next look sees what came of them.
+//! who is there, answers changes; the next look sees what came of them.
 //!
 //! A segment is whole with n verified copies on nodes that stay. A node stays unless it is drained, its disk is gone, or
 //! it was silent for longer than the grace. What may be given up must have been made elsewhere before: w verified copies
@@ -14,6 +14,7 @@ use crate::command::Command;
 use crate::model::{
     CopyState, Metadata, Node, NodeId, NodeState, Partition, ReplicaRef, Segment, SegmentState, TopicId,
 };
+use crate::presence::Present;
 
 /// Changes of one look; the next one is soon.
 const CHANGES_MAX: usize = 256;
@@ -66,10 +67,10 @@ impl CopyChange {
     }
 }
 
-/// Looks at all sealed segments. `now_ms` is the proposer's clock.
+/// Looks at all sealed segments, with the nodes that the caller holds to be there.
 #[must_use]
-pub fn upkeep(metadata: &Metadata, now_ms: u64) -> Upkeep {
-    let mut look = Look::new(metadata, now_ms);
+pub fn upkeep(metadata: &Metadata, present: &Present) -> Upkeep {
+    let mut look = Look::new(metadata, present);
     let mut wanting: Vec<(usize, &Segment)> = Vec::new();
     let mut progress = Progress::default();
     let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
@@ -128,16 +129,15 @@ struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    fn new(metadata: &'a Metadata, now_ms: u64) -> Self {
-        let grace_ms = metadata.config.copies_grace_ms();
+    fn new(metadata: &'a Metadata, present: &Present) -> Self {
         let stays = |node: &&Node| {
             node.state != NodeState::Draining
                 && !metadata.gone_disks.contains(&node.disk)
-                && node.lease_until_ms.saturating_add(grace_ms) > now_ms
+                && present.staying.contains(&node.id)
         };
         let staying: BTreeSet<Uuid> = metadata.nodes.values().filter(stays).map(|node| node.disk).collect();
         let takes = |node: &&Node| {
-            staying.contains(&node.disk) && node.state == NodeState::Up && node.lease_until_ms > now_ms
+            staying.contains(&node.disk) && node.state == NodeState::Up && present.alive.contains(&node.id)
         };
         let mut takers: BTreeMap<Uuid, (ReplicaRef, u64)> = metadata
             .nodes

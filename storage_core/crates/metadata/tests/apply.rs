@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use uuid::Uuid;
 use walrus_metadata::{
     Answer, Applied, Command, CopyReport, Descriptor, ENVELOPE_VERSION, Envelope, Epoch, Found, Load,
-    Metadata, NodeId, NodeState, Offset, Rejected, Replication, SegmentState, TopicId, Value, apply, census,
-    first_descriptor, successor,
+    Metadata, NodeId, NodeState, Offset, Present, Rejected, Replication, SegmentState, TopicId, Value, apply,
+    census, first_descriptor, successor,
 };
 
 const NOW_MS: u64 = 1_000_000;
@@ -40,7 +40,6 @@ fn register(n: u128) -> Command {
         http_address: format!("host{n}:8088"),
         admin_address: format!("host{n}:9091"),
         name: format!("pod-{n}"),
-        lease_until_ms: NOW_MS + 3_000,
     }
 }
 
@@ -53,11 +52,15 @@ fn cluster_of(nodes: u128) -> Metadata {
     metadata
 }
 
+fn everybody(metadata: &Metadata) -> Present {
+    Present::only(metadata.nodes.keys().copied())
+}
+
 fn create(metadata: &mut Metadata, name: &str, partitions: u32) -> Result<TopicId, Rejected> {
     let topic = TopicId(Uuid::new_v4());
-    let first =
-        (0..partitions).map(|p| first_descriptor(metadata, topic, p, Uuid::new_v4(), NOW_MS).expect("nodes"));
-    let first = first.collect();
+    let present = everybody(metadata);
+    let first = |p| first_descriptor(metadata, topic, p, Uuid::new_v4(), &present).expect("nodes");
+    let first = (0..partitions).map(first).collect();
     let command =
         Command::CreateTopic { topic, org: "default".into(), name: name.into(), internal: false, first };
     run(metadata, command).map(|_| topic)
@@ -68,7 +71,7 @@ fn last_segment(metadata: &Metadata, topic: TopicId) -> Descriptor {
 }
 
 fn value(metadata: &Metadata, topic: TopicId, end: u64) -> Value {
-    let next = successor(metadata, topic, 0, Uuid::new_v4(), &[], NOW_MS).expect("a node");
+    let next = successor(metadata, topic, 0, Uuid::new_v4(), &[], &everybody(metadata)).expect("a node");
     let successor = Descriptor { base_offset: Some(Offset(end)), ..next };
     Value { end: Offset(end), digest: end ^ 7, successor, possible_loss: vec![] }
 }
@@ -133,13 +136,29 @@ fn a_full_disk_is_the_word_of_a_process_and_a_drain_outlives_it() {
 }
 
 #[test]
-fn a_lease_never_moves_back_and_an_older_process_cannot_renew_it() {
+fn each_renewal_counts_and_an_older_process_cannot_renew() {
     let mut metadata = cluster_of(1);
-    let renew = |process, lease_until_ms| Command::RenewLease { node: NodeId(1), process, lease_until_ms };
-    run(&mut metadata, renew(uuid(201), NOW_MS + 9_000)).expect("its own");
-    run(&mut metadata, renew(uuid(201), NOW_MS + 5_000)).expect("late, harmless");
-    assert_eq!(metadata.nodes[&NodeId(1)].lease_until_ms, NOW_MS + 9_000);
-    assert!(matches!(run(&mut metadata, renew(uuid(5), NOW_MS)), Err(Rejected::StaleProcess { .. })));
+    let renew =
+        |process, asked_boottime_ms| Command::RenewLease { node: NodeId(1), process, asked_boottime_ms };
+    run(&mut metadata, renew(uuid(201), 9_000)).expect("its own");
+    run(&mut metadata, renew(uuid(201), 5_000)).expect("late, harmless");
+    let facts = |metadata: &Metadata| {
+        let node = &metadata.nodes[&NodeId(1)];
+        (node.renewals, node.asked_boottime_ms)
+    };
+    assert_eq!(facts(&metadata), (2, 9_000));
+    assert!(matches!(run(&mut metadata, renew(uuid(5), 9_001)), Err(Rejected::StaleProcess { .. })));
+
+    let mut restarted = register(1);
+    if let Command::RegisterNode { process, .. } = &mut restarted {
+        *process = uuid(999);
+    }
+    run(&mut metadata, restarted).expect("a known disk");
+    assert_eq!(
+        facts(&metadata),
+        (2, 0),
+        "the new process has asked for nothing yet, on whatever machine it is"
+    );
 }
 
 #[test]
@@ -211,28 +230,32 @@ fn leaders_rotate_over_healthy_nodes_and_skip_full_avoided_and_silent_ones() {
     let (one, two, three) = (after(leader), after(after(leader)), after(after(after(leader))));
     let process = metadata.nodes[&one].process;
     run(&mut metadata, Command::SetNodeState { node: one, process, state: NodeState::Full }).expect("known");
-    let next =
-        |avoid: &[NodeId], now| successor(&metadata, topic, 0, uuid(3), avoid, now).map(|d| d.leader.node);
-    assert_eq!(next(&[], NOW_MS), Some(two));
-    assert_eq!(next(&[two], NOW_MS), Some(three));
-    assert_eq!(next(&[two, three], NOW_MS), Some(leader));
-    assert_eq!(next(&[two, three, leader], NOW_MS), None);
-    assert_eq!(next(&[], NOW_MS + 3_000), None, "all leases have lapsed");
+    let next = |avoid: &[NodeId], present: &Present| {
+        successor(&metadata, topic, 0, uuid(3), avoid, present).map(|d| d.leader.node)
+    };
+    let all = everybody(&metadata);
+    assert_eq!(next(&[], &all), Some(two));
+    assert_eq!(next(&[two], &all), Some(three));
+    assert_eq!(next(&[two, three], &all), Some(leader));
+    assert_eq!(next(&[two, three, leader], &all), None);
+    assert_eq!(next(&[], &Present::only([three])), Some(three));
+    assert_eq!(next(&[], &Present::default()), None, "all leases have lapsed");
 }
 
 #[test]
 fn an_internal_topic_stays_with_its_leader() {
     let mut metadata = cluster_of(3);
     let topic = TopicId(uuid(40));
-    let first = vec![first_descriptor(&metadata, topic, 0, uuid(41), NOW_MS).expect("nodes")];
+    let first = vec![first_descriptor(&metadata, topic, 0, uuid(41), &everybody(&metadata)).expect("nodes")];
     let leader = first[0].leader.node;
     let (org, name) = ("default".to_owned(), "__cursors".to_owned());
     run(&mut metadata, Command::CreateTopic { topic, org, name, internal: true, first }).expect("new");
-    assert_eq!(successor(&metadata, topic, 0, uuid(42), &[], NOW_MS).expect("a node").leader.node, leader);
-    assert_ne!(
-        successor(&metadata, topic, 0, uuid(42), &[leader], NOW_MS).expect("a node").leader.node,
-        leader
-    );
+    let next = |avoid: &[NodeId]| {
+        let found = successor(&metadata, topic, 0, uuid(42), avoid, &everybody(&metadata));
+        found.expect("a node").leader.node
+    };
+    assert_eq!(next(&[]), leader);
+    assert_ne!(next(&[leader]), leader);
 }
 
 #[test]
@@ -259,7 +282,7 @@ fn a_second_begin_roll_replaces_the_first_and_the_decided_successor_wins_over_bo
     let topic = create(&mut metadata, "t", 1).expect("new");
     let segment = last_segment(&metadata, topic).uuid;
     let allot = |metadata: &mut Metadata, n| {
-        let successor = successor(metadata, topic, 0, uuid(n), &[], NOW_MS).expect("a node");
+        let successor = successor(metadata, topic, 0, uuid(n), &[], &everybody(metadata)).expect("a node");
         run(metadata, Command::BeginRoll { topic, partition: 0, segment, successor: successor.clone() })
             .map(|_| successor)
     };
@@ -340,7 +363,7 @@ fn command_of(metadata: &Metadata, step: &Step, n: u128) -> Option<Command> {
         Step::Register(node) => register(*node),
         Step::Create(t) => {
             let topic = TopicId(uuid(1_000 + n));
-            let first = vec![first_descriptor(metadata, topic, 0, uuid(50_000 + n), NOW_MS)?];
+            let first = vec![first_descriptor(metadata, topic, 0, uuid(50_000 + n), &everybody(metadata))?];
             Command::CreateTopic {
                 topic,
                 org: "default".into(),
@@ -353,7 +376,7 @@ fn command_of(metadata: &Metadata, step: &Step, n: u128) -> Option<Command> {
         Step::BeginRoll(t) => {
             let topic = named(metadata, *t)?;
             let segment = last_segment(metadata, topic).uuid;
-            let successor = successor(metadata, topic, 0, uuid(60_000 + n), &[], NOW_MS)?;
+            let successor = successor(metadata, topic, 0, uuid(60_000 + n), &[], &everybody(metadata))?;
             Command::BeginRoll { topic, partition: 0, segment, successor }
         }
         Step::Seal(t, entries) => {

@@ -2,8 +2,8 @@
 
 use uuid::Uuid;
 use walrus_metadata::{
-    Command, Descriptor, ENVELOPE_VERSION, Envelope, LeaderRef, Metadata, NodeId, NodeState, Rejected,
-    ReplicaRef, TopicId, apply, first_descriptor, stopping,
+    Command, Descriptor, ENVELOPE_VERSION, Envelope, LeaderRef, Metadata, NodeId, NodeState, Present,
+    Rejected, ReplicaRef, TopicId, apply, first_descriptor, stopping,
 };
 
 const NOW_MS: u64 = 1_000_000;
@@ -26,7 +26,6 @@ fn register(node: u32) -> serde_json::Value {
     serde_json::json!({"register_node": {
         "wanted": node, "disk": disk(node), "process": uuid(200 + u128::from(node)), "raft_address": address,
         "peer_address": address, "text_address": address, "grpc_address": address, "http_address": address,
-        "lease_until_ms": NOW_MS + 3_000,
     }})
 }
 
@@ -47,7 +46,8 @@ fn cluster_of(nodes: u32) -> Metadata {
 /// A topic with one segment that is led by a node and stored by some.
 fn create(metadata: &mut Metadata, name: &str, leader: u32, stored_by: &[u32]) {
     let topic = TopicId(Uuid::new_v4());
-    let any = first_descriptor(metadata, topic, 0, Uuid::new_v4(), NOW_MS).expect("a node is up");
+    let present = Present::only(metadata.nodes.keys().copied());
+    let any = first_descriptor(metadata, topic, 0, Uuid::new_v4(), &present).expect("a node is up");
     let first = vec![Descriptor {
         leader: LeaderRef { node: NodeId(leader), process: uuid(200 + u128::from(leader)) },
         replicas: stored_by
@@ -76,8 +76,9 @@ fn a_draining_node_gets_no_segment_whatever_it_says_of_itself_until_the_drain_is
     run(&mut metadata, drain(1, true)).expect("again is harmless");
     let (node, process) = (NodeId(1), uuid(201));
     run(&mut metadata, Command::SetNodeState { node, process, state: NodeState::Up }).expect("taken note of");
+    let present = Present::only(metadata.nodes.keys().copied());
     for _ in 0..20 {
-        let first = first_descriptor(&metadata, TopicId(Uuid::new_v4()), 0, Uuid::new_v4(), NOW_MS);
+        let first = first_descriptor(&metadata, TopicId(Uuid::new_v4()), 0, Uuid::new_v4(), &present);
         assert_eq!(first.expect("the other one").leader.node, NodeId(2));
     }
     run(&mut metadata, drain(1, false)).expect("cancelled");
@@ -124,8 +125,7 @@ fn renewing_leases_drives_no_command_out_of_memory() {
     let remembered = metadata.recent.len();
     for n in 0..100 {
         let (node, process) = (NodeId(1), uuid(201));
-        run(&mut metadata, Command::RenewLease { node, process, lease_until_ms: NOW_MS + n })
-            .expect("its own");
+        run(&mut metadata, Command::RenewLease { node, process, asked_boottime_ms: n }).expect("its own");
     }
     assert_eq!(metadata.recent.len(), remembered);
 }

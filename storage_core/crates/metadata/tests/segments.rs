@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use uuid::Uuid;
 use walrus_metadata::{
     Attempt, Ballot, Command, CopyReport, CopyState, Descriptor, ENVELOPE_VERSION, Envelope, Epoch, Found,
-    Metadata, NodeId, NodeState, Offset, Rejected, ReplicaRef, Replication, Segment, SegmentState, TopicId,
-    Value, apply, first_descriptor, recovery, successor,
+    Metadata, NodeId, NodeState, Offset, Present, Rejected, ReplicaRef, Replication, Segment, SegmentState,
+    TopicId, Value, apply, first_descriptor, recovery, successor,
 };
 
 const NOW_MS: u64 = 1_000_000;
@@ -41,9 +41,12 @@ fn register(metadata: &mut Metadata, n: u128) -> Result<(), Rejected> {
         http_address: format!("host{n}:8088"),
         admin_address: format!("host{n}:9091"),
         name: format!("node{n}"),
-        lease_until_ms: NOW_MS + 3_000,
     };
     run(metadata, command)
+}
+
+fn everybody(metadata: &Metadata) -> Present {
+    Present::only(metadata.nodes.keys().copied())
 }
 
 /// A topic of one partition on `nodes` nodes.
@@ -53,7 +56,9 @@ fn cluster(nodes: u128, replication: Replication) -> Metadata {
     for n in 1..=nodes {
         register(&mut metadata, n).expect("a new node");
     }
-    let first = vec![first_descriptor(&metadata, TOPIC, 0, uuid(1_000), NOW_MS).expect("enough nodes")];
+    let first = vec![
+        first_descriptor(&metadata, TOPIC, 0, uuid(1_000), &everybody(&metadata)).expect("enough nodes"),
+    ];
     let (org, name) = ("default".into(), "t".into());
     run(&mut metadata, Command::CreateTopic { topic: TOPIC, org, name, internal: false, first })
         .expect("new");
@@ -73,7 +78,7 @@ fn next_epoch(metadata: &Metadata) -> Epoch {
 }
 
 fn begin_roll(metadata: &mut Metadata) -> Result<Descriptor, Rejected> {
-    let next = successor(metadata, TOPIC, 0, Uuid::new_v4(), &[], NOW_MS).expect("nodes");
+    let next = successor(metadata, TOPIC, 0, Uuid::new_v4(), &[], &everybody(metadata)).expect("nodes");
     let segment = last(metadata).descriptor.uuid;
     run(metadata, Command::BeginRoll { topic: TOPIC, partition: 0, segment, successor: next.clone() })?;
     Ok(next)
@@ -81,7 +86,7 @@ fn begin_roll(metadata: &mut Metadata) -> Result<Descriptor, Rejected> {
 
 fn attempt(metadata: &Metadata, above: u32) -> Attempt {
     let ids = (Uuid::new_v4(), Uuid::new_v4());
-    recovery(metadata, (TOPIC, 0), ids, Epoch(above), &[], NOW_MS).expect("nodes")
+    recovery(metadata, (TOPIC, 0), ids, Epoch(above), &[], &everybody(metadata)).expect("nodes")
 }
 
 fn begin_recovery(metadata: &mut Metadata, segment: Uuid, attempt: &Attempt) -> Result<(), Rejected> {
@@ -147,26 +152,20 @@ fn a_segment_is_stored_by_n_distinct_nodes_and_leaders_take_turns() {
 
 #[test]
 fn a_silent_node_is_a_replica_only_where_no_other_is_left_and_w_healthy_ones_are_needed() {
-    let mut metadata = cluster(4, Replication::DEFAULT);
+    let metadata = cluster(4, Replication::DEFAULT);
     let leader = last(&metadata).descriptor.leader.node;
     let ring = |steps: u32| NodeId((leader.0 - 1 + steps) % 4 + 1);
-    let silence = |metadata: &mut Metadata, node: NodeId| {
-        metadata.nodes.get_mut(&node).expect("a member").lease_until_ms = 0;
-    };
-    let nodes = |metadata: &Metadata| {
-        let next = successor(metadata, TOPIC, 0, uuid(5), &[], NOW_MS)?;
+    let nodes = |alive: &[NodeId]| {
+        let next = successor(&metadata, TOPIC, 0, uuid(5), &[], &Present::only(alive.iter().copied()))?;
         Some(next.replicas.iter().map(|replica| replica.node).collect::<Vec<_>>())
     };
-    silence(&mut metadata, ring(2));
-    assert_eq!(nodes(&metadata), Some(vec![ring(1), ring(3), leader]));
-    silence(&mut metadata, ring(3));
+    assert_eq!(nodes(&[leader, ring(1), ring(3)]), Some(vec![ring(1), ring(3), leader]));
     assert_eq!(
-        nodes(&metadata),
+        nodes(&[leader, ring(1)]),
         Some(vec![ring(1), leader, ring(2)]),
         "the third catches up when it is back"
     );
-    silence(&mut metadata, leader);
-    assert_eq!(nodes(&metadata), None, "one healthy node is not w");
+    assert_eq!(nodes(&[ring(1)]), None, "one healthy node is not w");
 }
 
 #[test]
@@ -175,7 +174,7 @@ fn a_full_or_gone_disk_stores_no_new_segment_and_an_avoided_node_only_the_last_p
     let leader = last(&metadata).descriptor.leader.node;
     let ring = |steps: u32| NodeId((leader.0 - 1 + steps) % 4 + 1);
     let nodes = |metadata: &Metadata, avoid: &[NodeId]| {
-        let next = successor(metadata, TOPIC, 0, uuid(5), avoid, NOW_MS).expect("nodes");
+        let next = successor(metadata, TOPIC, 0, uuid(5), avoid, &everybody(metadata)).expect("nodes");
         next.replicas.iter().map(|replica| replica.node).collect::<Vec<_>>()
     };
     assert_eq!(nodes(&metadata, &[ring(2)]), [ring(1), ring(3), leader]);
@@ -194,7 +193,7 @@ fn a_full_or_gone_disk_stores_no_new_segment_and_an_avoided_node_only_the_last_p
 fn a_descriptor_with_a_node_twice_too_few_replicas_or_a_gone_disk_is_refused() {
     let mut metadata = cluster(3, Replication::DEFAULT);
     let segment = last(&metadata).descriptor.uuid;
-    let good = successor(&metadata, TOPIC, 0, uuid(5), &[], NOW_MS).expect("nodes");
+    let good = successor(&metadata, TOPIC, 0, uuid(5), &[], &everybody(&metadata)).expect("nodes");
     let mut try_roll = |change: &dyn Fn(&mut Descriptor)| {
         let mut successor = good.clone();
         change(&mut successor);

@@ -2,13 +2,14 @@
 //! many at once; a drained node ends empty.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use uuid::Uuid;
 use walrus_metadata::{
     Command, CopyReport, CopyState, Descriptor, ENVELOPE_VERSION, Envelope, Found, Metadata, NodeId,
-    NodeState, Offset, Rejected, ReplicaRef, Replication, Segment, SegmentState, TopicId, Value, apply,
-    first_descriptor, is_better_elsewhere, successor, upkeep,
+    NodeState, Offset, Presence, Present, Rejected, ReplicaRef, Replication, Segment, SegmentState, TopicId,
+    Value, apply, first_descriptor, is_better_elsewhere, successor, upkeep,
 };
 
 const TOPIC: TopicId = TopicId(Uuid::from_u128(7));
@@ -19,6 +20,8 @@ const DIGEST: u64 = 99;
 /// A cluster whose holders do what metadata lists, as long as they are up.
 struct World {
     metadata: Metadata,
+    /// Of whoever looks.
+    presence: Presence,
     now_ms: u64,
     up: BTreeSet<NodeId>,
     /// Whole copies on disks, by segment.
@@ -28,14 +31,15 @@ struct World {
 impl World {
     fn new(nodes: u32, replication: Replication, moves_max: u64) -> Self {
         let (metadata, disks) = (Metadata::default(), BTreeMap::new());
-        let mut world = Self { metadata, now_ms: 1_000_000, up: BTreeSet::new(), disks };
+        let (presence, up) = (Presence::new(Duration::from_millis(LEASE_MS)), BTreeSet::new());
+        let mut world = Self { metadata, presence, now_ms: 1_000_000, up, disks };
         world.run(Command::Bootstrap { cluster_id: Uuid::from_u128(1), replication }).expect("new");
         let set = [("copies.grace_ms".to_owned(), GRACE_MS), ("copies.moves_max".to_owned(), moves_max)];
         world.run(Command::SetConfig { set: set.into(), unset: BTreeSet::new() }).expect("known keys");
         for node in 1..=nodes {
             world.join(node);
         }
-        let first = first_descriptor(&world.metadata, TOPIC, 0, Uuid::new_v4(), world.now_ms);
+        let first = first_descriptor(&world.metadata, TOPIC, 0, Uuid::new_v4(), &world.present());
         let (org, name, first) = ("o".into(), "t".into(), vec![first.expect("nodes")]);
         world.run(Command::CreateTopic { topic: TOPIC, org, name, internal: false, first }).expect("new");
         world
@@ -51,10 +55,11 @@ impl World {
     fn join(&mut self, node: u32) {
         let register = serde_json::json!({"register_node": {
             "wanted": node, "disk": Uuid::new_v4(), "process": Uuid::new_v4(), "raft_address": "", "peer_address": "",
-            "text_address": "", "grpc_address": "", "http_address": "", "lease_until_ms": self.now_ms + LEASE_MS,
+            "text_address": "", "grpc_address": "", "http_address": "",
         }});
         self.run(serde_json::from_value(register).expect("a command")).expect("a new disk");
         self.up.insert(NodeId(node));
+        self.pass(0);
     }
 
     /// Time passes, and whoever is up renews.
@@ -62,9 +67,14 @@ impl World {
         self.now_ms += ms;
         for node in self.up.clone() {
             let process = self.metadata.nodes[&node].process;
-            let lease_until_ms = self.now_ms + LEASE_MS;
-            self.run(Command::RenewLease { node, process, lease_until_ms }).expect("its own");
+            let asked_boottime_ms = self.now_ms;
+            self.run(Command::RenewLease { node, process, asked_boottime_ms }).expect("its own");
         }
+        self.presence.observe(&self.metadata, Duration::from_millis(self.now_ms));
+    }
+
+    fn present(&self) -> Present {
+        self.presence.look(&self.metadata, Duration::from_millis(self.now_ms))
     }
 
     fn open(&self) -> &Segment {
@@ -78,7 +88,7 @@ impl World {
 
     /// Seals the open segment; the replicas that are up have it.
     fn roll(&mut self) -> bool {
-        let Some(next) = successor(&self.metadata, TOPIC, 0, Uuid::new_v4(), &[], self.now_ms) else {
+        let Some(next) = successor(&self.metadata, TOPIC, 0, Uuid::new_v4(), &[], &self.present()) else {
             return false;
         };
         let open = self.open().descriptor.clone();
@@ -108,8 +118,11 @@ impl World {
     /// Whether some whole copy can be read.
     fn has_source(&self, segment: &Segment) -> bool {
         let mut copies = segment.copies.iter().map(|copy| copy.replica).filter(|copy| self.is_there(*copy));
-        let uuid = segment.descriptor.uuid;
-        copies.any(|copy| matches!(self.disks.get(&(uuid, copy.disk)), Some(Found::Whole { .. })))
+        copies.any(|copy| self.is_whole(segment, copy))
+    }
+
+    fn is_whole(&self, segment: &Segment, on: ReplicaRef) -> bool {
+        matches!(self.disks.get(&(segment.descriptor.uuid, on.disk)), Some(Found::Whole { .. }))
     }
 
     /// Every holder that is up does what is listed for it, and says so.
@@ -149,8 +162,8 @@ impl World {
     fn keep(&mut self) -> bool {
         let before: BTreeMap<Uuid, usize> =
             self.sealed().iter().map(|segment| (segment.descriptor.uuid, self.verified(segment))).collect();
-        let moving = upkeep(&self.metadata, self.now_ms).progress.moving;
-        let changes = upkeep(&self.metadata, self.now_ms).changes;
+        let moving = upkeep(&self.metadata, &self.present()).progress.moving;
+        let changes = upkeep(&self.metadata, &self.present()).changes;
         let order: Vec<usize> = changes.iter().map(|change| self.verified_staying(change.segment)).collect();
         assert!(order.is_sorted(), "the fewest copies first: {order:?}");
         let added: usize = changes.iter().map(|change| change.added.len()).sum();
@@ -179,8 +192,8 @@ impl World {
         let segment = sealed.iter().find(|listed| listed.descriptor.uuid == segment).expect("listed");
         let stays = |replica: ReplicaRef| {
             self.metadata.nodes.get(&replica.node).is_some_and(|node| {
-                let alive = node.lease_until_ms + GRACE_MS > self.now_ms;
-                node.disk == replica.disk && node.state != NodeState::Draining && alive
+                let stays = self.present().staying.contains(&node.id);
+                node.disk == replica.disk && node.state != NodeState::Draining && stays
             })
         };
         let copies = segment.copies.iter().filter(|copy| copy.state == CopyState::Verified);
@@ -192,7 +205,7 @@ impl World {
         for _ in 0..200 {
             self.hold();
             let kept = self.keep();
-            let rolled = is_better_elsewhere(&self.metadata, TOPIC, 0, self.now_ms) && self.roll();
+            let rolled = is_better_elsewhere(&self.metadata, TOPIC, 0, &self.present()) && self.roll();
             let before = self.metadata.version;
             self.hold();
             if !kept && !rolled && self.metadata.version == before {
@@ -221,7 +234,7 @@ fn three_of(nodes: u32) -> World {
         assert!(world.roll());
     }
     world.settle();
-    assert_eq!(upkeep(&world.metadata, world.now_ms).progress, walrus_metadata::Progress::default());
+    assert_eq!(upkeep(&world.metadata, &world.present()).progress, walrus_metadata::Progress::default());
     world
 }
 
@@ -339,7 +352,7 @@ impl World {
                 node.into_iter().for_each(|node| self.drain(node, *draining));
             }
             // One loss at a time: two at once may take the last copies.
-            Step::Lose(node) if upkeep(&self.metadata, self.now_ms).progress.under_replicated == 0 => {
+            Step::Lose(node) if upkeep(&self.metadata, &self.present()).progress.under_replicated == 0 => {
                 let open = self.open().descriptor.replicas.clone();
                 let may_go = |node: &NodeId| open.iter().all(|replica| replica.node != *node);
                 let node = pick(nodes.into_iter().filter(may_go), *node);
@@ -349,6 +362,7 @@ impl World {
             Step::Damage(segment, copy) => {
                 if let Some(segment) =
                     pick(0..self.sealed().len(), *segment).map(|at| self.sealed()[at].clone())
+                    && segment.copies.iter().all(|copy| self.is_whole(&segment, copy.replica))
                     && self.verified(&segment) == segment.copies.len()
                     && segment.copies.len() > segment.descriptor.write_quorum as usize
                     && let Some(copy) = pick(segment.copies.clone(), *copy)

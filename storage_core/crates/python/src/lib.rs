@@ -15,6 +15,7 @@ mod inspection;
 mod json;
 mod logging;
 mod metadata;
+mod presence;
 
 use pyo3::prelude::*;
 
@@ -41,6 +42,8 @@ mod _native {
     use crate::logging::{init_logging, set_log_filter};
     #[pymodule_export]
     use crate::metadata::Metadata;
+    #[pymodule_export]
+    use crate::presence::{Presence, Present};
     use pyo3::prelude::*;
 
     #[pymodule_init]

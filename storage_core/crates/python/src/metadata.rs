@@ -10,6 +10,7 @@ use walrus_metadata::{Envelope, Epoch, NodeId, TopicId};
 
 use crate::error::Result;
 use crate::json;
+use crate::presence::Present;
 
 /// The state, shared with its copies and with what was published until one of them changes.
 #[pyclass(frozen, module = "walrus_core")]
@@ -99,9 +100,9 @@ impl Metadata {
         json::to_python(py, &stopping)
     }
 
-    fn upkeep<'py>(&self, py: Python<'py>, now_ms: u64) -> PyResult<Bound<'py, PyAny>> {
+    fn upkeep<'py>(&self, py: Python<'py>, present: &Present) -> PyResult<Bound<'py, PyAny>> {
         let state = self.current();
-        let upkeep = py.detach(|| walrus_metadata::upkeep(&state, now_ms));
+        let upkeep = py.detach(|| walrus_metadata::upkeep(&state, &present.of));
         json::to_python(py, &upkeep)
     }
 
@@ -133,10 +134,10 @@ impl Metadata {
         topic: &str,
         partition: u32,
         uuid: &str,
-        now_ms: u64,
+        present: &Present,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (topic, uuid) = (TopicId(parse_uuid(topic)?), parse_uuid(uuid)?);
-        walrus_metadata::first_descriptor(&self.current(), topic, partition, uuid, now_ms)
+        walrus_metadata::first_descriptor(&self.current(), topic, partition, uuid, &present.of)
             .map(|descriptor| json::to_python(py, &descriptor))
             .transpose()
     }
@@ -148,16 +149,16 @@ impl Metadata {
         partition: u32,
         uuid: &str,
         avoid: Vec<u32>,
-        now_ms: u64,
+        present: &Present,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (topic, uuid) = (TopicId(parse_uuid(topic)?), parse_uuid(uuid)?);
         let avoid: Vec<NodeId> = avoid.into_iter().map(NodeId).collect();
-        walrus_metadata::successor(&self.current(), topic, partition, uuid, &avoid, now_ms)
+        walrus_metadata::successor(&self.current(), topic, partition, uuid, &avoid, &present.of)
             .map(|descriptor| json::to_python(py, &descriptor))
             .transpose()
     }
 
-    #[pyo3(signature = (topic, partition, *, attempt, successor, above, avoid, now_ms))]
+    #[pyo3(signature = (topic, partition, *, attempt, successor, above, avoid, present))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn recovery<'py>(
         &self,
@@ -168,12 +169,12 @@ impl Metadata {
         successor: &str,
         above: u32,
         avoid: Vec<u32>,
-        now_ms: u64,
+        present: &Present,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let place = (TopicId(parse_uuid(topic)?), partition);
         let ids = (parse_uuid(attempt)?, parse_uuid(successor)?);
         let avoid: Vec<NodeId> = avoid.into_iter().map(NodeId).collect();
-        walrus_metadata::recovery(&self.current(), place, ids, Epoch(above), &avoid, now_ms)
+        walrus_metadata::recovery(&self.current(), place, ids, Epoch(above), &avoid, &present.of)
             .map(|attempt| json::to_python(py, &attempt))
             .transpose()
     }

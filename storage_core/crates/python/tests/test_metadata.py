@@ -7,6 +7,7 @@ import pytest
 import walrus_core
 
 NOW_MS = 1_000_000
+LEASE_MS = 3_000
 CLUSTER, TOPIC = str(uuid.uuid4()), str(uuid.uuid4())
 
 
@@ -17,9 +18,14 @@ def apply(metadata: walrus_core.Metadata, command: dict[str, object], **fields: 
 
 
 def register(metadata: walrus_core.Metadata, wanted: int) -> object:
-    node = {"wanted": wanted, "disk": str(uuid.uuid4()), "process": str(uuid.uuid4()), "lease_until_ms": NOW_MS + 1}
+    node = {"wanted": wanted, "disk": str(uuid.uuid4()), "process": str(uuid.uuid4())}
     addresses = {f"{name}_address": f"127.0.0.1:{wanted}" for name in ("raft", "peer", "text", "grpc", "http")}
     return apply(metadata, {"register_node": node | addresses})["answer"]
+
+
+def renew(metadata: walrus_core.Metadata, node: int) -> None:
+    process = metadata.view()["nodes"][str(node)]["process"]
+    apply(metadata, {"renew_lease": {"node": node, "process": process, "asked_boottime_ms": 1}})
 
 
 def founded() -> walrus_core.Metadata:
@@ -65,24 +71,33 @@ def test_a_copy_goes_its_own_way() -> None:
 
 
 def test_segments_are_placed_on_healthy_nodes_in_turn() -> None:
-    metadata = founded()
-    assert metadata.first_descriptor(TOPIC, 0, str(uuid.uuid4()), NOW_MS) is None
+    metadata, presence = founded(), walrus_core.Presence(LEASE_MS)
     for node in (1, 2, 3):
         register(metadata, node)
-    first = metadata.first_descriptor(TOPIC, 0, str(uuid.uuid4()), NOW_MS)
+    presence.observe(metadata, 0)
+    assert metadata.first_descriptor(TOPIC, 0, str(uuid.uuid4()), presence.look(metadata, 0)) is None
+    for node in (1, 2, 3):
+        renew(metadata, node)
+    presence.observe(metadata, 1)
+    present = presence.look(metadata, LEASE_MS * 1_000_000)
+    assert present.alive == [1, 2, 3]
+    first = metadata.first_descriptor(TOPIC, 0, str(uuid.uuid4()), present)
     assert first is not None
     topic = {"topic": TOPIC, "org": "default", "name": "t", "internal": False, "first": [first]}
     apply(metadata, {"create_topic": topic})
     leader = first["leader"]["node"]
-    follower = metadata.successor(TOPIC, 0, str(uuid.uuid4()), [], NOW_MS)
+    follower = metadata.successor(TOPIC, 0, str(uuid.uuid4()), [], present)
     assert follower is not None
     assert follower["leader"]["node"] == leader % 3 + 1
-    avoiding = metadata.successor(TOPIC, 0, str(uuid.uuid4()), [leader % 3 + 1], NOW_MS)
+    avoiding = metadata.successor(TOPIC, 0, str(uuid.uuid4()), [leader % 3 + 1], present)
     assert avoiding is not None
     assert avoiding["leader"]["node"] == (leader + 1) % 3 + 1
-    assert metadata.successor(TOPIC, 0, str(uuid.uuid4()), [], NOW_MS + 1) is None
+    lapsed = presence.look(metadata, LEASE_MS * 1_000_000 + 1)
+    assert lapsed.alive == []
+    assert metadata.successor(TOPIC, 0, str(uuid.uuid4()), [], lapsed) is None
 
 
 def test_what_is_not_a_uuid_is_told() -> None:
     with pytest.raises(ValueError, match=r"nonsense.* is not a UUID"):
-        founded().successor("nonsense", 0, TOPIC, [], NOW_MS)
+        metadata = founded()
+        metadata.successor("nonsense", 0, TOPIC, [], walrus_core.Presence(LEASE_MS).look(metadata, 0))

@@ -105,7 +105,7 @@ class Metadata:
         `open_without_quorum`, `sealed_without_copy`, `led`: numbers of segments; `topics`: some of theirs.
         """
 
-    def upkeep(self, now_ms: int) -> dict[str, Any]:
+    def upkeep(self, present: Present) -> dict[str, Any]:
         """`changes` of copies to propose now as `set_copies`, the most urgent first; `progress`: how far things are.
 
         `progress`: sealed segments `under_replicated` and of these `without_copy`, copies `moving` and `damaged`.
@@ -120,11 +120,11 @@ class Metadata:
     def check(envelope: bytes) -> None:
         """Raises `Rejected` where this version does not understand the envelope: `Malformed`, `UnsupportedVersion`."""
 
-    def first_descriptor(self, topic: str, partition: int, uuid: str, now_ms: int) -> dict[str, Any] | None:
+    def first_descriptor(self, topic: str, partition: int, uuid: str, present: Present) -> dict[str, Any] | None:
         """Descriptor of the first segment of a partition of a new topic; `None` when no node is healthy."""
 
     def successor(
-        self, topic: str, partition: int, uuid: str, avoid: Sequence[int], now_ms: int
+        self, topic: str, partition: int, uuid: str, avoid: Sequence[int], present: Present
     ) -> dict[str, Any] | None:
         """Descriptor of the segment that follows the partition's last one, not led by a node of `avoid`.
 
@@ -140,13 +140,35 @@ class Metadata:
         successor: str,
         above: int,
         avoid: Sequence[int],
-        now_ms: int,
+        present: Present,
     ) -> dict[str, Any] | None:
         """`ballot` and `successor` of the next attempt to decide where the partition's last segment ends.
 
         Its epoch is fresh, and above `above`: the highest one that a refused fence has named, or 0. `attempt` and
         `successor` are new UUIDs. `None` as for `successor`.
         """
+
+@final
+class Presence:
+    """Who is alive, by the renewals of leases that this process has seen, on its CLOCK_BOOTTIME. Thread-safe."""
+
+    def __new__(cls, lease_ms: int) -> Presence:
+        """Nothing seen yet. A node counts as alive for `lease_ms` after its last renewal was seen."""
+
+    def observe(self, metadata: Metadata, now_ns: int) -> None:
+        """Takes in a newer state. A node that was never seen before counts as seen now."""
+
+    def look(self, metadata: Metadata, now_ns: int) -> Present:
+        """Who is there; `now_ns` is not before the last `observe`."""
+
+@final
+class Present:
+    """Who was there at a moment, for those methods of `Metadata` that choose nodes."""
+
+    @property
+    def alive(self) -> list[int]:
+        """Node ids, in order: nodes whose lease had not lapsed."""
+
 
 @final
 class DataPlane:

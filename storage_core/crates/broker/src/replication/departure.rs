@@ -1,7 +1,7 @@
 //! Open segments whose replica set is not what it should be any more, for a node is drained, gone or away too long, or
 //! others came: their leaders roll them. The replica set of an open segment never changes (R9).
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use walrus_metadata::{Segment, SegmentState, is_better_elsewhere};
 
@@ -34,6 +34,7 @@ pub(crate) async fn keep_watch(broker: Broker) {
 fn departing(broker: &Broker) -> Vec<(TopicName, Segment)> {
     let routing = broker.routing();
     let metadata = &routing.metadata;
+    let present = broker.present(metadata);
     let mut found = Vec::new();
     for route in routing.routes() {
         for partition in &route.topic.partitions {
@@ -41,7 +42,7 @@ fn departing(broker: &Broker) -> Vec<(TopicName, Segment)> {
             let is_ours = open.state == SegmentState::Open
                 && is_led_by(open.descriptor.leader, broker.config())
                 && broker.may_lead(open);
-            if is_ours && is_better_elsewhere(metadata, route.topic.id, partition.index, now_ms()) {
+            if is_ours && is_better_elsewhere(metadata, route.topic.id, partition.index, &present) {
                 found.push((route.name.clone(), open.clone()));
                 if found.len() == ROLLS_MAX {
                     return found;
@@ -67,9 +68,4 @@ async fn roll(broker: &Broker, topic: &TopicName, segment: &Segment) {
     {
         sequencer.end_segment(broker, &leader, Reason::Moved);
     }
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

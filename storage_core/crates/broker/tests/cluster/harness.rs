@@ -8,14 +8,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use uuid::Uuid;
 use walrus_broker::{AppendAck, Broker, Config, DataPlane, PartitionRef, ReadOptions, Result};
 use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
 use walrus_log::{CrashChoice, LogId, SimulatedDisk};
 use walrus_metadata::{
-    Answer, Attempt, Command, Envelope, Epoch, Metadata, NodeId, Replication, SegmentState, TopicId, apply,
-    first_descriptor, recovery, successor, upkeep,
+    Answer, Attempt, Command, Envelope, Epoch, Metadata, NodeId, Present, Replication, SegmentState, TopicId,
+    apply, first_descriptor, recovery, successor, upkeep,
 };
 
 use crate::links::Links;
@@ -264,7 +265,8 @@ impl Cluster {
 
     /// One look of the node that leads the metadata at the copies of sealed segments.
     pub(crate) fn keep_copies(&self) {
-        let changes = upkeep(&self.metadata(), now_ms()).changes;
+        let metadata = self.metadata();
+        let changes = upkeep(&metadata, &everybody(&metadata)).changes;
         for change in changes {
             drop(self.shared.propose(change.command())); // the next look sees what became of it
         }
@@ -311,6 +313,7 @@ impl Cluster {
             "log_blocks_per_file": 16,
             "monitor_check_ms": 50,
             "append_wait_ms": 15_000,
+            "lease_ms": LEASE_MS,
         });
         for (key, value) in self.options.as_object().into_iter().flatten() {
             config[key] = value.clone();
@@ -334,9 +337,11 @@ impl Cluster {
             http_address: String::new(),
             admin_address: String::new(),
             name: String::new(),
-            lease_until_ms: now_ms() + LEASE_MS,
         };
         assert_eq!(self.shared.propose(register).unwrap(), Answer::Node(NodeId(id)));
+        let asked = clock_gettime(ClockId::Boottime);
+        let asked_boottime_ms = u64::try_from(Duration::try_from(asked).unwrap().as_millis()).unwrap();
+        self.shared.propose(Command::RenewLease { node: NodeId(id), process, asked_boottime_ms }).unwrap();
 
         let stopped = Arc::new(AtomicBool::new(false));
         let (shared, pulled, stop) = (self.shared.clone(), plane.clone(), stopped.clone());
@@ -409,7 +414,7 @@ impl Shared {
                 let (topic, partition, segment) = (topic(), partition(), uuid("segment"));
                 let chosen = {
                     let metadata = self.metadata.lock();
-                    successor(&metadata, topic, partition, Uuid::new_v4(), &avoid, now_ms())
+                    successor(&metadata, topic, partition, Uuid::new_v4(), &avoid, &everybody(&metadata))
                 };
                 let Some(successor) = chosen else { return refusal("NoHealthyNode", true) };
                 let command = Command::BeginRoll { topic, partition, segment, successor: successor.clone() };
@@ -457,7 +462,7 @@ impl Shared {
         let chosen = {
             let metadata = self.metadata.lock();
             let ids = (Uuid::new_v4(), Uuid::new_v4());
-            recovery(&metadata, place, ids, Epoch(number(&event["above"])), &avoid, now_ms())
+            recovery(&metadata, place, ids, Epoch(number(&event["above"])), &avoid, &everybody(&metadata))
         };
         let Some(Attempt { ballot, successor }) = chosen else { return refusal("NoHealthyNode", true) };
         let (topic, partition) = place;
@@ -474,7 +479,8 @@ impl Shared {
         let partitions = u32::try_from(event["partitions"].as_u64().unwrap()).unwrap();
         let first = {
             let metadata = self.metadata.lock();
-            let first = |partition| first_descriptor(&metadata, id, partition, Uuid::new_v4(), now_ms());
+            let present = everybody(&metadata);
+            let first = |partition| first_descriptor(&metadata, id, partition, Uuid::new_v4(), &present);
             (0..partitions).map(|partition| first(partition).expect("a healthy node")).collect()
         };
         let org = event["org"].as_str().unwrap().to_owned();
@@ -487,6 +493,11 @@ impl Shared {
             Err(rejected) => rejection(&rejected),
         }
     }
+}
+
+/// Nobody's lease lapses by itself here.
+fn everybody(metadata: &Metadata) -> Present {
+    Present::only(metadata.nodes.keys().copied())
 }
 
 /// The metadata as one node sees them: the others are behind its links to them.

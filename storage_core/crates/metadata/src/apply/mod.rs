@@ -99,9 +99,10 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Rejec
         Command::Bootstrap { cluster_id, replication } => bootstrap(metadata, *cluster_id, *replication),
         Command::SetReplication { replication } => set_replication(metadata, *replication),
         Command::RegisterNode { .. } => register_node(metadata, &envelope.command, version),
-        Command::RenewLease { node, process, lease_until_ms } => {
+        Command::RenewLease { node, process, asked_boottime_ms } => {
             let found = current_process(metadata, *node, *process)?;
-            found.lease_until_ms = found.lease_until_ms.max(*lease_until_ms);
+            found.renewals += 1;
+            found.asked_boottime_ms = found.asked_boottime_ms.max(*asked_boottime_ms);
             Ok(Answer::Nothing)
         }
         Command::SetNodeState { node, process, state } => {

@@ -22,7 +22,6 @@ pub(super) fn register_node(
         http_address,
         admin_address,
         name,
-        lease_until_ms,
     } = command
     else {
         unreachable!("the caller matched the variant");
@@ -44,7 +43,10 @@ pub(super) fn register_node(
         admin_address: admin_address.clone(),
         name: name.clone(),
         state: known.map_or(NodeState::Up, |node| state_after_start(node, *process)),
-        lease_until_ms: known.map_or(0, |node| node.lease_until_ms).max(*lease_until_ms),
+        renewals: known.map_or(0, |node| node.renewals),
+        asked_boottime_ms: known
+            .filter(|node| node.process == *process)
+            .map_or(0, |node| node.asked_boottime_ms),
         version,
     };
     metadata.nodes.insert(id, node);

@@ -52,7 +52,7 @@ impl World {
         self.nodes.iter().filter(|node| !node.up).map(|node| metadata::NodeId(node.id.0)).collect()
     }
 
-    /// The proposers' clocks jump: forward, so that every lease has lapsed, or back.
+    /// The proposers' wall clocks jump; nothing may depend on them.
     pub fn jump_clocks(&mut self, forward: bool) {
         self.now_ms = if forward { self.now_ms + 3_600_000 } else { self.now_ms.saturating_sub(1_800_000) };
     }
@@ -74,7 +74,8 @@ impl World {
         let above = metadata::Epoch(seen.max().unwrap_or(0));
         let ids = (self.mint(), self.mint());
         let state = &self.metadata.state;
-        let attempt = metadata::recovery(state, (TOPIC, 0), ids, above, &self.avoided(), self.now_ms);
+        let present = everybody(state);
+        let attempt = metadata::recovery(state, (TOPIC, 0), ids, above, &self.avoided(), &present);
         let Some(metadata::Attempt { ballot, successor }) = attempt else { return Ok(()) };
         let uuid = Uuid::from_u128(segment.0);
         let next = bridge::descriptor(&successor);

@@ -122,7 +122,7 @@ impl World {
         self.register_all();
         let uuid = self.mint();
         let state = &self.metadata.state;
-        let found = metadata::successor(state, TOPIC, 0, uuid, &self.avoided(), self.now_ms);
+        let found = metadata::successor(state, TOPIC, 0, uuid, &self.avoided(), &everybody(state));
         let Some(successor) = found else { return Ok(()) };
         let next = bridge::descriptor(&successor);
         let uuid = Uuid::from_u128(segment.0);

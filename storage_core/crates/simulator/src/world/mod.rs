@@ -29,9 +29,8 @@ pub type Checked = Result<(), Violation>;
 
 /// The one topic.
 const TOPIC: metadata::TopicId = metadata::TopicId(Uuid::from_u128(9));
-/// The clock of those who propose commands, at first.
+/// The wall clock of those who propose commands, at first.
 const NOW_MS: u64 = 1_000;
-const LEASE_MS: u64 = 3_000;
 /// Names of processes: node * this + start.
 const STARTS: u128 = 1_000;
 
@@ -235,7 +234,8 @@ impl World {
         }
         let uuid = world.mint();
         let state = &world.metadata.state;
-        let first = metadata::first_descriptor(state, TOPIC, 0, uuid, NOW_MS).expect("enough nodes");
+        let first =
+            metadata::first_descriptor(state, TOPIC, 0, uuid, &everybody(state)).expect("enough nodes");
         let descriptor = bridge::descriptor(&first);
         let (org, name) = (String::new(), "t".to_owned());
         let create = Command::CreateTopic { topic: TOPIC, org, name, internal: false, first: vec![first] };
@@ -267,7 +267,6 @@ impl World {
             http_address: String::new(),
             admin_address: String::new(),
             name: String::new(),
-            lease_until_ms: self.now_ms + LEASE_MS,
         };
         // Refused to a disk that was declared gone: that node never comes back.
         let _ = self.propose(command).expect("no command breaks the state");
@@ -278,9 +277,7 @@ impl World {
         for index in 0..self.nodes.len() {
             let node = &self.nodes[index];
             let known = self.metadata.state.nodes.get(&metadata::NodeId(node.id.0));
-            let is_current = |known: &metadata::Node| {
-                known.process.as_u128() == node.process().0 && known.lease_until_ms > self.now_ms
-            };
+            let is_current = |known: &metadata::Node| known.process.as_u128() == node.process().0;
             if node.up && !known.is_some_and(is_current) {
                 self.register(node.id);
             }
@@ -341,6 +338,11 @@ impl World {
             && (Arc::ptr_eq(&self.promised, &other.promised) || self.promised == other.promised)
             && self.losses == other.losses
     }
+}
+
+/// Nobody's lease has lapsed: those who are down are avoided.
+fn everybody(state: &Metadata) -> metadata::Present {
+    metadata::Present::only(state.nodes.keys().copied())
 }
 
 fn print_of(state: &Metadata) -> u64 {

@@ -1,0 +1,88 @@
+//! Who is alive, as one node sees it: it has seen the node's lease renewed lately, by its own clock. Clocks of two
+//! machines are never compared, and no wall clock is asked: times are of CLOCK_BOOTTIME, which only goes forward and
+//! counts what the machine slept. Pure: whoever looks brings the time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::model::{Metadata, Node, NodeId};
+
+/// What one process has seen of the nodes' renewals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Presence {
+    /// How long a node that renews no more is held to be alive.
+    lease: Duration,
+    nodes: BTreeMap<NodeId, Sign>,
+}
+
+/// The last sign of life of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sign {
+    disk: Uuid,
+    /// Highest number seen; see [`Node::renewals`].
+    renewals: u64,
+    /// When it was seen first.
+    seen: Duration,
+}
+
+/// Who is there at a moment, for whoever decides something.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Present {
+    /// Nodes whose lease has not lapsed: candidates for leaders and copies.
+    pub alive: BTreeSet<NodeId>,
+    /// Nodes that are not away for longer than a lease and the grace for copies: what they store is counted on.
+    pub staying: BTreeSet<NodeId>,
+}
+
+impl Presence {
+    /// Of a process that has seen nothing yet. All nodes of a cluster have leases of the same length.
+    #[must_use]
+    pub fn new(lease: Duration) -> Self {
+        Self { lease, nodes: BTreeMap::new() }
+    }
+
+    /// Takes in a newer state at the time `now`. A node that was never seen before counts as seen now, for when it was
+    /// renewed is not known: one that is long dead is taken for alive for one lease. A number that went back, in a
+    /// state that has lost commands, is no sign of life.
+    pub fn observe(&mut self, metadata: &Metadata, now: Duration) {
+        self.nodes.retain(|id, sign| metadata.nodes.get(id).is_some_and(|node| node.disk == sign.disk));
+        for node in metadata.nodes.values().filter(|node| node.renewals > 0) {
+            let fresh = Sign { disk: node.disk, renewals: node.renewals, seen: now };
+            let sign = self.nodes.entry(node.id).or_insert(fresh);
+            if node.renewals > sign.renewals {
+                *sign = fresh;
+            }
+        }
+    }
+
+    /// Who is there at the time `now`, which must not be before the last [`Presence::observe`]. `metadata` tells the
+    /// grace.
+    #[must_use]
+    pub fn look(&self, metadata: &Metadata, now: Duration) -> Present {
+        let grace = Duration::from_millis(metadata.config.copies_grace_ms());
+        let within = |limit: Duration| {
+            let recent = move |sign: &Sign| now.saturating_sub(sign.seen) < limit;
+            self.nodes.iter().filter(move |(_, sign)| recent(sign)).map(|(id, _)| *id).collect()
+        };
+        Present { alive: within(self.lease), staying: within(self.lease.saturating_add(grace)) }
+    }
+
+    /// Whether `process` runs as this node and holds its lease at `now`, by its own clock: it asked for it less than a
+    /// lease ago, so it knows all that was committed until then. Only that process itself can tell.
+    #[must_use]
+    pub fn is_held(&self, node: &Node, process: Uuid, now: Duration) -> bool {
+        let asked = Duration::from_millis(node.asked_boottime_ms);
+        node.process == process && node.asked_boottime_ms > 0 && now.saturating_sub(asked) < self.lease
+    }
+}
+
+impl Present {
+    /// These nodes and nobody else, for a host that knows it by other means.
+    #[must_use]
+    pub fn only(nodes: impl IntoIterator<Item = NodeId>) -> Self {
+        let alive: BTreeSet<NodeId> = nodes.into_iter().collect();
+        Self { staying: alive.clone(), alive }
+    }
+}

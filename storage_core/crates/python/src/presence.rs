@@ -1,0 +1,47 @@
+//! `Presence`: who is alive, by the renewals that this process has seen; `Present`: who is there at a moment.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use walrus_metadata::NodeId;
+
+use crate::metadata::Metadata;
+
+/// Shared by threads.
+#[pyclass(frozen, module = "walrus_core")]
+pub(crate) struct Presence {
+    seen: Mutex<walrus_metadata::Presence>,
+}
+
+#[pymethods]
+impl Presence {
+    #[new]
+    fn new(lease_ms: u64) -> Self {
+        Self { seen: Mutex::new(walrus_metadata::Presence::new(Duration::from_millis(lease_ms))) }
+    }
+
+    fn observe(&self, metadata: &Metadata, now_ns: u64) {
+        let mut seen = self.seen.lock().expect("nothing panics while it is held");
+        seen.observe(&metadata.current(), Duration::from_nanos(now_ns));
+    }
+
+    fn look(&self, metadata: &Metadata, now_ns: u64) -> Present {
+        let seen = self.seen.lock().expect("nothing panics while it is held");
+        Present { of: seen.look(&metadata.current(), Duration::from_nanos(now_ns)) }
+    }
+}
+
+/// See there.
+#[pyclass(frozen, module = "walrus_core")]
+pub(crate) struct Present {
+    pub(crate) of: walrus_metadata::Present,
+}
+
+#[pymethods]
+impl Present {
+    #[getter]
+    fn alive(&self) -> Vec<u32> {
+        self.of.alive.iter().map(|NodeId(id)| *id).collect()
+    }
+}
