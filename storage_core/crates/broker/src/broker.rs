@@ -1,7 +1,6 @@
 //! What the listeners call. Any node takes any request; what another node must do is forwarded to it.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,7 @@ use crate::bucket::Bucket;
 use crate::catalogue::ProducerIds;
 use crate::clock;
 use crate::config::Config;
-use crate::control::{ControlQueue, Event};
+use crate::control::ControlQueue;
 use crate::creation::TopicCreations;
 use crate::cursors::CursorService;
 use crate::error::{Error, Result};
@@ -35,6 +34,7 @@ use crate::replication::{catch_up, convert, follower, pages, wire};
 use crate::rollover::Limits;
 use crate::routing::{Routing, TopicRoute, is_led_by, open_segment};
 use crate::segment::{Place, label, log_id, log_spec};
+use crate::space::Space;
 use crate::ticket::Ticket;
 use crate::topic::{PartitionRef, TopicName};
 
@@ -129,7 +129,7 @@ struct Inner {
     producer_ids: ProducerIds,
     creations: TopicCreations,
     raft_status: Mutex<serde_json::Value>,
-    has_space: AtomicBool,
+    space: Space,
     runtime: tokio::runtime::Handle,
     tasks: TaskTracker,
     shutdown: CancellationToken,
@@ -390,7 +390,7 @@ impl Broker {
             producer_ids: ProducerIds::default(),
             creations: TopicCreations::default(),
             raft_status: Mutex::new(serde_json::json!({})),
-            has_space: AtomicBool::new(true),
+            space: Space::default(),
             runtime,
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
@@ -425,6 +425,11 @@ impl Broker {
             }
         }
         self.inner.version.send_replace(version);
+    }
+
+    /// Who hears that the disk is full.
+    pub(crate) fn space(&self) -> &Space {
+        &self.inner.space
     }
 
     /// Which nodes are there now, as far as this one has seen their leases renewed.
@@ -804,22 +809,6 @@ impl Broker {
             Some(SegmentFacts { segment, end_offset, bytes, sealed, producers, first_producers, unsettled })
         };
         SegmentInfoAnswer { segments: wanted.segments.iter().filter_map(facts).collect() }
-    }
-
-    /// The disk is full, or has space again: tells the metadata when that changes.
-    pub(crate) fn note_space(&self, has_space: bool) {
-        let known = &self.inner.has_space;
-        if known.load(Ordering::Relaxed) == has_space || known.swap(has_space, Ordering::Relaxed) == has_space
-        {
-            return;
-        }
-        tracing::warn!(has_space, "the disk's space changed");
-        let (broker, state) = (self.clone(), if has_space { "up" } else { "full" });
-        self.spawn("node state", async move {
-            if let Err(refusal) = broker.control().ask(&Event::NodeState { state }, INFO_PATIENCE).await {
-                tracing::warn!(state, ?refusal, "the metadata does not know the state of this node's disk");
-            }
-        });
     }
 }
 

@@ -18,7 +18,7 @@ use crate::broker::Broker;
 use crate::config::{Config, ConfigError, LiveConfig};
 use crate::metrics::{LedPartition, Metrics};
 use crate::replication::{catch_up, departure, lag, repair, retiring, succession};
-use crate::{grpc, liveness, peer, text};
+use crate::{grpc, liveness, peer, space, text};
 
 /// Threads of the data plane.
 const WORKERS: usize = 2;
@@ -114,6 +114,7 @@ impl DataPlane {
         broker.spawn("leases", keep_leases(broker.clone()));
         broker.spawn("monitor", watch_segments(broker.clone(), monitor.subscribe()));
         broker.spawn("retirement", retiring::keep_clean(broker.clone()));
+        broker.spawn("space", space::keep_watch(broker.clone()));
         broker.spawn("departure", departure::keep_watch(broker.clone()));
         broker.spawn("scrub", repair::scrub(broker.clone()));
         broker.spawn("repair", repair::keep_whole(broker.clone()));

@@ -28,6 +28,7 @@ mod rollover;
 mod routing;
 mod segment;
 mod sequencer;
+mod space;
 pub mod text;
 mod ticket;
 mod topic;

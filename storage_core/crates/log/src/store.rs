@@ -231,6 +231,12 @@ impl Store {
         self.handle.backend.clone()
     }
 
+    /// Bytes that the store could still take on its disk.
+    pub fn free_bytes(&self) -> Result<u64> {
+        let disk = &self.handle.engine.disk;
+        disk.free_bytes().map_err(|error| Error::io("statvfs", &disk.path(""), error))
+    }
+
     /// Who the store is.
     pub fn uuid(&self) -> Uuid {
         self.handle.engine.store

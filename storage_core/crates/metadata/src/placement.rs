@@ -85,7 +85,7 @@ pub fn recovery(
 }
 
 /// Whether the partition's open segment should be rolled because of who stores it: a replica set of now would have fewer
-/// replicas on nodes that leave (drained, gone, or silent for longer than the grace), or more on nodes that stay. The
+/// replicas on nodes that leave (drained, full, gone, or silent for longer than the grace), or more on nodes that stay. The
 /// replica set itself never changes. Another look after the roll answers no.
 #[must_use]
 pub fn is_better_elsewhere(metadata: &Metadata, topic: TopicId, partition: u32, present: &Present) -> bool {
@@ -167,9 +167,9 @@ impl<'a> View<'a> {
     fn stays(&self, replica: ReplicaRef) -> bool {
         let node = self.metadata.nodes.get(&replica.node).filter(|node| node.disk == replica.disk);
         node.is_some_and(|node| {
-            let is_leaving =
-                node.state == NodeState::Draining || self.metadata.gone_disks.contains(&node.disk);
-            !is_leaving && self.present.staying.contains(&node.id)
+            node.state == NodeState::Up
+                && !self.metadata.gone_disks.contains(&node.disk)
+                && self.present.staying.contains(&node.id)
         })
     }
 

@@ -220,6 +220,13 @@ impl World {
         self.run(Command::DrainNode { node, disk, draining }).expect("a member");
     }
 
+    /// Its disk is full, or has room again.
+    fn fill(&mut self, node: NodeId, full: bool) {
+        let process = self.metadata.nodes[&node].process;
+        let state = if full { NodeState::Full } else { NodeState::Up };
+        self.run(Command::SetNodeState { node, process, state }).expect("its own");
+    }
+
     fn lose(&mut self, node: NodeId) {
         let disk = self.metadata.nodes[&node].disk;
         self.up.remove(&node);
@@ -290,6 +297,24 @@ fn a_drained_node_ends_empty_and_with_nobody_to_take_its_copies_w_are_enough() {
 }
 
 #[test]
+fn an_open_segment_leaves_a_full_node_and_comes_back_and_sealed_copies_stay() {
+    let mut world = three_of(4);
+    let full = world.open().descriptor.leader.node;
+    world.fill(full, true);
+    let before = holders(&world);
+    world.settle();
+    let open = world.open().descriptor.clone();
+    assert!(open.replicas.len() == 3 && open.replicas.iter().all(|replica| replica.node != full));
+    assert!(holders(&world).starts_with(&before), "what it has can be read");
+    world.fill(NodeId(full.0 % 4 + 1), true);
+    world.settle();
+    assert_eq!(world.open().descriptor.replicas.len(), 2);
+    world.fill(full, false);
+    world.settle();
+    assert_eq!(world.open().descriptor.replicas.len(), 3);
+}
+
+#[test]
 fn a_copy_beyond_mending_is_made_anew_once_enough_others_are_there() {
     let mut world = three_of(3);
     let segment = world.sealed()[0].clone();
@@ -309,6 +334,7 @@ enum Step {
     Silence(u8),
     Return(u8),
     Drain(u8, bool),
+    Full(u8, bool),
     Lose(u8),
     Join,
     Damage(u8, u8),
@@ -323,6 +349,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<u8>().prop_map(Step::Silence),
         2 => any::<u8>().prop_map(Step::Return),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(node, draining)| Step::Drain(node, draining)),
+        2 => (any::<u8>(), any::<bool>()).prop_map(|(node, full)| Step::Full(node, full)),
         1 => any::<u8>().prop_map(Step::Lose),
         2 => Just(Step::Join),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(segment, copy)| Step::Damage(segment, copy)),
@@ -350,6 +377,10 @@ impl World {
             Step::Drain(node, draining) => {
                 let node = pick(nodes, *node);
                 node.into_iter().for_each(|node| self.drain(node, *draining));
+            }
+            Step::Full(node, full) => {
+                let node = pick(nodes, *node);
+                node.into_iter().for_each(|node| self.fill(node, *full));
             }
             // One loss at a time: two at once may take the last copies.
             Step::Lose(node) if upkeep(&self.metadata, &self.present()).progress.under_replicated == 0 => {
@@ -392,6 +423,7 @@ proptest! {
         world.up.extend(all.iter().copied());
         for node in &all {
             world.drain(*node, false);
+            world.fill(*node, false);
         }
         while world.up.len() < 3 {
             world.take(&Step::Join);

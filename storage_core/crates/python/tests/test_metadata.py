@@ -98,6 +98,7 @@ def test_segments_are_placed_on_healthy_nodes_in_turn() -> None:
 
 
 def test_what_is_not_a_uuid_is_told() -> None:
+    metadata = founded()
+    nobody = walrus_core.Presence(LEASE_MS).look(metadata, 0)
     with pytest.raises(ValueError, match=r"nonsense.* is not a UUID"):
-        metadata = founded()
-        metadata.successor("nonsense", 0, TOPIC, [], walrus_core.Presence(LEASE_MS).look(metadata, 0))
+        metadata.successor("nonsense", 0, TOPIC, [], nobody)

@@ -169,7 +169,6 @@ class Present:
     def alive(self) -> list[int]:
         """Node ids, in order: nodes whose lease had not lapsed."""
 
-
 @final
 class DataPlane:
     """The broker inside this process: its threads never take the interpreter lock."""

@@ -247,7 +247,6 @@ impl Sequencer {
         match leader.append(broker, batch, bytes, only, deadline) {
             Ok(appended) => {
                 broker.metrics().append_bytes.inc_by(bytes.len() as u64);
-                broker.note_space(true);
                 let ack = AppendAck {
                     base_offset: appended.base_offset.0,
                     end_offset: appended.end_offset.0,
@@ -269,7 +268,7 @@ impl Sequencer {
                 None
             }
             Err(error @ Error::NoSpace { .. }) => {
-                broker.note_space(false);
+                broker.space().note_refusal();
                 if leader.is_held() {
                     return Some(Err(error));
                 }

@@ -1,14 +1,18 @@
 //! Disks that are full or fail.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use walrus_broker::{Error, PartitionRef};
 use walrus_log::{Fault, SimulatedDisk, TailKind};
+use walrus_metadata::{NodeId, NodeState, Replication};
 
-use crate::harness::{Cluster, put, read_values, sealed_count};
+use crate::harness::{Cluster, PATIENCE, put, read_values, sealed_count, wait_until};
+
+fn small() -> Value {
+    json!({ "log_block_bytes": 64 << 10, "log_blocks_per_file": 4 })
+}
 
 fn cluster_on(disks: &[SimulatedDisk]) -> Cluster {
-    let small = json!({ "log_block_bytes": 64 << 10, "log_blocks_per_file": 4 });
-    Cluster::start_on(disks.to_vec(), u32::try_from(disks.len()).unwrap(), small)
+    Cluster::start_on(disks.to_vec(), u32::try_from(disks.len()).unwrap(), small())
 }
 
 fn disks(count: usize) -> Vec<SimulatedDisk> {
@@ -32,6 +36,62 @@ fn a_full_disk_hands_its_segment_on_and_nothing_is_lost() {
         assert_ne!(cluster.broker(1).leadership(&topic).unwrap().node, leader);
         let values = read_values(&cluster.broker(leader), &topic, 0, 200).await;
         assert!((0..).zip(&values).all(|(number, (offset, _))| number == *offset));
+    });
+}
+
+#[test]
+fn a_node_whose_disk_was_full_takes_part_again_by_itself_once_there_is_room() {
+    // It used to say so with its next append, and was given nothing to append to: it stayed full until its restart.
+    let disks = disks(2);
+    let cluster = cluster_on(&disks);
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    cluster.block_on(put(&cluster.broker(1), &topic, "first")).unwrap();
+    let full = cluster.broker(1).leadership(&topic).unwrap().node;
+    let other = 3 - full;
+    disks[full as usize - 1].set_full(true);
+    wait_state(&cluster, full, NodeState::Full);
+    wait_until("its segment is passed on", PATIENCE, || {
+        cluster.broker(other).leadership(&topic).unwrap().node == other
+    });
+    cluster.block_on(put(&cluster.broker(full), &topic, "second")).unwrap();
+
+    disks[full as usize - 1].set_full(false);
+    wait_state(&cluster, full, NodeState::Up);
+    disks[other as usize - 1].set_full(true);
+    wait_until("it leads again", PATIENCE, || cluster.broker(full).leadership(&topic).unwrap().node == full);
+    cluster.block_on(put(&cluster.broker(other), &topic, "third")).unwrap();
+}
+
+#[test]
+fn a_follower_whose_disk_is_full_leaves_the_replica_set_and_comes_back() {
+    let disks = disks(3);
+    let cluster = Cluster::start_linked_on(disks.clone(), small(), Replication::DEFAULT);
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    cluster.block_on(put(&cluster.broker(1), &topic, "first")).unwrap();
+    let leader = cluster.broker(1).leadership(&topic).unwrap().node;
+    let full = leader % 3 + 1;
+    disks[full as usize - 1].set_full(true);
+    let replicas = || {
+        let metadata = cluster.metadata();
+        let topic = &metadata.topics[&metadata.names["default"]["logs"]];
+        let open = topic.partitions[0].segments.last().unwrap();
+        open.descriptor.replicas.iter().map(|replica| replica.node.0).collect::<Vec<_>>()
+    };
+    wait_until("it is stored elsewhere", PATIENCE, || replicas().len() == 2 && !replicas().contains(&full));
+    cluster.block_on(put(&cluster.broker(full), &topic, "second")).unwrap();
+    disks[full as usize - 1].set_full(false);
+    wait_until("it is stored on all again", PATIENCE, || replicas().len() == 3);
+    cluster.block_on(put(&cluster.broker(full), &topic, "third")).unwrap();
+    let values = cluster.block_on(read_values(&cluster.broker(full), &topic, 0, 3));
+    assert_eq!(
+        values.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>(),
+        ["first", "second", "third"]
+    );
+}
+
+fn wait_state(cluster: &Cluster, node: u32, state: NodeState) {
+    wait_until(&format!("node {node} is {state:?}"), PATIENCE, || {
+        cluster.metadata().nodes[&NodeId(node)].state == state
     });
 }
 

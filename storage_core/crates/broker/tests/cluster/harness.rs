@@ -444,7 +444,12 @@ impl Shared {
             "allocate_producer_ids" => Command::AllocateProducerIds {
                 count: u32::try_from(event["count"].as_u64().unwrap()).unwrap(),
             },
-            "node_state" => return json!({"ok": {}}),
+            "node_state" => {
+                let node = NodeId(from);
+                let process = self.metadata.lock().nodes[&node].process;
+                let state = serde_json::from_value(event["state"].clone()).unwrap();
+                Command::SetNodeState { node, process, state }
+            }
             other => panic!("an event of kind {other}"),
         };
         match self.propose(command) {

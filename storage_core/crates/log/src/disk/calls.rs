@@ -52,6 +52,16 @@ pub(super) fn write(file: &File, position: u64, parts: &[&[u8]], durable: bool) 
     }
 }
 
+/// Bytes that this process could still take on the file's file system.
+pub(super) fn free_bytes(file: &File) -> io::Result<u64> {
+    let mut facts = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the pointer is to memory for one such struct, which the kernel fills.
+    retry(|| unsafe { libc::fstatvfs(file.as_raw_fd(), facts.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded, so it is filled.
+    let facts = unsafe { facts.assume_init() };
+    Ok(facts.f_bavail.saturating_mul(facts.f_frsize))
+}
+
 /// `fallocate` with a mode.
 pub(super) fn allocate(file: &File, mode: libc::c_int, range: &Range<u64>) -> io::Result<()> {
     let (start, length) = (range.start.cast_signed(), (range.end - range.start).cast_signed());

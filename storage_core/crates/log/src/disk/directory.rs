@@ -137,6 +137,10 @@ impl Disk for Directory {
     fn sync_directory(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        calls::free_bytes(&File::open(&self.path)?)
+    }
 }
 
 pub(super) fn boot_id() -> Option<Uuid> {

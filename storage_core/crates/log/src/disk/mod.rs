@@ -99,6 +99,8 @@ pub trait Disk: Send + Sync + 'static {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals durable.
     fn sync_directory(&self) -> io::Result<()>;
+    /// Bytes that this process could still take.
+    fn free_bytes(&self) -> io::Result<u64>;
 }
 
 /// One file.

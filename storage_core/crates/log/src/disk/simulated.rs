@@ -297,6 +297,10 @@ impl Disk for SimulatedDisk {
         state.history.push(Change::SyncDirectory);
         Ok(())
     }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(if self.state.lock().full { 0 } else { u64::MAX })
+    }
 }
 
 struct Unlock(Arc<Mutex<State>>);
