@@ -133,7 +133,7 @@ def test_a_crash_before_the_identity_was_completed_is_made_good(node: Make, join
 def test_a_stranger_cannot_move_a_disk_that_is_known(node: Make) -> None:
     founder = node("--bootstrap").start()
     before = founder.wait_ready()
-    request = Registration(9, UUID(before["disk"]), uuid4(), *["127.0.0.1:1"] * 6, name="stranger")
+    request = Registration(9, UUID(before["disk"]), uuid4(), *["127.0.0.1:1"] * 6, name="stranger", level=2)
     admitted = asyncio.run(join([founder.raft_address], request, print))
     assert admitted.node_id == 1
     after = founder.status()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 from uuid import UUID
 
-from walrus_node.commands import register
+from walrus_node.commands import RegistrationRefusedError, register
 from walrus_node.metadata.admission import Admitted, encode_admitted, parse_join
 from walrus_node.metadata.machine import ClusterState
 from walrus_node.metadata.store import MetadataStore
@@ -60,8 +60,12 @@ class Admissions:
             answer({"leader": leader} if leader else {"refused": "no metadata leader is known now"})
             return
         known = store.read().nodes.get(registration.disk)
-        # A disk that is known registers itself: a stranger must not move it.
-        node_id = known.node_id if known else await register(store, registration)
+        try:
+            # A disk that is known registers itself: a stranger must not move it.
+            node_id = known.node_id if known else await register(store, registration)
+        except RegistrationRefusedError as error:
+            answer({"refused": str(error)})
+            return
         addresses = ((disk, store.address_of(disk)) for disk in status.voters())
         peers = {disk: address for disk, address in addresses if address}
         answer(encode_admitted(Admitted(self._cluster_id, node_id, peers)))

@@ -33,6 +33,7 @@ from walrus_node.metadata.journal import Owner
 from walrus_node.metadata.machine import ClusterState, MetadataMachine
 from walrus_node.metadata.raft_store import Place, RaftStore
 from walrus_node.metadata.transport import listen
+from walrus_node.metadata.wire import WIRE, Versions
 from walrus_node.metrics import build_registry
 from walrus_node.policy import rollover_policy
 from walrus_node.presence import LEASE_MS, Presence
@@ -83,6 +84,7 @@ class Node:
         self._store: RaftStore[ClusterState] | None = None
         self._data_plane: walrus_core.DataPlane | None = None
         self._controller: Controller | None = None
+        self._level = config.test_level or walrus_core.Metadata.LEVEL
         self._presence = Presence()
         self._published: ClusterState | None = None
         self._publishing = threading.Lock()
@@ -199,10 +201,11 @@ class Node:
             self._process,
             self._addresses()["raft"],
             seeds=tuple(map(str, self._config.join)),
+            wire=Versions(*self._config.test_wire) if self._config.test_wire else WIRE,
         )
         self._store = admissions.store = RaftStore(
             place,
-            MetadataMachine(),
+            MetadataMachine(self._level),
             self._listener,
             on_published=self._publish,
             on_failed=self._hear_failure,
@@ -249,7 +252,7 @@ class Node:
     def _data_plane_options(self) -> dict[str, Any]:
         config, identity = self._config, self._identity
         assert identity is not None
-        return {
+        options: dict[str, Any] = {
             "data_dir": str(config.data_dir),
             "cluster_id": str(identity.cluster_id),
             "node_id": identity.node_id,
@@ -270,6 +273,9 @@ class Node:
             "lease_ms": LEASE_MS,
             "test_controls": config.test_controls,
         }
+        if config.test_wire:
+            options["wire_versions"] = dict(zip(("oldest", "newest"), config.test_wire, strict=True))
+        return options
 
     # What is shown
 
@@ -308,6 +314,7 @@ class Node:
             disk=self._identity.disk,
             process=self._process,
             name=self._config.node_name,
+            level=self._level,
             **{f"{name}_address": address for name, address in self._addresses().items()},
         )
 

@@ -21,6 +21,10 @@ PROPOSE_SECONDS_MAX = 5.0
 PAUSE_SECONDS = 0.1
 
 
+class RegistrationRefusedError(Exception):
+    """The cluster does not take a node; the message says why."""
+
+
 def envelope(command: dict[str, Any], *, expect: int | None = None) -> bytes:
     """A command under a fresh id, for an entity of version *expect*. Proposed again, these very bytes act once."""
     head = {"v": ENVELOPE_VERSION, "id": str(uuid4()), "at_ms": now_ms(), "expect": expect}
@@ -41,11 +45,14 @@ async def execute(
 
 
 async def register(store: MetadataStore[ClusterState], registration: Registration) -> int:
-    """Say which process runs on a disk and where; returns the node's id. It has no lease yet."""
+    """Say which process runs on a disk and where; returns the node's id. It has no lease yet.
+
+    Raises `RegistrationRefusedError`.
+    """
     facts = {name: str(fact) if isinstance(fact, UUID) else fact for name, fact in asdict(registration).items()}
     outcome = await execute(store, {"register_node": facts})
     if isinstance(outcome, Rejected):
-        raise RuntimeError(f"the metadata refuses to register a node: {outcome.message}")
+        raise RegistrationRefusedError(outcome.message)
     return int(outcome.answer["node"])
 
 

@@ -74,6 +74,9 @@ class Config:
     log_level: str
     log_file: Path | None
     test_controls: bool
+    # As if this was another version: what it speaks, and up to which level it knows commands of the metadata.
+    test_wire: tuple[int, int] | None
+    test_level: int | None
 
     def advertised(self, bound: Address, host: str | None = None) -> Address:
         """How others reach a listener, by *host* if it is given: a wildcard is no address."""
@@ -96,6 +99,8 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
     chosen = [port for name in listeners if (port := getattr(flags, f"{name}_port"))]
     if len(set(chosen)) < len(chosen):
         parser.error(f"two of {', '.join(f'--{name}-port' for name in listeners)} are the same")
+    if not flags.test_controls and (flags.test_wire or flags.test_level):
+        parser.error("--test-wire and --test-level are for tests: they need --test-controls")
     bind_host = flags.bind_host or _LOOPBACK
     raft_host, client_host = flags.raft_host or bind_host, flags.client_host or bind_host
     node_name = flags.node_name or socket.gethostname()
@@ -126,6 +131,8 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
         log_level=flags.log_level,
         log_file=flags.log_file,
         test_controls=flags.test_controls,
+        test_wire=flags.test_wire,
+        test_level=flags.test_level,
     )
 
 
@@ -220,6 +227,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--log-file", type=Path, metavar="PATH", help="append the log to this file instead of standard output")
     add("--test-controls", action="store_true", help="open the controls that only tests use")
+    add("--test-wire", type=_versions, metavar="OLDEST-NEWEST", help=argparse.SUPPRESS)
+    add("--test-level", type=_number(1, 1_000), help=argparse.SUPPRESS)
     return parser
 
 
@@ -298,6 +307,13 @@ def _address(text: str) -> Address:
     if not host or not port.isdigit() or not 0 < int(port) <= 65_535:
         _refuse(f"{text!r} is not HOST:RAFT_PORT")
     return Address(_host(host.strip("[]")), int(port))
+
+
+def _versions(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,6})-(\d{1,6})", text)
+    if match is None or int(match[1]) > int(match[2]):
+        _refuse(f"{text!r} are no versions, oldest and newest, such as 1-2")
+    return int(match[1]), int(match[2])
 
 
 def _fsync(text: str) -> str:

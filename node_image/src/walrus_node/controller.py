@@ -1,4 +1,5 @@
-"""The node's duties towards the metadata: register, renew the lease, do what the data plane asks, keep the voters.
+"""The node's duties towards the metadata: register, renew the lease, do what the data plane asks, keep the voters
+and the level of commands.
 
 Every outcome is waited for: an unknown one is proposed again under the same command id until it is known.
 """
@@ -69,6 +70,7 @@ class Controller:
         self._removed = False
         self._told_status = ""
         self._changing_voters: asyncio.Task[None] | None = None
+        self._raising_level: asyncio.Task[None] | None = None
         self.copies = CopyKeeper(store, presence)
         self._keeping_copies: asyncio.Task[None] | None = None
 
@@ -103,6 +105,8 @@ class Controller:
             self._tell_status()
             if self._changing_voters is None or self._changing_voters.done():
                 self._changing_voters = self._spawn(self._keep_voters())
+            if self._raising_level is None or self._raising_level.done():
+                self._raising_level = self._spawn(self._raise_level())
             if self._keeping_copies is None or self._keeping_copies.done():
                 self._keeping_copies = self._spawn(self.copies.look())
             await self._renew_lease()
@@ -132,6 +136,17 @@ class Controller:
         move = self._store.add_voter if isinstance(change, AddVoter) else self._store.remove_voter
         outcome = await asyncio.wrap_future(move(change.disk, timeout=PROPOSE_SECONDS_MAX))
         log.info("%s: %s", change, type(outcome).__name__.lower())
+
+    async def _raise_level(self) -> None:
+        """Commands that all members know by now may be used."""
+        level = self._store.read().metadata.reachable_level() if self._store.status().is_leader else None
+        if level is None:
+            return
+        outcome = await execute(self._store, {"raise_level": {"level": level}})
+        if isinstance(outcome, Rejected):
+            log.info("commands of level %d are not used yet: %s", level, outcome.message)
+        else:
+            log.info("all members know commands of level %d: they are used from now on", level)
 
     def _tell_status(self) -> None:
         status = json.dumps(raft_metrics(self._store.status(), self._store.read()), separators=(",", ":"))

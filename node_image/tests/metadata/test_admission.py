@@ -17,7 +17,7 @@ SECONDS_MAX = 30.0
 
 
 def registration() -> Registration:
-    return Registration(None, uuid4(), uuid4(), *["orders-1:1"] * 6, name="orders-1")
+    return Registration(None, uuid4(), uuid4(), *["orders-1:1"] * 6, name="orders-1", level=1)
 
 
 @asynccontextmanager

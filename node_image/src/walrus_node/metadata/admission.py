@@ -51,6 +51,8 @@ class Registration:
     admin_address: str
     # What its operator calls it.
     name: str
+    # Up to which level it knows commands of the metadata.
+    level: int
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,14 @@ def parse_join(greeting: dict[str, Any]) -> Registration:
     name = fields.get("name", "")
     if not isinstance(name, str) or len(name) > _ADDRESS_CHARACTERS_MAX:
         raise BadFrameError("a join request has no possible name")
+    level = fields.get("level", 1)
+    if type(level) is not int or not 0 < level < 2**31:
+        raise BadFrameError("a join request knows no possible level of commands")
     try:
         disk, process = UUID(fields.get("disk")), UUID(fields.get("process"))
     except (ValueError, TypeError, AttributeError):
         raise BadFrameError("a join request lacks disk or process") from None
-    return Registration(disk=disk, process=process, wanted=wanted, name=name, **addresses)  # type: ignore[arg-type] # checked above
+    return Registration(disk=disk, process=process, wanted=wanted, name=name, level=level, **addresses)  # type: ignore[arg-type] # checked above
 
 
 def encode_admitted(admitted: Admitted) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import walrus_core
 from walrus_node.files import DataRefusedError
 from walrus_node.metadata.store import Applied, Rejected
 
-_NOT_UNDERSTOOD = ("Malformed", "UnsupportedVersion")
+_NOT_UNDERSTOOD = ("Malformed", "UnsupportedVersion", "UnsupportedLevel")
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,16 @@ class ClusterState:
 class MetadataMachine:
     """Implements `store.StateMachine[ClusterState]`."""
 
-    def __init__(self) -> None:
-        self._metadata = walrus_core.Metadata()
+    def __init__(self, level: int = walrus_core.Metadata.LEVEL) -> None:
+        """*level*: up to which commands are known."""
+        self._level = level
+        self._metadata = walrus_core.Metadata(level)
         self._nodes: dict[UUID, RegisteredNode] = {}
         self._config = ClusterConfig(0, {})
 
     def check(self, command: bytes) -> Rejected | None:
         try:
-            walrus_core.Metadata.check(command)
+            self._metadata.check(command)
         except walrus_core.RejectedError as error:
             return Rejected(error.reason, str(error), error.facts)
         return None
@@ -78,7 +80,7 @@ class MetadataMachine:
 
     def restore(self, snapshot: bytes) -> None:
         try:
-            self._metadata = walrus_core.Metadata.restore(snapshot)
+            self._metadata = walrus_core.Metadata.restore(snapshot, self._level)
         except walrus_core.WalrusError as error:
             raise ValueError(str(error)) from None
         self._nodes = _list_nodes(self._metadata)

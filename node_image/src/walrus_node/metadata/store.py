@@ -42,7 +42,7 @@ class StateMachine(Protocol[State_co]):
     """What is replicated: bytes in, outcomes out, no clock and no randomness. Called in one thread."""
 
     def check(self, command: bytes) -> Rejected | None:
-        """Why no member of this version may commit the command: it does not understand it. Thread-safe."""
+        """Why the command must not be proposed: this version, or some member, does not understand it. Thread-safe."""
 
     def apply(self, command: bytes) -> Applied | Rejected:
         """Apply one committed command; raises `DataRefusedError` for one that only a newer version understands.

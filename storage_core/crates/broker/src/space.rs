@@ -12,9 +12,8 @@ use crate::control::Event;
 
 /// How often the disk is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// With less than this the disk is full.
-const FREE_BYTES_MIN: u64 = 64 << 20;
-/// One that was full has room again with so many times that: else a node would come and go with each segment.
+/// A disk that was full has room again with so many times what it lacked then: else a node would come and go with each
+/// segment.
 const FREE_AGAIN_FACTOR: u64 = 2;
 /// A disk that has refused something is not believed for so long, whatever it says of itself: quotas and inodes end too.
 const DOUBTED: Duration = Duration::from_secs(3);
@@ -45,10 +44,10 @@ struct Room {
 }
 
 impl Room {
-    fn look(self, free_bytes: u64, refused: bool, now: Instant) -> Self {
+    fn look(self, free_bytes: u64, min: u64, refused: bool, now: Instant) -> Self {
         let refused = if refused { Some(now) } else { self.refused };
         let is_doubted = refused.is_some_and(|at| now.duration_since(at) < DOUBTED);
-        let needed = if self.full { FREE_AGAIN_FACTOR * FREE_BYTES_MIN } else { FREE_BYTES_MIN };
+        let needed = if self.full { min.saturating_mul(FREE_AGAIN_FACTOR) } else { min };
         Self { full: is_doubted || free_bytes < needed, refused }
     }
 }
@@ -75,7 +74,8 @@ pub(crate) async fn keep_watch(broker: Broker) {
             Err(_) => return, // the runtime ends
         };
         let refused = broker.space().refused.swap(false, Ordering::Relaxed);
-        let seen = room.look(free_bytes, refused, Instant::now());
+        let min = broker.routing().metadata.config.free_bytes_min();
+        let seen = room.look(free_bytes, min, refused, Instant::now());
         if seen.full != room.full {
             tracing::warn!(full = seen.full, free_bytes, "the disk's room changed");
         }
@@ -103,23 +103,25 @@ async fn tell(broker: &Broker, full: bool) {
 mod tests {
     use super::*;
 
+    const MIN: u64 = 100;
+
     #[test]
     fn a_full_disk_has_room_again_only_with_clearly_more_than_made_it_full() {
         let now = Instant::now();
-        let room = Room::default().look(FREE_BYTES_MIN, false, now);
+        let room = Room::default().look(MIN, MIN, false, now);
         assert!(!room.full);
-        let full = room.look(FREE_BYTES_MIN - 1, false, now);
+        let full = room.look(MIN - 1, MIN, false, now);
         assert!(full.full);
-        assert!(full.look(FREE_AGAIN_FACTOR * FREE_BYTES_MIN - 1, false, now).full);
-        assert!(!full.look(FREE_AGAIN_FACTOR * FREE_BYTES_MIN, false, now).full);
+        assert!(full.look(FREE_AGAIN_FACTOR * MIN - 1, MIN, false, now).full);
+        assert!(!full.look(FREE_AGAIN_FACTOR * MIN, MIN, false, now).full);
     }
 
     #[test]
     fn a_disk_that_refused_a_write_is_full_for_a_while_whatever_it_says() {
         let now = Instant::now();
-        let refused = Room::default().look(u64::MAX, true, now);
+        let refused = Room::default().look(u64::MAX, MIN, true, now);
         assert!(refused.full);
-        assert!(refused.look(u64::MAX, false, now + DOUBTED / 2).full);
-        assert!(!refused.look(u64::MAX, false, now + DOUBTED).full);
+        assert!(refused.look(u64::MAX, MIN, false, now + DOUBTED / 2).full);
+        assert!(!refused.look(u64::MAX, MIN, false, now + DOUBTED).full);
     }
 }

@@ -14,6 +14,8 @@ struct Key {
     name: &'static str,
     min: u64,
     max: u64,
+    /// Of commands that name it.
+    level: u32,
 }
 
 /// A node may be restarted, or moved by Kubernetes, in that time.
@@ -22,23 +24,26 @@ const COPIES_MOVES_MAX: u64 = 16;
 
 const COPIES_BYTES_PER_SECOND: u64 = 64 << 20;
 const SCRUB_BYTES_PER_SECOND: u64 = 8 << 20;
+const FREE_BYTES_MIN: u64 = 64 << 20;
 
-const KEYS: [Key; 9] = [
-    Key { name: "segments.max_entries", min: 1, max: 1 << 40 },
-    Key { name: "segments.max_bytes", min: 1, max: 1 << 50 },
+const KEYS: [Key; 10] = [
+    Key { name: "segments.max_entries", min: 1, max: 1 << 40, level: 1 },
+    Key { name: "segments.max_bytes", min: 1, max: 1 << 50, level: 1 },
     // 0: never by age.
-    Key { name: "segments.max_age_ms", min: 0, max: 36_500 * DAY_MS },
-    Key { name: "segments.check_interval_ms", min: 10, max: DAY_MS },
+    Key { name: "segments.max_age_ms", min: 0, max: 36_500 * DAY_MS, level: 1 },
+    Key { name: "segments.check_interval_ms", min: 10, max: DAY_MS, level: 1 },
     // How long a node may be silent before its copies are made elsewhere.
-    Key { name: "copies.grace_ms", min: 0, max: 365 * DAY_MS },
+    Key { name: "copies.grace_ms", min: 0, max: 365 * DAY_MS, level: 1 },
     // Copies that are made at once, in the whole cluster; 0: none.
-    Key { name: "copies.moves_max", min: 0, max: 10_000 },
+    Key { name: "copies.moves_max", min: 0, max: 10_000, level: 1 },
     // Of copies that one node makes for want of others.
-    Key { name: "copies.bytes_per_second", min: 1, max: 1 << 40 },
+    Key { name: "copies.bytes_per_second", min: 1, max: 1 << 40, level: 1 },
     // Of sealed copies that one node reads to see whether they are still whole.
-    Key { name: "scrub.bytes_per_second", min: 1, max: 1 << 40 },
+    Key { name: "scrub.bytes_per_second", min: 1, max: 1 << 40, level: 1 },
     // From the beginning of one such round to that of the next.
-    Key { name: "scrub.interval_ms", min: 10, max: 365 * DAY_MS },
+    Key { name: "scrub.interval_ms", min: 10, max: 365 * DAY_MS, level: 1 },
+    // With less a disk is full.
+    Key { name: "disks.free_bytes_min", min: 0, max: 1 << 50, level: 2 },
 ];
 
 /// The settings. Every node follows them while it runs, after a restart, and from its first moment in the cluster.
@@ -78,6 +83,12 @@ impl ClusterConfig {
         self.entries.get("scrub.interval_ms").copied().unwrap_or(DAY_MS)
     }
 
+    /// A node whose disk has less room is full.
+    #[must_use]
+    pub fn free_bytes_min(&self) -> u64 {
+        self.entries.get("disks.free_bytes_min").copied().unwrap_or(FREE_BYTES_MIN)
+    }
+
     /// Sets some keys and forgets others, all or none of them. The version moves only if something is different then.
     pub(crate) fn change(
         &mut self,
@@ -111,6 +122,12 @@ impl ClusterConfig {
     }
 }
 
+/// Of a command that names these keys; what does not exist needs none.
+pub(crate) fn level<'a>(names: impl Iterator<Item = &'a String>) -> u32 {
+    let known = names.filter_map(|name| KEYS.iter().find(|key| key.name == name));
+    known.map(|key| key.level).max().unwrap_or(1)
+}
+
 fn find(name: &str) -> Result<&'static Key, Rejected> {
     KEYS.iter().find(|key| key.name == name).ok_or_else(|| {
         let known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
@@ -131,6 +148,11 @@ mod tests {
 
     fn unset(names: &[&str]) -> BTreeSet<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_newest_level_is_that_of_a_setting() {
+        assert_eq!(KEYS.iter().map(|key| key.level).max(), Some(crate::LEVEL));
     }
 
     #[test]

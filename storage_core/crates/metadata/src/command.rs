@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::levels::first_level;
 use crate::model::{Ballot, Descriptor, NodeId, NodeState, ReplicaRef, Replication, TopicId, Value};
 use crate::rejected::Rejected;
 
@@ -30,14 +31,19 @@ pub struct Envelope {
 
 impl Envelope {
     /// Reads a command as it was proposed and journaled. The version is looked at first, so that a newer one is named
-    /// as such and not as malformed.
-    pub fn from_json(bytes: &[u8]) -> Result<Envelope, Rejected> {
+    /// as such and not as malformed. `known` is the level up to which commands are taken: [`crate::LEVEL`].
+    pub fn from_json(bytes: &[u8], known: u32) -> Result<Envelope, Rejected> {
         let malformed = |error: serde_json::Error| Rejected::Malformed { what: error.to_string() };
         let VersionOnly { v } = serde_json::from_slice(bytes).map_err(malformed)?;
         if v != ENVELOPE_VERSION {
             return Err(Rejected::UnsupportedVersion { got: v, supported: ENVELOPE_VERSION });
         }
-        serde_json::from_slice(bytes).map_err(malformed)
+        let envelope: Envelope = serde_json::from_slice(bytes).map_err(malformed)?;
+        let got = envelope.command.level();
+        if got > known {
+            return Err(Rejected::UnsupportedLevel { got, supported: known });
+        }
+        Ok(envelope)
     }
 }
 
@@ -88,6 +94,9 @@ pub enum Command {
         /// See [`crate::Node`].
         #[serde(default)]
         name: String,
+        /// See [`crate::Node`].
+        #[serde(default = "first_level")]
+        level: u32,
     },
     /// Renews the lease of a node; refused to an older process.
     RenewLease {
@@ -128,6 +137,11 @@ pub enum Command {
         /// The disk that came in its place; must be a member.
         #[serde(default)]
         replaced_by: Option<Uuid>,
+    },
+    /// Raises the level of commands that the cluster may use; refused as long as a member does not know it.
+    RaiseLevel {
+        /// New level.
+        level: u32,
     },
     /// Changes cluster-wide settings; compares with the version of [`crate::ClusterConfig`]. What holds already changes
     /// nothing and keeps that version.

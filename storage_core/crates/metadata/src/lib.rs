@@ -8,6 +8,7 @@ mod apply;
 mod census;
 mod cluster_config;
 mod command;
+mod levels;
 mod listing;
 mod model;
 mod placement;
@@ -21,6 +22,7 @@ pub use apply::apply;
 pub use census::{Census, Load, census};
 pub use cluster_config::ClusterConfig;
 pub use command::{Answer, Applied, Command, CopyReport, ENVELOPE_VERSION, Envelope, Found};
+pub use levels::LEVEL;
 pub use listing::{CopyLine, SegmentLine, Wanted, segments};
 pub use model::{
     Ballot, CopyState, Descriptor, Epoch, LeaderRef, Metadata, Node, NodeId, NodeState, Offset, OffsetRange,

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::cluster_config::ClusterConfig;
 use crate::command::Applied;
+use crate::levels::first_level;
 use crate::rejected::Rejected;
 
 /// A node's small integer: Kafka's broker id, `leader_node` of `STATE`. The node itself is the UUID on its disk.
@@ -46,6 +47,9 @@ pub struct Metadata {
     pub cluster_id: Option<Uuid>,
     /// Grows by one with every command that changed something.
     pub version: u64,
+    /// Commands of a higher level are not taken, for some member does not know them. 0: not founded.
+    #[serde(default = "first_level")]
+    pub level: u32,
     /// Every node ever admitted and not removed.
     pub nodes: BTreeMap<NodeId, Node>,
     /// Topics by identity. Shared, so that a published copy of the state costs one pointer for each topic.
@@ -136,6 +140,9 @@ pub struct Node {
     /// What its operator calls it, such as the name of its pod; empty where it has none.
     #[serde(default)]
     pub name: String,
+    /// Up to which level its process knows commands.
+    #[serde(default = "first_level")]
+    pub level: u32,
     /// Whether it takes leadership of new segments.
     pub state: NodeState,
     /// How often the node's lease was renewed: a higher number is a sign of life to whoever sees it

@@ -23,6 +23,42 @@ pub enum Rejected {
         /// Newest known.
         supported: u32,
     },
+    /// A newer node proposed it, which it must not have done.
+    #[error("the command has level {got}, this node knows up to {supported}: upgrade it")]
+    UnsupportedLevel {
+        /// Of the command.
+        got: u32,
+        /// Newest known.
+        supported: u32,
+    },
+    /// Some member does not know such commands.
+    #[error(
+        "it needs commands of level {needed}, the cluster is at level {level}: upgrade all nodes, or remove those that are gone"
+    )]
+    LevelNotReached {
+        /// Of the command.
+        needed: u32,
+        /// Of the cluster.
+        level: u32,
+    },
+    /// The cluster cannot be raised to that level.
+    #[error("node {node:?} knows commands up to level {knows}, not {needed}")]
+    LevelUnknown {
+        /// The node.
+        node: NodeId,
+        /// Up to which level it knows commands.
+        knows: u32,
+        /// Asked for.
+        needed: u32,
+    },
+    /// A node that would not understand what the cluster does.
+    #[error("the cluster uses commands of level {needed}, this node knows up to {knows}: upgrade it")]
+    TooOld {
+        /// Of the node.
+        knows: u32,
+        /// Of the cluster.
+        needed: u32,
+    },
     /// The cluster has no identity yet.
     #[error("the cluster is not bootstrapped: start one node with --bootstrap")]
     NotBootstrapped,

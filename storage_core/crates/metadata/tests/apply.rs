@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use uuid::Uuid;
 use walrus_metadata::{
-    Answer, Applied, Command, CopyReport, Descriptor, ENVELOPE_VERSION, Envelope, Epoch, Found, Load,
+    Answer, Applied, Command, CopyReport, Descriptor, ENVELOPE_VERSION, Envelope, Epoch, Found, LEVEL, Load,
     Metadata, NodeId, NodeState, Offset, Present, Rejected, Replication, SegmentState, TopicId, Value, apply,
     census, first_descriptor, successor,
 };
@@ -40,6 +40,7 @@ fn register(n: u128) -> Command {
         http_address: format!("host{n}:8088"),
         admin_address: format!("host{n}:9091"),
         name: format!("pod-{n}"),
+        level: LEVEL,
     }
 }
 
@@ -411,9 +412,9 @@ fn command_of(metadata: &Metadata, step: &Step, n: u128) -> Option<Command> {
 #[test]
 fn a_newer_command_is_named_as_such_although_it_cannot_be_read() {
     let newer = br#"{"v": 2, "command": {"split_partition": {}}}"#;
-    assert_eq!(Envelope::from_json(newer), Err(Rejected::UnsupportedVersion { got: 2, supported: 1 }));
+    assert_eq!(Envelope::from_json(newer, LEVEL), Err(Rejected::UnsupportedVersion { got: 2, supported: 1 }));
     let malformed = br#"{"v": 1, "command": {"split_partition": {}}}"#;
-    assert!(matches!(Envelope::from_json(malformed), Err(Rejected::Malformed { .. })));
+    assert!(matches!(Envelope::from_json(malformed, LEVEL), Err(Rejected::Malformed { .. })));
 }
 
 proptest! {
@@ -453,7 +454,7 @@ proptest! {
 
     #[test]
     fn bytes_from_the_network_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = Envelope::from_json(&bytes);
+        let _ = Envelope::from_json(&bytes, LEVEL);
         let _ = Metadata::from_snapshot(&bytes);
     }
 }

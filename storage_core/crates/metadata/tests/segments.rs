@@ -41,6 +41,7 @@ fn register(metadata: &mut Metadata, n: u128) -> Result<(), Rejected> {
         http_address: format!("host{n}:8088"),
         admin_address: format!("host{n}:9091"),
         name: format!("node{n}"),
+        level: walrus_metadata::LEVEL,
     };
     run(metadata, command)
 }
@@ -126,7 +127,11 @@ fn quorums_meet_for_every_replication_and_others_are_refused() {
 fn a_cluster_founded_without_a_word_on_replication_has_one_copy() {
     let json = br#"{"v":1,"id":"00000000-0000-0000-0000-000000000001","at_ms":1,"command":{"bootstrap":{"cluster_id":"00000000-0000-0000-0000-000000000002"}}}"#;
     let mut metadata = Metadata::default();
-    apply(&mut metadata, &Envelope::from_json(json).expect("as it was journaled before")).expect("new");
+    apply(
+        &mut metadata,
+        &Envelope::from_json(json, walrus_metadata::LEVEL).expect("as it was journaled before"),
+    )
+    .expect("new");
     assert_eq!(metadata.replication, Replication::single());
 }
 

@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use uuid::Uuid;
-use walrus_metadata::{Envelope, Epoch, NodeId, TopicId};
+use walrus_metadata::{Envelope, Epoch, NodeId, Rejected, TopicId};
 
 use crate::error::Result;
 use crate::json;
@@ -16,11 +16,13 @@ use crate::presence::Present;
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Metadata {
     state: Mutex<Arc<walrus_metadata::Metadata>>,
+    /// Up to which level commands are known.
+    level: u32,
 }
 
 impl Metadata {
-    fn new(state: Arc<walrus_metadata::Metadata>) -> Self {
-        Self { state: Mutex::new(state) }
+    fn new(state: Arc<walrus_metadata::Metadata>, level: u32) -> Self {
+        Self { state: Mutex::new(state), level }
     }
 
     /// The state as it is now; later commands do not change it.
@@ -31,14 +33,22 @@ impl Metadata {
 
 #[pymethods]
 impl Metadata {
+    /// The highest level of commands that this version knows.
+    #[classattr]
+    const LEVEL: u32 = walrus_metadata::LEVEL;
+
     #[new]
-    fn empty() -> Self {
-        Self::new(Arc::default())
+    #[pyo3(signature = (level = walrus_metadata::LEVEL))]
+    fn empty(level: u32) -> Self {
+        Self::new(Arc::default(), level)
     }
 
     #[staticmethod]
-    fn restore(snapshot: &[u8]) -> Result<Self> {
-        Ok(Self::new(Arc::new(walrus_metadata::Metadata::from_snapshot(snapshot)?)))
+    #[pyo3(signature = (snapshot, level = walrus_metadata::LEVEL))]
+    fn restore(snapshot: &[u8], level: u32) -> Result<Self> {
+        let state = walrus_metadata::Metadata::from_snapshot(snapshot)?;
+        check_known(&state, level)?;
+        Ok(Self::new(Arc::new(state), level))
     }
 
     fn snapshot<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
@@ -47,9 +57,10 @@ impl Metadata {
     }
 
     fn apply<'py>(&self, py: Python<'py>, envelope: &[u8]) -> Result<Bound<'py, PyBytes>> {
-        let envelope = Envelope::from_json(envelope)?;
+        let envelope = Envelope::from_json(envelope, self.level)?;
         let mut state = self.state.lock().expect("a panic in apply leaves an unknown state");
         let applied = walrus_metadata::apply(Arc::make_mut(&mut state), &envelope)?;
+        check_known(&state, self.level)?;
         let json = serde_json::to_vec(&applied).expect("an answer has only keys that are strings in JSON");
         Ok(PyBytes::new(py, &json))
     }
@@ -60,7 +71,11 @@ impl Metadata {
     }
 
     fn copy(&self) -> Self {
-        Self::new(self.current())
+        Self::new(self.current(), self.level)
+    }
+
+    fn reachable_level(&self) -> Option<u32> {
+        self.current().reachable_level()
     }
 
     fn view<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -122,10 +137,9 @@ impl Metadata {
         json::to_python(py, &lines)
     }
 
-    #[staticmethod]
-    fn check(envelope: &[u8]) -> Result<()> {
-        Envelope::from_json(envelope)?;
-        Ok(())
+    fn check(&self, envelope: &[u8]) -> Result<()> {
+        let envelope = Envelope::from_json(envelope, self.level)?;
+        Ok(self.current().check_level(&envelope.command)?)
     }
 
     fn first_descriptor<'py>(
@@ -178,6 +192,14 @@ impl Metadata {
             .map(|attempt| json::to_python(py, &attempt))
             .transpose()
     }
+}
+
+/// A cluster that uses commands of a level that is not known here must not be followed any further.
+fn check_known(state: &walrus_metadata::Metadata, level: u32) -> std::result::Result<(), Rejected> {
+    if state.level > level {
+        return Err(Rejected::UnsupportedLevel { got: state.level, supported: level });
+    }
+    Ok(())
 }
 
 fn parse_uuid(text: &str) -> PyResult<Uuid> {

@@ -4,7 +4,7 @@
 
 from collections.abc import Iterator, Sequence
 from os import PathLike
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 from typing_extensions import Buffer as ReadableBuffer
 
@@ -53,12 +53,16 @@ class Metadata:
     A copy costs a pointer, so does publishing it to a `DataPlane`.
     """
 
-    def __new__(cls) -> Metadata:
-        """The state before the first command."""
+    LEVEL: ClassVar[int]  # the highest level of commands that this version knows
+
+    def __new__(cls, level: int = ...) -> Metadata:
+        """The state before the first command; commands are known up to *level*, by default all there are."""
 
     @staticmethod
-    def restore(snapshot: bytes) -> Metadata:
-        """Reads what `snapshot` gave. Raises `CorruptionError`; `UnsupportedFormat` where a newer Walrus wrote it."""
+    def restore(snapshot: bytes, level: int = ...) -> Metadata:
+        """Reads what `snapshot` gave. Raises `CorruptionError`; where a newer Walrus wrote it `UnsupportedFormat`, or
+        `Rejected` where its cluster is at a higher level.
+        """
 
     def snapshot(self) -> bytes:
         """The whole state as versioned JSON."""
@@ -116,9 +120,15 @@ class Metadata:
     ) -> list[dict[str, Any]]:
         """Segments in order, one dict for each: of one topic (`organisation/name`), or that lack copies, if wanted."""
 
-    @staticmethod
-    def check(envelope: bytes) -> None:
-        """Raises `Rejected` where this version does not understand the envelope: `Malformed`, `UnsupportedVersion`."""
+    def check(self, envelope: bytes) -> None:
+        """Raises `Rejected` where the command must not be proposed.
+
+        This version does not understand it: `Malformed`, `UnsupportedVersion`, `UnsupportedLevel`. A member may not:
+        `LevelNotReached`.
+        """
+
+    def reachable_level(self) -> int | None:
+        """The level of commands that all members know, if it is above the cluster's."""
 
     def first_descriptor(self, topic: str, partition: int, uuid: str, present: Present) -> dict[str, Any] | None:
         """Descriptor of the first segment of a partition of a new topic; `None` when no node is healthy."""

@@ -337,6 +337,7 @@ impl Cluster {
             http_address: String::new(),
             admin_address: String::new(),
             name: String::new(),
+            level: walrus_metadata::LEVEL,
         };
         assert_eq!(self.shared.propose(register).unwrap(), Answer::Node(NodeId(id)));
         let asked = clock_gettime(ClockId::Boottime);

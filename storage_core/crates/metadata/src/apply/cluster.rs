@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 use crate::command::Answer;
+use crate::levels::FIRST_LEVEL;
 use crate::model::{Metadata, Replication};
 use crate::rejected::Rejected;
 
@@ -20,6 +21,7 @@ pub(super) fn bootstrap(
     }
     set_replication(metadata, replication)?;
     metadata.cluster_id = Some(cluster_id);
+    metadata.level = FIRST_LEVEL;
     Ok(Answer::Nothing)
 }
 

@@ -10,6 +10,7 @@ mod topics;
 use std::sync::Arc;
 
 use crate::command::{Answer, Applied, Command, ENVELOPE_VERSION, Envelope};
+use crate::levels::raise_level;
 use crate::model::{Metadata, NodeState, Partition, Recent, TopicId};
 use crate::rejected::Rejected;
 use cluster::{allocate_producer_ids, bootstrap, set_replication};
@@ -52,6 +53,7 @@ fn check_envelope(metadata: &Metadata, envelope: &Envelope) -> Result<(), Reject
     if metadata.cluster_id.is_none() && !matches!(envelope.command, Command::Bootstrap { .. }) {
         return Err(Rejected::NotBootstrapped);
     }
+    metadata.check_level(&envelope.command)?;
     let Some(expected) = envelope.expect else {
         return Ok(());
     };
@@ -86,6 +88,7 @@ fn entity_version(metadata: &Metadata, command: &Command, expected: u64) -> Resu
         Command::Bootstrap { .. }
         | Command::SetReplication { .. }
         | Command::ReportCopies { .. }
+        | Command::RaiseLevel { .. }
         | Command::RegisterNode { .. }
         | Command::CreateTopic { .. }
         | Command::DeleteTopic { .. }
@@ -117,6 +120,7 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Rejec
         Command::RemoveNode { node, disk, lost, replaced_by } => {
             remove_node(metadata, *node, *disk, *lost, *replaced_by)
         }
+        Command::RaiseLevel { level } => raise_level(metadata, *level),
         Command::SetConfig { set, unset } => metadata.config.change(set, unset, version),
         Command::CreateTopic { topic, org, name, internal, first } => {
             create_topic(metadata, (*topic, org, name, *internal), first, envelope.at_ms, version)

@@ -22,12 +22,16 @@ pub(super) fn register_node(
         http_address,
         admin_address,
         name,
+        level,
     } = command
     else {
         unreachable!("the caller matched the variant");
     };
     if metadata.gone_disks.contains(disk) {
         return Err(Rejected::DiskGone { disk: *disk });
+    }
+    if *level < metadata.level {
+        return Err(Rejected::TooOld { knows: *level, needed: metadata.level });
     }
     let known = metadata.nodes.values().find(|node| node.disk == *disk);
     let id = known.map_or_else(|| free_id(metadata, *wanted), |node| node.id);
@@ -42,6 +46,7 @@ pub(super) fn register_node(
         http_address: http_address.clone(),
         admin_address: admin_address.clone(),
         name: name.clone(),
+        level: *level,
         state: known.map_or(NodeState::Up, |node| state_after_start(node, *process)),
         renewals: known.map_or(0, |node| node.renewals),
         asked_boottime_ms: known

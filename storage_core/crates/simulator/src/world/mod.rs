@@ -267,6 +267,7 @@ impl World {
             http_address: String::new(),
             admin_address: String::new(),
             name: String::new(),
+            level: metadata::LEVEL,
         };
         // Refused to a disk that was declared gone: that node never comes back.
         let _ = self.propose(command).expect("no command breaks the state");

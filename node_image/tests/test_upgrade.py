@@ -1,0 +1,156 @@
+"""Nodes of neighbouring versions in one cluster, as during an upgrade node by node."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from node_process import NodeProcess
+from waiting import wait_until
+from walrus_client import Client, errors
+from walrus_client.admin import AdminClient
+from walrus_client.sender import ProducerOptions
+
+pytest.importorskip("walrus_core")
+
+Make = Callable[..., NodeProcess]
+SECONDS_MAX = 120.0
+DATA_REFUSED = 3
+SETTING = "disks.free_bytes_min"  # of level 2
+
+
+@dataclass
+class Load:
+    """A producer that appends numbers from 0 on, and how many of them are acknowledged."""
+
+    acked: int = 0
+    failures: list[BaseException] = field(default_factory=list)
+
+    def wait_for_more(self, count: int) -> None:
+        target = self.acked + count
+        wait_until(
+            f"{count} more are acknowledged",
+            lambda: self.acked >= target or self.failures,
+            seconds_max=SECONDS_MAX,
+        )
+        assert not self.failures, self.failures
+
+
+@contextmanager
+def producing(nodes: list[NodeProcess], topic: str) -> Iterator[Load]:
+    load, stop = Load(), threading.Event()
+
+    def produce() -> None:
+        options = ProducerOptions(linger_ms=1, delivery_timeout_ms=int(SECONDS_MAX * 1_000))
+        try:
+            with Client(bootstrap(nodes)) as client, client.producer(topic, options=options) as producer:
+                while not stop.is_set():
+                    numbers = range(load.acked, load.acked + 20)
+                    for delivery in [producer.send(str(number).encode(), partition=0) for number in numbers]:
+                        delivery.result()
+                    load.acked += len(numbers)
+        except Exception as failure:
+            load.failures.append(failure)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        yield load
+    finally:
+        stop.set()
+        thread.join()
+    assert not load.failures, load.failures
+
+
+def bootstrap(nodes: list[NodeProcess]) -> str:
+    return ",".join(f"127.0.0.1:{node.ports['grpc']}" for node in nodes)
+
+
+def admin(node: NodeProcess) -> AdminClient:
+    return AdminClient(f"127.0.0.1:{node.ports['admin']}", timeout=SECONDS_MAX)
+
+
+def three(node: Make, *flags: str) -> list[NodeProcess]:
+    """All vote, so that one can be away."""
+    first = node("--bootstrap", "--replication-factor=3", "--write-quorum=2").start(*flags)
+    nodes = [first, *(node("--join", first.raft_address).start(*flags) for _ in range(2))]
+    for each in nodes:
+        each.wait_ready()
+    for each in nodes:
+        wait_until("three vote", lambda each=each: voters(each) == 3, seconds_max=SECONDS_MAX)
+    return nodes
+
+
+def voters(node: NodeProcess) -> int:
+    with admin(node) as client:
+        metadata = client.status().metadata
+        return len(metadata.voters) if metadata else 0
+
+
+def restart(node: NodeProcess, *flags: str) -> None:
+    assert node.stop() == 0
+    node.start(*flags)
+    node.wait_ready()
+    with admin(node) as client:
+        wait_until("it has caught up", lambda: client.caught_up() == (), seconds_max=SECONDS_MAX)
+
+
+def test_wire_versions_move_on_node_by_node_under_load_and_nothing_is_lost(node: Make) -> None:
+    nodes = three(node)
+    with Client(bootstrap(nodes)) as client:
+        client.create_topic("upgraded")
+    with producing(nodes, "upgraded") as load:
+        for versions in ("1-2", "2-3"):
+            for each in nodes:
+                load.wait_for_more(100)
+                restart(each, "--test-controls", "--test-wire", versions)
+        load.wait_for_more(100)
+    for each in nodes:
+        with Client(bootstrap([each, *nodes])) as client:
+            read = [record.value for record in client.read("upgraded")]
+        assert read == [str(number).encode() for number in range(load.acked)]
+
+
+def test_a_command_is_used_when_all_members_know_it_and_an_older_node_is_kept_out(node: Make) -> None:
+    older = ("--test-controls", "--test-level", "1")
+    nodes = three(node, *older)
+    for each in nodes[:2]:
+        restart(each)
+        assert reason_of_setting(each, 1 << 20) == "LevelNotReached"
+    assert reason_of_setting(nodes[2], 1 << 20) == "UnsupportedLevel"
+    restart(nodes[2])
+    for number, each in enumerate(nodes):
+        wait_until(
+            "it may be used",
+            lambda each=each, number=number: reason_of_setting(each, (number + 1) << 20) is None,
+            seconds_max=SECONDS_MAX,
+        )
+
+    late = node("--join", nodes[0].raft_address).start(*older)
+    wait_until(
+        "it is kept out",
+        lambda: "the cluster uses commands of level 2, this node knows up to 1" in late.get("/readyz")[1],
+        seconds_max=SECONDS_MAX,
+    )
+    late.stop()
+    late.start()
+    late.wait_ready()
+
+    downgraded = nodes[1]
+    assert downgraded.stop() == 0
+    downgraded.start(*older)
+    assert downgraded.exit_code() == DATA_REFUSED
+    assert "has level 2, this node knows up to 1: upgrade it" in downgraded.log.read_text()
+    downgraded.start()
+    downgraded.wait_ready()
+
+
+def reason_of_setting(node: NodeProcess, value: int) -> str | None:
+    """Why a setting of the newer level is refused; `None` where it is taken."""
+    with admin(node) as client:
+        try:
+            client.set_config({SETTING: value})
+        except errors.RejectedError as refused:
+            return refused.reason
+    return None

@@ -1,0 +1,59 @@
+//! Levels of commands: what may be proposed while the nodes of a cluster are upgraded one by one. Each process says at
+//! its registration up to which level it knows commands; the cluster's level is raised by a command once all members
+//! know it, and never lowered. A command of a level above the cluster's is not proposed and not taken, so no member ever
+//! meets one that it does not know.
+
+use crate::command::{Answer, Command};
+use crate::model::Metadata;
+use crate::rejected::Rejected;
+
+/// The highest level that this version knows.
+pub const LEVEL: u32 = 2;
+/// Of a new cluster, and of processes that do not say.
+pub(crate) const FIRST_LEVEL: u32 = 1;
+
+pub(crate) fn first_level() -> u32 {
+    FIRST_LEVEL
+}
+
+impl Command {
+    /// The level that a cluster must have for it.
+    #[must_use]
+    pub fn level(&self) -> u32 {
+        match self {
+            Self::SetConfig { set, unset } => crate::cluster_config::level(set.keys().chain(unset)),
+            _ => FIRST_LEVEL,
+        }
+    }
+}
+
+impl Metadata {
+    /// The level to which the cluster can be raised now, if it is above the present one.
+    #[must_use]
+    pub fn reachable_level(&self) -> Option<u32> {
+        let known_by_all = self.nodes.values().map(|node| node.level).min()?;
+        (known_by_all > self.level).then_some(known_by_all)
+    }
+
+    /// Refuses a command of a level that the cluster has not reached.
+    pub fn check_level(&self, command: &Command) -> Result<(), Rejected> {
+        let needed = command.level();
+        // Before it is founded a cluster has none, and takes nothing but its foundation.
+        if needed > self.level.max(FIRST_LEVEL) {
+            return Err(Rejected::LevelNotReached { needed, level: self.level });
+        }
+        Ok(())
+    }
+}
+
+/// Again, or a lower one, changes nothing.
+pub(crate) fn raise_level(metadata: &mut Metadata, level: u32) -> Result<Answer, Rejected> {
+    if metadata.nodes.is_empty() {
+        return Err(Rejected::LevelNotReached { needed: level, level: metadata.level }); // nobody has said what it knows
+    }
+    if let Some(node) = metadata.nodes.values().find(|node| node.level < level) {
+        return Err(Rejected::LevelUnknown { node: node.id, knows: node.level, needed: level });
+    }
+    metadata.level = metadata.level.max(level);
+    Ok(Answer::Nothing)
+}
