@@ -126,11 +126,14 @@ class Controller:
         status = self._store.status()
         if not status.is_leader:
             return
-        registered = frozenset(self._store.read().nodes)
+        state = self._store.read()
+        registered = frozenset(state.nodes)
         if self._registration.disk not in registered and len(status.voters()) > 1:
             self._store.transfer(None)  # the next leader takes this disk's vote away
             return
-        change = plan_voters(status, self._registration.disk, registered)
+        staying = set(self._presence.look(state).staying)
+        away = frozenset(disk for disk, node in state.nodes.items() if node.node_id not in staying)
+        change = plan_voters(status, self._registration.disk, registered, away)
         if change is None:
             return
         move = self._store.add_voter if isinstance(change, AddVoter) else self._store.remove_voter

@@ -8,6 +8,7 @@ from walrus_node.metadata.store import Member, Status
 
 DISKS = [UUID(int=number) for number in range(1, 9)]
 ME = DISKS[0]
+NOBODY: frozenset[UUID] = frozenset()
 
 
 def status(voters: str, observers: str = "") -> Status:
@@ -40,11 +41,11 @@ def status(voters: str, observers: str = "") -> Status:
     ],
 )
 def test_the_next_change_is(voters: str, observers: str, expected: AddVoter | RemoveVoter | None) -> None:
-    assert plan_voters(status(voters, observers), ME, frozenset(DISKS)) == expected
+    assert plan_voters(status(voters, observers), ME, frozenset(DISKS), NOBODY) == expected
 
 
 def test_a_disk_that_is_not_registered_does_not_vote() -> None:
-    assert plan_voters(status("u", "uu"), ME, frozenset({ME, DISKS[1]})) is None
+    assert plan_voters(status("u", "uu"), ME, frozenset({ME, DISKS[1]}), NOBODY) is None
 
 
 @pytest.mark.parametrize(
@@ -58,4 +59,37 @@ def test_a_disk_that_is_not_registered_does_not_vote() -> None:
 def test_a_voter_that_was_taken_out_goes_before_anything_else(
     voters: str, observers: str, expected: RemoveVoter
 ) -> None:
-    assert plan_voters(status(voters, observers), ME, frozenset(DISKS) - {DISKS[2]}) == expected
+    assert plan_voters(status(voters, observers), ME, frozenset(DISKS) - {DISKS[2]}, NOBODY) == expected
+
+
+@pytest.mark.parametrize(
+    ("voters", "observers", "expected"),
+    [
+        ("uud", "u", RemoveVoter(DISKS[2])),
+        ("uudud", "uu", RemoveVoter(DISKS[2])),
+        ("uud", "", None),
+        ("uud", "l", None),
+        ("uuu", "u", None),  # silent to the metadata, and still there
+        ("uudu", "u", AddVoter(DISKS[4])),  # one change at a time: first the set is odd again
+    ],
+)
+def test_a_voter_that_is_away_for_too_long_is_replaced_where_an_observer_can(
+    voters: str, observers: str, expected: AddVoter | RemoveVoter | None
+) -> None:
+    away = frozenset({DISKS[2], DISKS[4]}) if len(voters) == 5 else frozenset({DISKS[2]})
+    assert plan_voters(status(voters, observers), ME, frozenset(DISKS), away) == expected
+
+
+def test_replacing_a_voter_ends_with_an_odd_set_of_those_that_are_there() -> None:
+    """Change after change, as the leader would; one that was away is an observer when it is back."""
+    away = frozenset({DISKS[1]})
+    members = [Member(disk, place < 5, disk not in away, 0) for place, disk in enumerate(DISKS[:7])]
+    sizes = []
+    while change := plan_voters(Status("leader", 1, ME, 9, 9, 9, tuple(members), 9, None), ME, frozenset(DISKS), away):
+        votes = isinstance(change, AddVoter)
+        members = [Member(m.disk, votes, m.connected, 0) if m.disk == change.disk else m for m in members]
+        sizes.append(sum(member.voter for member in members))
+    assert sizes == [4, 5]
+    assert not members[1].voter
+    back = Status("leader", 1, ME, 9, 9, 9, tuple(Member(m.disk, m.voter, True, 0) for m in members), 9, None)
+    assert plan_voters(back, ME, frozenset(DISKS), NOBODY) is None

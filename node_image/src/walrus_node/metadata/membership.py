@@ -1,7 +1,7 @@
 """Who votes on metadata: 1, 3 or 5 disks. Pure.
 
-One change at a time, so an even set is only ever on its way to an odd one. A dead voter is not replaced here: its disk
-may come back, and taking its vote away is an operator's decision. Once it was taken out of the cluster, it goes first.
+One change at a time, so an even set is only ever on its way to an odd one. A voter that was taken out of the cluster
+goes first; one that is away for too long goes where an observer can take its place, and comes back as an observer.
 """
 
 from __future__ import annotations
@@ -30,18 +30,31 @@ class RemoveVoter:
     disk: UUID
 
 
-def plan_voters(status: Status, me: UUID, registered: frozenset[UUID]) -> AddVoter | RemoveVoter | None:
-    """The next change, seen by the metadata leader `me`; `None` if nothing is to be done, or can be."""
+def plan_voters(
+    status: Status, me: UUID, registered: frozenset[UUID], away: frozenset[UUID]
+) -> AddVoter | RemoveVoter | None:
+    """The next change, seen by the metadata leader `me`; `None` if nothing is to be done, or can be.
+
+    `away`: members that were silent for so long that they are not waited for.
+    """
     voters = [member for member in status.members if member.voter]
     candidates = [
         member
         for member in status.members
-        if not member.voter and member.disk in registered and member.connected and _has_caught_up(member)
+        if not member.voter
+        and member.disk in registered
+        and member.disk not in away
+        and member.connected
+        and _has_caught_up(member)
     ]
     target = _target(len(voters) + len(candidates))
     removed = [member.disk for member in voters if member.disk not in registered and member.disk != me]
     if removed:
         return RemoveVoter(min(removed))
+    replaceable = [m.disk for m in voters if m.disk in away and not m.connected and m.disk != me]
+    # Without it fewer are needed for a majority, and the next change makes the set odd again.
+    if replaceable and candidates and len(voters) % 2:
+        return RemoveVoter(min(replaceable))
     if len(voters) < target and candidates:
         return AddVoter(min(candidates, key=lambda member: member.disk).disk)
     if len(voters) % 2 == 0:

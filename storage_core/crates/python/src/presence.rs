@@ -44,4 +44,9 @@ impl Present {
     fn alive(&self) -> Vec<u32> {
         self.of.alive.iter().map(|NodeId(id)| *id).collect()
     }
+
+    #[getter]
+    fn staying(&self) -> Vec<u32> {
+        self.of.staying.iter().map(|NodeId(id)| *id).collect()
+    }
 }

@@ -179,6 +179,10 @@ class Present:
     def alive(self) -> list[int]:
         """Node ids, in order: nodes whose lease had not lapsed."""
 
+    @property
+    def staying(self) -> list[int]:
+        """The same, and nodes that were not away for longer than `copies.grace_ms` besides."""
+
 @final
 class DataPlane:
     """The broker inside this process: its threads never take the interpreter lock."""
