@@ -41,6 +41,7 @@ def test_one_in_flight_is_judged_by_its_median_time():
         ("replicated_append_p50", 400.0, 4.0, True),
         ("replicated_over_single", 0.29, None, False),
         ("catch_up", 200.0, None, True),
+        ("metadata_commit_p50", 50.0, None, True),
         ("idle_cpu", 8.1, None, False),
     ],
 )

@@ -40,7 +40,7 @@ def phases_of(suite: Suite) -> Sequence[Phase]:
 
             return (storage.engine,)
         case Suite.CLUSTER:
-            from walrus_bench.suites import absence, cluster, failures, replicated
+            from walrus_bench.suites import absence, cluster, failures, metadata, replicated
 
             return (
                 cluster.one_broker,
@@ -48,6 +48,7 @@ def phases_of(suite: Suite) -> Sequence[Phase]:
                 replicated.planned_rolls,
                 failures.failures,
                 absence.absence,
+                metadata.commits,
                 cluster.idle_brokers,
             )
         case Suite.SPARK:

@@ -73,6 +73,7 @@ GOALS: Mapping[str, Goal] = {
     "replicated_append_p50": Goal("us", "durable_4k_p50", Measure.RATIO, Better.LOWER, 4.0),
     "replicated_over_single": Goal("x", None, Measure.VALUE, Better.HIGHER, 0.3),
     "catch_up": Goal("MB/s", None, Measure.VALUE, Better.HIGHER, 200),
+    "metadata_commit_p50": Goal("ms", None, Measure.VALUE, Better.LOWER, 50),
     "idle_cpu": Goal("% of a core", None, Measure.VALUE, Better.LOWER, 8),
     "spark_source": Goal("MB/s", "loopback_stream", Measure.VALUE, Better.HIGHER, 150),
 }

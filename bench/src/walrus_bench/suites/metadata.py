@@ -1,0 +1,36 @@
+"""Suite `cluster`: commands of the metadata, each until a majority has it on disk and it is applied."""
+
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from walrus_client.admin import AdminClient
+
+from walrus_bench.sampling import Sample, Subject
+from walrus_bench.suites import Prepared, Settings, brokers
+
+SETTING = "segments.max_age_ms"  # nobody's segments get so old meanwhile
+VALUES = (86_400_000, 86_400_001)
+
+
+@contextmanager
+def commits(settings: Settings) -> Iterator[Prepared]:
+    """Sets up three brokers, all of which vote, that nobody else asks for anything."""
+    with brokers.running(settings.data_dir / "commits", nodes=brokers.NODES, options=brokers.REPLICATED) as cluster:
+        admin = f"{brokers.LOOPBACK}:{cluster.nodes[0].ports.admin}"
+        measure = partial(_commit_p50, admin, max(settings.seconds, 1.0))
+        yield Prepared([Subject("metadata_commit_p50", "walrus", "auto", measure)], pids=brokers.pids(cluster))
+
+
+def _commit_p50(admin: str, seconds: float) -> Sample:
+    """What one command takes, the call of the admin service included, in ms (p50)."""
+    took: list[float] = []
+    with AdminClient(admin) as client:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            began = time.monotonic()
+            client.set_config({SETTING: VALUES[len(took) % 2]})
+            took.append((time.monotonic() - began) * 1_000)
+    return Sample(statistics.median(took), "ms", {"commands": len(took), "most_ms": max(took)})
