@@ -54,6 +54,10 @@ class Cluster:
         """Waits until all brokers of the present spec serve."""
         self.wait_for("Ready", is_ready, timeout_s=timeout_s)
 
+    def wait_replicated(self, *, timeout_s: float = 240.0) -> None:
+        """Waits until every segment has all its copies on brokers that are alive."""
+        self.wait_for("Replicated", lambda _: self.condition("Replicated").get("status") == "True", timeout_s=timeout_s)
+
     def pods(self) -> list[Object]:
         return self.kubectl.list("pods", f"{LABEL}={self.name}")
 
@@ -105,3 +109,8 @@ def machine_of(pod: Object) -> str:
 def on_machine(pod: Object, *command: str) -> str:
     """Runs a command as root on the node of a pod."""
     return run("docker", "exec", machine_of(pod), *command)
+
+
+def put_on_machine(machine: str, path: str, text: str) -> None:
+    """Writes a file on a node, in place of the one that was there."""
+    run("docker", "exec", "--interactive", machine, "install", "-D", "-m", "644", "/dev/stdin", path, stdin=text)

@@ -87,7 +87,7 @@ def test_a_change_of_max_entries_is_seen_in_segments_without_a_restart(orders: C
     orders.wait_ready()
 
 
-def test_a_pool_grows_by_a_broker_that_joins_and_does_not_shrink(
+def test_a_single_broker_becomes_three_with_three_copies_and_they_do_not_shrink(
     new_namespace: NewNamespace, workbench: Workbench
 ) -> None:
     cluster = Cluster(new_namespace("growing"), "dev")
@@ -96,20 +96,26 @@ def test_a_pool_grows_by_a_broker_that_joins_and_does_not_shrink(
     first = cluster.pods()[0]["metadata"]["uid"]
     with workbench.producing(cluster.bootstrap, "growing", producers=1) as load:
         load.wait_for_more(500)
-        set_replicas(cluster, 2)
+        set_replicas(cluster, 3)
         cluster.wait_ready()
         load.wait_for_more(500)
+        cluster.kubectl.patch("wc", cluster.name, {"spec": {"replication": {"factor": 3}}})
+        cluster.wait_replicated()
+        load.wait_for_more(500)
     workbench.check(cluster.bootstrap, "growing", load.acked)
-    assert [broker["state"] for broker in cluster.resource()["status"]["brokers"]] == ["Serving", "Serving"]
+    status = cluster.resource()["status"]
+    assert [broker["state"] for broker in status["brokers"]] == ["Serving"] * 3
+    assert (status["replication"]["factor"], status["replication"]["writeQuorum"]) == (3, 2)
     assert first in {pod["metadata"]["uid"] for pod in cluster.pods()}, "the first broker was not touched"
 
+    cluster.kubectl.patch("wc", cluster.name, {"spec": {"replication": {"factor": 1}}})
     set_replicas(cluster, 1)
     cluster.wait_for("the refusal to shrink", lambda _: cluster.condition("SpecAccepted").get("status") == "False")
     refusal = cluster.condition("SpecAccepted")
     assert refusal["reason"] == "ShrinkUnsupported"
-    assert "set replicas back to 2" in refusal["message"]
-    assert len(cluster.pods()) == 2
-    set_replicas(cluster, 2)
+    assert "set replicas back to 3" in refusal["message"]
+    assert len(cluster.pods()) == 3
+    set_replicas(cluster, 3)
     cluster.wait_ready()
 
 

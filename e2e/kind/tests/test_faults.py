@@ -4,6 +4,7 @@ import json
 
 import pytest
 from harness.kube.cluster import Cluster, is_pod_ready, machine_of
+from harness.kube.figures import timed
 from harness.kube.kubectl import Kubectl, Object, run
 from harness.kube.workbench import Workbench
 from harness.load import wait_until
@@ -48,19 +49,32 @@ def test_the_leading_broker_is_killed_with_sigkill(orders: Cluster, workbench: W
     wait_for_restart(orders, victim)
 
 
-def test_the_machine_of_the_leader_is_paused(orders: Cluster, workbench: Workbench, leader) -> None:
+def test_the_machine_of_the_leader_is_paused_and_its_pod_deleted(orders: Cluster, workbench: Workbench, leader) -> None:
+    """The broker hangs, and comes back as one that was replaced: nobody may miss it, and it may claim nothing."""
+    orders.wait_replicated()
     with workbench.producing(orders.bootstrap, "paused") as load:
         load.wait_for_more(2_000)
-        machine = machine_of(leader("paused"))
+        victim = leader("paused")
+        machine = machine_of(victim)
         run("docker", "pause", machine)
         try:
+            orders.kubectl("delete", "pod", victim["metadata"]["name"], "--wait=false")
+            with timed("machine of the leader paused to 2,000 more records"):
+                load.wait_for_more(2_000)
             wait_for_machine(machine, "Unknown")
+            load.wait_for_more(2_000)
+            assert orders.pod(victim["metadata"]["name"])["metadata"]["uid"] == victim["metadata"]["uid"]
+            assert orders.condition("Available")["status"] == "True"
         finally:
             run("docker", "unpause", machine)
         wait_for_machine(machine, "True")
         load.wait_for_more(2_000)
     workbench.check(orders.bootstrap, "paused", load.acked)
+    orders.wait_pod_replaced(victim)
     orders.wait_ready()
+    with timed("machine back to every segment whole"):
+        orders.wait_replicated()
+    workbench.check(orders.bootstrap, "paused", load.acked)
 
 
 def test_the_machine_of_the_leader_is_restarted(orders: Cluster, workbench: Workbench, leader) -> None:

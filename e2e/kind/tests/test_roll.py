@@ -1,0 +1,27 @@
+"""Another spec restarts the brokers one after the other, while records are written."""
+
+from harness.kube.cluster import Cluster
+from harness.kube.figures import timed
+from harness.kube.workbench import Workbench
+
+
+def test_a_roll_under_load_loses_nothing_and_the_leader_comes_last(orders: Cluster, workbench: Workbench) -> None:
+    orders.wait_ready()
+    orders.wait_replicated()
+    before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in orders.pods()}
+    leader = orders.resource()["status"]["leader"]
+    (pool,) = orders.resource()["spec"]["pools"]
+    with workbench.producing(orders.bootstrap, "rolled") as load:
+        load.wait_for_more(2_000)
+        resources = {"requests": {"memory": "128Mi"}}
+        orders.kubectl.patch("wc", "orders", {"spec": {"pools": [pool | {"resources": resources}]}})
+        with timed("three brokers restarted one after the other, under load"):
+            orders.wait_ready(timeout_s=400)
+        load.wait_for_more(2_000)
+    workbench.check(orders.bootstrap, "rolled", load.acked)
+    pods = orders.pods()
+    assert all(pod["spec"]["containers"][0]["resources"]["requests"] == resources["requests"] for pod in pods)
+    assert not set(before.values()) & {pod["metadata"]["uid"] for pod in pods}
+    assert max(pods, key=lambda pod: pod["status"]["startTime"])["metadata"]["name"] == leader
+    assert orders.resource()["status"]["pools"][0]["updated"] == 3
+    orders.wait_replicated()
