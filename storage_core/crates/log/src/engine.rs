@@ -26,6 +26,8 @@ use crate::types::LogId;
 
 /// Unwritten bytes of an unsynced, buffered log reach the disk after so long.
 const WRITE_BEHIND: Duration = Duration::from_millis(100);
+/// Memory that a burst of appends needed is kept so long for the next.
+const MEMORY_KEPT: Duration = Duration::from_secs(10);
 /// Bytes in memory from which on a log's appends are written in the background, whatever its schedule.
 const WRITE_EARLY_BYTES: u64 = 1 << 20;
 /// Of a log that syncs: an append that leaves more commits, in its own thread.
@@ -33,7 +35,7 @@ const SYNCED_WAITING_MAX: u64 = 4 << 20;
 /// A commit writes so much of a log that never syncs: as much as keeps the disk busy, so that memory is free again soon.
 const UNSYNCED_WRITE_BYTES: u64 = 8 << 20;
 /// A log whose synced mark is behind by so many bytes gets one soon: recovery scans what lies above it.
-const MARK_BYTES: u64 = 4 << 20;
+const MARK_BYTES: u64 = 16 << 20;
 
 pub(crate) struct Engine {
     pub(crate) disk: Arc<dyn Disk>,
@@ -184,6 +186,16 @@ impl Engine {
         }
     }
 
+    /// Whether the log is far from having to wait until some of its appends are written.
+    pub(crate) fn has_memory_for(&self, log: &LogState) -> bool {
+        log.waiting_bytes.load(Ordering::Relaxed) <= self.waiting_bytes_max() / 2
+    }
+
+    /// What each log that never syncs may have in memory.
+    fn waiting_bytes_max(&self) -> u64 {
+        self.unsynced_bytes_max / self.busy_logs.load(Ordering::Relaxed).max(1)
+    }
+
     fn write_early(&self, log: &LogState, waiting_bytes: u64) {
         if log.syncs() {
             if waiting_bytes > SYNCED_WAITING_MAX {
@@ -192,7 +204,7 @@ impl Engine {
             return;
         }
         self.committing.commit_now();
-        let bytes_max = self.unsynced_bytes_max / self.busy_logs.load(Ordering::Relaxed).max(1);
+        let bytes_max = self.waiting_bytes_max();
         if waiting_bytes > bytes_max {
             self.commit_until(|| {
                 log.waiting_bytes.load(Ordering::Acquire) <= bytes_max || log.poisoned.get().is_some()
@@ -506,6 +518,7 @@ impl Committing {
     /// The thread.
     pub(crate) fn run(&self, engine: &Engine) {
         let mut asked = self.asked.lock();
+        let mut is_trimmed = true;
         while !asked.stop {
             match asked.later {
                 _ if asked.now => {}
@@ -515,9 +528,13 @@ impl Committing {
                     continue;
                 }
                 None => {
-                    // What a burst needed is given back.
-                    engine.pool.trim();
-                    self.wake.wait(&mut asked);
+                    if is_trimmed {
+                        self.wake.wait(&mut asked);
+                    } else if self.wake.wait_for(&mut asked, MEMORY_KEPT).timed_out() {
+                        // No burst has come again: what the last one needed is given back.
+                        engine.pool.trim();
+                        is_trimmed = true;
+                    }
                     continue;
                 }
             }
@@ -526,6 +543,7 @@ impl Committing {
             self.is_asked.store(false, Ordering::Relaxed);
             drop(asked);
             engine.commit_in_turn(UNSYNCED_WRITE_BYTES);
+            is_trimmed = false;
             asked = self.asked.lock();
         }
     }

@@ -16,8 +16,9 @@ pub enum FsyncSchedule {
     SyncEach,
     /// In the background, every so many milliseconds while there is something to sync.
     Milliseconds(NonZeroU64),
-    /// Never: not at a seal, not at close. A power failure may take everything, a killed process loses nothing with
-    /// `mmap`. What [`Store::put_property`](crate::Store::put_property) promises is synced all the same.
+    /// Never: not at a seal, not at close. A power failure may take everything. A killed process loses nothing with
+    /// `mmap`, else what waited in memory: a tenth of a second of appends, more where they outran the disk
+    /// ([`Options::unsynced_bytes_max`]). What [`Store::put_property`](crate::Store::put_property) promises is synced all the same.
     NoFsync,
 }
 
@@ -50,7 +51,7 @@ pub enum ReadConsistency {
 /// How bytes get to the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// `Direct` for durable stores where the file system offers it, else `Mmap`.
+    /// The fastest that the file system and the kernel allow: `IoUring`, else `Direct`, else `Mmap`.
     #[default]
     Auto,
     /// Stores into a mapping of the file; `fdatasync`.

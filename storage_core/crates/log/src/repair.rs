@@ -50,8 +50,7 @@ pub fn repair(directory: impl AsRef<Path>) -> Result<Repaired> {
     let (journal, fsync) = match path.join(MANIFEST_NAME).try_exists() {
         Ok(true) => {
             let failed = |e| Error::io("open", &path.display().to_string(), e);
-            let disk: Arc<dyn Disk> =
-                Arc::new(Directory::open(path, Backend::Mmap, FsyncSchedule::SyncEach).map_err(failed)?);
+            let disk: Arc<dyn Disk> = Arc::new(Directory::open(path, Backend::Mmap).map_err(failed)?);
             let _lock = disk.lock().map_err(|e| match e.kind() {
                 std::io::ErrorKind::WouldBlock => Error::Locked { path: disk.path("") },
                 _ => Error::io("lock", &disk.path(""), e),

@@ -53,7 +53,7 @@ impl Store {
     pub fn open(directory: impl AsRef<Path>, options: Options) -> Result<Self> {
         options.check()?;
         let path = directory.as_ref();
-        let disk = Directory::open(path, options.backend, options.fsync)
+        let disk = Directory::open(path, options.backend)
             .map_err(|e| Error::io("open", &path.display().to_string(), e))?;
         Self::open_on(Arc::new(disk), options)
     }
@@ -105,6 +105,7 @@ impl Store {
             ("walrus-tend", (|engine| engine.tending.run(&engine)) as fn(Arc<Engine>)),
             ("walrus-commit", |engine| engine.committing.run(&engine)),
             ("walrus-ahead", |engine| engine.blocks.run_ahead()),
+            ("walrus-memory", |engine| engine.pool.run_ahead()),
         ];
         for (name, run) in runs {
             let engine = Arc::clone(&engine);
@@ -290,6 +291,7 @@ impl StoreHandle {
         engine.tending.stop();
         engine.committing.stop();
         engine.blocks.stop_ahead();
+        engine.pool.stop_ahead();
         for thread in self.threads.lock().drain(..) {
             // The last handle may be dropped by a waker, on one of these threads.
             if thread.thread().id() != thread::current().id() {

@@ -22,11 +22,14 @@ pub(crate) struct Kind {
     pub(crate) class: Class,
     /// For logs that sync their data.
     pub(crate) synced: bool,
+    /// For large commits: zeros written ahead would double the work, and what a sync of reserved space costs more does not
+    /// show.
+    pub(crate) bulk: bool,
 }
 
 impl Kind {
     pub(crate) fn how(self) -> Prepare {
-        if self.synced { Prepare::Written } else { Prepare::Reserved }
+        if self.synced && !self.bulk { Prepare::Written } else { Prepare::Reserved }
     }
 }
 
@@ -146,7 +149,10 @@ fn next_task(kinds: &BTreeMap<Kind, Stock>, classes: &Classes) -> Option<Task> {
 
 /// How many slots should be ready: a quarter of a file at most.
 fn wanted(kind: Kind, stock: &Stock, classes: &Classes) -> u64 {
-    let bytes_max = if kind.synced { WRITTEN_BYTES_MAX } else { RESERVED_BYTES_MAX };
+    let bytes_max = match kind.how() {
+        Prepare::Written => WRITTEN_BYTES_MAX,
+        Prepare::Reserved => RESERVED_BYTES_MAX,
+    };
     let of_bytes = bytes_max / classes.slot_bytes(kind.class);
     let of_file = u64::from(classes.slots(kind.class)) / 4;
     let most = of_bytes.min(of_file).max(1);
@@ -164,7 +170,7 @@ mod tests {
     #[test]
     fn as_much_is_wanted_as_was_used_within_limits() {
         let classes = Classes::new(10 << 20, 100);
-        let kind = |class, synced| Kind { class, synced };
+        let kind = |class, synced| Kind { class, synced, bulk: false };
         let task = |class, used, is_expected| {
             next_task(&BTreeMap::from([(kind(class, true), stock(used, is_expected))]), &classes)
         };
@@ -182,7 +188,8 @@ mod tests {
     #[test]
     fn who_lacks_most_comes_first() {
         let classes = Classes::new(10 << 20, 100);
-        let (few, many) = (Kind { class: 0, synced: true }, Kind { class: 3, synced: true });
+        let kind = |class| Kind { class, synced: true, bulk: false };
+        let (few, many) = (kind(0), kind(3));
         let ahead = Ahead::default();
         ahead.expect(few);
         for _ in 0..5 {

@@ -12,6 +12,8 @@ const SMALL_BYTES: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
 const FAST: Duration = Duration::from_secs(60);
 /// One that took longer, by a smaller one.
 const SLOW: Duration = Duration::from_secs(3600);
+/// A log whose commits are at least so large is bound by the disk's bandwidth, not by its syncs.
+const BULK_COMMIT_BYTES: u64 = 128 << 10;
 /// A block should take so many batches of the size that opens it.
 const BATCHES_MIN: u64 = 4;
 
@@ -31,6 +33,8 @@ pub(crate) struct Size {
     pub(crate) class: Class,
     /// More than one only in the largest class.
     pub(crate) slots: u32,
+    /// Whether commits will be large.
+    pub(crate) bulk: bool,
 }
 
 /// How the log's last block was filled.
@@ -38,12 +42,14 @@ pub(crate) struct Size {
 pub(crate) struct Filled {
     pub(crate) class: Class,
     pub(crate) took: Duration,
+    /// Of each commit, on average.
+    pub(crate) commit_bytes: u64,
 }
 
 impl Filled {
     /// A block that says nothing of its log's rate.
     pub(crate) fn at_no_known_rate(class: Class) -> Self {
-        Self { class, took: FAST }
+        Self { class, took: FAST, commit_bytes: 0 }
     }
 }
 
@@ -75,19 +81,21 @@ impl Classes {
     pub(crate) fn next(&self, last: Option<Filled>, batch_bytes: u64) -> Result<Size, u64> {
         let wanted = match last {
             None => 0,
-            Some(Filled { class, took }) if took < FAST => (class + 1).min(self.largest()),
-            Some(Filled { class, took }) if took > SLOW => class.saturating_sub(1),
+            Some(Filled { class, took, .. }) if took < FAST => (class + 1).min(self.largest()),
+            Some(Filled { class, took, .. }) if took > SLOW => class.saturating_sub(1),
             Some(Filled { class, .. }) => class,
         };
+        let commit_bytes = last.map_or(0, |last| last.commit_bytes).max(batch_bytes);
+        let bulk = commit_bytes >= BULK_COMMIT_BYTES;
         let roomy = (wanted..self.largest())
             .find(|class| Self::fits(self.slot_bytes[*class], batch_bytes.saturating_mul(BATCHES_MIN)));
         if let Some(class) = roomy {
-            return Ok(Size { class, slots: 1 });
+            return Ok(Size { class, slots: 1, bulk });
         }
         let class = self.largest();
         let slots = (1..=self.slots(class))
             .find(|slots| Self::fits(self.slot_bytes[class] * u64::from(*slots), batch_bytes));
-        slots.map(|slots| Size { class, slots }).ok_or(self.batch_bytes_max())
+        slots.map(|slots| Size { class, slots, bulk }).ok_or(self.batch_bytes_max())
     }
 
     /// What fits into a block that takes a file of its own.
@@ -131,7 +139,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn filled(class: Class, seconds: u64) -> Option<Filled> {
-        Some(Filled { class, took: Duration::from_secs(seconds) })
+        Some(Filled { class, took: Duration::from_secs(seconds), commit_bytes: 1000 })
     }
 
     #[test]
@@ -148,6 +156,11 @@ mod tests {
         assert_eq!(class(None, 100_000), Ok((2, 1)));
         assert_eq!(class(None, 2 * MIB), Ok((3, 1)));
         assert_eq!(class(None, 30 * MIB), Ok((3, 4)));
+        let is_bulk = |last, batch_bytes| classes.next(last, batch_bytes).map(|size| size.bulk);
+        assert_eq!(is_bulk(filled(3, 1), 100), Ok(false));
+        assert_eq!(is_bulk(None, 2 * MIB), Ok(true));
+        let large = Filled { commit_bytes: MIB, ..Filled::at_no_known_rate(3) };
+        assert_eq!(is_bulk(Some(large), 100), Ok(true));
         assert!(class(None, 1000 * MIB).is_err_and(|most| class(None, most).is_ok()));
     }
 

@@ -15,7 +15,7 @@ use file::FileSlots;
 pub(crate) use file::{BlockFile, SlotState, Slots};
 use parking_lot::Mutex;
 
-use crate::disk::{Disk, FileKind, Prepare};
+use crate::disk::{Disk, FileKind};
 use crate::error::{Error, Result};
 use crate::options::FsyncSchedule;
 use crate::seeded;
@@ -64,7 +64,7 @@ impl Blocks {
             next_sequence: AtomicU64::new(1),
             next_file: AtomicU64::new(1),
         };
-        blocks.ahead.expect(Kind { class: 0, synced: fsync.syncs() });
+        blocks.ahead.expect(Kind { class: 0, synced: fsync.syncs(), bulk: false });
         blocks
     }
 
@@ -137,15 +137,12 @@ impl Blocks {
     /// Slots for a block of a log, with all of their space: a full disk shows here or never. Ready as a rule; a log that
     /// was faster than the thread prepares its own.
     pub(crate) fn allocate(&self, size: Size, fsync: FsyncSchedule) -> Result<(Slots, Arc<Space>)> {
-        let kind = Kind { class: size.class, synced: fsync.syncs() };
+        let synced = fsync.syncs();
+        let kind = Kind { class: size.class, synced, bulk: synced && size.bulk };
         let ready = if size.slots == 1 { self.ahead.take(kind, &self.classes) } else { None };
         let slots = match ready {
             Some(slots) => slots,
-            None => {
-                // Zeros for one large write would double it.
-                let how = if size.slots == 1 { kind.how() } else { Prepare::Reserved };
-                self.prepare(kind, size.slots as usize, size.slots as usize, how)?
-            }
+            None => self.prepare(kind, size.slots as usize, size.slots as usize)?,
         };
         let range = slots.range();
         let prepared = range.end - range.start;
@@ -154,9 +151,10 @@ impl Blocks {
     }
 
     /// Takes free slots side by side and gives them their space.
-    fn prepare(&self, kind: Kind, count: usize, count_max: usize, how: Prepare) -> Result<Slots> {
+    fn prepare(&self, kind: Kind, count: usize, count_max: usize) -> Result<Slots> {
         let slots = self.take_free(kind, count, count_max)?;
-        let prepared = slots.file.settle_zeros().and_then(|()| slots.file.file.prepare(slots.range(), how));
+        let prepared =
+            slots.file.settle_zeros().and_then(|()| slots.file.file.prepare(slots.range(), kind.how()));
         if let Err(error) = prepared {
             self.set(&slots, SlotState::Freed);
             return Err(slots.file.error("grow", error));
@@ -201,7 +199,7 @@ impl Blocks {
     /// The thread that makes blocks ready.
     pub(crate) fn run_ahead(&self) {
         self.ahead.run(&self.classes, |Task { kind, slots }| {
-            match self.prepare(kind, 1, slots, kind.how()) {
+            match self.prepare(kind, 1, slots) {
                 Ok(Slots { file, first, count }) => {
                     for first in first..first + count {
                         self.ahead.put(kind, Slots { file: Arc::clone(&file), first, count: 1 });

@@ -13,7 +13,7 @@ use super::memory::AlignedPage;
 use super::real_file::{RealFile, Writer};
 use super::ring::{Piece, Ring};
 use super::{BackendInUse, Disk, DiskFile, FileKind, TailKind, calls};
-use crate::options::{Backend, FsyncSchedule};
+use crate::options::Backend;
 
 pub(super) const LOCK_NAME: &str = "LOCK";
 /// Minted by the kernel at each boot.
@@ -31,14 +31,12 @@ pub(crate) struct Directory {
 
 impl Directory {
     /// Makes the directory if it is not there, and finds out what its file system can do.
-    pub(crate) fn open(path: &Path, backend: Backend, fsync: FsyncSchedule) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, backend: Backend) -> io::Result<Self> {
         fs::create_dir_all(path)?;
         let (wants_ring, wants_direct) = match backend {
-            Backend::IoUring => (true, true),
+            Backend::Auto | Backend::IoUring => (true, true),
             Backend::Direct => (false, true),
             Backend::Mmap => (false, false),
-            // Unsynced, a store into the page cache is faster and survives the process.
-            Backend::Auto => (false, fsync == FsyncSchedule::SyncEach),
         };
         let mut refused = Vec::new();
         let mut probed = |name: &str, probe: io::Result<()>| {
@@ -156,12 +154,12 @@ fn probe_direct(directory: &Path) -> io::Result<()> {
     probe(directory, |file, page| calls::write(file, 0, &[page], true))
 }
 
-/// The ring, after one durable write through it: kernels and seccomp filters refuse at different steps.
+/// The ring, after one write through it: kernels and seccomp filters refuse at different steps.
 fn probe_ring(directory: &Path) -> io::Result<Ring> {
     let ring = Ring::open()?;
     probe(directory, |file, page| {
         let pieces = [Piece { position: 0, parts: vec![page] }];
-        ring.write(file, &pieces, true).into_iter().sum()
+        ring.write(file, &pieces).into_iter().sum()
     })?;
     Ok(ring)
 }

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::calls;
 use crate::format::PAGE_BYTES;
@@ -18,6 +18,9 @@ pub(crate) const SMALL_CHUNK_BYTES: usize = 16 << 10;
 pub(crate) const CHUNK_BYTES: usize = 128 << 10;
 /// Large chunks are cut from regions of a huge page: the first touch of small pages costs more than what is stored.
 const REGION_BYTES: usize = 2 << 20;
+/// Regions that are backed by memory before a tail needs them, at most.
+const READY_REGIONS: usize = 8;
+const CHUNKS_PER_REGION: usize = REGION_BYTES / CHUNK_BYTES;
 /// Free memory kept for the next use, by kind of chunk: what the system has backed already is many times faster.
 const KEPT_BYTES: usize = 1 << 30;
 /// Of it, what is kept while nothing is written.
@@ -63,6 +66,20 @@ impl Drop for Region {
     }
 }
 
+impl Region {
+    /// Has the system back it now: the first touch costs more than what is stored.
+    fn populate(&self) {
+        calls::populate(self.memory.as_ptr(), self.bytes);
+    }
+
+    /// All of it, last part first.
+    fn into_chunks(self, bytes: usize) -> impl Iterator<Item = ChunkMemory> {
+        let (region_bytes, region) = (self.bytes, Arc::new(self));
+        let part = move |at| ChunkMemory { region: Arc::clone(&region), at, bytes };
+        (0..region_bytes).step_by(bytes).rev().map(part)
+    }
+}
+
 /// Part of a region that belongs to one chunk at a time.
 struct ChunkMemory {
     region: Arc<Region>,
@@ -77,11 +94,22 @@ impl ChunkMemory {
     }
 }
 
-/// Gives chunks and takes them back.
+/// Gives chunks and takes them back. Large ones are made ready ahead of who needs them: as much as was ever needed,
+/// within limits.
 #[derive(Default)]
 pub(crate) struct ChunkPool {
     small: Mutex<Vec<ChunkMemory>>,
     large: Mutex<Vec<ChunkMemory>>,
+    /// Regions of large chunks that were made.
+    regions: AtomicUsize,
+    ahead: Mutex<Ahead>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Ahead {
+    is_asked: bool,
+    stop: bool,
 }
 
 impl ChunkPool {
@@ -89,15 +117,57 @@ impl ChunkPool {
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> ChunkWriter {
         let mut free = self.free(bytes).lock();
         if free.is_empty() {
-            let region_bytes = if bytes == CHUNK_BYTES { REGION_BYTES } else { bytes };
-            let region = Arc::new(Region::new(region_bytes));
-            let part = |at| ChunkMemory { region: Arc::clone(&region), at, bytes };
-            free.extend((0..region_bytes).step_by(bytes).rev().map(part));
+            let is_large = bytes == CHUNK_BYTES;
+            free.extend(Region::new(if is_large { REGION_BYTES } else { bytes }).into_chunks(bytes));
+            self.regions.fetch_add(usize::from(is_large), Ordering::Relaxed);
         }
         let memory = free.pop();
+        let left = free.len();
         drop(free);
+        if bytes == CHUNK_BYTES && left < self.ready_chunks() / 2 {
+            self.ask_ahead();
+        }
         let shared = Shared { memory, bytes, written: AtomicUsize::new(0), pool: Arc::clone(self) };
         ChunkWriter { reader: ChunkReader(Arc::new(shared)) }
+    }
+
+    /// How many large chunks should be free.
+    fn ready_chunks(&self) -> usize {
+        // A region that is new is enough for who writes little.
+        let needed = self.regions.load(Ordering::Relaxed).saturating_sub(1);
+        needed.min(READY_REGIONS) * CHUNKS_PER_REGION
+    }
+
+    fn ask_ahead(&self) {
+        let mut ahead = self.ahead.lock();
+        if !std::mem::replace(&mut ahead.is_asked, true) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// The thread that makes memory ready.
+    pub(crate) fn run_ahead(&self) {
+        let mut ahead = self.ahead.lock();
+        while !ahead.stop {
+            if !std::mem::take(&mut ahead.is_asked) {
+                self.wake.wait(&mut ahead);
+                continue;
+            }
+            drop(ahead);
+            while self.large.lock().len() < self.ready_chunks() {
+                let region = Region::new(REGION_BYTES);
+                region.populate();
+                self.regions.fetch_add(1, Ordering::Relaxed);
+                self.large.lock().extend(region.into_chunks(CHUNK_BYTES));
+            }
+            ahead = self.ahead.lock();
+        }
+    }
+
+    /// Ends that thread.
+    pub(crate) fn stop_ahead(&self) {
+        self.ahead.lock().stop = true;
+        self.wake.notify_one();
     }
 
     fn free(&self, bytes: usize) -> &Mutex<Vec<ChunkMemory>> {
@@ -244,7 +314,7 @@ mod tests {
         let mut writer = pool.take(CHUNK_BYTES);
         let free = || pool.large.lock().len();
         let others = free();
-        assert_eq!(others, REGION_BYTES / CHUNK_BYTES - 1);
+        assert_eq!(others, CHUNKS_PER_REGION - 1);
         let reader = writer.reader();
         assert_eq!(writer.append(b"hello"), 5);
         assert_eq!(reader.slice(1..5), b"ello");
@@ -257,6 +327,26 @@ mod tests {
         assert_eq!(free(), others + 1);
         assert!(pool.take(CHUNK_BYTES).reader().slice(0..0).is_empty());
         assert_eq!(pool.take(SMALL_CHUNK_BYTES).append(&vec![7; CHUNK_BYTES]), SMALL_CHUNK_BYTES);
+    }
+
+    #[test]
+    fn who_needs_much_memory_finds_some_ready() {
+        let pool = Arc::new(ChunkPool::default());
+        std::thread::scope(|scope| {
+            scope.spawn(|| pool.run_ahead());
+            // The first region is all that a small store ever has.
+            let first: Vec<_> = (0..CHUNKS_PER_REGION).map(|_| pool.take(CHUNK_BYTES)).collect();
+            assert_eq!(pool.regions.load(Ordering::Relaxed), 1);
+            let second = pool.take(CHUNK_BYTES);
+            let more: Vec<_> = (0..CHUNKS_PER_REGION * 2 / 3).map(|_| pool.take(CHUNK_BYTES)).collect();
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+            while pool.large.lock().len() < CHUNKS_PER_REGION {
+                assert!(std::time::Instant::now() < deadline, "no memory was made ready");
+                std::thread::yield_now();
+            }
+            drop((first, second, more));
+            pool.stop_ahead();
+        });
     }
 
     #[test]

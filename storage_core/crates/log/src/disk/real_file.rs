@@ -109,7 +109,12 @@ impl DiskFile for RealFile {
             && parts.iter().map(|part| part.len()).sum::<usize>() >= ring::SPLIT_BYTES
         {
             let pieces = ring::split(position, parts);
-            return ring::written(&pieces, ring.write(direct, &pieces, durable));
+            let written = ring::written(&pieces, ring.write(direct, &pieces))?;
+            // One sync for all pieces: each of them with RWF_DSYNC would be one.
+            if durable {
+                direct.sync_data()?;
+            }
+            return Ok(written);
         }
         calls::write(self.writer(), position, parts, durable)
     }
@@ -123,7 +128,7 @@ impl DiskFile for RealFile {
         }
         let pieces: Vec<Piece<'_>> =
             writes.iter().flat_map(|(position, parts)| ring::split(*position, parts)).collect();
-        for (piece, result) in pieces.iter().zip(ring.write(direct, &pieces, false)) {
+        for (piece, result) in pieces.iter().zip(ring.write(direct, &pieces)) {
             if result? < piece.bytes() {
                 // The same bytes once more, from the first on.
                 write_all(self, piece.position, &piece.parts, false)?;

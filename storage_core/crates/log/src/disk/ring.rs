@@ -42,14 +42,14 @@ impl Ring {
         Ok(Self { ring: Mutex::new(Some(ring)) })
     }
 
-    /// Writes the pieces in any order, several at a time; says for each how many of its bytes were written. `durable`:
-    /// those are on the disk. All requests are over on return.
-    pub(super) fn write(&self, file: &File, pieces: &[Piece<'_>], durable: bool) -> Vec<io::Result<usize>> {
+    /// Writes the pieces in any order, several at a time, not durably; says for each how many of its bytes were written.
+    /// All requests are over on return.
+    pub(super) fn write(&self, file: &File, pieces: &[Piece<'_>]) -> Vec<io::Result<usize>> {
         let mut guard = self.ring.lock();
         let Some(ring) = &mut *guard else {
             return pieces.iter().map(|_| Err(io::ErrorKind::BrokenPipe.into())).collect();
         };
-        let mut batch = Batch::new(file, pieces, durable);
+        let mut batch = Batch::new(file, pieces);
         let broken = batch.run(ring).err();
         if let Some(error) = &broken {
             batch.reap_all(ring);
@@ -69,19 +69,18 @@ struct Batch<'a> {
     file: &'a File,
     pieces: &'a [Piece<'a>],
     vectors: Vec<Vec<libc::iovec>>,
-    durable: bool,
     next: usize,
     on_the_way: usize,
     results: Vec<Option<io::Result<usize>>>,
 }
 
 impl<'a> Batch<'a> {
-    fn new(file: &'a File, pieces: &'a [Piece<'a>], durable: bool) -> Self {
+    fn new(file: &'a File, pieces: &'a [Piece<'a>]) -> Self {
         let vector =
             |part: &&[u8]| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
         let vectors = pieces.iter().map(|piece| piece.parts.iter().map(vector).collect()).collect();
         let results = pieces.iter().map(|_| None).collect();
-        Self { file, pieces, vectors, durable, next: 0, on_the_way: 0, results }
+        Self { file, pieces, vectors, next: 0, on_the_way: 0, results }
     }
 
     /// Submits and waits until all are over. An error: the kernel refused, and requests may still be on the way.
@@ -102,7 +101,6 @@ impl<'a> Batch<'a> {
     }
 
     fn fill(&mut self, ring: &mut IoUring) {
-        let flags = if self.durable { libc::RWF_DSYNC } else { 0 };
         while self.next < self.pieces.len() && self.on_the_way < DEPTH {
             let vectors = &self.vectors[self.next];
             let entry = opcode::Writev::new(
@@ -111,7 +109,6 @@ impl<'a> Batch<'a> {
                 vectors.len() as u32,
             )
             .offset(self.pieces[self.next].position)
-            .rw_flags(flags)
             .build()
             .user_data(self.next as u64);
             // SAFETY: the vectors, the slices that they point to and the file live until `write` returns, and it does
@@ -249,16 +246,14 @@ mod tests {
             .zip(&parts)
             .map(|(i, part)| Piece { position: i * 1000, parts: vec![&part[..300], &part[300..]] })
             .collect();
-        for durable in [false, true] {
-            let results = ring.write(&file, &pieces, durable);
-            assert!(results.into_iter().all(|result| result.unwrap() == 1000));
-            assert_eq!(std::fs::read(&path).unwrap(), parts.concat());
-        }
+        let results = ring.write(&file, &pieces);
+        assert!(results.into_iter().all(|result| result.unwrap() == 1000));
+        assert_eq!(std::fs::read(&path).unwrap(), parts.concat());
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        for result in ring.write(&full, &pieces, false) {
+        for result in ring.write(&full, &pieces) {
             assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::ENOSPC));
         }
         // It goes on after errors.
-        assert!(ring.write(&file, &pieces[..1], true)[0].is_ok());
+        assert!(ring.write(&file, &pieces[..1])[0].is_ok());
     }
 }

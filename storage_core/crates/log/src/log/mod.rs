@@ -165,6 +165,12 @@ impl Log {
         })
     }
 
+    /// Whether an append would only copy: it waits neither for a sync, by the schedule, nor for memory, as far as the last
+    /// commit saw.
+    pub fn appends_at_once(&self) -> bool {
+        self.state.fsync.publishes_at_append() && self.state.engine.has_memory_for(&self.state)
+    }
+
     /// Blocks until everything appended so far is as durable as the schedule promises.
     pub fn commit(&self) -> Result<()> {
         let generation = self.state.generation.load(Ordering::Acquire);

@@ -135,6 +135,8 @@ pub(crate) struct OpenBlock {
     opened_at: Instant,
     /// Commits handed over everything below.
     pub(crate) flushed: u64,
+    /// How many there were.
+    commits: u64,
     /// Data ends here at most: the footer needs the rest.
     data_max: u64,
     /// Position from which the next batch gets an index entry.
@@ -413,6 +415,7 @@ impl LogState {
             tail,
             opened_at: Instant::now(),
             flushed: 0,
+            commits: 0,
             data_max: data_max(bytes),
             index_next: 0,
             max_timestamp: i64::MIN,
@@ -426,7 +429,11 @@ impl LogState {
     /// The block before the next one.
     fn last_filled(&self, writer: &Writer) -> Option<Filled> {
         match &writer.open {
-            Some(open) => Some(Filled { class: open.block.slots.file.class, took: open.opened_at.elapsed() }),
+            Some(open) => Some(Filled {
+                class: open.block.slots.file.class,
+                took: open.opened_at.elapsed(),
+                commit_bytes: open.flushed.checked_div(open.commits).unwrap_or(0),
+            }),
             None => {
                 let directory = self.directory.read();
                 directory.blocks.last().map(|block| Filled::at_no_known_rate(block.slots.file.class))
@@ -495,6 +502,7 @@ impl LogState {
             tail,
             opened_at: Instant::now(),
             flushed: data_end,
+            commits: 0,
             data_max,
             index_next,
             max_timestamp,
@@ -572,6 +580,7 @@ impl LogState {
             let writer = &mut *writer;
             if let Some(open) = writer.pending.iter_mut().chain(&mut writer.open).find(same) {
                 open.flushed = captured.end;
+                open.commits += 1;
             }
         }
         let (done, pending) = std::mem::take(&mut writer.pending)
