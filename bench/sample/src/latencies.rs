@@ -1,5 +1,6 @@
 //! Timings of single calls, and the closed loop that takes them.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -99,19 +100,16 @@ pub fn closed_loop(duration: Duration, mut call: impl FnMut(u64) -> Result<()>) 
     Ok(Latencies::new(nanos, before - start))
 }
 
-/// One caller that makes `calls` counted calls as fast as it can, after a warm-up. For calls so cheap that timing each
-/// would show: the rate is of all calls, the quantiles are of one call in 16.
+/// One caller that makes its calls as fast as it can. For calls so cheap that timing each would show: the rate is of all
+/// calls, the quantiles are of one call in 16. `call` is given its number.
 ///
 /// # Errors
 /// The first error of `call` ends the burst.
-pub fn burst(calls: u64, mut call: impl FnMut(u64) -> Result<()>) -> Result<Burst> {
-    let warm_up = calls / 10;
-    for number in 0..warm_up {
-        call(number)?;
-    }
+pub fn burst(numbers: Range<u64>, mut call: impl FnMut(u64) -> Result<()>) -> Result<Burst> {
+    let calls = numbers.end.saturating_sub(numbers.start);
     let mut nanos = Vec::new();
     let start = Instant::now();
-    for number in warm_up..warm_up + calls {
+    for number in numbers {
         if number % BURST_TIMED_EVERY == 0 {
             let before = Instant::now();
             call(number)?;

@@ -38,6 +38,7 @@ impl WalrusLog {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
         Ok(LogWriter {
             log: create(&self.store, topic)?,
+            store: self.store.clone(),
             builder: BatchBuilder::new(),
             batch: Vec::new(),
             timestamp_ms: i64::try_from(now.as_millis())?,
@@ -88,6 +89,7 @@ pub(crate) fn read_from(
 
 pub(crate) struct LogWriter {
     pub(crate) log: Log,
+    store: Store,
     builder: BatchBuilder,
     batch: Vec<u8>,
     timestamp_ms: i64,
@@ -109,6 +111,10 @@ impl Writer for LogWriter {
             appended.commit.wait()?;
         }
         Ok(())
+    }
+
+    fn settle(&mut self) {
+        self.store.settle();
     }
 }
 
