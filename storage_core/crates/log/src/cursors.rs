@@ -32,6 +32,8 @@ pub struct Entry {
     pub offset: Offset,
     /// When it was made, in milliseconds since the epoch.
     pub timestamp_ms: i64,
+    /// Its key, where it has one.
+    pub key: Option<Bytes>,
     /// Its value; empty where there is none.
     pub data: Bytes,
 }
@@ -331,8 +333,9 @@ fn open_batch(bytes: &Bytes, from: u64, entries: &mut VecDeque<Entry>) -> Result
         let record = record?;
         if record.offset >= from {
             let data = record.value.map_or_else(Bytes::new, |value| bytes.slice_ref(value));
+            let key = record.key.map(|key| bytes.slice_ref(key));
             let (offset, timestamp_ms) = (Offset(record.offset), record.timestamp_ms);
-            entries.push_back(Entry { offset, timestamp_ms, data });
+            entries.push_back(Entry { offset, timestamp_ms, key, data });
         }
     }
     Ok(())

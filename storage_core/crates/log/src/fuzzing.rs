@@ -86,7 +86,7 @@ fn parse_batch(bytes: &[u8]) {
     assert_eq!(batch.bytes().len() + rest.len(), bytes.len());
     let records: Vec<_> = batch.records().collect();
     if batch.verify_records().is_ok() && !batch.is_compressed() {
-        assert_eq!(records.len(), batch.record_count() as usize);
+        assert_eq!(records.len(), batch.header().holds() as usize);
         assert!(records.iter().all(Result::is_ok));
     }
 }

@@ -63,7 +63,7 @@ pub use disk::{
 pub use engine::Stats;
 pub use error::{Error, Result};
 pub use inspection::{BlockView, Inspection, LogView, Verified, inspect, verify};
-pub use log::{Appended, Hold, Log, LogSpec, Sealed, Slices};
+pub use log::{Appended, Compacted, Hold, Log, LogSpec, Sealed, Slices};
 pub use options::{Backend, FsyncSchedule, Options, ReadConsistency};
 pub use producers::{Admission, ProducerTable};
 pub use recovery::{CorruptedRange, MovedCursor, OpenReport, TornTail, UnknownBlock};

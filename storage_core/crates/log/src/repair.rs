@@ -80,22 +80,22 @@ fn repair_journal(disk: &Arc<dyn Disk>) -> Result<(Option<RebuiltJournal>, Fsync
     let Salvaged { mut state, next_sequence, number, damage, bytes } = salvage(&**disk, manifest.store)?;
     let fsync = state.fsync.unwrap_or_default();
     let Some(reason) = damage else { return Ok((None, fsync)) };
-    let firsts = first_headers(&**disk, &manifest)?;
-    if number == 0 && firsts.is_empty() {
+    let headers = read_headers(&**disk, &manifest)?;
+    if number == 0 && headers.is_empty() {
         // Made, and nothing was ever promised: an open makes its first journal.
         return Ok((None, fsync));
     }
     let logs_known = state.logs.len();
-    let logs_found = add_logs(&mut state, firsts);
+    let logs_found = add_logs(&mut state, &headers);
     let moved_to = if number > 0 { Some(write_lost(&**disk, "journal", &bytes)?) } else { None };
     replace(disk, manifest.store, state, number, next_sequence)?;
     tracing::warn!(reason, ?moved_to, "the journal was made again");
     Ok((Some(RebuiltJournal { reason, moved_to, logs_known, logs_found }), fsync))
 }
 
-/// The header with the lowest offset of each log.
-fn first_headers(disk: &dyn Disk, manifest: &Manifest) -> Result<BTreeMap<LogId, BlockHeader>> {
-    let mut firsts: BTreeMap<LogId, BlockHeader> = BTreeMap::new();
+/// The headers of all blocks.
+fn read_headers(disk: &dyn Disk, manifest: &Manifest) -> Result<Vec<BlockHeader>> {
+    let mut headers = Vec::new();
     let classes = Classes::new(manifest.block_bytes, manifest.blocks_per_file);
     for (number, class) in list_files(disk, &classes)? {
         let name = classes.file_name(number, class);
@@ -108,27 +108,41 @@ fn first_headers(disk: &dyn Disk, manifest: &Manifest) -> Result<BTreeMap<LogId,
             if let HeaderPage::Header(header) = BlockHeader::decode(&page)
                 && header.store == manifest.store
             {
-                let first = firsts.entry(header.log).or_insert_with(|| header.clone());
-                if header.base_offset < first.base_offset {
-                    *first = header;
-                }
+                headers.push(header);
             }
         }
     }
-    Ok(firsts)
+    Ok(headers)
 }
 
 /// Takes logs in that only their blocks know, and suspects all. Where a known log has no block for its first offsets, a trim
 /// was forgotten or a block is lost: either way what follows was there, and is not what a crash left over.
-fn add_logs(state: &mut JournalState, firsts: BTreeMap<LogId, BlockHeader>) -> Vec<LogId> {
+fn add_logs(state: &mut JournalState, headers: &[BlockHeader]) -> Vec<LogId> {
     let mut found = Vec::new();
+    let mut firsts: BTreeMap<LogId, &BlockHeader> = BTreeMap::new();
+    for header in headers {
+        let first = firsts.entry(header.log).or_insert(header);
+        if header.base_offset < first.base_offset {
+            *first = header;
+        }
+    }
     for (log, header) in firsts {
-        let BlockHeader { base_offset, epoch, ref name, .. } = header;
+        let &BlockHeader { base_offset, epoch, ref name, .. } = header;
         let created = Record::LogCreated { log, base_offset, epoch, name, producers: &[], fsync: None };
         if state.logs.contains_key(&log) {
             state.apply(&Record::Synced { log, end: base_offset });
         } else if state.apply(&created) {
             found.push(log);
+        }
+    }
+    // A compacted block counts where what it stands for is gone: else nobody knows whether it was written to its end.
+    for header in headers.iter().filter(|header| header.replaces_to > 0) {
+        let &BlockHeader { log, sequence, base_offset: start, replaces_to: end, .. } = header;
+        let is_older = |other: &&BlockHeader| {
+            other.log == log && other.sequence < sequence && (start..end).contains(&other.base_offset)
+        };
+        if headers.iter().find(is_older).is_none() {
+            state.apply(&Record::LogCompacted { log, start, end, sequence });
         }
     }
     let logs: Vec<_> = state.logs.iter().map(|(log, entry)| (*log, entry.synced)).collect();

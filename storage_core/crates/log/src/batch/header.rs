@@ -12,7 +12,7 @@ const LENGTH_END: usize = 12;
 /// The length field of a batch without a record.
 const LENGTH_MIN: i32 = 49;
 /// First byte under the checksum. What is in front of it (base offset, leader epoch) a broker may patch.
-const CHECKED_FROM: usize = 21;
+pub(super) const CHECKED_FROM: usize = 21;
 
 const MAGIC: i8 = 2;
 const CODEC_MASK: i16 = 0b111;
@@ -34,8 +34,10 @@ pub struct BatchHeader {
     pub crc: u32,
     /// Flags; asked through the methods.
     attributes: i16,
-    /// Offset of the last record minus `base_offset`; never negative, `base_offset + last_offset_delta < 2^63 - 1`.
+    /// Last offset of the batch minus `base_offset`; never negative, `base_offset + last_offset_delta < 2^63 - 1`.
     pub last_offset_delta: u32,
+    /// How many records are there: as many as it has offsets, or fewer once it was compacted.
+    records: u32,
     /// Timestamp that the records' deltas count from, milliseconds since the epoch.
     pub base_timestamp: i64,
     /// Greatest timestamp of the records.
@@ -80,12 +82,15 @@ impl BatchHeader {
         }
         let last_offset_delta = i32::from_be_bytes(field(header, 23));
         let records = i32::from_be_bytes(field(header, 57));
-        if records <= 0 || records - 1 != last_offset_delta {
+        // None is left of a compacted batch at the least, and then no byte either.
+        let fits =
+            (0..i32::MAX).contains(&last_offset_delta) && (0..=last_offset_delta + 1).contains(&records);
+        if !fits || (records == 0) != (length == LENGTH_MIN.cast_unsigned()) {
             let bytes = LENGTH_END as u64 + u64::from(length);
             return Err(BatchError::InvalidCount { records, last_offset_delta, bytes });
         }
         let base_offset = i64::from_be_bytes(field(header, 0));
-        if base_offset < 0 || base_offset.checked_add(i64::from(records)).is_none() {
+        if base_offset < 0 || base_offset.checked_add(i64::from(last_offset_delta) + 1).is_none() {
             return Err(BatchError::InvalidOffset { base_offset, last_offset_delta });
         }
         let producer = ProducerRef {
@@ -100,6 +105,7 @@ impl BatchHeader {
             crc: u32::from_be_bytes(field(header, 17)),
             attributes,
             last_offset_delta: last_offset_delta.cast_unsigned(),
+            records: records.cast_unsigned(),
             base_timestamp: i64::from_be_bytes(field(header, 27)),
             max_timestamp: i64::from_be_bytes(field(header, 35)),
             producer: producer.checked()?,
@@ -111,9 +117,19 @@ impl BatchHeader {
         LENGTH_END + self.length as usize
     }
 
-    /// How many records the batch holds; at least one.
+    /// How many records the batch was made with, and so how many offsets it has; at least one.
     pub fn record_count(&self) -> u32 {
         self.last_offset_delta + 1
+    }
+
+    /// How many records are there: fewer than it was made with once the batch was compacted, and then maybe none.
+    pub fn holds(&self) -> u32 {
+        self.records
+    }
+
+    /// Whether a record is at each of its offsets: always, but where it was compacted.
+    pub fn is_dense(&self) -> bool {
+        self.records == self.record_count()
     }
 
     /// First offset behind the batch.
@@ -216,9 +232,9 @@ impl<'a> Batch<'a> {
             return Err(BatchError::ChecksumMismatch { stored: header.crc, computed });
         }
         let records_max = (batch.len() - HEADER_BYTES) / RECORD_BYTES_MIN;
-        if header.codec() == 0 && header.record_count() as usize > records_max {
+        if header.codec() == 0 && header.holds() as usize > records_max {
             return Err(BatchError::InvalidCount {
-                records: header.record_count().cast_signed(),
+                records: header.holds().cast_signed(),
                 last_offset_delta: header.last_offset_delta.cast_signed(),
                 bytes: batch.len() as u64,
             });
@@ -246,7 +262,7 @@ impl<'a> Batch<'a> {
         self.header.end_offset()
     }
 
-    /// How many records the batch holds; at least one.
+    /// How many records the batch was made with, and so how many offsets it has; at least one.
     pub fn record_count(&self) -> u32 {
         self.header.record_count()
     }
@@ -282,9 +298,22 @@ impl<'a> Batch<'a> {
         Records::new(&self.header, &self.bytes[HEADER_BYTES..])
     }
 
+    /// That a record is at each offset, as nobody but a compaction may have it otherwise.
+    pub fn check_dense(&self) -> Result<(), BatchError> {
+        if self.header.is_dense() {
+            return Ok(());
+        }
+        Err(BatchError::InvalidCount {
+            records: self.header.holds().cast_signed(),
+            last_offset_delta: self.last_offset_delta().cast_signed(),
+            bytes: self.bytes.len() as u64,
+        })
+    }
+
     /// Walks every record, and so proves that [`Batch::records`] gives `record_count` records and that the greatest
     /// timestamp is the header's. For batches of unknown producers; a compressed batch passes unopened.
     pub fn verify_records(&self) -> Result<(), BatchError> {
+        self.check_dense()?;
         if self.is_compressed() {
             return Ok(());
         }

@@ -6,6 +6,7 @@
 //! All integers of a batch are big-endian (Kafka protocol guide, "Record Batch"; KIP-98).
 
 mod builder;
+mod compaction;
 mod error;
 mod header;
 mod record;
@@ -15,6 +16,7 @@ mod varint;
 mod tests;
 
 pub use builder::BatchBuilder;
+pub(crate) use compaction::{retain_records, write_gap};
 pub use error::BatchError;
 pub use header::{Batch, BatchHeader, HEADER_BYTES, ProducerRef, write_offsets};
 pub use record::{Header, Headers, Record, Records};

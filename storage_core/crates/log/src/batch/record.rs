@@ -78,9 +78,12 @@ pub struct Records<'a> {
     base_timestamp: i64,
     /// The broker's time, where it replaces the producer's.
     log_append_time: Option<i64>,
+    last_offset_delta: u32,
     count: u32,
     /// Records read; `count` also behind an error.
     index: u32,
+    /// Offset deltas rise from record to record: the next one's is this or higher.
+    next_delta: u32,
     codec: u8,
 }
 
@@ -91,10 +94,17 @@ impl<'a> Records<'a> {
             base_offset: header.base_offset,
             base_timestamp: header.base_timestamp,
             log_append_time: header.is_log_append_time().then_some(header.max_timestamp),
-            count: header.record_count(),
+            last_offset_delta: header.last_offset_delta,
+            count: header.holds(),
             index: 0,
+            next_delta: 0,
             codec: header.codec(),
         }
+    }
+
+    /// Bytes that were not read yet.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
     }
 
     fn read(&mut self) -> Result<Record<'a>, BatchError> {
@@ -118,11 +128,15 @@ impl<'a> Records<'a> {
         body.split_off_first().ok_or("attributes are cut off")?;
         let timestamp_delta = varint::read_i64(body).ok_or("timestamp delta is cut off")?;
         let offset_delta = varint::read_i32(body).ok_or("offset delta is cut off")?;
-        if i64::from(offset_delta) != i64::from(self.index) {
-            return Err("offset delta is not the record's place in its batch");
-        }
+        // Where no record is missing, that leaves one place for each.
+        let delta_max = self.last_offset_delta - (self.count - 1 - self.index);
+        let offset_delta = u32::try_from(offset_delta)
+            .ok()
+            .filter(|delta| (self.next_delta..=delta_max).contains(delta))
+            .ok_or("offset delta is not the record's place in its batch")?;
+        self.next_delta = offset_delta + 1;
         Ok(Record {
-            offset: self.base_offset + u64::from(self.index),
+            offset: self.base_offset + u64::from(offset_delta),
             timestamp_ms: self
                 .log_append_time
                 .unwrap_or_else(|| self.base_timestamp.wrapping_add(timestamp_delta)),

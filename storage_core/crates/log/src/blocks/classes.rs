@@ -98,6 +98,15 @@ impl Classes {
         slots.map(|slots| Size { class, slots, bulk }).ok_or(self.batch_bytes_max())
     }
 
+    /// The smallest size that takes so many bytes; or how many may be at most.
+    pub(crate) fn smallest(&self, data_bytes: u64) -> Result<Size, u64> {
+        let fitting = (0..self.largest()).find(|class| Self::fits(self.slot_bytes[*class], data_bytes));
+        fitting.map_or_else(
+            || self.next(Some(Filled::at_no_known_rate(self.largest())), data_bytes),
+            |class| Ok(Size { class, slots: 1 }),
+        )
+    }
+
     /// What fits into a block that takes a file of its own.
     pub(crate) fn batch_bytes_max(&self) -> u64 {
         data_max(self.file_bytes) - PAGE_BYTES

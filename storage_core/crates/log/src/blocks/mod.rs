@@ -17,6 +17,8 @@ use parking_lot::Mutex;
 
 use crate::disk::{Disk, FileKind};
 use crate::error::{Error, Result};
+use crate::format::PAGE_BYTES;
+use crate::format::footer::data_max;
 use crate::options::FsyncSchedule;
 use crate::seeded;
 use crate::space::Space;
@@ -127,6 +129,11 @@ impl Blocks {
 
     fn syncs(&self) -> bool {
         self.sync.load(Ordering::Acquire)
+    }
+
+    /// What a block of the largest class holds.
+    pub(crate) fn room_of_block(&self) -> u64 {
+        data_max(self.block_bytes) - PAGE_BYTES
     }
 
     /// What one batch holds at most.

@@ -23,6 +23,8 @@ pub(crate) struct BlockHeader {
     pub(crate) slots: u32,
     /// Batch group: id, part, count. Zero: none.
     pub(crate) group: (Uuid, u32, u32),
+    /// Compacted: the block stands for all blocks before it from its base offset to here. Zero: it was not.
+    pub(crate) replaces_to: u64,
     /// 1..=255 bytes.
     pub(crate) name: String,
 }
@@ -54,6 +56,7 @@ impl BlockHeader {
         out.put_uuid(self.group.0);
         out.put_u32(self.group.1);
         out.put_u32(self.group.2);
+        out.put_u64(self.replaces_to);
         assert!(self.name.len() <= NAME_BYTES_MAX, "names are checked when a log is created");
         out.put_u16(self.name.len() as u16);
         out.put(self.name.as_bytes());
@@ -96,6 +99,7 @@ impl BlockHeader {
             epoch: Epoch(fields.u32()?),
             slots: fields.u32()?,
             group: (fields.uuid()?, fields.u32()?, fields.u32()?),
+            replaces_to: fields.u64()?,
             name: {
                 let length = usize::from(fields.u16()?);
                 let name = fields.bytes(length).filter(|_| length <= NAME_BYTES_MAX)?;
@@ -120,6 +124,7 @@ mod tests {
             epoch: Epoch(5),
             slots: 1,
             group: (Uuid::nil(), 0, 0),
+            replaces_to: 0,
             name: "orders".to_owned(),
         }
     }

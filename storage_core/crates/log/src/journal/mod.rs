@@ -16,7 +16,7 @@ use uuid::Uuid;
 pub(crate) use record::Record;
 use record::{RECORD_ALIGN, Stored};
 pub(crate) use salvage::{Salvaged, replace, salvage};
-pub(crate) use state::{JournalState, LogEntry, SealedEntry};
+pub(crate) use state::{Compaction, JournalState, LogEntry, SealedEntry};
 
 use crate::commit::Group;
 use crate::disk::{ChunkPool, Disk, DiskFile, FileKind, Prepare, TailKind};

@@ -58,6 +58,13 @@ pub(crate) enum Record<'a> {
         end: u64,
         before: u64,
     },
+    /// Offsets from `start` to `end` are in the block of that sequence; in blocks before it they are gone.
+    LogCompacted {
+        log: LogId,
+        start: u64,
+        end: u64,
+        sequence: u64,
+    },
     /// Everything below `end` was synced.
     Synced {
         log: LogId,
@@ -115,6 +122,7 @@ impl<'a> Record<'a> {
             | Self::LogForgotten { log }
             | Self::LogTrimmed { log, .. }
             | Self::LogTruncated { log, .. }
+            | Self::LogCompacted { log, .. }
             | Self::Synced { log, .. }
             | Self::Suspect { log, .. }
             | Self::Cleared { log }
@@ -148,6 +156,7 @@ impl<'a> Record<'a> {
             Self::Schedule { .. } => 15,
             Self::LeftUnsynced { .. } => 16,
             Self::CleanMark { .. } => 17,
+            Self::LogCompacted { .. } => 18,
         }
     }
 
@@ -183,6 +192,12 @@ impl<'a> Record<'a> {
                 out.put_uuid(log.0);
                 out.put_u64(*end);
                 out.put_u64(*before);
+            }
+            Self::LogCompacted { log, start, end, sequence } => {
+                out.put_uuid(log.0);
+                out.put_u64(*start);
+                out.put_u64(*end);
+                out.put_u64(*sequence);
             }
             Self::Synced { log, end } | Self::Suspect { log, end } | Self::CleanMark { log, end } => {
                 out.put_uuid(log.0);
@@ -247,6 +262,12 @@ impl<'a> Record<'a> {
             15 => Self::Schedule { fsync: schedule(fields.u64()?) },
             16 => Self::LeftUnsynced { boot: fields.uuid()? },
             17 => Self::CleanMark { log: LogId(fields.uuid()?), end: fields.u64()? },
+            18 => Self::LogCompacted {
+                log: LogId(fields.uuid()?),
+                start: fields.u64()?,
+                end: fields.u64()?,
+                sequence: fields.u64()?,
+            },
             _ => return None,
         };
         fields.is_empty().then_some(record)
@@ -379,6 +400,7 @@ mod tests {
             Record::Schedule { fsync: FsyncSchedule::Milliseconds(NonZeroU64::MIN) },
             Record::LeftUnsynced { boot: Uuid::from_u128(4) },
             Record::CleanMark { log, end: 4 },
+            Record::LogCompacted { log, start: 1, end: 4, sequence: 9 },
         ]
     }
 

@@ -42,6 +42,8 @@ pub(crate) struct LogEntry {
     pub(crate) sealed: Option<SealedEntry>,
     /// (end, before): offsets from `end` on in blocks with a sequence below `before` are gone.
     pub(crate) truncations: Vec<(u64, u64)>,
+    /// Blocks that stand for those before them.
+    pub(crate) compactions: Vec<Compaction>,
     /// Everything below was synced.
     pub(crate) synced: u64,
     pub(crate) suspect: bool,
@@ -49,6 +51,20 @@ pub(crate) struct LogEntry {
     pub(crate) cursors: BTreeMap<String, u64>,
     /// The log is clean as long as it ends there; one without records is from the beginning.
     pub(crate) clean_at: u64,
+}
+
+/// The block of a sequence has the offsets from `start` to `end`; in blocks with a lower one they are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Compaction {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) sequence: u64,
+}
+
+impl Compaction {
+    pub(crate) fn has(&self, offset: u64) -> bool {
+        (self.start..self.end).contains(&offset)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +95,7 @@ impl JournalState {
                     trimmed_producers: None,
                     sealed: None,
                     truncations: Vec::new(),
+                    compactions: Vec::new(),
                     synced: *base_offset,
                     suspect: false,
                     deleted: false,
@@ -125,6 +142,9 @@ impl JournalState {
             for &(end, before) in &entry.truncations {
                 give(Record::LogTruncated { log, end, before });
             }
+            for &Compaction { start, end, sequence } in &entry.compactions {
+                give(Record::LogCompacted { log, start, end, sequence });
+            }
             if entry.synced > entry.base_offset {
                 give(Record::Synced { log, end: entry.synced });
             }
@@ -166,11 +186,13 @@ impl LogEntry {
             Record::LogTrimmed { start, freed, digest, producers, .. } => {
                 (self.start, self.freed, self.trimmed_digest) = (*start, *freed, *digest);
                 self.trimmed_producers = Some(producers.to_vec());
+                self.compactions.retain(|compaction| compaction.end > *freed);
             }
             Record::LogTruncated { end, before, .. } => {
                 // A lower end says all that an earlier, higher one said.
                 self.truncations.retain(|(earlier, _)| earlier < end);
                 self.truncations.push((*end, *before));
+                self.compactions.retain(|compaction| compaction.start < *end);
                 self.synced = self.synced.min(*end);
                 if self.clean_at > *end {
                     self.clean_at = DIRTY;
@@ -178,6 +200,12 @@ impl LogEntry {
                 for cursor in self.cursors.values_mut() {
                     *cursor = (*cursor).min(*end);
                 }
+            }
+            Record::LogCompacted { start, end, sequence, .. } => {
+                let new = Compaction { start: *start, end: *end, sequence: *sequence };
+                // What those blocks stood for is in the new one.
+                self.compactions.retain(|old| old.start < new.start || new.end < old.end);
+                self.compactions.push(new);
             }
             Record::Synced { end, .. } => self.synced = self.synced.max(*end),
             Record::Suspect { .. } => self.suspect = true,
@@ -232,6 +260,9 @@ mod tests {
             Record::Cursor { log: a, name: "y", offset: 31 },
             Record::CursorDeleted { log: a, name: "x" },
             Record::CleanMark { log: a, end: 40 },
+            Record::LogCompacted { log: a, start: 20, end: 30, sequence: 8 },
+            Record::LogCompacted { log: a, start: 10, end: 40, sequence: 9 },
+            Record::LogCompacted { log: a, start: 40, end: 50, sequence: 10 },
             Record::Suspect { log: a, end: 50 },
             Record::LogSealed { log: a, end: 60, digest, value: Bytes::from_static(b"v") },
             Record::Cursor { log: b, name: "x", offset: 30 },
@@ -243,6 +274,7 @@ mod tests {
         assert!(records.iter().all(|record| state.apply(record)));
         assert_eq!(state.logs[&a].truncations, [(50, 5), (60, 7)]);
         assert_eq!(state.logs[&a].synced, 50);
+        assert_eq!(state.logs[&a].compactions.iter().map(|c| c.sequence).collect::<Vec<_>>(), [9, 10]);
         let mut again = JournalState::default();
         state.for_each_record(|record| assert!(again.apply(&record)));
         assert_eq!(again, state);

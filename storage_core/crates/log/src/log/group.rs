@@ -159,6 +159,7 @@ impl LogState {
                 epoch: self.epoch,
                 slots: place.slots.count,
                 group: (group, index as u32, count),
+                replaces_to: 0,
                 name: self.name.clone(),
             };
             let mut place = Some(place);
@@ -276,6 +277,7 @@ impl super::Log {
     pub fn append_group(&self, batches: &[Batch<'_>]) -> Result<std::ops::Range<Offset>> {
         let size =
             |batch: &Batch<'_>| PartSize { bytes: batch.bytes().len() as u64, records: batch.record_count() };
+        batches.iter().try_for_each(Batch::check_dense)?;
         let sizes: Vec<_> = batches.iter().map(size).collect();
         let (base, end) = self.state().append_group(&sizes, &mut |part, write| write(&batches[part]))?;
         Ok(Offset(base)..Offset(end))

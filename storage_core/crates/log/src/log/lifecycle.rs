@@ -277,7 +277,7 @@ impl LogState {
         self.waiting_bytes.store(0, Ordering::Release);
     }
 
-    fn free(&self, blocks: Vec<Arc<Block>>) {
+    pub(super) fn free(&self, blocks: Vec<Arc<Block>>) {
         for block in &blocks {
             let data_end = block.closed.get().map_or(0, |closed| closed.data_end - PAGE_BYTES);
             let _ = self.size_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |size| {

@@ -2,6 +2,7 @@
 
 pub(crate) mod block;
 pub(crate) mod clean;
+mod compaction;
 pub(crate) mod group;
 mod lifecycle;
 mod mend;
@@ -23,6 +24,7 @@ use crate::producers::ProducerTable;
 use crate::store::StoreHandle;
 use crate::ticket::CommitTicket;
 use crate::types::{Epoch, LogId, Offset};
+pub use compaction::Compacted;
 pub use reader::Slices;
 pub use retaining::Hold;
 use state::LogState;
@@ -217,7 +219,8 @@ impl Log {
         Bytes::copy_from_slice(&self.state.first_producers)
     }
 
-    /// Over all batches so far: equal for logs with equal batches, wherever they are stored.
+    /// Over all batches as they are now: equal for logs with equal batches, wherever they are stored. A compaction changes
+    /// it, for what it leaves is another generation of the log.
     pub fn digest(&self) -> u64 {
         self.state.writer.lock().digest.value
     }

@@ -65,6 +65,8 @@ pub(crate) struct LogState {
     pub(crate) waiting_bytes: AtomicU64,
     /// Seals, trims, truncations and batch groups come one at a time.
     pub(crate) changing: Mutex<()>,
+    /// Compactions come one at a time.
+    pub(crate) compacting: Mutex<()>,
     /// A batch group is at its end.
     pub(crate) grouped: Condvar,
     /// Held for writing by truncations and trims, from before their promise to when memory says it; for reading by
@@ -224,6 +226,7 @@ impl LogState {
             unmarked_bytes: AtomicU64::new(0),
             waiting_bytes: AtomicU64::new(0),
             changing: Mutex::new(()),
+            compacting: Mutex::new(()),
             grouped: Condvar::new(),
             reshaping: RwLock::default(),
             generation: AtomicU64::new(0),
@@ -258,6 +261,7 @@ impl LogState {
     #[inline]
     pub(crate) fn append(self: &Arc<Self>, batch: &Batch<'_>) -> Result<Placed> {
         let records = batch.record_count();
+        batch.check_dense()?;
         let mut guard = self.writer.lock();
         if guard.is_grouping {
             self.wait_for_group(&mut guard);
@@ -399,6 +403,7 @@ impl LogState {
             epoch: self.epoch,
             slots: slots.count,
             group: (uuid::Uuid::nil(), 0, 0),
+            replaces_to: 0,
             name: self.name.clone(),
         };
         tail.append(&header.encode());
@@ -614,6 +619,17 @@ impl LogState {
 
     pub(crate) fn poison(&self, reason: &Arc<str>) {
         let _ = self.poisoned.set(Arc::clone(reason));
+    }
+}
+
+impl Writer {
+    /// Of the batches of a block that is not closed.
+    pub(crate) fn digest_of_open(&self, block: &Arc<Block>) -> Digest {
+        match (&self.open, &self.resume) {
+            (Some(open), _) if Arc::ptr_eq(&open.block, block) => open.digest,
+            (_, Some(resume)) if Arc::ptr_eq(&resume.block, block) => resume.digest,
+            _ => Digest::default(),
+        }
     }
 }
 

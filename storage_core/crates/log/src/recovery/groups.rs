@@ -26,11 +26,13 @@ impl Rebuild<'_> {
         Ok(None)
     }
 
-    /// Parts below the log's start were there, and so were those that a truncation cut off: both need a group that was
-    /// shown.
+    /// Parts below the log's start were there, and so were those that a truncation cut off or a compaction wrote again: all
+    /// need a group that was shown.
     fn is_whole(&self, parts: &[Found]) -> Result<bool> {
         let (_, first, count) = parts[0].header.group;
-        if first > 0 && parts[0].header.base_offset > self.entry.start {
+        let is_compacted = |offset| self.entry.compactions.iter().any(|said| said.has(offset));
+        let base = parts[0].header.base_offset;
+        if first > 0 && base > self.entry.start && !is_compacted(base - 1) {
             return Ok(false);
         }
         let mut next = parts[0].header.base_offset;
@@ -41,7 +43,7 @@ impl Rebuild<'_> {
             next = end;
         }
         let last = &parts[parts.len() - 1].header;
-        Ok(last.group.1 + 1 == count || next >= self.cap(last.sequence))
+        Ok(last.group.1 + 1 == count || next >= self.cap(last.sequence) || is_compacted(next))
     }
 
     /// Where the batch of a part ends, if it is whole.

@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::format::block_header::BlockHeader;
 use crate::format::footer::{Footer, data_max};
 use crate::format::{PAGE_BYTES, page_up};
-use crate::journal::{LogEntry, Record};
+use crate::journal::{Compaction, LogEntry, Record};
 use crate::log::LogSpec;
 use crate::log::block::{Block, BlockIndex, ClosedBlock};
 use crate::log::state::{Directory, LogState, Phase, Resume, Trimmed, Writer};
@@ -136,10 +136,20 @@ impl Rebuild<'_> {
         caps.min().unwrap_or(u64::MAX)
     }
 
-    /// Frees blocks that truncations and trims left over.
+    /// Whether a compaction put another block in its place, or it is one that nothing was said of.
+    fn is_replaced(&self, header: &BlockHeader) -> bool {
+        let &BlockHeader { sequence, base_offset, replaces_to, .. } = header;
+        let compactions = &self.entry.compactions;
+        let is_said = replaces_to == 0 || compactions.iter().any(|said| said.sequence == sequence);
+        let is_replaced = |said: &Compaction| sequence < said.sequence && said.has(base_offset);
+        !is_said || compactions.iter().any(is_replaced)
+    }
+
+    /// Frees blocks that compactions, truncations and trims left over.
     fn drop_dead(&self, found: Vec<Found>) -> Vec<Found> {
-        let (cut, live): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|found| found.header.base_offset >= self.cap(found.header.sequence));
+        let (cut, live): (Vec<_>, Vec<_>) = found.into_iter().partition(|Found { header, .. }| {
+            header.base_offset >= self.cap(header.sequence) || self.is_replaced(header)
+        });
         // A trim may have left blocks though its start lies behind: digest and producers do not cover them yet.
         let below = live.iter().take_while(|found| found.header.base_offset < self.entry.freed).count();
         let mut live = live;
@@ -174,9 +184,11 @@ impl Rebuild<'_> {
         let limit = self.cap(found.header.sequence).min(next_base.unwrap_or(u64::MAX)).min(sealed_end);
         let block = self.block(&found);
         let failed = |e| block.slots.file.error("read", e);
-        // The last block of a log that goes on has none, unless it closed with its batch group; and the first page of a
+        // The last block of a log that goes on has none, unless it closed with its batch group or was compacted; and the first page of a
         // short one tells all.
-        let is_open = next_base.is_none() && limit == u64::MAX && found.header.group.0.is_nil();
+        let is_compacted = found.header.replaces_to > 0;
+        let is_single = found.header.group.0.is_nil() && !is_compacted;
+        let is_open = next_base.is_none() && limit == u64::MAX && is_single;
         let is_known = self.is_settled && is_open && found.first.is_some();
         let footer = if is_known { None } else { block.read_footer().map_err(failed)? };
         let footer = footer.filter(|footer| is_of(footer, &found.header, &block));
@@ -228,7 +240,8 @@ impl Rebuild<'_> {
         let block = Arc::new(block);
         block.readable.store(data_end, Ordering::Release);
         *block.index.write() = BlockIndex::Loaded(Arc::new(entries));
-        let goes_on = next_base.is_none() && limit == u64::MAX && !was_closed && !ends_damaged;
+        let goes_on =
+            next_base.is_none() && limit == u64::MAX && !was_closed && !ends_damaged && !is_compacted;
         let is_torn = end_offset < limit && next_base.is_some();
         let mut dirty_end = data_end;
         if (goes_on || is_torn) && !ends_damaged && !is_known {

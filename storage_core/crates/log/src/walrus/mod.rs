@@ -19,7 +19,7 @@ use crate::clock::now_ms;
 use crate::cursors::{Cursor, ENTRIES_MAX, Entry, read_entries};
 use crate::error::{Error, Result};
 use crate::log::group::PartSize;
-use crate::log::{Appended, Log, LogSpec};
+use crate::log::{Appended, Compacted, Log, LogSpec};
 use crate::options::{Options, ReadConsistency};
 use crate::producers::ProducerTable;
 use crate::retention::{Floor, Retention};
@@ -157,6 +157,17 @@ impl Walrus {
         self.topic(topic)?.batch_append(entries)
     }
 
+    /// As [`Walrus::append_for_topic`], of an entry with a key: a compaction keeps the last of each. Without data it is a
+    /// tombstone: the key is gone.
+    pub fn append_keyed_for_topic(&self, topic: &str, key: &[u8], data: Option<&[u8]>) -> Result<Offset> {
+        self.topic(topic)?.append_keyed(key, data)
+    }
+
+    /// Keeps the last entry of each key; see [`Log::compact`]. `None`: there is no topic.
+    pub fn compact(&self, topic: &str, tombstone_delay: Duration) -> Result<Option<Compacted>> {
+        self.find(topic).map(|topic| topic.inner.log.compact(tombstone_delay)).transpose()
+    }
+
     /// The next entry of the topic's default cursor; see [`Cursor::read_next`]. `None` also where there is no topic.
     pub fn read_next(&self, topic: &str, checkpoint: bool) -> Result<Option<Entry>> {
         self.find(topic).map_or(Ok(None), |topic| topic.inner.cursor.read_next(checkpoint))
@@ -245,6 +256,15 @@ impl Topic {
     /// See [`Walrus::append_for_topic`].
     pub fn append(&self, data: &[u8]) -> Result<Offset> {
         self.append_batch(&[data]).map(|offsets| offsets.start)
+    }
+
+    /// See [`Walrus::append_keyed_for_topic`].
+    pub fn append_keyed(&self, key: &[u8], data: Option<&[u8]>) -> Result<Offset> {
+        let mut bytes = Vec::new();
+        let batch = BatchBuilder::new().push(Some(key), data, now_ms(), &[]).build_in(&mut bytes)?;
+        let appended = self.inner.log.append(&batch)?;
+        appended.commit.wait()?;
+        Ok(appended.base_offset)
     }
 
     /// As [`Walrus::batch_append_for_topic`], but does not wait: the entries are durable when the ticket resolves, which

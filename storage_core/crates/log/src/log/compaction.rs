@@ -1,0 +1,326 @@
+//! Compaction: of each key the last record stays, at its offset. Filled blocks are written again without the others, a few
+//! at a time; the journal says of each new block which ones it stands for, and only then those go.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Log;
+use super::block::{Block, BlockIndex, ClosedBlock};
+use super::state::{LogState, Phase, Writer};
+use super::times::TimeIndex;
+use crate::batch::{Batch, Record as BatchRecord, retain_records, write_gap};
+use crate::clock::now_ms;
+use crate::digest::Digest;
+use crate::disk::{AlignedPage, write_all};
+use crate::engine::poison;
+use crate::error::{Error, Result};
+use crate::format::PAGE_BYTES;
+use crate::format::block_header::BlockHeader;
+use crate::format::footer::IndexEntry;
+use crate::journal::Record;
+use crate::scan::{Bounds, Window, walk};
+use crate::types::Offset;
+
+/// How much is read at a time in search of the last record of each key.
+const READ_BYTES: usize = 1 << 20;
+
+/// What a compaction did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// Records that are gone.
+    pub records: u64,
+    /// Blocks that were written again.
+    pub blocks: u64,
+    /// Bytes of batches that are not there any more; their space is given back in the background.
+    pub bytes: u64,
+}
+
+impl Log {
+    /// Keeps of each key its last record, in filled blocks: what is still being filled stays as it is. Offsets stay; reads
+    /// skip those that are gone. Records without a key stay, and so do compressed batches, which are not opened. A
+    /// tombstone (a key without a value) goes when it is older than `tombstone_delay`. Appends, reads and cursors go on
+    /// meanwhile; a crash leaves every record as it was or gone, never the last of its key.
+    ///
+    /// Memory: every key of the log. Needs space for one more block at a time. Durable on return, but where the log never
+    /// syncs. [`Log::digest`] changes: copies of a log must be compacted alike, so a sealed log is not.
+    ///
+    /// Errors: `Sealed`, `UnknownLog` (deleted), `Closed`, `NoSpace` (what was done so far stays), `Poisoned`.
+    pub fn compact(&self, tombstone_delay: Duration) -> Result<Compacted> {
+        self.state().compact(tombstone_delay, now_ms())
+    }
+}
+
+/// What stays.
+struct Kept {
+    /// Of each key, where its last record is.
+    last: HashMap<Box<[u8]>, u64>,
+    /// Offsets below were trimmed.
+    start: u64,
+    /// Tombstones that are not younger go.
+    tombstones_until_ms: i64,
+}
+
+impl Kept {
+    fn has(&self, record: &BatchRecord<'_>) -> bool {
+        let Some(key) = record.key else { return record.offset >= self.start };
+        let is_last = self.last.get(key).is_none_or(|last| record.offset >= *last);
+        let is_forgotten = record.value.is_none() && record.timestamp_ms <= self.tombstones_until_ms;
+        is_last && !is_forgotten && record.offset >= self.start
+    }
+}
+
+/// Blocks side by side that are written again as one.
+#[derive(Default)]
+struct Run {
+    blocks: Vec<Arc<Block>>,
+    batches: Vec<u8>,
+    gone: u64,
+}
+
+impl LogState {
+    fn compact(self: &Arc<Self>, tombstone_delay: Duration, now_ms: i64) -> Result<Compacted> {
+        let _alone = self.compacting.lock();
+        self.check_active(&self.writer.lock())?;
+        let blocks = self.blocks_at_rest();
+        let delay_ms = i64::try_from(tombstone_delay.as_millis()).unwrap_or(i64::MAX);
+        let kept = Kept {
+            last: self.last_of_keys()?,
+            start: self.start.load(Ordering::Acquire),
+            tombstones_until_ms: now_ms.saturating_sub(delay_ms),
+        };
+        let room = self.engine.blocks.room_of_block();
+        let mut done = Compacted::default();
+        let mut run = Run::default();
+        // From the first to the last: a tombstone goes after all that it stands for.
+        for block in blocks {
+            let written = self.without_others(&block, &kept)?;
+            let Some((batches, gone)) = written.filter(|(_, gone)| *gone > 0) else {
+                self.replace(std::mem::take(&mut run), &mut done)?;
+                continue;
+            };
+            if (run.batches.len() + batches.len()) as u64 > room {
+                self.replace(std::mem::take(&mut run), &mut done)?;
+            }
+            run.batches.extend_from_slice(&batches);
+            run.gone += gone;
+            run.blocks.push(block);
+        }
+        self.replace(run, &mut done)?;
+        Ok(done)
+    }
+
+    /// Filled blocks that are with the disk.
+    fn blocks_at_rest(&self) -> Vec<Arc<Block>> {
+        let synced = if self.syncs() { self.synced.load(Ordering::Acquire) } else { u64::MAX };
+        let directory = self.directory.read();
+        let is_at_rest = |block: &&Arc<Block>| {
+            block.recent.read().is_none()
+                && block.closed.get().is_some_and(|closed| closed.end_offset <= synced)
+        };
+        directory.blocks.iter().take_while(is_at_rest).cloned().collect()
+    }
+
+    /// Of each key the offset of its last record that can be read now.
+    fn last_of_keys(&self) -> Result<HashMap<Box<[u8]>, u64>> {
+        let mut last: HashMap<Box<[u8]>, u64> = HashMap::new();
+        let mut next = self.start.load(Ordering::Acquire);
+        loop {
+            let slices = match self.read(next, READ_BYTES) {
+                Ok(slices) if slices.batches.is_empty() => return Ok(last),
+                Ok(slices) => slices,
+                Err(Error::Corrupted { end: Offset(end), .. }) => {
+                    next = end;
+                    continue;
+                }
+                // Trimmed meanwhile.
+                Err(Error::OffsetOutOfRange { start: Offset(start), .. }) if next < start => {
+                    next = start;
+                    continue;
+                }
+                // Truncated meanwhile: nothing lies behind.
+                Err(Error::OffsetOutOfRange { .. }) => return Ok(last),
+                Err(error) => return Err(error),
+            };
+            for bytes in &slices.batches {
+                let (batch, _) = Batch::parse(bytes)?;
+                for record in batch.records().map_while(Result::ok) {
+                    let Some(key) = record.key else { continue };
+                    match last.get_mut(key) {
+                        Some(offset) => *offset = record.offset,
+                        None => drop(last.insert(key.into(), record.offset)),
+                    }
+                }
+            }
+            next = slices.next_offset.0;
+        }
+    }
+
+    /// The batches of a block with what stays of them, gaps for what does not, and how many records go. `None`: it is
+    /// damaged, or not there any more.
+    fn without_others(&self, block: &Block, kept: &Kept) -> Result<Option<(Vec<u8>, u64)>> {
+        let Some(&ClosedBlock { end_offset, data_end, .. }) = block.closed.get() else { return Ok(None) };
+        let (mut out, mut gone, mut next) = (Vec::new(), 0, block.base_offset);
+        let bounds = Bounds { base_offset: next, epoch: self.epoch, known: end_offset, limit: end_offset };
+        let mut window = Window::new(block.file(), block.start, data_end);
+        let walked = walk(&mut window, bounds, |batch| {
+            let mut rest = Vec::new();
+            gone += u64::from(retain_records(batch, &mut rest, |record| kept.has(record)));
+            let is_gap = rest.is_empty() || (batch.header().holds() == 0 && batch.producer().is_none());
+            if !is_gap {
+                write_gap(next..batch.base_offset(), self.epoch.0, &mut out);
+                out.extend_from_slice(&rest);
+                next = batch.end_offset();
+            }
+        });
+        let walked = walked.map_err(|e| block.slots.file.error("read", e))?;
+        write_gap(next..end_offset, self.epoch.0, &mut out);
+        let is_whole = walked.fences.is_empty() && walked.end_offset == end_offset;
+        Ok((is_whole && block.is_still_there()).then_some((out, gone)))
+    }
+
+    /// Writes a run as one block and puts it in the place of the old ones.
+    fn replace(self: &Arc<Self>, run: Run, done: &mut Compacted) -> Result<()> {
+        let (Some(first), Some(last)) = (run.blocks.first(), run.blocks.last()) else { return Ok(()) };
+        let range = first.base_offset..last.closed.get().expect("at rest").end_offset;
+        let blocks = &self.engine.blocks;
+        let bytes = run.batches.len() as u64;
+        let size =
+            blocks.classes.smallest(bytes).map_err(|bytes_max| Error::TooLarge { bytes, bytes_max })?;
+        let (slots, space) = blocks.allocate(size, self.fsync)?;
+        let block = Block::new(slots.clone(), space, blocks.take_sequence(), range.start);
+        let producers = self.producers_at_end(last)?;
+        if let Err(error) = self.write_block(&block, &range, &run.batches, producers) {
+            // The journal says nothing of it: nobody will ever take it for the log's.
+            blocks.free(&slots);
+            return Err(error);
+        }
+        let old = run.blocks.len() as u64;
+        let before: u64 = run.blocks.iter().map(|block| data_bytes(block)).sum();
+        if self.show_block(Arc::new(block), &range, &run.blocks)? {
+            done.records += run.gone;
+            done.blocks += old;
+            done.bytes += before.saturating_sub(bytes);
+        }
+        Ok(())
+    }
+
+    /// Header, batches and footer, synced.
+    fn write_block(
+        &self,
+        block: &Block,
+        range: &Range<u64>,
+        batches: &[u8],
+        producers: Option<Vec<u8>>,
+    ) -> Result<()> {
+        let header = BlockHeader {
+            store: self.engine.store,
+            log: self.id,
+            sequence: block.sequence,
+            previous: 0,
+            base_offset: range.start,
+            epoch: self.epoch,
+            slots: block.slots.count,
+            group: (uuid::Uuid::nil(), 0, 0),
+            replaces_to: range.end,
+            name: self.name.clone(),
+        };
+        let file = &block.slots.file;
+        let failed = |e| poison(file, "write", e);
+        let data_end = PAGE_BYTES + batches.len() as u64;
+        block.space.reach(data_end).map_err(|e| file.error("grow", e))?;
+        let bytes: Vec<u8> = header.encode().into_iter().chain(batches.iter().copied()).collect();
+        let pages: Vec<AlignedPage> = bytes.chunks(PAGE_BYTES as usize).map(AlignedPage::padded).collect();
+        let parts: Vec<&[u8]> = pages.iter().map(|page| &**page).collect();
+        write_all(block.file(), block.start, &parts, false).map_err(failed)?;
+        let (entries, max_timestamp, digest) = index_of(batches)?;
+        *block.index.write() = BlockIndex::Loaded(Arc::new(entries));
+        block.readable.store(data_end, Ordering::Release);
+        let _ = block.closed.set(ClosedBlock { end_offset: range.end, max_timestamp, data_end, digest });
+        block.write_footer(producers).map_err(failed)?;
+        if self.syncs() { self.engine.sync_files(&[file]) } else { Ok(()) }
+    }
+
+    /// Promises that the new block stands for the old ones, then lets readers see it. False: the log was cut meanwhile.
+    fn show_block(&self, new: Arc<Block>, range: &Range<u64>, old: &[Arc<Block>]) -> Result<bool> {
+        let _changing = self.changing.lock();
+        let mut writer = self.writer.lock();
+        let place = {
+            let directory = self.directory.read();
+            let at = directory.blocks.iter().position(|block| Arc::ptr_eq(block, &old[0]));
+            at.filter(|at| {
+                let here = directory.blocks.get(*at..at + old.len()).unwrap_or_default();
+                here.iter().zip(old).filter(|(a, b)| Arc::ptr_eq(a, b)).count() == old.len()
+            })
+        };
+        let (Some(at), Phase::Active, None) = (place, writer.phase, self.poisoned.get()) else {
+            self.engine.blocks.free(&new.slots);
+            self.engine.tending.wake();
+            return Ok(false);
+        };
+        let replaced =
+            Record::LogCompacted { log: self.id, start: range.start, end: range.end, sequence: new.sequence };
+        let synced = Record::Synced { log: self.id, end: self.synced.load(Ordering::Acquire) };
+        let said = self.engine.journal.append(&synced).and_then(|_| self.say_or_stop(&replaced));
+        if let Err(error) = said {
+            // A restart may find it said, unless nothing was written.
+            if matches!(error, Error::NoSpace { .. }) {
+                self.engine.blocks.free(&new.slots);
+            }
+            return Err(error);
+        }
+        let mut directory = self.directory.write();
+        directory.blocks.splice(at..at + old.len(), [Arc::clone(&new)]);
+        directory.times = TimeIndex::default();
+        drop(directory);
+        self.size_bytes.fetch_add(data_bytes(&new), Ordering::Relaxed);
+        writer.digest = self.digest_of_blocks(&writer);
+        self.free(old.to_vec());
+        Ok(true)
+    }
+
+    /// The encoded table at the end of a block, if it has one.
+    fn producers_at_end(&self, block: &Block) -> Result<Option<Vec<u8>>> {
+        let footer = block.read_footer().map_err(|e| block.slots.file.error("read", e))?;
+        let own = footer.filter(|footer| footer.sequence == block.sequence);
+        let end = block.closed.get().map(|closed| closed.end_offset);
+        Ok(own.filter(|footer| Some(footer.end_offset) == end).and_then(|footer| footer.producers))
+    }
+
+    fn digest_of_blocks(&self, writer: &Writer) -> Digest {
+        let directory = self.directory.read();
+        let digest_of = |block: &Arc<Block>| match block.closed.get() {
+            Some(closed) => closed.digest,
+            None => writer.digest_of_open(block),
+        };
+        directory.blocks.iter().map(digest_of).fold(self.trimmed.lock().digest, Digest::concat)
+    }
+}
+
+fn data_bytes(block: &Block) -> u64 {
+    block.closed.get().map_or(0, |closed| closed.data_end - PAGE_BYTES)
+}
+
+/// Index, greatest timestamp and digest of batches back to back, from the start of a block's data.
+fn index_of(batches: &[u8]) -> Result<(Vec<IndexEntry>, i64, Digest)> {
+    let (mut entries, mut max_timestamp, mut digest) =
+        (Vec::<IndexEntry>::new(), i64::MIN, Digest::default());
+    let (mut rest, mut position, mut index_next) = (batches, PAGE_BYTES, 0);
+    while !rest.is_empty() {
+        let (batch, behind) = Batch::parse(rest)?;
+        max_timestamp = max_timestamp.max(batch.max_timestamp());
+        let offset = batch.base_offset();
+        if position >= index_next {
+            entries.push(IndexEntry { offset, max_timestamp, position: position as u32 });
+            index_next = position + PAGE_BYTES;
+        } else if let Some(entry) = entries.last_mut() {
+            entry.max_timestamp = max_timestamp;
+        }
+        digest.push(offset, batch.record_count(), batch.header().crc);
+        position += batch.bytes().len() as u64;
+        rest = behind;
+    }
+    Ok((entries, max_timestamp, digest))
+}

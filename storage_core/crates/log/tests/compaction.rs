@@ -1,0 +1,354 @@
+//! Of each key the last record stays, at its offset, whatever else happens meanwhile and wherever a crash comes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests unwrap, and their numbers are small"
+)]
+
+mod support;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use support::*;
+use walrus_log::batch::{Batch, BatchBuilder};
+use walrus_log::{CrashChoice, Error, Log, LogId, Offset, Options, SimulatedDisk, Store, TailKind, Walrus};
+
+const NEVER: Duration = Duration::from_secs(1 << 40);
+
+fn options() -> Options {
+    Options { block_bytes: 16 << 10, blocks_per_file: 3, journal_bytes_max: 8 << 10, ..Options::default() }
+}
+
+fn the_log(store: &Store) -> Log {
+    store.log(LogId(uuid::Uuid::from_u128(1))).unwrap()
+}
+
+/// Key (none for 0) and value; a value of 0 bytes is a tombstone.
+type Entry = (u8, Vec<u8>);
+
+fn append_entries(log: &Log, entries: &[Entry]) -> Result<Offset, Error> {
+    let mut builder = BatchBuilder::new();
+    for (key, value) in entries {
+        let key = [*key];
+        let value = Some(value.as_slice()).filter(|value| !value.is_empty());
+        builder.push(Some(&key[..]).filter(|key| key[0] > 0), value, 1, &[]);
+    }
+    let mut bytes = Vec::new();
+    let batch = builder.build_in(&mut bytes).unwrap();
+    let appended = log.append(&batch)?;
+    appended.commit.wait()?;
+    Ok(appended.base_offset)
+}
+
+/// What can be read, by offset.
+fn readable(log: &Log) -> BTreeMap<u64, Entry> {
+    let mut found = BTreeMap::new();
+    let mut next = log.start_offset();
+    loop {
+        let slices = log.read(next, 5000).unwrap();
+        if slices.batches.is_empty() {
+            return found;
+        }
+        for bytes in &slices.batches {
+            for record in Batch::parse(bytes).unwrap().0.records() {
+                let record = record.unwrap();
+                if record.offset >= next.0 {
+                    let key = record.key.map_or(0, |key| key[0]);
+                    found.insert(record.offset, (key, record.value.unwrap_or_default().to_vec()));
+                }
+            }
+        }
+        assert!(slices.next_offset > next);
+        next = slices.next_offset;
+    }
+}
+
+/// Everything that is there was appended there; what is missing has a later record of its key, or is an old tombstone.
+fn check(found: &BTreeMap<u64, Entry>, all: &[Entry], start: u64, end: u64, tombstones_go: bool) {
+    let mut last: HashMap<u8, u64> = HashMap::new();
+    for (offset, (key, _)) in (0..end).zip(all) {
+        last.insert(*key, offset);
+    }
+    for (offset, entry) in found {
+        assert_eq!(all.get(*offset as usize), Some(entry), "offset {offset}");
+    }
+    for offset in start..end {
+        let (key, value) = &all[offset as usize];
+        let may_go = *key > 0 && (last[key] > offset || (tombstones_go && value.is_empty()));
+        assert!(may_go || found.contains_key(&offset), "offset {offset} of key {key} is gone");
+    }
+}
+
+#[test]
+fn the_last_record_of_each_key_stays_at_its_offset_and_space_is_given_back() {
+    for kind in [TailKind::Mapped, TailKind::Buffered] {
+        let disk = SimulatedDisk::new(kind);
+        let store = open_on(&disk, &options()).unwrap();
+        let log = store.create_log(spec(1, "a")).unwrap();
+        let all: Vec<Entry> = (0..400).map(|i| ((i % 7) as u8, numbered(i, 700))).collect();
+        for pair in all.chunks(2) {
+            append_entries(&log, pair).unwrap();
+        }
+        store.settle();
+        let (size, files, digest) = (log.size_bytes(), store.stats().files, log.digest());
+        let compacted = log.compact(NEVER).unwrap();
+        store.settle();
+        assert!(compacted.records > 250 && compacted.blocks > 20, "{compacted:?}");
+        assert_eq!(log.size_bytes() + compacted.bytes, size);
+        assert!(store.stats().files < files, "{} of {files} files", store.stats().files);
+        assert_ne!(log.digest(), digest);
+        let found = readable(&log);
+        check(&found, &all, 0, 400, false);
+        assert_eq!(found.len() as u64, 400 - compacted.records);
+        // Nothing is left to do, and the log goes on.
+        assert_eq!(log.compact(NEVER).unwrap().records, 0);
+        let (end, digest) = (log.end_offset(), log.digest());
+        assert_eq!(append_entries(&log, &[(0, b"behind".to_vec())]).unwrap(), end);
+        log.truncate_to(end).unwrap();
+        assert_eq!(log.digest(), digest);
+        drop((log, store));
+        let image = disk.crash_image(disk.changes(), CrashChoice::Nothing);
+        let again = open_on(&image, &options()).unwrap();
+        assert_eq!(readable(&the_log(&again)), found);
+        assert_eq!(the_log(&again).digest(), digest);
+        assert!(again.report().corrupted.is_empty() && again.report().unknown_blocks.is_empty());
+    }
+}
+
+#[test]
+fn entries_of_a_topic_have_keys_and_tombstones_go_after_their_delay() {
+    let directory = tempfile::tempdir().unwrap();
+    let walrus = Walrus::open(directory.path(), options()).unwrap();
+    for round in 0..30_u8 {
+        for key in [b"kept", b"gone"] {
+            walrus.append_keyed_for_topic("t", key, Some(&[round; 900])).unwrap();
+        }
+    }
+    walrus.append_keyed_for_topic("t", b"gone", None).unwrap();
+    // What is being filled is not touched: the rest fills blocks.
+    for _ in 0..30 {
+        walrus.append_for_topic("t", &[0; 900]).unwrap();
+    }
+    let keys = |walrus: &Walrus| {
+        let mut keys = Vec::new();
+        let mut next = Offset(0);
+        loop {
+            let entries = walrus.batch_read_for_topic("t", 1 << 20, false, Some(next)).unwrap();
+            let Some(last) = entries.last() else { return keys };
+            next = Offset(last.offset.0 + 1);
+            keys.extend(entries.into_iter().filter_map(|entry| Some((entry.key?, entry.data.len()))));
+        }
+    };
+    assert_eq!(walrus.compact("none", NEVER).unwrap(), None);
+    assert_eq!(walrus.compact("t", NEVER).unwrap().unwrap().records, 59);
+    assert_eq!(keys(&walrus), [("kept".into(), 900), ("gone".into(), 0)]);
+    assert_eq!(walrus.compact("t", Duration::ZERO).unwrap().unwrap().records, 1);
+    assert_eq!(keys(&walrus), [("kept".into(), 900)]);
+    // A cursor passes what is gone.
+    let mut read = 0;
+    while walrus.read_next("t", true).unwrap().is_some() {
+        read += 1;
+    }
+    assert_eq!((read, walrus.get_topic_entry_count("t")), (31, 0));
+}
+
+#[test]
+fn appends_and_readers_go_on_beside_it() {
+    for kind in [TailKind::Mapped, TailKind::Buffered] {
+        let disk = SimulatedDisk::new(kind);
+        let store = open_on(&disk, &options()).unwrap();
+        let log = store.create_log(spec(1, "a")).unwrap();
+        let all: Vec<Entry> = (0..1200).map(|i| (1 + (i % 5) as u8, numbered(i, 300))).collect();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Acquire) {
+                        let end = log.durable_offset().0;
+                        let found = readable(&log);
+                        for (offset, entry) in &found {
+                            assert_eq!(all.get(*offset as usize), Some(entry), "offset {offset}");
+                        }
+                        // The last of a key may come while the log is read: then it is behind `end`.
+                        let keys: HashMap<u8, u64> =
+                            found.iter().map(|(offset, (key, _))| (*key, *offset)).collect();
+                        assert!(keys.len() as u64 >= end.min(5), "{keys:?} of {end} records");
+                    }
+                });
+            }
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Acquire) {
+                    log.compact(NEVER).unwrap();
+                }
+            });
+            for (offset, entry) in (0..).zip(&all) {
+                assert_eq!(append_entries(&log, std::slice::from_ref(entry)).unwrap(), Offset(offset));
+            }
+            is_over.store(true, Ordering::Release);
+        });
+        check(&readable(&log), &all, 0, 1200, false);
+    }
+}
+
+#[test]
+fn every_crash_image_of_a_compaction_has_the_last_of_each_key() {
+    for kind in [TailKind::Mapped, TailKind::Buffered] {
+        let disk = SimulatedDisk::new(kind);
+        let store = open_on(&disk, &options()).unwrap();
+        let log = store.create_log(spec(1, "a")).unwrap();
+        let all: Vec<Entry> = (0..90).map(|i| (1 + (i * i % 11) as u8, numbered(i, 600))).collect();
+        for entry in &all {
+            append_entries(&log, std::slice::from_ref(entry)).unwrap();
+        }
+        store.settle();
+        let begin = disk.changes();
+        assert!(log.compact(NEVER).unwrap().records > 20);
+        let done = disk.changes();
+        let left = readable(&log);
+        store.settle();
+        let mut random = Random(3);
+        for at in begin..=disk.changes() {
+            for round in 0..effort(6) {
+                let choice = match round % 4 {
+                    0 => CrashChoice::Everything,
+                    1 => CrashChoice::Pages(random.next()),
+                    2 => CrashChoice::Torn(random.next()),
+                    _ => CrashChoice::Some(random.next()),
+                };
+                let what = format!("{kind:?}, {} changes, {choice:?}", at - begin);
+                let image = disk.crash_image(at, choice);
+                let again = open_on(&image, &options()).unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert_eq!(again.report().corrupted, [], "{what}");
+                let log = the_log(&again);
+                let found = readable(&log);
+                check(&found, &all, 0, 90, false);
+                if at >= done {
+                    assert_eq!(found, left, "{what}");
+                }
+                append_entries(&log, &[(0, b"behind".to_vec())]).unwrap();
+                log.compact(NEVER).unwrap();
+                again.settle();
+                let mut more = all.clone();
+                more.push((0, b"behind".to_vec()));
+                check(&readable(&log), &more, 0, 91, false);
+                let second = image.crash_image(image.changes(), CrashChoice::Nothing);
+                check(&readable(&the_log(&open_on(&second, &options()).unwrap())), &more, 0, 91, false);
+            }
+        }
+    }
+}
+
+#[test]
+fn whichever_call_of_a_compaction_fails_nothing_is_lost() {
+    for kind in [TailKind::Mapped, TailKind::Buffered] {
+        for fault in [walrus_log::Fault::Eio, walrus_log::Fault::Enospc] {
+            for call in 0.. {
+                let disk = SimulatedDisk::new(kind);
+                let store = open_on(&disk, &options()).unwrap();
+                let log = store.create_log(spec(1, "a")).unwrap();
+                let all: Vec<Entry> = (0..60).map(|i| (1 + (i % 3) as u8, numbered(i, 600))).collect();
+                for entry in &all {
+                    append_entries(&log, std::slice::from_ref(entry)).unwrap();
+                }
+                store.settle();
+                let begin = disk.calls();
+                disk.fail_call(begin + call, fault);
+                let compacted = log.compact(NEVER);
+                let made = disk.calls() - begin;
+                store.settle();
+                disk.heal();
+                check(&readable(&log), &all, 0, 60, false);
+                drop((log, store));
+                check(&readable(&the_log(&open_on(&disk, &options()).unwrap())), &all, 0, 60, false);
+                if call > made + 5 {
+                    compacted.unwrap();
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Append(Vec<(u8, u16)>),
+    Compact(bool),
+    Trim(prop::sample::Index),
+    Reopen,
+    PowerFailure(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let entry = (0..6_u8, prop_oneof![1 => Just(0_u16), 6 => 8..1500_u16]);
+    let step = prop_oneof![
+        12 => prop::collection::vec(entry, 1..6).prop_map(Step::Append),
+        3 => any::<bool>().prop_map(Step::Compact),
+        1 => any::<prop::sample::Index>().prop_map(Step::Trim),
+        1 => Just(Step::Reopen),
+        1 => any::<u64>().prop_map(Step::PowerFailure),
+    ];
+    prop::collection::vec(step, 10..80)
+}
+
+fn run(kind: TailKind, steps: &[Step]) {
+    let mut disk = SimulatedDisk::new(kind);
+    let mut store = open_on(&disk, &options()).unwrap();
+    store.create_log(spec(1, "a")).unwrap();
+    let (mut all, mut start, mut tombstones_go): (Vec<Entry>, u64, bool) = (Vec::new(), 0, false);
+    for step in steps {
+        let log = the_log(&store);
+        match step {
+            Step::Append(entries) => {
+                let base = all.len() as u64;
+                let numbered = |(index, (key, size)): (usize, &(u8, u16))| {
+                    let value = if *size == 0 {
+                        Vec::new()
+                    } else {
+                        numbered(base + index as u64, usize::from(*size))
+                    };
+                    // A record that has neither is no tombstone.
+                    (*key, if *key == 0 && value.is_empty() { vec![1] } else { value })
+                };
+                let entries: Vec<_> = entries.iter().enumerate().map(numbered).collect();
+                assert_eq!(append_entries(&log, &entries).unwrap(), Offset(base));
+                all.extend(entries);
+            }
+            Step::Compact(tombstones) => {
+                tombstones_go |= tombstones;
+                log.compact(if *tombstones { Duration::ZERO } else { NEVER }).unwrap();
+            }
+            Step::Trim(to) => {
+                start += to.index((all.len() as u64 - start) as usize + 1) as u64;
+                log.delete_before(Offset(start)).unwrap();
+            }
+            Step::Reopen => {
+                store.close().unwrap();
+                drop(log);
+                store = open_on(&disk, &options()).unwrap();
+                assert!(store.report().clean);
+            }
+            Step::PowerFailure(seed) => {
+                drop(log);
+                disk = disk.crash_image(disk.changes(), CrashChoice::Some(*seed));
+                store = open_on(&disk, &options()).unwrap();
+            }
+        }
+        let log = the_log(&store);
+        assert_eq!((log.start_offset().0, log.durable_offset().0), (start, all.len() as u64));
+        assert_eq!(store.report().corrupted, []);
+        check(&readable(&log), &all, start, all.len() as u64, tombstones_go);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: effort(60) as u32, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_log_that_is_compacted_at_any_time_keeps_the_last_of_each_key(mapped: bool, steps in steps()) {
+        run(if mapped { TailKind::Mapped } else { TailKind::Buffered }, &steps);
+    }
+}
