@@ -103,7 +103,7 @@ impl Classes {
         let fitting = (0..self.largest()).find(|class| Self::fits(self.slot_bytes[*class], data_bytes));
         fitting.map_or_else(
             || self.next(Some(Filled::at_no_known_rate(self.largest())), data_bytes),
-            |class| Ok(Size { class, slots: 1 }),
+            |class| Ok(Size { class, slots: 1, bulk: data_bytes >= BULK_COMMIT_BYTES }),
         )
     }
 
