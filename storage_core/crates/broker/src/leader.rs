@@ -23,6 +23,7 @@ use crate::broker::Broker;
 use crate::bucket::Key;
 use crate::clock;
 use crate::error::{Error, Result};
+use crate::high_watermark::HighWatermark;
 use crate::replication::convert;
 use crate::replication::copy::{Copy, mark_behind};
 use crate::replication::wire::{AppendBytes, Ask};
@@ -46,7 +47,7 @@ pub(crate) struct Leader {
     /// What was known of producers at the segment's base.
     pub(crate) first_producers: Bytes,
     state: Mutex<State>,
-    high_watermark: watch::Sender<u64>,
+    high_watermark: HighWatermark,
     ended: watch::Sender<Option<Arc<Value>>>,
     /// By replica: what must be sent besides batches, and a bell for it and for batches.
     mailboxes: Vec<(Mutex<VecDeque<Message>>, Notify)>,
@@ -121,7 +122,7 @@ impl Leader {
             own_copy_fenced: AtomicBool::new(false),
             own_replica,
             first_producers: log.first_producers(),
-            high_watermark: watch::Sender::new(log.base_offset().0),
+            high_watermark: HighWatermark::new(log.base_offset().0),
             state: Mutex::new(State {
                 machine,
                 window: VecDeque::new(),
@@ -259,7 +260,7 @@ impl Leader {
                 }
                 LeaderOutput::HighWatermark(end) => {
                     state.trim_window();
-                    self.high_watermark.send_replace(end.0);
+                    self.high_watermark.raise(end.0);
                 }
                 LeaderOutput::Deposed => {
                     tracing::warn!(
@@ -400,10 +401,10 @@ impl Leader {
         deadline: Instant,
     ) -> Waited {
         let mut lost = broker.liveness().watch_lost();
-        let mut watermark = self.high_watermark.subscribe();
+        let mut reaching = std::pin::pin!(self.high_watermark.reaches(end));
         let mut ended = self.ended.subscribe();
         loop {
-            if *watermark.borrow_and_update() >= end {
+            if self.high_watermark.get() >= end {
                 return Waited::Acknowledged;
             }
             let decided = ended.borrow_and_update().clone();
@@ -421,7 +422,7 @@ impl Leader {
                 return Waited::Unknown("too few of its replicas answer this node");
             }
             tokio::select! {
-                _ = watermark.changed() => {}
+                () = &mut reaching => return Waited::Acknowledged,
                 _ = ended.changed() => {}
                 _ = lost.changed() => {}
                 () = self.closed.cancelled() => return Waited::Unknown("its segment is not listed any more"),
@@ -433,11 +434,11 @@ impl Leader {
     }
 
     pub(crate) fn high_watermark(&self) -> u64 {
-        *self.high_watermark.borrow()
+        self.high_watermark.get()
     }
 
     pub(crate) fn watch_high_watermark(&self) -> watch::Receiver<u64> {
-        self.high_watermark.subscribe()
+        self.high_watermark.watch()
     }
 
     pub(crate) fn watch_end(&self) -> watch::Receiver<Option<Arc<Value>>> {

@@ -15,6 +15,7 @@ pub mod cursors;
 mod data_plane;
 mod error;
 pub mod grpc;
+mod high_watermark;
 mod leader;
 mod liveness;
 pub mod metrics;
