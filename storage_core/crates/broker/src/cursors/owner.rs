@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -43,12 +44,14 @@ pub(super) struct Owner {
     taking_over: tokio::sync::Mutex<()>,
     /// Ticks when records became durable, or when the ownership ended.
     recorded: watch::Sender<u64>,
+    /// The last try to record failed, which was logged.
+    is_stuck: AtomicBool,
 }
 
 impl Owner {
     pub(super) fn new(log: PartitionRef) -> Self {
         let (ledger, taking_over) = (Mutex::default(), tokio::sync::Mutex::default());
-        Self { log, ledger, taking_over, recorded: watch::Sender::new(0) }
+        Self { log, ledger, taking_over, recorded: watch::Sender::new(0), is_stuck: AtomicBool::new(false) }
     }
 
     /// Reserves the next free entry of a topic for `holder`.
@@ -295,7 +298,12 @@ impl Owner {
         };
         if !records.is_empty() {
             match self.append(broker, &records).await {
-                Ok(base_offset) => self.ledger.lock().have_recorded(serving, &records, base_offset),
+                Ok(base_offset) => {
+                    if self.is_stuck.swap(false, Ordering::Relaxed) {
+                        tracing::info!(log = %self.log, "cursors are recorded again");
+                    }
+                    self.ledger.lock().have_recorded(serving, &records, base_offset);
+                }
                 Err(problem) => self.not_recorded(broker, &problem).await,
             }
         } else if let Some(Trim { number, base }) = trim {
@@ -312,7 +320,9 @@ impl Owner {
 
     /// Waits before the next try. A node that stops gives up, and the cursors with it.
     async fn not_recorded(&self, broker: &Broker, problem: &Error) {
-        tracing::warn!(log = %self.log, %problem, "cursors are not recorded, trying again");
+        if !self.is_stuck.swap(true, Ordering::Relaxed) {
+            tracing::warn!(log = %self.log, %problem, "cursors are not recorded, trying on");
+        }
         if broker.shutdown_signal().run_until_cancelled(tokio::time::sleep(RECORD_RETRY)).await.is_none() {
             self.ledger.lock().serving = None;
         }
