@@ -221,8 +221,7 @@ impl Leader {
         }
         let Some(digest) = self.tape.digest_at(follower.next) else { return self.fall_behind(to, outputs) };
         let from = Mark { end: follower.next, digest };
-        let mut batches = self.tape.batches(from.end, self.tape.end());
-        batches.truncate(batches_max);
+        let batches: Vec<Batch> = self.tape.batches(from.end, self.tape.end()).take(batches_max).collect();
         follower.next = batches.last().map_or(from.end, |last| last.end);
         let (epoch, writer) = (self.descriptor.epoch, self.descriptor.leader.process);
         let append = Append { epoch, writer, from, batches, commit: self.high_watermark };
@@ -311,7 +310,7 @@ impl Leader {
             return self.fall_behind(to, outputs);
         }
         let ballot = Ballot::zero(self.descriptor.epoch);
-        let missing = self.tape.batches(from, value.end);
+        let missing = self.tape.batches(from, value.end).collect();
         let accept = Accept { ballot, value: value.clone(), missing };
         outputs.push(LeaderOutput::Send { to, message: Message::Accept(accept) });
     }

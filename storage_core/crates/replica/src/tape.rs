@@ -74,13 +74,14 @@ impl Tape {
         }
     }
 
-    /// Batches from a known place on, up to `end`.
-    #[must_use]
-    pub fn batches(&self, from: Offset, end: Offset) -> Vec<Batch> {
-        let pairs = self.marks.iter().zip(self.marks.iter().skip(1));
+    /// Batches from a known place on, up to `end`. Finding the first takes a search, not a walk: a replica that is far behind
+    /// is sent a few of very many, again and again.
+    pub fn batches(&self, from: Offset, end: Offset) -> impl Iterator<Item = Batch> {
+        let first = self.marks.partition_point(|mark| mark.end < from);
+        let pairs = self.marks.range(first..).zip(self.marks.iter().skip(first + 1));
         let batches =
             pairs.map(|(before, mark)| Batch { base: before.end, end: mark.end, digest: mark.digest });
-        batches.skip_while(|batch| batch.base < from).take_while(|batch| batch.end <= end).collect()
+        batches.take_while(move |batch| batch.end <= end)
     }
 
     /// Forgets places below the last one at or below `offset`.
@@ -110,7 +111,11 @@ mod tests {
         assert_eq!(tape.digest_at(Offset(12)), Some(Digest(84)));
         assert_eq!(tape.digest_at(Offset(13)), None);
         assert_eq!(tape.digest_at(Offset(16)), None);
-        assert_eq!(tape.batches(Offset(12), Offset(15)).len(), 1);
+        let ends = |from, end| -> Vec<u64> {
+            tape.batches(Offset(from), Offset(end)).map(|batch| batch.end.0).collect()
+        };
+        assert_eq!([ends(12, 15), ends(10, 15), ends(10, 14)], [vec![15], vec![12, 15], vec![12]]);
+        assert!([ends(15, 15), ends(99, 99)].concat().is_empty());
     }
 
     #[test]

@@ -89,8 +89,8 @@ pub(crate) async fn write_frames<W: AsyncWrite + Unpin>(
             if frame.payload.len() <= COALESCE_BYTES {
                 head.put_slice(&frame.payload);
             } else {
-                stream.write_all_buf(&mut head).await?;
-                stream.write_all(&frame.payload).await?;
+                // In one call with what stands before it.
+                stream.write_all_buf(&mut (&mut head).chain(frame.payload)).await?;
             }
         }
         stream.write_all_buf(&mut head).await?;
