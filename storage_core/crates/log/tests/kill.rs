@@ -54,6 +54,9 @@ fn options(backend: Backend) -> Options {
     Options { backend, blocks_per_file: 8, ..Options::small() }
 }
 
+/// Kills of each backend.
+const ROUNDS: u64 = 70;
+
 /// One at a time: a process that is started holds the locks of the other tests' stores for a moment.
 static STARTING: Mutex<()> = Mutex::new(());
 
@@ -62,7 +65,7 @@ fn acknowledged_survives(backend: Backend, name: &str) {
     let directory = tempfile::tempdir().unwrap();
     let mut random = Random(std::process::id().into());
     let mut acknowledged: HashMap<(u64, u64), (u64, usize)> = HashMap::new();
-    for round in 0..effort(6) {
+    for round in 0..effort(ROUNDS) {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "appends_until_killed", "--ignored", "--nocapture"])
             .env("KILL_DIRECTORY", directory.path())
@@ -79,7 +82,7 @@ fn acknowledged_survives(backend: Backend, name: &str) {
             let before = acknowledged.insert((fields[0], fields[1]), (fields[2], fields[3] as usize));
             assert_eq!(before, None, "an offset was given twice: {line}");
         };
-        for _ in 0..50 + random.below(1500) {
+        for _ in 0..20 + random.below(300) {
             note(lines.next().expect("the child appends until it is killed"));
         }
         child.kill().unwrap();
