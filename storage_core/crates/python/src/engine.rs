@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyRange};
@@ -79,6 +80,26 @@ impl Walrus {
             return Ok(topic.append(&data)?.0);
         }
         Ok(py.detach(|| self.walrus.append_for_topic(topic, &data))?.0)
+    }
+
+    fn append_keyed(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        key: &Bound<'_, PyAny>,
+        data: Option<&Bound<'_, PyAny>>,
+    ) -> Result<u64> {
+        let (key, data) = (bytes_of(key)?, data.map(bytes_of).transpose()?);
+        let append = || self.walrus.append_keyed_for_topic(topic, &key, data.as_deref());
+        Ok(py.detach(append)?.0)
+    }
+
+    #[pyo3(signature = (topic, *, tombstone_delay_s = 86400.0))]
+    fn compact(&self, py: Python<'_>, topic: &str, tombstone_delay_s: f64) -> Result<(u64, u64)> {
+        let delay = Duration::try_from_secs_f64(tombstone_delay_s)
+            .map_err(|error| PyValueError::new_err(format!("tombstone_delay_s: {error}")))?;
+        let compacted = py.detach(|| self.walrus.compact(topic, delay))?.unwrap_or_default();
+        Ok((compacted.records, compacted.bytes))
     }
 
     fn append_many<'py>(

@@ -1,13 +1,12 @@
 //! Entries on their way in and out: borrowed or copied bytes of Python's, and batches of read entries as one buffer.
 
-use std::ffi::c_int;
-
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyIterator, PyList, PyMemoryView};
+use std::ffi::c_int;
 use walrus_log::Entry;
 
 use crate::buffer::Buffer;
@@ -79,6 +78,8 @@ impl Packed {
 pub(crate) struct EntryBatch {
     offsets: Vec<i64>,
     timestamps_ms: Vec<i64>,
+    /// Empty where no entry has one.
+    keys: Vec<Option<Vec<u8>>>,
     /// In the data; one more than entries.
     positions: Vec<i64>,
     data: Vec<u8>,
@@ -95,7 +96,9 @@ impl From<Vec<Entry>> for EntryBatch {
         }
         let offsets = entries.iter().map(|entry| entry.offset.0.cast_signed()).collect();
         let timestamps_ms = entries.iter().map(|entry| entry.timestamp_ms).collect();
-        Self { offsets, timestamps_ms, positions, data }
+        let has_keys = entries.iter().any(|entry| entry.key.is_some());
+        let keys = entries.into_iter().filter(|_| has_keys).map(|entry| entry.key.map(Vec::from)).collect();
+        Self { offsets, timestamps_ms, keys, positions, data }
     }
 }
 
@@ -109,6 +112,12 @@ impl EntryBatch {
     #[getter]
     fn timestamps_ms(&self) -> Buffer {
         self.timestamps_ms.clone().into()
+    }
+
+    #[getter]
+    fn keys<'py>(&self, py: Python<'py>) -> Vec<Option<Bound<'py, PyBytes>>> {
+        let key_of = |place: usize| self.keys.get(place)?.as_ref().map(|key| PyBytes::new(py, key));
+        (0..self.offsets.len()).map(key_of).collect()
     }
 
     #[getter]

@@ -123,6 +123,24 @@ def test_namespaces_are_apart(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 3
 
 
+def test_a_compaction_keeps_the_last_entry_of_each_key(tmp_path: Path) -> None:
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        assert walrus.compact("none") == (0, 0)
+        for number in range(100):
+            walrus.append_keyed("t", b"a", b"%d" % number * 400)
+        walrus.append_keyed("t", bytearray(b"gone"), None)
+        walrus.append_many("t", [b"x" * 1000] * 100)  # what is being filled is not compacted
+        records, given_back = walrus.compact("t")
+        assert records == 99
+        assert given_back > 50_000
+        batch = walrus.read_batch("t", 1 << 20, start_offset=0)
+        assert batch.keys == [b"a", b"gone", *[None] * 100]
+        assert (batch[0], batch[1]) == ((99, b"99" * 400), (100, b""))
+        assert walrus.compact("t", tombstone_delay_s=0.0)[0] == 1
+        with pytest.raises(ValueError, match="tombstone_delay_s"):
+            walrus.compact("t", tombstone_delay_s=-1.0)
+
+
 def test_a_topic_forgets_what_it_may(tmp_path: Path) -> None:
     with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
         assert walrus.trim("none", 0) == (0, "nothing")

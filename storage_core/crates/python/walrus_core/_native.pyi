@@ -361,6 +361,17 @@ class Walrus:
         `consumed_by` have passed; but nothing that a cursor of `pinned_by` has not.
         """
 
+    def append_keyed(self, topic: str, key: ReadableBuffer, data: ReadableBuffer | None) -> int:
+        """As `append`, of an entry with a key: a compaction keeps the last of each. `None`: the key is gone."""
+
+    def compact(self, topic: str, *, tombstone_delay_s: float = 86400.0) -> tuple[int, int]:
+        """Keeps the last entry of each key, in blocks that are filled; offsets stay, appends and reads go on meanwhile.
+
+        Entries without a key stay. One that says that its key is gone goes when it is so old. Gives how many entries
+        went and how many bytes of the disk with them. Raises `RetryableError` where a
+        disk is full: what was done so far stays.
+        """
+
     def trim(self, topic: str, before: int) -> tuple[int, str]:
         """Forgets entries below an offset, durably. Gives where the topic begins now, and why there.
 
@@ -423,6 +434,10 @@ class EntryBatch:
     @property
     def timestamps_ms(self) -> Buffer:
         """int64, when they were appended, since the epoch."""
+
+    @property
+    def keys(self) -> list[bytes | None]:
+        """Those of the entries, copied; `None` for an entry without one."""
 
     @property
     def positions(self) -> Buffer:
