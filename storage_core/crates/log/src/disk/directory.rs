@@ -19,8 +19,8 @@ pub(super) const LOCK_NAME: &str = "LOCK";
 /// Minted by the kernel at each boot.
 const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";
 const PROBE_NAME: &str = "probe.tmp";
-/// What keeps an SSD busy; more threads gain nothing.
-const READS_AT_ONCE: usize = 16;
+/// What keeps a disk busy, also one that answers late: a cold read of a network volume takes tens of milliseconds.
+const READS_AT_ONCE: usize = 64;
 
 pub(crate) struct Directory {
     path: PathBuf,

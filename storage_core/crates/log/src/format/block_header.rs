@@ -23,10 +23,11 @@ pub(crate) struct BlockHeader {
     pub(crate) slots: u32,
     /// Batch group: id, part, count. Zero: none.
     pub(crate) group: (Uuid, u32, u32),
-    /// Compacted: the block stands for all blocks before it from its base offset to here. Zero: it was not.
-    pub(crate) replaces_to: u64,
     /// 1..=255 bytes.
     pub(crate) name: String,
+    /// Compacted: the block stands for all blocks before it from its base offset to here. Zero, as behind the names of
+    /// headers that are older than compaction: it was not.
+    pub(crate) replaces_to: u64,
 }
 
 /// What a header page turned out to be.
@@ -56,10 +57,10 @@ impl BlockHeader {
         out.put_uuid(self.group.0);
         out.put_u32(self.group.1);
         out.put_u32(self.group.2);
-        out.put_u64(self.replaces_to);
         assert!(self.name.len() <= NAME_BYTES_MAX, "names are checked when a log is created");
         out.put_u16(self.name.len() as u16);
         out.put(self.name.as_bytes());
+        out.put_u64(self.replaces_to);
         out.resize(PAGE_BYTES as usize, 0);
         let crc = checksum(&out[16..]);
         out[12..16].copy_from_slice(&crc.to_le_bytes());
@@ -99,12 +100,12 @@ impl BlockHeader {
             epoch: Epoch(fields.u32()?),
             slots: fields.u32()?,
             group: (fields.uuid()?, fields.u32()?, fields.u32()?),
-            replaces_to: fields.u64()?,
             name: {
                 let length = usize::from(fields.u16()?);
                 let name = fields.bytes(length).filter(|_| length <= NAME_BYTES_MAX)?;
                 String::from_utf8(name.to_vec()).ok()?
             },
+            replaces_to: fields.u64()?,
         };
         Some(HeaderPage::Header(header))
     }
@@ -124,8 +125,8 @@ mod tests {
             epoch: Epoch(5),
             slots: 1,
             group: (Uuid::nil(), 0, 0),
-            replaces_to: 0,
             name: "orders".to_owned(),
+            replaces_to: 0,
         }
     }
 
