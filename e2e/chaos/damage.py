@@ -1,12 +1,16 @@
-"""What can happen to the data of a node that does not run: lost, damaged, rolled back."""
+"""What can happen to the data of a node that does not run, or stands still: lost, damaged, rolled back."""
 
 import random
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from chaos.stores import Place, read_store
 
 FLIPS = 8
+LOCK = "LOCK"
 
 
 def lose(home: Path) -> None:
@@ -32,6 +36,21 @@ def flip_bits(store: Path, seed: int) -> list[str]:
     sealed = [log for log in read_store(store).values() if log.is_sealed]
     places = [place for log in sealed for place in log.places if place.length]
     return [_flip(draw, draw.choice(places)) for _ in range(FLIPS if places else 0)]
+
+
+def is_whole(store: Path) -> bool:
+    """Whether every byte of every batch checks."""
+    return not any(log.damaged for log in read_store(store).values())
+
+
+@contextmanager
+def unlocked(store: Path) -> Iterator[Path]:
+    """The store of a node that stands still, for those who would respect its lock."""
+    with tempfile.TemporaryDirectory() as beside:
+        for entry in store.iterdir():
+            if entry.name != LOCK:
+                (Path(beside) / entry.name).symlink_to(entry.resolve())
+        yield Path(beside)
 
 
 def _flip(draw: random.Random, place: Place) -> str:

@@ -28,6 +28,7 @@ class Kind(StrEnum):
     DISK_FULL = "disk-full"  # not one free byte
     DISK_LOST = "disk-lost"  # SIGKILL, all data is gone; a node on a new disk takes the place
     DAMAGE = "damage"  # SIGKILL, bits of sealed segments are flipped, started again when healed
+    ROT = "rot"  # bits of sealed segments are flipped under nodes that run; healed when they have mended all
     ROLLBACK = "rollback"  # SIGKILL, the metadata on the disk is an older one when it starts again
     CLOCK = "clock"  # the wall clock is wrong by an hour, either way, and right again
     SUSPEND = "suspend"  # the clock that counts sleep jumps ahead by a minute: the machine was asleep
@@ -69,6 +70,7 @@ TRAITS = {
     Kind.DISK_FULL: Traits(lasting_ms=(1_000, 5_000)),
     Kind.DISK_LOST: Traits(copies=3, everyone=False, lasting_ms=(1_000, 3_000), weight=0),
     Kind.DAMAGE: Traits(copies=3, everyone=False, lasting_ms=(300, 2_000), weight=0),
+    Kind.ROT: Traits(copies=3, everyone=False, lasting_ms=(0, 2_000), weight=0),
     Kind.ROLLBACK: Traits(copies=3, everyone=False, lasting_ms=(1_000, 5_000), weight=0),
     Kind.CLOCK: Traits(lasting_ms=(500, 5_000)),
     Kind.SUSPEND: Traits(lasting_ms=(0, 500), weight=1),

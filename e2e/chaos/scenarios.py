@@ -111,6 +111,12 @@ def _damage(cast: Cast) -> Iterator[Fault]:
         yield Fault(Kind.DAMAGE, node, cast.lasting(300, 1_000), REST_MS)
 
 
+def _rot(cast: Cast) -> Iterator[Fault]:
+    """A minority each time, and whole again before the next."""
+    for _ in range(4):
+        yield Fault(Kind.ROT, cast.some(1), cast.lasting(0, 1_000), REST_MS)
+
+
 def _rollback(cast: Cast) -> Iterator[Fault]:
     node = cast.some(1)
     for _ in range(3):
@@ -144,6 +150,7 @@ SCENARIOS = {
     "disks-full": Scenario("no byte is free: on one node, on all", _disks_full),
     "disk-lost": Scenario("a data directory is gone, a new disk takes its place", _disk_lost, copies=3),
     "damage": Scenario("bits of sealed segments flip on a minority", _damage, copies=3),
+    "rot": Scenario("bits of sealed segments flip on a node that runs: it finds and mends them", _rot, copies=3),
     "rollback": Scenario("the metadata of a node is an older one", _rollback, copies=3),
     "rolling-restart": Scenario("each node is restarted in turn", _rolling_restart),
     "clocks": Scenario("clocks jump", _clocks),

@@ -10,7 +10,10 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,8 @@ READY_TIMEOUT_S = 120.0
 CRASHES = 3
 CLOCK_WRONG_S, ASLEEP_S = 3_600, 60
 MAY_END_S = 60.0  # after a disk was full
+SCRUB_EVERY_MS = 500
+MENDED_TIMEOUT_S, MENDED_LOOK_S = 120.0, 1.0
 RESET_S = 0.5  # for connections that stand to be reset
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -138,6 +143,9 @@ class World:
             case Kind.DISK_LOST | Kind.DAMAGE | Kind.ROLLBACK:
                 for node in nodes:
                     self._harm(fault, node)
+            case Kind.ROT:
+                for node in nodes:
+                    self._rot(fault, node)
             case Kind.CLOCK | Kind.SUSPEND:
                 for node in nodes:
                     self._set_clock(fault, node)
@@ -161,6 +169,10 @@ class World:
                 for node in fault.nodes:
                     disks.free(self._disk(node))
                 self._may_end |= dict.fromkeys(fault.nodes, time.monotonic() + MAY_END_S)
+            case Kind.ROT:
+                for node in fault.nodes:
+                    is_mended = partial(self._is_mended, node)
+                    wait_until(is_mended, f"node-{node} to mend what rotted", MENDED_TIMEOUT_S, every_s=MENDED_LOOK_S)
             case Kind.CLOCK:
                 for node in fault.nodes:
                     self._clock().shift(node, wall_s=0)
@@ -252,6 +264,26 @@ class World:
                 damage.lose(home)
             case Kind.DAMAGE:
                 damage.flip_bits(home / "log", fault.lasting_ms)
+
+    def _rot(self, fault: Fault, node: int) -> None:
+        with AdminClient(f"{address(node)}:{ADMIN_PORT}") as admin:
+            admin.set_config({"scrub.interval_ms": SCRUB_EVERY_MS})  # else what nobody reads is found within a day
+        with self._standing_still(node) as store:
+            damage.flip_bits(store, fault.lasting_ms)
+
+    def _is_mended(self, node: int) -> bool:
+        with self._standing_still(node) as store:
+            return damage.is_whole(store)
+
+    @contextmanager
+    def _standing_still(self, node: int) -> Iterator[Path]:
+        """A node does nothing meanwhile; gives its store."""
+        self._signal((node,), signal.SIGSTOP)
+        try:
+            with damage.unlocked(self._home(node) / "log") as store:
+                yield store
+        finally:
+            self._signal((node,), signal.SIGCONT)
 
     def _replace(self, node: int) -> None:
         """What an operator does about a lost disk: the new one is a member, the old one is taken out."""
