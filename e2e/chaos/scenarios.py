@@ -133,7 +133,9 @@ def _clocks(cast: Cast) -> Iterator[Fault]:
     """Nothing that a cluster does depends on the time of the day."""
     for _ in range(3):
         for target in (Target.SEGMENT_LEADER, Target.METADATA_LEADER):
-            yield Fault(Kind.CLOCK, cast.some(1), cast.lasting(1_000, 4_000), REST_MS, target, through=True)
+            yield Fault(
+                Kind.CLOCK, cast.some(1), cast.lasting(1_000, 4_000), REST_MS, target, through=cast.can_spare_one()
+            )
         yield Fault(Kind.SUSPEND, cast.some(1), cast.lasting(0, 500), REST_MS)
 
 
