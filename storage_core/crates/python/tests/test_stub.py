@@ -35,7 +35,8 @@ def test_a_class_has_the_members_and_parent_of_its_stub(node: ast.ClassDef) -> N
         assert inspect.getdoc(found) == ast.get_docstring(node)
         return
     members = {item.name: item for item in node.body if isinstance(item, ast.FunctionDef)}
-    assert set(vars(found)) - IMPLIED == set(members) - IMPLIED
+    constants = {ast.unparse(item.target) for item in node.body if isinstance(item, ast.AnnAssign)}
+    assert set(vars(found)) - IMPLIED == (set(members) | constants) - IMPLIED
     for name, item in members.items():
         if name == "__new__":
             assert parameters(found) == list(stub_parameters(item))
@@ -53,10 +54,17 @@ def test_a_function_has_the_parameters_of_its_stub(node: ast.FunctionDef) -> Non
 def parameters(found: object) -> list[tuple[str, bool, str | None]]:
     """Name, keyword-only, default."""
     return [
-        (p.name, p.kind is p.KEYWORD_ONLY, None if p.default is p.empty else repr(p.default))
+        (p.name, p.kind is p.KEYWORD_ONLY, default_of(p))
         for p in inspect.signature(found).parameters.values()  # type: ignore[arg-type]
         if p.name != "self"
     ]
+
+
+def default_of(parameter: inspect.Parameter) -> str | None:
+    """As a stub says it: `...` stands for a default that only the module knows."""
+    if parameter.default is parameter.empty:
+        return None
+    return "..." if parameter.default is ... else repr(parameter.default)
 
 
 def stub_parameters(node: ast.FunctionDef) -> Iterator[tuple[str, bool, str | None]]:
