@@ -184,7 +184,7 @@ class AdminServicer:
     def TransferLeadership(self, request, context):
         """Lets another voter lead the metadata; answers once it does. Passed on to the leader. Where the wanted node leads
         already nothing is done. FAILED_PRECONDITION: it does not vote, or there is no other voter; UNAVAILABLE: nobody
-        who has caught up took it over in time, ask again.
+        who has caught up took it over in time, or another node did: ask again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -182,6 +182,8 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         while time.monotonic() < deadline:
             leader = store.status().leader
             known = store.read().nodes.get(leader) if leader not in (None, before.leader) else None
+            if known is not None and to not in (None, leader):
+                await refuse(context, "Unavailable", f"node {known.node_id} was elected instead", retryable=True)
             if known is not None:
                 return admin_pb2.TransferLeadershipResponse(leader=known.node_id)
             await asyncio.sleep(_LOOK_SECONDS)

@@ -115,7 +115,7 @@ impl EntryBatch {
     }
 
     #[getter]
-    fn keys<'py>(&self, py: Python<'py>) -> Vec<Option<Bound<'py, PyBytes>>> {
+    fn entry_keys<'py>(&self, py: Python<'py>) -> Vec<Option<Bound<'py, PyBytes>>> {
         let key_of = |place: usize| self.keys.get(place)?.as_ref().map(|key| PyBytes::new(py, key));
         (0..self.offsets.len()).map(key_of).collect()
     }

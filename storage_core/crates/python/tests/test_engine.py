@@ -134,7 +134,7 @@ def test_a_compaction_keeps_the_last_entry_of_each_key(tmp_path: Path) -> None:
         assert records == 99
         assert given_back > 50_000
         batch = walrus.read_batch("t", 1 << 20, start_offset=0)
-        assert batch.keys == [b"a", b"gone", *[None] * 100]
+        assert batch.entry_keys == [b"a", b"gone", *[None] * 100]
         assert (batch[0], batch[1]) == ((99, b"99" * 400), (100, b""))
         assert walrus.compact("t", tombstone_delay_s=0.0)[0] == 1
         with pytest.raises(ValueError, match="tombstone_delay_s"):

@@ -436,7 +436,7 @@ class EntryBatch:
         """int64, when they were appended, since the epoch."""
 
     @property
-    def keys(self) -> list[bytes | None]:
+    def entry_keys(self) -> list[bytes | None]:
         """Those of the entries, copied; `None` for an entry without one."""
 
     @property
