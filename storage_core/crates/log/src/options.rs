@@ -58,7 +58,7 @@ pub enum Backend {
     Mmap,
     /// O_DIRECT writes of whole pages with RWF_DSYNC.
     Direct,
-    /// As `Direct`, and large writes and those of several logs are on their way at the same time. `Direct` where the
+    /// As `Direct`, and writes of several logs are on their way at the same time. `Direct` where the
     /// kernel or a seccomp filter forbids it.
     IoUring,
 }

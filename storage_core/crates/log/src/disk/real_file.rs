@@ -22,7 +22,7 @@ pub(super) enum Writer {
     /// A second descriptor, opened with O_DIRECT. Cached pages that the first one read are dropped by the kernel when
     /// this one has written.
     Direct(File),
-    /// As `Direct`; large writes, and several at a time, go through the ring.
+    /// As `Direct`; several writes at a time, and large ones that are not durable, go through the ring.
     Ring(File, Arc<Ring>),
     Mapped(Mapping),
 }
@@ -104,17 +104,14 @@ impl DiskFile for RealFile {
     }
 
     fn write(&self, position: u64, parts: &[&[u8]], durable: bool) -> io::Result<usize> {
+        // A durable write is one request with its sync: pieces and a sync behind them take longer.
         if let Writer::Ring(direct, ring) = &self.writer
+            && !durable
             && parts.len() > 1
             && parts.iter().map(|part| part.len()).sum::<usize>() >= ring::SPLIT_BYTES
         {
             let pieces = ring::split(position, parts);
-            let written = ring::written(&pieces, ring.write(direct, &pieces))?;
-            // One sync for all pieces: each of them with RWF_DSYNC would be one.
-            if durable {
-                direct.sync_data()?;
-            }
-            return Ok(written);
+            return ring::written(&pieces, ring.write(direct, &pieces));
         }
         calls::write(self.writer(), position, parts, durable)
     }
