@@ -9,6 +9,8 @@ use parking_lot::{Condvar, Mutex};
 
 /// Who works waits for callers to come back for at most this part of what the last work took.
 const GATHERING_SHARE: u32 = 2;
+/// And for no longer than that: a disk that once stood still says nothing of how soon they come.
+const GATHERING_MAX: Duration = Duration::from_micros(200);
 
 /// Lets one caller at a time work for all.
 #[derive(Default)]
@@ -45,7 +47,8 @@ impl Group {
             let mut turn = Turn { group: self, start: Instant::now() };
             // What happened between the first look and the turn may have done it already.
             if !reached() {
-                turn.start = self.gather(crowd, turn.start, took / GATHERING_SHARE);
+                let limit = (took / GATHERING_SHARE).min(GATHERING_MAX);
+                turn.start = self.gather(crowd, turn.start, limit);
                 work();
             }
             drop(turn);
