@@ -2,7 +2,7 @@
 
 use std::sync::Barrier;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use walrus_bench_sample::{Durability, Latencies, Payload, Sample, Writer, closed_loop};
@@ -53,9 +53,12 @@ pub(super) fn sealed(arguments: &Arguments) -> Result<Sample> {
         .with("records_checked", records))
 }
 
+/// What a disk does late of what was written to set a case up: it answers durable writes with pauses meanwhile.
+const REST: Duration = Duration::from_secs(1);
+
 /// As many readers as topics; the place of each is durable before it is given the record.
 pub(super) fn strict_cursors(arguments: &Arguments, readers: usize) -> Result<Sample> {
-    const RECORDS_PER_SECOND: f64 = 60_000.0; // more than any disk lets a reader have
+    const RECORDS_PER_SECOND: f64 = 30_000.0; // more than a disk lets a reader have
 
     refuse_peers(arguments)?;
     let walrus = WalrusBuilder::default()
@@ -74,6 +77,8 @@ pub(super) fn strict_cursors(arguments: &Arguments, readers: usize) -> Result<Sa
         }
     }
 
+    walrus.store().settle();
+    thread::sleep(REST);
     let start = Barrier::new(readers);
     let syncs_before = walrus.store().stats();
     let latencies = thread::scope(|scope| {
@@ -93,6 +98,7 @@ pub(super) fn strict_cursors(arguments: &Arguments, readers: usize) -> Result<Sa
         .with_latencies(&latencies)
         .with("records_checked", latencies.count())
         .with("journal_syncs", stats.journal_syncs - syncs_before.journal_syncs)
+        .with("data_syncs", stats.data_syncs - syncs_before.data_syncs)
         .with("backend_in_use", walrus.store().backend().name))
 }
 
