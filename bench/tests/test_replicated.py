@@ -25,6 +25,10 @@ def test_three_copies_are_held_against_one_in_the_same_round():
     assert [streams.replicated().value, streams.over_single().value] == [90.0, 0.9]
 
 
+def test_three_copies_are_measured_where_only_the_ratio_is_wanted():
+    assert Streams(FakeLoad(50.0), FakeLoad(200.0)).over_single().value == 0.25
+
+
 def test_one_in_flight_is_judged_by_its_median_time():
     sample = one_in_flight(FakeLoad(3_000.0, p50_us=310.0, p99_us=900.0))
     assert (sample.value, sample.unit) == (310.0, "us")

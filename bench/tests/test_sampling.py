@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from walrus_bench.cpu import CpuReading
-from walrus_bench.sampling import Gate, InvalidRunError, Sample, Series, Subject, quantile, take_rounds
+from walrus_bench.sampling import PROBE, Gate, InvalidRunError, Sample, Series, Subject, quantile, take_rounds
 
 
 def readings(others: Sequence[float]) -> Callable[[], CpuReading]:
@@ -23,6 +23,17 @@ def readings(others: Sequence[float]) -> Callable[[], CpuReading]:
 def numbered(values: Sequence[float]) -> Subject:
     answers = iter(values)
     return Subject("case", "walrus", "direct", lambda: Sample(next(answers), "records/s"))
+
+
+def test_cases_are_chosen_by_name_and_limits_are_always_measured() -> None:
+    def subject(case: str, system: str = "walrus", **quantiles: float) -> Subject:
+        return Subject(case, system, "", lambda: Sample(1.0, "s"), quantiles)
+
+    kills = subject("kill_to_ack", kill_to_ack_p50=0.5)
+    subjects = [subject("durable_4k", PROBE), subject("catch_up"), kills]
+    assert [chosen.is_among({"catch_up"}) for chosen in subjects] == [True, True, False]
+    assert [chosen.is_among({"kill_to_ack_p50"}) for chosen in subjects] == [True, False, True]
+    assert all(chosen.is_among(()) for chosen in subjects)
 
 
 def test_a_noisy_sample_is_dropped_and_taken_again() -> None:

@@ -70,6 +70,9 @@ def run(
     gate: Annotated[bool, typer.Option(help="Drop and repeat samples while others use the CPU.")] = True,
     peers: Annotated[bool, typer.Option(help="Also measure other systems (suite storage).")] = False,
     rocksdb: Annotated[bool, typer.Option(help="Also RocksDB: a quarter of an hour to build.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="CASE", help="Only this case, beside the limits. May be repeated.")
+    ] = None,
     quick: Annotated[bool, typer.Option(help="Tiny samples, no gate: shows that it works, measures nothing.")] = False,
     data_dir: Annotated[Path, typer.Option("--dir", help="Scratch directory, on the disk to be measured.")] = (
         REPOSITORY / ".walrus" / "bench"
@@ -87,7 +90,9 @@ def run(
     with tempfile.TemporaryDirectory(prefix="run-", dir=data_dir) as scratch:
         settings = Settings(data_dir=Path(scratch), seconds=seconds, peers=peers, rocksdb=rocksdb, quick=quick)
         try:
-            all_series, notes = _measure(suite, settings, rounds=rounds, gated=gate, console=console)
+            all_series, notes = _measure(
+                suite, settings, wanted=frozenset(only or ()), rounds=rounds, gated=gate, console=console
+            )
         except InvalidRunError as error:
             console.print("[bold red]invalid run:[/]", Text(str(error)), soft_wrap=True)
             raise typer.Exit(1) from error
@@ -116,12 +121,17 @@ def _leave(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _measure(
-    suite: Suite, settings: Settings, *, rounds: int, gated: bool, console: Console
+    suite: Suite, settings: Settings, *, wanted: frozenset[str], rounds: int, gated: bool, console: Console
 ) -> tuple[list[Series], list[str]]:
     all_series: dict[tuple[str, str], Series] = {}  # by phase: some limits are probed in several
     notes: list[str] = []
+    measured: set[str] = set()
     for phase in phases_of(suite):
         with phase(settings) as prepared:
+            subjects = [subject for subject in prepared.subjects if subject.is_among(wanted)]
+            if all(subject.is_probe for subject in subjects):
+                continue
+            measured.update(*(subject.cases for subject in subjects))
             notes.extend(prepared.notes)
             gate = Gate(cpu.reader(prepared.pids), enabled=gated)
             columns = (
@@ -131,9 +141,9 @@ def _measure(
                 TimeElapsedColumn(),
             )
             with Progress(*columns, console=console, transient=True) as progress:
-                total = sum(rounds_of(subject, rounds) for subject in prepared.subjects)
+                total = sum(rounds_of(subject, rounds) for subject in subjects)
                 task = progress.add_task(f"{suite.value}: {rounds} rounds", total=total)
-                for series in take_rounds(prepared.subjects, rounds=rounds, gate=gate):
+                for series in take_rounds(subjects, rounds=rounds, gate=gate):
                     all_series[phase.__name__, series.subject.name] = series
                     latest = series.taken[-1].sample
                     progress.update(
@@ -141,4 +151,6 @@ def _measure(
                         advance=1,
                         description=f"{series.subject.name}: {tables.figure(latest.value)} {latest.unit}",
                     )
+    if unknown := wanted - measured:
+        raise InvalidRunError(f"suite {suite.value} has no case {', '.join(sorted(unknown))}")
     return list(all_series.values()), notes

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from walrus_bench.goals import GOALS, PROBED_LIMITS, known_limits
-from walrus_bench.sampling import Fact, Sample, Series, Taken, quantile
+from walrus_bench.sampling import FIO, PROBE, Fact, Sample, Series, Taken, quantile
 
 OURS = "walrus"  # the system that has to meet the goals
-PROBE = "probe"  # the system name of our own limit probe
-FIO = "fio"
 FIO_AGREEMENT_MIN = 0.95
 
 

@@ -2,13 +2,14 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from walrus_bench.cpu import CpuReading, others_cores
 
 QUIET_LOOK_S = 0.5
+PROBE, FIO = "probe", "fio"  # systems that are the machine itself
 
 Fact: TypeAlias = float | int | str
 
@@ -42,6 +43,20 @@ class Subject:
     def name(self) -> str:
         """Case, system and backend."""
         return " ".join(part for part in (self.case, self.system, self.backend) if part)
+
+    @property
+    def cases(self) -> frozenset[str]:
+        """Its case, and those that are made of its samples."""
+        return frozenset({self.case, *self.quantiles})
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether it finds a limit of the machine."""
+        return self.system in (PROBE, FIO)
+
+    def is_among(self, wanted: Collection[str]) -> bool:
+        """Whether it is to be measured where these cases are wanted; none: all. Limits always are."""
+        return not wanted or self.is_probe or not self.cases.isdisjoint(wanted)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from walrus_bench import fio, programs
-from walrus_bench.report import FIO, PROBE
-from walrus_bench.sampling import Subject
+from walrus_bench.sampling import FIO, PROBE, Subject
 from walrus_bench.suites import Prepared, Settings
 
 FILE_MIB = 1024
