@@ -25,6 +25,7 @@ test: setup test-rust test-python ## Everything that needs no Docker
 
 test-rust:
 	@$(ENV); cd storage_core && cargo test --locked --workspace --exclude walrus-python
+	cargo test --locked --package walrus-trials --features schedules,seeded-bugs --test schedules
 
 test-python:
 	@$(ENV); uv run --frozen --no-sync pytest

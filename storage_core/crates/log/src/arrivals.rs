@@ -2,15 +2,15 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
-
-use parking_lot::{Condvar, Mutex};
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::log::state::{LogState, Phase};
+use crate::seeded;
+use crate::sync::{Condvar, Mutex, atomic::AtomicBool, now};
 use crate::types::Offset;
 
 /// Those who wait for a log.
@@ -56,13 +56,16 @@ enum Seen {
 impl LogState {
     /// Looks for a record at an offset; who calls it holds the lock of `tasks` and is woken by what comes later.
     fn look_for(&self, offset: u64) -> Result<Seen> {
+        if seeded!(WishAfterLook) && self.readable.load(Ordering::Acquire) > offset {
+            return Ok(Seen::Data);
+        }
         let phase = {
             let writer = self.writer.lock();
             self.arrivals.is_awaited.store(true, Ordering::Relaxed);
             if writer.is_closed { None } else { Some(writer.phase) }
         };
         fence(Ordering::SeqCst);
-        if self.readable.load(Ordering::Acquire) > offset {
+        if !seeded!(WishAfterLook) && self.readable.load(Ordering::Acquire) > offset {
             return Ok(Seen::Data);
         }
         match phase {
@@ -80,7 +83,7 @@ impl Log {
     pub fn wait_for(&self, offset: Offset, timeout: Duration) -> Result<bool> {
         let log = self.state();
         // A time that no clock reaches is none.
-        let deadline = Instant::now().checked_add(timeout);
+        let deadline = now().checked_add(timeout);
         let mut tasks = log.arrivals.tasks.lock();
         loop {
             match log.look_for(offset.0)? {

@@ -38,9 +38,15 @@ pub enum Bug {
     ShortWriteBelieved,
     /// Parts of a batch group count though others are missing.
     GroupKeptInPart,
+    /// The end that readers see moves before the bytes do.
+    EndBeforeBytes,
+    /// Who waits for a commit is woken before the next one may begin.
+    LetGoBeforeDone,
+    /// Who waits for records says so after looking for them.
+    WishAfterLook,
 }
 
-/// All of them.
+/// All of them that one thread shows; the others are in `schedules` of the trials.
 pub const BUGS: [Bug; 16] = [
     Bug::NoSync,
     Bug::AckBeforeSync,

@@ -1,11 +1,11 @@
 //! Group commit that clocks itself: the first caller does the work in its own thread, those who arrive meanwhile are
 //! the next group. No timer, no thread of its own.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use crate::seeded;
+use crate::sync::{Condvar, Mutex, atomic::AtomicUsize, now, thread};
 
 /// Who works waits for callers to come back for at most this part of what the last work took.
 const GATHERING_SHARE: u32 = 2;
@@ -34,6 +34,11 @@ impl Group {
     /// Returns once `reached`; runs `work` in this thread as long as nobody else does. `work` must bring `reached`
     /// about for everything that was asked for before it started.
     pub(crate) fn wait(&self, reached: impl Fn() -> bool, work: impl Fn()) {
+        self.wait_by(&now, reached, work);
+    }
+
+    /// As `wait`, with that clock.
+    fn wait_by(&self, clock: &dyn Fn() -> Instant, reached: impl Fn() -> bool, work: impl Fn()) {
         while !reached() {
             let mut turn = self.turn.lock();
             if turn.is_taken {
@@ -44,11 +49,11 @@ impl Group {
             turn.is_taken = true;
             let (crowd, took) = (turn.crowd, turn.took);
             drop(turn);
-            let mut turn = Turn { group: self, start: Instant::now() };
+            let mut turn = Turn { group: self, clock, start: clock() };
             // What happened between the first look and the turn may have done it already.
             if !reached() {
                 let limit = (took / GATHERING_SHARE).min(GATHERING_MAX);
-                turn.start = self.gather(crowd, turn.start, limit);
+                turn.start = self.gather(crowd, clock, turn.start, limit);
                 work();
             }
             drop(turn);
@@ -57,11 +62,11 @@ impl Group {
 
     /// Without it the first of a crowd that comes back would work for itself alone, and the others would wait twice.
     /// Somebody who is alone never waits here. Says when it was over.
-    fn gather(&self, crowd: usize, start: Instant, limit: Duration) -> Instant {
+    fn gather(&self, crowd: usize, clock: &dyn Fn() -> Instant, start: Instant, limit: Duration) -> Instant {
         let mut now = start;
         while self.waiting.load(Ordering::Relaxed) < crowd && now - start < limit {
             thread::yield_now();
-            now = Instant::now();
+            now = clock();
         }
         now
     }
@@ -74,7 +79,7 @@ impl Group {
         }
         turn.is_taken = true;
         drop(turn);
-        let _turn = Turn { group: self, start: Instant::now() };
+        let _turn = Turn { group: self, clock: &now, start: now() };
         work()
     }
 }
@@ -82,24 +87,30 @@ impl Group {
 /// Ends the turn, also when the work panics.
 struct Turn<'a> {
     group: &'a Group,
+    clock: &'a dyn Fn() -> Instant,
     start: Instant,
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let took = self.start.elapsed();
+        let took = (self.clock)() - self.start;
+        if seeded!(LetGoBeforeDone) {
+            self.group.done.notify_all();
+        }
         let mut turn = self.group.turn.lock();
         let crowd = self.group.waiting.swap(0, Ordering::Relaxed);
         *turn = TurnState { is_taken: false, crowd, took };
         drop(turn);
-        self.group.done.notify_all();
+        if !seeded!(LetGoBeforeDone) {
+            self.group.done.notify_all();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    use std::sync::{Arc, Barrier};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::sync::{Arc, Barrier, OnceLock};
     use std::thread;
 
     use super::*;
@@ -128,5 +139,66 @@ mod tests {
         });
         assert_eq!(done.load(Ordering::SeqCst), 800);
         assert!(works.load(Ordering::SeqCst) < 800);
+    }
+
+    /// Nanoseconds; a look at it takes one microsecond.
+    #[derive(Default)]
+    struct Clock(AtomicU64);
+
+    impl Clock {
+        fn now(&self) -> Instant {
+            static START: OnceLock<Instant> = OnceLock::new();
+            let nanos = self.0.fetch_add(1_000, Ordering::SeqCst);
+            *START.get_or_init(Instant::now) + Duration::from_nanos(nanos)
+        }
+    }
+
+    /// A crowd of three waits for a work that takes so long, and is let go.
+    fn let_a_crowd_go(group: &Group, clock: &Clock, took: Duration) {
+        let done = AtomicBool::new(false);
+        let wait = |work: &dyn Fn()| group.wait_by(&|| clock.now(), || done.load(Ordering::SeqCst), work);
+        thread::scope(|scope| {
+            wait(&|| {
+                for _ in 0..3 {
+                    scope.spawn(|| wait(&|| panic!("the first works for all")));
+                }
+                while group.waiting.load(Ordering::SeqCst) < 3 {
+                    thread::yield_now();
+                }
+                clock.0.fetch_add(took.as_nanos() as u64, Ordering::SeqCst);
+                done.store(true, Ordering::SeqCst);
+            });
+        });
+    }
+
+    /// For how long one caller behind that crowd waits before it works.
+    fn waits_behind(group: &Group, clock: &Clock) -> Duration {
+        let (start, done) = (clock.now(), AtomicBool::new(false));
+        let began = Mutex::new(start);
+        group.wait_by(
+            &|| clock.now(),
+            || done.load(Ordering::SeqCst),
+            || {
+                *began.lock() = clock.now();
+                done.store(true, Ordering::SeqCst);
+            },
+        );
+        *began.lock() - start
+    }
+
+    /// Half of what the last work took was waited for: behind a disk that stood still for three seconds, a second and a half.
+    #[test]
+    fn a_crowd_that_does_not_come_back_is_waited_for_no_longer_than_the_limit() {
+        for (took, at_most) in [(3_000_000, 200), (400, 200), (100, 50), (0, 0)] {
+            let (group, clock) = (Group::default(), Clock::default());
+            let_a_crowd_go(&group, &clock, Duration::from_micros(took));
+            let waited = waits_behind(&group, &clock);
+            let looks = Duration::from_micros(8);
+            let at_most = Duration::from_micros(at_most);
+            assert!(waited <= at_most + looks, "work of {took} us: waited {waited:?}");
+            assert!(waited >= at_most.saturating_sub(looks), "work of {took} us: waited {waited:?} only");
+            // Nobody came: the next caller is alone, and does not wait.
+            assert!(waits_behind(&group, &clock) <= looks);
+        }
     }
 }

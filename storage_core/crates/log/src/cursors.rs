@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 
 use crate::batch::Batch;
 use crate::error::{Error, Result};
@@ -18,6 +17,7 @@ use crate::log::state::LogState;
 use crate::options::{FsyncSchedule, ReadConsistency};
 use crate::seeded;
 use crate::store::check_name;
+use crate::sync::Mutex;
 use crate::types::Offset;
 
 /// Entries read, checked and opened ahead: about so many bytes of batches at a time.

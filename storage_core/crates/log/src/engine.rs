@@ -3,11 +3,10 @@
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, RwLock};
 use uuid::Uuid;
 
 use crate::blocks::{BlockFile, Blocks};
@@ -19,6 +18,11 @@ use crate::log::block::IndexCache;
 use crate::log::state::{LogCapture, LogState};
 use crate::options::{FsyncSchedule, Options};
 use crate::seeded;
+use crate::sync::{
+    Condvar, Mutex, RwLock,
+    atomic::{AtomicBool, AtomicU64},
+    now,
+};
 use crate::tail::Captured;
 use crate::tending::Tending;
 use crate::ticket::Wait;
@@ -502,7 +506,7 @@ impl Committing {
     }
 
     fn commit_in(&self, interval: Duration) {
-        let due = Instant::now() + interval;
+        let due = now() + interval;
         let mut asked = self.asked.lock();
         if asked.later.is_none_or(|later| due < later) {
             asked.later = Some(due);
@@ -522,7 +526,7 @@ impl Committing {
         while !asked.stop {
             match asked.later {
                 _ if asked.now => {}
-                Some(due) if due <= Instant::now() => {}
+                Some(due) if due <= now() => {}
                 Some(due) => {
                     self.wake.wait_until(&mut asked, due);
                     continue;

@@ -33,6 +33,7 @@ mod retention;
 mod scan;
 mod space;
 mod store;
+mod sync;
 mod tail;
 mod tending;
 mod ticket;

@@ -4,12 +4,14 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-use parking_lot::Mutex;
+use std::sync::atomic::Ordering;
 
 use crate::disk::{DiskFile, Prepare};
 use crate::format::page_up;
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU64},
+};
 
 const STEP_BYTES_MIN: u64 = 64 << 10;
 const STEP_BYTES_MAX: u64 = 4 << 20;

@@ -3,10 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::blocks::Blocks;
@@ -20,6 +18,8 @@ use crate::log::{Log, LogSpec};
 use crate::options::{FsyncSchedule, Options};
 use crate::recovery::{MovedCursor, OpenReport, recover};
 use crate::seeded;
+use crate::sync::Mutex;
+use crate::sync::thread::{self, JoinHandle};
 use crate::types::{LogId, Offset};
 
 const NAME_BYTES_MAX: usize = 255;

@@ -6,13 +6,12 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use crate::disk::{
     AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, DiskFile, MappedRange, SMALL_CHUNK_BYTES,
     TailKind, write_all,
 };
 use crate::format::{page_down, page_up};
+use crate::sync::Mutex;
 
 /// A tail gets large chunks from here on: many logs never come so far.
 const LARGE_FROM: u64 = 64 << 10;

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
-
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::log::block::Block;
+use crate::sync::{Condvar, Mutex, now};
 use crate::types::LogId;
 
 /// How often logs are looked at for what has become old.
@@ -74,7 +73,7 @@ impl Tending {
     pub(crate) fn retain_later(&self) {
         let mut queue = self.queue.lock();
         if queue.ages_at.is_none() {
-            queue.ages_at = Some(Instant::now() + AGE_INTERVAL);
+            queue.ages_at = Some(now() + AGE_INTERVAL);
             self.wake.notify_one();
         }
     }
@@ -83,7 +82,7 @@ impl Tending {
     pub(crate) fn mark_later(&self, interval: Duration) {
         let mut queue = self.queue.lock();
         if queue.marks_at.is_none() {
-            queue.marks_at = Some(Instant::now() + interval);
+            queue.marks_at = Some(now() + interval);
             self.wake.notify_one();
         }
     }
@@ -126,12 +125,12 @@ impl Tending {
                 drop(queue);
                 engine.write_busy_marks();
                 queue = self.queue.lock();
-            } else if queue.marks_at.is_some_and(|at| at <= Instant::now()) {
+            } else if queue.marks_at.is_some_and(|at| at <= now()) {
                 queue.marks_at = None;
                 drop(queue);
                 engine.write_marks();
                 queue = self.queue.lock();
-            } else if queue.ages_at.is_some_and(|at| at <= Instant::now()) {
+            } else if queue.ages_at.is_some_and(|at| at <= now()) {
                 queue.ages_at = None;
                 drop(queue);
                 engine.retain_aged();

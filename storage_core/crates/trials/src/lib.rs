@@ -18,6 +18,8 @@ pub mod images;
 pub mod owner;
 pub mod random;
 pub mod rot;
+#[cfg(feature = "schedules")]
+pub mod schedules;
 pub mod tails;
 
 /// How often something is tried: `WALRUS_TEST_EFFORT=20` tries twenty times as much as a normal run.

@@ -3,11 +3,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use parking_lot::{Condvar, Mutex};
-
 use super::classes::{Class, Classes};
 use super::file::Slots;
 use crate::disk::Prepare;
+use crate::sync::{Condvar, Mutex};
 
 /// Bytes that are prepared together: one sync for all of them.
 const PIECE_BYTES: u64 = 16 << 20;

@@ -4,11 +4,10 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
-
 use super::classes::Class;
 use crate::disk::DiskFile;
 use crate::error::Error;
+use crate::sync::Mutex;
 
 /// One file of blocks.
 pub(crate) struct BlockFile {

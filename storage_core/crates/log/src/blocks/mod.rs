@@ -6,14 +6,13 @@ mod classes;
 mod file;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use ahead::{Ahead, Kind, Task};
 pub(crate) use classes::{Class, Classes, Filled, Size};
 use file::FileSlots;
 pub(crate) use file::{BlockFile, SlotState, Slots};
-use parking_lot::Mutex;
 
 use crate::disk::{Disk, FileKind};
 use crate::error::{Error, Result};
@@ -22,6 +21,10 @@ use crate::format::footer::data_max;
 use crate::options::FsyncSchedule;
 use crate::seeded;
 use crate::space::Space;
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU64},
+};
 
 /// Number and class of the files of blocks on a disk, in order.
 pub(crate) fn list_files(disk: &dyn Disk, classes: &Classes) -> Result<Vec<(u64, Class)>> {

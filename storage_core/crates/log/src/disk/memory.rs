@@ -5,12 +5,11 @@ use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::Ordering;
 
 use super::calls;
 use crate::format::PAGE_BYTES;
+use crate::sync::{Condvar, Mutex, atomic::AtomicUsize};
 
 /// Size of the chunks of a tail that is short, or slow: a multiple of a page.
 pub(crate) const SMALL_CHUNK_BYTES: usize = 16 << 10;

@@ -6,12 +6,12 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::crash::{Change, CrashChoice, Replay};
 use super::{BackendInUse, Disk, DiskFile, FileKind, MappedRange, Prepare, TailKind};
 use crate::format::PAGE_BYTES;
+use crate::sync::Mutex;
 
 /// A simulated directory. Clones share it.
 #[derive(Clone)]

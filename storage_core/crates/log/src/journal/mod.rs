@@ -7,10 +7,9 @@ mod record;
 mod salvage;
 mod state;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
 use uuid::Uuid;
 
 pub(crate) use record::Record;
@@ -25,6 +24,10 @@ use crate::format::fields::{Fields, PutFields};
 use crate::format::{FORMAT_VERSION, checksum};
 use crate::seeded;
 use crate::space::Space;
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU64},
+};
 use crate::tail::Tail;
 
 const MAGIC: &[u8; 8] = b"WALRUSJN";

@@ -3,10 +3,8 @@
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-
-use parking_lot::{Mutex, RwLock};
 
 use crate::blocks::Slots;
 use crate::digest::Digest;
@@ -14,6 +12,10 @@ use crate::disk::{AlignedPage, DiskFile, write_all};
 use crate::format::footer::{Footer, IndexEntry, footer_reserve};
 use crate::format::{PAGE_BYTES, page_up};
 use crate::space::Space;
+use crate::sync::{
+    Mutex, RwLock,
+    atomic::{AtomicBool, AtomicU64},
+};
 use crate::tail::Recent;
 
 /// Positions count from the start of the block.

@@ -63,11 +63,21 @@ impl LogState {
                 .find(next)
                 .or_else(|fence| if slices.batches.is_empty() { Err(fence) } else { Ok(None) })?
             else {
+                // Trimmed since the look at the start.
+                if slices.batches.is_empty() && self.start.load(Ordering::Acquire) > next {
+                    continue;
+                }
                 return Ok(slices);
             };
             let is_first = slices.batches.is_empty();
             match self.read_block(&block, next, limit, left, is_first)? {
                 Step::Batches(mut batches, mut next_offset) => {
+                    // Written again by a compaction since the batches in front of it were read, as one gap with theirs.
+                    if let (false, Some(first)) = (is_first, batches.first())
+                        && BatchHeader::peek(first)?.base_offset < next
+                    {
+                        return Ok(slices);
+                    }
                     // A commit shows the bytes of a block a moment before it shows the log's end.
                     while next_offset > end
                         && let Some(hidden) = batches.pop()
@@ -75,6 +85,10 @@ impl LogState {
                         next_offset = BatchHeader::peek(&hidden)?.base_offset;
                     }
                     if batches.is_empty() {
+                        // What was behind the end is one gap now with what is in front of it: the end is further by now.
+                        if is_first && self.readable.load(Ordering::Acquire) > end {
+                            continue;
+                        }
                         return Ok(slices);
                     }
                     left = left.saturating_sub(batches.iter().map(|batch| batch.len() as u64).sum());

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use parking_lot::Mutex;
+use std::sync::atomic::Ordering;
 
 use super::Log;
 use super::state::LogState;
@@ -12,6 +10,7 @@ use crate::clock::now_ms;
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
 use crate::retention::{BlockStanding, Floor, Retention, Standing, floor};
+use crate::sync::{Mutex, atomic::AtomicBool};
 use crate::types::Offset;
 
 #[derive(Default)]

@@ -1,11 +1,9 @@
 //! A log in memory: what its one writer holds under a short mutex, and what readers see without it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
-
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use super::block::{Block, BlockIndex, ClosedBlock};
 use super::retaining::Retaining;
@@ -26,6 +24,10 @@ use crate::log::LogSpec;
 use crate::options::FsyncSchedule;
 use crate::producers::{Admission, ProducerTable};
 use crate::seeded;
+use crate::sync::{
+    Condvar, Mutex, MutexGuard, RwLock,
+    atomic::{AtomicBool, AtomicU64},
+};
 use crate::tail::{Captured, Tail};
 use crate::types::{Epoch, LogId, Offset};
 
@@ -227,7 +229,7 @@ impl LogState {
             waiting_bytes: AtomicU64::new(0),
             changing: Mutex::new(()),
             compacting: Mutex::new(()),
-            grouped: Condvar::new(),
+            grouped: Condvar::default(),
             reshaping: RwLock::default(),
             generation: AtomicU64::new(0),
             cursors: Mutex::default(),
@@ -575,6 +577,9 @@ impl LogState {
 
     /// Offsets of a commit are the schedule's promise kept; where the log syncs, they are also on the disk.
     pub(crate) fn publish(&self, capture: &LogCapture) {
+        if seeded!(EndBeforeBytes) {
+            self.readable.fetch_max(capture.end, Ordering::AcqRel);
+        }
         let mut writer = self.writer.lock();
         for (block, captured) in &capture.blocks {
             block.readable.fetch_max(captured.end, Ordering::AcqRel);

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use parking_lot::Mutex;
-
 use super::block::Block;
 use super::reader::SLACK_BYTES;
 use super::state::{Directory, LogState};
 use crate::batch::Batch;
 use crate::error::{Error, Result};
+use crate::sync::Mutex;
 use crate::types::Offset;
 
 /// Of the first blocks of a log, as many as were closed when somebody last looked: the greatest timestamp of each and

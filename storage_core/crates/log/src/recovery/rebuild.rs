@@ -1,9 +1,7 @@
 //! One log made of its blocks: footers that lie below the synced mark are believed, tails are scanned.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-
-use parking_lot::{Mutex, RwLock};
 
 use super::lost::write_lost;
 use super::report::{CorruptedRange, TornTail};
@@ -25,6 +23,10 @@ use crate::producers::ProducerTable;
 use crate::scan::{Bounds, Walked, Window, walk};
 use crate::seeded;
 use crate::space::Space;
+use crate::sync::{
+    Mutex, RwLock,
+    atomic::{AtomicBool, AtomicU64},
+};
 use crate::types::{LogId, Offset};
 
 /// One log being put together.

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
 use crate::batch::{BatchBuilder, HEADER_BYTES};
@@ -24,6 +23,7 @@ use crate::options::{Options, ReadConsistency};
 use crate::producers::ProducerTable;
 use crate::retention::{Floor, Retention};
 use crate::store::Store;
+use crate::sync::{Mutex, RwLock};
 use crate::ticket::CommitTicket;
 use crate::types::{Epoch, LogId, Offset};
 pub use builder::WalrusBuilder;
