@@ -7,7 +7,9 @@ use walrus_log::{BUGS, Bug, TailKind, seed_bug};
 
 use crate::faults::fail_everywhere;
 use crate::images::{crash_everywhere, message};
+use crate::mounts::private;
 use crate::owner::Plan;
+use crate::power::BACKENDS;
 use crate::rot::{Subject, larger};
 use crate::tails::tear;
 
@@ -59,6 +61,33 @@ pub fn find_all(only: Option<&str>, mut each: impl FnMut(&Found)) -> bool {
     }
     if let Some((trial, said)) = clean() {
         panic!("after all mistakes, {trial} found: {said}");
+    }
+    all
+}
+
+/// The mistake that real disks must show, too: their syncs are not simulated.
+const ON_DISKS: Bug = Bug::NoSync;
+/// Lives of each backend, and images of each, among which a mistake must show.
+const DISK_LIVES: &str = "20";
+const DISK_IMAGES: &str = "20";
+/// How a process ends that panicked: a check failed, not what it needs to run.
+const PANICKED: i32 = 101;
+
+/// Never syncs on real disks, with each backend. Whether that was found.
+pub fn find_on_disks(mut each: impl FnMut(Bug, &str, &str, Duration)) -> bool {
+    let mut all = true;
+    for backend in BACKENDS {
+        let began = Instant::now();
+        let program = std::env::current_exe().expect("this program");
+        let tried = private(&program)
+            .args(["power", backend, DISK_LIVES, DISK_IMAGES, &format!("{ON_DISKS:?}")])
+            .output()
+            .expect("a process");
+        let said = String::from_utf8_lossy(&tried.stderr);
+        // Behind an empty line and the one that says where.
+        let said = said.lines().nth(2).filter(|_| tried.status.code() == Some(PANICKED));
+        all &= said.is_some();
+        each(ON_DISKS, backend, said.unwrap_or("NOT FOUND"), began.elapsed());
     }
     all
 }

@@ -122,7 +122,7 @@ fn open(image: &SimulatedDisk, plan: &Plan) -> Store {
 }
 
 /// Life goes on after a recovery.
-fn append(log: &Log, number: u64, facts: &mut LogFacts) {
+pub(crate) fn append(log: &Log, number: u64, facts: &mut LogFacts) {
     let value = Value { number: number | 1 << 63, bytes: 900 };
     let mut builder = BatchBuilder::new();
     builder.push(None, Some(&value.to_bytes()), 0, &[]);

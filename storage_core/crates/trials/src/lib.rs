@@ -12,10 +12,14 @@ use std::io::Write;
 #[cfg(feature = "seeded-bugs")]
 pub mod bugs;
 pub mod checks;
+pub mod device;
+pub mod device_log;
 pub mod facts;
 pub mod faults;
 pub mod images;
+pub mod mounts;
 pub mod owner;
+pub mod power;
 pub mod random;
 pub mod rot;
 #[cfg(feature = "schedules")]

@@ -1,10 +1,24 @@
-//! With the feature `seeded-bugs`, `bugs`: what `make bugs` runs.
+//! What trials run as processes of their own: `device` serves a disk, `power` cuts its power, in a mount namespace of
+//! its own; with the feature `seeded-bugs`, `bugs`: what `make bugs` runs.
 
+use std::path::Path;
 use std::process::ExitCode;
+
+use walrus_log::Backend;
+use walrus_trials::device::serve;
+use walrus_trials::power::cut_power;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["device", image, log, at] => code(serve(Path::new(image), Path::new(log), Path::new(at))),
+        ["power", backend, lives, images] => power(backend, lives, images),
+        #[cfg(feature = "seeded-bugs")]
+        ["power", backend, lives, images, bug] => {
+            let mistake = walrus_log::BUGS.into_iter().find(|mistake| format!("{mistake:?}") == bug);
+            walrus_log::seed_bug(Some(mistake.expect("a mistake")));
+            power(backend, lives, images)
+        }
         #[cfg(feature = "seeded-bugs")]
         ["bugs"] => bugs(None),
         #[cfg(feature = "seeded-bugs")]
@@ -14,6 +28,24 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn code(done: std::io::Result<()>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints how many images were opened.
+fn power(backend: &str, lives: &str, images: &str) -> ExitCode {
+    let backend: Backend = backend.parse().expect("a backend");
+    let [lives, images]: [u64; 2] = [lives, images].map(|number| number.parse().expect("a number"));
+    let all = (0..lives).try_fold(0, |all, seed| Ok(all + cut_power(backend, seed, images)?));
+    code(all.map(|all: u64| println!("{all}")))
 }
 
 #[cfg(feature = "seeded-bugs")]
@@ -30,5 +62,17 @@ fn bugs(only: Option<&str>) -> ExitCode {
     let Some(worst) = times.last() else { return ExitCode::FAILURE };
     let median = times[times.len() / 2];
     println!("bugs: {} mistakes, median {median:.2} s, at most {worst:.2} s", times.len());
-    if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let found = |all| if all { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    if only.is_some() {
+        return found(all);
+    }
+    if let Some(reason) = walrus_trials::mounts::cannot_serve() {
+        println!("bugs on a real disk: NOT RUN: {reason}");
+        return found(all);
+    }
+    let on_disks = walrus_trials::bugs::find_on_disks(|bug, backend, said, elapsed| {
+        let seconds = elapsed.as_secs_f64();
+        println!("{:24} {seconds:6.2} s  {backend} on a real disk: {said:.100}", format!("{bug:?}"));
+    });
+    found(all && on_disks)
 }
