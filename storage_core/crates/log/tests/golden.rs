@@ -11,15 +11,41 @@ mod support;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use support::*;
-use walrus_log::batch::{Batch, ProducerRef};
-use walrus_log::{LogId, Offset, Options, SimulatedDisk, TailKind};
+use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
+use walrus_log::{Log, LogId, Offset, Options, SimulatedDisk, TailKind};
 
-fn directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("golden")
+fn directory(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
 }
+
+fn write(name: &str, contents: &BTreeMap<String, Vec<u8>>) {
+    for (file, bytes) in contents {
+        fs::write(directory(name).join(file), trimmed(bytes)).unwrap();
+    }
+}
+
+fn read(name: &str) -> BTreeMap<String, Vec<u8>> {
+    let paths = fs::read_dir(directory(name)).unwrap().map(|entry| entry.unwrap().path());
+    paths
+        .map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read(&path).unwrap()))
+        .collect()
+}
+
+fn is_writing() -> bool {
+    std::env::var_os("WALRUS_WRITE_GOLDEN").is_some()
+}
+
+/// The files of the fixed history, written anew first if they should be: once for all tests.
+static GOLDEN: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
+    if is_writing() {
+        write("golden", &with_fixed_uuid(history()));
+    }
+    read("golden")
+});
 
 fn options() -> Options {
     // Marks are written at close only: when else depends on the clock.
@@ -88,16 +114,9 @@ fn with_fixed_uuid(mut contents: BTreeMap<String, Vec<u8>>) -> BTreeMap<String, 
 #[test]
 fn a_fixed_history_gives_the_same_bytes() {
     let contents = with_fixed_uuid(history());
-    if std::env::var_os("WALRUS_WRITE_GOLDEN").is_some() {
-        for (name, bytes) in &contents {
-            fs::write(directory().join(name), trimmed(bytes)).unwrap();
-        }
-        return;
-    }
-    let names: Vec<_> = fs::read_dir(directory()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names.len(), contents.len());
+    assert!(GOLDEN.keys().eq(contents.keys()));
     for (name, bytes) in &contents {
-        let golden = fs::read(directory().join(name)).unwrap();
+        let golden = &GOLDEN[name];
         let differs = golden.iter().zip(trimmed(bytes)).position(|(a, b)| a != b);
         assert_eq!(differs, None, "{name} differs at byte {differs:?}");
         assert_eq!(golden.len(), trimmed(bytes).len(), "{name}");
@@ -111,13 +130,8 @@ fn trimmed(bytes: &[u8]) -> &[u8] {
 
 #[test]
 fn a_store_of_the_first_format_opens_whole() {
-    let contents: BTreeMap<String, Vec<u8>> = fs::read_dir(directory())
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read(&path).unwrap()))
-        .collect();
     for kind in [TailKind::Mapped, TailKind::Buffered] {
-        let disk = SimulatedDisk::from_contents(kind, &contents);
+        let disk = SimulatedDisk::from_contents(kind, &GOLDEN);
         let store = open_on(&disk, &options()).unwrap();
         assert!(store.report().clean, "{:?}", store.report());
         assert_eq!(store.logs().len(), 3);
@@ -133,5 +147,71 @@ fn a_store_of_the_first_format_opens_whole() {
             (vec![b"last".to_vec()], Some(&b"value"[..]))
         );
         assert_eq!(store.property("cluster").as_deref(), Some(&b"c1"[..]));
+    }
+}
+
+/// (key, value) by offset; value 39 is the last of its key.
+fn keyed(i: u64) -> ([u8; 1], Vec<u8>) {
+    ([(i % 4) as u8], numbered(i, 1500))
+}
+
+/// Parts that fill blocks of their own.
+fn parts() -> Vec<Vec<u8>> {
+    (0..3).map(|part| batch_of(&[&numbered(100 + part * 2, 5000), &numbered(101 + part * 2, 5000)])).collect()
+}
+
+/// Blocks that were compacted, and blocks of a batch group. Its id is new each time: the bytes are not compared.
+fn later_history() -> BTreeMap<String, Vec<u8>> {
+    let disk = SimulatedDisk::new(TailKind::Buffered);
+    let store = open_on(&disk, &options()).unwrap();
+    let log = store.create_log(spec(1, "compacted")).unwrap();
+    for i in 0..40 {
+        let (key, value) = keyed(i);
+        let mut builder = BatchBuilder::new();
+        builder.push(Some(&key), Some(&value), 0, &[]);
+        let mut bytes = Vec::new();
+        log.append(&builder.build_in(&mut bytes).unwrap()).unwrap().commit.wait().unwrap();
+    }
+    store.settle();
+    assert!(log.compact(Duration::from_secs(1 << 40)).unwrap().records > 20);
+    let grouped = store.create_log(spec(2, "grouped")).unwrap();
+    append(&grouped, b"before").unwrap();
+    let parts = parts();
+    let batches: Vec<_> = parts.iter().map(|bytes| Batch::parse(bytes).unwrap().0).collect();
+    grouped.append_group(&batches).unwrap();
+    append(&grouped, b"behind").unwrap();
+    store.settle();
+    store.close().unwrap();
+    disk.contents()
+}
+
+fn log_of(store: &walrus_log::Store, id: u128) -> Log {
+    store.log(LogId(uuid::Uuid::from_u128(id))).unwrap()
+}
+
+#[test]
+fn a_store_with_compacted_blocks_and_batch_groups_opens_whole() {
+    if is_writing() {
+        fs::create_dir_all(directory("golden_later")).unwrap();
+        for name in read("golden_later").keys() {
+            fs::remove_file(directory("golden_later").join(name)).unwrap();
+        }
+        write("golden_later", &later_history());
+    }
+    for kind in [TailKind::Mapped, TailKind::Buffered] {
+        let disk = SimulatedDisk::from_contents(kind, &read("golden_later"));
+        let store = open_on(&disk, &options()).unwrap();
+        assert!(store.report().clean, "{:?}", store.report());
+        assert_eq!((store.report().corrupted.len(), store.logs().len()), (0, 2));
+        let (found, fences) = read_from(&log_of(&store, 1), Offset(0), 10_000);
+        assert_eq!((fences, log_of(&store, 1).end_offset()), (vec![], Offset(40)));
+        assert!(found.len() < 20, "{} records of 40", found.len());
+        assert!(found.iter().all(|(offset, value)| *value == keyed(*offset).1));
+        let last: Vec<u64> = found.iter().map(|(offset, _)| *offset).filter(|offset| *offset >= 36).collect();
+        assert_eq!(last, [36, 37, 38, 39]);
+        let group = (100..106).map(|i| numbered(i, 5000));
+        let expected: Vec<_> =
+            [b"before".to_vec()].into_iter().chain(group).chain([b"behind".to_vec()]).collect();
+        assert!(values(&log_of(&store, 2)) == expected, "the group and what is around it");
     }
 }
