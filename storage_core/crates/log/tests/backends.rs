@@ -1,4 +1,5 @@
-//! Which backend a store uses, and why not another; io_uring where a seccomp filter forbids it.
+//! Which backend a store uses, and why not another; io_uring where a seccomp filter forbids it; all of that on ext4,
+//! tmpfs and overlayfs.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -8,7 +9,9 @@
 
 mod support;
 
+use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -74,6 +77,7 @@ fn a_backend_that_was_asked_for_is_used_or_the_report_says_why_not() {
     for (backend, name) in BACKENDS.into_iter().zip(["mmap", "direct", "io_uring"]) {
         let in_use = open(directory.path(), &options(backend)).backend();
         assert!(in_use.name == name || in_use.refused.is_some(), "{in_use:?}");
+        println!("{name} is {in_use:?}");
         assert_eq!(name.parse::<Backend>().unwrap(), backend);
     }
 }
@@ -154,4 +158,62 @@ fn where_io_uring_is_forbidden_the_store_falls_back_says_so_once_and_loses_nothi
     let store = open(directory.path(), &options(Backend::IoUring));
     fill(&store, 2);
     check(&store, 3);
+}
+
+/// Mounts a file system in a namespace of its own and runs a program with its temporary files there.
+const ON_FILE_SYSTEM: &str = r#"
+cannot() { echo "$@" >&2; exit 77; }
+directory=$1 kind=$2 program=$3
+mkdir "$directory/mounted"
+mount_ext4() {
+    truncate --size 512M "$directory/image" || cannot truncate
+    mkfs.ext4 -q -F "$directory/image" || cannot mkfs.ext4
+    mount -t ext4 -o loop "$directory/image" "$1" || cannot mount
+}
+case $kind in
+ext4) mount_ext4 "$directory/mounted" ;;
+tmpfs) mount -t tmpfs -o size=512m none "$directory/mounted" || cannot mount ;;
+overlay)
+    mkdir "$directory/disk"
+    mount_ext4 "$directory/disk"
+    mkdir "$directory/disk/lower" "$directory/disk/upper" "$directory/disk/work"
+    layers="lowerdir=$directory/disk/lower,upperdir=$directory/disk/upper,workdir=$directory/disk/work"
+    mount -t overlay -o "$layers" none "$directory/mounted" || cannot mount
+    ;;
+esac
+TMPDIR=$directory/mounted exec "$program" --skip on_each_file_system --nocapture
+"#;
+
+fn say(what: &str) {
+    std::io::stderr().write_all(format!("{what}\n").as_bytes()).unwrap();
+}
+
+#[test]
+fn on_each_file_system() {
+    for kind in ["ext4", "tmpfs", "overlay"] {
+        let directory = tempfile::tempdir().unwrap();
+        let ran = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "--", "sh", "-c", ON_FILE_SYSTEM, "sh"])
+            .arg(directory.path())
+            .arg(kind)
+            .arg(std::env::current_exe().unwrap())
+            .output();
+        let ran = match ran {
+            Ok(ran) => ran,
+            Err(error) => return say(&format!("stores on {kind}: NOT RUN: unshare: {error}")),
+        };
+        let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        match ran.status.code() {
+            Some(0) => {}
+            // Of `unshare` itself, and of what mounts.
+            Some(1 | 77) if !out.contains("running") => {
+                say(&format!("stores on {kind}: NOT RUN: {}", err.trim()));
+                continue;
+            }
+            _ => panic!("{kind}: {out}{err}"),
+        }
+        for line in out.lines().filter(|line| line.contains("BackendInUse")) {
+            say(&format!("stores on {kind}: {line}"));
+        }
+    }
 }
