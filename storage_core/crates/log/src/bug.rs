@@ -38,6 +38,8 @@ pub enum Bug {
     ShortWriteBelieved,
     /// Parts of a batch group count though others are missing.
     GroupKeptInPart,
+    /// Old blocks go before what a compaction made of them is durable.
+    CompactedNotSynced,
     /// The end that readers see moves before the bytes do.
     EndBeforeBytes,
     /// Who waits for a commit is woken before the next one may begin.
@@ -47,7 +49,7 @@ pub enum Bug {
 }
 
 /// All of them that one thread shows; the others are in `schedules` of the trials.
-pub const BUGS: [Bug; 16] = [
+pub const BUGS: [Bug; 17] = [
     Bug::NoSync,
     Bug::AckBeforeSync,
     Bug::RetryAfterEio,
@@ -64,6 +66,7 @@ pub const BUGS: [Bug; 16] = [
     Bug::JournalCut,
     Bug::ShortWriteBelieved,
     Bug::GroupKeptInPart,
+    Bug::CompactedNotSynced,
 ];
 
 static PRESENT: AtomicU8 = AtomicU8::new(0);

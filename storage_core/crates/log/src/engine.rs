@@ -285,8 +285,10 @@ impl Engine {
     /// Wakes the tasks whose wait is over: after a commit, and when others may commit again.
     pub(crate) fn wake_answered(&self) {
         let mut waiters = self.waiters.lock();
-        let answered: Vec<Waiter> = waiters.extract_if(.., |waiter| waiter.wait.is_over()).collect();
+        let mut answered: Vec<Waiter> = waiters.extract_if(.., |waiter| waiter.wait.is_over()).collect();
         drop(waiters);
+        // A task that waits for many appends is woken once for all of them.
+        answered.dedup_by(|waiter, before| waiter.waker.will_wake(&before.waker));
         for waiter in answered {
             waiter.waker.wake();
         }

@@ -100,6 +100,37 @@ fn tickets_are_futures() {
     assert!(commits <= 500, "{commits}");
 }
 
+/// One task for many appends, as event loops have it: the commit that answers them wakes it once.
+#[test]
+fn a_task_that_waits_for_many_appends_is_woken_once_for_each_commit() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), &Options::small());
+    let log = store.create_log(spec(1, "t")).unwrap();
+    let before = store.stats().commits;
+    let unpark = Arc::new(Unpark(thread::current(), AtomicU64::new(0)));
+    let waker = Arc::clone(&unpark).into();
+    let mut context = Context::from_waker(&waker);
+    let mut tickets: Vec<_> = (0..500)
+        .map(|i| {
+            let bytes = batch_of(&[&numbered(i, 100)]);
+            Box::pin(log.append(&Batch::parse(&bytes).unwrap().0).unwrap().commit)
+        })
+        .collect();
+    loop {
+        tickets.retain_mut(|ticket| match ticket.as_mut().poll(&mut context) {
+            Poll::Ready(result) => result.is_err(),
+            Poll::Pending => true,
+        });
+        if tickets.is_empty() {
+            break;
+        }
+        thread::park();
+    }
+    assert_eq!(log.durable_offset(), Offset(500));
+    let (commits, woken) = (store.stats().commits - before, unpark.1.load(Ordering::SeqCst));
+    assert!(woken <= commits, "woken {woken} times by {commits} commits");
+}
+
 #[test]
 fn what_needs_no_commit_is_ready_at_once() {
     let directory = tempfile::tempdir().unwrap();

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use walrus_log::{BUGS, Bug, TailKind, seed_bug};
 
+use crate::compactions::compact;
 use crate::faults::fail_everywhere;
 use crate::images::{crash_everywhere, message};
 use crate::mounts::private;
@@ -23,6 +24,8 @@ const CRASHED: u64 = 3;
 const DAMAGES: u64 = 40;
 /// Lives whose tails are torn in a round.
 const TAILS: u64 = 10;
+/// Logs that are compacted in a round.
+const COMPACTIONS: u64 = 4;
 /// Rounds without any mistake, before and after: nothing must be found.
 const CLEAN_ROUNDS: u64 = 3;
 
@@ -98,6 +101,11 @@ fn try_round(subject: &Subject, round: u64) -> Option<(&'static str, String)> {
     let crashed = CRASHED * round..CRASHED * (round + 1);
     failing("crash images", || crashed.map(|seed| crash_everywhere(Plan::of(seed, 60), 2)).sum::<u64>())
         .or_else(|| failing("torn tails", || (TAILS * round..TAILS * (round + 1)).map(tear).sum::<u64>()))
+        .or_else(|| {
+            failing("compactions", || {
+                (COMPACTIONS * round..COMPACTIONS * (round + 1)).map(compact).sum::<u64>()
+            })
+        })
         .or_else(|| failing("damage", || damages.filter(|seed| subject.damage(*seed)).count()))
         .or_else(|| failing("failing calls", || fail_everywhere(&faults)))
 }

@@ -12,6 +12,7 @@ use std::io::Write;
 #[cfg(feature = "seeded-bugs")]
 pub mod bugs;
 pub mod checks;
+pub mod compactions;
 pub mod device;
 pub mod device_log;
 pub mod facts;

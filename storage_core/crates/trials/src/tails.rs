@@ -92,7 +92,7 @@ fn tear_again(
     1 + SECOND
 }
 
-fn any_choice(random: &mut Random) -> CrashChoice {
+pub(crate) fn any_choice(random: &mut Random) -> CrashChoice {
     match random.below(6) {
         0 => CrashChoice::Everything,
         1 | 2 => CrashChoice::Pages(random.number()),

@@ -239,7 +239,7 @@ impl Log {
     }
 
     /// Drops records below `offset`; offsets of the others stay. Durable on return; space of whole blocks is given back
-    /// in the background.
+    /// in the background. Waits for a batch group of the log that is being written.
     pub fn delete_before(&self, offset: Offset) -> Result<()> {
         self.state.delete_before(offset.0)
     }
