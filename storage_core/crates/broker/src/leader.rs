@@ -15,9 +15,7 @@ use uuid::Uuid;
 use walrus_log::batch::Batch as StoredBatch;
 use walrus_log::{Appended, Epoch, Log};
 use walrus_metadata::{Descriptor, Segment};
-use walrus_replica::{
-    Batch, LeaderInput, LeaderOutput, LeaderPhase, Message, Offset, ProcessId, Reply, Value,
-};
+use walrus_replica::{Batch, LeaderInput, LeaderOutput, LeaderPhase, Message, ProcessId, Reply, Value};
 
 use crate::broker::Broker;
 use crate::bucket::Key;
@@ -29,10 +27,9 @@ use crate::replication::copy::{Copy, mark_behind};
 use crate::replication::wire::{AppendBytes, Ask};
 use crate::rollover::{self, Decision, Fill, Limits};
 use crate::ticket::Placed;
+use crate::window::{Recent, Window};
 
-/// Bytes of batches that are kept for sending; older ones are read from the log.
-const WINDOW_BYTES: usize = 16 << 20;
-/// Bytes of batches that may wait for their acknowledgement.
+/// Bytes of batches that may wait for their acknowledgement: more than the window keeps of others.
 const UNACKNOWLEDGED_BYTES_MAX: usize = 256 << 20;
 
 /// See the module.
@@ -62,19 +59,9 @@ pub(crate) struct Leader {
 
 struct State {
     machine: walrus_replica::Leader,
-    /// The last batches, in order; all that are not acknowledged, and some more.
-    window: VecDeque<Recent>,
-    window_bytes: usize,
+    window: Window,
     /// Of appends that went on to the next segment, by the offsets that they were to have here.
     carried: HashMap<u64, oneshot::Receiver<Result<Placed>>>,
-}
-
-struct Recent {
-    batch: Batch,
-    bytes: Bytes,
-    /// Another node sent it for this segment.
-    only: Option<Uuid>,
-    deadline: Instant,
 }
 
 /// An append that must go on to the next segment.
@@ -123,12 +110,7 @@ impl Leader {
             own_replica,
             first_producers: log.first_producers(),
             high_watermark: HighWatermark::new(log.base_offset().0),
-            state: Mutex::new(State {
-                machine,
-                window: VecDeque::new(),
-                window_bytes: 0,
-                carried: HashMap::new(),
-            }),
+            state: Mutex::new(State { machine, window: Window::default(), carried: HashMap::new() }),
             ended: watch::Sender::new(None),
             mailboxes: (0..replicas).map(|_| Default::default()).collect(),
             closed: CancellationToken::new(),
@@ -173,7 +155,7 @@ impl Leader {
         if *state.machine.phase() != LeaderPhase::Leading {
             return Err(self.not_leader());
         }
-        if state.unacknowledged_bytes() > UNACKNOWLEDGED_BYTES_MAX {
+        if state.window.bytes() > UNACKNOWLEDGED_BYTES_MAX {
             let what = format!("too much of {} waits for its replicas", self.label());
             return Err(Error::Unavailable { what });
         }
@@ -202,8 +184,7 @@ impl Leader {
         if let Some(placed) = placed {
             let outputs = state.machine.step(LeaderInput::Assign(placed));
             debug_assert!(outputs.is_empty());
-            state.window_bytes += bytes.len();
-            state.window.push_back(Recent { batch: placed, bytes: bytes.clone(), only, deadline });
+            state.window.push(Recent { batch: placed, bytes: bytes.clone(), only, deadline });
             state.trim_window();
             drop(state);
             self.followers().for_each(|place| self.mailboxes[place].1.notify_one());
@@ -350,7 +331,7 @@ impl Leader {
             return Ok(None);
         }
         let next = state.machine.next(to);
-        let bytes = match state.recent_bytes(next, bytes_max) {
+        let bytes = match state.window.from(next, bytes_max) {
             Some(bytes) => bytes,
             None => {
                 // The slow one: it has fallen behind the window. What was sent before need not be durable here.
@@ -495,45 +476,14 @@ impl Leader {
 }
 
 impl State {
-    fn unacknowledged_bytes(&self) -> usize {
-        if self.window_bytes <= WINDOW_BYTES {
-            return self.window_bytes;
-        }
-        let high_watermark = self.machine.high_watermark();
-        let unacknowledged = self.window.iter().rev().take_while(|recent| recent.batch.end > high_watermark);
-        unacknowledged.map(|recent| recent.bytes.len()).sum()
-    }
-
     fn trim_window(&mut self) {
-        let high_watermark = self.machine.high_watermark();
-        while self.window_bytes > WINDOW_BYTES
-            && self.window.front().is_some_and(|recent| recent.batch.end <= high_watermark)
-        {
-            let recent = self.window.pop_front().expect("looked at above");
-            self.window_bytes -= recent.bytes.len();
-        }
-    }
-
-    /// Bytes of the batches from a place on, if they are still at hand.
-    fn recent_bytes(&self, next: Offset, bytes_max: usize) -> Option<Vec<Bytes>> {
-        let first = self.window.binary_search_by_key(&next, |recent| recent.batch.base).ok()?;
-        let mut left = bytes_max;
-        let mut taken = Vec::new();
-        for recent in self.window.range(first..) {
-            if !taken.is_empty() && recent.bytes.len() > left {
-                break;
-            }
-            left = left.saturating_sub(recent.bytes.len());
-            taken.push(recent.bytes.clone());
-        }
-        Some(taken)
+        self.window.trim(self.machine.high_watermark());
     }
 
     /// Appends behind the decided end, in order, each once (R3).
     fn carry(&mut self, value: &Value) -> Vec<Carried> {
-        let behind = self.window.partition_point(|recent| recent.batch.end <= value.end);
         let mut carried = Vec::new();
-        for Recent { batch, bytes, only, deadline } in self.window.drain(behind..) {
+        for Recent { batch, bytes, only, deadline } in self.window.take_behind(value.end) {
             let (reply, receiver) = oneshot::channel();
             self.carried.insert(batch.base.0, receiver);
             carried.push(Carried { batch: bytes, only, deadline, reply });

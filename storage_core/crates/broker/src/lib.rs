@@ -33,6 +33,7 @@ mod space;
 pub mod text;
 mod ticket;
 mod topic;
+mod window;
 
 pub use broker::{AppendAck, Broker, Leadership, ReadOptions, ReadPage, WeakBroker};
 pub use config::{Config, ConfigError};

@@ -1,5 +1,6 @@
 //! What the submitter of a batch holds until the batch is durable and readable.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -85,9 +86,7 @@ impl Ticket {
                     let unknown = |error: String| Error::OutcomeUnknown {
                         what: format!("{}: {error}", leader.label()),
                     };
-                    commit.await.map_err(|error| unknown(error.to_string()))?;
-                    leader.note_durable(broker);
-                    match leader.acknowledged(broker, (ack.base_offset, ack.end_offset), deadline).await {
+                    match acknowledged(broker, commit, &leader, ack, deadline).await.map_err(unknown)? {
                         Waited::Acknowledged => {
                             count(broker, ack);
                             return Ok(Some(ack));
@@ -100,6 +99,40 @@ impl Ticket {
             }
         }
     }
+}
+
+/// Waits for w disks, whichever they are: where the others are faster, this node's own is not waited for.
+async fn acknowledged(
+    broker: &Broker,
+    commit: CommitTicket,
+    leader: &Arc<Leader>,
+    ack: AppendAck,
+    deadline: Instant,
+) -> std::result::Result<Waited, String> {
+    let mut own = Box::pin(own_copy(broker.clone(), commit, leader.clone()));
+    let waited = leader.acknowledged(broker, (ack.base_offset, ack.end_offset), deadline);
+    let mut waited = pin!(waited);
+    tokio::select! {
+        biased;
+        waited = &mut waited => {
+            // The machine has yet to hear of the own disk.
+            broker.spawn("own commit", async move { drop(own.await) }); // a failed disk says so itself
+            return Ok(waited);
+        }
+        told = &mut own => told?,
+    }
+    Ok(waited.await)
+}
+
+/// Tells the leader's machine when its own copy is durable.
+async fn own_copy(
+    broker: Broker,
+    commit: CommitTicket,
+    leader: Arc<Leader>,
+) -> std::result::Result<(), String> {
+    commit.await.map_err(|error| error.to_string())?;
+    leader.note_durable(&broker);
+    Ok(())
 }
 
 fn count(broker: &Broker, ack: AppendAck) {

@@ -36,7 +36,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         Self { stream, buffer: BytesMut::new() }
     }
 
-    /// The next frame; `None` when the other side closed between two frames.
+    /// The next frame; `None` when the other side closed between two frames. Dropping it on the way loses nothing.
     pub(crate) async fn next(&mut self, bytes_max: usize) -> io::Result<Option<Frame>> {
         if !self.fill(4).await? {
             return if self.buffer.is_empty() { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) };

@@ -2,13 +2,16 @@
 //! they arrive; everything else runs side by side.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use prost::Message;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use uuid::Uuid;
 use walrus_metadata::{Descriptor, TopicId};
 
@@ -122,15 +125,20 @@ async fn serve_frames(
     broker: &Broker,
 ) -> io::Result<()> {
     let slots = Arc::new(Semaphore::new(REQUESTS_MAX));
-    while let Some(frame) = reader.next(FRAME_BYTES_MAX).await? {
-        let slot = slots.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let mut replicas = ReplicaAnswers::new(broker);
+    loop {
+        let (slot, frame) = tokio::select! {
+            taken = take(reader, &slots) => taken?,
+            Some(()) = replicas.under_way.next() => continue,
+        };
+        let Some(frame) = frame else { return Ok(()) };
         let (answers, id) = (answers.clone(), frame.id);
         let answering = broker.clone();
         if i32::from(frame.kind) == Kind::Replica as i32 {
             // Appends take their places before the next frame is read.
             let asked =
                 decode::<ReplicaRequest>(frame.payload).and_then(|request| broker.ask_replica(request));
-            broker.spawn("replica", async move {
+            replicas.under_way.push(Box::pin(async move {
                 let answer = match asked {
                     Ok(asked) => answering.finish_replica(asked).await,
                     Err(error) => Err(error),
@@ -138,7 +146,7 @@ async fn serve_frames(
                 let answer = answer.map(|answer| answer.encode_to_vec().into());
                 drop(answers.send(answer_to(id, answer))); // the connection may be gone
                 drop(slot);
-            });
+            }));
         } else if i32::from(frame.kind) == Kind::ForwardAppend as i32 {
             let ticket = match decode::<ForwardAppend>(frame.payload) {
                 Ok(append) => {
@@ -164,7 +172,37 @@ async fn serve_frames(
             });
         }
     }
-    Ok(())
+}
+
+/// Answers of replicas that wait for the disk. They are worked on in the connection's task: one of their own would cost an
+/// append that is alone a change of threads. What has a place in a log is committed, though the connection ends.
+struct ReplicaAnswers<'a> {
+    broker: &'a Broker,
+    under_way: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl<'a> ReplicaAnswers<'a> {
+    fn new(broker: &'a Broker) -> Self {
+        Self { broker, under_way: FuturesUnordered::new() }
+    }
+}
+
+impl Drop for ReplicaAnswers<'_> {
+    fn drop(&mut self) {
+        let mut rest = std::mem::take(&mut self.under_way);
+        if !rest.is_empty() {
+            self.broker.spawn("replica", async move { while rest.next().await.is_some() {} });
+        }
+    }
+}
+
+/// The next frame, once there is room for a request more. Dropping it loses nothing.
+async fn take(
+    reader: &mut FrameReader<tokio::net::tcp::OwnedReadHalf>,
+    slots: &Arc<Semaphore>,
+) -> io::Result<(OwnedSemaphorePermit, Option<Frame>)> {
+    let slot = slots.clone().acquire_owned().await.map_err(io::Error::other)?;
+    Ok((slot, reader.next(FRAME_BYTES_MAX).await?))
 }
 
 /// Waits for the metadata that the sender of a batch acted on. A node that stays behind ends the connection: refusing

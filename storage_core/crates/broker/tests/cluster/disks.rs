@@ -89,6 +89,27 @@ fn a_follower_whose_disk_is_full_leaves_the_replica_set_and_comes_back() {
     );
 }
 
+/// Acknowledged means on w disks, whichever: a leader whose own disk stands still is not waited for.
+#[test]
+fn appends_are_acknowledged_by_the_others_while_the_leaders_disk_stands_still() {
+    let disks = disks(3);
+    let cluster = Cluster::start_linked_on(disks.clone(), small(), Replication::DEFAULT);
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    cluster.block_on(put(&cluster.broker(1), &topic, "first")).unwrap();
+    let leader = cluster.broker(1).leadership(&topic).unwrap().node;
+    let stalled = &disks[leader as usize - 1];
+    stalled.set_stalled(true);
+    let acknowledged =
+        ["second", "third"].map(|value| cluster.block_on(put(&cluster.broker(leader), &topic, value)));
+    stalled.set_stalled(false); // before anything can panic: a node whose disk stands still does not stop
+    assert!(acknowledged.iter().all(Result::is_ok), "{acknowledged:?}");
+    let values = cluster.block_on(read_values(&cluster.broker(leader), &topic, 0, 3));
+    assert_eq!(
+        values.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>(),
+        ["first", "second", "third"]
+    );
+}
+
 fn wait_state(cluster: &Cluster, node: u32, state: NodeState) {
     wait_until(&format!("node {node} is {state:?}"), PATIENCE, || {
         cluster.metadata().nodes[&NodeId(node)].state == state

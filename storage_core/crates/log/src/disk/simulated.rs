@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::crash::{Change, CrashChoice, Replay};
 use super::{BackendInUse, Disk, DiskFile, FileKind, MappedRange, Prepare, TailKind};
 use crate::format::PAGE_BYTES;
-use crate::sync::Mutex;
+use crate::sync::{Condvar, Mutex};
 
 /// A simulated directory. Clones share it.
 #[derive(Clone)]
@@ -20,6 +20,7 @@ pub struct SimulatedDisk {
     /// A crash image is another machine.
     boot: Uuid,
     state: Arc<Mutex<State>>,
+    stall: Arc<Stall>,
 }
 
 /// What happens to a call that the plan names.
@@ -51,10 +52,25 @@ struct State {
     locked: bool,
 }
 
+#[derive(Default)]
+struct Stall {
+    is_stalled: Mutex<bool>,
+    over: Condvar,
+}
+
+impl Stall {
+    fn wait(&self) {
+        let mut is_stalled = self.is_stalled.lock();
+        while *is_stalled {
+            self.over.wait(&mut is_stalled);
+        }
+    }
+}
+
 impl SimulatedDisk {
     /// An empty directory.
     pub fn new(tail_kind: TailKind) -> Self {
-        Self { tail_kind, boot: Uuid::new_v4(), state: Arc::default() }
+        Self { tail_kind, boot: Uuid::new_v4(), state: Arc::default(), stall: Arc::default() }
     }
 
     /// How many changes were made: a point in time for [`SimulatedDisk::crash_image`].
@@ -117,6 +133,12 @@ impl SimulatedDisk {
         self.state.lock().full = full;
     }
 
+    /// While stalled, nothing becomes durable: who syncs waits.
+    pub fn set_stalled(&self, stalled: bool) {
+        *self.stall.is_stalled.lock() = stalled;
+        self.stall.over.notify_all();
+    }
+
     /// Changes one byte of a file, behind the engine's back; says whether it was there.
     pub fn flip(&self, name: &str, position: usize, mask: u8) -> bool {
         let mut state = self.state.lock();
@@ -145,6 +167,10 @@ impl SimulatedDisk {
     /// A disk with these files, all durable.
     pub fn from_contents(tail_kind: TailKind, contents: &BTreeMap<String, Vec<u8>>) -> Self {
         Self::holding(tail_kind, contents.clone())
+    }
+
+    fn file(&self, file: usize) -> Arc<SimulatedFile> {
+        Arc::new(SimulatedFile { file, state: Arc::clone(&self.state), stall: Arc::clone(&self.stall) })
     }
 
     pub(super) fn holding(tail_kind: TailKind, contents: BTreeMap<String, Vec<u8>>) -> Self {
@@ -259,7 +285,7 @@ impl Disk for SimulatedDisk {
         state.files.push(vec![0; bytes]);
         state.names.insert(name.clone(), file);
         state.history.push(Change::Create { name, file, bytes });
-        Ok(Arc::new(SimulatedFile { file, state: Arc::clone(&self.state) }))
+        Ok(self.file(file))
     }
 
     fn open(&self, name: &str, bytes: u64, _: FileKind) -> io::Result<Arc<dyn DiskFile>> {
@@ -271,7 +297,7 @@ impl Disk for SimulatedDisk {
             state.files[file].resize(bytes, 0);
             state.history.push(Change::Grow { file, bytes });
         }
-        Ok(Arc::new(SimulatedFile { file, state: Arc::clone(&self.state) }))
+        Ok(self.file(file))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -314,6 +340,7 @@ impl Drop for Unlock {
 struct SimulatedFile {
     file: usize,
     state: Arc<Mutex<State>>,
+    stall: Arc<Stall>,
 }
 
 impl DiskFile for SimulatedFile {
@@ -335,6 +362,9 @@ impl DiskFile for SimulatedFile {
 
     fn write(&self, position: u64, parts: &[&[u8]], durable: bool) -> io::Result<usize> {
         let mut data = parts.concat();
+        if durable {
+            self.stall.wait();
+        }
         let mut state = self.state.lock();
         if state.call()? && data.len() > PAGE_BYTES as usize {
             data.truncate(data.len() / 2);
@@ -345,6 +375,7 @@ impl DiskFile for SimulatedFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.stall.wait();
         let mut state = self.state.lock();
         if let Err(error) = state.call() {
             state.history.push(Change::SyncFailed { file: self.file });
