@@ -17,6 +17,7 @@ pub mod device;
 pub mod device_log;
 pub mod facts;
 pub mod faults;
+pub mod full;
 pub mod images;
 pub mod mounts;
 pub mod owner;

@@ -1,11 +1,12 @@
 //! What trials run as processes of their own: `device` serves a disk, `power` cuts its power, in a mount namespace of
-//! its own; with the feature `seeded-bugs`, `bugs`: what `make bugs` runs.
+//! its own; `full` fills one there; with the feature `seeded-bugs`, `bugs`: what `make bugs` runs.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use walrus_log::Backend;
 use walrus_trials::device::serve;
+use walrus_trials::full::{fill_often, grown};
 use walrus_trials::power::cut_power;
 
 fn main() -> ExitCode {
@@ -13,6 +14,7 @@ fn main() -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["device", image, log, at] => code(serve(Path::new(image), Path::new(log), Path::new(at))),
         ["power", backend, lives, images] => power(backend, lives, images),
+        ["full", backend, cycles] => full(backend, cycles),
         #[cfg(feature = "seeded-bugs")]
         ["power", backend, lives, images, bug] => {
             let mistake = walrus_log::BUGS.into_iter().find(|mistake| format!("{mistake:?}") == bug);
@@ -46,6 +48,20 @@ fn power(backend: &str, lives: &str, images: &str) -> ExitCode {
     let [lives, images]: [u64; 2] = [lives, images].map(|number| number.parse().expect("a number"));
     let all = (0..lives).try_fold(0, |all, seed| Ok(all + cut_power(backend, seed, images)?));
     code(all.map(|all: u64| println!("{all}")))
+}
+
+/// Prints what was appended and what was in use.
+fn full(backend: &str, cycles: &str) -> ExitCode {
+    let backend: Backend = backend.parse().expect("a backend");
+    let filled = fill_often(backend, cycles.parse().expect("a number"));
+    code(filled.map(|(uses, bytes)| {
+        let last = uses.last().copied().unwrap_or_default();
+
+        println!("{} cycles, {} MiB appended, at last {last:?}", uses.len(), bytes >> 20);
+        if let Some(grown) = grown(&uses) {
+            panic!("{grown}");
+        }
+    }))
 }
 
 #[cfg(feature = "seeded-bugs")]

@@ -41,7 +41,8 @@ impl Home for RecordedHome {
     }
 }
 
-fn open(directory: &Path, options: Options, backend: Backend) -> Result<Store, Error> {
+/// Opens a store, with this backend and no other.
+pub(crate) fn open(directory: &Path, options: Options, backend: Backend) -> Result<Store, Error> {
     let store = Store::open(directory, Options { backend, ..options })?;
     let in_use = store.backend();
     assert_eq!(in_use.name.parse().ok(), Some(backend), "the backend in use: {in_use:?}");

@@ -32,7 +32,7 @@ pub(crate) struct Directory {
 impl Directory {
     /// Makes the directory if it is not there, and finds out what its file system can do.
     pub(crate) fn open(path: &Path, backend: Backend) -> io::Result<Self> {
-        fs::create_dir_all(path)?;
+        make_directory(path)?;
         let (wants_ring, wants_direct) = match backend {
             Backend::Auto | Backend::IoUring => (true, true),
             Backend::Direct => (false, true),
@@ -141,6 +141,21 @@ impl Disk for Directory {
     }
 }
 
+/// Makes a directory, and those above it; what is made is durable on return.
+fn make_directory(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let above = path.parent().filter(|above| *above != Path::new("")).unwrap_or(Path::new("."));
+    make_directory(above)?;
+    match fs::create_dir(path) {
+        // Somebody else was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        made => made?,
+    }
+    File::open(above)?.sync_all()
+}
+
 pub(super) fn boot_id() -> Option<Uuid> {
     fs::read_to_string(BOOT_ID_PATH).ok()?.trim().parse().ok()
 }
@@ -170,5 +185,10 @@ fn probe(directory: &Path, write: impl FnOnce(&File, &[u8]) -> io::Result<usize>
     let page = AlignedPage::padded(&[]);
     let written = open_direct(&path).and_then(|file| write(&file, &page));
     fs::remove_file(&path)?;
-    if written? == page.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    match written {
+        Ok(written) if written < page.len() => Err(io::ErrorKind::WriteZero.into()),
+        // A full disk: it is the page that has no place.
+        Err(error) if error.kind() != io::ErrorKind::StorageFull => Err(error),
+        _ => Ok(()),
+    }
 }

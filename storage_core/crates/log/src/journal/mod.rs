@@ -21,7 +21,7 @@ use crate::commit::Group;
 use crate::disk::{ChunkPool, Disk, DiskFile, FileKind, Prepare, TailKind};
 use crate::error::{Error, Result};
 use crate::format::fields::{Fields, PutFields};
-use crate::format::{FORMAT_VERSION, checksum};
+use crate::format::{FORMAT_VERSION, checksum, page_up};
 use crate::seeded;
 use crate::space::Space;
 use crate::sync::{
@@ -102,10 +102,18 @@ impl Journal {
         };
         let cut_bytes = read.cut_bytes;
         let replayed = Replayed { state: read.state.clone(), cut_bytes };
-        let mut state = read.state;
+        let mut state = read.state.clone();
         (state.closed, state.left_unsynced) = (false, None);
         // Always a new file: what a killed process wrote may not be synced, and a cut tail must not come back.
-        let writer = write_journal(&disk, store, pool, how, state, number + 1, read.next_sequence)?;
+        let write = || write_journal(&disk, store, pool, how, state.clone(), number + 1, read.next_sequence);
+        let writer = write().or_else(|error| match error {
+            // A full disk: the old file has space ahead that it does not need any more.
+            Error::NoSpace { .. } if number > 0 => {
+                read.give_back_ahead(&*disk, &journal_name(number))?;
+                write()
+            }
+            error => Err(error),
+        })?;
         for old in numbers.into_iter().chain((number > 0).then_some(number)) {
             disk.remove(&journal_name(old))
                 .map_err(|e| Error::io("remove", &disk.path(&journal_name(old)), e))?;
@@ -319,7 +327,13 @@ fn write_journal(
     });
     let file = disk.create(NEW_NAME, 0, FileKind::Pages).map_err(failed("create"))?;
     let space = Arc::new(Space::new(Arc::clone(&file), 0..RANGE_BYTES, 0, how));
-    space.prepare_ahead(bytes.len() as u64).map_err(failed("grow"))?;
+    let end = bytes.len() as u64;
+    match space.prepare_ahead(end) {
+        // As much as it needs, then.
+        Err(error) if error.kind() == std::io::ErrorKind::StorageFull => space.reach(end),
+        prepared => prepared,
+    }
+    .map_err(failed("grow"))?;
     let mut tail = Tail::open(file, 0..RANGE_BYTES, 0, TailKind::Buffered, pool).map_err(failed("open"))?;
     tail.append(&bytes);
     let snapshot = tail.capture(0);
@@ -367,6 +381,22 @@ struct Read {
     state: JournalState,
     next_sequence: u64,
     cut_bytes: u64,
+    /// Behind the last record.
+    end: u64,
+    /// Length of the file.
+    size: u64,
+}
+
+impl Read {
+    /// Gives back what lies behind the records.
+    fn give_back_ahead(&self, disk: &dyn Disk, name: &str) -> Result<()> {
+        let failed = |e| Error::io("punch", &disk.path(name), e);
+        let ahead = page_up(self.end)..page_up(self.size);
+        if ahead.is_empty() {
+            return Ok(());
+        }
+        disk.open(name, 0, FileKind::Pages).and_then(|file| file.discard(ahead)).map_err(failed)
+    }
 }
 
 fn read_journal(disk: &dyn Disk, name: &str, store: Uuid) -> Result<Read> {
@@ -374,8 +404,8 @@ fn read_journal(disk: &dyn Disk, name: &str, store: Uuid) -> Result<Read> {
     let failed = |e| Error::io("read", &path, e);
     let file: Arc<dyn DiskFile> = disk.open(name, 0, FileKind::Pages).map_err(failed)?;
     let mut bytes = Vec::new();
-    let size = usize::try_from(file.size_bytes().map_err(failed)?).unwrap_or(usize::MAX);
-    file.read(0, size, &mut bytes).map_err(failed)?;
+    let file_bytes = usize::try_from(file.size_bytes().map_err(failed)?).unwrap_or(usize::MAX);
+    file.read(0, file_bytes, &mut bytes).map_err(failed)?;
     let damaged = |reason: String| Error::damaged(&path, reason);
     let next_sequence = read_header(&bytes, store).map_err(|reason| match reason {
         HeaderError::Newer(found) => {
@@ -383,7 +413,8 @@ fn read_journal(disk: &dyn Disk, name: &str, store: Uuid) -> Result<Read> {
         }
         HeaderError::Damaged(reason) => damaged(reason.to_owned()),
     })?;
-    let mut read = Read { state: JournalState::default(), next_sequence, cut_bytes: 0 };
+    let size = bytes.len() as u64;
+    let mut read = Read { next_sequence, size, ..Read::default() };
     let mut position = HEADER_BYTES;
     while let Some(stored) = Stored::decode(&bytes[position..]).filter(|s| s.sequence == read.next_sequence) {
         let place = format!("record {} at byte {position}", stored.sequence);
@@ -414,6 +445,7 @@ fn read_journal(disk: &dyn Disk, name: &str, store: Uuid) -> Result<Read> {
     }
     let torn = rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     read.cut_bytes = torn as u64;
+    read.end = position as u64;
     Ok(read)
 }
 

@@ -1,0 +1,194 @@
+//! A small ext4 that fills up, is freed and filled again, for as long as one likes: a full disk is told before anything
+//! is accepted, what was accepted stays, and nothing piles up.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::thread;
+
+use walrus_log::batch::{Batch, BatchBuilder};
+use walrus_log::{Backend, Epoch, Error, Log, LogSpec, Offset, Options, ProducerTable, Store};
+
+use crate::checks::read_from;
+use crate::facts::log_id;
+use crate::mounts::{Mounted, image_directory, make_ext4};
+use crate::power::open;
+use crate::random::{Random, Value};
+
+const DISK_BYTES: u64 = 32 << 20;
+/// That are filled at the same time.
+const LOGS: u64 = 2;
+/// The store is closed and opened again on the full disk after each so many cycles.
+const REOPENED_EACH: u64 = 10;
+/// A log is deleted, and another one made, after each so many.
+const DELETED_EACH: u64 = 3;
+/// After so many cycles everything has been used once.
+const WARM_CYCLES: usize = 20;
+/// Files that are being made ready, or freed; each has two.
+const DESCRIPTORS_SLACK: u64 = 8;
+/// Memory is taken in chunks, and given back when the allocator likes.
+const MEMORY_SLACK_BYTES: u64 = 8 << 20;
+/// Blocks of the file system's own, and a file of ours that is just being freed.
+const DISK_SLACK_BYTES: u64 = 4 << 20;
+/// A full disk may have been filled with less than this only if something was not given back.
+const FILL_BYTES_MIN: u64 = 12 << 20;
+
+/// What a process and its disk use when a cycle is over, and everything was freed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Use {
+    /// Open file descriptors.
+    pub descriptors: u64,
+    /// Of the process, without what is mapped from files: those are on the disk.
+    pub memory_bytes: u64,
+    /// Of the file system.
+    pub disk_bytes: u64,
+}
+
+/// One log, and what is in it from its start on.
+struct Filled {
+    log: Log,
+    start: u64,
+    values: VecDeque<Value>,
+}
+
+impl Filled {
+    fn end(&self) -> u64 {
+        self.start + self.values.len() as u64
+    }
+
+    /// Appends until the disk is full; how many bytes.
+    fn fill(&mut self, random: &mut Random) -> u64 {
+        let mut total = 0;
+        loop {
+            let bytes = if random.one_in(3) { 8 + random.below(3000) } else { random.below(200_000) };
+            let value = Value { number: random.number(), bytes: bytes as usize };
+            let mut builder = BatchBuilder::new();
+            builder.push(None, Some(&value.to_bytes()), 0, &[]);
+            let mut bytes = Vec::new();
+            builder.build(&mut bytes).expect("small");
+            let (batch, _) = Batch::parse(&bytes).expect("just built");
+            match self.log.append(&batch) {
+                Ok(appended) => {
+                    assert_eq!(appended.base_offset.0, self.end(), "where an append went");
+                    self.values.push_back(value);
+                    appended.commit.wait().unwrap_or_else(|error| panic!("accepted, and then: {error}"));
+                    total += bytes.len() as u64;
+                }
+                Err(Error::NoSpace { .. }) => {
+                    assert_eq!(self.log.end_offset().0, self.end(), "nothing was accepted");
+                    return total;
+                }
+                Err(error) => panic!("a full disk is told as {error}"),
+            }
+        }
+    }
+
+    fn check(&self) {
+        let (start, end) = (self.log.start_offset().0, self.log.durable_offset().0);
+        assert_eq!((start, end), (self.start, self.end()), "start and end");
+        let (records, fences) = read_from(&self.log, self.start);
+        assert_eq!(fences, [], "damage");
+        assert_eq!(records.len(), self.values.len(), "records");
+        for ((offset, bytes), (index, value)) in records.iter().zip(self.values.iter().enumerate()) {
+            assert!(*offset == self.start + index as u64 && value.is(bytes), "offset {offset}");
+        }
+    }
+
+    /// Also where the disk is full.
+    fn free(&mut self, to: u64) {
+        self.log.delete_before(Offset(to)).unwrap_or_else(|error| panic!("a trim of a full disk: {error}"));
+        self.values.drain(..(to - self.start) as usize);
+        self.start = to;
+    }
+}
+
+/// Fills an ext4 so many times; what was in use after each, and how many bytes were appended. Needs a mount namespace
+/// of its own.
+pub fn fill_often(backend: Backend, cycles: u64) -> io::Result<(Vec<Use>, u64)> {
+    let work = image_directory()?;
+    let image = work.path().join("image");
+    make_ext4(&image, DISK_BYTES)?;
+    let mounted = Mounted::ext4(&image, &work.path().join("full"))?;
+    let directory = mounted.path().join("store");
+    let options = Options { block_bytes: 256 << 10, blocks_per_file: 8, ..Options::small() };
+    let mut store = open(&directory, options.clone(), backend).expect("an empty disk");
+    let mut logs: Vec<Filled> = (0..LOGS).map(|number| create(&store, number)).collect();
+    let mut random = Random(0x6675_6c6c);
+    let (mut uses, mut total) = (Vec::new(), 0);
+    for cycle in 0..cycles {
+        let filled = fill(&mut logs, &mut random);
+        assert!(filled >= FILL_BYTES_MIN, "cycle {cycle}: full after {filled} bytes");
+        total += filled;
+        if cycle % REOPENED_EACH == 0 {
+            store.close().unwrap_or_else(|error| panic!("a full disk is not closed: {error}"));
+            store = open(&directory, options.clone(), backend).expect("a full disk opens");
+            for filled in &mut logs {
+                filled.log = store.log(filled.log.id()).expect("the log");
+            }
+        }
+        logs.iter().for_each(Filled::check);
+        for filled in &mut logs {
+            filled.free(filled.start + random.below(filled.values.len() as u64 + 1));
+            filled.check();
+            filled.free(filled.end());
+        }
+        if cycle % DELETED_EACH == 0 {
+            let gone = std::mem::replace(&mut logs[0], create(&store, LOGS + cycle));
+            store.delete_log(gone.log.id()).unwrap_or_else(|error| panic!("a deletion: {error}"));
+        }
+        store.settle();
+        uses.push(used(&store)?);
+    }
+    store.close().expect("an empty disk");
+    Ok((uses, total))
+}
+
+/// What grew between the first cycles and the last; `None`: nothing did.
+pub fn grown(uses: &[Use]) -> Option<String> {
+    let (first, last) = (&uses[WARM_CYCLES..2 * WARM_CYCLES], &uses[uses.len() - WARM_CYCLES..]);
+    let grown = |what: &str, slack: u64, of: fn(&Use) -> u64| {
+        let most = |uses: &[Use]| uses.iter().map(of).max().unwrap_or(0);
+        let (before, after) = (most(first), most(last));
+        (after > before + slack).then(|| format!("{what}: {before} at first, {after} at last"))
+    };
+    grown("descriptors", DESCRIPTORS_SLACK, |used| used.descriptors)
+        .or_else(|| grown("bytes of memory", MEMORY_SLACK_BYTES, |used| used.memory_bytes))
+        .or_else(|| grown("bytes of the disk", DISK_SLACK_BYTES, |used| used.disk_bytes))
+}
+
+fn create(store: &Store, number: u64) -> Filled {
+    let spec = LogSpec {
+        id: log_id(number + 1),
+        name: format!("log {number}"),
+        base_offset: Offset(0),
+        epoch: Epoch(1),
+        producers: ProducerTable::new(),
+        fsync: None,
+    };
+    let log = store.create_log(spec).unwrap_or_else(|error| panic!("a new log: {error}"));
+    Filled { log, start: 0, values: VecDeque::new() }
+}
+
+/// All logs at the same time; how many bytes.
+fn fill(logs: &mut [Filled], random: &mut Random) -> u64 {
+    thread::scope(|scope| {
+        let fill = |filled| {
+            let (filled, seed): (&mut Filled, _) = (filled, random.number());
+            scope.spawn(move || filled.fill(&mut Random(seed)))
+        };
+        let threads: Vec<_> = logs.iter_mut().map(fill).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a thread that fills")).sum()
+    })
+}
+
+fn used(store: &Store) -> io::Result<Use> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let memory = status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.split_whitespace().next());
+    let kibibytes: u64 = memory.and_then(|number| number.parse().ok()).expect("the kernel says so");
+    let free_bytes = store.free_bytes().map_err(io::Error::other)?;
+    Ok(Use {
+        descriptors: fs::read_dir("/proc/self/fd")?.count() as u64,
+        memory_bytes: kibibytes << 10,
+        disk_bytes: DISK_BYTES - free_bytes,
+    })
+}
