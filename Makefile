@@ -9,7 +9,7 @@ ENV := . tools/env
 COUNT ?= 10000
 SEED ?= 0
 STATES ?= 2200000
-.PHONY: model bugs simulate fuzz
+.PHONY: model bugs simulate fuzz miri
 .PHONY: help setup run test test-rust test-python images e2e check fmt bench chaos proto golden charts clean
 
 help: ## This list
@@ -47,6 +47,9 @@ bugs: ## Mistakes in the storage engine that its trials must find
 
 fuzz: ## Any bytes for the decoders of the engine, with a nightly compiler: make fuzz SECONDS=600
 	@tools/fuzz $(SECONDS)
+
+miri: ## The decoders of the engine in an interpreter that sees undefined behaviour, with a nightly compiler
+	@tools/miri
 
 simulate: ## Random lives of whole clusters: make simulate COUNT=1000000, again: make simulate SEED=7 COUNT=1
 	@. tools/env; cd storage_core
