@@ -37,6 +37,11 @@ impl CommitTicket {
         Self { waits_for: (!is_done).then(|| Wait { log: Arc::clone(log), end, generation }) }
     }
 
+    /// Whether waiting for it would return at once.
+    pub fn is_over(&self) -> bool {
+        self.waits_for.as_ref().is_none_or(Wait::is_over)
+    }
+
     /// Blocks until the append is durable. If no commit is under way, this thread does it for all who wait.
     /// `Poisoned`: it failed, and whether the append will be there after a restart is unknown.
     pub fn wait(self) -> Result<()> {

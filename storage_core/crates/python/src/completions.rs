@@ -1,5 +1,5 @@
 //! What an event loop waits for: appends that become durable, records that arrive. The engine's threads tell it through a
-//! pipe, and so never need the interpreter lock; however many are done at once, the loop wakes up once.
+//! pipe, and so never need the interpreter lock; however many appends a commit makes durable, the loop wakes up once for it.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -7,7 +7,7 @@ use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use pyo3::prelude::*;
@@ -20,80 +20,104 @@ use crate::error::{Raised, Result};
 pub(crate) struct Completions {
     waiting: Mutex<Waiting>,
     bell: Arc<Bell>,
+    /// Wakes by the bell.
+    on_commit: Waker,
     reader: PipeReader,
 }
 
 #[derive(Default)]
 struct Waiting {
     next_id: u64,
-    by_id: HashMap<u64, Wait>,
+    /// In the order of their appends.
+    commits: Vec<(u64, CommitTicket)>,
+    arrivals: HashMap<u64, Arrival>,
 }
 
-enum Wait {
-    Commit(CommitTicket),
-    Arrival(Arrival),
+impl Waiting {
+    fn id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
 }
 
 /// Says that something is to be taken.
 struct Bell {
-    /// Waits to look at again.
-    woken: Mutex<Vec<u64>>,
+    /// There was a commit.
+    committed: AtomicBool,
+    /// Arrivals to look at again.
+    arrived: Mutex<Vec<u64>>,
     /// A byte is in the pipe, or on its way.
     rings: AtomicBool,
     writer: PipeWriter,
 }
 
-/// Wakes one wait.
-struct Ring {
+impl Bell {
+    fn ring(&self) {
+        if !self.rings.swap(true, Ordering::AcqRel) {
+            // The loop is gone if this fails, and nobody waits.
+            let _ = (&self.writer).write_all(&[1]);
+        }
+    }
+}
+
+/// Wakes all waits for commits: it is one for all of them, and so woken once for each commit.
+struct Committed(Arc<Bell>);
+
+impl Wake for Committed {
+    fn wake(self: Arc<Self>) {
+        self.0.committed.store(true, Ordering::Release);
+        self.0.ring();
+    }
+}
+
+/// Wakes the wait for one arrival.
+struct Arrived {
     bell: Arc<Bell>,
     id: u64,
 }
 
-impl Wake for Ring {
+impl Wake for Arrived {
     fn wake(self: Arc<Self>) {
-        self.bell.woken.lock().unwrap_or_else(PoisonError::into_inner).push(self.id);
-        if !self.bell.rings.swap(true, Ordering::AcqRel) {
-            // The loop is gone if this fails, and nobody waits.
-            let _ = (&self.bell.writer).write_all(&[1]);
-        }
+        self.bell.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(self.id);
+        self.bell.ring();
     }
 }
 
 impl Completions {
     /// Remembers what is not done yet, and gives its id; `None`: it is done.
-    pub(crate) fn add_commit(&self, commit: CommitTicket) -> Result<Option<u64>> {
-        self.add(Wait::Commit(commit))
-    }
-
-    pub(crate) fn add_arrival(&self, arrival: Arrival) -> Result<Option<u64>> {
-        self.add(Wait::Arrival(arrival))
-    }
-
-    fn add(&self, mut wait: Wait) -> Result<Option<u64>> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = waiting.next_id;
-        match wait.poll(&self.waker(id)) {
-            Poll::Ready(result) => result.map(|()| None),
+    pub(crate) fn add_commit(&self, mut commit: CommitTicket) -> Result<Option<u64>> {
+        let mut waiting = self.waiting();
+        match Pin::new(&mut commit).poll(&mut Context::from_waker(&self.on_commit)) {
+            Poll::Ready(result) => result.map(|()| None).map_err(Raised::from),
             Poll::Pending => {
-                waiting.next_id += 1;
-                waiting.by_id.insert(id, wait);
+                let id = waiting.id();
+                waiting.commits.push((id, commit));
                 Ok(Some(id))
             }
         }
     }
 
-    fn waker(&self, id: u64) -> Waker {
-        Waker::from(Arc::new(Ring { bell: Arc::clone(&self.bell), id }))
-    }
-}
-
-impl Wait {
-    fn poll(&mut self, waker: &Waker) -> Poll<Result<()>> {
-        let context = &mut Context::from_waker(waker);
-        match self {
-            Self::Commit(commit) => Pin::new(commit).poll(context).map_err(Raised::from),
-            Self::Arrival(arrival) => Pin::new(arrival).poll(context).map_ok(drop).map_err(Raised::from),
+    /// As [`Completions::add_commit`].
+    pub(crate) fn add_arrival(&self, mut arrival: Arrival) -> Result<Option<u64>> {
+        let mut waiting = self.waiting();
+        let id = waiting.id();
+        match self.look(&mut arrival, id) {
+            Poll::Ready(result) => result.map(|()| None),
+            Poll::Pending => {
+                waiting.arrivals.insert(id, arrival);
+                Ok(Some(id))
+            }
         }
+    }
+
+    fn look(&self, arrival: &mut Arrival, id: u64) -> Poll<Result<()>> {
+        let waker = Waker::from(Arc::new(Arrived { bell: Arc::clone(&self.bell), id }));
+        let looked = Pin::new(arrival).poll(&mut Context::from_waker(&waker));
+        looked.map_ok(drop).map_err(Raised::from)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -102,8 +126,14 @@ impl Completions {
     #[new]
     fn new() -> Result<Self> {
         let (reader, writer) = std::io::pipe().map_err(PyErr::from)?;
-        let bell = Bell { woken: Mutex::default(), rings: AtomicBool::new(false), writer };
-        Ok(Self { waiting: Mutex::default(), bell: Arc::new(bell), reader })
+        let bell = Arc::new(Bell {
+            committed: AtomicBool::new(false),
+            arrived: Mutex::default(),
+            rings: AtomicBool::new(false),
+            writer,
+        });
+        let on_commit = Waker::from(Arc::new(Committed(Arc::clone(&bell))));
+        Ok(Self { waiting: Mutex::default(), bell, on_commit, reader })
     }
 
     fn fileno(&self) -> i32 {
@@ -116,17 +146,25 @@ impl Completions {
             (&self.reader).read_exact(&mut [0]).map_err(PyErr::from)?;
             self.bell.rings.store(false, Ordering::Release);
         }
-        let woken = std::mem::take(&mut *self.bell.woken.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut done = Vec::with_capacity(woken.len());
-        for id in woken {
-            let Some(wait) = waiting.by_id.get_mut(&id) else { continue };
-            if let Poll::Ready(result) = wait.poll(&self.waker(id)) {
-                waiting.by_id.remove(&id);
-                let error = result.err().map(|raised| PyErr::from(raised).into_value(py).into_any());
-                done.push((id, error.map(|error| error.into_bound(py))));
+        let mut results = Vec::new();
+        let mut waiting = self.waiting();
+        if self.bell.committed.swap(false, Ordering::AcqRel) {
+            let over = waiting.commits.extract_if(.., |(_, commit)| commit.is_over());
+            results.extend(over.map(|(id, commit)| (id, commit.wait().map_err(Raised::from))));
+        }
+        let arrived = std::mem::take(&mut *self.bell.arrived.lock().unwrap_or_else(PoisonError::into_inner));
+        for id in arrived {
+            let Some(mut arrival) = waiting.arrivals.remove(&id) else { continue };
+            match self.look(&mut arrival, id) {
+                Poll::Ready(result) => results.push((id, result)),
+                Poll::Pending => drop(waiting.arrivals.insert(id, arrival)),
             }
         }
-        Ok(done)
+        drop(waiting);
+        let raised = |result: Result<()>| {
+            let error = result.err().map(|raised| PyErr::from(raised).into_value(py).into_any());
+            error.map(|error| error.into_bound(py))
+        };
+        Ok(results.into_iter().map(|(id, result)| (id, raised(result))).collect())
     }
 }
