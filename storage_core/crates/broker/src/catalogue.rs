@@ -9,12 +9,13 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use walrus_metadata::{Descriptor, Node, NodeId, Partition, Segment, SegmentState};
 
-use crate::broker::{Broker, uuid_bytes};
+use crate::broker::Broker;
 use crate::control::Event;
 use crate::error::{Error, Result};
 use crate::peer::Request;
 use crate::proto::peer::{SegmentInfo, SegmentInfoAnswer};
 use crate::routing::{DEFAULT_ORG, base_of, log_start};
+use crate::segment::uuid_bytes;
 use crate::topic::{
     NodeView, PartitionRef, PartitionView, SegmentStateView, SegmentView, TopicInfo, TopicName, TopicState,
 };

@@ -11,12 +11,13 @@ use prost::Message as _;
 use uuid::Uuid;
 use walrus_metadata::{Descriptor, NodeId};
 
-use crate::broker::{Broker, uuid_bytes};
+use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::peer::Request;
 use crate::proto::peer::{Confirm, ConfirmAnswer, ReplicaName};
 use crate::replication::standing::{self, Doubt, Tail};
 use crate::routing::{is_led_by, open_segment};
+use crate::segment::uuid_bytes;
 use crate::topic::PartitionRef;
 
 /// For the word of the other replicas.

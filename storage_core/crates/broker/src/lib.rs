@@ -17,6 +17,7 @@ mod error;
 pub mod grpc;
 mod high_watermark;
 mod leader;
+mod leading;
 mod liveness;
 pub mod metrics;
 pub mod peer;
@@ -30,16 +31,20 @@ mod routing;
 mod segment;
 mod sequencer;
 mod space;
+mod submission;
 pub mod text;
 mod ticket;
 mod topic;
 mod window;
 
-pub use broker::{AppendAck, Broker, Leadership, ReadOptions, ReadPage, WeakBroker};
+pub use broker::{Broker, WeakBroker};
 pub use config::{Config, ConfigError};
 pub use data_plane::{DataPlane, StartError};
 pub use error::{Error, Result};
+pub use leading::Leadership;
 pub use metrics::Metrics;
+pub use reader::{ReadOptions, ReadPage};
+pub use submission::AppendAck;
 pub use topic::{
     NodeView, PartitionRef, PartitionView, SegmentStateView, SegmentView, TopicInfo, TopicName, TopicState,
 };

@@ -9,14 +9,39 @@ use uuid::Uuid;
 use walrus_log::{Log, LogId};
 use walrus_metadata::{Descriptor, Segment, SegmentState};
 
-use crate::broker::{Broker, ReadOptions, ReadPage, uuid_bytes};
+use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::peer::Request;
 use crate::proto::peer::{Fetch, FetchAnswer};
 use crate::replication::copy::Readable;
 use crate::replication::pages;
 use crate::routing::{base_of, is_led_by, is_open, log_start, open_segment, segment_at};
+use crate::segment::uuid_bytes;
 use crate::topic::{PartitionRef, TopicName};
+
+/// How to read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadOptions {
+    /// About how much; at least one batch is always answered.
+    pub bytes_max: usize,
+    /// How long to wait at the high watermark.
+    pub wait: Duration,
+    /// Only from this segment; its end answers an empty page.
+    pub segment: Option<Uuid>,
+}
+
+/// Whole batches of one segment; the first contains the wanted offset. Empty at the high watermark.
+#[derive(Clone, Debug)]
+pub struct ReadPage {
+    /// RecordBatch v2, as stored.
+    pub batches: Vec<Bytes>,
+    /// Where to go on.
+    pub next_offset: u64,
+    /// First offset not readable yet, as far as known: of a page from a sealed segment at least its end.
+    pub high_watermark: u64,
+    /// First offset still there.
+    pub log_start: u64,
+}
 
 /// Most bytes of one page, whatever was asked for.
 pub(crate) const PAGE_BYTES_MAX: usize = 16 << 20;

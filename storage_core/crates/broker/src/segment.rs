@@ -1,5 +1,6 @@
 //! A segment and the log that stores it: the log's id is the segment's uuid, its name says where the segment belongs.
 
+use bytes::Bytes;
 use uuid::Uuid;
 use walrus_log::{Epoch, LogId, LogSpec, Offset, ProducerTable};
 use walrus_metadata::{Descriptor, TopicId};
@@ -52,6 +53,11 @@ impl std::fmt::Display for Place {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}/{}/{}", self.topic.0, self.partition, self.number)
     }
+}
+
+/// As it goes over the wire.
+pub(crate) fn uuid_bytes(uuid: Uuid) -> Bytes {
+    Bytes::copy_from_slice(uuid.as_bytes())
 }
 
 #[cfg(test)]

@@ -7,9 +7,10 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 use walrus_log::CommitTicket;
 
-use crate::broker::{AppendAck, Broker};
+use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::leader::{Leader, Waited};
+use crate::submission::AppendAck;
 
 /// What became of a batch.
 pub(crate) enum Placed {

@@ -22,9 +22,11 @@ use super::pages::{Lookup, Page};
 use super::progress::{BadRecord, CursorKey, Progress};
 use super::reservation::HolderId;
 use super::service::{Settlement, TopicRef};
-use crate::broker::{Broker, Leadership, ReadOptions};
+use crate::broker::Broker;
 use crate::clock;
 use crate::error::{Error, Result};
+use crate::leading::Leadership;
+use crate::reader::ReadOptions;
 use crate::topic::{PartitionRef, TopicName};
 
 /// Bytes of a topic that are read ahead.

@@ -15,9 +15,10 @@ use super::ledger::HandedOver;
 use super::owner::{Owner, log_name};
 use super::progress::{CursorKey, Progress};
 use super::reservation::{HolderId, Reservation};
-use crate::broker::{Broker, Leadership, WeakBroker};
+use crate::broker::{Broker, WeakBroker};
 use crate::clock;
 use crate::error::{Error, Result};
+use crate::leading::Leadership;
 use crate::metrics::Metrics;
 use crate::peer::Request;
 use crate::proto::peer::{
@@ -25,6 +26,7 @@ use crate::proto::peer::{
     CursorRequest, CursorReservation, CursorSettle, CursorSettleAnswer, CursorState, CursorTopic,
     cursor_answer, cursor_request,
 };
+use crate::segment::uuid_bytes;
 use crate::topic::{NodeView, PartitionRef, TopicName};
 
 /// Partitions of `__cursors`. A topic's place is its uuid modulo this, so it never changes.
@@ -426,10 +428,6 @@ fn handed_over_of(state: &CursorState) -> Option<HandedOver> {
     };
     let reserved = state.reserved.iter().filter_map(reservation).collect();
     Some(HandedOver { key, progress: Progress::decode(&state.progress).ok()?, reserved })
-}
-
-fn uuid_bytes(uuid: Uuid) -> Bytes {
-    Bytes::copy_from_slice(uuid.as_bytes())
 }
 
 fn uuid_of(bytes: &[u8]) -> Result<Uuid> {

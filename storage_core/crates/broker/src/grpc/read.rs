@@ -10,9 +10,10 @@ use uuid::Uuid;
 use walrus_log::batch::{Batch, BatchError};
 
 use super::status::status_of;
-use crate::broker::{Broker, ReadOptions, ReadPage};
+use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::proto::v1::{Format, Header, ReadRequest, ReadResponse, Record};
+use crate::reader::{ReadOptions, ReadPage};
 use crate::topic::PartitionRef;
 
 /// Bytes of an answer where the client names none.

@@ -17,13 +17,15 @@ use walrus_metadata::{Descriptor, TopicId};
 
 use super::frame::{FRAME_BYTES_MAX, Frame, FrameReader, HELLO_BYTES_MAX, write_frames};
 use super::{WireVersions, encode_error};
-use crate::broker::{AppendAck, Broker, uuid_bytes};
+use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::proto::peer::{
     AppendAnswer, Confirm, Fetch, FetchAnswer, ForwardAppend, Hello, HelloAnswer, Kind, Prepare,
     PrepareAnswer, ReplicaRequest, SegmentInfo,
 };
 use crate::reader::PAGE_BYTES_MAX;
+use crate::segment::uuid_bytes;
+use crate::submission::AppendAck;
 
 /// For the greeting of a new connection.
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);

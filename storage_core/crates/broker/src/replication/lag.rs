@@ -9,11 +9,12 @@ use futures_util::future::join_all;
 use prost::Message as _;
 use walrus_metadata::{Descriptor, SegmentState};
 
-use crate::broker::{Broker, uuid_bytes};
+use crate::broker::Broker;
 use crate::peer::Request;
 use crate::proto::peer::{SegmentFacts, SegmentInfo, SegmentInfoAnswer};
 use crate::routing::is_led_by;
 use crate::segment::log_id;
+use crate::segment::uuid_bytes;
 
 /// Segments in one request.
 const ASKED_MAX: usize = 1_000;

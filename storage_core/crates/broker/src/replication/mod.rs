@@ -1,6 +1,7 @@
 //! The machines of `walrus-replica` at work: their messages go over the peers' connections, their batches into logs,
 //! their promises into the store's journal.
 
+pub(crate) mod answers;
 pub(crate) mod catch_up;
 pub(crate) mod convert;
 pub(crate) mod copies;
@@ -9,6 +10,7 @@ pub(crate) mod departure;
 pub(crate) mod follower;
 pub(crate) mod holdings;
 pub(crate) mod lag;
+mod logs;
 mod pace;
 pub(crate) mod pages;
 pub(crate) mod recovery;

@@ -227,7 +227,7 @@ pub(crate) async fn fetch(
     if node == broker.node_id() {
         return broker.durable_batches(segment, from.0, FILL_BYTES as usize);
     }
-    let segment = crate::broker::uuid_bytes(segment);
+    let segment = crate::segment::uuid_bytes(segment);
     let fetch = Fetch { segment, offset: from.0, bytes_max: FILL_BYTES, wait_ms: 0, durable: true };
     let payload = broker.peers().call(node, Request::Fetch(fetch), REPLICA_PATIENCE).await?;
     let answer = FetchAnswer::decode(payload)

@@ -9,10 +9,11 @@ use prost::Message as _;
 use uuid::Uuid;
 
 use super::{InFlight, Mode, Sequencer, State, Waiting};
-use crate::broker::{AppendAck, Broker};
+use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::peer::{CallError, Connection};
 use crate::proto::peer::{AppendAnswer, ForwardAppend, Kind};
+use crate::submission::AppendAck;
 use crate::ticket::Placed;
 
 /// How much later than the leader the sender of a batch gives up.

@@ -21,13 +21,14 @@ use uuid::Uuid;
 use walrus_log::batch::Batch;
 use walrus_metadata::{Segment, TopicId};
 
-use crate::broker::{AppendAck, Broker};
+use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::leader::{Carried, Leader};
 use crate::peer::Connection;
 use crate::roll::{self, Roll};
 use crate::rollover::{Decision, Reason};
 use crate::routing::open_segment;
+use crate::submission::AppendAck;
 use crate::ticket::{Placed, Ticket};
 use crate::topic::TopicName;
 

@@ -8,10 +8,11 @@ use walrus_log::batch::{Batch, BatchBuilder, BatchError};
 
 use super::answer::Answer;
 use super::command::Command;
-use crate::broker::{Broker, ReadOptions};
+use crate::broker::Broker;
 use crate::clock;
 use crate::cursors::Consumer;
 use crate::error::{Error, Result};
+use crate::reader::ReadOptions;
 use crate::topic::{PartitionRef, TopicName};
 
 /// Carries the command out. `number` is that of the answer on its connection, by which the consumer learns later that

@@ -1,0 +1,141 @@
+//! The segments that this process leads: who is asked to, who may, and what happens when their metadata moves on.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+use walrus_log::Log;
+use walrus_metadata::{Descriptor, Segment, SegmentState};
+
+use crate::broker::Broker;
+use crate::error::{Error, Result};
+use crate::leader::{Carried, Leader};
+use crate::replication::{convert, follower};
+use crate::routing::{Routing, is_led_by, open_segment};
+use crate::segment::{label, log_id};
+use crate::topic::{PartitionRef, TopicName};
+
+/// Who leads a partition's open segment, as this node's snapshot of the metadata says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leadership {
+    /// The open segment.
+    pub segment: Uuid,
+    /// Its number.
+    pub number: u64,
+    /// Its first offset.
+    pub base_offset: u64,
+    /// Its epoch.
+    pub epoch: u32,
+    /// Node.
+    pub node: u32,
+    /// This process leads it: this node, and not an earlier process of it.
+    pub ours: bool,
+}
+
+impl Broker {
+    /// Who leads a partition now.
+    pub fn leadership(&self, partition: &PartitionRef) -> Result<Leadership> {
+        let routing = self.routing();
+        let (_, found) = routing.partition(partition).map_err(|unknown| self.as_claim(unknown))?;
+        let nobody = || Error::Unavailable { what: format!("{partition} has no open segment") };
+        let Descriptor { uuid, number, base_offset, epoch, leader, .. } =
+            &open_segment(found).ok_or_else(nobody)?.descriptor;
+        Ok(Leadership {
+            segment: *uuid,
+            number: *number,
+            base_offset: base_offset.map_or(0, |base| base.0),
+            epoch: epoch.0,
+            node: leader.node.0,
+            ours: is_led_by(*leader, self.config()),
+        })
+    }
+
+    /// The leader of an open segment that metadata gives to this process. Makes its log if need be.
+    pub(crate) async fn leader(&self, topic: &TopicName, segment: &Segment) -> Result<Arc<Leader>> {
+        let uuid = segment.descriptor.uuid;
+        let known = || self.led().lock().get(&uuid).cloned();
+        if let Some(leader) = known() {
+            return Ok(leader);
+        }
+        let log = self.open_log(topic, &segment.descriptor).await?;
+        let _turn = self.opening().lock().await;
+        if let Some(leader) = known() {
+            return Ok(leader);
+        }
+        let label: Arc<str> = label(topic.as_str(), &segment.descriptor).into();
+        let copy = self.copies().open(&segment.descriptor)?;
+        let (opening, named, node) = (segment.clone(), label.clone(), self.node_id());
+        let leader = self.blocking(move || Leader::open(&opening, named, log, copy, node)).await?;
+        let leader = Arc::new(leader);
+        tracing::info!(
+            segment = label.as_ref(),
+            epoch = leader.key.epoch.0,
+            base = leader.log().base_offset().0,
+            replicas = ?segment.descriptor.replicas.iter().map(|replica| replica.node.0).collect::<Vec<_>>(),
+            "leads"
+        );
+        self.led().lock().insert(uuid, leader.clone());
+        for place in leader.followers() {
+            self.spawn("follower", follower::follow(self.clone(), leader.clone(), place));
+        }
+        Ok(leader)
+    }
+
+    /// Whether this process may begin to lead a segment that metadata gives it: nobody has written it yet (R7).
+    pub(crate) fn may_lead(&self, segment: &Segment) -> bool {
+        let descriptor = &segment.descriptor;
+        if self.known_leader(descriptor.uuid).is_some() {
+            return true;
+        }
+        let is_fresh = |log: Log| log.end_offset() == log.base_offset() && !log.is_sealed();
+        let takes_appends = || match self.copies().find(descriptor.uuid) {
+            Ok(Some(copy)) => copy.takes_appends().unwrap_or(false),
+            Ok(None) => true,
+            Err(_) => false,
+        };
+        segment.state == SegmentState::Open
+            && self.bucket().log(log_id(descriptor)).is_none_or(is_fresh)
+            && takes_appends()
+    }
+
+    /// A leader that has been asked for before.
+    pub(crate) fn known_leader(&self, segment: Uuid) -> Option<Arc<Leader>> {
+        self.led().lock().get(&segment).cloned()
+    }
+
+    pub(crate) fn leaders(&self) -> Vec<Arc<Leader>> {
+        self.led().lock().values().cloned().collect()
+    }
+
+    /// Leaders whose segments metadata has sealed, or does not list any more, learn it before anybody is routed past them.
+    pub(crate) fn end_leaders(&self, routing: &Routing) {
+        let is_led = |segment: &Uuid| routing.leases.by_key.contains_key(&walrus_log::LogId(*segment));
+        let ended: Vec<_> =
+            self.led().lock().extract_if(|segment, _| !is_led(segment)).map(|(_, leader)| leader).collect();
+        for leader in ended {
+            let segment = &leader.descriptor;
+            let partition =
+                routing.topic(segment.topic).and_then(|route| route.partition(segment.partition).ok());
+            let mut listed = partition.into_iter().flat_map(|partition| partition.segments.iter().rev());
+            let state =
+                listed.find(|listed| listed.descriptor.uuid == segment.uuid).map(|listed| &listed.state);
+            if let Some(SegmentState::Sealed(value)) = state {
+                leader.learned(self, convert::value(value));
+            }
+            leader.closed.cancel();
+        }
+    }
+
+    /// Appends that their segment ended without go on in the next one.
+    pub(crate) fn carry(&self, segment: &Descriptor, carried: Vec<Carried>) {
+        let route = self.routing().topic(segment.topic).cloned();
+        match route.as_ref().and_then(|route| route.sequencers.get(segment.partition as usize)) {
+            Some(sequencer) => sequencer.carry(self, carried),
+            None => {
+                for append in carried {
+                    let error = self.as_claim(Error::UnknownTopic { topic: segment.topic.0.to_string() });
+                    drop(append.reply.send(Err(error))); // whoever asked may be gone
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What this node answers for its own copies: to leaders and recoverers, to those who fetch, and to those who ask how far a
+//! segment goes.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use uuid::Uuid;
+use walrus_log::Log;
+use walrus_metadata::{Descriptor, Segment};
+
+use super::copy::{Copy, Readable, Said};
+use super::{catch_up, wire};
+use crate::broker::Broker;
+use crate::error::{Error, Result};
+use crate::proto::peer::{ReplicaAnswer, ReplicaRequest, SegmentFacts, SegmentInfo, SegmentInfoAnswer};
+use crate::routing::{is_led_by, open_segment};
+use crate::segment::uuid_bytes;
+
+/// A message to a replica on its way to the answer.
+pub(crate) enum AskedReplica {
+    Answered(walrus_replica::Reply),
+    /// In its place; the answer may wait for the disk.
+    Said {
+        copy: Arc<Copy>,
+        said: Said,
+    },
+    /// Needs no place, and waits for the disk.
+    Waits {
+        segment: Uuid,
+        ask: wire::Ask,
+    },
+}
+
+impl Broker {
+    /// A message to a replica on this node. What must have a place in an order has it when this returns.
+    pub(crate) fn ask_replica(&self, request: ReplicaRequest) -> Result<AskedReplica> {
+        let (segment, disk, ask) = wire::decode_ask(request)?;
+        if !self.copies().is_me(disk) {
+            let reply = walrus_replica::Reply::Refused(walrus_replica::Refusal::OtherReplica);
+            return Ok(AskedReplica::Answered(reply));
+        }
+        match ask {
+            wire::Ask::Append(_) | wire::Ask::Assigned(_) => {
+                let unknown = || Error::UnknownSegment { segment: segment.to_string() };
+                let copy = self.copies().find(segment)?.ok_or_else(unknown)?;
+                let said = copy.ask(ask)?;
+                Ok(AskedReplica::Said { copy, said })
+            }
+            ask => Ok(AskedReplica::Waits { segment, ask }),
+        }
+    }
+
+    /// The answer of a replica on this node, to an append when it is durable.
+    pub(crate) async fn finish_replica(&self, asked: AskedReplica) -> Result<ReplicaAnswer> {
+        let (copy, said) = match asked {
+            AskedReplica::Answered(reply) => return Ok(wire::encode_reply(reply)),
+            AskedReplica::Said { copy, said } => (copy, said),
+            AskedReplica::Waits { segment, ask } => {
+                let (wire::Ask::Fence(_, descriptor) | wire::Ask::Accept(.., descriptor)) = &ask else {
+                    return Err(Error::InvalidRequest { problem: "nothing to wait for".to_owned() });
+                };
+                if descriptor.uuid != segment {
+                    return Err(Error::InvalidRequest { problem: "another segment's descriptor".to_owned() });
+                }
+                let copy = self.copies().open(descriptor)?;
+                let needs_log = matches!(&ask, wire::Ask::Accept(accept, ..)
+                    if Some(accept.value.end.0) > descriptor.base_offset.map(|base| base.0));
+                if needs_log && copy.log().is_none() {
+                    catch_up::make_log(self, descriptor).await?;
+                }
+                let asked = copy.clone();
+                (copy, self.blocking(move || asked.ask(ask)).await?)
+            }
+        };
+        let silent = || Error::Unavailable { what: "the replica has nothing to say".to_owned() };
+        if let Said { answer: Some(reply), .. } = said {
+            return Ok(wire::encode_reply(reply));
+        }
+        let commit = said.commit.ok_or_else(silent)?;
+        commit.await.map_err(|error| Error::Storage { node: self.node_id(), message: error.to_string() })?;
+        copy.note_durable()?.map(wire::encode_reply).ok_or_else(silent)
+    }
+
+    /// The same for a message of this very node.
+    pub(crate) async fn answer_replica(&self, request: ReplicaRequest) -> Result<ReplicaAnswer> {
+        let asked = self.ask_replica(request)?;
+        self.finish_replica(asked).await
+    }
+
+    /// Batches of the own copy of a segment, acknowledged or not: for its other replicas.
+    pub(crate) fn durable_batches(&self, segment: Uuid, from: u64, bytes_max: usize) -> Result<Vec<Bytes>> {
+        let unknown = || Error::UnknownSegment { segment: segment.to_string() };
+        let log = self.bucket().log(walrus_log::LogId(segment)).ok_or_else(unknown)?;
+        let read = self.bucket().read_by_key(&log, from, bytes_max);
+        if let Err(Error::Corrupted { .. }) = &read {
+            self.copies().note_damage(segment);
+        }
+        Ok(read?.batches)
+    }
+
+    /// How far a segment may be read on this node.
+    pub(crate) fn readable(&self, segment: Uuid, log: &Log) -> Result<Readable> {
+        let all = |end| Ok(Readable { end, is_all: true });
+        if let Some(sealed) = log.sealed() {
+            return all(sealed.end.0);
+        }
+        if let Some(leader) = self.known_leader(segment) {
+            return all(leader.high_watermark());
+        }
+        match self.copies().find(segment)? {
+            Some(copy) => copy.readable(),
+            // Nobody has written it.
+            None => all(log.base_offset().0),
+        }
+    }
+
+    /// Facts about own copies of segments, and about open ones that this process leads and has not written yet.
+    pub(crate) async fn segment_facts(&self, wanted: &SegmentInfo) -> SegmentInfoAnswer {
+        let mut answer = self.known_facts(wanted);
+        if !wanted.producers {
+            self.settle(wanted, &mut answer.segments).await;
+        }
+        answer
+    }
+
+    /// Says of the ends of open segments whether they are sure.
+    async fn settle(&self, wanted: &SegmentInfo, known: &mut Vec<SegmentFacts>) {
+        let mut open = Vec::new();
+        {
+            let routing = self.routing();
+            let wanted: HashSet<&Bytes> = wanted.segments.iter().collect();
+            let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
+            for Segment { descriptor, .. } in partitions.filter_map(open_segment) {
+                let segment = uuid_bytes(descriptor.uuid);
+                if !wanted.contains(&segment) {
+                    continue;
+                }
+                match known.iter().position(|facts| facts.segment == segment) {
+                    Some(place) if known[place].sealed => {}
+                    Some(place) => open.push((place, descriptor.clone())),
+                    None if is_led_by(descriptor.leader, self.config()) => {
+                        let end_offset = descriptor.base_offset.map_or(0, |base| base.0);
+                        open.push((known.len(), descriptor.clone()));
+                        known.push(SegmentFacts { segment, end_offset, ..SegmentFacts::default() });
+                    }
+                    None => {}
+                }
+            }
+        }
+        let (places, descriptors): (Vec<usize>, Vec<Descriptor>) = open.into_iter().unzip();
+        let claims = self.may_claim_ends(&descriptors).await;
+        for (place, claim) in places.into_iter().zip(claims) {
+            known[place].unsettled |= claim.is_err();
+        }
+    }
+
+    fn known_facts(&self, wanted: &SegmentInfo) -> SegmentInfoAnswer {
+        let facts = |bytes: &Bytes| {
+            let segment = Uuid::from_slice(bytes).ok()?;
+            let log = self.bucket().log(walrus_log::LogId(segment))?;
+            let Readable { end: end_offset, is_all } = self.readable(segment, &log).ok()?;
+            let (producers, first_producers) = match wanted.producers {
+                true => (log.producers().encode().into(), log.first_producers()),
+                false => Default::default(),
+            };
+            let (bytes, sealed) = (self.bucket().size_bytes(log.id()).unwrap_or(0), log.is_sealed());
+            let segment = uuid_bytes(segment);
+            let unsettled = !is_all;
+            Some(SegmentFacts { segment, end_offset, bytes, sealed, producers, first_producers, unsettled })
+        };
+        SegmentInfoAnswer { segments: wanted.segments.iter().filter_map(facts).collect() }
+    }
+}
