@@ -15,7 +15,8 @@ use crate::disk::{ChunkPool, Disk, TailKind};
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Record};
 use crate::log::block::IndexCache;
-use crate::log::state::{LogCapture, LogState};
+use crate::log::capture::LogCapture;
+use crate::log::state::LogState;
 use crate::options::{FsyncSchedule, Options};
 use crate::seeded;
 use crate::sync::{

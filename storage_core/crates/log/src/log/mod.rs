@@ -1,11 +1,13 @@
 //! One log of a store: append, read, seal, trim. A handle is cheap to clone and works as long as it lives.
 
 pub(crate) mod block;
+pub(crate) mod capture;
 pub(crate) mod clean;
 mod compaction;
 pub(crate) mod group;
 mod lifecycle;
 mod mend;
+pub(crate) mod open_block;
 mod reader;
 pub(crate) mod retaining;
 pub(crate) mod state;

@@ -3,22 +3,18 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
-use super::block::{Block, BlockIndex, ClosedBlock};
+use super::block::Block;
+use super::open_block::{OpenBlock, Resume};
 use super::retaining::Retaining;
 use super::times::TimeIndex;
 use crate::arrivals::Arrivals;
 use crate::batch::{Batch, write_offsets};
-use crate::blocks::Filled;
 use crate::cursors::CursorPlace;
 use crate::digest::Digest;
 use crate::disk::TailKind;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::format::block_header::BlockHeader;
-use crate::format::footer::{IndexEntry, data_max};
-use crate::format::{PAGE_BYTES, page_up};
 use crate::journal::{Record, SealedEntry};
 use crate::log::LogSpec;
 use crate::options::FsyncSchedule;
@@ -28,7 +24,6 @@ use crate::sync::{
     Condvar, Mutex, MutexGuard, RwLock,
     atomic::{AtomicBool, AtomicU64},
 };
-use crate::tail::{Captured, Tail};
 use crate::types::{Epoch, LogId, Offset};
 
 pub(crate) struct LogState {
@@ -132,45 +127,6 @@ pub(crate) struct Writer {
     pub(crate) digest: Digest,
 }
 
-/// The block that takes appends.
-pub(crate) struct OpenBlock {
-    pub(crate) block: Arc<Block>,
-    pub(crate) tail: Tail,
-    opened_at: Instant,
-    /// Commits handed over everything below.
-    pub(crate) flushed: u64,
-    /// How many there were.
-    commits: u64,
-    /// Data ends here at most: the footer needs the rest.
-    data_max: u64,
-    /// Position from which the next batch gets an index entry.
-    index_next: u64,
-    max_timestamp: i64,
-    digest: Digest,
-    /// Encoded producers at the block's end; set when the log goes on elsewhere.
-    producers: Option<Vec<u8>>,
-}
-
-/// Where a recovered block ends.
-pub(crate) struct Resume {
-    pub(crate) block: Arc<Block>,
-    pub(crate) data_end: u64,
-    /// What lies behind the data up to here must be zeroed before the first append.
-    pub(crate) dirty_end: u64,
-    pub(crate) max_timestamp: i64,
-    pub(crate) digest: Digest,
-}
-
-/// What a commit writes of a log, and publishes afterwards.
-pub(crate) struct LogCapture {
-    pub(crate) log: Arc<LogState>,
-    pub(crate) blocks: Vec<(Arc<Block>, Captured)>,
-    end: u64,
-    bytes: u64,
-    /// Nothing is left for the next commit.
-    pub(crate) is_all: bool,
-}
-
 /// Where an append went.
 pub(crate) struct Placed {
     pub(crate) base_offset: u64,
@@ -244,7 +200,7 @@ impl LogState {
     }
 
     /// Appends are followed by a commit: of the caller, the committer or a timer.
-    fn commits_appends(&self) -> bool {
+    pub(super) fn commits_appends(&self) -> bool {
         self.syncs() || self.engine.tail_kind == TailKind::Buffered
     }
 
@@ -376,242 +332,6 @@ impl LogState {
         }
     }
 
-    /// Opens a block that takes at least so many bytes; the one before waits for its commit.
-    fn open_block(&self, writer: &mut Writer, batch_bytes: u64) -> Result<()> {
-        let blocks = &self.engine.blocks;
-        let size = blocks
-            .classes
-            .next(self.last_filled(writer), batch_bytes)
-            .map_err(|bytes_max| Error::TooLarge { bytes: batch_bytes, bytes_max })?;
-        let (slots, space) = blocks.allocate(size, self.fsync)?;
-        let file = &slots.file;
-        let range = slots.range();
-        let bytes = range.end - range.start;
-        let tail = Tail::open(Arc::clone(&file.file), range, 0, self.engine.tail_kind, &self.engine.pool);
-        let mut tail = match tail {
-            Ok(tail) => tail,
-            Err(error) => {
-                blocks.free(&slots);
-                return Err(file.error("open a block in", error));
-            }
-        };
-        let sequence = blocks.take_sequence();
-        let header = BlockHeader {
-            store: self.engine.store,
-            log: self.id,
-            sequence,
-            previous: writer.last_sequence,
-            base_offset: writer.end,
-            epoch: self.epoch,
-            slots: slots.count,
-            group: (uuid::Uuid::nil(), 0, 0),
-            replaces_to: 0,
-            name: self.name.clone(),
-        };
-        tail.append(&header.encode());
-        let block = Arc::new(Block {
-            recent: RwLock::new(tail.recent()),
-            index: RwLock::new(BlockIndex::Growing(Vec::new())),
-            ..Block::new(slots, space, sequence, writer.end)
-        });
-        self.close_block(writer);
-        self.directory.write().blocks.push(Arc::clone(&block));
-        writer.last_sequence = sequence;
-        writer.open = Some(OpenBlock {
-            block,
-            tail,
-            opened_at: Instant::now(),
-            flushed: 0,
-            commits: 0,
-            data_max: data_max(bytes),
-            index_next: 0,
-            max_timestamp: i64::MIN,
-            digest: Digest::default(),
-            producers: None,
-        });
-        self.ask_retain_if_ruled();
-        Ok(())
-    }
-
-    /// The block before the next one.
-    fn last_filled(&self, writer: &Writer) -> Option<Filled> {
-        match &writer.open {
-            Some(open) => Some(Filled {
-                class: open.block.slots.file.class,
-                took: open.opened_at.elapsed(),
-                commit_bytes: open.flushed.checked_div(open.commits).unwrap_or(0),
-            }),
-            None => {
-                let directory = self.directory.read();
-                directory.blocks.last().map(|block| Filled::at_no_known_rate(block.slots.file.class))
-            }
-        }
-    }
-
-    /// Zeroes what a recovery found behind the data: a store that was closed in order ends with its data, and the next open
-    /// need not look.
-    pub(crate) fn clean_tail(&self) -> Result<()> {
-        let mut writer = self.writer.lock();
-        if let Some(resume) = writer.resume.as_ref().filter(|resume| resume.dirty_end > resume.data_end) {
-            writer.open = Some(self.reopen(resume)?);
-            writer.resume = None;
-        }
-        Ok(())
-    }
-
-    /// Goes on in a block that a recovery found, after zeroing what lies behind its data.
-    pub(crate) fn reopen(&self, resume: &Resume) -> Result<OpenBlock> {
-        let &Resume { ref block, data_end, dirty_end, max_timestamp, digest } = resume;
-        let block = Arc::clone(block);
-        let file = Arc::clone(&block.slots.file);
-        let result = (|| {
-            let behind = page_up(data_end);
-            if dirty_end > behind {
-                block
-                    .file()
-                    .discard(block.start + behind..block.start + page_up(dirty_end).min(block.bytes))?;
-            }
-            block.space.assume(behind);
-            let engine = &self.engine;
-            let mut tail =
-                Tail::open(Arc::clone(&file.file), block.range(), data_end, engine.tail_kind, &engine.pool)?;
-            if dirty_end > data_end {
-                tail.zero_page_rest()?;
-                if self.syncs() && !seeded!(ZerosNotSynced) {
-                    block.file().sync()?;
-                }
-            }
-            Ok(tail)
-        })();
-        let tail = result.map_err(|error: std::io::Error| {
-            let error = file.error("reopen", error);
-            if !matches!(error, Error::NoSpace { .. }) {
-                self.poison(&error.to_string().into());
-            }
-            error
-        })?;
-        *block.recent.write() = tail.recent();
-        let entries = match &*block.index.read() {
-            BlockIndex::Growing(entries) => entries.clone(),
-            BlockIndex::Loaded(entries) => entries.to_vec(),
-            BlockIndex::OnDisk => Vec::new(),
-        };
-        let index_next = entries.last().map_or(0, |last| u64::from(last.position) + PAGE_BYTES);
-        *block.index.write() = BlockIndex::Growing(entries);
-        if let BlockIndex::Growing(entries) = &mut *block.index.write()
-            && let Some(last) = entries.last_mut()
-        {
-            last.max_timestamp = i64::MAX;
-        }
-        let data_max = data_max(block.bytes);
-        Ok(OpenBlock {
-            block,
-            tail,
-            opened_at: Instant::now(),
-            flushed: data_end,
-            commits: 0,
-            data_max,
-            index_next,
-            max_timestamp,
-            digest,
-            producers: None,
-        })
-    }
-
-    /// The open block takes no more appends.
-    pub(crate) fn close_block(&self, writer: &mut Writer) {
-        if let Some(resume) = writer.resume.take() {
-            let Resume { block, data_end, max_timestamp, digest, .. } = resume;
-            let closed = ClosedBlock { end_offset: writer.end, max_timestamp, data_end, digest };
-            let _ = block.closed.set(closed);
-            self.engine.tending.write_footer(block, Some(writer.producers.encode()));
-        }
-        let Some(mut open) = writer.open.take() else { return };
-        if let BlockIndex::Growing(entries) = &mut *open.block.index.write()
-            && let Some(last) = entries.last_mut()
-        {
-            last.max_timestamp = open.max_timestamp;
-        }
-        let (max_timestamp, data_end, digest) = (open.max_timestamp, open.tail.written(), open.digest);
-        let _ =
-            open.block.closed.set(ClosedBlock { end_offset: writer.end, max_timestamp, data_end, digest });
-        open.producers = Some(writer.producers.encode());
-        if self.commits_appends() && open.flushed < data_end {
-            writer.pending.push(open);
-        } else {
-            self.finish_block(open);
-        }
-    }
-
-    /// Everything of a closed block is with the disk.
-    fn finish_block(&self, open: OpenBlock) {
-        let OpenBlock { block, producers, .. } = open;
-        *block.recent.write() = None;
-        self.engine.tending.write_footer(block, producers);
-    }
-
-    /// What a commit must write, taken under the mutex; the writing happens without it. Of a log that never syncs only
-    /// about `unsynced_max` bytes: nobody waits for the rest.
-    pub(crate) fn capture(self: Arc<Self>, unsynced_max: u64) -> Option<LogCapture> {
-        let bytes_max = if self.syncs() { u64::MAX } else { unsynced_max };
-        let writer = self.writer.lock();
-        let (mut bytes, mut is_all) = (0, true);
-        let mut blocks = Vec::new();
-        for open in writer.pending.iter().chain(&writer.open) {
-            let written = open.tail.written();
-            if written > open.flushed {
-                if bytes >= bytes_max {
-                    is_all = false;
-                    break;
-                }
-                let captured = open.tail.capture_some(open.flushed, bytes_max - bytes);
-                bytes += captured.end - open.flushed;
-                is_all &= captured.end == written;
-                blocks.push((Arc::clone(&open.block), captured));
-            }
-        }
-        let end = writer.end;
-        drop(writer);
-        (!blocks.is_empty()).then_some(LogCapture { log: self, blocks, end, bytes, is_all })
-    }
-
-    /// Offsets of a commit are the schedule's promise kept; where the log syncs, they are also on the disk.
-    pub(crate) fn publish(&self, capture: &LogCapture) {
-        if seeded!(EndBeforeBytes) {
-            self.readable.fetch_max(capture.end, Ordering::AcqRel);
-        }
-        let mut writer = self.writer.lock();
-        for (block, captured) in &capture.blocks {
-            block.readable.fetch_max(captured.end, Ordering::AcqRel);
-            if let Some(recent) = &*block.recent.read() {
-                recent.release(captured.end);
-            }
-            let same = |open: &&mut OpenBlock| Arc::ptr_eq(&open.block, block);
-            let writer = &mut *writer;
-            if let Some(open) = writer.pending.iter_mut().chain(&mut writer.open).find(same) {
-                open.flushed = captured.end;
-                open.commits += 1;
-            }
-        }
-        let (done, pending) = std::mem::take(&mut writer.pending)
-            .into_iter()
-            .partition(|open| open.flushed == open.tail.written());
-        writer.pending = pending;
-        writer.waiting_bytes =
-            writer.pending.iter().chain(&writer.open).map(|open| open.tail.written() - open.flushed).sum();
-        self.waiting_bytes.store(writer.waiting_bytes, Ordering::Release);
-        drop(writer);
-        for open in done {
-            self.finish_block(open);
-        }
-        if self.syncs() {
-            self.synced.fetch_max(capture.end, Ordering::AcqRel);
-            self.unmarked_bytes.fetch_add(capture.bytes, Ordering::Relaxed);
-        }
-        self.readable.fetch_max(capture.end, Ordering::AcqRel);
-        self.arrivals.announce();
-    }
-
     /// As [`LogState::say`], for what changes the log's end: where it fails, a restart may find it said, and nothing that
     /// is appended afterwards could be promised.
     pub(crate) fn say_or_stop(&self, record: &Record<'_>) -> Result<()> {
@@ -635,20 +355,5 @@ impl Writer {
             (_, Some(resume)) if Arc::ptr_eq(&resume.block, block) => resume.digest,
             _ => Digest::default(),
         }
-    }
-}
-
-impl OpenBlock {
-    /// Keeps index, totals and digest up with a batch at a position.
-    #[inline]
-    fn note(&mut self, position: u64, base_offset: u64, batch: &Batch<'_>) {
-        if position >= self.index_next {
-            let entry =
-                IndexEntry { offset: base_offset, max_timestamp: i64::MAX, position: position as u32 };
-            self.block.push_index(entry, self.max_timestamp);
-            self.index_next = position + PAGE_BYTES;
-        }
-        self.max_timestamp = self.max_timestamp.max(batch.max_timestamp());
-        self.digest.push(base_offset, batch.record_count(), batch.header().crc);
     }
 }

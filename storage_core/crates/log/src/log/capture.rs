@@ -1,0 +1,84 @@
+//! A log's part in a commit: what is to be written is taken under the log's mutex, and published when it is with the disk.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::block::Block;
+use super::open_block::OpenBlock;
+use super::state::LogState;
+use crate::seeded;
+use crate::tail::Captured;
+
+/// What a commit writes of a log, and publishes afterwards.
+pub(crate) struct LogCapture {
+    pub(crate) log: Arc<LogState>,
+    pub(crate) blocks: Vec<(Arc<Block>, Captured)>,
+    end: u64,
+    bytes: u64,
+    /// Nothing is left for the next commit.
+    pub(crate) is_all: bool,
+}
+
+impl LogState {
+    /// What a commit must write, taken under the mutex; the writing happens without it. Of a log that never syncs only
+    /// about `unsynced_max` bytes: nobody waits for the rest.
+    pub(crate) fn capture(self: Arc<Self>, unsynced_max: u64) -> Option<LogCapture> {
+        let bytes_max = if self.syncs() { u64::MAX } else { unsynced_max };
+        let writer = self.writer.lock();
+        let (mut bytes, mut is_all) = (0, true);
+        let mut blocks = Vec::new();
+        for open in writer.pending.iter().chain(&writer.open) {
+            let written = open.tail.written();
+            if written > open.flushed {
+                if bytes >= bytes_max {
+                    is_all = false;
+                    break;
+                }
+                let captured = open.tail.capture_some(open.flushed, bytes_max - bytes);
+                bytes += captured.end - open.flushed;
+                is_all &= captured.end == written;
+                blocks.push((Arc::clone(&open.block), captured));
+            }
+        }
+        let end = writer.end;
+        drop(writer);
+        (!blocks.is_empty()).then_some(LogCapture { log: self, blocks, end, bytes, is_all })
+    }
+
+    /// Offsets of a commit are the schedule's promise kept; where the log syncs, they are also on the disk.
+    pub(crate) fn publish(&self, capture: &LogCapture) {
+        if seeded!(EndBeforeBytes) {
+            self.readable.fetch_max(capture.end, Ordering::AcqRel);
+        }
+        let mut writer = self.writer.lock();
+        for (block, captured) in &capture.blocks {
+            block.readable.fetch_max(captured.end, Ordering::AcqRel);
+            if let Some(recent) = &*block.recent.read() {
+                recent.release(captured.end);
+            }
+            let same = |open: &&mut OpenBlock| Arc::ptr_eq(&open.block, block);
+            let writer = &mut *writer;
+            if let Some(open) = writer.pending.iter_mut().chain(&mut writer.open).find(same) {
+                open.flushed = captured.end;
+                open.commits += 1;
+            }
+        }
+        let (done, pending) = std::mem::take(&mut writer.pending)
+            .into_iter()
+            .partition(|open| open.flushed == open.tail.written());
+        writer.pending = pending;
+        writer.waiting_bytes =
+            writer.pending.iter().chain(&writer.open).map(|open| open.tail.written() - open.flushed).sum();
+        self.waiting_bytes.store(writer.waiting_bytes, Ordering::Release);
+        drop(writer);
+        for open in done {
+            self.finish_block(open);
+        }
+        if self.syncs() {
+            self.synced.fetch_max(capture.end, Ordering::AcqRel);
+            self.unmarked_bytes.fetch_add(capture.bytes, Ordering::Relaxed);
+        }
+        self.readable.fetch_max(capture.end, Ordering::AcqRel);
+        self.arrivals.announce();
+    }
+}

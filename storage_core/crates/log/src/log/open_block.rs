@@ -1,0 +1,237 @@
+//! The block that takes a log's appends: opened, taken up again after a start, closed.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::block::{Block, BlockIndex, ClosedBlock};
+use super::state::{LogState, Writer};
+use crate::batch::Batch;
+use crate::blocks::Filled;
+use crate::digest::Digest;
+use crate::error::{Error, Result};
+use crate::format::block_header::BlockHeader;
+use crate::format::footer::{IndexEntry, data_max};
+use crate::format::{PAGE_BYTES, page_up};
+use crate::seeded;
+use crate::sync::RwLock;
+use crate::tail::Tail;
+
+/// The block that takes appends.
+pub(crate) struct OpenBlock {
+    pub(crate) block: Arc<Block>,
+    pub(crate) tail: Tail,
+    pub(super) opened_at: Instant,
+    /// Commits handed over everything below.
+    pub(crate) flushed: u64,
+    /// How many there were.
+    pub(super) commits: u64,
+    /// Data ends here at most: the footer needs the rest.
+    pub(super) data_max: u64,
+    /// Position from which the next batch gets an index entry.
+    index_next: u64,
+    max_timestamp: i64,
+    pub(super) digest: Digest,
+    /// Encoded producers at the block's end; set when the log goes on elsewhere.
+    producers: Option<Vec<u8>>,
+}
+
+/// Where a recovered block ends.
+pub(crate) struct Resume {
+    pub(crate) block: Arc<Block>,
+    pub(crate) data_end: u64,
+    /// What lies behind the data up to here must be zeroed before the first append.
+    pub(crate) dirty_end: u64,
+    pub(crate) max_timestamp: i64,
+    pub(crate) digest: Digest,
+}
+
+impl OpenBlock {
+    /// Keeps index, totals and digest up with a batch at a position.
+    #[inline]
+    pub(super) fn note(&mut self, position: u64, base_offset: u64, batch: &Batch<'_>) {
+        if position >= self.index_next {
+            let entry =
+                IndexEntry { offset: base_offset, max_timestamp: i64::MAX, position: position as u32 };
+            self.block.push_index(entry, self.max_timestamp);
+            self.index_next = position + PAGE_BYTES;
+        }
+        self.max_timestamp = self.max_timestamp.max(batch.max_timestamp());
+        self.digest.push(base_offset, batch.record_count(), batch.header().crc);
+    }
+}
+
+impl LogState {
+    /// Opens a block that takes at least so many bytes; the one before waits for its commit.
+    pub(super) fn open_block(&self, writer: &mut Writer, batch_bytes: u64) -> Result<()> {
+        let blocks = &self.engine.blocks;
+        let size = blocks
+            .classes
+            .next(self.last_filled(writer), batch_bytes)
+            .map_err(|bytes_max| Error::TooLarge { bytes: batch_bytes, bytes_max })?;
+        let (slots, space) = blocks.allocate(size, self.fsync)?;
+        let file = &slots.file;
+        let range = slots.range();
+        let bytes = range.end - range.start;
+        let tail = Tail::open(Arc::clone(&file.file), range, 0, self.engine.tail_kind, &self.engine.pool);
+        let mut tail = match tail {
+            Ok(tail) => tail,
+            Err(error) => {
+                blocks.free(&slots);
+                return Err(file.error("open a block in", error));
+            }
+        };
+        let sequence = blocks.take_sequence();
+        let header = BlockHeader {
+            store: self.engine.store,
+            log: self.id,
+            sequence,
+            previous: writer.last_sequence,
+            base_offset: writer.end,
+            epoch: self.epoch,
+            slots: slots.count,
+            group: (uuid::Uuid::nil(), 0, 0),
+            replaces_to: 0,
+            name: self.name.clone(),
+        };
+        tail.append(&header.encode());
+        let block = Arc::new(Block {
+            recent: RwLock::new(tail.recent()),
+            index: RwLock::new(BlockIndex::Growing(Vec::new())),
+            ..Block::new(slots, space, sequence, writer.end)
+        });
+        self.close_block(writer);
+        self.directory.write().blocks.push(Arc::clone(&block));
+        writer.last_sequence = sequence;
+        writer.open = Some(OpenBlock {
+            block,
+            tail,
+            opened_at: Instant::now(),
+            flushed: 0,
+            commits: 0,
+            data_max: data_max(bytes),
+            index_next: 0,
+            max_timestamp: i64::MIN,
+            digest: Digest::default(),
+            producers: None,
+        });
+        self.ask_retain_if_ruled();
+        Ok(())
+    }
+
+    /// The block before the next one.
+    fn last_filled(&self, writer: &Writer) -> Option<Filled> {
+        match &writer.open {
+            Some(open) => Some(Filled {
+                class: open.block.slots.file.class,
+                took: open.opened_at.elapsed(),
+                commit_bytes: open.flushed.checked_div(open.commits).unwrap_or(0),
+            }),
+            None => {
+                let directory = self.directory.read();
+                directory.blocks.last().map(|block| Filled::at_no_known_rate(block.slots.file.class))
+            }
+        }
+    }
+
+    /// Zeroes what a recovery found behind the data: a store that was closed in order ends with its data, and the next open
+    /// need not look.
+    pub(crate) fn clean_tail(&self) -> Result<()> {
+        let mut writer = self.writer.lock();
+        if let Some(resume) = writer.resume.as_ref().filter(|resume| resume.dirty_end > resume.data_end) {
+            writer.open = Some(self.reopen(resume)?);
+            writer.resume = None;
+        }
+        Ok(())
+    }
+
+    /// Goes on in a block that a recovery found, after zeroing what lies behind its data.
+    pub(crate) fn reopen(&self, resume: &Resume) -> Result<OpenBlock> {
+        let &Resume { ref block, data_end, dirty_end, max_timestamp, digest } = resume;
+        let block = Arc::clone(block);
+        let file = Arc::clone(&block.slots.file);
+        let result = (|| {
+            let behind = page_up(data_end);
+            if dirty_end > behind {
+                block
+                    .file()
+                    .discard(block.start + behind..block.start + page_up(dirty_end).min(block.bytes))?;
+            }
+            block.space.assume(behind);
+            let engine = &self.engine;
+            let mut tail =
+                Tail::open(Arc::clone(&file.file), block.range(), data_end, engine.tail_kind, &engine.pool)?;
+            if dirty_end > data_end {
+                tail.zero_page_rest()?;
+                if self.syncs() && !seeded!(ZerosNotSynced) {
+                    block.file().sync()?;
+                }
+            }
+            Ok(tail)
+        })();
+        let tail = result.map_err(|error: std::io::Error| {
+            let error = file.error("reopen", error);
+            if !matches!(error, Error::NoSpace { .. }) {
+                self.poison(&error.to_string().into());
+            }
+            error
+        })?;
+        *block.recent.write() = tail.recent();
+        let entries = match &*block.index.read() {
+            BlockIndex::Growing(entries) => entries.clone(),
+            BlockIndex::Loaded(entries) => entries.to_vec(),
+            BlockIndex::OnDisk => Vec::new(),
+        };
+        let index_next = entries.last().map_or(0, |last| u64::from(last.position) + PAGE_BYTES);
+        *block.index.write() = BlockIndex::Growing(entries);
+        if let BlockIndex::Growing(entries) = &mut *block.index.write()
+            && let Some(last) = entries.last_mut()
+        {
+            last.max_timestamp = i64::MAX;
+        }
+        let data_max = data_max(block.bytes);
+        Ok(OpenBlock {
+            block,
+            tail,
+            opened_at: Instant::now(),
+            flushed: data_end,
+            commits: 0,
+            data_max,
+            index_next,
+            max_timestamp,
+            digest,
+            producers: None,
+        })
+    }
+
+    /// The open block takes no more appends.
+    pub(crate) fn close_block(&self, writer: &mut Writer) {
+        if let Some(resume) = writer.resume.take() {
+            let Resume { block, data_end, max_timestamp, digest, .. } = resume;
+            let closed = ClosedBlock { end_offset: writer.end, max_timestamp, data_end, digest };
+            let _ = block.closed.set(closed);
+            self.engine.tending.write_footer(block, Some(writer.producers.encode()));
+        }
+        let Some(mut open) = writer.open.take() else { return };
+        if let BlockIndex::Growing(entries) = &mut *open.block.index.write()
+            && let Some(last) = entries.last_mut()
+        {
+            last.max_timestamp = open.max_timestamp;
+        }
+        let (max_timestamp, data_end, digest) = (open.max_timestamp, open.tail.written(), open.digest);
+        let _ =
+            open.block.closed.set(ClosedBlock { end_offset: writer.end, max_timestamp, data_end, digest });
+        open.producers = Some(writer.producers.encode());
+        if self.commits_appends() && open.flushed < data_end {
+            writer.pending.push(open);
+        } else {
+            self.finish_block(open);
+        }
+    }
+
+    /// Everything of a closed block is with the disk.
+    pub(super) fn finish_block(&self, open: OpenBlock) {
+        let OpenBlock { block, producers, .. } = open;
+        *block.recent.write() = None;
+        self.engine.tending.write_footer(block, producers);
+    }
+}
