@@ -119,6 +119,26 @@ def test_the_cluster_commands_change_settings_that_all_nodes_follow(walrus, clus
         assert walrus("cluster", "config", "set", "segments.max_entries=")[0] == 0
 
 
+def test_replication_changes_by_a_command_and_impossible_wishes_are_refused(walrus):
+    def replication(factor: int, write_quorum: int) -> tuple[int, str, str]:
+        return walrus("cluster", "replication", "--factor", str(factor), "--write-quorum", str(write_quorum))
+
+    def told() -> dict[str, int]:
+        return json.loads(walrus("cluster", "status", "--output", "json")[1])["replication"]
+
+    before = told()
+    try:
+        code, printed, _ = replication(2, 2)
+        assert (code, "2 copies, of which 2 acknowledge" in printed) == (0, True)
+        assert told() == {"factor": 2, "write_quorum": 2}
+        code, _, problem = replication(2, 3)
+        assert (code, "must be between" in problem) == (1, True)
+        assert replication(10, 1)[0] == 2
+        assert told() == {"factor": 2, "write_quorum": 2}
+    finally:
+        assert replication(before["factor"], before["write_quorum"])[0] == 0
+
+
 def test_the_cluster_commands_take_a_node_by_id_name_or_disk(walrus):
     nodes = json.loads(walrus("cluster", "nodes", "--output", "json")[1])
     second = next(node for node in nodes if node["node_id"] == 2)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from walrus_client.admin import AdminClient, Config, CopyView, NodeView, SegmentView, Status
+from walrus_client.admin import AdminClient, Config, CopyView, NodeView, Replication, SegmentView, Status
 from walrus_client.cli.exit_codes import Failed
 from walrus_client.cli.output import (
     Output,
@@ -204,6 +204,26 @@ def replace(
     print_line(f"{node} is replaced by {by}")
     if copies is not None and copies.under_replicated:
         print_line(f"{copies.under_replicated} segments get new copies: see `walrus cluster status`")
+
+
+@app.command()
+def replication(
+    context: typer.Context,
+    factor: Annotated[int, typer.Option(min=1, max=9, help="Copies of each segment.")],
+    write_quorum: Annotated[int, typer.Option(min=1, max=9, help="Disks that an acknowledged record is on.")],
+    admin: AdminOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Change how segments are replicated: new ones at once, open ones when they roll, sealed ones get or lose copies.
+
+    Example: walrus cluster replication --factor 3 --write-quorum 2
+    """
+    with AdminClient(admin_addresses(admin)) as client:
+        client.set_replication(Replication(factor, write_quorum))
+    if output_of(context, output) is Output.JSON:
+        print_json({"factor": factor, "write_quorum": write_quorum})
+    else:
+        print_line(f"segments that are opened from now on get {factor} copies, of which {write_quorum} acknowledge")
 
 
 @config_app.command("get")
