@@ -51,6 +51,8 @@ const FETCH_PATIENCE: Duration = Duration::from_secs(5);
 const SETTLE_PATIENCE: Duration = Duration::from_secs(5);
 /// Between two looks where metadata has not caught up with a seal.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// For this node's disk to have what others have.
+const OWN_DISK_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Broker {
     /// Reads below the high watermark. Waits at it for `options.wait`, then answers an empty page.
@@ -241,6 +243,7 @@ impl Broker {
             };
             let start = log.start_offset().0;
             if offset >= start && offset < high_watermark {
+                self.own_disk_has(&log, offset).await?;
                 return self.page_of(&log, offset, bytes_max, high_watermark, sealed);
             }
             let out_of_range = Error::OffsetOutOfRange { requested: offset, start, end: high_watermark };
@@ -278,6 +281,19 @@ impl Broker {
                 _ = lost.changed() => {}
                 () = self.shutdown_signal().cancelled() => return unavailable("this node is stopping".to_owned()),
                 () = tokio::time::sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// Waits until what is acknowledged can be read here: the other replicas may have had it before this disk.
+    async fn own_disk_has(&self, log: &Log, offset: u64) -> Result<()> {
+        if log.durable_offset().0 > offset {
+            return Ok(());
+        }
+        match tokio::time::timeout(OWN_DISK_PATIENCE, log.committed()).await {
+            Ok(committed) => committed.map_err(|error| self.bucket().error(log.name(), error)),
+            Err(_) => {
+                Err(Error::Unavailable { what: format!("the disk of node {} stands still", self.node_id()) })
             }
         }
     }

@@ -1,11 +1,13 @@
 //! Disks that are full or fail.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use walrus_broker::{Error, PartitionRef};
 use walrus_log::{Fault, SimulatedDisk, TailKind};
 use walrus_metadata::{NodeId, NodeState, Replication};
 
-use crate::harness::{Cluster, PATIENCE, put, read_values, sealed_count, wait_until};
+use crate::harness::{Cluster, PATIENCE, options, put, read_values, sealed_count, wait_until};
 
 fn small() -> Value {
     json!({ "log_block_bytes": 64 << 10, "log_blocks_per_file": 4 })
@@ -108,6 +110,26 @@ fn appends_are_acknowledged_by_the_others_while_the_leaders_disk_stands_still() 
         values.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>(),
         ["first", "second", "third"]
     );
+}
+
+/// The answer to an append and that to a read of it come from different disks.
+#[test]
+fn what_was_acknowledged_is_read_from_the_leader_before_its_own_disk_has_it() {
+    let disks = disks(3);
+    let cluster = Cluster::start_linked_on(disks.clone(), small(), Replication::DEFAULT);
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    cluster.block_on(put(&cluster.broker(1), &topic, "first")).unwrap();
+    let leader = cluster.broker(1).leadership(&topic).unwrap().node;
+    let (broker, stalled) = (cluster.broker(leader), &disks[leader as usize - 1]);
+    stalled.set_stalled(true);
+    let acknowledged = ["second", "third"].map(|value| cluster.block_on(put(&broker, &topic, value)));
+    let pages = cluster.block_on(async {
+        let read = |offset| broker.read(&topic, offset, options(Duration::ZERO));
+        let released = async { stalled.set_stalled(false) }; // once both wait
+        tokio::join!(read(1), read(2), released)
+    });
+    assert!(acknowledged.iter().all(Result::is_ok), "{acknowledged:?}");
+    assert_eq!([pages.0.unwrap().next_offset, pages.1.unwrap().next_offset], [3, 3]);
 }
 
 fn wait_state(cluster: &Cluster, node: u32, state: NodeState) {

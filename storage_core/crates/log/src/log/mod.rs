@@ -181,6 +181,12 @@ impl Log {
         self.state.engine.wait(&self.state, self.end_offset().0, generation)
     }
 
+    /// As [`Log::commit`], to be awaited in any runtime.
+    pub fn committed(&self) -> CommitTicket {
+        let generation = self.state.generation.load(Ordering::Acquire);
+        CommitTicket::new(&self.state, self.end_offset().0, generation)
+    }
+
     /// Whole batches from the one that contains `offset`, about `bytes_max` bytes: at least one batch, unless `offset`
     /// is the durable offset. Checksums are verified. May read from the disk.
     ///
