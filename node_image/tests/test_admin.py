@@ -142,6 +142,8 @@ def test_a_setting_acts_at_once_after_a_restart_and_on_nodes_that_join_later(nod
     first.wait_ready()
     later = node("--join", first.raft_address).start()
     later.wait_ready()
+    with admin(first) as client:  # who chooses the leaders must have seen it, too
+        wait_until("both are alive", lambda: whole(client.status()))
     put(later, "later", 20)
     wait_sealed(later, "later", [5, 5, 5, 5])
     assert set(state(later, "later")["segment_leaders"].values()) == {1, 2}

@@ -16,7 +16,7 @@ from history import Read, Write, check
 from ledger import entry
 from members import Cluster, Member, cluster_of
 from waiting import wait_until
-from walrus_node.metadata.store import Applied
+from walrus_node.metadata.store import Applied, Unknown
 from walrus_node.metadata.transport import Transport
 from walrus_node.metadata.wire import Message
 
@@ -184,6 +184,23 @@ def test_a_barrier_of_a_member_that_is_cut_off_does_not_pass(tmp_path: Path, mon
                 and "after" in old.running.read()
             ),
         )
+
+
+def test_proposals_whose_entries_are_cut_are_answered_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their places may never be reached again: they were waited for until the end of the caller's patience."""
+    network = Network(monkeypatch)
+    with cluster_of(tmp_path, 3) as cluster:
+        old = cluster.leader()
+        assert isinstance(old.write("before"), Applied)
+        disks = [str(member.disk) for member in cluster.members]
+        me = str(old.disk)
+        network.cut = frozenset(link for disk in disks for link in ((me, disk), (disk, me)))
+        lost = [old.running.propose(entry(f"lost.{number}"), timeout=3_600) for number in range(20)]
+        others = [member for member in cluster.members if member is not old]
+        wait_until("another leads", lambda: any(leads(member) for member in others))
+        network.heal()
+        outcomes = [proposal.result(timeout=60.0) for proposal in lost]
+        assert all(isinstance(outcome, Unknown) for outcome in outcomes), outcomes
 
 
 def leads(member: Member) -> bool:

@@ -173,7 +173,7 @@ class RaftStore(Generic[State]):
         return self._submit(REGULAR, command, timeout)
 
     def barrier(self, *, timeout: float) -> Future[Outcome]:
-        return self._submit(NO_OP, b"", timeout)
+        return self._submit(NO_OP, b"", timeout, again=True)
 
     def read(self) -> State:
         return self._published
@@ -206,13 +206,17 @@ class RaftStore(Generic[State]):
             return self._place.raft_address
         return self._transport.address_of(str(disk))
 
-    def _submit(self, kind: int, command: bytes, timeout: float) -> Future[Outcome]:
+    def _submit(self, kind: int, command: bytes, timeout: float, *, again: bool = False) -> Future[Outcome]:
+        """*again*: it may be proposed more than once, until the outcome of one is known."""
         if self._failure is not None or self._stopping:
             return _decided(Unknown("this node's metadata has stopped"))
         future: Future[Outcome] = Future()
 
         def answered(result: Applied | Rejected | None, why: str) -> None:
-            _resolve(future, result if result is not None else Unknown(why))
+            if result is None and again and not future.done():
+                self._raft.submit(kind, command, answered)
+            else:
+                _resolve(future, result if result is not None else Unknown(why))
 
         with self._lock:
             heapq.heappush(self._deadlines, (time.monotonic() + timeout, next(self._numbers), future))

@@ -183,6 +183,10 @@ class PinnedSyncObj(SyncObj):  # type: ignore[misc] # PySyncObj has no types
         waiting: list[tuple[int, Waiter]] = self._SyncObj__commandsWaitingCommit[index]
         return waiting
 
+    def waited_for(self) -> list[int]:
+        """The places of those entries."""
+        return list(self._SyncObj__commandsWaitingCommit)
+
 
 class _NoPickle:
     """PySyncObj's pickle, taken out: the subclass reaches none of its uses, and nothing else may."""

@@ -134,6 +134,16 @@ class Proposals(Voters):
                 del self._forwarded[request]
                 answered(None, _LEADER_CHANGED)
 
+    def _disappoint(self, cut: Entry) -> None:
+        """Tell whose entries stood in the place of this one, or behind it, in an older term: they do not come back."""
+        for index in [index for index in self.waited_for() if index >= cut.index]:
+            waiting = self.waiting_at(index)
+            over = [waiter for term, waiter in waiting if term < cut.term]
+            waiting[:] = [(term, waiter) for term, waiter in waiting if term >= cut.term]
+            for waiter in over:
+                waiter(None, SUCCESS + 1)
+        self._tell_applied()
+
     # Applying
 
     def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802 - overrides PySyncObj

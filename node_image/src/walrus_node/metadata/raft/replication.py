@@ -122,6 +122,7 @@ class Replication(Snapshots):
     def _take(self, entries: list[Entry]) -> None:
         """Append what is missing; cut only where an entry of another term stands in its place. Durable on return."""
         voters_changed = False
+        cut: Entry | None = None
         for entry in entries:
             held = self.term_at(entry.index)
             if held == entry.term:
@@ -129,10 +130,13 @@ class Replication(Snapshots):
             if held is not None:
                 if entry.index <= self.commit_index:
                     raise DivergedError(f"entry {entry.index} is committed here in term {held}, not in {entry.term}")
-                voters_changed |= any(cut.command[0] == MEMBERSHIP for cut in self.entries_from(entry.index))
+                voters_changed |= any(gone.command[0] == MEMBERSHIP for gone in self.entries_from(entry.index))
                 self._journal.cut(entry.index)
+                cut = cut or entry
             self._journal.append(entry, commit=self.commit_index)
             voters_changed |= entry.command[0] == MEMBERSHIP
         self._journal.sync()
         if voters_changed:
             self._change_voters()
+        if cut is not None:
+            self._disappoint(cut)
