@@ -6,8 +6,10 @@ pub(crate) mod v1 {
 }
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use tonic::Code;
 use tonic::transport::Channel;
 use v1::log_client::LogClient;
 use v1::{CreateTopicRequest, Format, ListSegmentsRequest, ReadRequest, Segment};
@@ -15,6 +17,10 @@ use walrus_log::batch::Batch;
 
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 const READ_BYTES: u32 = 4 << 20;
+/// For a leader to know that it is one.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 pub(crate) async fn connect(address: SocketAddr) -> Result<LogClient<Channel>> {
     let client = LogClient::connect(format!("http://{address}"))
@@ -34,7 +40,16 @@ pub(crate) async fn create_topic(log: &mut LogClient<Channel>, topic: &str) -> R
 /// The segments of a topic of one partition, in order.
 pub(crate) async fn segments(log: &mut LogClient<Channel>, topic: &str) -> Result<Vec<Segment>> {
     let request = ListSegmentsRequest { topic: topic.to_owned() };
-    let listed = log.list_segments(request).await.context("cannot list the segments")?.into_inner();
+    let until = Instant::now() + SETTLE_PATIENCE;
+    let listed = loop {
+        match log.list_segments(request.clone()).await {
+            // A leader that has just been named may not know it yet.
+            Err(status) if status.code() == Code::Unavailable && Instant::now() < until => {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            listed => break listed.context("cannot list the segments")?.into_inner(),
+        }
+    };
     let partition = listed.partitions.into_iter().next().context("a topic without partitions")?;
     Ok(partition.segments)
 }
