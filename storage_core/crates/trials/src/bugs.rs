@@ -15,7 +15,7 @@ use crate::rot::{Subject, larger};
 use crate::tails::tear;
 
 /// A mistake that is not found in so long is not found.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(420);
 /// Lives whose calls fail: those of the test.
 const LIVES: u64 = 12;
 /// Lives that are crashed everywhere in a round.
