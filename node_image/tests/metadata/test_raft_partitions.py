@@ -166,10 +166,7 @@ def test_a_barrier_of_a_member_that_is_cut_off_does_not_pass(tmp_path: Path, mon
     with cluster_of(tmp_path, 3) as cluster:
         old = cluster.leader()
         assert isinstance(old.write("before"), Applied)
-        disks = [str(member.disk) for member in cluster.members]
-        me = str(old.disk)
-        network.cut = frozenset(link for disk in disks for link in ((me, disk), (disk, me)))
-        others = [member for member in cluster.members if member is not old]
+        others = cut_off(network, cluster, old)
         wait_until(
             "the others go on",
             lambda: any(isinstance(member.write("after"), Applied) for member in others if leads(member)),
@@ -192,15 +189,20 @@ def test_proposals_whose_entries_are_cut_are_answered_at_once(tmp_path: Path, mo
     with cluster_of(tmp_path, 3) as cluster:
         old = cluster.leader()
         assert isinstance(old.write("before"), Applied)
-        disks = [str(member.disk) for member in cluster.members]
-        me = str(old.disk)
-        network.cut = frozenset(link for disk in disks for link in ((me, disk), (disk, me)))
+        others = cut_off(network, cluster, old)
         lost = [old.running.propose(entry(f"lost.{number}"), timeout=3_600) for number in range(20)]
-        others = [member for member in cluster.members if member is not old]
         wait_until("another leads", lambda: any(leads(member) for member in others))
         network.heal()
         outcomes = [proposal.result(timeout=60.0) for proposal in lost]
         assert all(isinstance(outcome, Unknown) for outcome in outcomes), outcomes
+
+
+def cut_off(network: Network, cluster: Cluster, member: Member) -> list[Member]:
+    """Nothing goes from or to the member any more; gives the others."""
+    others = [other for other in cluster.members if other is not member]
+    me = str(member.disk)
+    network.cut = frozenset(link for other in others for link in ((me, str(other.disk)), (str(other.disk), me)))
+    return others
 
 
 def leads(member: Member) -> bool:

@@ -1,6 +1,6 @@
 //! What the listeners call: the parts of the data plane, and the metadata that they go by. Any node takes any request; what
 //! another node must do is forwarded to it. Its methods are where what they are about is: appends in `submission.rs`, reads
-//! in `reader.rs`, segments led here in `leading.rs`, copies stored here in `replication/`.
+//! in `reader.rs`, segments led here in `leadership.rs`, copies stored here in `replication/`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

@@ -25,7 +25,7 @@ use super::service::{Settlement, TopicRef};
 use crate::broker::Broker;
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::leading::Leadership;
+use crate::leadership::Leadership;
 use crate::reader::ReadOptions;
 use crate::topic::{PartitionRef, TopicName};
 

@@ -18,7 +18,7 @@ use super::reservation::{HolderId, Reservation};
 use crate::broker::{Broker, WeakBroker};
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::leading::Leadership;
+use crate::leadership::Leadership;
 use crate::metrics::Metrics;
 use crate::peer::Request;
 use crate::proto::peer::{

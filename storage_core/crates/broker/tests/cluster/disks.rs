@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use walrus_broker::{Error, PartitionRef};
+use walrus_broker::{Broker, Error, PartitionRef};
 use walrus_log::{Fault, SimulatedDisk, TailKind};
 use walrus_metadata::{NodeId, NodeState, Replication};
 
@@ -91,21 +91,27 @@ fn a_follower_whose_disk_is_full_leaves_the_replica_set_and_comes_back() {
     );
 }
 
-/// Acknowledged means on w disks, whichever: a leader whose own disk stands still is not waited for.
-#[test]
-fn appends_are_acknowledged_by_the_others_while_the_leaders_disk_stands_still() {
+/// Three nodes; one record is in, and the disk of the leader does nothing more until it is told to.
+fn cluster_whose_leader_stands_still() -> (Cluster, PartitionRef, Broker, SimulatedDisk) {
     let disks = disks(3);
     let cluster = Cluster::start_linked_on(disks.clone(), small(), Replication::DEFAULT);
     let topic = PartitionRef::parse("logs", 0).unwrap();
     cluster.block_on(put(&cluster.broker(1), &topic, "first")).unwrap();
     let leader = cluster.broker(1).leadership(&topic).unwrap().node;
-    let stalled = &disks[leader as usize - 1];
+    let stalled = disks[leader as usize - 1].clone();
     stalled.set_stalled(true);
-    let acknowledged =
-        ["second", "third"].map(|value| cluster.block_on(put(&cluster.broker(leader), &topic, value)));
+    let broker = cluster.broker(leader);
+    (cluster, topic, broker, stalled)
+}
+
+/// Acknowledged means on w disks, whichever: a leader whose own disk stands still is not waited for.
+#[test]
+fn appends_are_acknowledged_by_the_others_while_the_leaders_disk_stands_still() {
+    let (cluster, topic, broker, stalled) = cluster_whose_leader_stands_still();
+    let acknowledged = ["second", "third"].map(|value| cluster.block_on(put(&broker, &topic, value)));
     stalled.set_stalled(false); // before anything can panic: a node whose disk stands still does not stop
     assert!(acknowledged.iter().all(Result::is_ok), "{acknowledged:?}");
-    let values = cluster.block_on(read_values(&cluster.broker(leader), &topic, 0, 3));
+    let values = cluster.block_on(read_values(&broker, &topic, 0, 3));
     assert_eq!(
         values.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>(),
         ["first", "second", "third"]
@@ -115,13 +121,7 @@ fn appends_are_acknowledged_by_the_others_while_the_leaders_disk_stands_still() 
 /// The answer to an append and that to a read of it come from different disks.
 #[test]
 fn what_was_acknowledged_is_read_from_the_leader_before_its_own_disk_has_it() {
-    let disks = disks(3);
-    let cluster = Cluster::start_linked_on(disks.clone(), small(), Replication::DEFAULT);
-    let topic = PartitionRef::parse("logs", 0).unwrap();
-    cluster.block_on(put(&cluster.broker(1), &topic, "first")).unwrap();
-    let leader = cluster.broker(1).leadership(&topic).unwrap().node;
-    let (broker, stalled) = (cluster.broker(leader), &disks[leader as usize - 1]);
-    stalled.set_stalled(true);
+    let (cluster, topic, broker, stalled) = cluster_whose_leader_stands_still();
     let acknowledged = ["second", "third"].map(|value| cluster.block_on(put(&broker, &topic, value)));
     let pages = cluster.block_on(async {
         let read = |offset| broker.read(&topic, offset, options(Duration::ZERO));
