@@ -61,6 +61,7 @@ check: setup ## Formats, lints, types, import contracts
 	    cargo fmt --manifest-path $$workspace/Cargo.toml --all --check
 	    cargo clippy --manifest-path $$workspace/Cargo.toml --locked --workspace --all-targets --quiet -- -D warnings
 	done
+	cargo clippy --manifest-path storage_core/Cargo.toml --locked --package walrus-trials --features schedules,seeded-bugs --all-targets --quiet -- -D warnings
 	uv run --frozen --no-sync ruff format --check --quiet .
 	uv run --frozen --no-sync ruff check --quiet .
 	uv run --frozen --no-sync mypy

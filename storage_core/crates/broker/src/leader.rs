@@ -138,6 +138,11 @@ impl Leader {
         (0..self.descriptor.replicas.len()).filter(move |place| *place != own)
     }
 
+    /// No other node has a copy.
+    pub(crate) fn is_only_copy(&self) -> bool {
+        self.descriptor.replicas.len() == 1
+    }
+
     /// Appends to the own log; the other replicas are sent the batch as soon as there is room on the way.
     /// `NotLeader`: somebody else decides where the segment ends.
     pub(crate) fn append(
@@ -320,8 +325,11 @@ impl Leader {
         self.mailboxes[to].1.notified().await;
     }
 
-    pub(crate) fn ring(&self, to: usize) {
-        self.mailboxes[to].1.notify_one();
+    /// Rings if there are batches for a replica.
+    pub(crate) fn ring_for_batches(&self, to: usize) {
+        if self.state.lock().machine.has_batches_for(to) {
+            self.mailboxes[to].1.notify_one();
+        }
     }
 
     /// The next batches for a replica, about so many bytes; `None`: it has all, or takes none.

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 use walrus_log::CommitTicket;
 
@@ -131,9 +132,20 @@ async fn own_copy(
     commit: CommitTicket,
     leader: Arc<Leader>,
 ) -> std::result::Result<(), String> {
-    commit.await.map_err(|error| error.to_string())?;
+    let committed = if leader.is_only_copy() { durable(commit).await } else { commit.await };
+    committed.map_err(|error| error.to_string())?;
     leader.note_durable(&broker);
     Ok(())
+}
+
+/// Waits until an append is durable. One that is alone is committed in this thread: the one that commits for tasks would
+/// have to be woken, and then this one again, which takes about as long as the disk.
+pub(crate) async fn durable(commit: CommitTicket) -> walrus_log::Result<()> {
+    let may_block = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+    if commit.is_better_waited_for() && may_block() {
+        return tokio::task::block_in_place(|| commit.wait());
+    }
+    commit.await
 }
 
 fn count(broker: &Broker, ack: AppendAck) {

@@ -71,6 +71,12 @@ impl Group {
         now
     }
 
+    /// Nobody works, and the last work took no longer than that.
+    pub(crate) fn is_free_and_quick(&self, took_at_most: Duration) -> bool {
+        let turn = self.turn.lock();
+        !turn.is_taken && turn.took <= took_at_most
+    }
+
     /// Runs `work` while no other work runs.
     pub(crate) fn exclusive<T>(&self, work: impl FnOnce() -> T) -> T {
         let mut turn = self.turn.lock();

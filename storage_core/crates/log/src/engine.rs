@@ -42,6 +42,11 @@ const UNSYNCED_WRITE_BYTES: u64 = 8 << 20;
 /// A log whose synced mark is behind by so many bytes gets one soon: recovery scans what lies above it.
 const MARK_BYTES: u64 = 16 << 20;
 
+/// A commit that took no longer is quick.
+const QUICK_COMMIT: Duration = Duration::from_millis(1);
+/// One that wrote no more is small: streams of appends write more at a time.
+const SMALL_COMMIT_BYTES: u64 = 16 << 10;
+
 pub(crate) struct Engine {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) store: Uuid,
@@ -77,6 +82,8 @@ pub(crate) struct Engine {
     data_syncs: AtomicU64,
     commits: AtomicU64,
     bytes_written: AtomicU64,
+    /// What the last commit wrote.
+    last_bytes: AtomicU64,
 }
 
 /// What a commit does to one file.
@@ -145,6 +152,7 @@ impl Engine {
             data_syncs: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
+            last_bytes: AtomicU64::new(0),
         }
     }
 
@@ -228,16 +236,26 @@ impl Engine {
         }
     }
 
-    /// Wakes the task when the wait is over; false: it is.
-    pub(crate) fn wake_after(&self, wait: &Wait, waker: &Waker) -> bool {
+    /// Wakes the task when the wait is over; false: it is. `is_noted`: this was asked before, for the same task.
+    pub(crate) fn wake_after(&self, wait: &Wait, waker: &Waker, is_noted: bool) -> bool {
         let mut waiters = self.waiters.lock();
         if wait.is_over() {
             return false;
+        }
+        if is_noted {
+            return true;
         }
         waiters.push(Waiter { wait: wait.clone(), waker: waker.clone() });
         drop(waiters);
         self.committing.commit_now();
         true
+    }
+
+    /// Whether a commit is likely to be over soon, and to be for one caller alone.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.group.is_free_and_quick(QUICK_COMMIT)
+            && self.last_bytes.load(Ordering::Relaxed) <= SMALL_COMMIT_BYTES
+            && self.waiters.lock().is_empty()
     }
 
     /// Commits everything that is there now.
@@ -266,7 +284,10 @@ impl Engine {
             if seeded!(AckBeforeSync) {
                 captures.iter().for_each(|capture| capture.log.publish(capture));
             }
+            let before = self.bytes_written.load(Ordering::Relaxed);
             self.write(&captures);
+            let written = self.bytes_written.load(Ordering::Relaxed) - before;
+            self.last_bytes.store(written, Ordering::Relaxed);
             for capture in &captures {
                 match poisoned_file(capture) {
                     Some(reason) => capture.log.poison(reason),

@@ -88,7 +88,7 @@ fn repair_journal(disk: &Arc<dyn Disk>) -> Result<(Option<RebuiltJournal>, Fsync
     let logs_known = state.logs.len();
     let logs_found = add_logs(&mut state, &headers);
     let moved_to = if number > 0 { Some(write_lost(&**disk, "journal", &bytes)?) } else { None };
-    replace(disk, manifest.store, state, number, next_sequence)?;
+    replace(disk, manifest.store, &state, number, next_sequence)?;
     tracing::warn!(reason, ?moved_to, "the journal was made again");
     Ok((Some(RebuiltJournal { reason, moved_to, logs_known, logs_found }), fsync))
 }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use crate::error::Result;
 use crate::log::state::LogState;
@@ -15,6 +15,8 @@ use crate::log::state::LogState;
 pub struct CommitTicket {
     /// `None`: resolved.
     waits_for: Option<Wait>,
+    /// The task that will be woken.
+    noted: Option<Waker>,
 }
 
 /// Until a log is committed up to an offset, or was truncated since.
@@ -34,12 +36,19 @@ impl Wait {
 impl CommitTicket {
     pub(crate) fn new(log: &Arc<LogState>, end: u64, generation: u64) -> Self {
         let is_done = log.readable.load(Ordering::Acquire) >= end;
-        Self { waits_for: (!is_done).then(|| Wait { log: Arc::clone(log), end, generation }) }
+        let waits_for = (!is_done).then(|| Wait { log: Arc::clone(log), end, generation });
+        Self { waits_for, noted: None }
     }
 
     /// Whether waiting for it would return at once.
     pub fn is_over(&self) -> bool {
         self.waits_for.as_ref().is_none_or(Wait::is_over)
+    }
+
+    /// Whether this thread would rather [wait](Self::wait) than await it: nobody else waits, and the last commit was
+    /// short and small, so handing this one to another thread and back would take about as long as the commit.
+    pub fn is_better_waited_for(&self) -> bool {
+        self.waits_for.as_ref().is_none_or(|wait| wait.log.engine.is_quiet())
     }
 
     /// Blocks until the append is durable. If no commit is under way, this thread does it for all who wait.
@@ -56,11 +65,17 @@ impl Future for CommitTicket {
     type Output = Result<()>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &self.waits_for {
-            Some(wait) if wait.log.engine.wake_after(wait, context.waker()) => Poll::Pending,
-            Some(Wait { log, end, generation }) => Poll::Ready(log.commit_result(*end, *generation)),
-            None => Poll::Ready(Ok(())),
+        let Self { waits_for, noted } = self.get_mut();
+        let Some(wait) = waits_for else { return Poll::Ready(Ok(())) };
+        let task = context.waker();
+        let is_noted = noted.as_ref().is_some_and(|known| known.will_wake(task));
+        if wait.log.engine.wake_after(wait, task, is_noted) {
+            if !is_noted {
+                *noted = Some(task.clone());
+            }
+            return Poll::Pending;
         }
+        Poll::Ready(wait.log.commit_result(wait.end, wait.generation))
     }
 }
 

@@ -10,12 +10,12 @@ mod support;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Wake};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 use support::*;
 use walrus_log::batch::Batch;
-use walrus_log::{FsyncSchedule, Offset, Options};
+use walrus_log::{CommitTicket, FsyncSchedule, Log, Offset, Options, SimulatedDisk, Store, TailKind};
 
 #[test]
 fn appends_of_many_threads_share_syncs() {
@@ -129,6 +129,68 @@ fn a_task_that_waits_for_many_appends_is_woken_once_for_each_commit() {
     assert_eq!(log.durable_offset(), Offset(500));
     let (commits, woken) = (store.stats().commits - before, unpark.1.load(Ordering::SeqCst));
     assert!(woken <= commits, "woken {woken} times by {commits} commits");
+}
+
+/// An append, not waited for.
+fn begin(log: &Log, value: &[u8]) -> CommitTicket {
+    let bytes = batch_of(&[value]);
+    log.append(&Batch::parse(&bytes).unwrap().0).unwrap().commit
+}
+
+fn task() -> (Arc<Unpark>, Waker) {
+    let unpark = Arc::new(Unpark(thread::current(), AtomicU64::new(0)));
+    (Arc::clone(&unpark), unpark.into())
+}
+
+/// As tasks do that wait for several things and look at all of them whenever one comes.
+#[test]
+fn a_task_that_looks_again_is_woken_once_all_the_same() {
+    let disk = SimulatedDisk::new(TailKind::Buffered);
+    let store = Store::open_on(Arc::new(disk.clone()), Options::small()).unwrap();
+    let log = store.create_log(spec(1, "t")).unwrap();
+    append(&log, b"first").unwrap(); // it has its block
+    disk.set_stalled(true);
+    let mut tickets = [begin(&log, b"one"), begin(&log, b"two")].map(Box::pin);
+    let tasks = [task(), task()];
+    for _ in 0..3 {
+        for (ticket, (_, waker)) in tickets.iter_mut().zip(&tasks) {
+            assert!(ticket.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+        }
+    }
+    disk.set_stalled(false);
+    log.commit().unwrap();
+    drop(store); // closed: its committing thread has told everybody
+    assert_eq!(tasks.map(|(unpark, _)| unpark.1.load(Ordering::SeqCst)), [1, 1]);
+}
+
+#[test]
+fn an_append_that_is_alone_on_a_quick_disk_is_better_waited_for() {
+    let disk = SimulatedDisk::new(TailKind::Buffered);
+    let store = Store::open_on(Arc::new(disk.clone()), Options::small()).unwrap();
+    let log = store.create_log(spec(1, "t")).unwrap();
+    let alone = begin(&log, b"alone");
+    assert!(alone.is_better_waited_for());
+    alone.wait().unwrap();
+
+    // A stream of appends: the next is not alone for long.
+    begin(&log, &[7; 40_000]).wait().unwrap();
+    let behind = begin(&log, b"behind a large one");
+    assert!(!behind.is_better_waited_for());
+    behind.wait().unwrap();
+    assert!(begin(&log, b"behind a small one").is_better_waited_for());
+    log.commit().unwrap();
+
+    // Somebody commits, and is waited for.
+    disk.set_stalled(true);
+    let mut awaited = Box::pin(begin(&log, b"awaited"));
+    let (_, waker) = task();
+    assert!(awaited.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let beside = begin(&log, b"beside it");
+    let was_better = beside.is_better_waited_for();
+    disk.set_stalled(false);
+    assert!(!was_better);
+    beside.wait().unwrap();
+    assert_eq!(values(&log).len(), 6);
 }
 
 #[test]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use walrus_log::batch::BatchBuilder;
-use walrus_log::{Epoch, Log, LogSpec, Offset, Options, ProducerTable, SimulatedDisk, Store, TailKind};
+use walrus_log::{Log, Options, SimulatedDisk, Store, TailKind};
 
 use crate::checks::read_from;
-use crate::facts::log_id;
+use crate::facts::{log_id, new_log};
 use crate::images::told;
 use crate::random::{Random, Value};
 use crate::tails::any_choice;
@@ -28,7 +28,7 @@ pub fn compact(seed: u64) -> u64 {
     let kind = if seed.is_multiple_of(2) { TailKind::Mapped } else { TailKind::Buffered };
     let disk = SimulatedDisk::new(kind);
     let store = open(&disk);
-    let log = store.create_log(spec()).expect("nothing fails");
+    let log = store.create_log(new_log(log_id(1), "compacted".to_owned())).expect("nothing fails");
     let mut given = Given::new();
     grow(&log, 40 + random.below(30), &mut given, &mut random);
     store.settle();
@@ -88,17 +88,6 @@ fn open(disk: &SimulatedDisk) -> Store {
         ..Options::default()
     };
     Store::open_on(Arc::new(disk.clone()), options).expect("it opens")
-}
-
-fn spec() -> LogSpec {
-    LogSpec {
-        id: log_id(1),
-        name: "compacted".to_owned(),
-        base_offset: Offset(0),
-        epoch: Epoch(1),
-        producers: ProducerTable::new(),
-        fsync: None,
-    }
 }
 
 fn grow(log: &Log, count: u64, given: &mut Given, random: &mut Random) {

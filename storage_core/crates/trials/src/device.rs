@@ -25,7 +25,6 @@ const KEPT: Duration = Duration::from_secs(3600);
 pub struct Device {
     process: Child,
     file: PathBuf,
-    log: PathBuf,
 }
 
 impl Device {
@@ -42,18 +41,13 @@ impl Device {
         if let Some(stdout) = process.stdout.take() {
             BufReader::new(stdout).read_line(&mut said)?;
         }
-        let device = Self { process, file: at.to_owned(), log: log.to_owned() };
+        let device = Self { process, file: at.to_owned() };
         if said.trim() == READY { Ok(device) } else { Err(io::Error::other("the device does not start")) }
     }
 
     /// The file.
     pub fn file(&self) -> &Path {
         &self.file
-    }
-
-    /// Where its log is.
-    pub fn log(&self) -> &Path {
-        &self.log
     }
 }
 

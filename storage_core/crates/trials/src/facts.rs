@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 use walrus_log::batch::ProducerRef;
-use walrus_log::{FsyncSchedule, LogId};
+use walrus_log::{Epoch, FsyncSchedule, LogId, LogSpec, Offset, ProducerTable};
 
 use crate::random::Value;
 
@@ -92,6 +92,15 @@ impl LogFacts {
 /// The id of a log by number.
 pub fn log_id(number: u64) -> LogId {
     LogId(Uuid::from_u128(u128::from(number)))
+}
+
+/// Of all logs in the trials.
+pub const EPOCH: Epoch = Epoch(1);
+
+/// An empty log from offset 0 on, synced as its store says.
+pub fn new_log(id: LogId, name: String) -> LogSpec {
+    let (base_offset, producers) = (Offset(0), ProducerTable::new());
+    LogSpec { id, name, base_offset, epoch: EPOCH, producers, fsync: None }
 }
 
 /// One call of the owner: between these changes of the disk it was under way, and these are the facts behind it.

@@ -7,10 +7,10 @@ use std::io;
 use std::thread;
 
 use walrus_log::batch::{Batch, BatchBuilder};
-use walrus_log::{Backend, Epoch, Error, Log, LogSpec, Offset, Options, ProducerTable, Store};
+use walrus_log::{Backend, Error, Log, Offset, Options, Store};
 
 use crate::checks::read_from;
-use crate::facts::log_id;
+use crate::facts::{log_id, new_log};
 use crate::mounts::{Mounted, image_directory, make_ext4};
 use crate::power::open;
 use crate::random::{Random, Value};
@@ -157,14 +157,7 @@ pub fn grown(uses: &[Use]) -> Option<String> {
 }
 
 fn create(store: &Store, number: u64) -> Filled {
-    let spec = LogSpec {
-        id: log_id(number + 1),
-        name: format!("log {number}"),
-        base_offset: Offset(0),
-        epoch: Epoch(1),
-        producers: ProducerTable::new(),
-        fsync: None,
-    };
+    let spec = new_log(log_id(number + 1), format!("log {number}"));
     let log = store.create_log(spec).unwrap_or_else(|error| panic!("a new log: {error}"));
     Filled { log, start: 0, values: VecDeque::new() }
 }

@@ -56,7 +56,6 @@ fn full(backend: &str, cycles: &str) -> ExitCode {
     let filled = fill_often(backend, cycles.parse().expect("a number"));
     code(filled.map(|(uses, bytes)| {
         let last = uses.last().copied().unwrap_or_default();
-
         println!("{} cycles, {} MiB appended, at last {last:?}", uses.len(), bytes >> 20);
         if let Some(grown) = grown(&uses) {
             panic!("{grown}");

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
 use walrus_log::{
-    CommitTicket, Epoch, Error, FsyncSchedule, Log, LogId, LogSpec, Offset, Options, ProducerTable,
-    SimulatedDisk, Store, TailKind,
+    CommitTicket, Error, FsyncSchedule, Log, LogId, LogSpec, Offset, Options, SimulatedDisk, Store, TailKind,
 };
 
-use crate::facts::{Facts, LogFacts, Moment, log_id};
+use crate::facts::{Facts, LogFacts, Moment, log_id, new_log};
 use crate::random::{Random, Value};
 
 /// Longer than any trial: only what is asked for is synced.
@@ -222,14 +221,7 @@ impl Owner {
         let fsync = if self.plan.is_mixed { *self.random.choose(&schedules) } else { None };
         let mut facts = self.facts.clone();
         facts.logs.insert(id, Arc::new(LogFacts::new(&name, fsync.unwrap_or(self.plan.fsync))));
-        let spec = LogSpec {
-            id,
-            name,
-            base_offset: Offset(0),
-            epoch: Epoch(1),
-            producers: ProducerTable::new(),
-            fsync,
-        };
+        let spec = LogSpec { fsync, ..new_log(id, name) };
         self.call(format!("create {} {fsync:?}", short(id)), facts, |owner| {
             owner.store.as_ref().expect("open").create_log(spec).map(drop)
         })

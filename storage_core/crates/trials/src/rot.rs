@@ -6,12 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use walrus_log::batch::{Batch, BatchBuilder};
-use walrus_log::{
-    Epoch, Error, LogId, LogSpec, Offset, Options, ProducerTable, SimulatedDisk, Store, TailKind,
-};
+use walrus_log::{Error, LogId, Options, SimulatedDisk, Store, TailKind};
 
 use crate::checks::read_from;
-use crate::facts::log_id;
+use crate::facts::{log_id, new_log};
 use crate::images::told;
 use crate::random::{Random, Value};
 
@@ -74,11 +72,7 @@ impl Subject {
         let disk = SimulatedDisk::new(tail_kind);
         let store = Store::open_on(Arc::new(disk.clone()), options.clone()).expect("a new store");
         let ids = [1, 2].map(log_id);
-        let logs = ids.map(|id| {
-            let (name, epoch, producers) = ("log".to_owned(), Epoch(1), ProducerTable::new());
-            let spec = LogSpec { id, name, base_offset: Offset(0), epoch, producers, fsync: None };
-            store.create_log(spec).expect("a new log")
-        });
+        let logs = ids.map(|id| store.create_log(new_log(id, "log".to_owned())).expect("a new log"));
         let mut values: BTreeMap<LogId, Vec<Value>> = BTreeMap::new();
         let mut random = Random(batches);
         for number in 0..batches {

@@ -14,12 +14,9 @@ use shuttle::{Config, FailurePersistence, Runner, future};
 #[cfg(feature = "seeded-bugs")]
 use walrus_log::Bug;
 use walrus_log::batch::{Batch, BatchBuilder, HEADER_BYTES};
-use walrus_log::{
-    Appended, CrashChoice, Epoch, Error, Log, LogSpec, Offset, Options, ProducerTable, SimulatedDisk, Store,
-    TailKind,
-};
+use walrus_log::{Appended, CrashChoice, Error, Log, Offset, Options, SimulatedDisk, Store, TailKind};
 
-use crate::facts::log_id;
+use crate::facts::{EPOCH, log_id, new_log};
 use crate::images::message;
 
 /// A task of a scheduler has this, and opens stores.
@@ -33,7 +30,6 @@ const LARGE_BYTES: usize = 3_500;
 const SMALL_BYTES: usize = 40;
 /// Of the acknowledgements, how many are held against a power failure.
 const ACKS_CHECKED: f64 = 0.3;
-const EPOCH: Epoch = Epoch(1);
 /// Tombstones go after that.
 const NEVER: Duration = Duration::from_secs(1 << 40);
 /// A wait with one ends when the scheduler likes.
@@ -293,15 +289,7 @@ impl Stage {
 }
 
 fn create(store: &Store, number: u64) -> Log {
-    let spec = LogSpec {
-        id: log_id(number),
-        name: format!("log {number}"),
-        base_offset: Offset(0),
-        epoch: EPOCH,
-        producers: ProducerTable::new(),
-        fsync: None,
-    };
-    store.create_log(spec).expect("nothing fails")
+    store.create_log(new_log(log_id(number), format!("log {number}"))).expect("nothing fails")
 }
 
 /// The key says the number, the value says it first.

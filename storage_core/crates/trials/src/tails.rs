@@ -5,13 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use walrus_log::batch::{Batch, BatchBuilder};
-use walrus_log::{
-    CommitTicket, CrashChoice, Epoch, Log, LogSpec, Offset, Options, ProducerTable, SimulatedDisk, Store,
-    TailKind,
-};
+use walrus_log::{CommitTicket, CrashChoice, Log, Options, SimulatedDisk, Store, TailKind};
 
 use crate::checks::read_from;
-use crate::facts::log_id;
+use crate::facts::{log_id, new_log};
 use crate::images::told;
 use crate::random::{Random, Value};
 
@@ -125,14 +122,7 @@ fn open(disk: &SimulatedDisk) -> Store {
 }
 
 fn create(store: &Store, log: u64) -> Log {
-    let spec = LogSpec {
-        id: log_id(log),
-        name: format!("log {log}"),
-        base_offset: Offset(0),
-        epoch: Epoch(1),
-        producers: ProducerTable::new(),
-        fsync: None,
-    };
+    let spec = new_log(log_id(log), format!("log {log}"));
     store.create_log(spec).unwrap_or_else(|error| panic!("no log: {error}"))
 }
 

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::proto::peer::{ReplicaAnswer, ReplicaRequest, SegmentFacts, SegmentInfo, SegmentInfoAnswer};
 use crate::routing::{is_led_by, open_segment};
 use crate::segment::uuid_bytes;
+use crate::ticket::durable;
 
 /// A message to a replica on its way to the answer.
 pub(crate) enum AskedReplica {
@@ -78,7 +79,9 @@ impl Broker {
             return Ok(wire::encode_reply(reply));
         }
         let commit = said.commit.ok_or_else(silent)?;
-        commit.await.map_err(|error| Error::Storage { node: self.node_id(), message: error.to_string() })?;
+        durable(commit)
+            .await
+            .map_err(|error| Error::Storage { node: self.node_id(), message: error.to_string() })?;
         copy.note_durable()?.map(wire::encode_reply).ok_or_else(silent)
     }
 

@@ -73,7 +73,7 @@ async fn session(broker: &Broker, leader: &Arc<Leader>, place: usize) -> Result<
         over: CancellationToken::new(),
     });
     leader.reconnected(broker, place);
-    leader.ring(place);
+    leader.ring_for_batches(place);
     loop {
         tokio::select! {
             () = leader.bell(place) => {}
@@ -118,7 +118,7 @@ fn send(
             match (broker.upgrade(), decode(answer)) {
                 (Ok(broker), Ok(reply)) => {
                     leader.reply(&broker, place, reply);
-                    leader.ring(place);
+                    leader.ring_for_batches(place);
                 }
                 (_, Err(error)) => {
                     tracing::debug!(segment = leader.label(), place, %error, "a replica does not answer");

@@ -120,14 +120,20 @@ pub(super) fn lock(file: &File) -> io::Result<()> {
 /// Makes the pages of a mapped range present and writable, now rather than at the first store. Kernels before 5.14 do
 /// not know it; then the stores fault one by one.
 pub(super) fn populate(pointer: *mut u8, bytes: usize) {
-    // SAFETY: the caller's mapping is alive and the advice changes no contents. Errors are for the stores to meet.
-    unsafe { libc::madvise(pointer.cast(), bytes, libc::MADV_POPULATE_WRITE) };
+    advise(pointer, bytes, libc::MADV_POPULATE_WRITE);
 }
 
 /// Asks for huge pages; where there are none, small ones do.
 pub(super) fn advise_huge(pointer: *mut u8, bytes: usize) {
-    // SAFETY: the caller owns the memory and the advice changes no contents.
-    unsafe { libc::madvise(pointer.cast(), bytes, libc::MADV_HUGEPAGE) };
+    advise(pointer, bytes, libc::MADV_HUGEPAGE);
+}
+
+/// Errors are for the stores to meet. An interpreter (Miri) has no such system call.
+fn advise(pointer: *mut u8, bytes: usize, advice: libc::c_int) {
+    if !cfg!(miri) {
+        // SAFETY: the memory is the caller's and alive, and the advice changes no contents.
+        unsafe { libc::madvise(pointer.cast(), bytes, advice) };
+    }
 }
 
 fn retry(mut call: impl FnMut() -> libc::c_int) -> io::Result<()> {

@@ -75,6 +75,34 @@ struct Writer {
     is_closed: bool,
 }
 
+/// A whole journal, just written and synced.
+struct Written {
+    number: u64,
+    tail: Tail,
+    space: Arc<Space>,
+    end: u64,
+    next_sequence: u64,
+}
+
+impl Written {
+    /// To append to it; `state` is what it says.
+    fn goes_on(self, state: JournalState) -> Writer {
+        let Self { number, tail, space, end, next_sequence } = self;
+        Writer {
+            state,
+            number,
+            tail,
+            space,
+            flushed: end,
+            is_unsynced: false,
+            next_sequence,
+            compacted_bytes: end,
+            scratch: Vec::new(),
+            is_closed: false,
+        }
+    }
+}
+
 /// What the journal of a store said at open.
 pub(crate) struct Replayed {
     pub(crate) state: JournalState,
@@ -101,12 +129,11 @@ impl Journal {
             None => return Err(Error::damaged(&disk.path(""), "it has no journal")),
         };
         let cut_bytes = read.cut_bytes;
-        let replayed = Replayed { state: read.state.clone(), cut_bytes };
         let mut state = read.state.clone();
         (state.closed, state.left_unsynced) = (false, None);
         // Always a new file: what a killed process wrote may not be synced, and a cut tail must not come back.
-        let write = || write_journal(&disk, store, pool, how, state.clone(), number + 1, read.next_sequence);
-        let writer = write().or_else(|error| match error {
+        let write = || write_journal(&disk, store, pool, how, &state, number + 1, read.next_sequence);
+        let written = write().or_else(|error| match error {
             // A full disk: the old file has space ahead that it does not need any more.
             Error::NoSpace { .. } if number > 0 => {
                 read.give_back_ahead(&*disk, &journal_name(number))?;
@@ -114,6 +141,8 @@ impl Journal {
             }
             error => Err(error),
         })?;
+        let replayed = Replayed { state: read.state, cut_bytes };
+        let writer = written.goes_on(state);
         for old in numbers.into_iter().chain((number > 0).then_some(number)) {
             disk.remove(&journal_name(old))
                 .map_err(|e| Error::io("remove", &disk.path(&journal_name(old)), e))?;
@@ -222,13 +251,13 @@ impl Journal {
 
     fn compact(&self) -> Result<()> {
         let mut writer = self.writer.lock();
-        let (state, number) = (writer.state.clone(), writer.number);
+        let number = writer.number;
         let next = write_journal(
             &self.disk,
             self.store,
             &self.pool,
             self.how,
-            state,
+            &writer.state,
             number + 1,
             writer.next_sequence,
         )
@@ -238,7 +267,7 @@ impl Journal {
                 self.poison(&error.to_string());
             }
         })?;
-        *writer = next;
+        *writer = next.goes_on(std::mem::take(&mut writer.state));
         self.durable.store(writer.next_sequence - 1, Ordering::Release);
         self.written.store(writer.next_sequence - 1, Ordering::Release);
         drop(writer);
@@ -309,10 +338,10 @@ fn write_journal(
     store: Uuid,
     pool: &Arc<ChunkPool>,
     how: Prepare,
-    state: JournalState,
+    state: &JournalState,
     number: u64,
     first_sequence: u64,
-) -> Result<Writer> {
+) -> Result<Written> {
     let path = disk.path(&journal_name(number));
     let path = path.as_str();
     let failed = |operation| move |source| Error::io(operation, path, source);
@@ -349,18 +378,7 @@ fn write_journal(
     if !seeded!(NoDirectorySync) {
         disk.sync_directory().map_err(failed("sync the directory"))?;
     }
-    Ok(Writer {
-        state,
-        number,
-        tail,
-        space,
-        flushed: mark.end,
-        is_unsynced: false,
-        next_sequence: sequence + 1,
-        compacted_bytes: mark.end,
-        scratch: Vec::new(),
-        is_closed: false,
-    })
+    Ok(Written { number, tail, space, end: mark.end, next_sequence: sequence + 1 })
 }
 
 fn encode_header(store: Uuid, first_sequence: u64) -> Vec<u8> {

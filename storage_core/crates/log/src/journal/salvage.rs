@@ -66,7 +66,7 @@ pub(crate) fn salvage(disk: &dyn Disk, store: Uuid) -> Result<Salvaged> {
 pub(crate) fn replace(
     disk: &Arc<dyn Disk>,
     store: Uuid,
-    state: JournalState,
+    state: &JournalState,
     number: u64,
     next_sequence: u64,
 ) -> Result<()> {
