@@ -49,7 +49,8 @@ fn start(dir: &Path) -> Result<Engine> {
         enable_log_recycle: true,
         prefill_for_recycle: true,
         recovery_threads: 2,
-        purge_threshold: bytes(1 << 40),
+        // Nothing is purged unless it is asked for; so much is written ahead when it opens.
+        purge_threshold: bytes(1 << 30),
         ..Config::default()
     })?)
 }
