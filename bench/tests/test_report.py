@@ -1,6 +1,7 @@
 """Goals, limits and the rows of a report."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,13 @@ def test_a_case_without_its_limit_has_no_ratio() -> None:
     idle, copy = rows([series("idle_cpu", "walrus", "", 5.0), series("nosync_1_caller", "walrus", "mmap", 240.0)], [])
     assert (idle.limit, idle.ratio, idle.met, idle.goal) == (None, None, True, "value <= 8 % of a core")
     assert (copy.limit, copy.ratio, copy.met) == (None, None, True)
+
+
+def test_a_case_without_a_bound_is_shown_and_counts_for_nothing() -> None:
+    limits = limit_rows([series("group_commit_8", "probe", "", 20_000.0)])
+    (row,) = rows([series("durable_8_logs_100b", "walrus", "auto", 15_000.0)], limits)
+    assert (row.limit, row.ratio, row.goal, row.met) == (20_000.0, 0.75, "", False)
+    assert replace(storage_report(direct=11_400, mmap=3_000), rows=[row]).cases_met == {}
 
 
 def test_a_quantile_is_taken_over_the_observations_of_all_rounds() -> None:

@@ -28,6 +28,9 @@ struct Arguments {
     bytes: u64,
     #[arg(long, default_value_t = 1024)]
     record_bytes: usize,
+    /// How many logs are written, by the case that says so.
+    #[arg(long, default_value_t = 1)]
+    logs: usize,
     /// Sets up a hundredth; the figure is worth nothing.
     #[arg(long)]
     quick: bool,

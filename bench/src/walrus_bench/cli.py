@@ -28,6 +28,7 @@ class Suite(StrEnum):
     """What `run` takes."""
 
     STORAGE = "storage"
+    SIZES = "sizes"
     CLUSTER = "cluster"
     SPARK = "spark"
 
@@ -39,6 +40,10 @@ def phases_of(suite: Suite) -> Sequence[Phase]:
             from walrus_bench.suites import storage
 
             return (storage.engine,)
+        case Suite.SIZES:
+            from walrus_bench.suites import storage
+
+            return (storage.sizes,)
         case Suite.CLUSTER:
             from walrus_bench.suites import absence, cluster, failures, metadata, replicated
 
@@ -69,7 +74,7 @@ def run(
     seconds: Annotated[float, typer.Option(min=0.01, help="Length of each sample.")] = 3.0,
     gate: Annotated[bool, typer.Option(help="Drop and repeat samples while others use the CPU.")] = True,
     peers: Annotated[bool, typer.Option(help="Also measure other systems (suite storage).")] = False,
-    rocksdb: Annotated[bool, typer.Option(help="Also RocksDB: a quarter of an hour to build.")] = False,
+    rocksdb: Annotated[bool, typer.Option(help="Also RocksDB: minutes to build.")] = False,
     only: Annotated[
         list[str] | None, typer.Option(metavar="CASE", help="Only this case, beside the limits. May be repeated.")
     ] = None,

@@ -23,22 +23,26 @@ class Measure(Enum):
 
 @dataclass(frozen=True)
 class Goal:
-    """What a case must reach. `limit` names one of `known_limits`; None where the machine sets none."""
+    """What a case must reach. `limit` names one of `known_limits`; None where the machine sets none. Without a bound it
+    is only shown.
+    """
 
     unit: str
     limit: str | None
     measure: Measure
     better: Better
-    bound: float
+    bound: float | None
 
     def __str__(self) -> str:
+        if self.bound is None:
+            return ""
         unit = "" if self.measure is Measure.RATIO else f" {self.unit}"
         return f"{self.measure.value} {self.better.value} {self.bound:,g}{unit}"
 
     def is_met(self, *, value: float, ratio: float | None) -> bool:
-        """Whether a row reaches the bound; a row without the figure that counts does not."""
+        """Whether a row reaches the bound; a row without a bound or without the figure that counts does not."""
         figure = value if self.measure is Measure.VALUE else ratio
-        if figure is None:
+        if figure is None or self.bound is None:
             return False
         return figure >= self.bound if self.better is Better.HIGHER else figure <= self.bound
 
@@ -46,7 +50,16 @@ class Goal:
         """Returns the bound in the unit of the value."""
         if self.measure is Measure.VALUE:
             return self.bound
-        return None if limit is None else self.bound * limit
+        return None if limit is None or self.bound is None else self.bound * limit
+
+
+LOGS = (1, 8, 1_000, 100_000)
+RECORD_SIZES = (100, 1_024, 16_384)
+
+
+def durable_logs(logs: int, record_bytes: int) -> str:
+    """Names the case of durable appends to so many logs."""
+    return f"durable_{logs}_logs_{record_bytes}b"
 
 
 GOALS: Mapping[str, Goal] = {
@@ -76,6 +89,13 @@ GOALS: Mapping[str, Goal] = {
     "metadata_commit_p50": Goal("ms", None, Measure.VALUE, Better.LOWER, 50),
     "idle_cpu": Goal("% of a core", None, Measure.VALUE, Better.LOWER, 8),
     "spark_source": Goal("MB/s", "loopback_stream", Measure.VALUE, Better.HIGHER, 150),
+    **{
+        durable_logs(logs, size): Goal(
+            "records/s", "durable_4k" if logs == 1 else "group_commit_8", Measure.RATIO, Better.HIGHER, None
+        )
+        for logs in LOGS
+        for size in RECORD_SIZES
+    },
 }
 
 

@@ -10,7 +10,7 @@ from walrus_bench.report import Report, Row
 from walrus_bench.tables import figure
 
 COLUMNS_MAX = 4
-MET, NOT_MET, LIMIT = "#2a7f62", "#c0504d", "#555555"
+MET, NOT_MET, NO_GOAL, LIMIT = "#2a7f62", "#c0504d", "#4f6d8f", "#555555"
 
 
 def draw(report: Report, path: Path) -> None:
@@ -40,7 +40,7 @@ def _panel(axes: Axes, rows: list[Row]) -> None:
         labels,
         [row.value for row in rows],
         yerr=spread,
-        color=[MET if row.met else NOT_MET for row in rows],
+        color=[(MET if row.met else NOT_MET) if row.goal else NO_GOAL for row in rows],
         width=0.6,
         capsize=4,
     )

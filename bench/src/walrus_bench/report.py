@@ -70,10 +70,10 @@ class Report:
 
     @property
     def cases_met(self) -> dict[str, bool]:
-        """The best backend counts: a case is met when one of our rows is."""
+        """The best backend counts: a case with a goal is met when one of our rows is."""
         met: dict[str, bool] = {}
         for row in self.rows:
-            if row.system != OURS:
+            if row.system != OURS or not row.goal:
                 continue
             met[row.case] = met.get(row.case, False) or row.met
         return met

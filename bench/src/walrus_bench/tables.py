@@ -22,11 +22,11 @@ def show(report: Report, console: Console) -> None:
     )
     if load["noisy"]:
         console.print(f"[bold yellow]{load['noisy']} of {load['samples']} samples stayed noisy: do not quote them[/]")
-    met = report.cases_met
-    missed = [case for case, is_met in met.items() if not is_met]
-    console.print(
-        f"{len(met) - len(missed)} of {len(met)} goals met" + (f"; not met: {', '.join(missed)}" if missed else "")
-    )
+    if met := report.cases_met:
+        missed = [case for case, is_met in met.items() if not is_met]
+        console.print(
+            f"{len(met) - len(missed)} of {len(met)} goals met" + (f"; not met: {', '.join(missed)}" if missed else "")
+        )
 
 
 def _limits(report: Report) -> Table:
@@ -62,15 +62,18 @@ def _rows(report: Report, *, wide: bool) -> Table:
     if wide:
         table.add_column("min..max", justify="right")
         table.add_column("p50/p99/p99.9 us", justify="right")
+        table.add_column("syncs/ack", justify="right")
     table.add_column("limit", justify="right")
     table.add_column("ratio", justify="right")
     table.add_column("goal")
     table.add_column("met")
     for row in report.rows:
         quantiles = [row.facts.get(name) for name in ("p50_us", "p99_us", "p999_us")]
+        syncs = row.facts.get("syncs_per_ack")
         spread = (
             f"{figure(row.minimum)}..{figure(row.maximum)}",
             " / ".join(figure(float(us)) for us in quantiles if us is not None),
+            "" if syncs is None else figure(float(syncs)),
         )
         table.add_row(
             row.case,
@@ -81,7 +84,7 @@ def _rows(report: Report, *, wide: bool) -> Table:
             "" if row.limit is None else figure(row.limit),
             "" if row.ratio is None else f"{row.ratio:.2f}",
             row.goal.removesuffix(f" {row.unit}"),
-            ("[green]met[/]" if row.met else "[red]not met[/]") if row.system == OURS else "",
+            ("[green]met[/]" if row.met else "[red]not met[/]") if row.system == OURS and row.goal else "",
         )
     return table
 

@@ -10,7 +10,10 @@ use walrus_log::{Offset, Retention};
 
 use super::{BATCH_RECORDS, duration, finish, mb_per_second, numbered, open, refuse_peers};
 use crate::Arguments;
-use crate::systems::walrus::{WalrusLog, read_from};
+use crate::systems::walrus::{LogWriter, WalrusLog, read_from};
+
+const CALLERS_MAX: usize = 8;
+const LOGS_MAX: usize = 1_000_000;
 
 const BURST_RECORDS_PER_SECOND: f64 = 300_000.0; // at the usual 3 s: a burst of 0.9 GB
 const SUSTAINED_KEPT_BYTES: u64 = 2_000_000_000;
@@ -41,7 +44,50 @@ pub(super) fn durable_callers(arguments: &Arguments, callers: usize) -> Result<S
     let (latencies, records): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
     let latencies = Latencies::of_all(latencies);
     let sample = Sample::new(latencies.per_second(), "records/s").with_latencies(&latencies);
-    finish(sample, system, &Payload::new(arguments.record_bytes), &records)
+    finish(sample, system, &Payload::new(arguments.record_bytes), &records, records.iter().sum())
+}
+
+/// Logs that have been written before: what making them costs is not counted.
+pub(super) fn durable_logs(arguments: &Arguments) -> Result<Sample> {
+    refuse_peers(arguments)?;
+    let Arguments { logs, record_bytes, .. } = *arguments;
+    ensure!((1..=LOGS_MAX).contains(&logs), "--logs must be 1 to {LOGS_MAX}, got {logs}");
+    let walrus = WalrusLog::open(&arguments.dir, &arguments.backend, Durability::Each, 0)?.of_topics(logs);
+    let callers = logs.min(CALLERS_MAX);
+    let start = Barrier::new(callers);
+    let one = |caller: usize| -> Result<(Latencies, Vec<(usize, u64)>)> {
+        let mut payload = Payload::new(record_bytes);
+        let mut own = (caller..logs)
+            .step_by(callers)
+            .map(|topic| Ok((topic, walrus.writer(topic)?, 0)))
+            .collect::<Result<Vec<(usize, LogWriter, u64)>>>()?;
+        let mut append = |place: usize| {
+            let (topic, writer, records) = &mut own[place];
+            writer.append(payload.record(numbered(*topic, *records)))?;
+            *records += 1;
+            Ok(())
+        };
+        let places = (logs - caller).div_ceil(callers);
+        (0..places).try_for_each(&mut append)?;
+        start.wait();
+        let latencies = closed_loop(duration(arguments), |number| append(usize::try_from(number)? % places))?;
+        Ok((latencies, own.into_iter().map(|(topic, _, records)| (topic, records)).collect()))
+    };
+    let answers = thread::scope(|scope| {
+        let threads: Vec<_> = (0..callers).map(|caller| scope.spawn(move || one(caller))).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, Result<_>>| {
+            thread.join().ok().context("a caller panicked")?
+        };
+        threads.into_iter().map(join).collect::<Result<Vec<_>>>()
+    })?;
+    let (latencies, counts): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
+    let latencies = Latencies::of_all(latencies);
+    let mut records = vec![0; logs];
+    for (topic, count) in counts.into_iter().flatten() {
+        records[topic] = count;
+    }
+    let sample = Sample::new(latencies.per_second(), "records/s").with_latencies(&latencies);
+    finish(sample, Box::new(walrus), &Payload::new(record_bytes), &records, records.iter().sum())
 }
 
 pub(super) fn durable_batches(arguments: &Arguments) -> Result<Sample> {
@@ -58,7 +104,13 @@ pub(super) fn durable_batches(arguments: &Arguments) -> Result<Sample> {
     #[expect(clippy::cast_precision_loss, reason = "a batch is a few megabytes")]
     let rate = latencies.per_second() * batch_bytes as f64 / 1e6;
     drop(writer);
-    finish(Sample::new(rate, "MB/s").with_latencies(&latencies), system, &payload, &[records])
+    finish(
+        Sample::new(rate, "MB/s").with_latencies(&latencies),
+        system,
+        &payload,
+        &[records],
+        records / BATCH_RECORDS as u64,
+    )
 }
 
 pub(super) fn nosync_burst(arguments: &Arguments) -> Result<Sample> {
@@ -77,7 +129,7 @@ pub(super) fn nosync_burst(arguments: &Arguments) -> Result<Sample> {
     let burst = append(&mut writer, counted..2 * counted)?;
     drop(writer);
     let sample = Sample::new(burst.nanos_per_call(), "ns/record").with_latencies(&burst.latencies);
-    finish(sample, system, &payload, &[2 * counted])
+    finish(sample, system, &payload, &[2 * counted], 2 * counted)
 }
 
 /// More than memory would take: what the disk takes is the limit. What the log still keeps at the end is read back.

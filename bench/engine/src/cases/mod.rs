@@ -26,6 +26,9 @@ pub(crate) enum Case {
     /// Eight threads, each with a topic of its own, that wait until each record is durable: records/s.
     #[value(name = "durable_8_topics")]
     Durable8Topics,
+    /// One caller for each of --logs, eight at most, who go round their logs; each waits until its record of --record-bytes is
+    /// durable: records/s.
+    DurableLogs,
     /// One caller that waits until each batch of 2,000 records is durable: MB/s.
     #[value(name = "durable_batch_2000")]
     DurableBatch2000,
@@ -61,6 +64,7 @@ impl Case {
         let sample = match self {
             Case::Durable1Caller => appends::durable_callers(arguments, 1),
             Case::Durable8Topics => appends::durable_callers(arguments, 8),
+            Case::DurableLogs => appends::durable_logs(arguments),
             Case::DurableBatch2000 => appends::durable_batches(arguments),
             Case::NoSync1Caller => appends::nosync_burst(arguments),
             Case::NoSyncSustained => appends::nosync_sustained(arguments),
@@ -99,10 +103,24 @@ fn numbered(topic: usize, record: u64) -> u64 {
 }
 
 /// Adds what the system says of itself, then closes it, reads everything back and compares it.
-/// `records` are those of each topic, acknowledged.
-fn finish(mut sample: Sample, system: Box<dyn System>, payload: &Payload, records: &[u64]) -> Result<Sample> {
+/// `records` are those of each topic, acknowledged by so many `calls`.
+#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^52")]
+fn finish(
+    mut sample: Sample,
+    system: Box<dyn System>,
+    payload: &Payload,
+    records: &[u64],
+    calls: u64,
+) -> Result<Sample> {
+    let mut syncs = None;
     for (fact, value) in system.facts()? {
+        if let (true, Some(count)) = (fact.ends_with("_syncs"), value.as_u64()) {
+            *syncs.get_or_insert(0) += count;
+        }
         sample = sample.with(fact, value);
+    }
+    if let Some(syncs) = syncs {
+        sample = sample.with("syncs_per_ack", syncs as f64 / calls.max(1) as f64);
     }
     let mut found = vec![0_u64; records.len()];
     system.read_back(&mut |topic, record| {

@@ -30,6 +30,11 @@ impl WalrusLog {
         Ok(Self { dir: dir.to_owned(), options, topics, store })
     }
 
+    /// With so many topics, which are made by who asks for their writers.
+    pub(crate) fn of_topics(self, topics: usize) -> Self {
+        Self { topics, ..self }
+    }
+
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from walrus_bench import programs
+from walrus_bench.goals import LOGS, RECORD_SIZES, durable_logs
 from walrus_bench.sampling import Sample, Subject
 from walrus_bench.suites import Prepared, Settings, limits
 
@@ -76,6 +77,24 @@ def engine(settings: Settings) -> Iterator[Prepared]:
                 subjects.append(_subject(settings, case.name, system, backend, measure))
     subjects.extend(_subject(settings, case, "walrus", "auto", partial(_measure_python, case)) for case in PYTHON_CASES)
     yield Prepared([*machine.subjects, *subjects], notes=notes)
+
+
+@contextmanager
+def sizes(settings: Settings) -> Iterator[Prepared]:
+    """Sets up the engine for durable appends to few and to many logs, of small and of large records."""
+    program = programs.build("walrus-bench-engine")
+    machine = limits.prepare(settings, ("durable_4k", "group_commit_8"))
+    subjects = [
+        _subject(settings, durable_logs(logs, size), "walrus", "auto", partial(_measure_logs, program, logs, size))
+        for logs in LOGS
+        for size in RECORD_SIZES
+    ]
+    yield Prepared([*machine.subjects, *subjects], notes=machine.notes)
+
+
+def _measure_logs(program: Path, logs: int, record_bytes: int, settings: Settings, data_dir: Path) -> Sample:
+    sizes = ("--logs", _share(settings, logs) or 1, "--record-bytes", record_bytes)
+    return programs.run(program, "durable_logs", *sizes, "--dir", data_dir, seconds=settings.seconds)
 
 
 def _subject(

@@ -13,7 +13,7 @@ use crate::broker::Broker;
 use crate::control::Event;
 use crate::error::{Error, Result};
 use crate::peer::Request;
-use crate::proto::peer::{SegmentInfo, SegmentInfoAnswer};
+use crate::proto::peer::SegmentInfoAnswer;
 use crate::routing::{DEFAULT_ORG, base_of, log_start};
 use crate::segment::uuid_bytes;
 use crate::topic::{
@@ -217,7 +217,7 @@ impl Broker {
             by_node.entry(node).or_default().push(uuid_bytes(segment.descriptor.uuid));
         }
         let asked = by_node.into_iter().map(|(node, segments)| async move {
-            let info = SegmentInfo { segments, producers: false };
+            let info = self.segment_info(segments, false);
             if node == self.node_id() {
                 return (node, Some(self.segment_facts(&info).await));
             }

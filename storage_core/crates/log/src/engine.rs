@@ -5,12 +5,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use uuid::Uuid;
 
 use crate::blocks::{BlockFile, Blocks};
 use crate::commit::Group;
+use crate::committing::Committing;
 use crate::disk::{ChunkPool, Disk, TailKind};
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Record};
@@ -20,25 +21,23 @@ use crate::log::state::LogState;
 use crate::options::{FsyncSchedule, Options};
 use crate::seeded;
 use crate::sync::{
-    Condvar, Mutex, RwLock,
+    Mutex, RwLock,
     atomic::{AtomicBool, AtomicU64},
-    now,
 };
 use crate::tail::Captured;
 use crate::tending::Tending;
 use crate::ticket::Wait;
 use crate::types::LogId;
+use crate::waiters::Waiters;
 
 /// Unwritten bytes of an unsynced, buffered log reach the disk after so long.
 const WRITE_BEHIND: Duration = Duration::from_millis(100);
-/// Memory that a burst of appends needed is kept so long for the next.
-const MEMORY_KEPT: Duration = Duration::from_secs(10);
 /// Bytes in memory from which on a log's appends are written in the background, whatever its schedule.
 const WRITE_EARLY_BYTES: u64 = 1 << 20;
 /// Of a log that syncs: an append that leaves more commits, in its own thread.
 const SYNCED_WAITING_MAX: u64 = 4 << 20;
 /// A commit writes so much of a log that never syncs: as much as keeps the disk busy, so that memory is free again soon.
-const UNSYNCED_WRITE_BYTES: u64 = 8 << 20;
+pub(crate) const UNSYNCED_WRITE_BYTES: u64 = 8 << 20;
 /// A log whose synced mark is behind by so many bytes gets one soon: recovery scans what lies above it.
 const MARK_BYTES: u64 = 16 << 20;
 
@@ -68,8 +67,7 @@ pub(crate) struct Engine {
     dirty: Mutex<Vec<Arc<LogState>>>,
     /// How many logs the last commit wrote.
     busy_logs: AtomicU64,
-    /// Tasks that wait for a commit.
-    waiters: Mutex<Vec<Waiter>>,
+    pub(crate) waiters: Waiters,
     pub(crate) logs: RwLock<HashMap<LogId, Arc<LogState>>>,
     /// Deleted logs whose blocks may not be zeroed yet.
     pub(crate) deleted: Mutex<Vec<LogId>>,
@@ -92,11 +90,6 @@ struct FileWrites<'a> {
     /// A log that syncs has written to it.
     syncs: bool,
     writes: Vec<(u64, Vec<&'a [u8]>)>,
-}
-
-struct Waiter {
-    wait: Wait,
-    waker: Waker,
 }
 
 /// Counters since the store was opened.
@@ -142,7 +135,7 @@ impl Engine {
             group: Group::default(),
             dirty: Mutex::default(),
             busy_logs: AtomicU64::new(0),
-            waiters: Mutex::default(),
+            waiters: Waiters::default(),
             logs: RwLock::default(),
             deleted: Mutex::default(),
             aged: Mutex::default(),
@@ -232,30 +225,24 @@ impl Engine {
             self.commit(UNSYNCED_WRITE_BYTES);
         });
         if has_committed.get() {
-            self.wake_answered();
+            self.waiters.wake_answered();
         }
     }
 
     /// Wakes the task when the wait is over; false: it is. `is_noted`: this was asked before, for the same task.
     pub(crate) fn wake_after(&self, wait: &Wait, waker: &Waker, is_noted: bool) -> bool {
-        let mut waiters = self.waiters.lock();
-        if wait.is_over() {
-            return false;
+        let waits = self.waiters.note(wait, waker, is_noted);
+        if waits && !is_noted {
+            self.committing.commit_now();
         }
-        if is_noted {
-            return true;
-        }
-        waiters.push(Waiter { wait: wait.clone(), waker: waker.clone() });
-        drop(waiters);
-        self.committing.commit_now();
-        true
+        waits
     }
 
     /// Whether a commit is likely to be over soon, and to be for one caller alone.
     pub(crate) fn is_quiet(&self) -> bool {
         self.group.is_free_and_quick(QUICK_COMMIT)
             && self.last_bytes.load(Ordering::Relaxed) <= SMALL_COMMIT_BYTES
-            && self.waiters.lock().is_empty()
+            && self.waiters.is_empty()
     }
 
     /// Commits everything that is there now.
@@ -263,13 +250,13 @@ impl Engine {
         self.commit_in_turn(u64::MAX);
     }
 
-    fn commit_in_turn(&self, unsynced_max: u64) {
+    pub(crate) fn commit_in_turn(&self, unsynced_max: u64) {
         self.group.exclusive(|| self.commit(unsynced_max));
-        self.wake_answered();
+        self.waiters.wake_answered();
     }
 
     /// Writes and syncs what all dirty logs have, of those that never sync only about `unsynced_max` bytes each. Only one
-    /// thread does, by `group`; `wake_answered` follows.
+    /// thread does, by `group`; `Waiters::wake_answered` follows.
     pub(crate) fn commit(&self, unsynced_max: u64) {
         let dirty = std::mem::take(&mut *self.dirty.lock());
         self.busy_logs.store(dirty.len() as u64, Ordering::Relaxed);
@@ -301,18 +288,6 @@ impl Engine {
                     }
                 }
             }
-        }
-    }
-
-    /// Wakes the tasks whose wait is over: after a commit, and when others may commit again.
-    pub(crate) fn wake_answered(&self) {
-        let mut waiters = self.waiters.lock();
-        let mut answered: Vec<Waiter> = waiters.extract_if(.., |waiter| waiter.wait.is_over()).collect();
-        drop(waiters);
-        // A task that waits for many appends is woken once for all of them.
-        answered.dedup_by(|waiter, before| waiter.waker.will_wake(&before.waker));
-        for waiter in answered {
-            waiter.waker.wake();
         }
     }
 
@@ -498,81 +473,4 @@ pub(crate) fn poison(file: &BlockFile, operation: &'static str, error: std::io::
 
 fn poisoned_file(capture: &LogCapture) -> Option<&Arc<str>> {
     capture.blocks.iter().find_map(|(block, _)| block.slots.file.poisoned.get())
-}
-
-/// The thread that commits for tasks and for schedules.
-#[derive(Default)]
-pub(crate) struct Committing {
-    /// As `Asked::now`: who sees it set need not lock.
-    is_asked: AtomicBool,
-    asked: Mutex<Asked>,
-    wake: Condvar,
-}
-
-#[derive(Default)]
-struct Asked {
-    now: bool,
-    /// The earliest time that a schedule asks for.
-    later: Option<Instant>,
-    stop: bool,
-}
-
-impl Committing {
-    fn commit_now(&self) {
-        if self.is_asked.load(Ordering::Relaxed) {
-            return;
-        }
-        let mut asked = self.asked.lock();
-        self.is_asked.store(true, Ordering::Relaxed);
-        if !std::mem::replace(&mut asked.now, true) {
-            self.wake.notify_one();
-        }
-    }
-
-    fn commit_in(&self, interval: Duration) {
-        let due = now() + interval;
-        let mut asked = self.asked.lock();
-        if asked.later.is_none_or(|later| due < later) {
-            asked.later = Some(due);
-            self.wake.notify_one();
-        }
-    }
-
-    pub(crate) fn stop(&self) {
-        self.asked.lock().stop = true;
-        self.wake.notify_one();
-    }
-
-    /// The thread.
-    pub(crate) fn run(&self, engine: &Engine) {
-        let mut asked = self.asked.lock();
-        let mut is_trimmed = true;
-        while !asked.stop {
-            match asked.later {
-                _ if asked.now => {}
-                Some(due) if due <= now() => {}
-                Some(due) => {
-                    self.wake.wait_until(&mut asked, due);
-                    continue;
-                }
-                None => {
-                    if is_trimmed {
-                        self.wake.wait(&mut asked);
-                    } else if self.wake.wait_for(&mut asked, MEMORY_KEPT).timed_out() {
-                        // No burst has come again: what the last one needed is given back.
-                        engine.pool.trim();
-                        is_trimmed = true;
-                    }
-                    continue;
-                }
-            }
-            // The commit takes all there is.
-            (asked.now, asked.later) = (false, None);
-            self.is_asked.store(false, Ordering::Relaxed);
-            drop(asked);
-            engine.commit_in_turn(UNSYNCED_WRITE_BYTES);
-            is_trimmed = false;
-            asked = self.asked.lock();
-        }
-    }
 }

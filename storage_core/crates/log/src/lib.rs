@@ -13,6 +13,7 @@ mod blocks;
 mod bug;
 mod clock;
 mod commit;
+mod committing;
 mod cursors;
 mod digest;
 mod disk;
@@ -38,6 +39,7 @@ mod tail;
 mod tending;
 mod ticket;
 mod types;
+mod waiters;
 mod walrus;
 
 pub use arrivals::Arrival;

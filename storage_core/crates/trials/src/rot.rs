@@ -253,6 +253,29 @@ impl Subject {
         (tried, mattered)
     }
 
+    /// So many flipped bits at once in what blocks hold, and whether any mattered: promises stay, so that the store opens.
+    pub fn flip_many(&self, seed: u64, flips: usize) -> bool {
+        let mut random = Random(seed);
+        let mut damaged = self.contents.clone();
+        let used = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let files = self.contents.iter().filter(|(file, _)| file.ends_with(".wal"));
+        let ends: Vec<(&String, u64)> = files.map(|(file, bytes)| (file, used(bytes) as u64)).collect();
+        for _ in 0..flips {
+            let mut at = random.below(ends.iter().map(|(_, used)| used).sum());
+            let mut files = ends.iter();
+            let file = loop {
+                let (file, used) = files.next().expect("it lies in one of them");
+                match at.checked_sub(*used) {
+                    Some(behind) => at = behind,
+                    None => break *file,
+                }
+            };
+            damaged.get_mut(file).expect("it is there")[at as usize] ^= 1 << random.below(8);
+        }
+        // What lies between two places that are damaged may not be found again.
+        self.check(&damaged, Fencing::AtLeast, &format!("seed {seed}, {flips} bits flipped"))
+    }
+
     /// Random damage: bits, sectors that are zero, garbage or another's, files that are cut off.
     pub fn damage(&self, seed: u64) -> bool {
         let mut random = Random(seed);

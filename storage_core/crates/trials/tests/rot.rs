@@ -7,8 +7,11 @@ use walrus_log::TailKind;
 use walrus_trials::rot::{larger, small};
 use walrus_trials::{effort, say};
 
-/// Of each larger store; 100,000 in all with `WALRUS_TEST_EFFORT=50`.
+/// Of each larger store.
 const DAMAGES: u64 = 1000;
+/// Of each larger store as many copies, with so many flipped bits each: 100,000 in all.
+const FLIPPED: u64 = 1000;
+const FLIPS: usize = 50;
 
 fn flip(part: u64) {
     let began = Instant::now();
@@ -46,4 +49,22 @@ fn random_damage_of_a_mapped_store_is_fenced_or_refused() {
 #[test]
 fn random_damage_of_a_buffered_store_is_fenced_or_refused() {
     damage(TailKind::Buffered, 1 << 32);
+}
+
+fn flip_many(tail_kind: TailKind, seeds: u64) {
+    let (began, subject, tried) = (Instant::now(), larger(tail_kind), effort(FLIPPED));
+    let mattered = (seeds..seeds + tried).filter(|seed| subject.flip_many(*seed, FLIPS)).count();
+    let (seconds, flips) = (began.elapsed().as_secs_f64(), tried * FLIPS as u64);
+    say(&format!("random flips: {flips} in {tried} stores, {mattered} of them damaged, in {seconds:.1} s"));
+    assert_eq!(mattered as u64, tried);
+}
+
+#[test]
+fn many_random_flips_in_a_mapped_store_are_fenced() {
+    flip_many(TailKind::Mapped, 0);
+}
+
+#[test]
+fn many_random_flips_in_a_buffered_store_are_fenced() {
+    flip_many(TailKind::Buffered, 1 << 32);
 }

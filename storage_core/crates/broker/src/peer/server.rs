@@ -258,7 +258,7 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
         }
         Ok(Kind::SegmentInfo) => {
             let wanted: SegmentInfo = decode(frame.payload)?;
-            Ok(broker.segment_facts(&wanted).await.encode_to_vec().into())
+            Ok(broker.segment_facts_asked(&wanted).await.encode_to_vec().into())
         }
         Ok(Kind::Ping) => {
             broker.liveness().heard(from);

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use uuid::Uuid;
@@ -17,6 +18,9 @@ use crate::proto::peer::{ReplicaAnswer, ReplicaRequest, SegmentFacts, SegmentInf
 use crate::routing::{is_led_by, open_segment};
 use crate::segment::uuid_bytes;
 use crate::ticket::durable;
+
+/// How long a question about segments waits for the metadata that whoever asks has heard of. Who asks waits longer.
+const METADATA_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A message to a replica on its way to the answer.
 pub(crate) enum AskedReplica {
@@ -116,6 +120,25 @@ impl Broker {
             // Nobody has written it.
             None => all(log.base_offset().0),
         }
+    }
+
+    /// The question for facts about segments that this node knows of.
+    pub(crate) fn segment_info(&self, segments: Vec<Bytes>, producers: bool) -> SegmentInfo {
+        SegmentInfo { segments, producers, metadata_version: self.metadata_version() }
+    }
+
+    /// [`Broker::segment_facts`] for another node, which may know of segments that this one has yet to hear of.
+    pub(crate) async fn segment_facts_asked(&self, wanted: &SegmentInfo) -> SegmentInfoAnswer {
+        let is_known = |segment: &Bytes| {
+            let log = Uuid::from_slice(segment).map(walrus_log::LogId);
+            log.is_ok_and(|log| {
+                self.bucket().log(log).is_some() || self.routing().leases.by_key.contains_key(&log)
+            })
+        };
+        if !wanted.segments.iter().all(is_known) {
+            self.metadata_reaches(wanted.metadata_version, METADATA_PATIENCE).await;
+        }
+        self.segment_facts(wanted).await
     }
 
     /// Facts about own copies of segments, and about open ones that this process leads and has not written yet.

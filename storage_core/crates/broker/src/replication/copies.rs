@@ -16,6 +16,7 @@ use super::convert;
 use super::copy::Copy;
 use super::holdings::{Held, Holdings};
 use super::pace::Pace;
+use super::promises;
 use super::tombstones::Tombstones;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -74,7 +75,7 @@ impl Copies {
     pub(crate) fn settle(&self, held: &Held) {
         let log = self.store.log(LogId(held.segment));
         let outlives_power = log.is_some_and(|log| log.fsync() != FsyncSchedule::NoFsync);
-        if outlives_power && let Err(error) = Copy::forget_votes(&self.store, held.segment) {
+        if outlives_power && let Err(error) = promises::forget_votes(&self.store, held.segment) {
             tracing::warn!(segment = %held.segment, %error, "old promises stay in the journal");
         }
         self.forget(held.segment);
@@ -116,12 +117,12 @@ impl Copies {
 
     /// Whether this disk had a copy with a vote and has given it up.
     pub(crate) fn is_buried(&self, descriptor: &Descriptor) -> Result<bool> {
-        Copy::is_buried(&self.store, descriptor.uuid)
+        promises::is_buried(&self.store, descriptor.uuid)
     }
 
     /// A copy that was given up was made again: its log answers from now on.
     pub(crate) fn revived(&self, descriptor: &Descriptor) -> Result<()> {
-        Copy::forget_votes(&self.store, descriptor.uuid)?;
+        promises::forget_votes(&self.store, descriptor.uuid)?;
         self.forget(descriptor.uuid);
         Ok(())
     }
@@ -147,7 +148,7 @@ impl Copies {
         if let Some(copy) = self.known.lock().get(&segment) {
             return Ok(Some(copy.clone()));
         }
-        match Copy::recorded(&self.store, segment)? {
+        match promises::descriptor(&self.store, segment)? {
             Some(descriptor) => self.open(&descriptor).map(Some),
             None => Ok(None),
         }

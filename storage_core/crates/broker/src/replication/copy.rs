@@ -5,8 +5,6 @@
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
-use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 use walrus_log::batch::Batch as StoredBatch;
 use walrus_log::{CommitTicket, Log, Store};
 use walrus_metadata::Descriptor;
@@ -15,13 +13,12 @@ use walrus_replica::{
     ReplicaOutput, ReplicaRef, Reply, Request, SealedNotice, Tape, Value,
 };
 
+use super::marks::{invalid, mark_batches};
 use super::wire::{AppendBytes, Ask};
-use super::{convert, wire};
+use super::{convert, promises, wire};
 use crate::error::{Error, Result};
 use crate::segment::log_id;
 
-/// What the keys of promises begin with.
-const KEYS: &str = "replica/";
 /// About how much is read at once where a log is walked through.
 const WALK_BYTES: usize = 1 << 20;
 
@@ -39,18 +36,6 @@ struct State {
     /// `None`: it must be made anew from the disk.
     replica: Option<Replica>,
     log: Option<Log>,
-}
-
-/// The promises as they lie in the journal, under the segment's key.
-#[derive(Serialize, Deserialize)]
-struct Record {
-    descriptor: Descriptor,
-    promised: walrus_metadata::Ballot,
-    writer: Option<Uuid>,
-    accepted: Option<(walrus_metadata::Ballot, walrus_metadata::Value)>,
-    sealed: Option<walrus_metadata::Value>,
-    suspect: bool,
-    trimmed: bool,
 }
 
 /// The bytes of batches, by the offset of each, in order.
@@ -76,11 +61,6 @@ pub(crate) struct Readable {
 impl Copy {
     pub(crate) fn new(descriptor: Descriptor, me: ReplicaRef, start: CutId, store: Store) -> Self {
         Self { descriptor, me, start, store, state: Mutex::new(State { replica: None, log: None }) }
-    }
-
-    /// The descriptor that the journal has for a segment, if this disk ever promised anything about it.
-    pub(crate) fn recorded(store: &Store, segment: Uuid) -> Result<Option<Descriptor>> {
-        Ok(read_record(store, segment)?.map(|record| record.descriptor))
     }
 
     pub(crate) fn descriptor(&self) -> &Descriptor {
@@ -161,28 +141,6 @@ impl Copy {
         self.with(|replica, log| self.step(replica, log, ReplicaInput::Trimmed { value }, &[]).map(drop))
     }
 
-    /// Whether a tombstone is all that is left of a copy.
-    pub(crate) fn is_buried(store: &Store, segment: Uuid) -> Result<bool> {
-        Ok(read_record(store, segment)?.is_some_and(|record| record.trimmed))
-    }
-
-    /// A sealed log answers for itself: what was promised before is not needed any more.
-    pub(crate) fn forget_votes(store: &Store, segment: Uuid) -> Result<()> {
-        let key = key(segment);
-        if store.property(&key).is_none() {
-            return Ok(());
-        }
-        let failed = |error| Error::Internal { message: format!("segment {segment}: {error}") };
-        store.remove_property(&key).map_err(failed)
-    }
-
-    /// All segments about which something is remembered here.
-    pub(crate) fn all_recorded(store: &Store) -> Vec<Descriptor> {
-        let records = store.properties().into_iter().filter(|(key, _)| key.starts_with(KEYS));
-        let parsed = records.filter_map(|(_, bytes)| serde_json::from_slice::<Record>(&bytes).ok());
-        parsed.map(|record| record.descriptor).collect()
-    }
-
     fn message(&self, message: Message, bytes: &[(Offset, Bytes)]) -> Result<Said> {
         self.with(|replica, log| self.step(replica, log, self.request(message), bytes))
     }
@@ -250,7 +208,7 @@ impl Copy {
     /// As after a restart. A log that was cut or damaged makes the replica suspect.
     fn recover(&self, log: Option<&Log>) -> Result<Replica> {
         let descriptor = convert::descriptor(&self.descriptor);
-        let mut promises = read_record(&self.store, self.descriptor.uuid)?.map(Record::into_promises);
+        let mut promises = promises::read(&self.store, self.descriptor.uuid)?;
         if let Some(sealed) = log.and_then(Log::sealed_value) {
             promises.get_or_insert_default().sealed = Some(wire::decode_value(&sealed)?);
         }
@@ -372,9 +330,7 @@ impl Copy {
     }
 
     fn persist(&self, promises: &Promises) -> Result<()> {
-        let record = Record::new(&self.descriptor, promises);
-        let bytes = serde_json::to_vec(&record).expect("promises are plain data");
-        self.store.put_property(&key(self.descriptor.uuid), &bytes).map_err(|error| self.storage(&error))
+        promises::write(&self.store, &self.descriptor, promises).map_err(|error| self.storage(&error))
     }
 
     fn storage(&self, error: &walrus_log::Error) -> Error {
@@ -384,70 +340,6 @@ impl Copy {
             other => Error::Storage { node, message: format!("segment {}: {other}", self.descriptor.uuid) },
         }
     }
-}
-
-impl Record {
-    fn new(descriptor: &Descriptor, promises: &Promises) -> Self {
-        let Promises { promised, writer, accepted, sealed, suspect, trimmed } = promises;
-        let vote = |(ballot, value): &(walrus_replica::Ballot, Value)| {
-            (convert::ballot_back(*ballot), convert::value_back(value))
-        };
-        Self {
-            descriptor: descriptor.clone(),
-            promised: convert::ballot_back(*promised),
-            writer: writer.map(|writer| Uuid::from_u128(writer.0)),
-            accepted: accepted.as_ref().map(vote),
-            sealed: sealed.as_ref().map(convert::value_back),
-            suspect: *suspect,
-            trimmed: *trimmed,
-        }
-    }
-
-    fn into_promises(self) -> Promises {
-        Promises {
-            promised: convert::ballot(self.promised),
-            writer: self.writer.map(convert::process_id),
-            accepted: self.accepted.map(|(ballot, value)| (convert::ballot(ballot), convert::value(&value))),
-            sealed: self.sealed.as_ref().map(convert::value),
-            suspect: self.suspect,
-            trimmed: self.trimmed,
-        }
-    }
-}
-
-fn key(segment: Uuid) -> String {
-    format!("{KEYS}{segment}")
-}
-
-fn read_record(store: &Store, segment: Uuid) -> Result<Option<Record>> {
-    let Some(bytes) = store.property(&key(segment)) else { return Ok(None) };
-    let damaged = |problem: serde_json::Error| Error::Internal {
-        message: format!("the promises about segment {segment} are not understood: {problem}"),
-    };
-    serde_json::from_slice(&bytes).map(Some).map_err(damaged)
-}
-
-/// Where batches end that follow a place, as their offsets will be.
-pub(crate) fn mark_batches(from: Mark, batches: &[Bytes]) -> Result<Vec<Batch>> {
-    let mut last = from;
-    let mut marked = Vec::with_capacity(batches.len());
-    for bytes in batches {
-        let (batch, rest) = StoredBatch::parse(bytes).map_err(|problem| invalid(&problem.to_string()))?;
-        if !rest.is_empty() {
-            return Err(invalid("bytes behind a batch"));
-        }
-        last = mark_behind(last, &batch);
-        let base = marked.last().map_or(from.end, |batch: &Batch| batch.end);
-        marked.push(Batch { base, end: last.end, digest: last.digest });
-    }
-    Ok(marked)
-}
-
-/// The place behind a batch that is put there.
-pub(crate) fn mark_behind(last: Mark, batch: &StoredBatch<'_>) -> Mark {
-    let (records, crc) = (batch.record_count(), batch.header().crc);
-    let digest = walrus_log::digest_after(last.digest.0, last.end.0, records, crc);
-    Mark { end: Offset(last.end.0 + u64::from(records)), digest: Digest(digest) }
 }
 
 /// Of batches from `offset` on those that follow the copy's end; none if they do not reach it or leave a gap.
@@ -476,12 +368,9 @@ fn is_of_the_disk(error: &Error) -> bool {
     matches!(error, Error::NoSpace { .. } | Error::Storage { .. } | Error::UnknownSegment { .. })
 }
 
-fn invalid(problem: &str) -> Error {
-    Error::InvalidBatch { problem: problem.to_owned() }
-}
-
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
     use walrus_log::batch::BatchBuilder;
     use walrus_log::{Options, ProducerTable};
     use walrus_metadata as metadata;

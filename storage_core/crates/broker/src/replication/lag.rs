@@ -11,7 +11,7 @@ use walrus_metadata::{Descriptor, SegmentState};
 
 use crate::broker::Broker;
 use crate::peer::Request;
-use crate::proto::peer::{SegmentFacts, SegmentInfo, SegmentInfoAnswer};
+use crate::proto::peer::{SegmentFacts, SegmentInfoAnswer};
 use crate::routing::is_led_by;
 use crate::segment::log_id;
 use crate::segment::uuid_bytes;
@@ -53,7 +53,7 @@ pub(crate) async fn count(broker: &Broker, patience: Duration) -> u64 {
 async fn behind_leader(broker: &Broker, leader: u32, segments: &[Descriptor], until: Instant) -> usize {
     let patience = until.saturating_duration_since(Instant::now());
     let uuids = segments.iter().map(|segment| uuid_bytes(segment.uuid)).collect();
-    let info = SegmentInfo { segments: uuids, producers: false };
+    let info = broker.segment_info(uuids, false);
     let answer = broker.peers().call(leader, Request::SegmentInfo(info), patience).await;
     let Some(answer) = answer.ok().and_then(|payload| SegmentInfoAnswer::decode(payload).ok()) else {
         return segments.len();

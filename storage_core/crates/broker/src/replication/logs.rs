@@ -9,7 +9,7 @@ use super::pages;
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::peer::Request;
-use crate::proto::peer::{SegmentFacts, SegmentInfo, SegmentInfoAnswer};
+use crate::proto::peer::{SegmentFacts, SegmentInfoAnswer};
 use crate::routing::is_led_by;
 use crate::segment::{Place, label, log_id, log_spec, uuid_bytes};
 use crate::topic::TopicName;
@@ -80,7 +80,7 @@ impl Broker {
         segment: &Descriptor,
         pick: impl Fn(&SegmentFacts) -> Option<T>,
     ) -> Option<T> {
-        let info = SegmentInfo { segments: vec![uuid_bytes(segment.uuid)], producers: true };
+        let info = self.segment_info(vec![uuid_bytes(segment.uuid)], true);
         if let Some(found) = self.segment_facts(&info).await.segments.iter().find_map(&pick) {
             return Some(found);
         }

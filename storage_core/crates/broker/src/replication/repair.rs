@@ -10,8 +10,8 @@ use walrus_metadata::{CopyState, Descriptor, Found};
 use walrus_replica::{Digest, Mark, Offset};
 
 use super::catch_up;
-use super::copy::mark_batches;
 use super::holdings::{Held, segment_of};
+use super::marks::mark_batches;
 use super::pace::Pace;
 use super::pages;
 use crate::broker::Broker;

@@ -10,7 +10,7 @@ use walrus_log::Log;
 use walrus_metadata::{Metadata, Segment, SegmentState, Topic, TopicId};
 
 use super::convert;
-use super::copy::Copy;
+use super::promises;
 use crate::broker::Broker;
 use crate::control::Event;
 use crate::error::{Error, Result};
@@ -123,9 +123,9 @@ fn bury(broker: &Broker, metadata: &Metadata) -> Result<()> {
     let is_deleted = |topic: TopicId| metadata.deleted.contains(&topic);
     tombstones.forget(is_deleted).map_err(failed)?;
     if is_more || !metadata.deleted.is_empty() {
-        let recorded = Copy::all_recorded(store);
+        let recorded = promises::all_descriptors(store);
         for segment in recorded.iter().filter(|one| tombstones.covers(one) || is_deleted(one.topic)) {
-            Copy::forget_votes(store, segment.uuid)?;
+            promises::forget_votes(store, segment.uuid)?;
         }
     }
     Ok(())

@@ -8,7 +8,8 @@ use walrus_broker::{Broker, Error, PartitionRef};
 use walrus_log::batch::ProducerRef;
 use walrus_metadata::Replication;
 
-use crate::harness::{Cluster, PATIENCE, batch_of, options, put, read_values, wait_until};
+use crate::client::{batch_of, options, put, read_values};
+use crate::harness::{Cluster, PATIENCE, wait_until};
 use crate::links::Link;
 
 const REPLICATION: Replication = Replication { factor: 3, write_quorum: 2 };
@@ -215,13 +216,11 @@ fn a_node_that_has_just_started_does_not_know_which_topics_there_are() {
     });
 }
 
-/// Its leader had not heard of the segment, and a reader that had named none was told that it is unknown.
-#[test]
-fn a_segment_that_its_leader_has_not_heard_of_is_neither_unknown_nor_empty() {
-    let cluster = linked(json!({}));
-    let behind = leader(&cluster);
+/// A new topic whose leader has not heard of it: the leader's id, a node that has, and the topic.
+fn led_by_one_that_is_behind(cluster: &Cluster) -> (u32, Broker, PartitionRef) {
+    let behind = leader(cluster);
     cluster.fall_behind(behind);
-    let ahead = cluster.broker(others(&cluster, behind)[0]);
+    let ahead = cluster.broker(others(cluster, behind)[0]);
     // Topics spread over the nodes: one of these is led by the node that is behind.
     let led_there = cluster.block_on(async {
         for number in 0.. {
@@ -233,6 +232,28 @@ fn a_segment_that_its_leader_has_not_heard_of_is_neither_unknown_nor_empty() {
         }
         unreachable!("numbers do not end")
     });
+    (behind, ahead, led_there)
+}
+
+/// Whoever made a topic listed it at once, and was told now and then that its end is not known.
+#[test]
+fn who_lists_segments_waits_for_a_leader_that_is_about_to_hear_of_them() {
+    let cluster = linked(json!({}));
+    let (behind, ahead, led_there) = led_by_one_that_is_behind(&cluster);
+    cluster.block_on(async {
+        let mut listed = std::pin::pin!(ahead.segments(led_there.topic.as_str()));
+        let at_once = tokio::time::timeout(Duration::from_millis(100), &mut listed).await;
+        assert!(at_once.is_err(), "{at_once:?}");
+        cluster.catch_up(behind);
+        assert_eq!(listed.await.unwrap().len(), 1);
+    });
+}
+
+/// Its leader had not heard of the segment, and a reader that had named none was told that it is unknown.
+#[test]
+fn a_segment_that_its_leader_has_not_heard_of_is_neither_unknown_nor_empty() {
+    let cluster = linked(json!({}));
+    let (behind, ahead, led_there) = led_by_one_that_is_behind(&cluster);
     cluster.block_on(async {
         is_unavailable("a read", ahead.read(&led_there, 0, options(Duration::ZERO)).await);
         is_unavailable("the segments", ahead.segments(led_there.topic.as_str()).await);

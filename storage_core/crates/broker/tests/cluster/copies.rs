@@ -8,7 +8,8 @@ use walrus_broker::PartitionRef;
 use walrus_log::LogId;
 use walrus_metadata::{Command, CopyState, Metadata, NodeId, Replication, Segment, SegmentState};
 
-use crate::harness::{Cluster, PATIENCE, put, read_values, sealed_count, wait_until};
+use crate::client::{put, read_values};
+use crate::harness::{Cluster, PATIENCE, sealed_count, wait_until};
 use crate::replicated::put_until_taken;
 
 fn start(nodes: u32) -> (Cluster, PartitionRef) {

@@ -9,7 +9,8 @@ use walrus_broker::{Broker, Error, PartitionRef};
 use walrus_log::{Log, LogId, Offset};
 use walrus_metadata::{CopyState, Metadata, Replication, Segment, SegmentState};
 
-use crate::harness::{Cluster, PATIENCE, options, put, read_values, wait_until};
+use crate::client::{options, put, read_values};
+use crate::harness::{Cluster, PATIENCE, wait_until};
 
 const COUNT: usize = 25;
 

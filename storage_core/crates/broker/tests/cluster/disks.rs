@@ -7,7 +7,8 @@ use walrus_broker::{Broker, Error, PartitionRef};
 use walrus_log::{Fault, SimulatedDisk, TailKind};
 use walrus_metadata::{NodeId, NodeState, Replication};
 
-use crate::harness::{Cluster, PATIENCE, options, put, read_values, sealed_count, wait_until};
+use crate::client::{options, put, read_values};
+use crate::harness::{Cluster, PATIENCE, sealed_count, wait_until};
 
 fn small() -> Value {
     json!({ "log_block_bytes": 64 << 10, "log_blocks_per_file": 4 })

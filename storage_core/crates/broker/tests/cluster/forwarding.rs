@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
 
-use crate::harness::{Cluster, batch_of, options, put, read_values};
+use crate::client::{batch_of, options, put, read_values};
+use crate::harness::Cluster;
 
 #[test]
 fn every_node_appends_and_reads_wherever_the_leader_is() {
@@ -92,7 +93,7 @@ fn a_leader_that_is_down_makes_appends_and_reads_fail_as_unavailable() {
         let error = put(&broker, &topic, "lost").await.unwrap_err();
         assert!(matches!(error, Error::Unavailable { .. }) && error.retryable(), "{error:?}");
         let error =
-            broker.read(&topic, 0, crate::harness::options(std::time::Duration::ZERO)).await.unwrap_err();
+            broker.read(&topic, 0, crate::client::options(std::time::Duration::ZERO)).await.unwrap_err();
         assert!(error.retryable(), "{error:?}");
     });
 }
@@ -138,7 +139,7 @@ fn what_is_wrong_with_a_request_is_said_by_every_node_alike() {
             let mut damaged = batch_of(&["x".to_owned()], None).to_vec();
             damaged[60] ^= 1;
             assert_eq!(broker.append(&topic, damaged.into()).await.unwrap_err().reason(), "InvalidBatch");
-            let options = crate::harness::options(std::time::Duration::ZERO);
+            let options = crate::client::options(std::time::Duration::ZERO);
             let error = broker.read(&topic, 5, options).await.unwrap_err();
             assert_eq!(error, Error::OffsetOutOfRange { requested: 5, start: 0, end: 0 });
         }

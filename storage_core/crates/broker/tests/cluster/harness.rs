@@ -4,22 +4,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use uuid::Uuid;
-use walrus_broker::{AppendAck, Broker, Config, DataPlane, PartitionRef, ReadOptions, Result};
-use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
+use walrus_broker::{Broker, Config, DataPlane};
 use walrus_log::{CrashChoice, LogId, SimulatedDisk};
-use walrus_metadata::{
-    Answer, Attempt, Command, Envelope, Epoch, Metadata, NodeId, Present, Replication, SegmentState, TopicId,
-    apply, first_descriptor, recovery, successor, upkeep,
-};
+use walrus_metadata::{Answer, Command, Metadata, NodeId, Replication, SegmentState, upkeep};
 
 use crate::links::Links;
+use crate::metadata::{Shared, everybody};
 
 /// Longest that a test waits for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -32,22 +28,6 @@ pub(crate) struct Cluster {
     disks: Vec<SimulatedDisk>,
     shared: Arc<Shared>,
     nodes: Vec<Node>,
-}
-
-struct Shared {
-    cluster_id: Uuid,
-    metadata: Mutex<Metadata>,
-    planes: Mutex<Vec<Option<Arc<DataPlane>>>>,
-    /// The metadata store answers nothing.
-    away: AtomicBool,
-    /// Nodes whose leases have lapsed.
-    lapsed: Mutex<Vec<u32>>,
-    /// Nodes that hear of nothing new.
-    behind: Mutex<Vec<u32>>,
-    /// Nodes that the metadata store does not answer.
-    unheard: Mutex<Vec<u32>>,
-    /// Between the nodes, where a test wants to interfere.
-    links: Option<Links>,
 }
 
 /// The nodes as they run now, for whoever asks them from another thread.
@@ -370,163 +350,6 @@ impl Drop for Cluster {
     }
 }
 
-impl Shared {
-    /// Applies a command and publishes what came of it.
-    fn propose(&self, command: Command) -> Result<Answer, walrus_metadata::Rejected> {
-        let (snapshot, outcome) = {
-            let mut metadata = self.metadata.lock();
-            let id = Uuid::new_v4();
-            let envelope = Envelope { v: 1, id, at_ms: now_ms(), expect: None, command };
-            let outcome = apply(&mut metadata, &envelope);
-            (metadata.clone(), outcome)
-        };
-        self.publish(&snapshot);
-        outcome.map(|applied| applied.answer)
-    }
-
-    /// Tells all nodes that are not behind.
-    fn publish(&self, metadata: &Metadata) {
-        let behind = self.behind.lock().clone();
-        let same = Arc::new(metadata.clone());
-        for (id, plane) in (1..).zip(self.planes.lock().iter()) {
-            if let Some(plane) = plane.as_ref().filter(|_| !behind.contains(&id)) {
-                plane.publish(
-                    self.links.as_ref().map_or_else(|| same.clone(), |links| shown(metadata, links, id)),
-                );
-            }
-        }
-    }
-
-    /// What the control plane does with an event.
-    fn handle(&self, from: u32, event: &Value) -> Value {
-        if self.away.load(Ordering::Relaxed) || self.unheard.lock().contains(&from) {
-            return refusal("Unavailable", true);
-        }
-        let uuid = |name: &str| serde_json::from_value::<Uuid>(event[name].clone()).unwrap();
-        let topic = || TopicId(uuid("topic"));
-        let partition = || u32::try_from(event["partition"].as_u64().unwrap()).unwrap();
-        let command = match event["kind"].as_str().unwrap() {
-            "create_topic" => return self.create_topic(event),
-            "begin_roll" => {
-                let avoided = event["avoid"].as_array().unwrap().iter();
-                let mut avoid: Vec<NodeId> =
-                    avoided.map(|id| NodeId(u32::try_from(id.as_u64().unwrap()).unwrap())).collect();
-                avoid.extend(self.lapsed.lock().iter().map(|id| NodeId(*id)));
-                let (topic, partition, segment) = (topic(), partition(), uuid("segment"));
-                let chosen = {
-                    let metadata = self.metadata.lock();
-                    successor(&metadata, topic, partition, Uuid::new_v4(), &avoid, &everybody(&metadata))
-                };
-                let Some(successor) = chosen else { return refusal("NoHealthyNode", true) };
-                let command = Command::BeginRoll { topic, partition, segment, successor: successor.clone() };
-                return match self.propose(command) {
-                    Ok(_) => json!({"ok": {"successor": successor}}),
-                    Err(rejected) => rejection(&rejected),
-                };
-            }
-            "begin_recovery" => return self.begin_recovery(event, (topic(), partition()), uuid("segment")),
-            "seal_and_open" => Command::SealAndOpen {
-                topic: topic(),
-                partition: partition(),
-                segment: uuid("segment"),
-                value: serde_json::from_value(event["value"].clone()).unwrap(),
-            },
-            "trim" => Command::Trim {
-                topic: topic(),
-                partition: partition(),
-                below_number: event["below_number"].as_u64().unwrap(),
-                first: serde_json::from_value(event["first"].clone()).unwrap(),
-            },
-            "report_copies" => Command::ReportCopies {
-                replica: serde_json::from_value(event["replica"].clone()).unwrap(),
-                reports: serde_json::from_value(event["reports"].clone()).unwrap(),
-            },
-            "delete_topic" => Command::DeleteTopic { topic: topic() },
-            "allocate_producer_ids" => Command::AllocateProducerIds {
-                count: u32::try_from(event["count"].as_u64().unwrap()).unwrap(),
-            },
-            "node_state" => {
-                let node = NodeId(from);
-                let process = self.metadata.lock().nodes[&node].process;
-                let state = serde_json::from_value(event["state"].clone()).unwrap();
-                Command::SetNodeState { node, process, state }
-            }
-            other => panic!("an event of kind {other}"),
-        };
-        match self.propose(command) {
-            Ok(Answer::ProducerIds { first, count }) => json!({"ok": {"first": first, "count": count}}),
-            Ok(_) => json!({"ok": {}}),
-            Err(rejected) => rejection(&rejected),
-        }
-    }
-
-    fn begin_recovery(&self, event: &Value, place: (TopicId, u32), segment: Uuid) -> Value {
-        let number = |value: &Value| u32::try_from(value.as_u64().unwrap()).unwrap();
-        let mut avoid: Vec<NodeId> =
-            event["avoid"].as_array().unwrap().iter().map(|id| NodeId(number(id))).collect();
-        avoid.extend(self.lapsed.lock().iter().map(|id| NodeId(*id)));
-        let chosen = {
-            let metadata = self.metadata.lock();
-            let ids = (Uuid::new_v4(), Uuid::new_v4());
-            recovery(&metadata, place, ids, Epoch(number(&event["above"])), &avoid, &everybody(&metadata))
-        };
-        let Some(Attempt { ballot, successor }) = chosen else { return refusal("NoHealthyNode", true) };
-        let (topic, partition) = place;
-        let answer = json!({"ok": {"ballot": ballot, "successor": successor}});
-        match self.propose(Command::BeginRecovery { topic, partition, segment, ballot, successor }) {
-            Ok(_) => answer,
-            Err(rejected) => rejection(&rejected),
-        }
-    }
-
-    fn create_topic(&self, event: &Value) -> Value {
-        let name = event["name"].as_str().unwrap().to_owned();
-        let id = TopicId(Uuid::new_v4());
-        let partitions = u32::try_from(event["partitions"].as_u64().unwrap()).unwrap();
-        let first = {
-            let metadata = self.metadata.lock();
-            let present = everybody(&metadata);
-            let first = |partition| first_descriptor(&metadata, id, partition, Uuid::new_v4(), &present);
-            (0..partitions).map(|partition| first(partition).expect("a healthy node")).collect()
-        };
-        let org = event["org"].as_str().unwrap().to_owned();
-        let internal = event["internal"].as_bool().unwrap();
-        match self.propose(Command::CreateTopic { topic: id, org, name, internal, first }) {
-            Ok(_) => json!({"ok": {"topic": id, "created": true}}),
-            Err(walrus_metadata::Rejected::TopicExists { topic, .. }) => {
-                json!({"ok": {"topic": topic, "created": false}})
-            }
-            Err(rejected) => rejection(&rejected),
-        }
-    }
-}
-
-/// Nobody's lease lapses by itself here.
-fn everybody(metadata: &Metadata) -> Present {
-    Present::only(metadata.nodes.keys().copied())
-}
-
-/// The metadata as one node sees them: the others are behind its links to them.
-fn shown(metadata: &Metadata, links: &Links, to: u32) -> Arc<Metadata> {
-    let mut shown = metadata.clone();
-    for (NodeId(id), node) in &mut shown.nodes {
-        if *id != to {
-            node.peer_address = links.address(to, *id, &node.peer_address);
-        }
-    }
-    Arc::new(shown)
-}
-
-/// As the control plane names it.
-fn rejection(rejected: &walrus_metadata::Rejected) -> Value {
-    let named = serde_json::to_value(rejected).unwrap();
-    json!({"error": {"reason": named["reason"], "message": rejected.to_string(), "retryable": false}})
-}
-
-fn refusal(reason: &str, retryable: bool) -> Value {
-    json!({"error": {"reason": reason, "message": reason, "retryable": retryable}})
-}
-
 /// Looks again and again until there is something; the last failure is told if it is not there in time.
 pub(crate) fn wait_for<T, E: std::fmt::Debug>(
     what: &str,
@@ -546,64 +369,6 @@ pub(crate) fn wait_for<T, E: std::fmt::Debug>(
 /// The same for what needs no more words.
 pub(crate) fn wait_until(what: &str, patience: Duration, mut is_so: impl FnMut() -> bool) {
     wait_for(what, patience, || is_so().then_some(()).ok_or("not so"));
-}
-
-pub(crate) fn now_ms() -> u64 {
-    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
-}
-
-/// A batch of records with these values.
-pub(crate) fn batch_of(values: &[String], producer: Option<ProducerRef>) -> Bytes {
-    let mut builder = BatchBuilder::new();
-    if let Some(producer) = producer {
-        builder.producer(producer);
-    }
-    for value in values {
-        builder.push(None, Some(value.as_bytes()), 1_700_000_000_000, &[]);
-    }
-    let mut bytes = Vec::new();
-    builder.build(&mut bytes).unwrap();
-    bytes.into()
-}
-
-pub(crate) async fn put(broker: &Broker, to: &PartitionRef, value: &str) -> Result<AppendAck> {
-    broker.append(to, batch_of(&[value.to_owned()], None)).await
-}
-
-pub(crate) fn options(wait: Duration) -> ReadOptions {
-    ReadOptions { bytes_max: 64 << 10, wait, segment: None }
-}
-
-/// Reads values and their offsets from `offset` until there are `count`.
-pub(crate) async fn read_values(
-    broker: &Broker,
-    from: &PartitionRef,
-    mut offset: u64,
-    count: usize,
-) -> Vec<(u64, String)> {
-    let until = Instant::now() + PATIENCE;
-    let mut values = Vec::new();
-    while values.len() < count {
-        assert!(Instant::now() < until, "{} of {count} values after a long time", values.len());
-        let page = match broker.read(from, offset, options(Duration::from_secs(2))).await {
-            Ok(page) => page,
-            Err(error) if error.retryable() => {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                continue;
-            }
-            Err(error) => panic!("{error}"),
-        };
-        for bytes in &page.batches {
-            let (batch, _) = Batch::parse(bytes).unwrap();
-            for record in
-                batch.records().map(|record| record.unwrap()).filter(|record| record.offset >= offset)
-            {
-                values.push((record.offset, String::from_utf8(record.value.unwrap().to_vec()).unwrap()));
-            }
-        }
-        offset = page.next_offset;
-    }
-    values
 }
 
 /// How many segments of a partition are sealed.

@@ -9,7 +9,8 @@ use serde_json::json;
 use walrus_broker::proto::peer::{ErrorAnswer, Hello};
 use walrus_broker::{Config, DataPlane, PartitionRef, StartError};
 
-use crate::harness::{Cluster, put};
+use crate::client::put;
+use crate::harness::Cluster;
 
 const HELLO: u8 = 1;
 const ERROR: u8 = 3;

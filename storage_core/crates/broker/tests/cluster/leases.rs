@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
 
-use crate::harness::{Cluster, options, put, read_values};
+use crate::client::{options, put, read_values};
+use crate::harness::Cluster;
 
 #[test]
 fn without_its_lease_a_leader_rejects_writes_and_serves_reads() {

@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use walrus_broker::{Broker, PartitionRef};
 use walrus_log::batch::ProducerRef;
 
-use crate::harness::{Cluster, Nodes, batch_of, read_values, wait_for};
+use crate::client::{batch_of, read_values};
+use crate::harness::{Cluster, Nodes, wait_for};
 
 /// For whatever a cluster under faults must bring about in the end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);

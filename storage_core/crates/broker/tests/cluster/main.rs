@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod claims;
+mod client;
 mod copies;
 mod damage;
 mod disks;
@@ -12,6 +13,7 @@ mod hostile;
 mod leases;
 mod links;
 mod load;
+mod metadata;
 mod replicated;
 mod restart;
 mod rollover;

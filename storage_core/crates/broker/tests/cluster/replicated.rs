@@ -9,7 +9,8 @@ use walrus_broker::{Error, PartitionRef};
 use walrus_log::batch::ProducerRef;
 use walrus_metadata::Replication;
 
-use crate::harness::{Cluster, PATIENCE, batch_of, put, read_values, sealed_count, wait_for};
+use crate::client::{batch_of, put, read_values};
+use crate::harness::{Cluster, PATIENCE, sealed_count, wait_for};
 
 fn start(options: serde_json::Value) -> Cluster {
     Cluster::start_replicated(3, options, Replication { factor: 3, write_quorum: 2 })

@@ -5,7 +5,8 @@ use walrus_broker::{Error, PartitionRef};
 use walrus_log::batch::ProducerRef;
 use walrus_metadata::Replication;
 
-use crate::harness::{Cluster, PATIENCE, batch_of, put, read_values, sealed_count};
+use crate::client::{batch_of, put, read_values};
+use crate::harness::{Cluster, PATIENCE, sealed_count};
 use crate::replicated::put_until_taken;
 
 #[test]

@@ -6,7 +6,8 @@ use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
 use walrus_log::batch::ProducerRef;
 
-use crate::harness::{Cluster, PATIENCE, batch_of, put, read_values, sealed_count};
+use crate::client::{batch_of, put, read_values};
+use crate::harness::{Cluster, PATIENCE, sealed_count};
 
 #[test]
 fn sixteen_producers_and_three_readers_lose_repeat_and_reorder_nothing_across_rolls() {

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
 
-use crate::harness::{Cluster, PATIENCE, options, put, read_values, wait_until};
+use crate::client::{options, put, read_values};
+use crate::harness::{Cluster, PATIENCE, wait_until};
 
 #[test]
 fn creating_a_topic_twice_answers_the_first_one() {
@@ -37,7 +38,7 @@ fn internal_topics_are_hidden_and_refused_to_clients() {
             assert_eq!(broker.topics(false), []);
             assert_eq!(broker.topics(true).len(), 1);
             assert_eq!(put(&broker, &topic, "x").await.unwrap_err().reason(), "InvalidTopic");
-            let batch = crate::harness::batch_of(&["ours".to_owned()], None);
+            let batch = crate::client::batch_of(&["ours".to_owned()], None);
             broker.append_internal(&topic, batch).await.unwrap();
             assert_eq!(broker.delete_topic("__cursors").await.unwrap_err().reason(), "InvalidTopic");
         }

@@ -1,6 +1,9 @@
 //! The listeners over real sockets, in front of real data planes.
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
+#[allow(dead_code, reason = "the tests of the cluster use all of it")]
+#[path = "../cluster/client.rs"]
+mod client;
 mod grpc_log;
 #[allow(dead_code, reason = "the tests of the cluster use all of it")]
 #[path = "../cluster/harness.rs"]
@@ -11,6 +14,8 @@ mod links;
 #[allow(dead_code, reason = "the tests of the cluster use it")]
 #[path = "../cluster/load.rs"]
 mod load;
+#[path = "../cluster/metadata.rs"]
+mod metadata;
 mod shared_cursors;
 mod text_client;
 mod text_protocol;

@@ -123,7 +123,7 @@ impl LogState {
             self.free(freed);
             Ok(())
         });
-        self.engine.wake_answered();
+        self.engine.waiters.wake_answered();
         trimmed
     }
 
@@ -195,7 +195,7 @@ impl LogState {
             self.apply_cut(&mut writer, cut);
             Ok(())
         });
-        self.engine.wake_answered();
+        self.engine.waiters.wake_answered();
         truncated
     }
 

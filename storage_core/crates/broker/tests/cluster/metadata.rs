@@ -1,0 +1,194 @@
+//! The metadata of the cluster, shared by its nodes: one lock orders the commands, as Raft does elsewhere, and answers as the control plane does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use uuid::Uuid;
+use walrus_broker::DataPlane;
+use walrus_metadata::{
+    Answer, Attempt, Command, Envelope, Epoch, Metadata, NodeId, Present, TopicId, apply, first_descriptor,
+    recovery, successor,
+};
+
+use crate::links::Links;
+
+/// See the module.
+pub(crate) struct Shared {
+    pub(crate) cluster_id: Uuid,
+    pub(crate) metadata: Mutex<Metadata>,
+    pub(crate) planes: Mutex<Vec<Option<Arc<DataPlane>>>>,
+    /// The metadata store answers nothing.
+    pub(crate) away: AtomicBool,
+    /// Nodes whose leases have lapsed.
+    pub(crate) lapsed: Mutex<Vec<u32>>,
+    /// Nodes that hear of nothing new.
+    pub(crate) behind: Mutex<Vec<u32>>,
+    /// Nodes that the metadata store does not answer.
+    pub(crate) unheard: Mutex<Vec<u32>>,
+    /// Between the nodes, where a test wants to interfere.
+    pub(crate) links: Option<Links>,
+}
+
+impl Shared {
+    /// Applies a command and publishes what came of it.
+    pub(crate) fn propose(&self, command: Command) -> Result<Answer, walrus_metadata::Rejected> {
+        let (snapshot, outcome) = {
+            let mut metadata = self.metadata.lock();
+            let id = Uuid::new_v4();
+            let envelope = Envelope { v: 1, id, at_ms: now_ms(), expect: None, command };
+            let outcome = apply(&mut metadata, &envelope);
+            (metadata.clone(), outcome)
+        };
+        self.publish(&snapshot);
+        outcome.map(|applied| applied.answer)
+    }
+
+    /// Tells all nodes that are not behind.
+    pub(crate) fn publish(&self, metadata: &Metadata) {
+        let behind = self.behind.lock().clone();
+        let same = Arc::new(metadata.clone());
+        for (id, plane) in (1..).zip(self.planes.lock().iter()) {
+            if let Some(plane) = plane.as_ref().filter(|_| !behind.contains(&id)) {
+                plane.publish(
+                    self.links.as_ref().map_or_else(|| same.clone(), |links| shown(metadata, links, id)),
+                );
+            }
+        }
+    }
+
+    /// What the control plane does with an event.
+    pub(crate) fn handle(&self, from: u32, event: &Value) -> Value {
+        if self.away.load(Ordering::Relaxed) || self.unheard.lock().contains(&from) {
+            return refusal("Unavailable", true);
+        }
+        let uuid = |name: &str| serde_json::from_value::<Uuid>(event[name].clone()).unwrap();
+        let topic = || TopicId(uuid("topic"));
+        let partition = || u32::try_from(event["partition"].as_u64().unwrap()).unwrap();
+        let command = match event["kind"].as_str().unwrap() {
+            "create_topic" => return self.create_topic(event),
+            "begin_roll" => {
+                let avoided = event["avoid"].as_array().unwrap().iter();
+                let mut avoid: Vec<NodeId> =
+                    avoided.map(|id| NodeId(u32::try_from(id.as_u64().unwrap()).unwrap())).collect();
+                avoid.extend(self.lapsed.lock().iter().map(|id| NodeId(*id)));
+                let (topic, partition, segment) = (topic(), partition(), uuid("segment"));
+                let chosen = {
+                    let metadata = self.metadata.lock();
+                    successor(&metadata, topic, partition, Uuid::new_v4(), &avoid, &everybody(&metadata))
+                };
+                let Some(successor) = chosen else { return refusal("NoHealthyNode", true) };
+                let command = Command::BeginRoll { topic, partition, segment, successor: successor.clone() };
+                return match self.propose(command) {
+                    Ok(_) => json!({"ok": {"successor": successor}}),
+                    Err(rejected) => rejection(&rejected),
+                };
+            }
+            "begin_recovery" => return self.begin_recovery(event, (topic(), partition()), uuid("segment")),
+            "seal_and_open" => Command::SealAndOpen {
+                topic: topic(),
+                partition: partition(),
+                segment: uuid("segment"),
+                value: serde_json::from_value(event["value"].clone()).unwrap(),
+            },
+            "trim" => Command::Trim {
+                topic: topic(),
+                partition: partition(),
+                below_number: event["below_number"].as_u64().unwrap(),
+                first: serde_json::from_value(event["first"].clone()).unwrap(),
+            },
+            "report_copies" => Command::ReportCopies {
+                replica: serde_json::from_value(event["replica"].clone()).unwrap(),
+                reports: serde_json::from_value(event["reports"].clone()).unwrap(),
+            },
+            "delete_topic" => Command::DeleteTopic { topic: topic() },
+            "allocate_producer_ids" => Command::AllocateProducerIds {
+                count: u32::try_from(event["count"].as_u64().unwrap()).unwrap(),
+            },
+            "node_state" => {
+                let node = NodeId(from);
+                let process = self.metadata.lock().nodes[&node].process;
+                let state = serde_json::from_value(event["state"].clone()).unwrap();
+                Command::SetNodeState { node, process, state }
+            }
+            other => panic!("an event of kind {other}"),
+        };
+        match self.propose(command) {
+            Ok(Answer::ProducerIds { first, count }) => json!({"ok": {"first": first, "count": count}}),
+            Ok(_) => json!({"ok": {}}),
+            Err(rejected) => rejection(&rejected),
+        }
+    }
+
+    fn begin_recovery(&self, event: &Value, place: (TopicId, u32), segment: Uuid) -> Value {
+        let number = |value: &Value| u32::try_from(value.as_u64().unwrap()).unwrap();
+        let mut avoid: Vec<NodeId> =
+            event["avoid"].as_array().unwrap().iter().map(|id| NodeId(number(id))).collect();
+        avoid.extend(self.lapsed.lock().iter().map(|id| NodeId(*id)));
+        let chosen = {
+            let metadata = self.metadata.lock();
+            let ids = (Uuid::new_v4(), Uuid::new_v4());
+            recovery(&metadata, place, ids, Epoch(number(&event["above"])), &avoid, &everybody(&metadata))
+        };
+        let Some(Attempt { ballot, successor }) = chosen else { return refusal("NoHealthyNode", true) };
+        let (topic, partition) = place;
+        let answer = json!({"ok": {"ballot": ballot, "successor": successor}});
+        match self.propose(Command::BeginRecovery { topic, partition, segment, ballot, successor }) {
+            Ok(_) => answer,
+            Err(rejected) => rejection(&rejected),
+        }
+    }
+
+    fn create_topic(&self, event: &Value) -> Value {
+        let name = event["name"].as_str().unwrap().to_owned();
+        let id = TopicId(Uuid::new_v4());
+        let partitions = u32::try_from(event["partitions"].as_u64().unwrap()).unwrap();
+        let first = {
+            let metadata = self.metadata.lock();
+            let present = everybody(&metadata);
+            let first = |partition| first_descriptor(&metadata, id, partition, Uuid::new_v4(), &present);
+            (0..partitions).map(|partition| first(partition).expect("a healthy node")).collect()
+        };
+        let org = event["org"].as_str().unwrap().to_owned();
+        let internal = event["internal"].as_bool().unwrap();
+        match self.propose(Command::CreateTopic { topic: id, org, name, internal, first }) {
+            Ok(_) => json!({"ok": {"topic": id, "created": true}}),
+            Err(walrus_metadata::Rejected::TopicExists { topic, .. }) => {
+                json!({"ok": {"topic": topic, "created": false}})
+            }
+            Err(rejected) => rejection(&rejected),
+        }
+    }
+}
+
+/// Nobody's lease lapses by itself here.
+pub(crate) fn everybody(metadata: &Metadata) -> Present {
+    Present::only(metadata.nodes.keys().copied())
+}
+
+/// The metadata as one node sees them: the others are behind its links to them.
+fn shown(metadata: &Metadata, links: &Links, to: u32) -> Arc<Metadata> {
+    let mut shown = metadata.clone();
+    for (NodeId(id), node) in &mut shown.nodes {
+        if *id != to {
+            node.peer_address = links.address(to, *id, &node.peer_address);
+        }
+    }
+    Arc::new(shown)
+}
+
+/// As the control plane names it.
+fn rejection(rejected: &walrus_metadata::Rejected) -> Value {
+    let named = serde_json::to_value(rejected).unwrap();
+    json!({"error": {"reason": named["reason"], "message": rejected.to_string(), "retryable": false}})
+}
+
+fn refusal(reason: &str, retryable: bool) -> Value {
+    json!({"error": {"reason": reason, "message": reason, "retryable": retryable}})
+}
+
+pub(crate) fn now_ms() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+}

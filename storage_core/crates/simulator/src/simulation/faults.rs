@@ -1,0 +1,100 @@
+//! What breaks, and that it is well again.
+
+use walrus_replica::NodeId;
+
+use super::{Happening, SECOND, Simulation};
+use crate::world::{Checked, World};
+
+impl Simulation {
+    pub(super) fn heal(&mut self) {
+        self.cuts.clear();
+        self.paused.fill(0);
+        self.full.fill(0);
+        self.metadata_away = 0;
+        let down: Vec<NodeId> =
+            self.world.nodes.iter().filter(|node| !node.up && !node.lost).map(|node| node.id).collect();
+        for node in down {
+            self.at(self.now, Happening::Restart(node));
+        }
+    }
+
+    pub(super) fn fault(&mut self) -> Checked {
+        if !self.dice.one_in(25) {
+            return Ok(());
+        }
+        self.tally.faults += 1;
+        let nodes = self.world.nodes.len();
+        let place = self.dice.index(nodes);
+        let node = self.world.nodes[place].id;
+        let until = self.now + SECOND / 2 + self.dice.below(8 * SECOND);
+        let is_single = self.world.setting.replication.factor == 1;
+        match self.dice.below(18) {
+            0..=4 => {
+                self.at(until, Happening::Restart(node));
+                let may_rot = self.world.losses == 0 && !is_single && self.dice.one_in(3);
+                let copies = self.world.nodes[place].held.iter().filter(|(_, held)| World::may_rot(held));
+                let rotten = copies.map(|(segment, _)| *segment).rfind(|_| may_rot);
+                let kept = self.dice.index(4);
+                if self.world.nodes[place].up {
+                    self.world.crash(node, kept, rotten)?;
+                }
+            }
+            5..=6 => self.paused[place] = until,
+            7..=9 => {
+                let others: Vec<NodeId> = self.world.nodes.iter().map(|node| node.id).collect();
+                let way = self.dice.below(3);
+                for other in others {
+                    if way != 0 {
+                        self.cuts.push((node, other, until));
+                    }
+                    if way != 1 {
+                        self.cuts.push((other, node, until));
+                    }
+                }
+                self.cuts.retain(|cut| cut.2 > self.now && cut.0 != cut.1);
+            }
+            10 => self.full[place] = until,
+            11 => self.metadata_away = until,
+            12..=13 => {
+                if !self.past.is_empty() {
+                    let to = self.dice.index(self.past.len());
+                    let past = self.past[to].clone();
+                    self.past.truncate(to);
+                    self.world.roll_back(past);
+                }
+            }
+            14 => {
+                let number = self.world.last_segment().map_or(0, |last| self.world.descriptor(last).number);
+                if number > 2 && self.metadata_away <= self.now {
+                    self.world.trim(number - 1 - self.dice.below(2))?;
+                }
+            }
+            15 => {
+                // All nodes at once.
+                for place in 0..nodes {
+                    let node = self.world.nodes[place].id;
+                    if self.world.nodes[place].up {
+                        let kept = self.dice.index(3);
+                        self.world.crash(node, kept, None)?;
+                        self.at(until, Happening::Restart(node));
+                    }
+                }
+            }
+            16 => self.world.jump_clocks(self.dice.below(2) == 0),
+            _ => {
+                if self.world.losses == 0 && !is_single && self.world.nodes[place].up && self.dice.one_in(3) {
+                    self.world.lose_disk(node)?;
+                    if self.world.nodes[place].lost {
+                        self.world.declare_gone(node)?;
+                        self.world.add_node();
+                        self.paused.push(0);
+                        self.full.push(0);
+                    } else {
+                        self.at(until, Happening::Restart(node));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

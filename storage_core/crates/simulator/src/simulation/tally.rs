@@ -1,0 +1,36 @@
+//! What happened in lives of clusters, in numbers.
+
+/// What happened in a life, or in many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Lives.
+    pub schedules: u64,
+    /// Simulated microseconds.
+    pub simulated_us: u64,
+    /// Things that happened.
+    pub events: u64,
+    /// Batches that were acknowledged.
+    pub acknowledged: u64,
+    /// Segments that were sealed.
+    pub sealed: u64,
+    /// Attempts to recover.
+    pub recoveries: u64,
+    /// Faults of all kinds.
+    pub faults: u64,
+    /// Lives in which a loss was told, after two faults.
+    pub losses_told: u64,
+}
+
+impl Tally {
+    /// Adds a life.
+    pub fn add(&mut self, other: Tally) {
+        self.schedules += other.schedules;
+        self.simulated_us += other.simulated_us;
+        self.events += other.events;
+        self.acknowledged += other.acknowledged;
+        self.sealed += other.sealed;
+        self.recoveries += other.recoveries;
+        self.faults += other.faults;
+        self.losses_told += other.losses_told;
+    }
+}
