@@ -77,8 +77,9 @@ fmt: setup ## Formats the code
 bench: setup ## Figures beside the machine's limits: make bench SUITE=storage|sizes|cluster|spark
 	@$(ENV); uv run --frozen --no-sync python -m walrus_bench run $(SUITE)
 
-chaos: setup ## Faults on a cluster of real nodes, as root: make chaos DURATION=60 SEED=1 (without SEED: new ones), SCENARIO=kills
-	@$(ENV); uv run --frozen --no-sync python -m chaos $(if $(findstring command,$(origin SEED)),--seed $(SEED)) \
+chaos: ## Faults on a cluster of real nodes, as root: make chaos DURATION=60 SEED=1 (without SEED: new ones), SCENARIO=kills
+	@tools/setup chaos
+	$(ENV); uv run --frozen --no-sync python -m chaos $(if $(findstring command,$(origin SEED)),--seed $(SEED)) \
 	    $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(DURATION),--duration $(DURATION))
 
 proto: setup ## Python code of proto/, after a change of it
