@@ -54,6 +54,7 @@ def _limits(report: Report) -> Table:
 
 
 def _rows(report: Report, *, wide: bool) -> Table:
+    counts_syncs = any("syncs_per_ack" in row.facts for row in report.rows)
     table = Table(title=f"Suite {report.suite}", title_justify="left")
     table.add_column("case", no_wrap=True)
     table.add_column("system", no_wrap=True)
@@ -62,7 +63,8 @@ def _rows(report: Report, *, wide: bool) -> Table:
     if wide:
         table.add_column("min..max", justify="right")
         table.add_column("p50/p99/p99.9 us", justify="right")
-        table.add_column("syncs/ack", justify="right")
+        if counts_syncs:
+            table.add_column("syncs/ack", justify="right")
     table.add_column("limit", justify="right")
     table.add_column("ratio", justify="right")
     table.add_column("goal")
@@ -73,7 +75,7 @@ def _rows(report: Report, *, wide: bool) -> Table:
         spread = (
             f"{figure(row.minimum)}..{figure(row.maximum)}",
             " / ".join(figure(float(us)) for us in quantiles if us is not None),
-            "" if syncs is None else figure(float(syncs)),
+            *(("" if syncs is None else figure(float(syncs)),) if counts_syncs else ()),
         )
         table.add_row(
             row.case,
