@@ -163,7 +163,8 @@ mod tests {
         assert_eq!(good.len(), 4096);
         assert_eq!(Footer::announced_bytes(&good), Some(4096));
         assert_eq!(Footer::decode(&good), Some(footer()));
-        for position in 0..good.len() {
+        let step = if cfg!(miri) { 199 } else { 1 }; // an interpreter takes seconds for each
+        for position in (0..good.len()).step_by(step) {
             let mut bytes = good.clone();
             bytes[position] ^= 0x40;
             assert_eq!(Footer::decode(&bytes), None, "byte {position}");
