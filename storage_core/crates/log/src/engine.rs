@@ -43,7 +43,7 @@ const MARK_BYTES: u64 = 16 << 20;
 
 /// A commit that took no longer is quick.
 const QUICK_COMMIT: Duration = Duration::from_millis(1);
-/// One that wrote no more is small: streams of appends write more at a time.
+/// One for no more bytes is small: streams of appends bring more at a time.
 const SMALL_COMMIT_BYTES: u64 = 16 << 10;
 
 pub(crate) struct Engine {
@@ -80,7 +80,7 @@ pub(crate) struct Engine {
     data_syncs: AtomicU64,
     commits: AtomicU64,
     bytes_written: AtomicU64,
-    /// What the last commit wrote.
+    /// Of appends that the last commit was for.
     last_bytes: AtomicU64,
 }
 
@@ -271,10 +271,8 @@ impl Engine {
             if seeded!(AckBeforeSync) {
                 captures.iter().for_each(|capture| capture.log.publish(capture));
             }
-            let before = self.bytes_written.load(Ordering::Relaxed);
             self.write(&captures);
-            let written = self.bytes_written.load(Ordering::Relaxed) - before;
-            self.last_bytes.store(written, Ordering::Relaxed);
+            self.last_bytes.store(captures.iter().map(|capture| capture.bytes).sum(), Ordering::Relaxed);
             for capture in &captures {
                 match poisoned_file(capture) {
                     Some(reason) => capture.log.poison(reason),

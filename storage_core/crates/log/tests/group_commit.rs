@@ -165,7 +165,17 @@ fn a_task_that_looks_again_is_woken_once_all_the_same() {
 
 #[test]
 fn an_append_that_is_alone_on_a_quick_disk_is_better_waited_for() {
-    let disk = SimulatedDisk::new(TailKind::Buffered);
+    alone_and_not(TailKind::Buffered);
+}
+
+/// There the kernel writes, so what a commit was given is not what it wrote.
+#[test]
+fn an_append_that_is_alone_on_a_quick_mapped_disk_is_better_waited_for() {
+    alone_and_not(TailKind::Mapped);
+}
+
+fn alone_and_not(kind: TailKind) {
+    let disk = SimulatedDisk::new(kind);
     let store = Store::open_on(Arc::new(disk.clone()), Options::small()).unwrap();
     let log = store.create_log(spec(1, "t")).unwrap();
     let alone = begin(&log, b"alone");

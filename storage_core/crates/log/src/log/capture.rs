@@ -14,7 +14,8 @@ pub(crate) struct LogCapture {
     pub(crate) log: Arc<LogState>,
     pub(crate) blocks: Vec<(Arc<Block>, Captured)>,
     end: u64,
-    bytes: u64,
+    /// Appended since the last commit, as far as this one takes it.
+    pub(crate) bytes: u64,
     /// Nothing is left for the next commit.
     pub(crate) is_all: bool,
 }
