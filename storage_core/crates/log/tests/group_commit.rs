@@ -159,7 +159,7 @@ fn a_task_that_looks_again_is_woken_once_all_the_same() {
     }
     disk.set_stalled(false);
     log.commit().unwrap();
-    drop(store); // closed: its committing thread has told everybody
+    store.close().unwrap(); // its committing thread has told everybody
     assert_eq!(tasks.map(|(unpark, _)| unpark.1.load(Ordering::SeqCst)), [1, 1]);
 }
 
@@ -187,7 +187,13 @@ fn alone_and_not(kind: TailKind) {
     let behind = begin(&log, b"behind a large one");
     assert!(!behind.is_better_waited_for());
     behind.wait().unwrap();
-    assert!(begin(&log, b"behind a small one").is_better_waited_for());
+    // Behind a small one, if this machine did not hold it up.
+    let mut smalls = 0;
+    while !begin(&log, b"behind a small one").is_better_waited_for() {
+        log.commit().unwrap();
+        smalls += 1;
+        assert!(smalls < 1_000, "small commits are never quick");
+    }
     log.commit().unwrap();
 
     // Somebody commits, and is waited for.
@@ -200,7 +206,7 @@ fn alone_and_not(kind: TailKind) {
     disk.set_stalled(false);
     assert!(!was_better);
     beside.wait().unwrap();
-    assert_eq!(values(&log).len(), 6);
+    assert_eq!(values(&log).len(), 6 + smalls);
 }
 
 #[test]
