@@ -1,14 +1,13 @@
 //! Appends: alone, side by side, in batches, synced or not.
 
 use std::sync::Barrier;
-use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use walrus_bench_sample::{Durability, Latencies, Payload, Sample, Writer, burst, closed_loop};
 use walrus_log::{Offset, Retention};
 
-use super::{BATCH_RECORDS, duration, finish, mb_per_second, numbered, open, refuse_peers};
+use super::{BATCH_RECORDS, duration, finish, mb_per_second, numbered, open, refuse_peers, side_by_side};
 use crate::Arguments;
 use crate::systems::walrus::{LogWriter, WalrusLog, read_from};
 
@@ -22,7 +21,7 @@ const SUSTAINED_KEPT_BYTES: u64 = 2_000_000_000;
 pub(super) fn durable_callers(arguments: &Arguments, callers: usize) -> Result<Sample> {
     let system = open(arguments, Durability::Each, callers)?;
     let start = Barrier::new(callers);
-    let one = |(topic, mut writer): (usize, Box<dyn Writer>)| -> Result<(Latencies, u64)> {
+    let one = &|(topic, mut writer): (usize, Box<dyn Writer>)| -> Result<(Latencies, u64)> {
         let mut payload = Payload::new(arguments.record_bytes);
         let mut records = 0;
         start.wait();
@@ -33,14 +32,7 @@ pub(super) fn durable_callers(arguments: &Arguments, callers: usize) -> Result<S
         Ok((latencies, records))
     };
     let writers = system.writers()?;
-    let answers = thread::scope(|scope| {
-        let threads: Vec<_> =
-            writers.into_iter().enumerate().map(|caller| scope.spawn(|| one(caller))).collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, Result<(Latencies, u64)>>| {
-            thread.join().ok().context("a caller panicked")?
-        };
-        threads.into_iter().map(join).collect::<Result<Vec<_>>>()
-    })?;
+    let answers = side_by_side(writers.into_iter().enumerate().map(|caller| move || one(caller)))?;
     let (latencies, records): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
     let latencies = Latencies::of_all(latencies);
     let sample = Sample::new(latencies.per_second(), "records/s").with_latencies(&latencies);
@@ -55,7 +47,7 @@ pub(super) fn durable_logs(arguments: &Arguments) -> Result<Sample> {
     let walrus = WalrusLog::open(&arguments.dir, &arguments.backend, Durability::Each, 0)?.of_topics(logs);
     let callers = logs.min(CALLERS_MAX);
     let start = Barrier::new(callers);
-    let one = |caller: usize| -> Result<(Latencies, Vec<(usize, u64)>)> {
+    let one = &|caller: usize| -> Result<(Latencies, Vec<(usize, u64)>)> {
         let mut payload = Payload::new(record_bytes);
         let mut own = (caller..logs)
             .step_by(callers)
@@ -73,13 +65,7 @@ pub(super) fn durable_logs(arguments: &Arguments) -> Result<Sample> {
         let latencies = closed_loop(duration(arguments), |number| append(usize::try_from(number)? % places))?;
         Ok((latencies, own.into_iter().map(|(topic, _, records)| (topic, records)).collect()))
     };
-    let answers = thread::scope(|scope| {
-        let threads: Vec<_> = (0..callers).map(|caller| scope.spawn(move || one(caller))).collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, Result<_>>| {
-            thread.join().ok().context("a caller panicked")?
-        };
-        threads.into_iter().map(join).collect::<Result<Vec<_>>>()
-    })?;
+    let answers = side_by_side((0..callers).map(|caller| move || one(caller)))?;
     let (latencies, counts): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
     let latencies = Latencies::of_all(latencies);
     let mut records = vec![0; logs];

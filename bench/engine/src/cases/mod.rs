@@ -5,6 +5,7 @@ mod opening;
 mod reads;
 mod space;
 
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -32,7 +33,7 @@ pub(crate) enum Case {
     /// One caller that waits until each batch of 2,000 records is durable: MB/s.
     #[value(name = "durable_batch_2000")]
     DurableBatch2000,
-    /// One caller, nothing is synced, a burst of seconds x 350,000 records: ns/record.
+    /// One caller, nothing is synced, a burst of seconds x 300,000 records: ns/record.
     #[value(name = "nosync_1_caller")]
     NoSync1Caller,
     /// One caller, nothing is synced, --bytes in batches through a log that keeps its last 2 GB: MB/s.
@@ -92,6 +93,16 @@ fn refuse_peers(arguments: &Arguments) -> Result<()> {
 
 fn duration(arguments: &Arguments) -> Duration {
     Duration::from_secs_f64(arguments.seconds)
+}
+
+/// What each thread answered; they run at once.
+fn side_by_side<T: Send>(
+    threads: impl IntoIterator<Item = impl FnOnce() -> Result<T> + Send>,
+) -> Result<Vec<T>> {
+    thread::scope(|scope| {
+        let started: Vec<_> = threads.into_iter().map(|work| scope.spawn(work)).collect();
+        started.into_iter().map(|thread| thread.join().ok().context("a thread panicked")?).collect()
+    })
 }
 
 /// More than a topic is given; a multiple of what any payload holds, so that each topic's batches begin where it does.

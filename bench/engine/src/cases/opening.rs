@@ -4,14 +4,13 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use walrus_bench_sample::{Durability, Payload, Sample, Writer};
 use walrus_log::{Log, Offset, Store};
 
-use super::{BATCH_RECORDS, numbered, refuse_peers};
+use super::{BATCH_RECORDS, numbered, refuse_peers, side_by_side};
 use crate::Arguments;
 use crate::systems::walrus::{LogWriter, WalrusLog, create, options, read_from};
 
@@ -122,17 +121,14 @@ pub(super) fn many_logs(arguments: &Arguments) -> Result<Sample> {
     refuse_peers(arguments)?;
     let logs = if arguments.quick { LOGS / 100 } else { LOGS };
     let walrus = Arc::new(WalrusLog::open(&arguments.dir, &arguments.backend, Durability::Each, 0)?);
-    thread::scope(|scope| {
-        let make = |thread: usize| -> Result<()> {
-            let mut payload = Payload::with_pool(LOG_RECORD_BYTES, LOG_RECORDS);
-            for topic in (thread..logs).step_by(CREATING_THREADS) {
-                walrus.writer(topic)?.append_batch(&payload.batch(numbered(topic, 0)))?;
-            }
-            Ok(())
-        };
-        let threads: Vec<_> = (0..CREATING_THREADS).map(|thread| scope.spawn(move || make(thread))).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().ok().context("a thread panicked")?)
-    })?;
+    let make = &|thread: usize| -> Result<()> {
+        let mut payload = Payload::with_pool(LOG_RECORD_BYTES, LOG_RECORDS);
+        for topic in (thread..logs).step_by(CREATING_THREADS) {
+            walrus.writer(topic)?.append_batch(&payload.batch(numbered(topic, 0)))?;
+        }
+        Ok(())
+    };
+    side_by_side((0..CREATING_THREADS).map(|thread| move || make(thread)))?;
     walrus.store().close()?;
     drop(walrus);
 

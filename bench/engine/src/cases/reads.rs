@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use walrus_bench_sample::{Durability, Latencies, Payload, Sample, Writer, closed_loop};
 use walrus_log::{FsyncSchedule, Offset, ReadConsistency, Store, Walrus, WalrusBuilder};
 
-use super::{BATCH_RECORDS, duration, mb_per_second, refuse_peers};
+use super::{BATCH_RECORDS, duration, mb_per_second, refuse_peers, side_by_side};
 use crate::Arguments;
 use crate::systems::walrus::{READ_BYTES, WalrusLog, create, options, read_from};
 
@@ -81,17 +81,11 @@ pub(super) fn strict_cursors(arguments: &Arguments, readers: usize) -> Result<Sa
     thread::sleep(REST);
     let start = Barrier::new(readers);
     let syncs_before = walrus.store().stats();
-    let latencies = thread::scope(|scope| {
-        let one = |reader| {
-            start.wait();
-            read_strictly(&walrus, reader, arguments)
-        };
-        let threads: Vec<_> = (0..readers).map(|reader| scope.spawn(move || one(reader))).collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, Result<Latencies>>| {
-            thread.join().ok().context("a reader panicked")?
-        };
-        threads.into_iter().map(join).collect::<Result<Vec<_>>>()
-    })?;
+    let one = &|reader| {
+        start.wait();
+        read_strictly(&walrus, reader, arguments)
+    };
+    let latencies = side_by_side((0..readers).map(|reader| move || one(reader)))?;
     let stats = walrus.store().stats();
     let latencies = Latencies::of_all(latencies);
     Ok(Sample::new(latencies.per_second(), "records/s")

@@ -140,7 +140,7 @@ impl Subject {
         }
         places.extend(headers);
         for (file, bytes) in &self.contents {
-            let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            let used = used_bytes(bytes);
             let proven = match file.as_str() {
                 "MANIFEST" => used,
                 name if name.starts_with("journal-") => used - LAST_RECORD_BYTES,
@@ -233,7 +233,7 @@ impl Subject {
     pub fn flip_every_byte(&self, part: u64, parts: u64) -> (u64, u64) {
         let (mut tried, mut mattered) = (0, 0);
         for (file, bytes) in self.contents.iter().filter(|(file, _)| *file != "LOCK") {
-            let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            let used = used_bytes(bytes);
             for position in (0..bytes.len()).filter(|position| *position as u64 % parts == part) {
                 // Behind the journal's records all is zero and alike.
                 if file.starts_with("journal-") && position > used + 64 && !position.is_multiple_of(509) {
@@ -257,9 +257,8 @@ impl Subject {
     pub fn flip_many(&self, seed: u64, flips: usize) -> bool {
         let mut random = Random(seed);
         let mut damaged = self.contents.clone();
-        let used = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         let files = self.contents.iter().filter(|(file, _)| file.ends_with(".wal"));
-        let ends: Vec<(&String, u64)> = files.map(|(file, bytes)| (file, used(bytes) as u64)).collect();
+        let ends: Vec<(&String, u64)> = files.map(|(file, bytes)| (file, used_bytes(bytes) as u64)).collect();
         for _ in 0..flips {
             let mut at = random.below(ends.iter().map(|(_, used)| used).sum());
             let mut files = ends.iter();
@@ -284,7 +283,7 @@ impl Subject {
         let file = random.choose(&files).clone();
         let bytes = damaged.get_mut(&file).expect("it is there");
         // Most of a file is empty as a rule.
-        let used = bytes.iter().rposition(|byte| *byte != 0).map_or(1, |last| last + 1);
+        let used = used_bytes(bytes).max(1);
         let at = random.below(used as u64) as usize;
         let sector = if random.one_in(2) { 512 } else { PAGE };
         let range = at - at % sector..(at - at % sector + sector).min(bytes.len());
@@ -340,4 +339,9 @@ pub fn small(tail_kind: TailKind) -> Subject {
 /// Dozens of blocks.
 pub fn larger(tail_kind: TailKind) -> Subject {
     Subject::new(tail_kind, Options { block_bytes: 32 << 10, blocks_per_file: 4, ..Options::small() }, 600)
+}
+
+/// Behind them all is zero.
+fn used_bytes(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }

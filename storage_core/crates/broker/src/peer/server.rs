@@ -32,7 +32,7 @@ const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 /// Requests of one connection that are under way; the next frame is read when one is done.
 const REQUESTS_MAX: usize = 4_096;
 /// How long frames of a connection wait for the metadata that their sender knew.
-const METADATA_PATIENCE: Duration = Duration::from_secs(5);
+const CATCH_UP_PATIENCE: Duration = Duration::from_secs(5);
 /// Longest wait of a long poll.
 const POLL_MAX: Duration = Duration::from_secs(60);
 
@@ -213,7 +213,7 @@ async fn catch_up(broker: &Broker, version: u64) -> io::Result<()> {
     if broker.metadata_version() >= version {
         return Ok(());
     }
-    broker.metadata_reaches(version, METADATA_PATIENCE).await;
+    broker.metadata_reaches(version, CATCH_UP_PATIENCE).await;
     if broker.metadata_version() >= version {
         return Ok(());
     }

@@ -20,7 +20,7 @@ use crate::segment::uuid_bytes;
 use crate::ticket::durable;
 
 /// How long a question about segments waits for the metadata that whoever asks has heard of. Who asks waits longer.
-const METADATA_PATIENCE: Duration = Duration::from_secs(1);
+const FACTS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A message to a replica on its way to the answer.
 pub(crate) enum AskedReplica {
@@ -136,7 +136,7 @@ impl Broker {
             })
         };
         if !wanted.segments.iter().all(is_known) {
-            self.metadata_reaches(wanted.metadata_version, METADATA_PATIENCE).await;
+            self.metadata_reaches(wanted.metadata_version, FACTS_PATIENCE).await;
         }
         self.segment_facts(wanted).await
     }
