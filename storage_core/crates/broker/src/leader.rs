@@ -394,6 +394,8 @@ impl Leader {
         let mut reaching = std::pin::pin!(self.high_watermark.reaches(end));
         let mut ended = self.ended.subscribe();
         loop {
+            // Before the others: what metadata told the leader, it was told before it was closed.
+            let is_closed = self.closed.is_cancelled();
             if self.high_watermark.get() >= end {
                 return Waited::Acknowledged;
             }
@@ -407,15 +409,19 @@ impl Leader {
                     None => Waited::Unknown("its segment has ended before it"),
                 };
             }
+            if is_closed {
+                return Waited::Unknown("its segment is not listed any more");
+            }
             lost.mark_unchanged();
             if broker.is_cut_off(&self.descriptor) {
                 return Waited::Unknown("too few of its replicas answer this node");
             }
             tokio::select! {
+                biased; // a task that was held up finds several: it is too late only if nothing else is so
                 () = &mut reaching => return Waited::Acknowledged,
                 _ = ended.changed() => {}
                 _ = lost.changed() => {}
-                () = self.closed.cancelled() => return Waited::Unknown("its segment is not listed any more"),
+                () = self.closed.cancelled() => {}
                 () = tokio::time::sleep_until(deadline.into()) => {
                     return Waited::Unknown("too few replicas have it");
                 }

@@ -1,7 +1,9 @@
 //! Segments roll under load, and nobody notices but the metadata.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::poll;
 use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
 use walrus_log::batch::ProducerRef;
@@ -57,6 +59,26 @@ fn sixteen_producers_and_three_readers_lose_repeat_and_reorder_nothing_across_ro
         assert!(state.sealed_segments.values().all(|count| *count == 50), "{state:?}");
         let leaders: std::collections::BTreeSet<u32> = state.segment_leaders.values().copied().collect();
         assert_eq!(leaders.len(), 3, "leadership rotates");
+    });
+}
+
+/// By then three things are true of its segment: it is acknowledged, it has ended, its leader is closed.
+#[test]
+fn an_append_whose_task_is_held_up_until_its_segment_is_sealed_is_acknowledged() {
+    let cluster = Cluster::start(1, json!({ "segment_entries_max": 3 }));
+    cluster.block_on(async {
+        let (broker, topic) = (cluster.broker(1), PartitionRef::parse("held", 0).unwrap());
+        for segment in 0..20 {
+            put(&broker, &topic, "first").await.unwrap();
+            let mut held = pin!(put(&broker, &topic, "held"));
+            assert!(poll!(&mut held).is_pending());
+            put(&broker, &topic, "last").await.unwrap();
+            let mut version = broker.watch_metadata();
+            while broker.leadership(&topic).unwrap().number == segment {
+                version.changed().await.unwrap();
+            }
+            assert_eq!(held.await.unwrap().base_offset, segment * 3 + 1);
+        }
     });
 }
 
