@@ -115,9 +115,9 @@ def _once(world: World, workload: Workload, fault: Fault, report: Report, say: S
     done = world.inject(fault)
     in_spite = ""
     if fault.through:
-        workload.wait_for_progress(PROGRESS_TIMEOUT_S)
+        last = workload.wait_for_progress(PROGRESS_TIMEOUT_S)
         report.through_s.append(time.monotonic() - began)
-        in_spite = f" in spite of it after {report.through_s[-1]:.1f} s,"
+        in_spite = f" in spite of it after {report.through_s[-1]:.1f} s (last: {last}),"
     threading.Event().wait(max(0.0, fault.lasting_ms / 1000 - (time.monotonic() - began)))
     world.heal(done)
     healed = time.monotonic()

@@ -29,7 +29,7 @@ CATCH_UP_TIMEOUT_S = 180.0
 CURSOR_TOPIC = "chaos-cursor"
 CURSOR_LEAD = 512  # records that the producer of the cursor's topic may be ahead of its reader
 COMMIT_EVERY = 8
-TEXT_TIMEOUT_S = 20.0
+TEXT_TIMEOUT_S = 10.0  # so long the reader of the cursor, and its producer, hang on a node that is paused
 RETRY_S = 0.1
 
 
@@ -72,12 +72,13 @@ class Workload:
         """Records acknowledged."""
         return sum(self.acked.values())
 
-    def wait_for_progress(self, timeout_s: float, *, meanwhile: Callable[[], None] = lambda: None) -> None:
+    def wait_for_progress(self, timeout_s: float, *, meanwhile: Callable[[], None] = lambda: None) -> str:
         """Waits until every producer had a whole window acknowledged that it sent after now, and the cursor moved.
 
-        *meanwhile* is called again and again.
+        *meanwhile* is called again and again. Says who came last.
         """
         before, taken = dict(self.acked), self.taken
+        last: list[str] = []
 
         def stuck() -> list[str]:
             producers = [n for n in before if self.acked[n] < before[n] + 2 * WINDOW]
@@ -85,14 +86,18 @@ class Workload:
             return [*waiting, *(["the reader of the cursor"] if self.taken <= taken else [])]
 
         def is_over() -> bool:
+            nonlocal last
             meanwhile()
-            return bool(self.failures) or not stuck()
+            waiting = stuck()
+            last = waiting or last
+            return bool(self.failures) or not waiting
 
         try:
             wait_until(is_over, "writes to go on", timeout_s)
         except TimeoutError as late:
-            raise TimeoutError(f"{late}; did not move: {', '.join(stuck())}") from None
+            raise TimeoutError(f"{late}; did not move: {', '.join(last)}") from None
         self.raise_failure()
+        return ", ".join(last)
 
     def raise_failure(self) -> None:
         """Raises what made a producer or a follower give up."""
