@@ -82,8 +82,9 @@ class Workload:
 
         def stuck() -> list[str]:
             producers = [n for n in before if self.acked[n] < before[n] + 2 * WINDOW]
-            waiting = [f"producer {n} of {self.shape.place(n)}" for n in producers]
-            return [*waiting, *(["the reader of the cursor"] if self.taken <= taken else [])]
+            waiting = [f"producer {n} of {self.shape.place(n)}, {self.acked[n]} acknowledged" for n in producers]
+            is_held_up = self.shape.producers in producers or self.taken <= taken
+            return [*waiting, *([f"the reader of the cursor, handed {self.taken}"] if is_held_up else [])]
 
         def is_over() -> bool:
             nonlocal last

@@ -46,6 +46,8 @@ struct Seen {
     /// Its own last ping came then, or it was listed then: one that answers and cannot ask leads nobody.
     heard: Instant,
     reported: bool,
+    /// What waited for it was given up, and it has not answered since.
+    given_up: bool,
 }
 
 impl Liveness {
@@ -96,6 +98,7 @@ impl Liveness {
             slow: Duration::ZERO,
             heard: now,
             reported: false,
+            given_up: false,
         };
         let seen = nodes.entry(node).or_insert_with(fresh);
         if seen.asked.is_some() {
@@ -120,6 +123,7 @@ impl Liveness {
             seen.answered = Instant::now();
             seen.slow = took.max(seen.slow * 7 / 8);
             seen.failures = 0;
+            seen.given_up = false;
             if !seen.is_silent() && std::mem::take(&mut seen.reported) {
                 tracing::info!(node, "a node answers again");
             }
@@ -128,13 +132,16 @@ impl Liveness {
         }
     }
 
-    /// Nodes that have just become silent.
+    /// Nodes that have just become silent; also those that answered for a moment, in which connections were made anew,
+    /// and were not heard of before they became silent again.
     fn newly_silent(&self) -> Vec<u32> {
         let mut nodes = self.nodes.lock();
-        let fallen = nodes.iter_mut().filter(|(_, seen)| seen.is_silent() && !seen.reported);
+        let is_news = |seen: &Seen| !seen.reported || (seen.does_not_answer() && !seen.given_up);
+        let fallen = nodes.iter_mut().filter(|(_, seen)| seen.is_silent() && is_news(seen));
         fallen
             .map(|(node, seen)| {
                 seen.reported = true;
+                seen.given_up = seen.does_not_answer();
                 let silent_ms = u64::try_from(seen.answered.elapsed().as_millis()).unwrap_or(u64::MAX);
                 tracing::warn!(node, silent_ms, "a node does not answer any more");
                 *node
@@ -221,5 +228,28 @@ mod tests {
         liveness.begin(7);
         liveness.end(7, true);
         assert!(!liveness.is_silent(7));
+    }
+
+    /// What was sent to it in the meantime waited for half a minute.
+    #[test]
+    fn a_node_that_answers_for_a_moment_is_given_up_again() {
+        let liveness = Liveness::default();
+        let ping = |answered| {
+            liveness.begin(7);
+            liveness.end(7, answered);
+        };
+        ping(false);
+        ping(false);
+        assert_eq!(liveness.newly_silent(), [7]);
+
+        liveness.nodes.lock().get_mut(&7).unwrap().heard -= 2 * PATIENCE_MAX;
+        ping(true);
+        assert!(liveness.is_silent(7), "it answers, and its own pings have yet to come");
+        assert_eq!(liveness.newly_silent(), [0_u32; 0]);
+
+        ping(false);
+        ping(false);
+        assert_eq!(liveness.newly_silent(), [7]);
+        assert_eq!(liveness.newly_silent(), [0_u32; 0]);
     }
 }
