@@ -46,7 +46,7 @@ struct Seen {
     /// Its own last ping came then, or it was listed then: one that answers and cannot ask leads nobody.
     heard: Instant,
     reported: bool,
-    /// What waited for it was given up, and it has not answered since.
+    /// What waited for it was given up, and no ping has ended since.
     given_up: bool,
 }
 
@@ -118,12 +118,12 @@ impl Liveness {
     fn end(&self, node: u32, answered: bool) {
         let mut nodes = self.nodes.lock();
         let Some(seen) = nodes.get_mut(&node) else { return };
+        seen.given_up = false;
         let took = seen.asked.take().map_or(Duration::ZERO, |asked| asked.elapsed());
         if answered {
             seen.answered = Instant::now();
             seen.slow = took.max(seen.slow * 7 / 8);
             seen.failures = 0;
-            seen.given_up = false;
             if !seen.is_silent() && std::mem::take(&mut seen.reported) {
                 tracing::info!(node, "a node answers again");
             }
@@ -132,21 +132,21 @@ impl Liveness {
         }
     }
 
-    /// Nodes that have just become silent; also those that answered for a moment, in which connections were made anew,
-    /// and were not heard of before they became silent again.
-    fn newly_silent(&self) -> Vec<u32> {
+    /// Nodes whose connections are to be given up: those that have just become silent, and with each ping that they do not
+    /// answer. A connection that was made in a moment in which the node was there would be waited for otherwise.
+    fn to_give_up(&self) -> Vec<u32> {
         let mut nodes = self.nodes.lock();
-        let is_news = |seen: &Seen| !seen.reported || (seen.does_not_answer() && !seen.given_up);
-        let fallen = nodes.iter_mut().filter(|(_, seen)| seen.is_silent() && is_news(seen));
-        fallen
-            .map(|(node, seen)| {
-                seen.reported = true;
-                seen.given_up = seen.does_not_answer();
+        let is_due = |seen: &Seen| !seen.reported || (seen.does_not_answer() && !seen.given_up);
+        let due = nodes.iter_mut().filter(|(_, seen)| seen.is_silent() && is_due(seen));
+        due.map(|(node, seen)| {
+            seen.given_up = true;
+            if !std::mem::replace(&mut seen.reported, true) {
                 let silent_ms = u64::try_from(seen.answered.elapsed().as_millis()).unwrap_or(u64::MAX);
                 tracing::warn!(node, silent_ms, "a node does not answer any more");
-                *node
-            })
-            .collect()
+            }
+            *node
+        })
+        .collect()
     }
 
     /// This process itself was held up: that others have not answered meanwhile says nothing.
@@ -203,7 +203,7 @@ pub(crate) async fn keep_asking(broker: Broker) {
             }
         }
         broker.liveness().note_lost();
-        for node in broker.liveness().newly_silent() {
+        for node in broker.liveness().to_give_up() {
             broker.peers().sever(node);
         }
     }
@@ -213,43 +213,41 @@ pub(crate) async fn keep_asking(broker: Broker) {
 mod tests {
     use super::*;
 
+    fn ping(liveness: &Liveness, answered: bool) {
+        assert!(liveness.begin(7).is_some());
+        assert_eq!(liveness.begin(7), None, "one ping at a time");
+        liveness.end(7, answered);
+    }
+
+    const NOBODY: [u32; 0] = [];
+
     #[test]
     fn a_node_is_silent_after_failures_in_a_row_and_alive_with_the_first_answer() {
         let liveness = Liveness::default();
-        assert!(!liveness.is_silent(7));
-        for _ in 0..FAILURES {
-            assert_eq!(liveness.begin(7), Some(PATIENCE_MIN));
-            assert_eq!(liveness.begin(7), None, "one ping at a time");
-            liveness.end(7, false);
-        }
+        (0..FAILURES).for_each(|_| ping(&liveness, false));
         assert_eq!(liveness.silent(), [7]);
-        assert_eq!(liveness.newly_silent(), [7]);
-        assert_eq!(liveness.newly_silent(), [0_u32; 0]);
-        liveness.begin(7);
-        liveness.end(7, true);
+        assert_eq!(liveness.to_give_up(), [7]);
+        assert_eq!(liveness.to_give_up(), NOBODY);
+        ping(&liveness, true);
         assert!(!liveness.is_silent(7));
+        assert_eq!(liveness.to_give_up(), NOBODY);
     }
 
-    /// What was sent to it in the meantime waited for half a minute.
+    /// What was sent to it in such a moment waited for half a minute.
     #[test]
-    fn a_node_that_answers_for_a_moment_is_given_up_again() {
+    fn a_silent_node_that_can_be_reached_for_a_moment_is_given_up_again() {
         let liveness = Liveness::default();
-        let ping = |answered| {
-            liveness.begin(7);
-            liveness.end(7, answered);
-        };
-        ping(false);
-        ping(false);
-        assert_eq!(liveness.newly_silent(), [7]);
+        (0..FAILURES).for_each(|_| ping(&liveness, false));
+        assert_eq!(liveness.to_give_up(), [7]);
+        ping(&liveness, false); // meanwhile others have connected to it
+        assert_eq!(liveness.to_give_up(), [7]);
 
         liveness.nodes.lock().get_mut(&7).unwrap().heard -= 2 * PATIENCE_MAX;
-        ping(true);
+        ping(&liveness, true);
         assert!(liveness.is_silent(7), "it answers, and its own pings have yet to come");
-        assert_eq!(liveness.newly_silent(), [0_u32; 0]);
-
-        ping(false);
-        ping(false);
-        assert_eq!(liveness.newly_silent(), [7]);
-        assert_eq!(liveness.newly_silent(), [0_u32; 0]);
+        assert_eq!(liveness.to_give_up(), NOBODY);
+        (0..FAILURES).for_each(|_| ping(&liveness, false));
+        assert_eq!(liveness.to_give_up(), [7]);
+        assert_eq!(liveness.to_give_up(), NOBODY);
     }
 }
