@@ -19,18 +19,41 @@ use crate::json::to_python;
 /// Result of what Python calls: our errors and Python's own become exceptions by `?`.
 pub(crate) type Result<T> = std::result::Result<T, Raised>;
 
-/// An exception on its way to Python.
-pub(crate) struct Raised(PyErr);
+/// An exception on its way to Python. Plain data until it is there: making one hands the interpreter to other threads
+/// for a moment, and one of them may wait for a lock that whoever raises still holds.
+pub(crate) enum Raised {
+    /// Of Python's own classes.
+    Plain(PyErr),
+    /// Of ours.
+    Ours(Box<Ours>),
+}
+
+pub(crate) struct Ours {
+    class: fn(String) -> PyErr,
+    message: String,
+    reason: String,
+    facts: Value,
+}
 
 impl From<PyErr> for Raised {
     fn from(error: PyErr) -> Self {
-        Self(error)
+        Self::Plain(error)
     }
 }
 
 impl From<Raised> for PyErr {
     fn from(raised: Raised) -> Self {
-        raised.0
+        let Ours { class, message, reason, facts } = match raised {
+            Raised::Plain(error) => return error,
+            Raised::Ours(ours) => *ours,
+        };
+        Python::attach(|py| {
+            let error = class(message);
+            let described = to_python(py, &facts)
+                .and_then(|facts| error.value(py).setattr("facts", facts))
+                .and_then(|()| error.value(py).setattr("reason", reason));
+            described.err().unwrap_or(error)
+        })
     }
 }
 
@@ -72,9 +95,9 @@ macro_rules! table {
                 let message = error.to_string();
                 match error {
                     $($error::$kind { $($fact),* } => raise::<$exception>(
-                        &message,
+                        message,
                         stringify!($kind),
-                        &json!({ $(stringify!($fact): Fact::json(&$fact)),* }),
+                        json!({ $(stringify!($fact): Fact::json(&$fact)),* }),
                     ),)*
                     $($other => {
                         let $message = message;
@@ -131,7 +154,7 @@ table! {
     SnapshotError {
         UnsupportedVersion { got, supported } => UnsupportedFormat,
         Inconsistent { what } => CorruptionError,
-        @ SnapshotError::Damaged(_), message => raise::<CorruptionError>(&message, "Damaged", &json!({})),
+        @ SnapshotError::Damaged(_), message => raise::<CorruptionError>(message, "Damaged", json!({})),
     }
 }
 
@@ -142,32 +165,26 @@ impl From<MetadataRejected> for Raised {
             serde_json::to_value(&rejected).expect("a refusal has only keys that are strings in JSON");
         let reason = facts.as_object_mut().and_then(|facts| facts.remove("reason"));
         let reason = reason.as_ref().and_then(Value::as_str).unwrap_or_default();
-        raise::<Rejected>(&rejected.to_string(), reason, &facts)
+        raise::<Rejected>(rejected.to_string(), reason, facts)
     }
 }
 
 impl From<ConfigError> for Raised {
     fn from(error: ConfigError) -> Self {
-        Self(PyValueError::new_err(error.to_string()))
+        Self::Plain(PyValueError::new_err(error.to_string()))
     }
 }
 
 /// As the interpreter raises it: the class follows from the number (`PermissionError`, ...).
 fn os_error(source: &std::io::Error, message: String) -> Raised {
-    Raised(match source.raw_os_error() {
+    Raised::Plain(match source.raw_os_error() {
         Some(number) => PyOSError::new_err((number, message)),
         None => PyOSError::new_err(message),
     })
 }
 
-fn raise<E: pyo3::PyTypeInfo>(message: &str, reason: &str, facts: &Value) -> Raised {
-    Raised(Python::attach(|py| {
-        let error = PyErr::new::<E, _>(message.to_owned());
-        let described = to_python(py, facts)
-            .and_then(|facts| error.value(py).setattr("facts", facts))
-            .and_then(|()| error.value(py).setattr("reason", reason));
-        described.err().unwrap_or(error)
-    }))
+fn raise<E: pyo3::PyTypeInfo>(message: String, reason: &str, facts: Value) -> Raised {
+    Raised::Ours(Box::new(Ours { class: PyErr::new::<E, String>, message, reason: reason.to_owned(), facts }))
 }
 
 /// A field of an error as Python sees it.

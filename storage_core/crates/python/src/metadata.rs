@@ -58,9 +58,12 @@ impl Metadata {
 
     fn apply<'py>(&self, py: Python<'py>, envelope: &[u8]) -> Result<Bound<'py, PyBytes>> {
         let envelope = Envelope::from_json(envelope, self.level)?;
-        let mut state = self.state.lock().expect("a panic in apply leaves an unknown state");
-        let applied = walrus_metadata::apply(Arc::make_mut(&mut state), &envelope)?;
-        check_known(&state, self.level)?;
+        let applied = {
+            let mut state = self.state.lock().expect("a panic in apply leaves an unknown state");
+            let applied = walrus_metadata::apply(Arc::make_mut(&mut state), &envelope)?;
+            check_known(&state, self.level)?;
+            applied
+        };
         let json = serde_json::to_vec(&applied).expect("an answer has only keys that are strings in JSON");
         Ok(PyBytes::new(py, &json))
     }

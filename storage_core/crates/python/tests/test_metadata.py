@@ -1,6 +1,8 @@
 """The metadata's state machine through the binding."""
 
 import json
+import subprocess
+import sys
 import uuid
 
 import pytest
@@ -102,3 +104,32 @@ def test_what_is_not_a_uuid_is_told() -> None:
     nobody = walrus_core.Presence(LEASE_MS).look(metadata, 0)
     with pytest.raises(ValueError, match=r"nonsense.* is not a UUID"):
         metadata.successor("nonsense", 0, TOPIC, [], nobody)
+
+
+REFUSED_BESIDE_LOOKS = """
+import json, threading, uuid
+import walrus_core
+
+metadata = walrus_core.Metadata()
+command = {"v": 1, "id": str(uuid.uuid4()), "at_ms": 1, "command": {"delete_topic": {"topic": str(uuid.uuid4())}}}
+envelope = json.dumps(command).encode()
+over = threading.Event()
+
+def refused():
+    for _ in range(5_000):
+        try:
+            metadata.apply(envelope)
+        except walrus_core.Rejected:
+            pass
+    over.set()
+
+threading.Thread(target=refused).start()
+while not over.is_set():
+    metadata.check(envelope)
+    metadata.view()
+"""
+
+
+def test_a_command_that_is_refused_does_not_stop_threads_that_look() -> None:
+    """A node whose metadata stood still for good: one thread had the interpreter, the other what it waited for."""
+    subprocess.run([sys.executable, "-c", REFUSED_BESIDE_LOOKS], timeout=60, check=True)
