@@ -46,6 +46,16 @@ def test_a_read_goes_on_at_another_node_where_the_first_one_broke_off(make_peer)
         assert [record.offset for record in client.read("t")] == list(range(20))
 
 
+def test_a_new_client_finds_a_node_that_another_client_has_just_missed(peer):
+    peer.stop()
+    with Client(peer.address, retry_timeout_ms=0) as earlier:
+        with pytest.raises(Unavailable):
+            earlier.topics()
+        peer.start()
+        with Client(peer.address, retry_timeout_ms=0) as later:
+            assert later.topics() == []
+
+
 def test_a_read_that_waits_follows_the_log(peer):
     with Client(peer.address) as client:
         client.create_topic("t")
@@ -101,7 +111,7 @@ def test_without_any_node_the_error_names_the_address(make_peer):
 def test_a_proxy_of_the_environment_is_not_used(peer, monkeypatch):
     for name in ("http_proxy", "https_proxy", "grpc_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    with Client(peer.address, retry_timeout_ms=1000) as client:
+    with Client(peer.address, retry_timeout_ms=10_000) as client:
         assert client.topics() == []
 
 
@@ -116,7 +126,7 @@ def test_an_error_without_a_reason_goes_by_its_status(peer):
         context.abort(grpc.StatusCode.UNAVAILABLE, "starting")
 
     peer.on_init_producer = not_ready
-    with Client(peer.address, retry_timeout_ms=300) as client:
+    with Client(peer.address, retry_timeout_ms=2_000) as client:
         client.create_topic("t")
         with pytest.raises(Unavailable, match="starting"):
             client.append("t", [b"x"])

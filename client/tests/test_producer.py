@@ -181,7 +181,7 @@ def test_a_node_that_takes_a_batch_and_never_answers_leaves_the_outcome_unknown(
     peer.on_append = hang
     with Client(peer.address) as client:
         client.create_topic("t")
-        options = ProducerOptions(delivery_timeout_ms=700, request_timeout_ms=200)
+        options = ProducerOptions(delivery_timeout_ms=3_000, request_timeout_ms=500)
         producer = client.producer("t", options=options)
         delivery = producer.send(b"x")
         with pytest.raises(OutcomeUnknown, match="may be stored or not"):
