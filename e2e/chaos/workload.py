@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from harness.load import wait_until
 from harness.records import identity_of, value_of
+from harness.waiting import wait_until
 from walrus_client import Client, errors
 from walrus_client.sender import ProducerOptions
 from walrus_client.text import TextClient

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.load import wait_until
+from harness.waiting import wait_until
 from walrus_client import Client, WalrusError
 from walrus_client.admin import AdminClient
 

@@ -1,8 +1,7 @@
 """Producers that keep appending proven records while a test does harm, and remember what was acknowledged."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -10,6 +9,7 @@ from walrus_client import Client
 from walrus_client.sender import ProducerOptions
 
 from harness.records import value_of
+from harness.waiting import wait_until
 
 DELIVERY_TIMEOUT_MS = 120_000  # longer than any fault that a test makes
 PAUSE_S = 0.1  # between two windows: faults take their time, and whatever is produced meanwhile is read and compared
@@ -31,15 +31,6 @@ class Load:
         wait_until(lambda: self.total() >= target or bool(self.failures), f"{records} more records", timeout_s)
         if self.failures:
             raise self.failures[0]
-
-
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60.0, *, every_s: float = 0.02) -> None:
-    """Waits for a named condition; raises TimeoutError with its name."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {timeout_s:g} s for {what}")
-        threading.Event().wait(every_s)
 
 
 @contextmanager

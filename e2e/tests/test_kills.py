@@ -4,8 +4,9 @@ import itertools
 import random
 
 import pytest
-from harness.load import producing, wait_until
+from harness.load import producing
 from harness.records import Findings, check_partition
+from harness.waiting import wait_until
 from walrus_client import Client
 from walrus_client.dev import DevCluster
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.kube.kubectl import Kubectl, Object, run
-from harness.load import wait_until
+from harness.waiting import wait_until
 
 LABEL = "walrus.dev/cluster"
 

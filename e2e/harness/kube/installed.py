@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.kube.kubectl import Kubectl, Object, helm, run
-from harness.load import wait_until
+from harness.waiting import wait_until
 
 RELEASE = "walrus-operator"
 NAMESPACE = "walrus-system"

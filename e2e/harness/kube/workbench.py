@@ -10,18 +10,19 @@ from typing import Any
 
 import harness
 from harness.kube.kubectl import Kubectl, Object
-from harness.load import wait_until
+from harness.waiting import wait_until
 
 NAME = "workbench"
-SOURCES = ("__init__.py", "load.py", "records.py", "kube/__init__.py", "kube/remote.py")
+PACKAGE = Path(harness.__file__).parent
+SOURCES = sorted(str(source.relative_to(PACKAGE)) for source in PACKAGE.rglob("*.py"))
 
 
 class Workbench:
-    """The pod. Made from the broker's image, with the programs of this package mounted."""
+    """The pod. Made from the broker's image, with this package mounted."""
 
     def __init__(self, kubectl: Kubectl, image: str) -> None:
         self._kubectl = kubectl
-        kubectl.apply(_sources(), _pod(image))
+        kubectl.apply(sources(), pod(image))
         kubectl.wait(f"pod/{NAME}", "condition=Ready")
 
     @contextmanager
@@ -88,17 +89,18 @@ def _program(command: str, bootstrap: str, topic: str, argument: object) -> tupl
     return ("python3", "-m", "harness.kube.remote", command, bootstrap, topic, str(argument))
 
 
-def _sources() -> Object:
-    folder = Path(harness.__file__).parent
+def sources() -> Object:
+    """This package, a file to a key; a key has no slashes."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": NAME},
-        "data": {source.replace("/", "."): (folder / source).read_text() for source in SOURCES},
+        "data": {source.replace("/", "."): (PACKAGE / source).read_text() for source in SOURCES},
     }
 
 
-def _pod(image: str) -> Object:
+def pod(image: str) -> Object:
+    """A pod that waits for programs to run, with this package where it imports it from."""
     items = [{"key": source.replace("/", "."), "path": f"harness/{source}"} for source in SOURCES]
     return {
         "apiVersion": "v1",

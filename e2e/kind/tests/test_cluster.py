@@ -8,8 +8,9 @@ from harness.kube.figures import timed
 from harness.kube.kubectl import CommandError, NewNamespace
 from harness.kube.repository import EXAMPLES
 from harness.kube.workbench import Workbench
-from harness.load import producing, wait_until
+from harness.load import producing
 from harness.records import check_partition
+from harness.waiting import wait_until
 from walrus_client import Client
 from walrus_client.text import TextClient
 

@@ -7,7 +7,7 @@ from harness.kube.cluster import Cluster, is_pod_ready, machine_of
 from harness.kube.figures import timed
 from harness.kube.kubectl import Kubectl, Object, run
 from harness.kube.workbench import Workbench
-from harness.load import wait_until
+from harness.waiting import wait_until
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from harness.kube.figures import figures
 from harness.kube.installed import Installed
 from harness.kube.kubectl import NewNamespace
 from harness.kube.repository import EXAMPLES
-from harness.load import wait_until
+from harness.waiting import wait_until
 
 QUIET_S = 60
 RESIDENT_KIB_MAX = 160 * 1024
