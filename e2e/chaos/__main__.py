@@ -119,19 +119,29 @@ def _inside(namespace: str, chosen: argparse.Namespace, console: Console) -> int
         )
     except (WalrusError, NetworkError, StoreError, TimeoutError, RuntimeError, AssertionError, OSError) as failure:
         console.print(f"FAILED: {type(failure).__name__}: {failure}", style="bold red")
-        console.print(f"the nodes' logs are in {directory}; again: {again}")
+        console.print(f"logs are kept in {_keep_logs(directory, chosen)}; again: {again}")
         return 1
     finally:
         world.end()
     console.print(report.summary())
     if not report.ok():
-        console.print(
-            f"FAILED: promises were broken; data and logs are in {directory}; again: {again}", style="bold red"
-        )
+        console.print("FAILED: promises were broken", style="bold red")
+        kept = _keep_logs(directory, chosen)
+        console.print(f"data are in {directory} until the next run, logs are kept in {kept}; again: {again}")
         return 1
     world.forget()
     console.print(f"every promise held through {len(report.faults)} faults", style="bold green")
     return 0
+
+
+def _keep_logs(directory: Path, chosen: argparse.Namespace) -> Path:
+    """Puts the logs of a failed run where the next run leaves them; says where."""
+    kept = directory.with_name(f"{directory.name}-failed") / f"{chosen.scenario or 'all'}-{chosen.seed}"
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir(parents=True)
+    for file in (*directory.glob("*.log"), *directory.glob("summary.json")):
+        shutil.copy2(file, kept)
+    return kept
 
 
 def _faults(chosen: argparse.Namespace, without: frozenset[Kind]) -> Iterator[Fault]:
