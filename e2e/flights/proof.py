@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 EXAMPLES: Final = 5
 SEALED_SEGMENTS_MIN: Final = 8
+COPIES_CLAIM: Final = "all copies are whole and the same, on the killed broker, too"
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,12 @@ def copies_whole(
         lacking = [node for node in replicas[wrong[0]] if wrong[0] not in copies[node]]
         detail += f"; {len(wrong)} differ, as {wrong[0]}" + (f", lacking on {', '.join(lacking)}" if lacking else "")
     held = not wrong and of_killed > 0
-    return Finding("all copies are whole and the same, on the killed broker, too", held, detail)
+    return Finding(COPIES_CLAIM, held, detail)
+
+
+def copies_unread(reason: str) -> Finding:
+    """The copies could not be compared."""
+    return Finding(COPIES_CLAIM, False, reason)
 
 
 def _examples(what: str, ids: npt.NDArray[np.int64]) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark_walrus.archive import ArchiveRun, archive
 from pyspark_walrus.session import JAVA_SHORT, check_java, create_session
 from rich.console import Console
-from walrus_client import Appended, Client, Producer, Segment, SegmentState
+from walrus_client import Appended, Client, Producer, Segment, SegmentState, WalrusError
 from walrus_client.dev import DevCluster, DevError, NodeOptions, open_cluster, start_cluster
 
 from flights import lake, picture, proof
@@ -154,7 +154,11 @@ class _Job:
     def _compare_copies(self, segments: Sequence[Segment], crash: Crash) -> Finding:
         sealed = [segment for segment in segments if segment.state is SegmentState.SEALED]
         names = {segment.uuid: [name_of(self.brokers, node.id) for node in segment.replicas] for segment in sealed}
-        return proof.copies_whole(names, own_copies(self.brokers, sealed), crash.node)
+        try:
+            copies = own_copies(self.brokers, sealed)
+        except (WalrusError, TimeoutError) as error:
+            return proof.copies_unread(str(error))
+        return proof.copies_whole(names, copies, crash.node)
 
     def _prove(
         self, found: lake.Lake, runs: Sequence[ArchiveRun], segments: Sequence[Segment], crash: Crash

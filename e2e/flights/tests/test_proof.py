@@ -155,5 +155,10 @@ def test_a_copy_that_differs_or_lacks_is_noticed(changed, named):
     assert named in finding.detail
 
 
+def test_copies_that_could_not_be_read_prove_nothing_and_say_why():
+    finding = proof.copies_unread("node-2 does not answer")
+    assert (finding.held, finding.detail) == (False, "node-2 does not answer")
+
+
 def test_a_killed_broker_without_copies_proves_nothing():
     assert not proof.copies_whole(REPLICAS, COPIES, "d").held
