@@ -21,6 +21,7 @@ pub struct SimulatedDisk {
     boot: Uuid,
     state: Arc<Mutex<State>>,
     stall: Arc<Stall>,
+    read_stall: Arc<Stall>,
 }
 
 /// What happens to a call that the plan names.
@@ -59,6 +60,11 @@ struct Stall {
 }
 
 impl Stall {
+    fn set(&self, stalled: bool) {
+        *self.is_stalled.lock() = stalled;
+        self.over.notify_all();
+    }
+
     fn wait(&self) {
         let mut is_stalled = self.is_stalled.lock();
         while *is_stalled {
@@ -70,7 +76,13 @@ impl Stall {
 impl SimulatedDisk {
     /// An empty directory.
     pub fn new(tail_kind: TailKind) -> Self {
-        Self { tail_kind, boot: Uuid::new_v4(), state: Arc::default(), stall: Arc::default() }
+        Self {
+            tail_kind,
+            boot: Uuid::new_v4(),
+            state: Arc::default(),
+            stall: Arc::default(),
+            read_stall: Arc::default(),
+        }
     }
 
     /// How many changes were made: a point in time for [`SimulatedDisk::crash_image`].
@@ -135,8 +147,12 @@ impl SimulatedDisk {
 
     /// While stalled, nothing becomes durable: who syncs waits.
     pub fn set_stalled(&self, stalled: bool) {
-        *self.stall.is_stalled.lock() = stalled;
-        self.stall.over.notify_all();
+        self.stall.set(stalled);
+    }
+
+    /// While stalled, who reads waits; the call is counted before.
+    pub fn set_reads_stalled(&self, stalled: bool) {
+        self.read_stall.set(stalled);
     }
 
     /// Changes one byte of a file, behind the engine's back; says whether it was there.
@@ -170,7 +186,12 @@ impl SimulatedDisk {
     }
 
     fn file(&self, file: usize) -> Arc<SimulatedFile> {
-        Arc::new(SimulatedFile { file, state: Arc::clone(&self.state), stall: Arc::clone(&self.stall) })
+        Arc::new(SimulatedFile {
+            file,
+            state: Arc::clone(&self.state),
+            stall: Arc::clone(&self.stall),
+            read_stall: Arc::clone(&self.read_stall),
+        })
     }
 
     pub(super) fn holding(tail_kind: TailKind, contents: BTreeMap<String, Vec<u8>>) -> Self {
@@ -341,6 +362,7 @@ struct SimulatedFile {
     file: usize,
     state: Arc<Mutex<State>>,
     stall: Arc<Stall>,
+    read_stall: Arc<Stall>,
 }
 
 impl DiskFile for SimulatedFile {
@@ -351,8 +373,9 @@ impl DiskFile for SimulatedFile {
     }
 
     fn read(&self, position: u64, bytes: usize, out: &mut Vec<u8>) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.read_call()?;
+        self.state.lock().read_call()?;
+        self.read_stall.wait();
+        let state = self.state.lock();
         let file = &state.files[self.file];
         let start = file.len().min(position as usize);
         let end = file.len().min(start + bytes);
