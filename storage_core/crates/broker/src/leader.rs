@@ -345,13 +345,9 @@ impl Leader {
             None => {
                 // The slow one: it has fallen behind the window. What was sent before need not be durable here.
                 drop(state);
-                let slices = self.log().read(walrus_log::Offset(next.0), bytes_max);
-                let slices = slices.map_err(|error| Error::Storage {
-                    node: self.descriptor.leader.node.0,
-                    message: format!("{}: {error}", self.label()),
-                })?;
+                let batches = self.read_aside(next.0, bytes_max)?;
                 state = self.state.lock();
-                slices.batches
+                batches
             }
         };
         if bytes.is_empty() || state.machine.next(to) != next {
@@ -368,16 +364,22 @@ impl Leader {
         }))
     }
 
+    /// Reads the own log, perhaps from the disk: this thread's other tasks go on elsewhere.
+    fn read_aside(&self, from: u64, bytes_max: usize) -> Result<Vec<Bytes>> {
+        let read = tokio::task::block_in_place(|| self.log().read(walrus_log::Offset(from), bytes_max));
+        let failed = |error| Error::Storage {
+            node: self.descriptor.leader.node.0,
+            message: format!("{}: {error}", self.label()),
+        };
+        read.map(|slices| slices.batches).map_err(failed)
+    }
+
     /// What of the own log a message lacks that asks for a vote.
     pub(crate) fn missing(&self, accept: &walrus_replica::Accept, bytes_max: usize) -> Result<Ask> {
         let from = accept.missing.first().map_or(accept.value.end, |batch| batch.base);
         let mut batches = Vec::new();
         if from < accept.value.end {
-            let slices = self.log().read(walrus_log::Offset(from.0), bytes_max).map_err(|error| {
-                let message = format!("{}: {error}", self.label());
-                Error::Storage { node: self.descriptor.leader.node.0, message }
-            })?;
-            batches = slices.batches;
+            batches = self.read_aside(from.0, bytes_max)?;
         }
         let accept = walrus_replica::Accept { missing: Vec::new(), ..accept.clone() };
         Ok(Ask::Accept(accept, from, batches, Box::new(self.descriptor.clone())))

@@ -46,8 +46,6 @@ struct Seen {
     /// Its own last ping came then, or it was listed then: one that answers and cannot ask leads nobody.
     heard: Instant,
     reported: bool,
-    /// What waited for it was given up, and no ping has ended since.
-    given_up: bool,
 }
 
 impl Liveness {
@@ -98,7 +96,6 @@ impl Liveness {
             slow: Duration::ZERO,
             heard: now,
             reported: false,
-            given_up: false,
         };
         let seen = nodes.entry(node).or_insert_with(fresh);
         if seen.asked.is_some() {
@@ -118,7 +115,6 @@ impl Liveness {
     fn end(&self, node: u32, answered: bool) {
         let mut nodes = self.nodes.lock();
         let Some(seen) = nodes.get_mut(&node) else { return };
-        seen.given_up = false;
         let took = seen.asked.take().map_or(Duration::ZERO, |asked| asked.elapsed());
         if answered {
             seen.answered = Instant::now();
@@ -132,27 +128,27 @@ impl Liveness {
         }
     }
 
-    /// Nodes whose connections are to be given up: those that have just become silent, and with each ping that they do not
-    /// answer. A connection that was made in a moment in which the node was there would be waited for otherwise.
-    fn to_give_up(&self) -> Vec<u32> {
+    /// Says which nodes have just become silent.
+    fn report(&self) {
         let mut nodes = self.nodes.lock();
-        let is_due = |seen: &Seen| !seen.reported || (seen.does_not_answer() && !seen.given_up);
-        let due = nodes.iter_mut().filter(|(_, seen)| seen.is_silent() && is_due(seen));
-        due.map(|(node, seen)| {
-            seen.given_up = true;
-            if !std::mem::replace(&mut seen.reported, true) {
-                let silent_ms = u64::try_from(seen.answered.elapsed().as_millis()).unwrap_or(u64::MAX);
-                tracing::warn!(node, silent_ms, "a node does not answer any more");
-            }
-            *node
-        })
-        .collect()
+        for (node, seen) in nodes.iter_mut().filter(|(_, seen)| seen.is_silent() && !seen.reported) {
+            seen.reported = true;
+            let silent_ms = u64::try_from(seen.answered.elapsed().as_millis()).unwrap_or(u64::MAX);
+            tracing::warn!(node, silent_ms, "a node does not answer any more");
+        }
     }
 
-    /// This process itself was held up: that others have not answered meanwhile says nothing.
+    /// Nodes that do not answer.
+    fn unanswering(&self) -> Vec<u32> {
+        let nodes = self.nodes.lock();
+        nodes.iter().filter(|(_, seen)| seen.does_not_answer()).map(|(node, _)| *node).collect()
+    }
+
+    /// This process itself was held up: that others have not answered meanwhile says nothing. Those that were silent before
+    /// stay so.
     fn forgive(&self) {
         let now = Instant::now();
-        for seen in self.nodes.lock().values_mut().filter(|seen| !seen.is_silent()) {
+        for seen in self.nodes.lock().values_mut().filter(|seen| !seen.reported) {
             (seen.answered, seen.failures, seen.heard) = (now, 0, now);
         }
     }
@@ -199,12 +195,16 @@ pub(crate) async fn keep_asking(broker: Broker) {
                 broker.spawn("ping", async move {
                     let answered = asking.peers().call(node, Request::Ping, patience).await.is_ok();
                     asking.liveness().end(node, answered);
+                    if answered {
+                        asking.peers().take_back(node);
+                    }
                 });
             }
         }
         broker.liveness().note_lost();
-        for node in broker.liveness().to_give_up() {
-            broker.peers().sever(node);
+        broker.liveness().report();
+        for node in broker.liveness().unanswering() {
+            broker.peers().give_up(node);
         }
     }
 }
@@ -226,28 +226,33 @@ mod tests {
         let liveness = Liveness::default();
         (0..FAILURES).for_each(|_| ping(&liveness, false));
         assert_eq!(liveness.silent(), [7]);
-        assert_eq!(liveness.to_give_up(), [7]);
-        assert_eq!(liveness.to_give_up(), NOBODY);
+        assert_eq!(liveness.unanswering(), [7]);
+        assert_eq!(liveness.unanswering(), [7], "as long as it does not answer");
         ping(&liveness, true);
-        assert!(!liveness.is_silent(7));
-        assert_eq!(liveness.to_give_up(), NOBODY);
+        assert_eq!(liveness.silent(), NOBODY);
+        assert_eq!(liveness.unanswering(), NOBODY);
     }
 
-    /// What was sent to it in such a moment waited for half a minute.
+    /// Its pings had failed before it was noticed that nobody had listened for the answers.
     #[test]
-    fn a_silent_node_that_can_be_reached_for_a_moment_is_given_up_again() {
+    fn nobody_is_silent_because_this_process_was_held_up() {
         let liveness = Liveness::default();
         (0..FAILURES).for_each(|_| ping(&liveness, false));
-        assert_eq!(liveness.to_give_up(), [7]);
-        ping(&liveness, false); // meanwhile others have connected to it
-        assert_eq!(liveness.to_give_up(), [7]);
+        liveness.forgive();
+        assert_eq!(liveness.silent(), NOBODY);
 
-        liveness.nodes.lock().get_mut(&7).unwrap().heard -= 2 * PATIENCE_MAX;
-        ping(&liveness, true);
-        assert!(liveness.is_silent(7), "it answers, and its own pings have yet to come");
-        assert_eq!(liveness.to_give_up(), NOBODY);
         (0..FAILURES).for_each(|_| ping(&liveness, false));
-        assert_eq!(liveness.to_give_up(), [7]);
-        assert_eq!(liveness.to_give_up(), NOBODY);
+        liveness.report();
+        liveness.forgive();
+        assert!(liveness.is_silent(7), "it was so before");
+    }
+
+    #[test]
+    fn a_node_whose_own_pings_do_not_come_is_silent_and_can_be_asked() {
+        let liveness = Liveness::default();
+        ping(&liveness, true);
+        liveness.nodes.lock().get_mut(&7).unwrap().heard -= 2 * PATIENCE_MAX;
+        assert_eq!(liveness.silent(), [7]);
+        assert_eq!(liveness.unanswering(), NOBODY);
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use prost::Message as _;
 use uuid::Uuid;
-use walrus_log::{Log, LogId};
+use walrus_log::{Log, LogId, Slices};
 use walrus_metadata::{Descriptor, Segment, SegmentState};
 
 use crate::broker::Broker;
@@ -51,6 +51,8 @@ const FETCH_PATIENCE: Duration = Duration::from_secs(5);
 const SETTLE_PATIENCE: Duration = Duration::from_secs(5);
 /// Between two looks where metadata has not caught up with a seal.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// So many records before the end of an open log are taken to be in memory.
+const NEW_RECORDS: u64 = 1_000;
 /// For this node's disk to have what others have.
 const OWN_DISK_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -244,7 +246,7 @@ impl Broker {
             let start = log.start_offset().0;
             if offset >= start && offset < high_watermark {
                 self.own_disk_has(&log, offset).await?;
-                return self.page_of(&log, offset, bytes_max, high_watermark, sealed);
+                return self.page_of(&log, offset, bytes_max, high_watermark, sealed).await;
             }
             let out_of_range = Error::OffsetOutOfRange { requested: offset, start, end: high_watermark };
             if offset < start {
@@ -337,7 +339,7 @@ impl Broker {
         found.map(|(topic, listed)| (topic.clone(), listed.clone()))
     }
 
-    fn page_of(
+    async fn page_of(
         &self,
         log: &Log,
         offset: u64,
@@ -345,11 +347,7 @@ impl Broker {
         high_watermark: u64,
         sealed: bool,
     ) -> Result<FetchAnswer> {
-        let read = self.bucket().read_by_key(log, offset, bytes_max);
-        if let Err(Error::Corrupted { .. }) = &read {
-            self.copies().note_damage(log.id().0);
-        }
-        let mut slices = read?;
+        let mut slices = self.batches_of(log, offset, bytes_max).await?;
         let mut next_offset = slices.next_offset.0;
         // Durable here and not yet on enough disks: not readable.
         while next_offset > high_watermark {
@@ -360,6 +358,22 @@ impl Broker {
             next_offset = header.base_offset;
         }
         Ok(FetchAnswer { batches: slices.batches, next_offset, high_watermark, sealed })
+    }
+
+    /// Batches of a log here. What was written just now is in memory; for the rest a thread waits for the disk that is not
+    /// of those few which all else is done on, pings included: a slow disk is no silent node.
+    pub(crate) async fn batches_of(&self, log: &Log, offset: u64, bytes_max: usize) -> Result<Slices> {
+        let is_new = !log.is_sealed() && log.end_offset().0.saturating_sub(offset) <= NEW_RECORDS;
+        let read = if is_new {
+            self.bucket().read_by_key(log, offset, bytes_max)
+        } else {
+            let (broker, log) = (self.clone(), log.clone());
+            self.blocking(move || broker.bucket().read_by_key(&log, offset, bytes_max)).await
+        };
+        if let Err(Error::Corrupted { .. }) = &read {
+            self.copies().note_damage(log.id().0);
+        }
+        read
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use walrus_log::Log;
 use walrus_metadata::{Descriptor, Offset, Segment, SegmentState, Value};
 
 use crate::broker::Broker;
@@ -21,6 +20,8 @@ use crate::topic::TopicName;
 
 /// For one answer of the metadata store.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
+/// The same while appends wait for a successor: their segment may mostly go on without one.
+const ALLOT_PATIENCE: Duration = Duration::from_secs(1);
 /// For the acknowledgement of what was appended last.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
 /// For the votes of the replicas; then the leader asks for a recovery.
@@ -29,7 +30,7 @@ const VOTE_PATIENCE: Duration = Duration::from_secs(2);
 const PREPARE_PATIENCE: Duration = Duration::from_secs(3);
 /// A node that cannot prepare for so long is passed over.
 const PASS_OVER_AFTER: Duration = Duration::from_secs(2);
-/// A segment that got no successor goes on for so long before it asks again.
+/// A segment that got no successor goes on for so long before it asks again; one that takes nothing more waits so long.
 pub(crate) const HOLD: Duration = Duration::from_secs(1);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -43,16 +44,6 @@ pub(crate) struct Roll {
     leader: Option<Arc<Leader>>,
     /// `None` for an earlier process's: whatever log the disk has is rolled.
     started: Instant,
-}
-
-/// How a roll ended.
-pub(crate) enum RollOutcome {
-    /// Metadata has the successor.
-    Opened,
-    /// Nothing was sealed, for nobody can be the successor, or the metadata store is away.
-    NoSuccessor(Error),
-    /// It cannot be sealed.
-    Failed(Error),
 }
 
 impl Roll {
@@ -85,43 +76,28 @@ pub(crate) fn allot_ahead(broker: &Broker, leader: &Arc<Leader>, reason: Reason)
     let (asking, leader) = (broker.clone(), leader.clone());
     broker.spawn("allot", async move {
         let Ok(_turn) = leader.allotting.try_lock() else { return };
-        if let Err(error) = begin_roll(&asking, &leader.descriptor, &[], reason).await {
+        if let Err(error) = begin_roll(&asking, &leader.descriptor, &[], reason, CONTROL_PATIENCE).await {
             tracing::warn!(segment = leader.label(), %error, "no successor could be allotted ahead");
             leader.hold(HOLD);
         }
     });
 }
 
-/// Does all of it. Cancelling it at any point is safe: it can be run again.
-pub(crate) async fn run(broker: &Broker, topic: &TopicName, roll: &Roll) -> RollOutcome {
+/// Does all of it: on return metadata has the successor. It can be run again after an error, and after it was cancelled at
+/// any point. On an error either nothing was done and the leader still leads, or it takes nothing more.
+pub(crate) async fn run(broker: &Broker, topic: &TopicName, roll: &Roll) -> Result<()> {
     let Some(leader) = &roll.leader else {
         // Nobody may go on in it: its end is decided as after a failure.
-        return match recovery::run(broker, &roll.segment, &[], roll.reason.name()).await {
-            Ok(()) => RollOutcome::Opened,
-            Err(error) => RollOutcome::NoSuccessor(error),
-        };
+        return recovery::run(broker, &roll.segment, &[], roll.reason.name()).await;
     };
     if leader.is_leading() {
-        let found = match settle(leader).await {
-            Ok(()) => find_successor(broker, roll, leader.log()).await,
-            Err(error) => Err(error),
-        };
-        match found {
-            Ok(successor) => leader.freeze(broker, &successor),
-            Err(error) => return RollOutcome::NoSuccessor(error),
-        }
+        settle(leader).await?;
+        let successor = find_successor(broker, roll, leader).await?;
+        leader.freeze(broker, &successor);
     }
-    let value = match decided(broker, roll, leader).await {
-        Ok(value) => value,
-        Err(error) => return RollOutcome::Failed(error),
-    };
-    let published = match catch_up::seal_here(broker, &roll.segment, &value).await {
-        Ok(()) => publish(broker, &roll.segment, &value).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = published {
-        return RollOutcome::Failed(error);
-    }
+    let value = decided(broker, roll, leader).await?;
+    catch_up::seal_here(broker, &roll.segment, &value).await?;
+    publish(broker, &roll.segment, &value).await?;
     let pause = roll.started.elapsed();
     broker.metrics().count_roll(roll.reason);
     broker.metrics().roll_seconds.observe(pause.as_secs_f64());
@@ -136,7 +112,7 @@ pub(crate) async fn run(broker: &Broker, topic: &TopicName, roll: &Roll) -> Roll
         pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
         "segment sealed, successor opened"
     );
-    RollOutcome::Opened
+    Ok(())
 }
 
 /// Waits until everything that was appended is acknowledged: nothing has to move to the next segment.
@@ -178,22 +154,25 @@ pub(crate) async fn prepare_ahead(broker: &Broker, segment: &Descriptor, value: 
 }
 
 /// A successor, with its base, whose node has its log on disk.
-async fn find_successor(broker: &Broker, roll: &Roll, log: &Log) -> Result<Descriptor> {
-    let end = Offset(log.end_offset().0);
-    let producers = Bytes::from(log.producers().encode());
+async fn find_successor(broker: &Broker, roll: &Roll, leader: &Leader) -> Result<Descriptor> {
+    let end = Offset(leader.log().end_offset().0);
+    let producers = Bytes::from(leader.log().producers().encode());
     // Its own node is no successor of a segment that leaves it for want of space.
     let mut avoid = if roll.reason == Reason::NoSpace { vec![broker.node_id()] } else { Vec::new() };
     let mut failing_since = None;
     loop {
-        let successor = allot(broker, roll, &avoid).await?;
+        let successor = allot(broker, roll, leader, &avoid).await?;
         let node = successor.leader.node.0;
         let descriptor = Descriptor { base_offset: Some(end), ..successor };
         match prepare(broker, &descriptor, &producers).await {
             Ok(()) => return Ok(descriptor),
             Err(error) => {
                 let since = *failing_since.get_or_insert_with(Instant::now);
-                let is_refusal = !matches!(error, Error::Unavailable { .. } | Error::OutcomeUnknown { .. });
-                if is_refusal || since.elapsed() > PASS_OVER_AFTER {
+                let may_answer_yet =
+                    matches!(error, Error::Unavailable { .. } | Error::OutcomeUnknown { .. })
+                        && !broker.liveness().is_silent(node)
+                        && since.elapsed() <= PASS_OVER_AFTER;
+                if !may_answer_yet {
                     tracing::warn!(segment = roll.label.as_ref(), node, %error, "the successor cannot prepare, passing it over");
                     if !avoid.contains(&node) {
                         avoid.push(node);
@@ -207,18 +186,17 @@ async fn find_successor(broker: &Broker, roll: &Roll, log: &Log) -> Result<Descr
 }
 
 /// The successor that metadata has, if it can still serve; else a new one.
-async fn allot(broker: &Broker, roll: &Roll, avoid: &[u32]) -> Result<Descriptor> {
-    let _turn = match &roll.leader {
-        Some(leader) => Some(leader.allotting.lock().await),
-        None => None,
-    };
+async fn allot(broker: &Broker, roll: &Roll, leader: &Leader, avoid: &[u32]) -> Result<Descriptor> {
+    let late = |_| Error::Unavailable { what: format!("{} is allotted no successor", roll.label) };
+    let _turn = tokio::time::timeout(ALLOT_PATIENCE, leader.allotting.lock()).await.map_err(late)?;
     if let Some(successor) = allotted(broker, &roll.segment)
         && !avoid.contains(&successor.leader.node.0)
+        && !broker.liveness().is_silent(successor.leader.node.0)
         && is_alive(broker, &successor)
     {
         return Ok(successor);
     }
-    begin_roll(broker, &roll.segment, avoid, roll.reason).await
+    begin_roll(broker, &roll.segment, avoid, roll.reason, ALLOT_PATIENCE).await
 }
 
 fn allotted(broker: &Broker, segment: &Descriptor) -> Option<Descriptor> {
@@ -238,6 +216,11 @@ pub(crate) fn current(broker: &Broker, segment: &Descriptor) -> Option<Segment> 
     partition.segments.iter().rev().find(|listed| listed.descriptor.uuid == segment.uuid).cloned()
 }
 
+/// Metadata lists it, and not where it ends.
+pub(crate) fn is_unsealed(broker: &Broker, segment: &Descriptor) -> bool {
+    current(broker, segment).is_some_and(|listed| !matches!(listed.state, SegmentState::Sealed(_)))
+}
+
 fn is_sealed(broker: &Broker, segment: &Descriptor) -> bool {
     current(broker, segment).is_some_and(|listed| matches!(listed.state, SegmentState::Sealed(_)))
 }
@@ -247,6 +230,7 @@ async fn begin_roll(
     segment: &Descriptor,
     avoid: &[u32],
     reason: Reason,
+    patience: Duration,
 ) -> Result<Descriptor> {
     let mut avoid = avoid.to_vec();
     avoid.extend(broker.liveness().silent());
@@ -257,7 +241,7 @@ async fn begin_roll(
         avoid,
         reason: reason.name(),
     };
-    let answer = broker.control().ask(&event, CONTROL_PATIENCE).await?;
+    let answer = broker.control().ask(&event, patience).await?;
     let successor = answer.get("successor").cloned().unwrap_or_default();
     serde_json::from_value(successor)
         .map_err(|problem| Error::Internal { message: format!("the answer to begin_roll: {problem}") })

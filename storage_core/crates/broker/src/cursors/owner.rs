@@ -106,10 +106,16 @@ impl Owner {
         };
         self.record(broker);
         let deadline = tokio::time::Instant::now() + DURABLE_WAIT;
+        let mut lost_nodes = broker.liveness().watch_lost();
         while self.locked(serving)?.lacks(&revisions) {
-            let late = |_| Error::Unavailable { what: format!("{} takes no records of cursors", self.log) };
-            let tick = tokio::time::timeout_at(deadline, recorded.changed()).await.map_err(late)?;
-            tick.expect("the owner holds the sender");
+            broker.check_reach(&self.log)?;
+            tokio::select! {
+                tick = recorded.changed() => tick.expect("the owner holds the sender"),
+                tick = lost_nodes.changed() => tick.expect("the broker holds the sender"),
+                () = tokio::time::sleep_until(deadline) => {
+                    return Err(Error::Unavailable { what: format!("{} takes no records of cursors", self.log) });
+                }
+            }
         }
         Ok(lost)
     }

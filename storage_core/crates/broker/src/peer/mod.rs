@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use prost::Message as _;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use uuid::Uuid;
 use walrus_metadata::{Metadata, NodeId};
 
@@ -91,6 +91,8 @@ struct Peer {
     process: Uuid,
     address: String,
     lanes: [tokio::sync::Mutex<Attempt>; 4],
+    /// It is silent, and only pinged until it answers: else each request would wait for a connection.
+    given_up: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -129,6 +131,7 @@ impl Peers {
                     process: node.process,
                     address: node.peer_address.clone(),
                     lanes: Default::default(),
+                    given_up: watch::Sender::new(false),
                 };
                 nodes.insert(*id, Arc::new(peer));
             }
@@ -156,17 +159,39 @@ impl Peers {
                 Err(Error::Unavailable { what: format!("node {node}: {what}") })
             }
             Ok(Err(CallError::Lost(what))) => {
+                if lane == Lane::Ping {
+                    connection.close(); // it may be half open: the next ping finds out
+                }
                 Err(Error::OutcomeUnknown { what: format!("node {node}: {what}") })
             }
             Err(_) => Err(Error::OutcomeUnknown { what: format!("node {node}: the connection's task died") }),
         }
     }
 
-    /// An open connection, made if need be. Right after a failure it fails at once.
+    /// An open connection, made if need be. Right after a failure it fails at once, and so it does while the node is given
+    /// up.
     pub(crate) async fn connection(&self, node: u32, lane: Lane) -> Result<Arc<Connection>> {
+        let peer = self.peer(node)?;
+        if lane == Lane::Ping {
+            return self.connect(&peer, lane).await;
+        }
+        let mut given_up = peer.given_up.subscribe();
+        tokio::select! {
+            biased;
+            Ok(_) = given_up.wait_for(|given_up| *given_up) => {
+                Err(Error::Unavailable { what: format!("node {node} does not answer") })
+            }
+            connected = self.connect(&peer, lane) => connected,
+        }
+    }
+
+    fn peer(&self, node: u32) -> Result<Arc<Peer>> {
         let peer = self.nodes.lock().get(&node).cloned();
-        let peer =
-            peer.ok_or_else(|| Error::Unavailable { what: format!("unknown addr for node {node}") })?;
+        peer.ok_or_else(|| Error::Unavailable { what: format!("unknown addr for node {node}") })
+    }
+
+    async fn connect(&self, peer: &Peer, lane: Lane) -> Result<Arc<Connection>> {
+        let node = peer.node;
         let mut attempt = peer.lanes[lane as usize].lock().await;
         if let Some(connection) = attempt.connection.as_ref().filter(|connection| !connection.is_closed()) {
             return Ok(connection.clone());
@@ -199,15 +224,24 @@ impl Peers {
         }
     }
 
-    /// Closes the connections to a node that is silent: what waits for it learns so now. The next request connects anew.
-    pub(crate) fn sever(&self, node: u32) {
-        let peer = self.nodes.lock().get(&node).cloned();
-        for lane in peer.iter().flat_map(|peer| &peer.lanes) {
-            if let Ok(mut attempt) = lane.try_lock()
+    /// Gives a node up that does not answer: what waits for it learns so now, and so does whoever asks it anew. It is only
+    /// pinged, until it is taken back. To be said again as long as it does not answer: a connection can slip through.
+    pub(crate) fn give_up(&self, node: u32) {
+        let Ok(peer) = self.peer(node) else { return };
+        peer.given_up.send_replace(true);
+        for lane in [Lane::Append, Lane::Ask, Lane::Replica] {
+            if let Ok(mut attempt) = peer.lanes[lane as usize].try_lock()
                 && let Some(connection) = attempt.connection.take()
             {
                 connection.close();
             }
+        }
+    }
+
+    /// It has answered a ping.
+    pub(crate) fn take_back(&self, node: u32) {
+        if let Ok(peer) = self.peer(node) {
+            peer.given_up.send_replace(false);
         }
     }
 
@@ -236,7 +270,104 @@ fn decode_error(payload: Bytes) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use futures_util::{FutureExt as _, poll};
+    use tokio::sync::mpsc;
+
+    use super::frame::{Frame, FrameReader, HELLO_BYTES_MAX, write_frames};
     use super::*;
+    use crate::proto::peer::HelloAnswer;
+
+    /// It takes connections and never greets back.
+    async fn mute_peer() -> (tokio::net::TcpListener, Peers) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peers = Peers {
+            hello: Hello::default(),
+            runtime: tokio::runtime::Handle::current(),
+            nodes: Mutex::default(),
+        };
+        let peer = Peer {
+            node: 7,
+            disk: Uuid::nil(),
+            process: Uuid::nil(),
+            address: listener.local_addr().unwrap().to_string(),
+            lanes: Default::default(),
+            given_up: watch::Sender::new(false),
+        };
+        peers.nodes.lock().insert(7, Arc::new(peer));
+        (listener, peers)
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_a_connection_to_a_node_that_is_given_up_learns_so_at_once() {
+        let (_listener, peers) = mute_peer().await;
+        let unanswered = Error::Unavailable { what: "node 7 does not answer".to_owned() };
+        let mut first = pin!(peers.connection(7, Lane::Ask));
+        let mut behind = pin!(peers.connection(7, Lane::Ask));
+        assert!(poll!(&mut first).is_pending() && poll!(&mut behind).is_pending());
+        peers.give_up(7);
+        assert_eq!(first.await.err(), Some(unanswered.clone()));
+        assert_eq!(behind.await.err(), Some(unanswered.clone()));
+        let asked_anew = pin!(peers.connection(7, Lane::Append)).now_or_never();
+        assert_eq!(asked_anew.map(Result::err), Some(Some(unanswered)));
+        assert!(poll!(pin!(peers.connection(7, Lane::Ping))).is_pending(), "pings go on");
+        peers.take_back(7);
+        assert!(poll!(pin!(peers.connection(7, Lane::Append))).is_pending(), "it is connected to again");
+    }
+
+    /// The same, and what connects is greeted; no request is answered. Tells how many have connected.
+    async fn greeting_peer() -> (watch::Receiver<u32>, Peers) {
+        let (listener, peers) = mute_peer().await;
+        let (connected, count) = watch::channel(0);
+        tokio::spawn(async move {
+            let mut greeted = Vec::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let (reader, mut writer) = stream.into_split();
+                let mut reader = FrameReader::new(reader);
+                reader.next(HELLO_BYTES_MAX).await.unwrap().unwrap();
+                let (answers, outgoing) = mpsc::unbounded_channel();
+                let answer = HelloAnswer {
+                    node: 7,
+                    disk: Bytes::copy_from_slice(Uuid::nil().as_bytes()),
+                    ..HelloAnswer::default()
+                };
+                let kind = u8::try_from(Kind::Answer as i32).unwrap();
+                answers.send(Frame { kind, id: 0, payload: answer.encode_to_vec().into() }).unwrap();
+                drop(answers);
+                write_frames(&mut writer, outgoing, |_| {}).await.unwrap();
+                greeted.push((reader, writer)); // else it would be closed
+                connected.send_modify(|count| *count += 1);
+            }
+        });
+        (count, peers)
+    }
+
+    /// The machine behind it may be gone: no packet would ever say so.
+    #[tokio::test]
+    async fn a_ping_that_is_not_answered_in_time_is_the_last_one_of_its_connection() {
+        let (connected, peers) = greeting_peer().await;
+        for pings in 1..=3 {
+            let answer = peers.call(7, Request::Ping, Duration::from_millis(50)).await;
+            assert!(matches!(answer, Err(Error::OutcomeUnknown { .. })), "{answer:?}");
+            assert_eq!(*connected.borrow(), pings);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_node_that_is_given_up_was_asked_is_not_waited_for() {
+        let (_connected, peers) = greeting_peer().await;
+        let connection = peers.connection(7, Lane::Ask).await.unwrap();
+        let mut asked = pin!(peers.call(7, Request::Cursor(Bytes::new()), Duration::from_secs(10)));
+        assert!(poll!(&mut asked).is_pending());
+        peers.give_up(7);
+        let answer = asked.await; // which of the two depends on whether it has left
+        assert!(
+            matches!(answer, Err(Error::Unavailable { .. } | Error::OutcomeUnknown { .. })),
+            "{answer:?}"
+        );
+        assert!(connection.is_closed());
+    }
 
     #[test]
     fn errors_cross_the_wire_and_unknown_ones_keep_their_name() {

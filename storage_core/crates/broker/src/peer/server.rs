@@ -242,7 +242,7 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
             let Fetch { segment, offset, bytes_max, wait_ms, durable } = decode(frame.payload)?;
             let bytes_max = (bytes_max as usize).min(PAGE_BYTES_MAX);
             if durable {
-                let batches = broker.durable_batches(uuid(&segment)?, offset, bytes_max)?;
+                let batches = broker.durable_batches(uuid(&segment)?, offset, bytes_max).await?;
                 return Ok(FetchAnswer { batches, ..FetchAnswer::default() }.encode_to_vec().into());
             }
             let wait = Duration::from_millis(wait_ms.into()).min(POLL_MAX);

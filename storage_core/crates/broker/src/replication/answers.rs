@@ -96,14 +96,15 @@ impl Broker {
     }
 
     /// Batches of the own copy of a segment, acknowledged or not: for its other replicas.
-    pub(crate) fn durable_batches(&self, segment: Uuid, from: u64, bytes_max: usize) -> Result<Vec<Bytes>> {
+    pub(crate) async fn durable_batches(
+        &self,
+        segment: Uuid,
+        from: u64,
+        bytes_max: usize,
+    ) -> Result<Vec<Bytes>> {
         let unknown = || Error::UnknownSegment { segment: segment.to_string() };
         let log = self.bucket().log(walrus_log::LogId(segment)).ok_or_else(unknown)?;
-        let read = self.bucket().read_by_key(&log, from, bytes_max);
-        if let Err(Error::Corrupted { .. }) = &read {
-            self.copies().note_damage(segment);
-        }
-        Ok(read?.batches)
+        Ok(self.batches_of(&log, from, bytes_max).await?.batches)
     }
 
     /// How far a segment may be read on this node.

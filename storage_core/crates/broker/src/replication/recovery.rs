@@ -225,7 +225,7 @@ pub(crate) async fn fetch(
     from: Offset,
 ) -> Result<Vec<bytes::Bytes>> {
     if node == broker.node_id() {
-        return broker.durable_batches(segment, from.0, FILL_BYTES as usize);
+        return broker.durable_batches(segment, from.0, FILL_BYTES as usize).await;
     }
     let segment = crate::segment::uuid_bytes(segment);
     let fetch = Fetch { segment, offset: from.0, bytes_max: FILL_BYTES, wait_ms: 0, durable: true };

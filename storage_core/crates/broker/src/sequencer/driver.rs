@@ -14,7 +14,7 @@ use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::leader::Leader;
 use crate::peer::{Connection, Lane};
-use crate::roll::{self, Roll, RollOutcome};
+use crate::roll::{self, Roll};
 use crate::rollover::Reason;
 use crate::routing::is_led_by;
 use crate::ticket::Placed;
@@ -49,11 +49,10 @@ impl Sequencer {
                 self.fail_queue(broker, &mut state, &stopping());
                 return;
             }
-            let roll = self.state.lock().roll.clone();
+            let roll = self.state.lock().roll.take();
             if let Some(roll) = roll {
                 let outcome = self.while_waiting(broker, roll::run(broker, &self.name, &roll)).await;
-                let is_stuck = matches!(outcome, RollOutcome::NoSuccessor(_));
-                self.rolled(broker, &roll, outcome);
+                let is_stuck = outcome.is_err_and(|error| self.not_rolled(broker, roll, &error));
                 self.expire(broker);
                 if is_stuck {
                     self.while_waiting(broker, broker.metadata_change(roll::HOLD)).await;
@@ -165,36 +164,28 @@ impl Sequencer {
         }
     }
 
-    fn rolled(self: &Arc<Self>, broker: &Broker, roll: &Roll, outcome: RollOutcome) {
+    /// The segment goes on for a while if it can. One that takes nothing more must end whatever it takes, and nobody else may
+    /// see a reason to end it, for its leader is there: `true`, and it is tried again.
+    fn not_rolled(&self, broker: &Broker, roll: Roll, error: &Error) -> bool {
         let mut state = self.state.lock();
-        state.roll = None;
-        match outcome {
-            RollOutcome::Opened => {}
-            RollOutcome::NoSuccessor(error) => {
-                tracing::warn!(segment = roll.label.as_ref(), reason = %roll.reason, %error, "no successor, going on");
-                let Some(leader) = roll.leader() else {
-                    state.obstacle = error.to_string();
-                    return;
-                };
-                if roll.reason == Reason::NoSpace {
-                    let error = Error::NoSpace { node: broker.node_id() };
-                    self.fail_queue(broker, &mut state, &error);
-                }
-                leader.hold(roll::HOLD);
-                if leader.may_outgrow(broker.limits()) {
-                    broker.bucket().thaw(leader.log().id());
-                } else {
-                    state.obstacle = error.to_string();
-                    state.roll = Some(roll.clone()); // it stays frozen, and the roll is tried again
-                }
+        tracing::warn!(segment = roll.label.as_ref(), reason = %roll.reason, %error, "the segment is not rolled yet");
+        if let Some(leader) = roll.leader().filter(|leader| leader.is_leading()) {
+            if roll.reason == Reason::NoSpace {
+                let error = Error::NoSpace { node: broker.node_id() };
+                self.fail_queue(broker, &mut state, &error);
             }
-            RollOutcome::Failed(error) => {
-                tracing::error!(segment = roll.label.as_ref(), reason = %roll.reason, %error, "the segment cannot be sealed");
-                // What waits was never in it: whoever sends it again finds the next one.
-                let what = format!("{}: {error}", roll.label);
-                self.fail_queue(broker, &mut state, &Error::Unavailable { what });
+            leader.hold(roll::HOLD);
+            if leader.may_outgrow(broker.limits()) {
+                broker.bucket().thaw(leader.log().id());
+                return false;
             }
         }
+        let is_unsealed = roll::is_unsealed(broker, &roll.segment);
+        if is_unsealed {
+            state.obstacle = error.to_string();
+            state.roll = Some(roll);
+        }
+        is_unsealed
     }
 
     /// Finds the target and gives it the queue. The mode is another one than `Driving` when it took everything.

@@ -216,6 +216,38 @@ fn a_node_that_has_just_started_does_not_know_which_topics_there_are() {
     });
 }
 
+/// It waited for its own record to be durable long after appends were told that it cannot be.
+#[test]
+fn a_commit_does_not_wait_longer_than_appends_where_the_owner_of_the_cursor_is_cut_off() {
+    const A_LITTLE: Duration = Duration::from_millis(1_500);
+    let cluster = linked(json!({ "append_wait_ms": FOR_EVER_MS }));
+    let producer = Producer::new(&cluster);
+    let append = |broker, sequence| producer.send_until_taken(broker, sequence);
+    let first = cluster.broker(1);
+    cluster.block_on(append(&first, 0));
+    let logs = topic().topic;
+    cluster.block_on(async { first.cursors().consumer().next(&logs, 0).await.unwrap().unwrap() });
+    let id = cluster.metadata().names["default"]["logs"].0.as_u128();
+    let place = PartitionRef::parse("__cursors", u32::try_from(id % 8).unwrap()).unwrap();
+    let alone = first.leadership(&place).unwrap().node;
+    let owner = cluster.broker(alone);
+    cluster.block_on(append(&owner, 1));
+    cluster.block_on(async {
+        let mut consumer = owner.cursors().consumer();
+        consumer.next(&logs, 0).await.unwrap().unwrap();
+        cluster.isolate(alone);
+        set_links(&cluster, alone, Link::Held);
+        let appends_are_told = async {
+            producer.send(&owner, 2).await.unwrap_err();
+            tokio::time::sleep(A_LITTLE).await;
+        };
+        tokio::select! {
+            commit = consumer.commit() => is_unavailable("a commit", commit),
+            () = appends_are_told => panic!("the commit still waits"),
+        }
+    });
+}
+
 /// A new topic whose leader has not heard of it: the leader's id, a node that has, and the topic.
 fn led_by_one_that_is_behind(cluster: &Cluster) -> (u32, Broker, PartitionRef) {
     let behind = leader(cluster);

@@ -185,3 +185,47 @@ fn an_append_whose_sync_failed_is_never_acknowledged() {
         assert_eq!(read_values(&broker, &topic, 0, 1).await, [(0, "kept".to_owned())]);
     });
 }
+
+/// Those who work for the network are few: readers that waited for the disk stopped them all, and the node seemed silent.
+#[test]
+fn a_node_goes_on_while_more_readers_wait_for_its_disk_than_it_has_threads_for_the_network() {
+    const READERS: u64 = 4;
+    let disks = disks(2);
+    let cluster = Cluster::start_on(disks.clone(), 2, json!({ "segment_entries_max": 2 }));
+    let old = PartitionRef::parse("old", 0).unwrap();
+    cluster.block_on(async {
+        for number in 0..10 {
+            put(&cluster.broker(1), &old, &number.to_string()).await.unwrap();
+        }
+        // A sealed segment, and a partition that is led where it lies.
+        let metadata = cluster.metadata();
+        let partition = &metadata.topics[&metadata.names["default"]["old"]].partitions[0];
+        let segment = &partition.segments[0].descriptor;
+        let (slow, other) = (segment.leader.node.0, cluster.broker(3 - segment.leader.node.0));
+        let mut new = None;
+        for number in 0..10 {
+            let topic = PartitionRef::parse(&format!("new-{number}"), 0).unwrap();
+            put(&other, &topic, "first").await.unwrap();
+            new = new.or((other.leadership(&topic).unwrap().node == slow).then_some(topic));
+        }
+        let new = new.unwrap();
+        let disk = &disks[slow as usize - 1];
+        let before = disk.reads();
+        disk.set_reads_stalled(true);
+        let readers: Vec<_> = (0..READERS)
+            .map(|_| {
+                let (other, old) = (other.clone(), old.clone());
+                tokio::spawn(async move { other.read(&old, 0, options(Duration::ZERO)).await })
+            })
+            .collect();
+        while disk.reads() < before + 2 {
+            tokio::task::yield_now().await;
+        }
+        let written = tokio::time::timeout(PATIENCE, put(&other, &new, "second")).await;
+        disk.set_reads_stalled(false);
+        written.expect("an append that waits for no read").unwrap();
+        for reader in readers {
+            assert_eq!(reader.await.unwrap().unwrap().batches.len(), 2);
+        }
+    });
+}

@@ -5,8 +5,9 @@
 use serde_json::json;
 use walrus_broker::PartitionRef;
 use walrus_log::{CrashChoice, SimulatedDisk, TailKind};
-use walrus_metadata::Replication;
+use walrus_metadata::{Descriptor, Replication};
 
+use crate::client::put;
 use crate::harness::{Cluster, wait_for, wait_until};
 use crate::links::Link;
 use crate::load::{Load, PATIENCE};
@@ -40,6 +41,13 @@ fn leader(cluster: &Cluster, seen_by: u32) -> u32 {
 
 fn wait_for_another_leader(cluster: &Cluster, than: u32, seen_by: u32) {
     wait_until("somebody else leads", PATIENCE, || leader(cluster, seen_by) != than);
+}
+
+/// What metadata has allotted to follow the open segment.
+fn successor(cluster: &Cluster) -> Option<Descriptor> {
+    let metadata = cluster.metadata();
+    let partition = metadata.topics.values().flat_map(|topic| &topic.partitions).next()?;
+    partition.segments.last()?.successor.clone()
 }
 
 fn others(cluster: &Cluster, than: u32) -> Vec<u32> {
@@ -129,6 +137,63 @@ fn a_leader_cut_off_from_the_metadata_goes_on_in_its_open_segment() {
         load.finish(&cluster, cluster.ids());
         cluster.wait_until_whole();
     }
+}
+
+/// No other node can end the segment: they hear this one, and metadata says that it leads.
+#[test]
+fn a_roll_that_finds_neither_votes_nor_metadata_goes_on_when_they_are_back() {
+    const SELDOM: &str = r#"{"monitor_check_ms": 3600000}"#;
+    let options = json!({ "segment_age_ms_max": 1_000, "monitor_check_ms": 3_600_000 });
+    let cluster = Cluster::start_linked(3, options, REPLICATION);
+    cluster.block_on(async { cluster.broker(1).create_topic("logs", 1, false).await.unwrap() });
+    let alone = leader(&cluster, 1);
+    let append = |value| cluster.block_on(put(&cluster.broker(alone), &topic(), value));
+    append("before").unwrap();
+    for other in others(&cluster, alone) {
+        cluster.isolate(other);
+        cluster.links().set(alone, other, Link::Held);
+    }
+    wait_until("it rolls, and follows itself", PATIENCE, || {
+        cluster.plane(alone).configure(SELDOM).unwrap(); // looks at its segments now, as nothing else does here
+        successor(&cluster).is_some_and(|successor| successor.leader.node.0 == alone)
+    });
+    cluster.set_metadata_away(true);
+    wait_until("it cannot be recovered", PATIENCE, || cluster.was_refused(alone, "begin_recovery"));
+    cluster.set_metadata_away(false);
+    for other in others(&cluster, alone) {
+        cluster.links().set(alone, other, Link::Open);
+        cluster.rejoin(other);
+    }
+    wait_for("appends go on", PATIENCE, || append("after"));
+}
+
+/// It was allotted before it fell silent. Nobody can be asked for seconds.
+#[test]
+fn a_roll_does_not_wait_for_a_next_leader_that_is_known_to_be_silent() {
+    let options = json!({ "append_wait_ms": 2_000, "segment_entries_max": 10 });
+    let cluster = Cluster::start_linked(3, options, REPLICATION);
+    cluster.block_on(async { cluster.broker(1).create_topic("logs", 1, false).await.unwrap() });
+    let first = leader(&cluster, 1);
+    let append_some = |count| {
+        for _ in 0..count {
+            cluster.block_on(put(&cluster.broker(first), &topic(), "value")).unwrap();
+        }
+    };
+    append_some(9);
+    let next = wait_for("a successor is allotted", PATIENCE, || {
+        successor(&cluster).map(|successor| successor.leader.node.0).ok_or("none")
+    });
+    assert_ne!(next, first);
+    freeze(&cluster, next);
+    wait_until("it is silent", PATIENCE, || {
+        let metrics = cluster.plane(first).prometheus();
+        let silent =
+            |line: &str| line.starts_with("walrus_partition_silent_replicas{") && line.ends_with(" 1");
+        metrics.lines().any(silent)
+    });
+    append_some(4);
+    thaw(&cluster, next);
+    cluster.wait_until_whole();
 }
 
 #[test]

@@ -98,6 +98,7 @@ impl Cluster {
             lapsed: Mutex::default(),
             behind: Mutex::default(),
             unheard: Mutex::default(),
+            refused: Mutex::default(),
             links,
         });
         let cluster_id = shared.cluster_id;
@@ -225,6 +226,11 @@ impl Cluster {
     /// Whether the metadata store answers.
     pub(crate) fn set_metadata_away(&self, away: bool) {
         self.shared.away.store(away, Ordering::Relaxed);
+    }
+
+    /// Whether a node asked the metadata store for such a thing in vain.
+    pub(crate) fn was_refused(&self, id: u32, kind: &str) -> bool {
+        self.shared.refused.lock().iter().any(|(from, asked)| *from == id && asked == kind)
     }
 
     /// Lets a node hear of no more metadata.

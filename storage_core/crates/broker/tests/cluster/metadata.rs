@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) behind: Mutex<Vec<u32>>,
     /// Nodes that the metadata store does not answer.
     pub(crate) unheard: Mutex<Vec<u32>>,
+    /// What nodes asked for in vain while it was away or did not hear them.
+    pub(crate) refused: Mutex<Vec<(u32, String)>>,
     /// Between the nodes, where a test wants to interfere.
     pub(crate) links: Option<Links>,
 }
@@ -62,6 +64,7 @@ impl Shared {
     /// What the control plane does with an event.
     pub(crate) fn handle(&self, from: u32, event: &Value) -> Value {
         if self.away.load(Ordering::Relaxed) || self.unheard.lock().contains(&from) {
+            self.refused.lock().push((from, event["kind"].as_str().unwrap().to_owned()));
             return refusal("Unavailable", true);
         }
         let uuid = |name: &str| serde_json::from_value::<Uuid>(event[name].clone()).unwrap();
