@@ -24,6 +24,14 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// How often batches that waited too long are given up.
 const EXPIRE_EVERY: Duration = Duration::from_millis(100);
 
+/// How far the queue was handed over.
+enum Handed {
+    /// All of it. From here on there may be another driver: this one must end.
+    All,
+    /// Up to a batch behind which the segment ends, or before which it must be looked for anew.
+    UpToARoll,
+}
+
 impl Sequencer {
     /// A panic in the driver must not leave appends waiting for ever.
     pub(super) async fn drive_guarded(self: Arc<Self>, broker: &Broker) {
@@ -80,11 +88,8 @@ impl Sequencer {
             }
             let handed_over = self.while_waiting(broker, self.hand_over(broker, &segment)).await;
             match handed_over {
-                Ok(()) => {
-                    if !matches!(self.state.lock().mode, Mode::Driving) {
-                        return;
-                    }
-                }
+                Ok(Handed::All) => return,
+                Ok(Handed::UpToARoll) => {}
                 Err(error) => {
                     tracing::debug!(topic = %self.name, partition = self.partition, %error, "appends wait");
                     self.obstacle(error.to_string());
@@ -188,8 +193,8 @@ impl Sequencer {
         is_unsealed
     }
 
-    /// Finds the target and gives it the queue. The mode is another one than `Driving` when it took everything.
-    async fn hand_over(self: &Arc<Self>, broker: &Broker, segment: &Segment) -> Result<()> {
+    /// Finds the target and gives it the queue.
+    async fn hand_over(self: &Arc<Self>, broker: &Broker, segment: &Segment) -> Result<Handed> {
         let descriptor = &segment.descriptor;
         let leader = descriptor.leader;
         if is_led_by(leader, broker.config()) && broker.may_lead(segment) {
@@ -198,24 +203,23 @@ impl Sequencer {
                 // It is being rolled or recovered: the end comes from the metadata.
                 return Err(Error::Unavailable { what: format!("{} is ending", leader.label()) });
             }
-            self.fill_leader(broker, &leader);
-            Ok(())
+            Ok(self.fill_leader(broker, &leader))
         } else if leader.node.0 == broker.node_id() && broker.known_leader(descriptor.uuid).is_none() {
             let roll = Roll::of_earlier_process(&self.name, segment);
             self.state.lock().roll = Some(roll);
-            Ok(())
+            Ok(Handed::UpToARoll)
         } else {
             let connection = broker.peers().connection(leader.node.0, Lane::Append).await?;
             self.fill_connection(broker, descriptor.uuid, &connection)
         }
     }
 
-    fn fill_leader(self: &Arc<Self>, broker: &Broker, leader: &Arc<Leader>) {
+    fn fill_leader(self: &Arc<Self>, broker: &Broker, leader: &Arc<Leader>) -> Handed {
         let mut state = self.state.lock();
         while state.roll.is_none() {
             let Some(waiting) = state.queue.pop_front() else {
                 state.mode = Mode::Local(leader.clone());
-                return;
+                return Handed::All;
             };
             let bytes = waiting.batch.clone();
             let (only, deadline) = (waiting.only, waiting.deadline);
@@ -228,11 +232,12 @@ impl Sequencer {
             };
             let Some(placed) = placed else {
                 state.queue.push_front(waiting);
-                return;
+                return Handed::UpToARoll;
             };
             self.dequeued(broker, &waiting);
             drop(waiting.reply.send(placed)); // whoever asked may be gone
         }
+        Handed::UpToARoll
     }
 
     fn fill_connection(
@@ -240,7 +245,7 @@ impl Sequencer {
         broker: &Broker,
         segment: Uuid,
         connection: &Arc<Connection>,
-    ) -> Result<()> {
+    ) -> Result<Handed> {
         let mut state = self.state.lock();
         while let Some(waiting) = state.queue.pop_front() {
             self.dequeued(broker, &waiting);
@@ -251,7 +256,7 @@ impl Sequencer {
             }
         }
         state.mode = Mode::Remote { segment, connection: connection.clone() };
-        Ok(())
+        Ok(Handed::All)
     }
 }
 
