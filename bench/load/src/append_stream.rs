@@ -104,8 +104,9 @@ async fn stream(log: &mut LogClient<Channel>, arguments: &Arguments, until: Unti
 
     let (requests, outgoing) = mpsc::channel(arguments.in_flight);
     // the first batch is under way before the answer stream is asked for: a server may answer only then
+    let first = producer.next_batch()?;
     let mut in_flight = VecDeque::from([Instant::now()]);
-    requests.send(producer.next_batch()?).await?;
+    requests.send(first).await?;
     let mut answers = log.append_stream(ReceiverStream::new(outgoing)).await?.into_inner();
 
     let start = Instant::now();
@@ -125,8 +126,9 @@ async fn stream(log: &mut LogClient<Channel>, arguments: &Arguments, until: Unti
             if !goes_on {
                 break;
             }
-            in_flight.push_back(Instant::now());
-            requests.send(producer.next_batch()?).await.context("the broker closed the stream")?;
+            let batch = producer.next_batch()?;
+            in_flight.push_back(Instant::now()); // what is timed is the broker, not the making of a batch
+            requests.send(batch).await.context("the broker closed the stream")?;
         }
         let Some(sent) = in_flight.pop_front() else { break };
         let answer = answers.message().await?.context("the broker ended the stream")?;
