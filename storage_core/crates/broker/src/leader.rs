@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::high_watermark::HighWatermark;
 use crate::replication::convert;
 use crate::replication::copy::Copy;
+use crate::replication::follower::{self, Link};
 use crate::replication::marks::mark_behind;
 use crate::replication::wire::{AppendBytes, Ask};
 use crate::rollover::{self, Decision, Fill, Limits};
@@ -47,8 +48,7 @@ pub(crate) struct Leader {
     state: Mutex<State>,
     high_watermark: HighWatermark,
     ended: watch::Sender<Option<Arc<Value>>>,
-    /// By replica: what must be sent besides batches, and a bell for it and for batches.
-    mailboxes: Vec<(Mutex<VecDeque<Message>>, Notify)>,
+    mailboxes: Vec<Mailbox>,
     /// Metadata has another leader, or none.
     pub(crate) closed: CancellationToken,
     opened: Instant,
@@ -56,6 +56,17 @@ pub(crate) struct Leader {
     pub(crate) allotting: tokio::sync::Mutex<()>,
     /// A roll that found no successor is not tried again before this.
     hold_until: Mutex<Option<Instant>>,
+}
+
+/// What goes to one other replica.
+#[derive(Default)]
+struct Mailbox {
+    /// What must be sent besides batches.
+    mail: Mutex<VecDeque<Message>>,
+    /// For mail and for batches.
+    bell: Notify,
+    /// How it is reached, by whoever holds the lock.
+    link: Mutex<Option<Link>>,
 }
 
 struct State {
@@ -147,7 +158,7 @@ impl Leader {
     /// Appends to the own log; the other replicas are sent the batch as soon as there is room on the way.
     /// `NotLeader`: somebody else decides where the segment ends.
     pub(crate) fn append(
-        &self,
+        self: &Arc<Self>,
         broker: &Broker,
         batch: &StoredBatch<'_>,
         bytes: &Bytes,
@@ -192,8 +203,11 @@ impl Leader {
             debug_assert!(outputs.is_empty());
             state.window.push(Recent { batch: placed, bytes: bytes.clone(), only, deadline });
             state.trim_window();
+            let up_to_date = |place: &usize| state.machine.next(*place) == placed.base;
+            let (next, later): (Vec<_>, Vec<_>) = self.followers().partition(up_to_date);
             drop(state);
-            self.followers().for_each(|place| self.mailboxes[place].1.notify_one());
+            next.into_iter().for_each(|place| follower::send_alone(broker, self, place, bytes.len()));
+            later.into_iter().for_each(|place| self.ring(place));
         }
         Ok(appended)
     }
@@ -218,7 +232,7 @@ impl Leader {
 
     /// A new connection to a replica.
     pub(crate) fn reconnected(&self, broker: &Broker, to: usize) {
-        self.mailboxes[to].0.lock().clear();
+        self.mailboxes[to].mail.lock().clear();
         self.step(broker, LeaderInput::Reconnected { to });
     }
 
@@ -242,8 +256,8 @@ impl Leader {
             match output {
                 LeaderOutput::Send { to, message } if to == self.own_replica => own_mail.push(message),
                 LeaderOutput::Send { to, message } => {
-                    self.mailboxes[to].0.lock().push_back(message);
-                    self.mailboxes[to].1.notify_one();
+                    self.mailboxes[to].mail.lock().push_back(message);
+                    self.ring(to);
                 }
                 LeaderOutput::HighWatermark(end) => {
                     state.trim_window();
@@ -272,7 +286,7 @@ impl Leader {
                 }
                 LeaderOutput::Ended(value) => {
                     carried = state.carry(&value);
-                    self.mailboxes.iter().for_each(|(_, bell)| bell.notify_one());
+                    self.mailboxes.iter().for_each(|mailbox| mailbox.bell.notify_one());
                     self.ended.send_replace(Some(Arc::new(value)));
                 }
                 LeaderOutput::Alarm(alarm) => {
@@ -318,18 +332,33 @@ impl Leader {
 
     /// What a replica is sent next, besides batches.
     pub(crate) fn take_mail(&self, to: usize) -> Option<Message> {
-        self.mailboxes[to].0.lock().pop_front()
+        self.mailboxes[to].mail.lock().pop_front()
+    }
+
+    /// Says that there is mail for a replica.
+    pub(crate) fn has_mail(&self, to: usize) -> bool {
+        !self.mailboxes[to].mail.lock().is_empty()
+    }
+
+    /// How a replica is reached now.
+    pub(crate) fn link(&self, to: usize) -> &Mutex<Option<Link>> {
+        &self.mailboxes[to].link
+    }
+
+    /// Calls the task that serves a replica.
+    pub(crate) fn ring(&self, to: usize) {
+        self.mailboxes[to].bell.notify_one();
     }
 
     /// Rings when there is something for a replica.
     pub(crate) async fn bell(&self, to: usize) {
-        self.mailboxes[to].1.notified().await;
+        self.mailboxes[to].bell.notified().await;
     }
 
     /// Rings if there are batches for a replica.
     pub(crate) fn ring_for_batches(&self, to: usize) {
         if self.state.lock().machine.has_batches_for(to) {
-            self.mailboxes[to].1.notify_one();
+            self.ring(to);
         }
     }
 

@@ -140,7 +140,7 @@ async fn own_copy(
 
 /// Waits until an append is durable. One that is alone is committed in this thread: the one that commits for tasks would
 /// have to be woken, and then this one again, which takes about as long as the disk.
-pub(crate) async fn durable(commit: CommitTicket) -> walrus_log::Result<()> {
+async fn durable(commit: CommitTicket) -> walrus_log::Result<()> {
     let may_block = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
     if commit.is_better_waited_for() && may_block() {
         return tokio::task::block_in_place(|| commit.wait());

@@ -53,7 +53,7 @@ impl CommitTicket {
 
     /// Blocks until the append is durable. If no commit is under way, this thread does it for all who wait.
     /// `Poisoned`: it failed, and whether the append will be there after a restart is unknown.
-    pub fn wait(self) -> Result<()> {
+    pub fn wait(&self) -> Result<()> {
         match &self.waits_for {
             None => Ok(()),
             Some(Wait { log, end, generation }) => log.engine.wait(log, *end, *generation),

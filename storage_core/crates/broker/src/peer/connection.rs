@@ -4,17 +4,17 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::sync::CancellationToken;
 
-use super::frame::{FRAME_BYTES_MAX, Frame, FrameReader, HELLO_BYTES_MAX, write_frames};
+use super::frame::{FRAME_BYTES_MAX, Frame, FrameReader, HELLO_BYTES_MAX};
+use super::outlet::{Outlet, write_all};
 use super::{WireVersions, decode_error};
 use crate::error::Error;
 use crate::proto::peer::{Hello, HelloAnswer, Kind};
@@ -54,16 +54,14 @@ pub(crate) struct Connection {
 
 struct Shared {
     state: Mutex<State>,
-    /// Requests are numbered from 1 and written in this order; those up to here were given to the socket.
-    written: AtomicU64,
-    outgoing_bytes: AtomicUsize,
+    /// Requests are numbered from 1 and written in this order.
+    outlet: Outlet,
     closed: CancellationToken,
 }
 
 struct State {
     next_id: u64,
-    /// `None` once closed.
-    outgoing: Option<mpsc::UnboundedSender<Frame>>,
+    is_closed: bool,
     unanswered: BTreeMap<u64, Unanswered>,
 }
 
@@ -77,15 +75,13 @@ impl Connection {
     pub(crate) async fn open(address: String, handshake: Handshake) -> io::Result<Self> {
         let greeted = tokio::time::timeout(HANDSHAKE_PATIENCE, greet(&address, handshake)).await;
         let (reader, writer) = greeted.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-        let (sender, receiver) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
-            state: Mutex::new(State { next_id: 1, outgoing: Some(sender), unanswered: BTreeMap::new() }),
-            written: AtomicU64::new(0),
-            outgoing_bytes: AtomicUsize::new(0),
+            state: Mutex::new(State { next_id: 1, is_closed: false, unanswered: BTreeMap::new() }),
+            outlet: Outlet::new(writer),
             closed: CancellationToken::new(),
         });
         let serving = shared.clone();
-        tokio::spawn(async move { serving.serve(reader, writer, receiver).await });
+        tokio::spawn(async move { serving.serve(reader).await });
         Ok(Self { shared })
     }
 
@@ -98,22 +94,23 @@ impl Connection {
         deadline: Instant,
         completion: Completion,
     ) -> Result<(), &'static str> {
-        let bytes = payload.len();
-        let mut state = self.shared.state.lock();
-        if state.outgoing.is_none() {
+        let Shared { state, outlet, .. } = &*self.shared;
+        let mut state = state.lock();
+        if state.is_closed {
             return Err("the connection is closed");
         }
-        if self.shared.outgoing_bytes.load(Ordering::Relaxed) > OUTGOING_BYTES_MAX {
+        if outlet.waiting_bytes() > OUTGOING_BYTES_MAX {
             return Err("too many bytes wait for this connection");
         }
-        self.shared.outgoing_bytes.fetch_add(bytes, Ordering::Relaxed);
         let id = state.next_id;
         state.next_id += 1;
         state.unanswered.insert(id, Unanswered { deadline, completion });
         let kind = u8::try_from(kind as i32).expect("kinds fit a byte");
-        if let Some(outgoing) = &state.outgoing {
-            // It fails only when the tasks have ended; then `fail_all` completes it.
-            drop(outgoing.send(Frame { kind, id, payload }));
+        let frame = Frame { kind, id, payload };
+        if state.unanswered.len() == 1 {
+            outlet.send_alone(frame)
+        } else {
+            outlet.send(frame)
         }
         Ok(())
     }
@@ -140,19 +137,14 @@ impl Drop for Connection {
 }
 
 impl Shared {
-    async fn serve(
-        &self,
-        reader: FrameReader<tokio::net::tcp::OwnedReadHalf>,
-        writer: tokio::net::tcp::OwnedWriteHalf,
-        outgoing: mpsc::UnboundedReceiver<Frame>,
-    ) {
+    async fn serve(&self, reader: FrameReader<OwnedReadHalf>) {
         let why = tokio::select! {
             () = self.closed.cancelled() => "it was closed here".to_owned(),
             result = self.read(reader) => match result {
                 Ok(()) => "the other node closed it".to_owned(),
                 Err(problem) => problem.to_string(),
             },
-            result = write_frames(writer, outgoing, |frame| self.note_written(frame)) => match result {
+            result = self.outlet.write_waiting() => match result {
                 Ok(()) => "it was closed here".to_owned(),
                 Err(problem) => problem.to_string(),
             },
@@ -161,12 +153,7 @@ impl Shared {
         self.fail_all(&why);
     }
 
-    fn note_written(&self, frame: &Frame) {
-        self.written.store(frame.id, Ordering::Relaxed);
-        self.outgoing_bytes.fetch_sub(frame.payload.len(), Ordering::Relaxed);
-    }
-
-    async fn read(&self, mut reader: FrameReader<tokio::net::tcp::OwnedReadHalf>) -> io::Result<()> {
+    async fn read(&self, mut reader: FrameReader<OwnedReadHalf>) -> io::Result<()> {
         while let Some(frame) = reader.next(FRAME_BYTES_MAX).await? {
             let Some(unanswered) = self.state.lock().unanswered.remove(&frame.id) else {
                 continue; // its deadline passed before
@@ -202,10 +189,11 @@ impl Shared {
         self.closed.cancel();
         let unanswered = {
             let mut state = self.state.lock();
-            state.outgoing = None;
+            state.is_closed = true;
             std::mem::take(&mut state.unanswered)
         };
-        let written = self.written.load(Ordering::Relaxed);
+        self.outlet.close();
+        let written = self.outlet.written();
         for (id, unanswered) in unanswered {
             let error = if id <= written { CallError::Lost } else { CallError::NotSent };
             (unanswered.completion)(Err(error(why.to_owned())));
@@ -216,15 +204,12 @@ impl Shared {
 async fn greet(
     address: &str,
     handshake: Handshake,
-) -> io::Result<(FrameReader<tokio::net::tcp::OwnedReadHalf>, tokio::net::tcp::OwnedWriteHalf)> {
+) -> io::Result<(FrameReader<OwnedReadHalf>, OwnedWriteHalf)> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
-    let (reader, mut writer) = stream.into_split();
-    let (sender, receiver) = mpsc::unbounded_channel();
-    let payload = handshake.hello.encode_to_vec().into();
-    drop(sender.send(Frame { kind: Kind::Hello as u8, id: 0, payload }));
-    drop(sender);
-    write_frames(&mut writer, receiver, |_| {}).await?;
+    let hello = Frame { kind: Kind::Hello as u8, id: 0, payload: handshake.hello.encode_to_vec().into() };
+    write_all(&stream, hello.to_bytes()).await?;
+    let (reader, writer) = stream.into_split();
 
     let mut reader = FrameReader::new(reader);
     let refused = |message: String| io::Error::new(io::ErrorKind::ConnectionRefused, message);

@@ -3,8 +3,7 @@
 use std::io;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::mpsc;
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Bytes of kind and request id.
 const HEAD_BYTES: usize = 9;
@@ -14,8 +13,6 @@ pub(crate) const FRAME_BYTES_MAX: usize = 64 << 20;
 pub(crate) const HELLO_BYTES_MAX: usize = 4 << 10;
 /// Memory is taken in such steps as a frame's bytes come in, never for what its length only claims.
 const RESERVE_BYTES: usize = 256 << 10;
-/// Payloads up to this size are copied together into one write.
-const COALESCE_BYTES: usize = 16 << 10;
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +20,24 @@ pub(crate) struct Frame {
     pub(crate) kind: u8,
     pub(crate) id: u64,
     pub(crate) payload: Bytes,
+}
+
+impl Frame {
+    /// Puts what stands before the payload.
+    pub(crate) fn put_head(&self, bytes: &mut BytesMut) {
+        let length = u32::try_from(HEAD_BYTES + self.payload.len()).expect("a frame above 4 GiB");
+        bytes.put_u32_le(length);
+        bytes.put_u8(self.kind);
+        bytes.put_u64_le(self.id);
+    }
+
+    /// All of it.
+    pub(crate) fn to_bytes(&self) -> BytesMut {
+        let mut bytes = BytesMut::with_capacity(4 + HEAD_BYTES + self.payload.len());
+        self.put_head(&mut bytes);
+        bytes.put_slice(&self.payload);
+        bytes
+    }
 }
 
 /// Reads frames.
@@ -33,7 +48,17 @@ pub(crate) struct FrameReader<R> {
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     pub(crate) fn new(stream: R) -> Self {
-        Self { stream, buffer: BytesMut::new() }
+        Self::resume(stream, BytesMut::new())
+    }
+
+    /// The same where something was read before.
+    pub(crate) fn resume(stream: R, buffer: BytesMut) -> Self {
+        Self { stream, buffer }
+    }
+
+    /// What was read and is not taken.
+    pub(crate) fn into_buffer(self) -> BytesMut {
+        self.buffer
     }
 
     /// The next frame; `None` when the other side closed between two frames. Dropping it on the way loses nothing.
@@ -68,37 +93,6 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 }
 
-/// Writes frames as they come, those that wait in one write; `before` sees the id of each right before it is written.
-/// Ends when all senders are gone.
-pub(crate) async fn write_frames<W: AsyncWrite + Unpin>(
-    mut stream: W,
-    mut frames: mpsc::UnboundedReceiver<Frame>,
-    before: impl Fn(&Frame),
-) -> io::Result<()> {
-    const AT_ONCE: usize = 64;
-    let mut waiting = Vec::with_capacity(AT_ONCE);
-    let mut head = BytesMut::new();
-    while frames.recv_many(&mut waiting, AT_ONCE).await > 0 {
-        for frame in waiting.drain(..) {
-            before(&frame);
-            let length = u32::try_from(HEAD_BYTES + frame.payload.len())
-                .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a frame above 4 GiB"))?;
-            head.put_u32_le(length);
-            head.put_u8(frame.kind);
-            head.put_u64_le(frame.id);
-            if frame.payload.len() <= COALESCE_BYTES {
-                head.put_slice(&frame.payload);
-            } else {
-                // In one call with what stands before it.
-                stream.write_all_buf(&mut (&mut head).chain(frame.payload)).await?;
-            }
-        }
-        stream.write_all_buf(&mut head).await?;
-        stream.flush().await?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -106,14 +100,7 @@ mod tests {
     use super::*;
 
     fn encode(frames: &[Frame]) -> Vec<u8> {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        for frame in frames {
-            sender.send(frame.clone()).unwrap();
-        }
-        drop(sender);
-        let mut bytes = Vec::new();
-        futures_util::FutureExt::now_or_never(write_frames(&mut bytes, receiver, |_| {})).unwrap().unwrap();
-        bytes
+        frames.iter().flat_map(Frame::to_bytes).collect()
     }
 
     fn decode(bytes: &[u8], bytes_max: usize) -> io::Result<Vec<Frame>> {
@@ -127,10 +114,7 @@ mod tests {
     }
 
     fn any_frame() -> impl Strategy<Value = Frame> {
-        let payload = prop_oneof![
-            proptest::collection::vec(any::<u8>(), 0..100),
-            proptest::collection::vec(any::<u8>(), COALESCE_BYTES..COALESCE_BYTES + 100),
-        ];
+        let payload = proptest::collection::vec(any::<u8>(), 0..100);
         (any::<u8>(), any::<u64>(), payload).prop_map(|(kind, id, payload)| Frame {
             kind,
             id,

@@ -1,9 +1,11 @@
-//! RPC between brokers: framed, pipelined, capped before allocation. Three connections to each node, so that a large
-//! fetch does not stand before an append, nor clients' appends before those of replicas.
+//! RPC between brokers: framed, pipelined, capped before allocation. A connection for each [`Lane`] to each node, so that a
+//! large fetch does not stand before an append, nor clients' appends before those of replicas.
 
 mod connection;
 mod frame;
+mod outlet;
 mod server;
+mod serving;
 mod versions;
 
 use std::collections::HashMap;
@@ -112,6 +114,7 @@ impl Peers {
             node: config.node_id,
             disk: bytes(config.disk),
             process: bytes(config.process),
+            is_replica_lane: false,
         };
         Self { hello, runtime, nodes: Mutex::default() }
     }
@@ -201,8 +204,8 @@ impl Peers {
         if attempt.not_before.is_some_and(|not_before| Instant::now() < not_before) {
             return Err(unavailable(format!("node {node} at {} was not reachable just now", peer.address)));
         }
-        let handshake =
-            Handshake { hello: self.hello.clone(), expect_node: peer.node, expect_disk: peer.disk };
+        let hello = Hello { is_replica_lane: lane == Lane::Replica, ..self.hello.clone() };
+        let handshake = Handshake { hello, expect_node: peer.node, expect_disk: peer.disk };
         let opening = Connection::open(peer.address.clone(), handshake);
         let opened =
             self.runtime.spawn(opening).await.unwrap_or_else(|problem| Err(std::io::Error::other(problem)));
@@ -273,9 +276,9 @@ mod tests {
     use std::pin::pin;
 
     use futures_util::{FutureExt as _, poll};
-    use tokio::sync::mpsc;
 
-    use super::frame::{Frame, FrameReader, HELLO_BYTES_MAX, write_frames};
+    use super::frame::{Frame, FrameReader, HELLO_BYTES_MAX};
+    use super::outlet::write_all;
     use super::*;
     use crate::proto::peer::HelloAnswer;
 
@@ -323,19 +326,17 @@ mod tests {
         tokio::spawn(async move {
             let mut greeted = Vec::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let (reader, mut writer) = stream.into_split();
+                let (reader, writer) = stream.into_split();
                 let mut reader = FrameReader::new(reader);
                 reader.next(HELLO_BYTES_MAX).await.unwrap().unwrap();
-                let (answers, outgoing) = mpsc::unbounded_channel();
                 let answer = HelloAnswer {
                     node: 7,
                     disk: Bytes::copy_from_slice(Uuid::nil().as_bytes()),
                     ..HelloAnswer::default()
                 };
                 let kind = u8::try_from(Kind::Answer as i32).unwrap();
-                answers.send(Frame { kind, id: 0, payload: answer.encode_to_vec().into() }).unwrap();
-                drop(answers);
-                write_frames(&mut writer, outgoing, |_| {}).await.unwrap();
+                let answer = Frame { kind, id: 0, payload: answer.encode_to_vec().into() };
+                write_all(writer.as_ref(), answer.to_bytes()).await.unwrap();
                 greeted.push((reader, writer)); // else it would be closed
                 connected.send_modify(|count| *count += 1);
             }

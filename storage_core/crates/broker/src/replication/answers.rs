@@ -17,7 +17,6 @@ use crate::error::{Error, Result};
 use crate::proto::peer::{ReplicaAnswer, ReplicaRequest, SegmentFacts, SegmentInfo, SegmentInfoAnswer};
 use crate::routing::{is_led_by, open_segment};
 use crate::segment::uuid_bytes;
-use crate::ticket::durable;
 
 /// How long a question about segments waits for the metadata that whoever asks has heard of. Who asks waits longer.
 const FACTS_PATIENCE: Duration = Duration::from_secs(1);
@@ -35,6 +34,17 @@ pub(crate) enum AskedReplica {
         segment: Uuid,
         ask: wire::Ask,
     },
+}
+
+impl AskedReplica {
+    /// Waits here until an append is durable, where that is quicker than to have it committed by another thread.
+    pub(crate) fn commit_if_quicker(&self) {
+        if let Self::Said { said: Said { commit: Some(commit), .. }, .. } = self
+            && commit.is_better_waited_for()
+        {
+            drop(commit.wait()); // whoever awaits it meets the same error
+        }
+    }
 }
 
 impl Broker {
@@ -83,9 +93,7 @@ impl Broker {
             return Ok(wire::encode_reply(reply));
         }
         let commit = said.commit.ok_or_else(silent)?;
-        durable(commit)
-            .await
-            .map_err(|error| Error::Storage { node: self.node_id(), message: error.to_string() })?;
+        commit.await.map_err(|error| Error::Storage { node: self.node_id(), message: error.to_string() })?;
         copy.note_durable()?.map(wire::encode_reply).ok_or_else(silent)
     }
 

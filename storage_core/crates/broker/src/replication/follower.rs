@@ -19,6 +19,8 @@ use crate::proto::peer::{Kind, Prepare, ReplicaAnswer};
 const MESSAGE_BYTES: usize = 1 << 20;
 /// Bytes on the way to one replica; more waits in the leader's window.
 const WINDOW_BYTES: usize = 8 << 20;
+/// Largest batch that is sent by its appender.
+const ALONE_BYTES_MAX: usize = 16 << 10;
 /// Messages on the way to one replica.
 const WINDOW_MESSAGES: usize = 256;
 /// For one answer; a replica that takes longer is asked anew.
@@ -35,7 +37,9 @@ pub(crate) async fn follow(broker: Broker, leader: Arc<Leader>, place: usize) {
     let serving = async {
         let mut is_reported = false;
         loop {
-            if let Err(error) = session(&broker, &leader, place).await {
+            let ended = session(&broker, &leader, place).await;
+            *leader.link(place).lock() = None;
+            if let Err(error) = ended {
                 if !std::mem::replace(&mut is_reported, true) {
                     tracing::info!(segment = leader.label(), node, %error, "a replica is not served, trying on");
                 }
@@ -50,6 +54,13 @@ pub(crate) async fn follow(broker: Broker, leader: Arc<Leader>, place: usize) {
         () = leader.closed.cancelled() => {}
         () = shutdown.cancelled() => {}
     }
+    *leader.link(place).lock() = None;
+}
+
+/// The connection of a session. Whoever holds its lock sends, so that batches leave in their order.
+pub(crate) struct Link {
+    connection: Arc<Connection>,
+    way: Arc<OnTheWay>,
 }
 
 /// What is on the way on one connection.
@@ -73,6 +84,7 @@ async fn session(broker: &Broker, leader: &Arc<Leader>, place: usize) -> Result<
         over: CancellationToken::new(),
     });
     leader.reconnected(broker, place);
+    *leader.link(place).lock() = Some(Link { connection: connection.clone(), way: way.clone() });
     leader.ring_for_batches(place);
     loop {
         tokio::select! {
@@ -80,58 +92,79 @@ async fn session(broker: &Broker, leader: &Arc<Leader>, place: usize) -> Result<
             () = connection.closed() => return Ok(()),
             () = way.over.cancelled() => return Ok(()),
         }
+        if let Some(link) = &*leader.link(place).lock() {
+            link.send_all(broker, leader, place)?;
+        }
+    }
+}
+
+/// Sends a batch that was just appended, if nothing is on the way to the replica: there is nothing to send it with, and to wake
+/// the replica's task takes about as long as the disk. Else rings.
+pub(crate) fn send_alone(broker: &Broker, leader: &Arc<Leader>, place: usize, bytes: usize) {
+    let link = leader.link(place).try_lock();
+    match link.as_deref() {
+        Some(Some(link)) if bytes <= ALONE_BYTES_MAX && link.is_idle() && !leader.has_mail(place) => {
+            if link.send_all(broker, leader, place).is_err() {
+                link.way.over.cancel();
+            }
+        }
+        _ => leader.ring(place),
+    }
+}
+
+impl Link {
+    fn is_idle(&self) -> bool {
+        self.way.messages.load(Ordering::Relaxed) == 0
+    }
+
+    /// Sends mail, and batches as there is room.
+    fn send_all(&self, broker: &Broker, leader: &Arc<Leader>, place: usize) -> Result<()> {
         while let Some(mail) = leader.take_mail(place) {
             let ask = match mail {
                 Message::Accept(accept) => leader.missing(&accept, MESSAGE_BYTES)?,
                 Message::Assigned(assigned) => Ask::Assigned(assigned),
                 other => return Err(Error::Internal { message: format!("a leader sends {other:?}") }),
             };
-            send(broker, leader, place, &connection, &way, ask)?;
+            self.send(broker, leader, place, ask)?;
         }
-        while way.bytes.load(Ordering::Relaxed) < WINDOW_BYTES
-            && way.messages.load(Ordering::Relaxed) < WINDOW_MESSAGES
+        while self.way.bytes.load(Ordering::Relaxed) < WINDOW_BYTES
+            && self.way.messages.load(Ordering::Relaxed) < WINDOW_MESSAGES
             && let Some(append) = leader.next_append(place, MESSAGE_BYTES)?
         {
-            send(broker, leader, place, &connection, &way, Ask::Append(append))?;
+            self.send(broker, leader, place, Ask::Append(append))?;
         }
+        Ok(())
     }
-}
 
-fn send(
-    broker: &Broker,
-    leader: &Arc<Leader>,
-    place: usize,
-    connection: &Connection,
-    way: &Arc<OnTheWay>,
-    ask: Ask,
-) -> Result<()> {
-    let disk = leader.descriptor.replicas[place].disk;
-    let payload = wire::encode_ask(leader.descriptor.uuid, disk, ask).encode_to_vec();
-    let bytes = payload.len();
-    way.bytes.fetch_add(bytes, Ordering::Relaxed);
-    way.messages.fetch_add(1, Ordering::Relaxed);
-    let completion = {
-        let (broker, leader, way) = (broker.downgrade(), leader.clone(), way.clone());
-        Box::new(move |answer| {
-            way.bytes.fetch_sub(bytes, Ordering::Relaxed);
-            way.messages.fetch_sub(1, Ordering::Relaxed);
-            match (broker.upgrade(), decode(answer)) {
-                (Ok(broker), Ok(reply)) => {
-                    leader.reply(&broker, place, reply);
-                    leader.ring_for_batches(place);
+    fn send(&self, broker: &Broker, leader: &Arc<Leader>, place: usize, ask: Ask) -> Result<()> {
+        let disk = leader.descriptor.replicas[place].disk;
+        let payload = wire::encode_ask(leader.descriptor.uuid, disk, ask).encode_to_vec();
+        let bytes = payload.len();
+        self.way.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.way.messages.fetch_add(1, Ordering::Relaxed);
+        let completion = {
+            let (broker, leader, way) = (broker.downgrade(), leader.clone(), self.way.clone());
+            Box::new(move |answer| {
+                way.bytes.fetch_sub(bytes, Ordering::Relaxed);
+                way.messages.fetch_sub(1, Ordering::Relaxed);
+                match (broker.upgrade(), decode(answer)) {
+                    (Ok(broker), Ok(reply)) => {
+                        leader.reply(&broker, place, reply);
+                        leader.ring_for_batches(place);
+                    }
+                    (_, Err(error)) => {
+                        tracing::debug!(segment = leader.label(), place, %error, "a replica does not answer");
+                        way.over.cancel();
+                    }
+                    (Err(_), _) => way.over.cancel(),
                 }
-                (_, Err(error)) => {
-                    tracing::debug!(segment = leader.label(), place, %error, "a replica does not answer");
-                    way.over.cancel();
-                }
-                (Err(_), _) => way.over.cancel(),
-            }
-        })
-    };
-    let deadline = Instant::now() + PATIENCE;
-    connection
-        .send(Kind::Replica, payload.into(), deadline, completion)
-        .map_err(|what| Error::Unavailable { what: what.to_owned() })
+            })
+        };
+        let deadline = Instant::now() + PATIENCE;
+        self.connection
+            .send(Kind::Replica, payload.into(), deadline, completion)
+            .map_err(|what| Error::Unavailable { what: what.to_owned() })
+    }
 }
 
 /// The answer of a replica.

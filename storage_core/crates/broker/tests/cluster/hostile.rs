@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use serde_json::json;
@@ -13,6 +13,7 @@ use crate::client::put;
 use crate::harness::Cluster;
 
 const HELLO: u8 = 1;
+const ANSWER: u8 = 2;
 const ERROR: u8 = 3;
 
 fn connect(cluster: &Cluster) -> TcpStream {
@@ -46,6 +47,7 @@ fn hello(cluster: &Cluster) -> Hello {
         disk: vec![0; 16].into(),
         process: vec![0; 16].into(),
         oldest_wire_version: 0,
+        is_replica_lane: true,
     }
 }
 
@@ -83,7 +85,7 @@ fn a_greeted_peer_gets_an_error_for_each_request_without_sense_and_stays_connect
     let cluster = Cluster::start(1, json!({}));
     let mut stream = connect(&cluster);
     stream.write_all(&frame(HELLO, 0, &hello(&cluster).encode_to_vec())).unwrap();
-    assert_ne!(read_frame(&mut stream).0, ERROR);
+    assert_eq!(read_frame(&mut stream).0, ANSWER);
     for kind in [0, 2, 3, 4, 5, 6, 7, 99, 255] {
         stream.write_all(&frame(kind, 5, &[0xff; 33])).unwrap();
         let (answered, id, payload) = read_frame(&mut stream);
@@ -95,6 +97,32 @@ fn a_greeted_peer_gets_an_error_for_each_request_without_sense_and_stays_connect
     let mut rest = Vec::new();
     assert_eq!(stream.read_to_end(&mut rest).unwrap_or(0), 0);
     connect(&cluster);
+}
+
+/// A thread each, up to some: whoever greets so often must not get them without end, and is served all the same.
+#[test]
+fn every_connection_of_leaders_is_served_however_many_there_are() {
+    const PING: u8 = 9;
+    let cluster = Cluster::start(1, json!({}));
+    let mut streams: Vec<TcpStream> = (0..100).map(|_| connect(&cluster)).collect();
+    for stream in &mut streams {
+        stream.write_all(&frame(HELLO, 0, &hello(&cluster).encode_to_vec())).unwrap();
+        assert_eq!(read_frame(stream).0, ANSWER);
+    }
+    for (id, stream) in (1..).zip(&mut streams) {
+        // Two at once: the second comes behind the first in one read.
+        stream.write_all(&[frame(PING, id, &[]), frame(PING, id + 1, &[])].concat()).unwrap();
+        let mut answered = [read_frame(stream), read_frame(stream)].map(|(kind, id, _)| (kind, id));
+        answered.sort_unstable();
+        assert_eq!(answered, [(ANSWER, id), (ANSWER, id + 1)]);
+    }
+    // It stops while they are connected.
+    let stopped = Instant::now();
+    drop(cluster);
+    assert!(stopped.elapsed() < Duration::from_secs(5), "{:?}", stopped.elapsed());
+    for stream in &mut streams {
+        assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
+    }
 }
 
 #[test]

@@ -1,0 +1,238 @@
+//! A greeted connection: its frames are served. Appends take their places in the order in which they arrive; everything else
+//! runs side by side.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use prost::Message;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use uuid::Uuid;
+use walrus_metadata::{Descriptor, TopicId};
+
+use super::encode_error;
+use super::frame::{FRAME_BYTES_MAX, Frame, FrameReader};
+use super::outlet::Outlet;
+use crate::broker::Broker;
+use crate::error::{Error, Result};
+use crate::proto::peer::{
+    AppendAnswer, Confirm, Fetch, FetchAnswer, ForwardAppend, Kind, Prepare, PrepareAnswer, ReplicaRequest,
+    SegmentInfo,
+};
+use crate::reader::PAGE_BYTES_MAX;
+use crate::submission::AppendAck;
+
+/// Requests of one connection that are under way; the next frame is read when one is done.
+const REQUESTS_MAX: usize = 4_096;
+/// How long frames of a connection wait for the metadata that their sender knew.
+const CATCH_UP_PATIENCE: Duration = Duration::from_secs(5);
+/// Longest wait of a long poll.
+const POLL_MAX: Duration = Duration::from_secs(60);
+
+/// See the module.
+pub(super) struct Serving {
+    pub(super) broker: Broker,
+    /// The node that asks.
+    pub(super) from: u32,
+    /// This thread serves nothing else: it may wait for the disk.
+    pub(super) has_own_thread: bool,
+}
+
+/// Answers of replicas that wait for the disk. They are worked on in the connection's task: one of their own would cost an
+/// append that is alone a change of threads.
+type ReplicaAnswers = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
+
+impl Serving {
+    /// Serves until the connection ends, or the node stops. `behind`: what was read of it before.
+    pub(super) async fn run(self, stream: TcpStream, behind: BytesMut) -> io::Result<()> {
+        let (reader, writer) = stream.into_split();
+        let mut reader = FrameReader::resume(reader, behind);
+        let answers = Answers::new(writer);
+        let mut replicas = ReplicaAnswers::new();
+        let ended = tokio::select! {
+            served = self.serve(&mut reader, &answers, &mut replicas) => served,
+            written = answers.outlet.write_waiting() => written,
+            () = self.broker.shutdown_signal().cancelled() => Ok(()),
+        };
+        answers.outlet.close(); // requests that are under way keep it
+        while replicas.next().await.is_some() {} // what has a place in a log is committed
+        ended
+    }
+
+    async fn serve(
+        &self,
+        reader: &mut FrameReader<OwnedReadHalf>,
+        answers: &Answers,
+        replicas: &mut ReplicaAnswers,
+    ) -> io::Result<()> {
+        loop {
+            let (slot, frame) = tokio::select! {
+                biased; // who waits for an answer can send nothing
+                Some(()) = replicas.next() => continue,
+                taken = take(reader, &answers.slots) => taken?,
+            };
+            let Some(frame) = frame else { return Ok(()) };
+            let (broker, answers, id) = (self.broker.clone(), answers.clone(), frame.id);
+            if i32::from(frame.kind) == Kind::Replica as i32 {
+                // Appends take their places before the next frame is read.
+                let asked =
+                    decode::<ReplicaRequest>(frame.payload).and_then(|asked| broker.ask_replica(asked));
+                if self.has_own_thread
+                    && let Ok(asked) = &asked
+                {
+                    asked.commit_if_quicker();
+                }
+                replicas.push(Box::pin(async move {
+                    let answer = match asked {
+                        Ok(asked) => broker.finish_replica(asked).await,
+                        Err(error) => Err(error),
+                    };
+                    let answer = answer.map(|answer| answer.encode_to_vec().into());
+                    answers.send(answer_to(id, answer));
+                    drop(slot);
+                }));
+            } else if i32::from(frame.kind) == Kind::ForwardAppend as i32 {
+                let ticket = match decode::<ForwardAppend>(frame.payload) {
+                    Ok(append) => {
+                        catch_up(&broker, append.metadata_version).await?;
+                        place(&append, &broker)
+                    }
+                    Err(error) => Err(error),
+                };
+                self.broker.spawn("forwarded append", async move {
+                    let appended = match ticket {
+                        Ok(ticket) => ticket.finish_forwarded(&broker).await,
+                        Err(error) => Err(error),
+                    };
+                    let answer = appended.map(|ack| append_answer(ack).encode_to_vec().into());
+                    answers.send(answer_to(id, answer));
+                    drop(slot);
+                });
+            } else {
+                let from = self.from;
+                self.broker.spawn("peer request", async move {
+                    let answer = answer(from, frame, &broker).await;
+                    answers.send(answer_to(id, answer));
+                    drop(slot);
+                });
+            }
+        }
+    }
+}
+
+/// Answers to the requests of one connection, and how many requests there are.
+#[derive(Clone)]
+struct Answers {
+    outlet: Arc<Outlet>,
+    slots: Arc<Semaphore>,
+}
+
+impl Answers {
+    fn new(writer: OwnedWriteHalf) -> Self {
+        Self { outlet: Arc::new(Outlet::new(writer)), slots: Arc::new(Semaphore::new(REQUESTS_MAX)) }
+    }
+
+    /// Answers a request that has its slot still. The connection may be gone.
+    fn send(&self, answer: Frame) {
+        // One slot is this request's, one waits for the next.
+        let is_alone = REQUESTS_MAX - self.slots.available_permits() <= 2;
+        if is_alone { self.outlet.send_alone(answer) } else { self.outlet.send(answer) }
+    }
+}
+
+/// The next frame, once there is room for a request more. Dropping it loses nothing.
+async fn take(
+    reader: &mut FrameReader<OwnedReadHalf>,
+    slots: &Arc<Semaphore>,
+) -> io::Result<(OwnedSemaphorePermit, Option<Frame>)> {
+    let slot = slots.clone().acquire_owned().await.map_err(io::Error::other)?;
+    Ok((slot, reader.next(FRAME_BYTES_MAX).await?))
+}
+
+/// Waits for the metadata that the sender of a batch acted on. A node that stays behind ends the connection: refusing
+/// single batches would let later ones overtake them.
+async fn catch_up(broker: &Broker, version: u64) -> io::Result<()> {
+    if broker.metadata_version() >= version {
+        return Ok(());
+    }
+    broker.metadata_reaches(version, CATCH_UP_PATIENCE).await;
+    if broker.metadata_version() >= version {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("the metadata of this node stay behind version {version}")))
+}
+
+/// Fixes the place of a forwarded batch, before the next frame is read.
+fn place(append: &ForwardAppend, broker: &Broker) -> Result<crate::ticket::Ticket> {
+    let (topic, segment) = (TopicId(uuid(&append.topic)?), uuid(&append.segment)?);
+    let patience = Duration::from_millis(append.patience_ms.into());
+    Ok(broker.submit_forwarded(topic, append.partition, segment, &append.batch, patience))
+}
+
+fn append_answer(ack: Option<AppendAck>) -> AppendAnswer {
+    match ack {
+        Some(AppendAck { base_offset, end_offset, duplicate }) => {
+            AppendAnswer { base_offset, end_offset, duplicate, moved: false }
+        }
+        None => AppendAnswer { moved: true, ..AppendAnswer::default() },
+    }
+}
+
+async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
+    match Kind::try_from(i32::from(frame.kind)) {
+        Ok(Kind::Fetch) => {
+            let Fetch { segment, offset, bytes_max, wait_ms, durable } = decode(frame.payload)?;
+            let bytes_max = (bytes_max as usize).min(PAGE_BYTES_MAX);
+            if durable {
+                let batches = broker.durable_batches(uuid(&segment)?, offset, bytes_max).await?;
+                return Ok(FetchAnswer { batches, ..FetchAnswer::default() }.encode_to_vec().into());
+            }
+            let wait = Duration::from_millis(wait_ms.into()).min(POLL_MAX);
+            let page = broker.fetch_here(uuid(&segment)?, offset, bytes_max, wait).await?;
+            Ok(page.encode_to_vec().into())
+        }
+        Ok(Kind::Prepare) => {
+            let Prepare { descriptor_json, producers } = decode(frame.payload)?;
+            let invalid = |problem: serde_json::Error| Error::InvalidRequest { problem: problem.to_string() };
+            let successor: Descriptor = serde_json::from_slice(&descriptor_json).map_err(invalid)?;
+            broker.prepare(&successor, &producers).await?;
+            Ok(PrepareAnswer {}.encode_to_vec().into())
+        }
+        Ok(Kind::SegmentInfo) => {
+            let wanted: SegmentInfo = decode(frame.payload)?;
+            Ok(broker.segment_facts_asked(&wanted).await.encode_to_vec().into())
+        }
+        Ok(Kind::Ping) => {
+            broker.liveness().heard(from);
+            Ok(Bytes::new())
+        }
+        Ok(Kind::Confirm) => {
+            let question: Confirm = decode(frame.payload)?;
+            Ok(broker.confirm(&question).encode_to_vec().into())
+        }
+        Ok(Kind::Cursor) => broker.cursors().answer_peer(from, frame.payload).await,
+        _ => Err(Error::InvalidRequest { problem: format!("a frame of kind {}", frame.kind) }),
+    }
+}
+
+pub(super) fn decode<M: Message + Default>(payload: Bytes) -> Result<M> {
+    M::decode(payload).map_err(|problem| Error::InvalidRequest { problem: problem.to_string() })
+}
+
+fn uuid(bytes: &Bytes) -> Result<Uuid> {
+    Uuid::from_slice(bytes).map_err(|problem| Error::InvalidRequest { problem: problem.to_string() })
+}
+
+pub(super) fn answer_to(id: u64, answer: Result<Bytes>) -> Frame {
+    let (kind, payload) = match answer {
+        Ok(payload) => (Kind::Answer, payload),
+        Err(error) => (Kind::Error, encode_error(&error)),
+    };
+    Frame { kind: u8::try_from(kind as i32).expect("kinds fit a byte"), id, payload }
+}
