@@ -1,5 +1,6 @@
 //! Options of a data plane, parsed once from the host's JSON.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +10,11 @@ use walrus_log::Options;
 
 use crate::peer::WireVersions;
 use crate::rollover::Limits;
+
+/// Of threads that serve clients and peers.
+const WORKERS_MAX: usize = 256;
+/// As many are started unasked, however many cores there are.
+const WORKERS_DEFAULT_MAX: usize = 16;
 
 /// A config that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +92,9 @@ pub struct Config {
     /// How long a node that renews its lease no more is held to be alive, the same on all nodes.
     #[serde(default = "lease_ms")]
     pub lease_ms: u64,
+    /// Threads that serve clients and peers, beside those that write to disks.
+    #[serde(default = "workers")]
+    pub workers: usize,
     /// Opens the test-only controls.
     #[serde(default)]
     pub test_controls: bool,
@@ -98,6 +107,9 @@ impl Config {
         check_positive("segment_entries_max", Some(config.segment_entries_max))?;
         check_positive("segment_bytes_max", Some(config.segment_bytes_max))?;
         check_positive("monitor_check_ms", Some(config.monitor_check_ms))?;
+        if !(1..=WORKERS_MAX).contains(&config.workers) {
+            return Err(ConfigError(format!("workers must be 1 to {WORKERS_MAX}")));
+        }
         config.store_options()?;
         Ok(config)
     }
@@ -199,6 +211,13 @@ fn lease_ms() -> u64 {
     3_000
 }
 
+/// One less than the cores that this process may use: commits and replicas have threads of their own, and workers that find
+/// nothing to do are woken beside them all the same.
+fn workers() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    cores.saturating_sub(1).clamp(1, WORKERS_DEFAULT_MAX)
+}
+
 fn yes() -> bool {
     true
 }
@@ -235,6 +254,8 @@ mod tests {
             (r#", "fsync": "0ms""#, "fsync"),
             (r#", "fsync": "sometimes""#, "fsync"),
             (r#", "backend": "floppy""#, "backend"),
+            (r#", "workers": 0"#, "workers"),
+            (r#", "workers": 1000"#, "workers"),
         ];
         for (extra, name) in wrong {
             let error = parse(extra).unwrap_err().to_string();

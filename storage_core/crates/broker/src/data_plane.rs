@@ -20,8 +20,6 @@ use crate::metrics::{LedPartition, Metrics};
 use crate::replication::{catch_up, departure, lag, repair, retiring, succession};
 use crate::{grpc, liveness, peer, space, text};
 
-/// Threads of the data plane.
-const WORKERS: usize = 2;
 /// How often leases follow the metadata, should a publication have been missed.
 const LEASE_UPDATE_EVERY: Duration = Duration::from_millis(100);
 
@@ -89,7 +87,7 @@ impl DataPlane {
         open: impl FnOnce() -> walrus_log::Result<Store>,
     ) -> Result<Self, StartError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(WORKERS)
+            .worker_threads(config.workers)
             .thread_name("walrus-data")
             .enable_all()
             .build()

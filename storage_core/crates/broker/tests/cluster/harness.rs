@@ -300,6 +300,7 @@ impl Cluster {
             "monitor_check_ms": 50,
             "append_wait_ms": 15_000,
             "lease_ms": LEASE_MS,
+            "workers": 1 + id % 3, // on any machine: what they race for, and that one is enough
         });
         for (key, value) in self.options.as_object().into_iter().flatten() {
             config[key] = value.clone();
