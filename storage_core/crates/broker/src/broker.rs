@@ -25,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::leader::Leader;
 use crate::liveness::Liveness;
 use crate::metrics::Metrics;
+use crate::news::News;
 use crate::peer::Peers;
 use crate::replication::copies::Copies;
 use crate::rollover::Limits;
@@ -280,10 +281,9 @@ impl Broker {
         self.bucket().update_leases(&self.routing().leases);
     }
 
-    /// Waits until other metadata is published, for at most `patience`.
-    pub(crate) async fn metadata_change(&self, patience: Duration) {
-        let mut version = self.watch_metadata();
-        drop(tokio::time::timeout(patience, version.changed()).await); // both ends of the wait are fine
+    /// News of the metadata from here on.
+    pub(crate) fn news(&self) -> News {
+        News::new(self.watch_metadata())
     }
 
     /// Waits until this node knows as much as another one did, for at most `patience`.

@@ -20,6 +20,7 @@ mod leader;
 mod leadership;
 mod liveness;
 pub mod metrics;
+mod news;
 pub mod peer;
 pub mod proto;
 mod reader;

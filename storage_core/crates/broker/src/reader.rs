@@ -71,6 +71,7 @@ impl Broker {
         let settled_by = Instant::now() + SETTLE_PATIENCE;
         let bytes_max = options.bytes_max.min(PAGE_BYTES_MAX);
         loop {
+            let news = self.news();
             let (topic, segment, log_start) = self.locate(from, offset, options.segment)?;
             let end = match &segment.state {
                 SegmentState::Sealed(value) => Some(value.end.0),
@@ -95,7 +96,7 @@ impl Broker {
             let fetched = match self.fetch(&topic, &segment, offset, bytes_max, wait).await {
                 // Its leader is gone: soon another one has it, or its end is decided.
                 Err(Error::Unavailable { .. }) if end.is_none() && may_settle() => {
-                    self.metadata_change(LOOK_AGAIN).await;
+                    news.wait(LOOK_AGAIN).await;
                     continue;
                 }
                 // The metadata list it: whoever calls it unknown knows less than this node.
@@ -112,7 +113,7 @@ impl Broker {
             let goes_on = fetched.sealed && options.segment.is_none();
             if segment.state != SegmentState::Open || goes_on {
                 if may_settle() {
-                    self.metadata_change(LOOK_AGAIN).await;
+                    news.wait(LOOK_AGAIN).await;
                     continue;
                 }
                 let what = format!("what follows in segment {} is not known yet", segment.descriptor.uuid);
@@ -123,7 +124,7 @@ impl Broker {
                 return page(Vec::new(), offset, high_watermark);
             }
             // It was sealed under the wait, or metadata has changed: look again who has the offset now.
-            self.metadata_change(left.min(LOOK_AGAIN)).await;
+            news.wait(left.min(LOOK_AGAIN)).await;
         }
     }
 

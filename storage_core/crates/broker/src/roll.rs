@@ -266,6 +266,7 @@ pub(crate) async fn publish(broker: &Broker, segment: &Descriptor, value: &Value
         value: Box::new(value.clone()),
     };
     loop {
+        let news = broker.news();
         let known = current(broker, segment).map(|listed| listed.state);
         match known {
             Some(SegmentState::Sealed(published)) if published == *value => return Ok(()),
@@ -282,7 +283,7 @@ pub(crate) async fn publish(broker: &Broker, segment: &Descriptor, value: &Value
         match broker.control().ask(&event, CONTROL_PATIENCE).await {
             // The snapshot comes before the answer, so the next look sees it.
             Ok(_) if is_sealed(broker, segment) => {}
-            Ok(_) => broker.metadata_change(PAUSE).await,
+            Ok(_) => news.wait(PAUSE).await,
             Err(refusal) => {
                 tracing::warn!(
                     segment = %segment.uuid,
@@ -292,7 +293,7 @@ pub(crate) async fn publish(broker: &Broker, segment: &Descriptor, value: &Value
                 if broker.shutdown_signal().is_cancelled() {
                     return Err(refusal.into());
                 }
-                broker.metadata_change(PAUSE).await;
+                broker.news().wait(PAUSE).await; // its own refusal is no news
             }
         }
     }

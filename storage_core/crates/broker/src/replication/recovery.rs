@@ -41,6 +41,7 @@ pub(crate) async fn run(broker: &Broker, segment: &Descriptor, avoid: &[u32], re
     let place = broker.copies().place(segment).unwrap_or(segment.replicas.len());
     let mut above = segment.epoch.0;
     loop {
+        let news = broker.news();
         match roll::current(broker, segment).map(|listed| listed.state) {
             None => return Err(Error::UnknownSegment { segment: segment.uuid.to_string() }),
             Some(SegmentState::Sealed(_)) => return Ok(()),
@@ -50,7 +51,7 @@ pub(crate) async fn run(broker: &Broker, segment: &Descriptor, avoid: &[u32], re
             Ok(attempted) => attempted,
             // Somebody else was faster, and our snapshot of the metadata is older than that.
             Err(Error::Foreign { reason, .. }) if reason == SEALED => {
-                broker.metadata_change(LOOK_AGAIN).await;
+                news.wait(LOOK_AGAIN).await;
                 continue;
             }
             Err(error) => return Err(error),
@@ -73,7 +74,7 @@ pub(crate) async fn run(broker: &Broker, segment: &Descriptor, avoid: &[u32], re
                 above = above.max(epoch);
                 tracing::info!(segment = %segment.uuid, epoch, "a higher attempt is known, standing back");
                 let factor = u32::try_from(place + 1).unwrap_or(u32::MAX);
-                broker.metadata_change(STAND_BACK * factor).await;
+                broker.news().wait(STAND_BACK * factor).await;
             }
             Err(Ended::Late) => {
                 let what = format!("too few replicas of segment {} answer", segment.uuid);

@@ -63,7 +63,7 @@ impl Sequencer {
                 let is_stuck = outcome.is_err_and(|error| self.not_rolled(broker, roll, &error));
                 self.expire(broker);
                 if is_stuck {
-                    self.while_waiting(broker, broker.metadata_change(roll::HOLD)).await;
+                    self.while_waiting(broker, broker.news().wait(roll::HOLD)).await;
                 }
                 continue;
             }
@@ -71,6 +71,7 @@ impl Sequencer {
             if self.rest() {
                 return;
             }
+            let news = broker.news();
             let Some(segment) = self.open_segment(broker) else {
                 let is_gone = broker.routing().topic(self.topic).is_none();
                 if is_gone {
@@ -78,12 +79,12 @@ impl Sequencer {
                     self.fail_queue(broker, &mut self.state.lock(), &error);
                 } else {
                     self.obstacle(format!("{}/{} has no open segment", self.name, self.partition));
-                    self.while_waiting(broker, broker.metadata_change(LOOK_AGAIN)).await;
+                    self.while_waiting(broker, news.wait(LOOK_AGAIN)).await;
                 }
                 continue;
             };
             if self.give_back(broker, &segment) {
-                self.while_waiting(broker, broker.metadata_change(LOOK_AGAIN)).await;
+                self.while_waiting(broker, news.wait(LOOK_AGAIN)).await;
                 continue;
             }
             let handed_over = self.while_waiting(broker, self.hand_over(broker, &segment)).await;
@@ -93,7 +94,7 @@ impl Sequencer {
                 Err(error) => {
                     tracing::debug!(topic = %self.name, partition = self.partition, %error, "appends wait");
                     self.obstacle(error.to_string());
-                    self.while_waiting(broker, broker.metadata_change(LOOK_AGAIN)).await;
+                    self.while_waiting(broker, news.wait(LOOK_AGAIN)).await;
                 }
             }
         }
