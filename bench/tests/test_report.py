@@ -6,27 +6,27 @@ from pathlib import Path
 
 import pytest
 from walrus_bench.goals import GOALS, PROBED_LIMITS, known_limits
+from walrus_bench.limits import limit_rows
 from walrus_bench.plot import draw
-from walrus_bench.report import Report, limit_rows, load_facts, middle_facts, rows
+from walrus_bench.report import Report, load_facts, middle_facts, rows
 from walrus_bench.sampling import Sample, Series, Subject, Taken
 
 ROW_KEYS = {"case", "system", "backend", "value", "unit", "limit", "ratio", "goal", "met"}
 
 
-def series(case: str, system: str, backend: str, *values: float, **facts: float) -> Series:
+def series(case: str, system: str, backend: str, *values: float, phase: str = "", **facts: float) -> Series:
     subject = Subject(case, system, backend, lambda: Sample(0.0, ""))
-    return Series(subject, [Taken(Sample(value, "", facts), others_cores=0.01) for value in values])
+    return Series(subject, [Taken(Sample(value, "", facts), others_cores=0.01) for value in values], phase)
 
 
 def storage_report(*, direct: float, mmap: float) -> Report:
     all_series = [
         series("durable_4k", "probe", "", 10_000, 12_000, 14_000, p50_us=80.0),
         series("durable_4k", "fio", "", 12_400, p50_us=79.0),
-        series("durable_1_caller", "walrus", "mmap", mmap),
+        series("durable_1_caller", "walrus", "mmap", mmap, mmap, mmap),
         series("durable_1_caller", "peer", "", 11_000),
         series("durable_1_caller", "walrus", "direct", direct - 100, direct, direct + 300, p50_us=90.0),
     ]
-    limits = limit_rows(all_series)
     return Report(
         suite="storage",
         taken_at="2026-01-01T00:00:00+00:00",
@@ -36,8 +36,8 @@ def storage_report(*, direct: float, mmap: float) -> Report:
         settings={"rounds": 3},
         load=load_facts(all_series),
         notes=(),
-        limits=limits,
-        rows=rows(all_series, limits),
+        limits=limit_rows(all_series),
+        rows=rows(all_series),
     )
 
 
@@ -48,6 +48,27 @@ def test_a_row_is_the_median_over_the_rounds_and_its_ratio_to_the_limit() -> Non
     assert (row.limit, row.ratio) == (12_000, 0.95)
     assert (row.goal, row.met) == ("ratio >= 0.9", True)
     assert row.facts["p50_us"] == 90.0
+
+
+def test_each_round_is_held_against_what_the_disk_was_in_that_round_of_its_phase() -> None:
+    (row,) = rows(
+        [
+            series("durable_4k", "probe", "", 1.0, 1.0, 1.0, phase="before", p50_us=9.0),
+            series("durable_4k", "probe", "", 10.0, 20.0, 40.0, phase="appends", p50_us=9.0),
+            series("durable_1_caller", "walrus", "direct", 9.0, 19.0, 20.0, phase="appends"),
+        ]
+    )
+    assert (row.value, row.limit, row.ratio) == (19.0, 20.0, 0.9), "not 20 / 20"
+
+
+def test_a_phase_that_does_not_probe_a_limit_takes_that_of_the_run() -> None:
+    (row,) = rows(
+        [
+            series("durable_4k", "probe", "", 10.0, 20.0, 60.0, phase="before", p50_us=9.0),
+            series("durable_1_caller", "walrus", "direct", 9.0, 19.0, phase="appends"),
+        ]
+    )
+    assert (row.limit, row.ratio) == (20.0, 0.7)
 
 
 @pytest.mark.parametrize(
@@ -72,14 +93,14 @@ def test_without_fio_the_limit_stands_alone() -> None:
 
 
 def test_a_case_without_its_limit_has_no_ratio() -> None:
-    idle, copy = rows([series("idle_cpu", "walrus", "", 5.0), series("nosync_1_caller", "walrus", "mmap", 240.0)], [])
+    idle, copy = rows([series("idle_cpu", "walrus", "", 5.0), series("nosync_1_caller", "walrus", "mmap", 240.0)])
     assert (idle.limit, idle.ratio, idle.met, idle.goal) == (None, None, True, "value <= 8 % of a core")
     assert (copy.limit, copy.ratio, copy.met) == (None, None, True)
 
 
 def test_a_case_without_a_bound_is_shown_and_counts_for_nothing() -> None:
-    limits = limit_rows([series("group_commit_8", "probe", "", 20_000.0)])
-    (row,) = rows([series("durable_8_logs_100b", "walrus", "auto", 15_000.0)], limits)
+    probe = series("group_commit_8", "probe", "", 20_000.0)
+    (row,) = rows([probe, series("durable_8_logs_100b", "walrus", "auto", 15_000.0)])
     assert (row.limit, row.ratio, row.goal, row.met) == (20_000.0, 0.75, "", False)
     assert replace(storage_report(direct=11_400, mmap=3_000), rows=[row]).cases_met == {}
 
@@ -89,7 +110,7 @@ def test_a_quantile_is_taken_over_the_observations_of_all_rounds() -> None:
         "kill_to_ack", "walrus", "auto", lambda: Sample(0.0, ""), {"kill_to_ack_p50": 0.5, "kill_to_ack_p99": 0.99}
     )
     rounds = [Sample(1.0, "s", {}, (0.1, 0.2, 0.3)), Sample(1.0, "s", {}, (0.4, 9.0))]
-    p50, p99 = rows([Series(subject, [Taken(sample, 0.0) for sample in rounds])], [])
+    p50, p99 = rows([Series(subject, [Taken(sample, 0.0) for sample in rounds])])
     assert (p50.case, p50.value, p50.met) == ("kill_to_ack_p50", 0.3, True)
     assert (p99.case, p99.value, p99.met) == ("kill_to_ack_p99", 9.0, False)
     assert (p99.minimum, p99.maximum, p99.rounds) == (0.1, 9.0, 2)

@@ -78,7 +78,7 @@ def test_subjects_are_interleaved() -> None:
 
         return Subject(name, "walrus", "", measure)
 
-    list(take_rounds([subject("a"), subject("b")], rounds=3, gate=Gate(readings([0.0] * 6), enabled=False)))
+    list(take_rounds([subject("a"), subject("b")], phase="", rounds=3, gate=Gate(readings([0.0] * 6), enabled=False)))
     assert order == ["a", "b"] * 3
 
 
@@ -93,7 +93,7 @@ def test_a_subject_that_takes_long_is_measured_in_some_rounds_only() -> None:
         return Subject(name, "walrus", "", measure, rounds_max=rounds_max)
 
     subjects = [subject("long", 1), subject("short", None)]
-    list(take_rounds(subjects, rounds=3, gate=Gate(readings([0.0] * 4), enabled=False)))
+    list(take_rounds(subjects, phase="", rounds=3, gate=Gate(readings([0.0] * 4), enabled=False)))
     assert order == ["long", "short", "short", "short"]
 
 
@@ -108,4 +108,4 @@ def test_an_invalid_run_ends_the_rounds() -> None:
 
     gate = Gate(readings([0.0]), enabled=False)
     with pytest.raises(InvalidRunError, match="record 7"):
-        list(take_rounds([Subject("a", "walrus", "", fail)], rounds=2, gate=gate))
+        list(take_rounds([Subject("a", "walrus", "", fail)], phase="", rounds=2, gate=gate))

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from walrus_bench import cpu, machine, plot, report, tables
+from walrus_bench.limits import limit_rows
 from walrus_bench.programs import BENCH_DIR, REPOSITORY
 from walrus_bench.sampling import Gate, InvalidRunError, Series, rounds_of, take_rounds
 from walrus_bench.suites import Phase, Settings
@@ -102,7 +103,6 @@ def run(
             console.print("[bold red]invalid run:[/]", Text(str(error)), soft_wrap=True)
             raise typer.Exit(1) from error
 
-    limits = report.limit_rows(all_series)
     result = report.Report(
         suite=suite.value,
         taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -112,8 +112,8 @@ def run(
         settings={"rounds": rounds, "seconds": seconds, "gate": "on" if gate else "off"},
         load=report.load_facts(all_series),
         notes=notes,
-        limits=limits,
-        rows=report.rows(all_series, limits),
+        limits=limit_rows(all_series),
+        rows=report.rows(all_series),
     )
     result.write(results / f"{suite.value}.json")
     plot.draw(result, results / f"{suite.value}.png")
@@ -148,8 +148,8 @@ def _measure(
             with Progress(*columns, console=console, transient=True) as progress:
                 total = sum(rounds_of(subject, rounds) for subject in subjects)
                 task = progress.add_task(f"{suite.value}: {rounds} rounds", total=total)
-                for series in take_rounds(subjects, rounds=rounds, gate=gate):
-                    all_series[phase.__name__, series.subject.name] = series
+                for series in take_rounds(subjects, phase=phase.__name__, rounds=rounds, gate=gate):
+                    all_series[series.phase, series.subject.name] = series
                     latest = series.taken[-1].sample
                     progress.update(
                         task,

@@ -2,23 +2,24 @@
 
 import json
 import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import truediv
 from pathlib import Path
 from typing import Any
 
-from walrus_bench.goals import GOALS, PROBED_LIMITS, known_limits
-from walrus_bench.sampling import FIO, PROBE, Fact, Sample, Series, Taken, quantile
+from walrus_bench.goals import GOALS
+from walrus_bench.limits import LimitRow, RoundLimits
+from walrus_bench.sampling import Fact, Sample, Series, quantile
 
 OURS = "walrus"  # the system that has to meet the goals
-FIO_AGREEMENT_MIN = 0.95
 
 
 @dataclass(frozen=True)
 class Row:
-    """One case on one system and backend. Limit and value are medians over the rounds; a case that is a quantile is
-    taken over the observations of all rounds together, and so are the smallest and the largest.
+    """One case on one system and backend. Value, limit and ratio are medians over the rounds, the ratio of what each
+    round gave to the limit in that round. A case that is a quantile is taken over the observations of all rounds
+    together, and so are the smallest and the largest; rare things are held against no limit.
     """
 
     case: str
@@ -35,22 +36,6 @@ class Row:
     rounds: int
     noisy: int
     facts: Mapping[str, Fact]
-
-
-@dataclass(frozen=True)
-class LimitRow:
-    """One limit of the machine as the probe found it, and as fio did with the same parameters."""
-
-    limit: str
-    value: float
-    unit: str
-    minimum: float
-    maximum: float
-    fio: float | None
-    probe_to_fio: float | None
-    agrees: (
-        bool | None
-    )  # the probe reaches at least 0.95 of fio; None where fio measures nothing like it, or is missing
 
 
 @dataclass(frozen=True)
@@ -92,62 +77,31 @@ class Report:
         unfinished.replace(path)
 
 
-def limit_rows(all_series: Iterable[Series]) -> list[LimitRow]:
-    """Finds the limits that these series measured."""
-    by_case: defaultdict[tuple[str, str], list[Taken]] = defaultdict(list)  # of all phases
-    for series in all_series:
-        by_case[series.subject.case, series.subject.system] += series.taken
-    rows = []
-    for name, limit in PROBED_LIMITS.items():
-        if not (by_probe := by_case[limit.probe, PROBE]):
-            continue
-        values = [_figure(taken.sample, limit.fact) for taken in by_probe]
-        value = statistics.median(values)
-        fio = None
-        if by_fio := by_case[limit.probe, FIO]:
-            fio = statistics.median(_figure(taken.sample, limit.fact) for taken in by_fio)
-        # a rate must be as high as fio's, a time as low
-        agreement = None if fio is None else (fio / value if limit.unit == "us" else value / fio)
-        rows.append(
-            LimitRow(
-                limit=name,
-                value=value,
-                unit=limit.unit,
-                minimum=min(values),
-                maximum=max(values),
-                fio=fio,
-                probe_to_fio=agreement,
-                agrees=None if agreement is None else agreement >= FIO_AGREEMENT_MIN,
-            )
-        )
-    return rows
-
-
-def rows(all_series: Iterable[Series], limits: Iterable[LimitRow]) -> list[Row]:
+def rows(all_series: Sequence[Series]) -> list[Row]:
     """Makes the rows of every case that has a goal."""
-    known = known_limits({row.limit: row.value for row in limits})
+    limits = RoundLimits(all_series)
     made: list[Row] = []
     for series in all_series:
         subject = series.subject
         if subject.case in GOALS:
             values = [taken.sample.value for taken in series.taken]
-            made.append(_row(series, subject.case, values, statistics.median(values), known))
+            made.append(_row(series, subject.case, values, statistics.median(values), limits))
         pooled = [each for taken in series.taken for each in taken.sample.observations]
-        made += [_row(series, case, pooled, quantile(pooled, rank), known) for case, rank in subject.quantiles.items()]
+        made += [_row(series, case, pooled, quantile(pooled, rank)) for case, rank in subject.quantiles.items()]
     return made
 
 
-def _row(series: Series, case: str, values: Sequence[float], value: float, limits: Mapping[str, float]) -> Row:
+def _row(series: Series, case: str, values: Sequence[float], value: float, limits: RoundLimits | None = None) -> Row:
     subject, goal = series.subject, GOALS[case]
-    limit = None if goal.limit is None else limits.get(goal.limit)
-    ratio = None if not limit else value / limit
+    beside = [] if limits is None or goal.limit is None else limits.beside(series, goal.limit)
+    ratio = statistics.median(map(truediv, values, beside)) if beside else None
     return Row(
         case=case,
         system=subject.system,
         backend=subject.backend,
         value=value,
         unit=goal.unit,
-        limit=limit,
+        limit=statistics.median(beside) if beside else None,
         ratio=ratio,
         goal=str(goal),
         met=goal.is_met(value=value, ratio=ratio),
@@ -179,8 +133,3 @@ def load_facts(all_series: Sequence[Series]) -> dict[str, Fact]:
         "dropped": sum(series.dropped for series in all_series),
         "noisy": sum(series.noisy for series in all_series),
     }
-
-
-def _figure(sample: Sample, fact: str | None) -> float:
-    figure = sample.value if fact is None else sample.facts[fact]
-    return float(figure)

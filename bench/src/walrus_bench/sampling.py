@@ -69,10 +69,11 @@ class Taken:
 
 @dataclass
 class Series:
-    """What the rounds gave for one subject."""
+    """What the rounds gave for one subject of a phase."""
 
     subject: Subject
-    taken: list[Taken] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)  # the sample of each round, in their order
+    phase: str = ""
     dropped: int = 0  # samples taken again because of noise
     noisy: int = 0  # samples kept although noisy: no quiet one came within the bound
 
@@ -122,9 +123,9 @@ def quantile(values: Sequence[float], rank: float) -> float:
     return ordered[max(0, math.ceil(rank * len(ordered)) - 1)]
 
 
-def take_rounds(subjects: Sequence[Subject], *, rounds: int, gate: Gate) -> Iterator[Series]:
+def take_rounds(subjects: Sequence[Subject], *, phase: str, rounds: int, gate: Gate) -> Iterator[Series]:
     """Measures every subject once per round; yields its series each time, for the caller to show progress."""
-    all_series = [Series(subject) for subject in subjects]
+    all_series = [Series(subject, phase=phase) for subject in subjects]
     for number in range(rounds):
         for series in all_series:
             if number < rounds_of(series.subject, rounds):
