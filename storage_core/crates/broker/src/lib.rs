@@ -3,6 +3,7 @@
 //! It stores batches through `walrus_log` and reads the cluster's state from published `walrus_metadata` snapshots.
 //! It never changes that state itself: it emits control events, and whoever hosts it proposes the commands.
 
+mod awake;
 mod broker;
 pub mod bucket;
 mod catalogue;

@@ -8,6 +8,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 use walrus_log::CommitTicket;
 
+use crate::awake;
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::leader::{Leader, Waited};
@@ -103,8 +104,21 @@ impl Ticket {
     }
 }
 
-/// Waits for w disks, whichever they are: where the others are faster, this node's own is not waited for.
+/// Waits for w disks. For an append that is alone, of a few KiB and on quick disks, without falling asleep.
 async fn acknowledged(
+    broker: &Broker,
+    commit: CommitTicket,
+    leader: &Arc<Leader>,
+    ack: AppendAck,
+    deadline: Instant,
+) -> std::result::Result<Waited, String> {
+    let is_soon = commit.is_better_waited_for() && !leader.is_only_copy();
+    let on_disks = on_disks(broker, commit, leader, ack, deadline);
+    if is_soon { awake::wait(on_disks).await } else { on_disks.await }
+}
+
+/// Waits for w disks, whichever they are: where the others are faster, this node's own is not waited for.
+async fn on_disks(
     broker: &Broker,
     commit: CommitTicket,
     leader: &Arc<Leader>,
