@@ -10,19 +10,16 @@ use std::sync::LazyLock;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// How long a wait keeps its thread awake at most.
-const AWAKE: Duration = Duration::from_micros(500);
-
 /// On one core, or with the quota of one, looking takes the time of those that are waited for.
 static HAS_A_CORE_TO_SPARE: LazyLock<bool> =
     LazyLock::new(|| std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1));
 
-/// Waits for `what`, which is likely to come within [`AWAKE`]; what takes longer is waited for asleep.
-pub(crate) async fn wait<T>(what: impl Future<Output = T>) -> T {
+/// Waits for `what`, which is likely to come within `awake`; what takes longer is waited for asleep.
+pub(crate) async fn wait<T>(what: impl Future<Output = T>, awake: Duration) -> T {
     let mut what = pin!(what);
     if *HAS_A_CORE_TO_SPARE {
         let began = Instant::now();
-        while began.elapsed() < AWAKE {
+        while began.elapsed() < awake {
             if let Poll::Ready(value) = poll_fn(|context| Poll::Ready(what.as_mut().poll(context))).await {
                 return value;
             }
@@ -42,6 +39,8 @@ mod tests {
 
     use super::*;
 
+    const AWAKE: Duration = Duration::from_micros(500);
+
     #[tokio::test]
     async fn other_tasks_of_the_worker_go_on_meanwhile() {
         let (sender, receiver) = oneshot::channel();
@@ -51,7 +50,7 @@ mod tests {
             }
             sender.send("done").unwrap();
         });
-        assert_eq!(wait(receiver).await, Ok("done"));
+        assert_eq!(wait(receiver, AWAKE).await, Ok("done"));
     }
 
     #[tokio::test]
@@ -66,7 +65,7 @@ mod tests {
             looks.lock().push(Instant::now());
             Pin::new(&mut receiver).poll(context)
         });
-        wait(arrives).await.unwrap();
+        wait(arrives, AWAKE).await.unwrap();
         let looks = looks.into_inner();
         let late = looks.iter().filter(|at| **at - looks[0] > AWAKE).count();
         assert!(late <= 3, "one begun in time, one before it sleeps, one woken; not {late}");

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
@@ -13,6 +13,9 @@ use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::leader::{Leader, Waited};
 use crate::submission::AppendAck;
+
+/// What a quorum of quick disks takes, and some more.
+const QUORUM_SOON: Duration = Duration::from_micros(500);
 
 /// What became of a batch.
 pub(crate) enum Placed {
@@ -114,7 +117,7 @@ async fn acknowledged(
 ) -> std::result::Result<Waited, String> {
     let is_soon = commit.is_better_waited_for() && !leader.is_only_copy();
     let on_disks = on_disks(broker, commit, leader, ack, deadline);
-    if is_soon { awake::wait(on_disks).await } else { on_disks.await }
+    if is_soon { awake::wait(on_disks, QUORUM_SOON).await } else { on_disks.await }
 }
 
 /// Waits for w disks, whichever they are: where the others are faster, this node's own is not waited for.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
@@ -11,6 +12,7 @@ use tonic::{Status, Streaming};
 
 use super::append::batch_of;
 use super::status::{error_message, status_of};
+use crate::awake;
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::proto::v1::{AppendRequest, AppendResponse};
@@ -20,32 +22,85 @@ const APPENDS_MAX: usize = 128;
 /// Bytes in flight. One append more always fits, so that no batch is too large for an empty window.
 const BYTES_MAX: usize = 16 << 20;
 
+/// How long a client takes at most that sends its next append as soon as it has its answer, and is near.
+const TURN_SOON: Duration = Duration::from_micros(200);
+
 type Answers = mpsc::Sender<Result<AppendResponse, Status>>;
+
+/// What happens next on a stream.
+enum Event {
+    ClientGone,
+    Answered(AppendResponse),
+    Requested(Result<Option<AppendRequest>, Status>),
+    Stopping,
+}
 
 /// Takes appends off `requests` until the client ends the stream or goes, or the node stops.
 pub(super) async fn run(broker: Broker, mut requests: Streaming<AppendRequest>, answers: Answers) {
     let stop = broker.shutdown_signal().clone();
     let mut window = Window::default();
+    let mut turns = Turns::default();
     let mut ended: Option<Option<Status>> = None;
     while ended.is_none() || !window.is_empty() {
-        tokio::select! {
-            biased;
-            () = answers.closed() => return, // the client is gone
-            Some(answer) = window.next() => if answers.send(Ok(answer)).await.is_err() {
-                return;
-            },
-            request = requests.message(), if ended.is_none() && window.has_room() => match request {
-                Ok(Some(request)) => window.submit(&broker, request),
-                Ok(None) => ended = Some(None),
-                Err(status) => ended = Some(Some(status)),
-            },
-            () = stop.cancelled(), if ended.is_none() => {
-                ended = Some(Some(status_of(&Error::Unavailable { what: "this node is stopping".to_owned() })));
+        let event = async {
+            tokio::select! {
+                biased;
+                () = answers.closed() => Event::ClientGone,
+                Some(answer) = window.next() => Event::Answered(answer),
+                request = requests.message(), if ended.is_none() && window.has_room() => Event::Requested(request),
+                () = stop.cancelled(), if ended.is_none() => Event::Stopping,
+            }
+        };
+        let event = if turns.is_next_soon() { awake::wait(event, TURN_SOON).await } else { event.await };
+        match event {
+            Event::ClientGone => return,
+            Event::Answered(answer) => {
+                if answers.send(Ok(answer)).await.is_err() {
+                    return;
+                }
+                if window.is_empty() {
+                    turns.all_answered(Instant::now());
+                }
+            }
+            Event::Requested(Ok(Some(request))) => {
+                turns.requested(Instant::now());
+                window.submit(&broker, request);
+            }
+            Event::Requested(Ok(None)) => ended = Some(None),
+            Event::Requested(Err(status)) => ended = Some(Some(status)),
+            Event::Stopping => {
+                let stopping = Error::Unavailable { what: "this node is stopping".to_owned() };
+                ended = Some(Some(status_of(&stopping)));
             }
         }
     }
     if let Some(Some(status)) = ended {
         let _ = answers.send(Err(status)).await; // a client that is gone misses nothing
+    }
+}
+
+/// How soon a client that waits for each answer is back with its next append.
+#[derive(Default)]
+struct Turns {
+    /// Since when nothing is in flight, and the client waited for.
+    answered: Option<Instant>,
+    was_soon: bool,
+}
+
+impl Turns {
+    fn all_answered(&mut self, at: Instant) {
+        self.answered = Some(at);
+    }
+
+    fn requested(&mut self, at: Instant) {
+        if let Some(answered) = self.answered.take() {
+            self.was_soon = at - answered < TURN_SOON;
+        }
+    }
+
+    /// Whether the client is waited for, and took its last turn so soon that falling asleep does not pay.
+    fn is_next_soon(&self) -> bool {
+        self.was_soon && self.answered.is_some()
     }
 }
 
@@ -103,5 +158,25 @@ impl Window {
         let answer = self.appends.next().await?;
         self.bytes -= self.bytes_each.pop_front().unwrap_or(0);
         Some(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_expected_soon_where_it_was_soon_the_last_time() {
+        let (mut turns, mut now) = (Turns::default(), Instant::now());
+        turns.requested(now);
+        turns.all_answered(now);
+        assert!(!turns.is_next_soon(), "nothing is known of its pace");
+        for (pause, is_soon) in [(TURN_SOON / 2, true), (TURN_SOON, false), (Duration::ZERO, true)] {
+            now += pause;
+            turns.requested(now);
+            assert!(!turns.is_next_soon(), "it has taken its turn");
+            turns.all_answered(now);
+            assert_eq!(turns.is_next_soon(), is_soon, "after {pause:?}");
+        }
     }
 }
