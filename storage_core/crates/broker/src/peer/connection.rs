@@ -50,6 +50,8 @@ pub(crate) struct Handshake {
 /// An open connection.
 pub(crate) struct Connection {
     shared: Arc<Shared>,
+    /// Of the other node, as it said in its greeting.
+    process: Bytes,
 }
 
 struct Shared {
@@ -74,7 +76,8 @@ impl Connection {
     /// Connects and greets. The tasks that serve it end with it.
     pub(crate) async fn open(address: String, handshake: Handshake) -> io::Result<Self> {
         let greeted = tokio::time::timeout(HANDSHAKE_PATIENCE, greet(&address, handshake)).await;
-        let (reader, writer) = greeted.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        let Greeted { reader, writer, process } =
+            greeted.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
         let shared = Arc::new(Shared {
             state: Mutex::new(State { next_id: 1, is_closed: false, unanswered: BTreeMap::new() }),
             outlet: Outlet::new(writer),
@@ -82,7 +85,7 @@ impl Connection {
         });
         let serving = shared.clone();
         tokio::spawn(async move { serving.serve(reader).await });
-        Ok(Self { shared })
+        Ok(Self { shared, process })
     }
 
     /// Sends a request. Requests are written in the order of these calls. On `Err` it was not sent and `completion`
@@ -113,6 +116,11 @@ impl Connection {
             outlet.send(frame)
         }
         Ok(())
+    }
+
+    /// Whether it leads to that process.
+    pub(crate) fn is_to(&self, process: uuid::Uuid) -> bool {
+        self.process == process.as_bytes().as_slice()
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -201,10 +209,14 @@ impl Shared {
     }
 }
 
-async fn greet(
-    address: &str,
-    handshake: Handshake,
-) -> io::Result<(FrameReader<OwnedReadHalf>, OwnedWriteHalf)> {
+/// The other node is who it should be.
+struct Greeted {
+    reader: FrameReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+    process: Bytes,
+}
+
+async fn greet(address: &str, handshake: Handshake) -> io::Result<Greeted> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let hello = Frame { kind: Kind::Hello as u8, id: 0, payload: handshake.hello.encode_to_vec().into() };
@@ -229,5 +241,5 @@ async fn greet(
             handshake.expect_node, handshake.expect_disk, answer.node
         )));
     }
-    Ok((reader, writer))
+    Ok(Greeted { reader, writer, process: answer.process })
 }

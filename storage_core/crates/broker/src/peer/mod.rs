@@ -90,11 +90,31 @@ pub struct Peers {
 struct Peer {
     node: u32,
     disk: Uuid,
-    process: Uuid,
+    /// The latest that is known.
+    process: Mutex<Uuid>,
     address: String,
     lanes: [tokio::sync::Mutex<Attempt>; 4],
     /// It is silent, and only pinged until it answers: else each request would wait for a connection.
     given_up: watch::Sender<bool>,
+}
+
+impl Peer {
+    /// Takes in which process the metadata name. Connections that lead to another one are closed; one that was made since the
+    /// node is back stays, with what is under way on it. A node that was given up stays so until it answers a ping: up to then
+    /// it is given up again and again, and what was sent to it meanwhile would be lost.
+    fn runs_as(&self, process: Uuid) {
+        if std::mem::replace(&mut *self.process.lock(), process) == process {
+            return;
+        }
+        // Whoever holds a lane connects just now, to the process that is there now.
+        for mut attempt in self.lanes.iter().filter_map(|lane| lane.try_lock().ok()) {
+            let connection = attempt.connection.take();
+            if let Some(connection) = connection.as_ref().filter(|connection| !connection.is_to(process)) {
+                connection.close();
+            }
+            *attempt = Attempt { connection, ..Attempt::default() };
+        }
+    }
 }
 
 #[derive(Default)]
@@ -124,14 +144,14 @@ impl Peers {
         let mut nodes = self.nodes.lock();
         nodes.retain(|id, _| metadata.nodes.contains_key(&NodeId(*id)));
         for (NodeId(id), node) in &metadata.nodes {
-            let is_same = |peer: &Arc<Peer>| {
-                (peer.disk, peer.process, &peer.address) == (node.disk, node.process, &node.peer_address)
-            };
-            if !nodes.get(id).is_some_and(is_same) {
+            let is_same = |peer: &&Arc<Peer>| (peer.disk, &peer.address) == (node.disk, &node.peer_address);
+            if let Some(peer) = nodes.get(id).filter(is_same) {
+                peer.runs_as(node.process);
+            } else {
                 let peer = Peer {
                     node: *id,
                     disk: node.disk,
-                    process: node.process,
+                    process: Mutex::new(node.process),
                     address: node.peer_address.clone(),
                     lanes: Default::default(),
                     given_up: watch::Sender::new(false),
@@ -282,6 +302,9 @@ mod tests {
     use super::*;
     use crate::proto::peer::HelloAnswer;
 
+    /// The process that greets; the metadata have yet to name it.
+    const RUNNING: Uuid = Uuid::from_u128(1);
+
     /// It takes connections and never greets back.
     async fn mute_peer() -> (tokio::net::TcpListener, Peers) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -293,7 +316,7 @@ mod tests {
         let peer = Peer {
             node: 7,
             disk: Uuid::nil(),
-            process: Uuid::nil(),
+            process: Mutex::new(Uuid::nil()),
             address: listener.local_addr().unwrap().to_string(),
             lanes: Default::default(),
             given_up: watch::Sender::new(false),
@@ -332,6 +355,7 @@ mod tests {
                 let answer = HelloAnswer {
                     node: 7,
                     disk: Bytes::copy_from_slice(Uuid::nil().as_bytes()),
+                    process: Bytes::copy_from_slice(RUNNING.as_bytes()),
                     ..HelloAnswer::default()
                 };
                 let kind = u8::try_from(Kind::Answer as i32).unwrap();
@@ -368,6 +392,24 @@ mod tests {
             "{answer:?}"
         );
         assert!(connection.is_closed());
+    }
+
+    #[tokio::test]
+    async fn a_connection_to_a_node_that_is_back_outlives_the_news_of_its_return() {
+        let (_connected, peers) = greeting_peer().await;
+        let connection = peers.connection(7, Lane::Append).await.unwrap();
+        let peer = peers.peer(7).unwrap();
+        peer.runs_as(RUNNING);
+        assert!(!connection.is_closed(), "an append on it may be under way");
+        let same = peers.connection(7, Lane::Append).await.unwrap();
+        assert!(Arc::ptr_eq(&connection, &same));
+        peer.runs_as(Uuid::from_u128(2));
+        assert!(connection.is_closed(), "the process that it led to is of before");
+        assert!(!peers.connection(7, Lane::Append).await.unwrap().is_closed());
+
+        peers.give_up(7);
+        peer.runs_as(RUNNING);
+        assert!(peers.connection(7, Lane::Append).await.is_err(), "it has yet to answer a ping");
     }
 
     #[test]
