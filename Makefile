@@ -9,7 +9,7 @@ ENV := . tools/env
 COUNT ?= 10000
 SEED ?= 0
 STATES ?= 2200000
-.PHONY: model bugs simulate fuzz miri
+.PHONY: model bugs damage simulate fuzz miri
 .PHONY: help setup run test test-rust test-python images e2e check fmt bench chaos proto golden charts clean
 
 help: ## This list
@@ -44,6 +44,10 @@ model: ## Every order of a few events of replication, and mistakes that must be 
 bugs: ## Mistakes in the storage engine that its trials must find
 	@. tools/env; cd storage_core
 	cargo run --locked --quiet -p walrus-trials --features seeded-bugs -- bugs
+
+damage: ## Damaged stores of each backend: make damage COUNT=10000 SEED=7
+	@. tools/env; cd storage_core
+	cargo run --locked --quiet -p walrus-trials -- damage $(COUNT) $(SEED)
 
 fuzz: ## Any bytes for the decoders of the engine, with a nightly compiler: make fuzz SECONDS=600
 	@tools/fuzz $(SECONDS)

@@ -137,6 +137,10 @@ class LogPeer(log_pb2_grpc.LogServicer):
         self.on_append: OnAppend = lambda _request, store: store()
         self.on_read: Callable[[log_pb2.ReadRequest, int], None] = lambda _request, _answers: None
         self.on_init_producer: Callable[[grpc.ServicerContext], None] = lambda _context: None
+        self.on_list_topics: Callable[[grpc.ServicerContext], None] = lambda _context: None
+        self.cluster_id = "a-cluster"
+        self.named: list[str] = []  # the addresses of all nodes, as this one knows them; else its own
+        self.asked_for_nodes = 0
         self.requests = 0
         self._server: grpc.Server | None = None
         self.port = free_port()
@@ -170,10 +174,19 @@ class LogPeer(log_pb2_grpc.LogServicer):
         return log_pb2.CreateTopicResponse(topic=self.storage.topics[request.topic], created=created)
 
     def ListTopics(self, request, context):  # noqa: N802
+        self.on_list_topics(context)
         with self.storage.lock:
             return log_pb2.ListTopicsResponse(
                 topics=[self.storage.topics[name] for name in sorted(self.storage.topics)]
             )
+
+    def ListNodes(self, request, context):  # noqa: N802
+        named = self.named or [self.address]
+        nodes = [log_pb2.Node(id=n, grpc_address=address, alive=True) for n, address in enumerate(named, start=1)]
+        with self.storage.lock:
+            self.asked_for_nodes += 1
+            self.storage.changed.notify_all()
+        return log_pb2.ListNodesResponse(cluster_id=self.cluster_id, nodes=nodes)
 
     def InitProducer(self, request, context):  # noqa: N802
         self.on_init_producer(context)
@@ -254,7 +267,7 @@ class TextPeer:
                     text = self.request.recv(length, socket.MSG_WAITALL).decode()
                     if text in peer.break_at:
                         return
-                    answer = peer.answer(text).encode()
+                    answer = peer.answer(text)
                     self.request.sendall(struct.pack("<I", len(answer)) + answer)
 
         class Server(socketserver.ThreadingTCPServer):
@@ -268,28 +281,28 @@ class TextPeer:
     def address(self) -> str:
         return f"127.0.0.1:{self.server.server_address[1]}"
 
-    def answer(self, text: str) -> str:
+    def answer(self, text: str) -> bytes:
         command, _, rest = text.partition(" ")
         topic, _, payload = rest.partition(" ")
         match command:
             case "REGISTER":
                 self.topics.setdefault(topic, [])
-                return "OK"
+                return b"OK"
             case "PUT":
                 self.topics.setdefault(topic, []).append(payload.encode())
-                return "OK"
+                return b"OK"
             case "METRICS":
-                return json.dumps({"current_leader": 1})
+                return json.dumps({"current_leader": 1}).encode()
             case "GET" | "STATE" if topic not in self.topics:
-                return f"ERR unknown topic {topic}"
+                return f"ERR unknown topic {topic}".encode()
             case "STATE":
-                return json.dumps({"current_segment": 1, "leader_node": 1})
+                return json.dumps({"current_segment": 1, "leader_node": 1}).encode()
             case "GET":
                 if self.taken[topic] == len(self.topics[topic]):
-                    return "EMPTY"
+                    return b"EMPTY"
                 self.taken[topic] += 1
-                return f"OK {self.topics[topic][self.taken[topic] - 1].decode()}"
-        return "ERR unknown command"
+                return b"OK " + self.topics[topic][self.taken[topic] - 1]
+        return b"ERR unknown command"
 
 
 def free_port() -> int:
@@ -341,6 +354,11 @@ def closed_port() -> Iterator[int]:
 @pytest.fixture
 def drop() -> type[Drop]:
     return Drop
+
+
+@pytest.fixture(name="refuse_call")
+def _refuse_call() -> Callable[..., NoReturn]:
+    return refuse_call
 
 
 @pytest.fixture

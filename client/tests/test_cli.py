@@ -1,6 +1,7 @@
 import io
 import json
 import re
+import sys
 
 import pytest
 from walrus_client import Client
@@ -106,13 +107,75 @@ def test_what_is_not_utf_8_is_refused_by_the_text_protocol_and_taken_by_append(w
     for arguments in (("put", "t"), ("put", "t", "\udcff"), ()):
         code, _, told = walrus("--addr", text_peer.address, *arguments, stdin=b"put t \xff\n")
         assert code == 1
-        assert "utf-8" in told
+        assert "utf-8" in told.lower()
         assert told.count("\n") == 1
     assert text_peer.topics == {}
     at = ("--bootstrap", peer.address)
     walrus("topics", "create", "t", *at)
     walrus("append", "t", "\udcff", *at)
     assert walrus("read", "t", *at)[1] == "0\t\\xff\n"
+
+
+def test_a_blank_in_a_topic_does_not_write_to_another_topic(walrus, text_peer):
+    # `walrus put "my topic" x` said OK, and `topic x` was an entry of the topic `my`.
+    at = ("--addr", text_peer.address)
+    walrus("register", "my", *at)
+    for arguments in (("put", "my topic", "x"), ("register", "my topic"), ("get", "my topic"), ("state", "my topic")):
+        code, printed, told = walrus(*arguments, *at)
+        assert (code, printed) == (1, "")
+        assert told.startswith("walrus: invalid topic name 'my topic': expected 1 to 249 characters")
+    for name in ("", ".", "..", "t\n", "ü", "a" * 250):
+        assert walrus("put", name, "x", *at)[0] == 1
+    assert text_peer.topics == {"my": []}
+
+
+def test_an_entry_that_is_no_text_is_printed_byte_for_byte(walrus, text_peer, monkeypatch):
+    # It was taken from the cursor, and then not shown: "answered what is not UTF-8".
+    text_peer.topics["t"] = [b"\x00\xff\r\n", b"\xff"]
+    at = ("--addr", text_peer.address)
+    printed = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(printed))
+    assert walrus("get", "t", *at)[0] == 0
+    assert printed.getvalue() == b"\x00\xff\r\n\n"
+    assert walrus("get", "t", "--output", "json", *at)[0] == 0
+    assert json.loads(printed.getvalue()[5:]) == {"empty": False, "payload_base64": "/w=="}
+
+
+def test_what_strangers_stored_moves_no_cursor_of_a_terminal(walrus, text_peer, peer, monkeypatch):
+    text_peer.topics["t"] = [b"a\x1b[2Jb"]
+    with Client(peer.address) as client:
+        client.create_topic("t")
+        client.append("t", ["a\x1b[2J\u202eb\tc".encode()])
+    monkeypatch.setattr("sys.stdout", Terminal())
+    walrus("get", "t", "--addr", text_peer.address)
+    walrus("read", "t", "--bootstrap", peer.address)
+    assert sys.stdout.getvalue() == "a\\x1b[2Jb\n0\ta\\x1b[2J\\u202eb\tc\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ("ERR unavailable: no leader; try again", 3),
+        ("ERR timed out after 30000 ms: an append; try again", 3),
+        ("ERR NotLeaderForPartition: t/0", 3),
+        ("ERR no space left on node 1; free space or trim", 3),
+        ("ERR outcome unknown: an append; it may have been done", 5),
+        ("ERR unknown topic t", 1),
+        ("ERR words of a later release", 1),
+    ],
+)
+def test_an_error_has_the_same_exit_code_whatever_the_protocol(walrus, text_peer, monkeypatch, answer, code):
+    # Over the text protocol everything that a node said ended with 1, also what passes by itself.
+    monkeypatch.setattr(text_peer, "answer", lambda _: answer.encode())
+    ended, printed, told = walrus("put", "t", "x", "--addr", text_peer.address)
+    assert (ended, printed, told) == (code, "", f"walrus: {answer.removeprefix('ERR ')}\n")
+
+
+def test_an_append_whose_connection_breaks_is_said_to_be_unknown(walrus, text_peer):
+    text_peer.break_at.add("PUT t x")
+    code, _, told = walrus("put", "t", "x", "--addr", text_peer.address)
+    assert code == 5
+    assert "may be stored or not" in told
 
 
 def test_a_folder_that_cannot_be_made_is_one_line_on_standard_error(walrus):
@@ -211,6 +274,11 @@ def test_a_broken_package_does_not_keep_other_commands_from_working(walrus, monk
     code, _, told = walrus("archive")
     assert code == 1
     assert "no module named pyspark" in told
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
 
 def offer_commands(monkeypatch, **loaders):

@@ -1,8 +1,19 @@
+import itertools
+import subprocess
+import sys
 import threading
 
 import grpc
 import pytest
-from walrus_client import Client, OffsetOutOfRange, OutRecord, Unavailable, UnknownTopic
+from walrus_client import (
+    Client,
+    Closed,
+    OffsetOutOfRange,
+    OutRecord,
+    ProducerOptions,
+    Unavailable,
+    UnknownTopic,
+)
 
 
 def test_what_is_appended_is_read_in_order(peer):
@@ -44,6 +55,28 @@ def test_a_read_goes_on_at_another_node_where_the_first_one_broke_off(make_peer)
 
         first.on_read = die_after_two_answers
         assert [record.offset for record in client.read("t")] == list(range(20))
+
+
+def test_the_next_requests_go_to_the_preferred_node_as_long_as_it_serves(make_peer):
+    first, second = make_peer(), make_peer()
+    with Client(first.address) as client:
+        client.create_topic("t")
+        client.append("t", [b"x"])
+        client.prefer(second.address)
+        asked = []
+        second.on_read = lambda *read: asked.append(read)
+        assert [record.value for record in client.read("t")] == [b"x"]
+        assert asked
+        second.stop()
+        assert [record.value for record in client.read("t")] == [b"x"]
+
+
+def test_a_topic_is_told_with_its_segments_and_the_cluster_by_its_uuid(peer):
+    with Client(peer.address) as client:
+        created = client.create_topic("t", partitions=2)
+        found = client.topic_segments("t")
+        assert (found.topic, list(found.partitions)) == (created, client.segments("t"))
+        assert client.cluster_id() == peer.cluster_id
 
 
 def test_a_new_client_finds_a_node_that_another_client_has_just_missed(peer):
@@ -130,3 +163,110 @@ def test_an_error_without_a_reason_goes_by_its_status(peer):
         client.create_topic("t")
         with pytest.raises(Unavailable, match="starting"):
             client.append("t", [b"x"])
+
+
+def test_a_producer_goes_on_after_every_node_has_moved(make_peer, storage, monkeypatch):
+    # The addresses of the start were all that a producer knew: it failed after 120 s.
+    monkeypatch.setattr("walrus_client.transport.ADDRESSES_AGE_MAX_S", 0.02)
+    monkeypatch.setattr("walrus_client.sender.ADDRESSES_AGE_MAX_S", 0.02)
+    first, moved = make_peer(), make_peer()
+    storage.create("t", 1)
+    with Client(first.address) as client, client.producer("t") as producer:
+        producer.send(b"x").result(timeout=60)
+        first.named = [first.address, moved.address]
+        with storage.lock:  # an idle producer hears of it, too
+            asked = first.asked_for_nodes + 2
+            assert storage.changed.wait_for(lambda: first.asked_for_nodes >= asked, timeout=60)
+        first.stop()
+        producer.send(b"y").result(timeout=60)
+    assert storage.values("t") == [b"x", b"y"]
+    assert moved.requests > 0
+
+
+def test_an_address_that_went_to_another_cluster_is_left(make_peer, storage, caplog):
+    ours, foreign = make_peer(), make_peer()
+    storage.create("t", 1)
+    ours.named = [ours.address, foreign.address]
+    with Client(ours.address) as client:
+        client.topics()
+        foreign.cluster_id = "another"
+        foreign.on_list_topics = lambda context: context.abort(grpc.StatusCode.INTERNAL, "asked for its topics")
+        ours.stop()
+        refused = threading.Event()
+        caplog.handler.addFilter(lambda record: "another cluster" not in record.getMessage() or refused.set() or True)
+        waiting = threading.Thread(target=client.topics)
+        waiting.start()
+        assert refused.wait(60)
+        ours.start()
+        waiting.join()
+    assert foreign.asked_for_nodes > 0
+
+
+def test_the_reason_of_a_broker_is_not_hidden_by_a_last_try_that_had_no_time(peer, refuse_call):
+    calls = itertools.count()
+
+    def refuse_then_hang(context):
+        if next(calls) == 0:
+            refuse_call(context, grpc.StatusCode.UNAVAILABLE, "Unavailable", "no node is up to lead a segment")
+        over.wait(60)
+
+    over = threading.Event()
+    peer.on_list_topics = refuse_then_hang
+    with Client(peer.address, retry_timeout_ms=300) as client, pytest.raises(Unavailable, match="no node is up"):
+        client.topics()
+    over.set()
+    assert next(calls) > 1
+
+
+def test_a_closed_client_says_so_at_once(peer, storage):
+    storage.create("t", 1)
+    client = Client(peer.address)
+    producer = client.producer("t", options=ProducerOptions(linger_ms=600_000, delivery_timeout_ms=600_000))
+    pages = client.read("t", wait_ms=60_000)
+    unsent = producer.send(b"x")
+    client.close()
+    for ask in (client.topics, lambda: next(pages), lambda: client.append("t", [b"x"])):
+        with pytest.raises(Closed):
+            ask()
+    with pytest.raises(Closed):
+        producer.close()
+    with pytest.raises(Closed):
+        unsent.result(timeout=0)
+    with pytest.raises(Closed):
+        producer.send(b"y")
+    assert storage.values("t") == []
+
+
+@pytest.mark.parametrize("ending", ["", "raise SystemExit(0)", "raise RuntimeError('an error')"])
+def test_a_script_that_ends_without_closing_its_producer_loses_nothing(peer, storage, ending):
+    storage.create("t", 1)
+    script = f"""
+from walrus_client import Client, ProducerOptions
+producer = Client({peer.address!r}).producer("t", options=ProducerOptions(linger_ms=600_000))
+for number in range(1000):
+    producer.send(b"%d" % number)
+{ending}
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert storage.values("t") == [b"%d" % number for number in range(1000)]
+    assert "a producer was not closed" in ended.stderr
+
+
+def test_a_script_whose_last_records_cannot_be_delivered_ends_and_says_so(peer, storage):
+    storage.create("t", 1)
+    script = f"""
+import walrus_client.sender
+from walrus_client import Client
+walrus_client.sender.EXIT_TIMEOUT_S = 0.2
+producer = Client({peer.address!r}).producer("t")
+print("ready", flush=True)
+input()
+producer.send(b"x")
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "ready\n"
+        peer.stop()
+        _, told = process.communicate("\n", timeout=60)
+    assert "records of a producer that was not closed are lost, or may be: 49 bytes are not delivered yet" in told

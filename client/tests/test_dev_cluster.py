@@ -1,9 +1,12 @@
 """`walrus dev` with real nodes: what a user does with a local cluster, and what may go wrong with it."""
 
+import io
 import json
 import re
+import shutil
 import signal
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -13,6 +16,14 @@ from walrus_client.dev import DevError, NodeOptions, open_cluster, start_cluster
 from walrus_client.dev.ports import LOOPBACK
 from walrus_client.dev.processes import Process, start_process
 from walrus_client.text import TextClient
+
+
+def wait_until(is_so, what):
+    """Looks until *is_so*; a minute is far less than the ten after which a silent voter is replaced in any case."""
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline, f"not within a minute: {what}"
+        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +77,37 @@ def test_every_node_takes_every_request(cluster):
                 entry = f"from {taker.name} to {giver.name}"
                 assert put.request(f"PUT everywhere {entry}") == "OK"
                 assert get.request("GET everywhere") == f"OK {entry}"
+
+
+def test_a_wrong_port_is_named_at_once(walrus, cluster):
+    # gRPC's own words came, and after five seconds; a text port was "no text port" without a hint at which one is.
+    ports = cluster.nodes[0].ports
+    for option, command, wrong, seen in (
+        ("--addr", ("put", "t", "x"), ports.grpc, "it answers in gRPC"),
+        ("--addr", ("put", "t", "x"), ports.http, "it answers in HTTP"),
+        ("--bootstrap", ("topics",), ports.text, "it does not answer in gRPC"),
+        ("--bootstrap", ("topics",), ports.http, "it answers in HTTP/1"),
+        ("--bootstrap", ("append", "t", "x"), ports.admin, "it speaks gRPC, but has no such service"),
+        ("--admin", ("cluster", "status"), ports.grpc, "it speaks gRPC, but has no such service"),
+    ):
+        code, printed, told = walrus(*command, option, f"{LOOPBACK}:{wrong}")
+        assert (code, printed) == (1, "")
+        assert seen in told
+        assert told.count("\n") == 1
+        assert "by default" in told
+
+
+def test_an_entry_that_a_text_port_does_not_take_has_its_size_and_a_way_named(walrus, cluster, tmp_path, monkeypatch):
+    # "invalid frame length", or "Broken pipe" where the node had closed before all of it was sent.
+    for size in (100_000, 5_000_000, 17 * 1024 * 1024):
+        entries = tmp_path / "entry"
+        entries.write_bytes(b"x" * size)
+        with entries.open("rb") as given:
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(given))
+            code, printed, told = walrus("put", "large")
+        assert (code, printed) == (1, "")
+        assert told.startswith(f"walrus: an entry of {size:,} bytes is larger than the text port of ")
+        assert "`walrus append`" in told
 
 
 def test_the_status_shows_every_node(walrus, cluster):
@@ -272,6 +314,42 @@ def test_all_nodes_stopped_and_started_again_keep_everything(walrus):
     assert walrus("get", "kept")[:2] == (0, "before\n")
 
 
+def test_an_emptied_founder_is_brought_back_with_its_vote_by_a_restart(walrus, cluster):
+    """It waited for ever, or founded a cluster of its own; its vote came back after ten minutes."""
+
+    def seen():
+        return {status.node.name: status.status for status in cluster.status()}
+
+    before = seen()
+    cluster.kill("node-1")
+    shutil.rmtree(cluster.nodes[0].data_dir)
+    code, _, err = walrus("dev", "restart", "node-1")
+    assert code == 0, err
+    after = seen()
+    assert {status["cluster_id"] for status in after.values()} == {before["node-2"]["cluster_id"]}
+    lost, back = before["node-1"]["disk"], after["node-1"]["disk"]
+    assert back != lost
+    members = {status["disk"] for status in after.values()}
+
+    def voters():
+        return {member["disk"] for member in seen()["node-2"]["raft"]["members"] if member["voter"]}
+
+    # The lost disk's vote goes first, then the new one, which has caught up, gets it: two changes of the voters.
+    wait_until(lambda: voters() == members, "the new disk has the vote of the lost one")
+
+
+def test_the_secret_of_the_cluster_is_its_users_alone_and_changes_need_it(walrus, cluster, monkeypatch):
+    assert cluster.secret_file.stat().st_mode & 0o777 == 0o600
+    admin = cluster.admin_addresses
+    assert walrus("cluster", "nodes", "--admin", admin)[0] == 0
+    change = ("config", "set", "--admin", admin, "segments.max_entries=1000")
+    code, _, err = walrus("cluster", *change)
+    assert (code, "secret" in err) == (1, True)
+    assert walrus("cluster", "--secret-file", str(cluster.secret_file), *change)[0] == 0
+    secret = cluster.secret_file.read_text().strip()
+    assert not any(secret in node.log_file.read_text() for node in cluster.nodes)
+
+
 def test_a_node_that_cannot_start_says_why(tmp_path):
     with pytest.raises(DevError, match=r"node-1 ended with exit code 2 before it was ready") as failure:
         start_cluster(tmp_path / "dev", nodes=1, options=NodeOptions(fsync="sometimes"))
@@ -297,3 +375,54 @@ def test_without_a_cluster_commands_say_how_to_get_one(walrus, tmp_path, monkeyp
         assert code == 1
         assert "walrus dev up" in told
     assert walrus("dev", "down", "--purge")[0] == 0
+
+
+def test_a_topic_that_rolled_back_metadata_forgot_is_listed_and_taken_back(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "250")
+
+    def walrus(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        printed = capsys.readouterr()
+        return ended.value.code or 0, printed.out, printed.err
+
+    cluster = start_cluster(tmp_path / ".walrus" / "dev", nodes=3, options=NodeOptions(segment_entries_max=4))
+    try:
+        assert "weather" not in walrus("topics")[1]
+        cluster.stop()
+        metadata = [cluster.directory / node.name / "metadata" for node in cluster.nodes]
+        for folder in metadata:
+            shutil.copytree(folder, folder.with_suffix(".before"))
+        cluster.start()
+        with Client(cluster.bootstrap) as client:
+            client.create_topic("weather", partitions=2)
+            for number in range(10):
+                client.append("weather", [b"%d" % number], partition=1)
+        cluster.stop()
+        for folder in metadata:
+            shutil.rmtree(folder)
+            folder.with_suffix(".before").rename(folder)
+        cluster.start()
+
+        code, printed, _ = walrus("cluster", "recover-topics")
+        assert code == 0
+        assert re.search(r"^ weather +[0-9a-f-]{36} +1 +\[0, 10\) ", printed, re.MULTILINE)
+        assert cluster.kill("node-3")
+        code, _, told = walrus("cluster", "recover-topics", "weather")
+        assert code == 3, "a disk that was not looked at may have the only records of a partition"
+        assert "node 3" in told
+        cluster.start()
+        assert walrus("cluster", "recover-topics", "weather") == (0, "weather is back: `walrus read weather`\n", "")
+        with Client(cluster.bootstrap) as client:
+            values = [record.value for record in client.read("weather", partition=1)]
+            assert values == [b"%d" % number for number in range(10)]
+        # Without a producer id: the metadata that forgot the topic hand out the ids of then once more.
+        assert walrus("put", "weather", "first")[:2] == (0, "OK\n")
+        assert walrus("read", "weather")[1] == "0\tfirst\n"
+        assert "weather" not in walrus("cluster", "recover-topics")[1]
+        code, _, told = walrus("cluster", "recover-topics", "weather")
+        assert code == 1
+        assert "no lost topic is called 'weather'" in told
+    finally:
+        cluster.purge()

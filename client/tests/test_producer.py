@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 import pytest
 from walrus_client import (
     Client,
+    Closed,
     OutcomeUnknown,
     OutOfOrderSequence,
     OutRecord,
@@ -243,6 +244,7 @@ def test_a_host_that_falls_silent_is_left_long_before_its_answer_is_overdue(make
     silent, serving = make_peer(), make_peer()
     options = ProducerOptions(request_timeout_ms=600_000, delivery_timeout_ms=600_000)
     with freezing(silent.address) as (address, frozen), Client(f"{address},{serving.address}") as client:
+        silent.named = [address, serving.address]
         client.create_topic("t")
         with client.producer("t", options=options) as producer:
             producer.send(b"x").result(timeout=60)
@@ -417,7 +419,7 @@ def test_a_closed_producer_takes_nothing_more(peer):
         client.create_topic("t")
         producer = client.producer("t")
         producer.close()
-        with pytest.raises(RuntimeError, match="closed"):
+        with pytest.raises(Closed, match="closed"):
             producer.send(b"x")
 
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from walrus_client import CorruptionError, Unavailable
+from walrus_client import CorruptionError, Unavailable, WrongPort
 from walrus_client.text import FRAME_BYTES_MAX, TextClient, encode_frame
 
 
@@ -43,8 +43,9 @@ def test_without_a_node_the_error_names_every_address(closed_port):
     [
         (b"", Unavailable, "closed the connection"),
         (b"\x05\x00\x00\x00ab", Unavailable, "closed the connection"),
-        (struct.pack("<I", FRAME_BYTES_MAX + 1), CorruptionError, "no Walrus text port"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", CorruptionError, "no Walrus text port"),
+        (struct.pack("<I", FRAME_BYTES_MAX + 1), WrongPort, "no Walrus text port: its answer begins with"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", WrongPort, "no Walrus text port: it answers in HTTP"),
+        (b"\0\0\x18\4\0\0\0\0\0", WrongPort, "no Walrus text port: it answers in gRPC"),
         (b"\x02\x00\x00\x00\xff\xfe", CorruptionError, "not UTF-8"),
     ],
 )

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from walrus_node.config import Address, Config, parse_config
+from walrus_node.address import Address
+from walrus_node.config import Config, parse_config
 
 
 def parse(*arguments: str, **environment: str) -> Config:
@@ -122,20 +123,20 @@ def test_a_wildcard_is_not_advertised() -> None:
     ("arguments", "message"),
     [
         (["--raft-port", "70000"], "'70000' is no port"),
-        (["--join", "a:1,b"], "'b' is not HOST:RAFT_PORT"),
+        (["--join", "a:1,b"], "'b' is not HOST:PORT"),
         (["--admin-port", "8080"], "are the same"),
         (["--replication-factor", "3", "--write-quorum", "4"], "--write-quorum 4 is above --replication-factor 3"),
         (["--node-name", "a b"], "'a b' is no name"),
         (["--node-id", "0"], "'0' is no number from 1"),
         (["--fsync", "often"], "'often' is not each, never or <n>ms"),
         (["--backend", "tape"], "invalid choice: 'tape'"),
-        (["--join", "here"], "'here' is not HOST:RAFT_PORT"),
+        (["--join", "here"], "'here' is not HOST:PORT"),
         (["--segment-bytes-max", "10XB"], "'10XB' is no size"),
         (["--segment-age-max", "soon"], "'soon' is no duration"),
         (["--log-level", "loud"], "'loud' is no log level"),
         (["--segment-entries-max", "-1"], "--segment-entries-max"),
         (["--raft-host", "a b"], "'a b' is no host name"),
-        (["--bootstrap", "--join", "a:1"], "give one of them"),
+        (["--replaces", "orders-0"], "is no UUID of a disk"),
         (["--raft-port", "7000", "--http-port", "7000"], "are the same"),
         (["--data-dri", "/x"], "unrecognized arguments: --data-dri"),
         (["--frame-bytes-max", "999999999"], "is no number from 1 to 16777216"),

@@ -1,4 +1,4 @@
-"""What the data plane asks of the control plane: topics, successors, seals, producer ids, on real nodes."""
+"""What the data plane asks of the control plane: topics, successors, seals, on real nodes."""
 
 import json
 from collections.abc import Callable

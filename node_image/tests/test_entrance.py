@@ -1,7 +1,7 @@
 """Which addresses of a name are this node's own: it does not ask itself to be admitted."""
 
 import pytest
-from walrus_node.config import Address
+from walrus_node.address import Address
 from walrus_node.entrance import _is_own
 
 

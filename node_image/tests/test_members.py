@@ -100,6 +100,10 @@ def test_can_stop_tells_what_would_be_lost(node: Make) -> None:
         )
         with pytest.raises(errors.UnknownNode, match="no member has the disk"):
             client.can_stop("nonsense")
+        # Alone it may have missed what the others did: it said that all was well by what it knew.
+        nodes[1].kill()
+        alone = client.can_stop(disks[1])
+        assert (alone.can_stop, alone.reasons) == (False, ("no majority of the metadata answered in time",))
 
 
 def test_a_drained_node_passes_its_segments_on_and_takes_new_ones_when_it_is_cancelled(node: Make) -> None:

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 import pytest
-from walrus_node.admin.quorum import spare_nodes
+from walrus_node.metadata.quorum import spare_nodes
 from walrus_node.metadata.store import Member, Status
 
 

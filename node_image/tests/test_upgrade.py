@@ -12,11 +12,12 @@ from walrus_client import Client, errors
 from walrus_client.admin import AdminClient
 from walrus_client.sender import ProducerOptions
 
-pytest.importorskip("walrus_core")
+walrus_core = pytest.importorskip("walrus_core")
 
 Make = Callable[..., NodeProcess]
 SECONDS_MAX = 120.0
 DATA_REFUSED = 3
+LEVEL = walrus_core.Metadata.LEVEL  # what a cluster is raised to once all its nodes are of this version
 SETTING = "disks.free_bytes_min"  # of level 2
 
 
@@ -130,7 +131,7 @@ def test_a_command_is_used_when_all_members_know_it_and_an_older_node_is_kept_ou
     late = node("--join", nodes[0].raft_address).start(*older)
     wait_until(
         "it is kept out",
-        lambda: "the cluster uses commands of level 2, this node knows up to 1" in late.get("/readyz")[1],
+        lambda: f"the cluster uses commands of level {LEVEL}, this node knows up to 1" in late.get("/readyz")[1],
         seconds_max=SECONDS_MAX,
     )
     late.stop()
@@ -141,7 +142,7 @@ def test_a_command_is_used_when_all_members_know_it_and_an_older_node_is_kept_ou
     assert downgraded.stop() == 0
     downgraded.start(*older)
     assert downgraded.exit_code() == DATA_REFUSED
-    assert "has level 2, this node knows up to 1: upgrade it" in downgraded.log.read_text()
+    assert f"has level {LEVEL}, this node knows up to 1: upgrade it" in downgraded.log.read_text()
     downgraded.start()
     downgraded.wait_ready()
 

@@ -6,9 +6,12 @@ text protocol, `walrus_client.admin` administers a cluster.
 
 from walrus_client.client import Client
 from walrus_client.errors import (
+    Closed,
     CorruptionError,
     Fenced,
+    Forked,
     InvalidConfig,
+    InvalidFrame,
     InvalidRequest,
     InvalidTopic,
     NoSpace,
@@ -27,6 +30,7 @@ from walrus_client.errors import (
     UnknownTopic,
     VersionMismatch,
     WalrusError,
+    WrongPort,
 )
 from walrus_client.model import (
     Appended,
@@ -38,6 +42,7 @@ from walrus_client.model import (
     Segment,
     SegmentState,
     Topic,
+    TopicSegments,
 )
 from walrus_client.outbox import OutRecord
 from walrus_client.producer import Producer
@@ -47,10 +52,13 @@ __all__ = [
     "Appended",
     "BatchPage",
     "Client",
+    "Closed",
     "CorruptionError",
     "Fenced",
+    "Forked",
     "Header",
     "InvalidConfig",
+    "InvalidFrame",
     "InvalidRequest",
     "InvalidTopic",
     "NoSpace",
@@ -73,10 +81,12 @@ __all__ = [
     "TooLarge",
     "Topic",
     "TopicExists",
+    "TopicSegments",
     "Unavailable",
     "UnknownNode",
     "UnknownSegment",
     "UnknownTopic",
     "VersionMismatch",
     "WalrusError",
+    "WrongPort",
 ]

@@ -7,12 +7,13 @@ from types import TracebackType
 from typing import Self
 
 from walrus_client import errors
-from walrus_client.model import Appended, BatchPage, Partition, Record, Topic
+from walrus_client.model import Appended, BatchPage, Partition, Record, Topic, TopicSegments
 from walrus_client.outbox import OutRecord, Target
 from walrus_client.producer import OnDelivery, Producer, as_records
 from walrus_client.sender import ProducerOptions, Sender
 from walrus_client.transport import (
     CREATE_TOPIC,
+    LIST_NODES,
     LIST_SEGMENTS,
     LIST_TOPICS,
     Method,
@@ -28,8 +29,10 @@ from walrus_client.v1 import log_pb2
 class Client:
     """A connection to a cluster, through the nodes of *bootstrap* (`host:grpc_port[,host:grpc_port...]`).
 
-    Any node takes any request, and one that cannot be reached is left for the next. Whatever may pass is tried again
-    for `retry_timeout_ms`, then its error is raised. Safe to use from many threads; connects at the first request.
+    Any node takes any request, and one that cannot be reached is left for the next. The addresses of all are asked of
+    whoever answers, each ten seconds while there is something to do; those that were given stay the last resort.
+    Whatever may pass is tried again for `retry_timeout_ms`, then its error is raised. Safe to use from many threads;
+    connects at the first request.
 
         with Client("127.0.0.1:9090") as client:
             client.create_topic("greetings")
@@ -44,6 +47,7 @@ class Client:
         self._request_timeout_s = request_timeout_ms / 1000
         self._lock = threading.Lock()
         self._sender: Sender | None = None  # of `append`, made by the first one
+        self._closed = False
 
     def create_topic(self, topic: str, *, partitions: int = 1) -> Topic:
         """Creates a topic; one that is there with as many partitions is fine. Durable on return."""
@@ -57,16 +61,22 @@ class Client:
 
     def segments(self, topic: str) -> list[Partition]:
         """The partitions of a topic: what is readable, and their segments by base offset."""
+        return list(self.topic_segments(topic).partitions)
+
+    def topic_segments(self, topic: str) -> TopicSegments:
+        """A topic, its partitions and their segments, of one moment: the uuid is that of the segments' topic."""
         answer = self._call(LIST_SEGMENTS, log_pb2.ListSegmentsRequest(topic=topic))
-        partitions = [Partition.parse(topic, partition) for partition in answer.partitions]
-        self._transport.learn(
-            node.grpc_address
-            for partition in partitions
-            for segment in partition.segments
-            for node in segment.replicas
-            if node.alive
-        )
-        return partitions
+        return TopicSegments.parse(answer)
+
+    def cluster_id(self) -> str:
+        """The uuid of the cluster that answers."""
+        return self._call(LIST_NODES, log_pb2.ListNodesRequest()).cluster_id
+
+    def prefer(self, address: str) -> None:
+        """Sends the next requests to the node at *address* (`host:grpc_port`), as long as it serves them: where the
+        records of a segment lie, as `segments` says, they need not be fetched from another node.
+        """
+        self._transport.prefer(address)
 
     def append(self, topic: str, records: Iterable[OutRecord | bytes], *, partition: int = 0) -> Appended:
         """Appends records as one batch, all or none; they are durable on return, at the offsets of the answer.
@@ -75,7 +85,10 @@ class Client:
         RetryableError (not stored), or OutcomeUnknown. For many records use `producer`.
         """
         rows = as_records(records)
+        self._transport.origin.check()
         with self._lock:
+            if self._closed:
+                raise errors.Closed("this client is closed")
             if self._sender is None:
                 milliseconds = int(self._retry_timeout_s * 1000)
                 self._sender = Sender(self._transport, ProducerOptions(linger_ms=0, delivery_timeout_ms=milliseconds))
@@ -132,8 +145,10 @@ class Client:
             yield BatchPage(page.batches, page.next_offset, page.high_watermark, page.log_start)
 
     def close(self) -> None:
-        """Ends all connections."""
+        """Ends all connections; what is asked of the client from then on raises Closed."""
+        self._transport.origin.check()
         with self._lock:
+            self._closed = True
             sender, self._sender = self._sender, None
         if sender is not None:
             sender.close()  # its failures were raised by `append`
@@ -145,7 +160,8 @@ class Client:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        if self._transport.origin.is_here():  # a child that leaves the block of its parent has nothing to close
+            self.close()
 
     def _call(self, method: Method[Request, Response], request: Request) -> Response:
         deadline = time.monotonic() + self._retry_timeout_s
@@ -153,7 +169,7 @@ class Client:
 
     def _partition_count(self, topic: str) -> int:
         try:
-            return len(self.segments(topic))  # which also tells of other nodes to go to
+            return len(self.segments(topic))
         except errors.UnknownTopic:
             return 1  # of a topic that the first append creates, where the cluster allows that
 
@@ -183,6 +199,7 @@ class Client:
         deadline = time.monotonic() + self._retry_timeout_s
         while True:
             try:
+                self._transport.refresh_when_old()
                 for page in self._transport.read(request):
                     request.offset = page.next_offset  # where another node is asked to go on
                     yield page

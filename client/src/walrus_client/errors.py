@@ -14,12 +14,15 @@
     │   ├── InvalidConfig     with `key`
     │   ├── VersionMismatch   with `expected`, `current`
     │   ├── UnknownNode
-    │   └── InvalidRequest
+    │   ├── InvalidRequest, InvalidFrame
+    │   ├── WrongPort         something answers there, but not what was asked for
+    │   ├── Closed            by this program: the client or producer takes no more
+    │   └── Forked            this process is a child of the one that made the client
     ├── OutcomeUnknown        an append, or a change, that may have happened, or not
     └── CorruptionError       stored bytes fail their checksum; nothing wrong was handed out
 
 The broker names the kind of an error by a stable `reason`; `from_message` is the only place that maps it to a class.
-No message text is parsed.
+The text protocol has no field for it: there the first words of a message are stable, and `from_text` knows them.
 """
 
 # ruff: noqa: N818 - the classes bear the names that the broker gives
@@ -111,6 +114,22 @@ class InvalidRequest(RejectedError):
     """The request does not follow the protocol."""
 
 
+class InvalidFrame(InvalidRequest):
+    """The text protocol's answer to a request longer than the node takes, or to bytes that are no request."""
+
+
+class WrongPort(RejectedError):
+    """Something answers at the address, but does not speak the protocol that was asked for: it is another port."""
+
+
+class Closed(RejectedError):
+    """The client or producer was closed by this program, and takes no more."""
+
+
+class Forked(RejectedError):
+    """This process was forked from the one that made the client or producer: it needs one of its own."""
+
+
 class InvalidConfig(RejectedError):
     """There is no setting `key`, or it does not take the value."""
 
@@ -134,6 +153,10 @@ class UnknownNode(RejectedError):
     """The cluster lists no such node."""
 
 
+class Unauthenticated(RejectedError):
+    """It changes something, and the node wants the token of its cluster's secret."""
+
+
 class OutcomeUnknown(WalrusError):
     """An append or a change that may have happened, or not: no answer came, or it was lost, until the time was up."""
 
@@ -152,6 +175,14 @@ def from_message(told: log_pb2.Error) -> WalrusError:
     if kind is InvalidConfig:
         return InvalidConfig(told.message, reason=told.reason, key=told.facts.get("key"))
     return kind(told.message, reason=told.reason)
+
+
+def from_text(message: str) -> WalrusError:
+    """Return the error that a node told in the text protocol, behind `ERR `; its first words name its kind."""
+    for words, kind in _KINDS_BY_WORDS:
+        if message.startswith(words):
+            return kind(message)
+    return RejectedError(message)
 
 
 def _numbers(told: log_pb2.Error, *names: str) -> dict[str, int]:
@@ -175,6 +206,7 @@ _KINDS: dict[str, type[WalrusError]] = {
     "InvalidConfig": InvalidConfig,
     "VersionMismatch": VersionMismatch,
     "UnknownNode": UnknownNode,
+    "Unauthenticated": Unauthenticated,
     "OtherDisk": UnknownNode,
     "NotAdmitted": Unavailable,
     "InvalidRequest": InvalidRequest,
@@ -186,3 +218,18 @@ _KINDS: dict[str, type[WalrusError]] = {
     "Corrupted": CorruptionError,
     "DataLoss": CorruptionError,
 }
+
+# The broker's tests hold these words still (`first_words_tell_the_kind` of its text protocol).
+_KINDS_BY_WORDS: tuple[tuple[str, type[WalrusError]], ...] = (
+    ("unavailable: ", Unavailable),
+    ("timed out after ", Unavailable),
+    ("NotLeaderForPartition: ", NotLeader),
+    ("no space left ", NoSpace),
+    ("storage of node ", Unavailable),
+    ("outcome unknown: ", OutcomeUnknown),
+    ("unknown topic ", UnknownTopic),
+    ("invalid topic name ", InvalidTopic),
+    ("invalid frame length", InvalidFrame),
+    ("invalid utf-8", InvalidFrame),
+    ("offsets [", CorruptionError),
+)

@@ -99,6 +99,19 @@ class Partition:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TopicSegments:
+    """A topic and what it consists of, as one answer told it."""
+
+    topic: Topic
+    partitions: tuple[Partition, ...]
+
+    @classmethod
+    def parse(cls, message: log_pb2.ListSegmentsResponse) -> "TopicSegments":
+        topic = Topic.parse(message.topic)
+        return cls(topic, tuple(Partition.parse(topic.name, partition) for partition in message.partitions))
+
+
 class Header(NamedTuple):
     """One header of a record."""
 

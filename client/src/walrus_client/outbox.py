@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from walrus_client import errors
 from walrus_client.model import Appended
+from walrus_client.process import ParentsFuture
 from walrus_client.v1 import log_pb2
 
 SEQUENCES = 2**31  # they wrap here, as in Kafka
@@ -92,7 +93,7 @@ class Batch:
         self.target = target
         self.correlation = correlation  # of its requests and their answers; a later batch has a higher one
         self.created_at = created_at
-        self.delivery: Future[Appended] = Future()
+        self.delivery: Future[Appended] = ParentsFuture()
         self.delivery.set_running_or_notify_cancel()  # what may be on its way cannot be cancelled
         self.record_count = 0
         self.bytes = 0
@@ -412,6 +413,21 @@ class Outbox:
             while partition.waiting and partition.waiting[0].created_at <= born_before:
                 late = partition.waiting.popleft()
                 settled.append(Settled(late, self._too_late(late)))
+        return settled
+
+    def give_up(self, error: errors.WalrusError) -> list[Settled]:
+        """Decides every batch as failed: nothing can be sent any more."""
+        settled = []
+        for partition in self._partitions.values():
+            if partition.open is not None:
+                self._close(partition)
+            for batch in partition.sent:
+                is_unknown = batch.in_flight or batch.maybe_stored
+                batch.in_flight = False
+                settled.append(Settled(batch, _unknown(batch, error) if is_unknown else error))
+            settled += [Settled(batch, error) for batch in partition.waiting]
+            partition.sent.clear()
+            partition.waiting.clear()
         return settled
 
     def _too_late(self, batch: Batch) -> errors.WalrusError:

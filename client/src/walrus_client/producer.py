@@ -93,6 +93,8 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if not self._sender.origin.is_here():
+            return  # a child leaves the block of its parent, which delivers what was sent
         try:
             self.close()
         except Exception as failure:

@@ -7,9 +7,11 @@ Threads: the supervisor opens lanes, gets producer ids and watches the times; a 
 gRPC's own thread takes the requests. They wait for each other on conditions of one lock and never poll.
 """
 
+import atexit
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +20,7 @@ import grpc
 from walrus_client import errors
 from walrus_client.model import Appended
 from walrus_client.outbox import REQUEST_BYTES_MAX, Batch, Identity, Limits, Outbox, OutRecord, Settled, Target
-from walrus_client.transport import INIT_PRODUCER, Call, Pause, Transport
+from walrus_client.transport import ADDRESSES_AGE_MAX_S, INIT_PRODUCER, Call, Pause, Transport
 from walrus_client.v1 import log_pb2
 
 _log = logging.getLogger(__name__)
@@ -66,6 +68,19 @@ class ProducerStats:
     undelivered_bytes: int
 
 
+# A program that ends, by an error or at its last line, waits for its producers: one that was not closed would lose
+# what it sent last, without a word.
+EXIT_TIMEOUT_S = 10.0
+_open_senders: "weakref.WeakSet[Sender]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_at_exit() -> None:
+    deadline = time.monotonic() + EXIT_TIMEOUT_S
+    for sender in list(_open_senders):
+        sender.close_at_exit(max(deadline - time.monotonic(), 0.1))
+
+
 class _Lane:
     """One stream of appends to one node, from its opening until `error` says why it is over."""
 
@@ -80,6 +95,7 @@ class Sender:
     """Delivers batches to any topic and partition. Safe to use from many threads."""
 
     def __init__(self, transport: Transport, options: ProducerOptions) -> None:
+        self.origin = transport.origin
         self._transport = transport
         self._options = options
         self._outbox = Outbox(
@@ -109,9 +125,11 @@ class Sender:
         self._failed_batches = 0
         self._supervisor = threading.Thread(target=self._supervise, name="walrus-sender", daemon=True)
         self._supervisor.start()
+        _open_senders.add(self)
 
     def add(self, target: Target, record: OutRecord) -> tuple[Batch, bool]:
         """Hands one record over; True if it is the first of its batch. Blocks while the buffer is full."""
+        self.origin.check()
         size = record.size()
         with self._lock:
             self._wait_for_room(size)
@@ -123,6 +141,7 @@ class Sender:
 
     def add_batch(self, target: Target, records: Sequence[OutRecord]) -> Batch:
         """Hands over records that are to be one batch, stored all or not at all. Blocks while the buffer is full."""
+        self.origin.check()
         with self._lock:
             self._wait_for_room(sum(record.size() for record in records))
             batch = self._outbox.add_batch(target, records, now=time.monotonic())
@@ -135,6 +154,7 @@ class Sender:
 
         Raises TimeoutError after *timeout_s*; what is not delivered by then is still tried.
         """
+        self.origin.check()
         with self._lock:
             mark = self._outbox.close_all()
             self._work.notify()
@@ -147,6 +167,7 @@ class Sender:
 
     def close(self) -> errors.WalrusError | None:
         """Delivers what was added, then ends the connection and the threads; answers what `flush` would raise."""
+        self.origin.check()
         with self._lock:
             self._closing = True
             self._outbox.close_all()
@@ -157,7 +178,26 @@ class Sender:
             failure, self._failure = self._failure, None
         return failure
 
+    def close_at_exit(self, timeout_s: float) -> None:
+        """Delivers what it can within *timeout_s*, for a program that ends without `close`; logs what it cannot."""
+        if not self.origin.is_here():
+            return  # its parent delivers, and this child may end
+        with self._lock:
+            if self._closing or (self._outbox.is_empty() and self._failure is None):
+                return
+        _log.warning(
+            "the program ends, and a producer was not closed: %d bytes are still to be delivered, which may take up to"
+            " %g s. Use `with`, or call `flush`",
+            self._outbox.bytes,
+            timeout_s,
+        )
+        try:
+            self.flush(timeout_s=timeout_s)
+        except (errors.WalrusError, TimeoutError) as failure:
+            _log.error("records of a producer that was not closed are lost, or may be: %s", failure)
+
     def stats(self) -> ProducerStats:
+        self.origin.check()
         with self._lock:
             return ProducerStats(
                 delivered_records=self._delivered_records,
@@ -176,15 +216,18 @@ class Sender:
                 break
             self._room.wait()
         if self._closing:
-            raise RuntimeError("this producer is closed")
+            raise errors.Closed("this producer is closed")
 
     # The supervisor
 
     def _supervise(self) -> None:
         while self._wait_for_work():
             try:
+                self._transport.refresh_when_old()
                 self._get_identity_if_needed()
-                self._watch(self._lane or self._open_lane())
+                self._watch_while_needed()
+            except errors.Closed as error:
+                self._give_up(error)
             except errors.WalrusError as error:
                 # Once is news; that it goes on is not.
                 _log.log(logging.DEBUG if self._failing else logging.WARNING, "%s; sending again", error)
@@ -193,20 +236,36 @@ class Sender:
                 self._rest()
 
     def _wait_for_work(self) -> bool:
-        """Waits until there is something to deliver; False when the producer is closed and nothing is left."""
+        """Waits until there is something to deliver, or until the addresses of the nodes are old.
+
+        False when the producer is closed and nothing is left.
+        """
         with self._lock:
+            until = time.monotonic() + ADDRESSES_AGE_MAX_S
             while self._outbox.is_empty():
                 if self._closing:
                     if self._lane is not None:
-                        self._lane.error = errors.Unavailable("the producer is closed")
+                        self._lane.error = errors.Closed("the producer is closed")
                         self._work.notify_all()  # its requests end, and the node ends the stream
                     return False
                 if self._lane is not None and self._lane.error is not None:
                     self._end_lane(self._lane.error)
-                self._attention.wait()
+                left_s = until - time.monotonic()
+                if left_s <= 0:
+                    return True
+                self._attention.wait(left_s)
             settled = self._outbox.expire(time.monotonic())
         self._settle(settled)
         return True
+
+    def _give_up(self, error: errors.Closed) -> None:
+        """Fails all that is not delivered, and takes nothing more: the client is closed, and was not to be yet."""
+        with self._lock:
+            self._closing = True
+            self._end_lane(error)
+            settled = self._outbox.give_up(error)
+            self._room.notify_all()
+        self._settle(settled)
 
     def _get_identity_if_needed(self) -> None:
         with self._lock:
@@ -230,15 +289,25 @@ class Sender:
         threading.Thread(target=self._receive, args=(lane, lane.call), name="walrus-receiver", daemon=True).start()
         return lane
 
+    def _watch_while_needed(self) -> None:
+        with self._lock:
+            if self._outbox.is_empty():
+                return
+        self._watch(self._lane or self._open_lane())
+
     def _watch(self, lane: _Lane) -> None:
-        """Waits while *lane* serves, until a producer id is needed or all is delivered; raises the lane's error."""
+        """Waits while *lane* serves, until a producer id is needed, the addresses are old, or all is delivered.
+
+        Raises the lane's error.
+        """
+        until = time.monotonic() + ADDRESSES_AGE_MAX_S
         while True:
             with self._lock:
                 if lane.error is not None:
                     raise lane.error
-                if self._outbox.needs_identity() or self._outbox.is_empty():
-                    return
                 now = time.monotonic()
+                if self._outbox.needs_identity() or self._outbox.is_empty() or now >= until:
+                    return
                 sent_at = self._outbox.oldest_sent_at()
                 # What is sent from now on has its time until then, too.
                 give_up_at = (now if sent_at is None else sent_at) + self._options.request_timeout_ms / 1000
@@ -248,7 +317,7 @@ class Sender:
                     )
                 settled = self._outbox.expire(now)
                 if not settled:
-                    next_look = min(give_up_at, self._outbox.next_expiry() or give_up_at)
+                    next_look = min(give_up_at, self._outbox.next_expiry() or give_up_at, until)
                     self._attention.wait(max(next_look - now, 0))
             self._settle(settled)
 

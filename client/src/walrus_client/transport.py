@@ -2,6 +2,7 @@
 of gRPC's failures to our errors. Any node takes any request, so one that fails is simply left for the next.
 """
 
+import logging
 import random
 import threading
 import time
@@ -13,10 +14,13 @@ import grpc
 from google.protobuf.message import Message
 
 from walrus_client import errors
+from walrus_client.addresses import Addresses
+from walrus_client.process import Origin
 from walrus_client.v1 import log_pb2
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
+Metadata = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +39,17 @@ class Method(Generic[Request, Response]):
 
 CREATE_TOPIC = Method("CreateTopic", log_pb2.CreateTopicRequest, log_pb2.CreateTopicResponse)
 LIST_TOPICS = Method("ListTopics", log_pb2.ListTopicsRequest, log_pb2.ListTopicsResponse)
+LIST_NODES = Method("ListNodes", log_pb2.ListNodesRequest, log_pb2.ListNodesResponse)
 LIST_SEGMENTS = Method("ListSegments", log_pb2.ListSegmentsRequest, log_pb2.ListSegmentsResponse)
 INIT_PRODUCER = Method("InitProducer", log_pb2.InitProducerRequest, log_pb2.InitProducerResponse)
 APPEND_STREAM = Method("AppendStream", log_pb2.AppendRequest, log_pb2.AppendResponse)
 READ = Method("Read", log_pb2.ReadRequest, log_pb2.ReadResponse)
 
+# So old may the addresses of the nodes be: less than it takes to restart the other nodes of a cluster one by one.
+ADDRESSES_AGE_MAX_S = 10.0
+_REFRESH_TIMEOUT_S = 1.0
+
+_log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer", covariant=True)
 
@@ -63,49 +73,96 @@ def parse_addresses(text: str) -> tuple[str, ...]:
     return addresses
 
 
+class NoAnswer(errors.Unavailable):
+    """The node did not answer in time, so it is not known why."""
+
+
 class Transport:
     """Channels to the nodes of one cluster. Safe to use from many threads."""
 
     def __init__(self, addresses: Iterable[str], *, watchful: bool = True) -> None:
         """*watchful*: a node that is silent is noticed within seconds, also while its answer may take long."""
         self._options = _CHANNEL_OPTIONS + (_WATCHFUL if watchful else [])
+        self.origin = Origin()
         self._lock = threading.Lock()
-        self._addresses = list(addresses)
-        self._position = 0  # of the node in use, in _addresses
+        self._addresses = Addresses(addresses)
+        self._refresh_at = 0.0  # on the monotonic clock
+        self._cluster_id = ""  # of the first node that told one
         self._channels: dict[str, grpc.Channel] = {}
         self._closed = False
-        assert self._addresses, "parse_addresses never answers an empty tuple"
 
     def address(self) -> str:
         """The node in use."""
+        self.origin.check()
         with self._lock:
-            return self._addresses[self._position]
+            return self._addresses.in_use
 
-    def learn(self, addresses: Iterable[str]) -> None:
-        """Adds nodes that metadata named to those that may be used, behind the ones that were given."""
+    def refresh_when_old(self) -> None:
+        """Asks the node in use for the addresses of all, if that is some time ago or another node was left since.
+
+        So the cluster is still found after each of its nodes has moved, one by one. A node that does not answer is
+        left for the next, and so is one of another cluster, whose address was ours once. Raises Closed or Forked only.
+        """
+        self.origin.check()
         with self._lock:
-            self._addresses.extend(dict.fromkeys(a for a in addresses if a and a not in self._addresses))
+            now = time.monotonic()
+            if now < self._refresh_at:
+                return
+            self._refresh_at = now + ADDRESSES_AGE_MAX_S
+            address = self._addresses.in_use
+        try:
+            answer = self._call_at(address, LIST_NODES, log_pb2.ListNodesRequest(), timeout_s=_REFRESH_TIMEOUT_S)
+        except errors.Closed:
+            raise
+        except errors.WalrusError as error:
+            _log.debug("the addresses of all nodes are not refreshed: %s", error)
+            return
+        with self._lock:
+            self._cluster_id = self._cluster_id or answer.cluster_id
+            if answer.cluster_id == self._cluster_id:
+                self._addresses.replace(node.grpc_address for node in sorted(answer.nodes, key=_dead_last))
+                return
+        _log.warning("%s is a node of another cluster by now (%s); it is left", address, answer.cluster_id)
+        self.leave(address)
 
     def leave(self, address: str) -> None:
         """Goes on to the next node, unless another thread already left *address*."""
         with self._lock:
-            if self._addresses[self._position] == address:
-                self._position = (self._position + 1) % len(self._addresses)
+            self._addresses.leave(address)
+            self._refresh_at = 0.0
+
+    def prefer(self, address: str) -> None:
+        """Goes to *address* next; it is one of the nodes from now on."""
+        with self._lock:
+            self._addresses.prefer(address)
 
     def node_count(self) -> int:
+        self.origin.check()
         with self._lock:
             return len(self._addresses)
 
-    def call(self, method: Method[Request, Response], request: Request, *, timeout_s: float) -> Response:
+    def call(
+        self, method: Method[Request, Response], request: Request, *, timeout_s: float, metadata: Metadata = ()
+    ) -> Response:
         """Asks the node in use once; raises one of `walrus_client.errors`, and leaves a node that cannot be reached."""
-        address = self.address()
+        return self._call_at(self.address(), method, request, timeout_s=timeout_s, metadata=metadata)
+
+    def _call_at(
+        self,
+        address: str,
+        method: Method[Request, Response],
+        request: Request,
+        *,
+        timeout_s: float,
+        metadata: Metadata = (),
+    ) -> Response:
         unary = self._channel(address).unary_unary(
             method.path,
             request_serializer=method.request.SerializeToString,
             response_deserializer=method.response.FromString,
         )
         try:
-            response: Response = unary(request, timeout=timeout_s)
+            response: Response = unary(request, timeout=timeout_s, metadata=metadata)
             return response
         except grpc.RpcError as failure:
             raise self.failed(failure, address) from failure
@@ -113,15 +170,24 @@ class Transport:
     def call_until(
         self, method: Method[Request, Response], request: Request, *, timeout_s: float, deadline: float
     ) -> Response:
-        """The same, again and again on all nodes while the errors are retryable and *deadline* is not reached."""
+        """The same of `Log`, again and again on all nodes while the errors are retryable and *deadline* is not reached.
+
+        The first failure is logged at once, for who waits. The error that is raised has the reason that a node gave
+        last: that the last try of all got no answer in the little time that was left tells nobody anything.
+        """
         pause = Pause()
+        reason: errors.WalrusError | None = None
         while True:
+            self.refresh_when_old()
             try:
                 remaining_s = max(deadline - time.monotonic(), 0.001)
                 return self.call(method, request, timeout_s=min(timeout_s, remaining_s))
-            except (errors.RetryableError, errors.OutcomeUnknown):  # all that comes here may be done twice
+            except (errors.RetryableError, errors.OutcomeUnknown) as error:  # all that comes here may be done twice
+                _log.log(logging.WARNING if reason is None else logging.DEBUG, "%s; trying again", error)
+                if reason is None or not isinstance(error, NoAnswer):
+                    reason = error
                 if not pause.sleep_before(deadline):
-                    raise
+                    raise reason from None
 
     def read(self, request: log_pb2.ReadRequest) -> Iterator[log_pb2.ReadResponse]:
         """The answers to one Read, until its end or the first failure. Closing the iterator gives the call up."""
@@ -133,11 +199,14 @@ class Transport:
         )
         call: Call[log_pb2.ReadResponse] = stream(request)
         try:
-            yield from call
+            for page in call:
+                yield page
+                self.origin.check()
         except grpc.RpcError as failure:
             raise self.failed(failure, address) from failure
         finally:
-            call.cancel()
+            if self.origin.is_here():
+                call.cancel()
 
     def append_stream(self, address: str, requests: Iterator[bytes]) -> Call[log_pb2.AppendResponse]:
         """Opens a stream of appends to *address*. The requests are encoded already, so that one that is sent again is
@@ -154,11 +223,17 @@ class Transport:
     def failed(self, failure: grpc.RpcError, address: str) -> errors.WalrusError:
         """The error that stands for a failed call to *address*, a node that is left if it could not serve."""
         error = from_status(failure, address)
+        with self._lock:
+            if self._closed:
+                return errors.Closed("this client was closed")
+            if isinstance(error, errors.WrongPort) and not self._addresses.is_given(address):
+                error = errors.Unavailable(str(error))  # a node was there, and moved on
         if isinstance(error, errors.RetryableError | errors.OutcomeUnknown):
             self.leave(address)
         return error
 
     def close(self) -> None:
+        self.origin.check()
         with self._lock:
             self._closed = True
             channels, self._channels = list(self._channels.values()), {}
@@ -166,17 +241,18 @@ class Transport:
             channel.close()
 
     def _channel(self, address: str) -> grpc.Channel:
+        self.origin.check()
         with self._lock:
             if self._closed:
-                raise errors.Unavailable("this client is closed")
+                raise errors.Closed("this client is closed")
             channel = self._channels.get(address)
             if channel is None:
                 channel = self._channels[address] = grpc.insecure_channel(address, options=self._options)
             return channel
 
 
-def _as_encoded(request: bytes) -> bytes:
-    return request
+def _dead_last(node: log_pb2.Node) -> bool:
+    return not node.alive
 
 
 def from_status(failure: grpc.RpcError, address: str) -> errors.WalrusError:
@@ -187,15 +263,32 @@ def from_status(failure: grpc.RpcError, address: str) -> errors.WalrusError:
         if key == _ERROR_TRAILER:
             return errors.from_message(log_pb2.Error.FromString(value))
     code = failure.code()
+    seen = _other_port(code, message)
+    if seen is not None:
+        return errors.WrongPort(
+            f"{address} does not serve what was asked for: {seen}. Topics and records are on a node's --grpc-port"
+            " (9090 by default), the cluster's administration on its --admin-port (9091)"
+        )
     kind = _KINDS_BY_CODE.get(code, errors.WalrusError)
     return kind(f"{address}: {message} ({code.name.lower()})")
+
+
+def _other_port(code: grpc.StatusCode, message: str) -> str | None:
+    """Return what answers instead of our service; None if nothing says that something else does."""
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return "it speaks gRPC, but has no such service"
+    if code is grpc.StatusCode.UNAVAILABLE and "http1.x server" in message:
+        return "it answers in HTTP/1"
+    if code is grpc.StatusCode.UNAVAILABLE and "Failed parsing HTTP/2" in message:
+        return "it does not answer in gRPC"  # as a text port does not
+    return None
 
 
 _ERROR_TRAILER = "walrus-error-bin"  # a walrus.v1.Error
 
 _KINDS_BY_CODE: dict[grpc.StatusCode, type[errors.WalrusError]] = {
     grpc.StatusCode.UNAVAILABLE: errors.Unavailable,
-    grpc.StatusCode.DEADLINE_EXCEEDED: errors.Unavailable,
+    grpc.StatusCode.DEADLINE_EXCEEDED: NoAnswer,
     grpc.StatusCode.CANCELLED: errors.Unavailable,
     # Without a reason these are gRPC's own: a connection that broke in the middle of a stream.
     grpc.StatusCode.UNKNOWN: errors.Unavailable,

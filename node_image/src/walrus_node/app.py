@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import threading
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,17 +20,19 @@ import walrus_core
 from walrus_client.v1 import admin_pb2
 
 from walrus_node import __version__, logs
+from walrus_node.acquaintance import Acquaintance
+from walrus_node.address import Address
 from walrus_node.admin.server import AdminServer
 from walrus_node.admin.service import Facts as AdminFacts
 from walrus_node.admissions import Admissions
-from walrus_node.config import Address, Config
+from walrus_node.config import Config, is_loopback
 from walrus_node.controller import Controller
 from walrus_node.entrance import Entrance
 from walrus_node.files import DataRefusedError
 from walrus_node.http import Facts, HttpServer
 from walrus_node.identity import DataDirectory, Identity
-from walrus_node.metadata.admission import Registration
-from walrus_node.metadata.journal import Owner
+from walrus_node.metadata.admission import JoinRequest, Registration
+from walrus_node.metadata.journal import Owner, read_owner
 from walrus_node.metadata.machine import ClusterState, MetadataMachine
 from walrus_node.metadata.raft_store import Place, RaftStore
 from walrus_node.metadata.transport import listen
@@ -37,6 +40,7 @@ from walrus_node.metadata.wire import WIRE, Versions
 from walrus_node.metrics import build_registry
 from walrus_node.policy import rollover_policy
 from walrus_node.presence import LEASE_MS, Presence
+from walrus_node.secret import Secrets
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +60,10 @@ class StartError(Exception):
 
 async def run(config: Config) -> None:
     """Run until SIGTERM or SIGINT; raises `StartError` when it cannot go on."""
-    node = Node(config)
+    try:
+        node = Node(config)
+    except DataRefusedError as error:
+        raise StartError(str(error), FAILED) from None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, node.request_stop)
@@ -84,6 +91,7 @@ class Node:
         self._store: RaftStore[ClusterState] | None = None
         self._data_plane: walrus_core.DataPlane | None = None
         self._controller: Controller | None = None
+        self._secrets = Secrets(config.secret_file)
         self._level = config.test_level or walrus_core.Metadata.LEVEL
         self._presence = Presence()
         self._published: ClusterState | None = None
@@ -104,6 +112,8 @@ class Node:
                 self._presence.look,
                 logs.change_level,
                 self._count_behind,
+                self._tell_remains,
+                self._secrets,
             )
         )
         copies = lambda: self._controller.copies.progress if self._controller else None  # noqa: E731
@@ -153,9 +163,11 @@ class Node:
 
     async def _start(self) -> None:
         self._directory = DataDirectory(self._config.data_dir)
-        self._identity = self._directory.load_identity()
+        owner = partial(read_owner, self._directory.metadata / "journal")
+        self._identity = self._directory.load_identity(lambda: (owner().disk, owner().cluster_id))
         if self._config.node_id not in (None, self._identity.node_id or self._config.node_id):
             log.warning("--node-id %d is ignored: this disk is node %d", self._config.node_id, self._identity.node_id)
+        self._warn_of_strangers()
         self._listener = _listen(self._config.raft, "--raft-port")
         self._raft = Address(self._config.raft.host, self._listener.getsockname()[1])
         try:
@@ -168,7 +180,7 @@ class Node:
             raise _cannot_serve_admin(self._config.admin, error) from None
         entrance = Entrance(
             self._directory,
-            self._registration(),
+            JoinRequest(self._registration(), self._secrets, self._config.replaces),
             listener=self._listener,
             bootstrap=self._config.bootstrap,
             replication={"factor": self._config.replication_factor, "write_quorum": self._config.write_quorum},
@@ -188,6 +200,18 @@ class Node:
             ", ".join(f"{name} {address}" for name, address in self._addresses().items()),
         )
 
+    def _warn_of_strangers(self) -> None:
+        """Where anybody can reach what only nodes and operators should."""
+        config = self._config
+        open_to_all = [
+            str(address) for address in (config.raft, config.peer, config.admin) if not is_loopback(address.host)
+        ]
+        if open_to_all and not self._secrets.are_shared:
+            log.warning(
+                "no --secret-file, and %s are not loopback: whoever reaches them can become a voter and a replica",
+                ", ".join(open_to_all),
+            )
+
     # Parts
 
     def _open_store(self, cluster_id: UUID) -> RaftStore[ClusterState]:
@@ -195,6 +219,9 @@ class Node:
         assert self._identity is not None
         assert self._listener is not None
         admissions = Admissions(cluster_id)
+        acquaintance = Acquaintance(
+            JoinRequest(self._registration(), self._secrets), tuple(map(str, self._config.join))
+        )
         place = Place(
             self._directory.metadata,
             Owner(cluster_id, self._identity.disk),
@@ -202,14 +229,16 @@ class Node:
             self._addresses()["raft"],
             seeds=tuple(map(str, self._config.join)),
             wire=Versions(*self._config.test_wire) if self._config.test_wire else WIRE,
+            secrets=self._secrets,
         )
-        self._store = admissions.store = RaftStore(
+        self._store = admissions.store = acquaintance.store = RaftStore(
             place,
             MetadataMachine(self._level),
             self._listener,
             on_published=self._publish,
             on_failed=self._hear_failure,
             on_join=admissions.hear,
+            on_unknown_voter=acquaintance.hear,
         )
         return self._store
 
@@ -273,6 +302,8 @@ class Node:
             "lease_ms": LEASE_MS,
             "test_controls": config.test_controls,
         }
+        if config.secret_file:
+            options["secret_file"] = str(config.secret_file)
         if config.test_wire:
             options["wire_versions"] = dict(zip(("oldest", "newest"), config.test_wire, strict=True))
         return options
@@ -356,10 +387,14 @@ class Node:
             data_dir=str(self._config.data_dir),
             bytes_free=usage.free,
             bytes_total=usage.total,
+            copies_not_whole=self._data_plane.copies_not_whole() if self._data_plane is not None else 0,
         )
 
     def _count_behind(self, timeout_ms: int) -> int | None:
         return self._data_plane.open_behind(timeout_ms) if self._data_plane is not None else None
+
+    def _tell_remains(self) -> list[dict[str, Any]] | None:
+        return self._data_plane.remains() if self._data_plane is not None else None
 
     def _hear_failure(self, error: Exception) -> None:
         """Called by the store's thread."""

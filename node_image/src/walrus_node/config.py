@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
+from uuid import UUID
 
 from walrus_node import __version__
+from walrus_node.address import Address, is_host
 
 NODE_ID_MAX = 2**31 - 1
 FRAME_BYTES_LIMIT = 16 * 1024 * 1024
@@ -19,8 +21,8 @@ FRAME_BYTES_LIMIT = 16 * 1024 * 1024
 _BYTE_UNITS = {"": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _MS_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LOOPBACK = "127.0.0.1"
-# `walrus` knows WALRUS_BOOTSTRAP as the address of a cluster; and founding is said once, not left lying about.
-_NOT_FROM_ENVIRONMENT = {"help", "version", "bootstrap"}
+# `walrus` knows WALRUS_BOOTSTRAP as the address of a cluster; and founding, or giving up a disk, is said once.
+_NOT_FROM_ENVIRONMENT = {"help", "version", "bootstrap", "replaces"}
 _OTHER_NAMES = {
     "data_dir": ("RAFKA_DATA_DIR",),
     "segment_entries_max": ("WALRUS_MAX_SEGMENT_ENTRIES",),
@@ -28,17 +30,6 @@ _OTHER_NAMES = {
 }
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 _RUST_LEVELS = {"error", "warn", "info", "debug", "trace", "off"}
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where to listen, or whom to ask. Port 0 is chosen by the system."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -59,6 +50,8 @@ class Config:
     # Each may be a name with many addresses.
     join: tuple[Address, ...]
     bootstrap: bool
+    # A disk that is gone, and whose place this one takes when it joins.
+    replaces: UUID | None
     # Of a cluster that this node founds.
     replication_factor: int
     write_quorum: int
@@ -71,6 +64,7 @@ class Config:
     monitor_check_ms: int
     auto_create_topics: bool
     frame_bytes_max: int
+    secret_file: Path | None
     log_level: str
     log_file: Path | None
     test_controls: bool
@@ -89,8 +83,6 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
     parser = _parser()
     flags = parser.parse_args([*_from_environment(parser, environment, arguments), *arguments])
     join = tuple(address for addresses in flags.join or () for address in addresses)
-    if flags.bootstrap and join:
-        parser.error("--bootstrap founds a cluster, --join enters one: give one of them")
     factor = flags.replication_factor
     write_quorum = flags.write_quorum or factor // 2 + 1
     if write_quorum > factor:
@@ -117,6 +109,7 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
         advertise_host=flags.advertise_host or flags.raft_advertise_host,
         raft_advertise_host=flags.raft_advertise_host or flags.advertise_host,
         join=join,
+        replaces=flags.replaces,
         bootstrap=flags.bootstrap or flags.bootstrap_name == node_name,
         replication_factor=flags.replication_factor,
         write_quorum=write_quorum,
@@ -128,6 +121,7 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
         monitor_check_ms=flags.monitor_check_ms,
         auto_create_topics=not flags.no_auto_create_topics,
         frame_bytes_max=flags.frame_bytes_max,
+        secret_file=flags.secret_file,
         log_level=flags.log_level,
         log_file=flags.log_file,
         test_controls=flags.test_controls,
@@ -140,9 +134,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="walrus-node",
         description="A Walrus broker node.",
-        epilog="Each option but --bootstrap has an environment variable, such as WALRUS_DATA_DIR for --data-dir; "
-        "options win. A node that was in a cluster goes back into it, whatever --bootstrap, --bootstrap-name and "
-        "--join say.",
+        epilog="Each option but --bootstrap and --replaces has an environment variable, such as WALRUS_DATA_DIR for "
+        "--data-dir; options win. A node that was in a cluster goes back into it, whatever --bootstrap, "
+        "--bootstrap-name and --join say.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         allow_abbrev=False,
     )
@@ -151,8 +145,19 @@ def _parser() -> argparse.ArgumentParser:
     add("--node-id", type=_number(1, NODE_ID_MAX), metavar="N", help="wanted id; another one is given if it is taken")
     add("--node-name", type=_name, metavar="NAME", help="what its operator calls it; default: the host's name")
     add("--data-dir", type=Path, default=Path("data"), help="[also RAFKA_DATA_DIR]")
-    add("--bootstrap", action="store_true", help="found a cluster; harmless where the disk is in one already")
-    add("--bootstrap-name", type=_name, metavar="NAME", help="--bootstrap for the node of this name, --join for others")
+    add(
+        "--bootstrap",
+        action="store_true",
+        help="found a cluster; with --join only if a majority of the nodes there, this one included, is empty and none "
+        "is in a cluster, else enter theirs; harmless where the disk is in one already",
+    )
+    add("--bootstrap-name", type=_name, metavar="NAME", help="--bootstrap for the node of this name")
+    add(
+        "--replaces",
+        type=_uuid,
+        metavar="UUID",
+        help="the disk that this empty one comes in place of: it is gone for good, and so is what it promised",
+    )
     add(
         "--replication-factor",
         default=1,
@@ -185,6 +190,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--http-port", default=8088, type=_port, help="health, metrics, status")
     add("--admin-host", type=_host, metavar="HOST", help="bind the admin service here, not to --bind-host")
     add("--admin-port", default=9091, type=_port, help="admin service (gRPC)")
+    add(
+        "--secret-file",
+        type=Path,
+        metavar="PATH",
+        help="secrets that the cluster's nodes share, one a line: the first is used, all are taken",
+    )
     backends = ("auto", "mmap", "direct", "io_uring")
     add("--backend", default="auto", choices=backends, help="[WALRUS_DISABLE_IO_URING: mmap]")
     add("--fsync", default="each", type=_fsync, metavar="each|never|<n>ms", help="when records become durable")
@@ -267,6 +278,14 @@ def is_wildcard(host: str) -> bool:
         return False
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a listener bound there is reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def _refuse(message: str) -> NoReturn:
     raise argparse.ArgumentTypeError(message)
 
@@ -287,9 +306,16 @@ def _port(text: str) -> int:
 
 
 def _host(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9._:-]{1,253}", text):
+    if not is_host(text):
         _refuse(f"{text!r} is no host name or address")
     return text
+
+
+def _uuid(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        _refuse(f"{text!r} is no UUID of a disk, as `walrus cluster nodes` shows them")
 
 
 def _name(text: str) -> str:
@@ -303,10 +329,10 @@ def _addresses(text: str) -> tuple[Address, ...]:
 
 
 def _address(text: str) -> Address:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) <= 65_535:
-        _refuse(f"{text!r} is not HOST:RAFT_PORT")
-    return Address(_host(host.strip("[]")), int(port))
+    try:
+        return Address.parse(text)
+    except ValueError as wrong:
+        _refuse(str(wrong))
 
 
 def _versions(text: str) -> tuple[int, int]:

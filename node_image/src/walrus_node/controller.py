@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 RENEW_SECONDS = 1.0
 # How often a command is built anew because the state it was built from had moved on.
 _REBUILDS_MAX = 8
+# Refusals after which the same request may be taken a moment later.
+_RETRYABLE = frozenset({"TooManyCreations"})
 # The state moved on while the command was built from it.
 _STALE = frozenset({"StaleBallot", "StaleEpoch", "StaleProcess", "UnknownNode", "VersionMismatch"})
 _POLL_MS = 1_000
@@ -205,9 +207,6 @@ class Controller:
             case "delete_topic":
                 await self._execute({"delete_topic": _fields(event, "topic")})
                 return {}
-            case "allocate_producer_ids":
-                applied = await self._execute({"allocate_producer_ids": _fields(event, "count")})
-                return dict(applied.answer["producer_ids"])
             case "node_state":
                 await self._execute({"set_node_state": {**self._me(), "state": event["state"]}})
                 return {}
@@ -293,7 +292,8 @@ class Controller:
     async def _execute(self, command: dict[str, Any]) -> Applied:
         outcome = await execute(self._store, command)
         if isinstance(outcome, Rejected):
-            raise _RefusedError(outcome.reason, outcome.message, retryable=False, facts=dict(outcome.facts))
+            retryable = outcome.reason in _RETRYABLE
+            raise _RefusedError(outcome.reason, outcome.message, retryable=retryable, facts=dict(outcome.facts))
         return outcome
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

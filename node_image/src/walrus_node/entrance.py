@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID, uuid4
 
+from walrus_node.address import Address
 from walrus_node.commands import execute, register
-from walrus_node.config import Address, is_wildcard
+from walrus_node.config import is_wildcard
 from walrus_node.files import DataRefusedError
 from walrus_node.identity import DataDirectory, Identity
-from walrus_node.metadata.admission import Admitted, Registration, join, refuse_others
+from walrus_node.metadata.admission import Admitted, JoinRequest, join, refuse_others
 from walrus_node.metadata.journal import Owner, read_owner
 from walrus_node.metadata.machine import ClusterState, MetadataMachine
 from walrus_node.metadata.raft_store import RaftStore, found, prepare_to_join
@@ -34,7 +35,7 @@ class Entrance:
     def __init__(
         self,
         directory: DataDirectory,
-        registration: Registration,
+        request: JoinRequest,
         *,
         listener: socket.socket,
         bootstrap: bool,
@@ -47,7 +48,7 @@ class Entrance:
         *on_waiting* hears what the node waits for.
         """
         self._directory = directory
-        self._registration = registration
+        self._request = request
         self._listener = listener
         self._bootstrap = bootstrap
         self._replication = replication
@@ -63,6 +64,10 @@ class Entrance:
         cluster_id = read_owner(self._directory.metadata / "journal").cluster_id
         identity = self._remember(identity, replace(identity, cluster_id=cluster_id))
         store = open_store(cluster_id)
+        known = store.read().nodes.get(identity.disk)
+        if identity.node_id is None and known is not None:
+            # An identity that was made again lacks it; the metadata here are those of the last start, at least.
+            identity = self._remember(identity, replace(identity, node_id=known.node_id))
         founded_here = identity.disk in store.status().voters()
         if not founded_here and admitted is None and (identity.node_id is None or not store.read().nodes):
             admitted = await self._join()
@@ -74,7 +79,7 @@ class Entrance:
         if identity.node_id is None:
             # The founder's first commands; each is harmless the second time.
             await execute(store, {"bootstrap": {"cluster_id": str(cluster_id), "replication": dict(self._replication)}})
-            node_id = await register(store, self._registration)
+            node_id = await register(store, self._request.registration)
             identity = self._remember(identity, replace(identity, node_id=node_id))
         return store, identity
 
@@ -85,27 +90,31 @@ class Entrance:
                 f"{metadata} is missing, but this disk is in a cluster: put it back, "
                 "or give the node an empty data directory and let it join again"
             )
-        if self._bootstrap:
+        admitted = None
+        if not (self._bootstrap and not self._seeds):
+            admitted = await self._join(may_found=self._bootstrap)
+        if admitted is None:
             owner = Owner(uuid4(), identity.disk)
             found(metadata, owner, MetadataMachine().snapshot())
             log.info("founded cluster %s", owner.cluster_id)
             return None
-        admitted = await self._join()
         prepare_to_join(metadata, Owner(admitted.cluster_id, identity.disk))
         return admitted
 
-    async def _join(self) -> Admitted:
-        refusing = asyncio.create_task(refuse_others(self._listener))
+    async def _join(self, *, may_found: bool = False) -> Admitted | None:
+        """`None`: this node is to found the cluster."""
+        refusing = asyncio.create_task(refuse_others(self._listener, self._request.secrets))
         try:
-            admitted = await self._ask()
+            admitted = await self._ask(may_found=may_found)
         finally:
             refusing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await refusing
-        log.info("admitted to cluster %s as node %d", admitted.cluster_id, admitted.node_id)
+        if admitted is not None:
+            log.info("admitted to cluster %s as node %d", admitted.cluster_id, admitted.node_id)
         return admitted
 
-    async def _ask(self) -> Admitted:
+    async def _ask(self, *, may_found: bool) -> Admitted | None:
         if not self._seeds:
             self._wait_for(_WAITING)
             await asyncio.Event().wait()
@@ -113,8 +122,9 @@ class Entrance:
         bound = Address(*self._listener.getsockname()[:2])
         return await join(
             [str(seed) for seed in self._seeds],
-            self._registration,
+            self._request,
             lambda why: self._wait_for(f"admission: {why}"),
+            may_found=may_found,
             is_own=lambda address: _is_own(address, bound),
         )
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from walrus_node.config import Address
+from walrus_node.address import Address
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,25 @@
 """Who this node is: the disk's UUID, minted once on an empty disk, and the cluster and id that it was given.
 
-`identity.json` is replaced as a whole and carries a checksum. The lock keeps a second process off the directory.
+`identity.json` is replaced as a whole and carries a checksum. What it says of disk and cluster, the metadata's files
+say too: damaged or lost, it is made again from them. The lock keeps a second process off the directory.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import zlib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 from walrus_node.files import DataRefusedError, replace_durably, sync_directory
+
+log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
 
@@ -50,18 +55,29 @@ class DataDirectory:
         """Journal, votes and snapshot of the metadata."""
         return self.path / "metadata"
 
-    def load_identity(self) -> Identity:
-        """Read who the disk is, or mint it on an empty one; raises `DataRefusedError`."""
+    def load_identity(self, by_metadata: Callable[[], tuple[UUID, UUID]]) -> Identity:
+        """Read who the disk is, or mint it on an empty one; raises `DataRefusedError`.
+
+        *by_metadata* says disk and cluster by the files in `metadata`, or raises `DataRefusedError`.
+        """
         path = self.path / "identity.json"
         try:
             return _decode(path.read_bytes(), path)
         except FileNotFoundError:
-            pass
-        for name in ("metadata", "log"):
-            if (self.path / name).exists():
-                raise DataRefusedError(
-                    f"{path} is missing, but {name}/ is there: put it back, or give the node an empty data directory"
-                )
+            what = "missing"
+        except ValueError:
+            what = "damaged"
+        if self.metadata.exists():
+            disk, cluster_id = by_metadata()
+            identity = Identity(disk, cluster_id)
+            log.warning("%s is %s: made again from the metadata, disk %s in cluster %s", path, what, disk, cluster_id)
+            self.save_identity(identity)
+            return identity
+        if what == "damaged" or (self.path / "log").exists():
+            raise DataRefusedError(
+                f"{path} is {what}, and there are no metadata to make it again from: put a good copy back, "
+                "or give the node an empty data directory"
+            )
         identity = Identity(disk=uuid4())
         self.save_identity(identity)
         sync_directory(self.path.parent)
@@ -83,25 +99,24 @@ def _encode(identity: Identity) -> bytes:
 
 
 def _decode(content: bytes, path: Path) -> Identity:
+    """Raises `ValueError` if it is damaged. A version counts only under a right checksum."""
     try:
         facts = json.loads(content)
         checksum = facts.pop("checksum")
+        if checksum != _checksum(facts):
+            raise ValueError("its checksum differs")
         version = facts["format"]
         if version > FORMAT_VERSION:
             raise DataRefusedError(
                 f"{path} has format {version}, newer than {FORMAT_VERSION}; start a newer walrus-node"
             )
-        if checksum != _checksum(facts):
-            raise ValueError
         return Identity(
             disk=UUID(facts["disk"]),
             cluster_id=UUID(facts["cluster_id"]) if facts["cluster_id"] else None,
             node_id=facts["node_id"],
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise DataRefusedError(
-            f"{path} is damaged: put a good copy back, or give the node an empty data directory"
-        ) from None
+    except (KeyError, TypeError, AttributeError, RecursionError):
+        raise ValueError("it lacks something") from None
 
 
 def _checksum(facts: dict[str, Any]) -> str:

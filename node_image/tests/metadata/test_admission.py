@@ -1,40 +1,25 @@
 """Asking to join: at every address of a name, whoever else is there, until one admits."""
 
 import asyncio
-import json
 import socket
-import struct
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from walrus_node.metadata.admission import Admitted, Registration, encode_admitted, join, refuse_others
-from walrus_node.metadata.wire import encode_greeting
+import pytest
+from answering import answering
+from walrus_node.metadata.admission import Admitted, JoinRequest, Registration, encode_admitted, join, refuse_others
+from walrus_node.secret import Secrets
 
 ADMITTED = Admitted(uuid4(), 2, {uuid4(): "orders-0:6000"})
 SECONDS_MAX = 30.0
 
 
-def registration() -> Registration:
-    return Registration(None, uuid4(), uuid4(), *["orders-1:1"] * 6, name="orders-1", level=1)
-
-
-@asynccontextmanager
-async def answering(answer: dict[str, Any]):
-    """A node that answers each request so; yields its address and the requests."""
-    asked: list[dict[str, Any]] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        length, _ = struct.unpack("<II", await reader.readexactly(8))
-        asked.append(json.loads(await reader.readexactly(length)))
-        writer.write(encode_greeting(answer))
-        await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", asked
+def request() -> JoinRequest:
+    registration = Registration(None, uuid4(), uuid4(), *["orders-1:1"] * 6, name="orders-1", level=1)
+    return JoinRequest(registration, Secrets(None))
 
 
 def naming(*addresses: str) -> Callable[[str], Awaitable[Sequence[str]]]:
@@ -56,7 +41,7 @@ async def joined(*addresses: str, own: str = "") -> tuple[Admitted, list[str]]:
     admitted = await asyncio.wait_for(
         join(
             ["orders-brokers:6000"],
-            registration(),
+            request(),
             waits.append,
             is_own=lambda address: address == own,
             resolve=naming(*addresses),
@@ -126,7 +111,7 @@ def test_a_name_is_resolved_anew_at_each_attempt() -> None:
                     raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
                 return found
 
-            joining = join(["orders-brokers:6000"], registration(), waits.append, resolve=resolve)
+            joining = join(["orders-brokers:6000"], request(), waits.append, resolve=resolve)
             assert await asyncio.wait_for(joining, SECONDS_MAX) == ADMITTED
             assert waits[0] == "orders-brokers:6000 has no address: Name or service not known"
             assert "does not answer" in waits[1]
@@ -138,7 +123,7 @@ def test_a_name_is_resolved_anew_at_each_attempt() -> None:
 def test_who_waits_itself_says_so_at_once_and_lets_the_listener_go() -> None:
     async def run() -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            refusing = asyncio.create_task(refuse_others(listener))
+            refusing = asyncio.create_task(refuse_others(listener, Secrets(None)))
             waits: list[str] = []
             seed = f"127.0.0.1:{listener.getsockname()[1]}"
             heard = asyncio.Event()
@@ -147,7 +132,7 @@ def test_who_waits_itself_says_so_at_once_and_lets_the_listener_go() -> None:
                 waits.append(why)
                 heard.set()
 
-            joining = asyncio.create_task(join([seed], registration(), hear))
+            joining = asyncio.create_task(join([seed], request(), hear))
             await asyncio.wait_for(heard.wait(), SECONDS_MAX)
             assert waits[0] == f"{seed} answers: it waits to be admitted itself"
             for task in (joining, refusing):
@@ -165,7 +150,7 @@ def test_who_waits_stops_refusing_when_it_is_told_so_whatever_arrives_then() -> 
         loop = asyncio.get_running_loop()
         for turns in range(40):
             with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as stranger:
-                refusing = asyncio.create_task(refuse_others(listener))
+                refusing = asyncio.create_task(refuse_others(listener, Secrets(None)))
                 stranger.setblocking(False)
                 await loop.sock_connect(stranger, listener.getsockname())
                 for _ in range(turns % 8):
@@ -176,5 +161,94 @@ def test_who_waits_stops_refusing_when_it_is_told_so_whatever_arrives_then() -> 
                 refusing.cancel()
                 done, _ = await asyncio.wait({refusing}, timeout=SECONDS_MAX)
                 assert done
+
+    asyncio.run(run())
+
+
+LEADERLESS: dict[str, Any] = {"refused": "no metadata leader is known now", "member": True}
+EMPTY: dict[str, Any] = {"refused": "it waits", "empty": True}
+
+
+async def asked_once(*addresses: str) -> Admitted | str | None:
+    """What somebody who may found comes to: an admission, nothing (it founds), or why it waits."""
+    first: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    joining = asyncio.create_task(
+        join(
+            ["orders-brokers:6000"],
+            request(),
+            lambda why: None if first.done() else first.set_result(why),
+            may_found=True,
+            resolve=naming(*addresses),
+        )
+    )
+    done, _ = await asyncio.wait({joining, first}, timeout=SECONDS_MAX, return_when=asyncio.FIRST_COMPLETED)
+    assert done
+    if joining in done:
+        return joining.result()
+    joining.cancel()
+    return first.result()
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ([], "founds"),
+        ([EMPTY], "founds"),
+        ([EMPTY, EMPTY], "founds"),
+        ([EMPTY, None], "founds"),
+        ([EMPTY, EMPTY, None, None], "founds"),
+        ([None], "waits"),
+        ([None, None], "waits"),
+        ([EMPTY, None, None], "waits"),
+        ([EMPTY, LEADERLESS], "waits"),
+        ([EMPTY, EMPTY, EMPTY, LEADERLESS], "waits"),
+        ([EMPTY, {"leader": "nowhere:1"}], "waits"),
+        ([EMPTY, {"leader": "nowhere:99999"}], "waits"),
+        ([EMPTY, EMPTY, encode_admitted(ADMITTED)], "joins"),
+    ],
+)
+def test_an_emptied_founder_founds_only_if_a_majority_is_empty_and_none_is_in_a_cluster(
+    others: list[dict[str, Any] | None], expected: str
+) -> None:
+    """It founded a second cluster at once, beside the one that its seeds were in. `None`: nobody answers there."""
+
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            addresses = [
+                nobody() if other is None else (await stack.enter_async_context(answering(other)))[0]
+                for other in others
+            ]
+            answer = await asked_once(*addresses)
+            assert {type(None): "founds", str: "waits", Admitted: "joins"}[type(answer)] == expected, answer
+
+    asyncio.run(run())
+
+
+def test_who_does_not_know_the_secret_is_not_taken_for_empty(tmp_path: Path) -> None:
+    async def run() -> None:
+        (tmp_path / "secret").write_text("somebody else's secret")
+        async with answering(EMPTY, Secrets(tmp_path / "secret")) as (other, _):
+            assert "share no secret" in str(await asked_once(other))
+
+    asyncio.run(run())
+
+
+def test_a_name_that_is_not_resolved_yet_counts_as_silent() -> None:
+    async def run() -> None:
+        waits: list[str] = []
+        heard = asyncio.Event()
+
+        async def resolve(_: str) -> Sequence[str]:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+        def hear(why: str) -> None:
+            waits.append(why)
+            heard.set()
+
+        joining = asyncio.create_task(join(["orders:6000"], request(), hear, may_found=True, resolve=resolve))
+        await asyncio.wait_for(heard.wait(), SECONDS_MAX)
+        assert "has no address" in waits[0]
+        joining.cancel()
+        await asyncio.gather(joining, return_exceptions=True)
 
     asyncio.run(run())

@@ -14,6 +14,10 @@ OWNER = Owner(uuid4(), uuid4())
 COMMANDS = [b"\x00{}", b"\x01", b"\x00" + b"x" * 700, b"\x02abc"]
 
 
+# Where the marks of the durable end lie.
+MARKS = range(52, 76)
+
+
 def create(directory: Path) -> Path:
     path = directory / "journal"
     Journal.create(path, OWNER, index=1, term=0)
@@ -67,6 +71,66 @@ def test_a_record_torn_at_any_byte_is_cut_and_nothing_before_it(tmp_path: Path) 
         assert path.stat().st_size == whole
 
 
+def test_a_file_cut_at_any_byte_is_refused_if_that_was_synced(tmp_path: Path) -> None:
+    """Cut in half it was taken for torn: the member went on without entries that it had acknowledged."""
+    path = create(tmp_path)
+    fill(path)
+    content = path.read_bytes()
+    for size in range(len(content)):
+        path.write_bytes(content[:size])
+        with pytest.raises(DataRefusedError, match=r"metadata journal|not a metadata journal"):
+            reopen(path)
+
+
+def test_a_zeroed_last_page_is_refused_if_it_was_synced(tmp_path: Path) -> None:
+    path = create(tmp_path)
+    fill(path, [b"\x00" + b"z" * 9_000])
+    content = path.read_bytes()
+    path.write_bytes(content[:8_192] + b"\0" * (len(content) - 8_192))
+    with pytest.raises(DataRefusedError, match="was durable"):
+        reopen(path)
+
+
+def test_what_a_compaction_kept_is_durable(tmp_path: Path) -> None:
+    path = create(tmp_path)
+    fill(path)
+    journal = Journal(path, OWNER)
+    journal.compact(index=2, term=3)
+    journal.close()
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DataRefusedError, match="was durable"):
+        reopen(path)
+
+
+def test_one_damaged_mark_leaves_the_other(tmp_path: Path) -> None:
+    path = create(tmp_path)
+    fill(path)
+    reopen(path)  # writes the other mark
+    content = path.read_bytes()
+    middle = MARKS.start + len(MARKS) // 2
+    for one in (slice(MARKS.start, middle), slice(middle, MARKS.stop)):
+        damaged = bytearray(content)
+        damaged[one] = bytes(len(MARKS) // 2)
+        path.write_bytes(damaged[: len(content) // 2])
+        with pytest.raises(DataRefusedError, match="was durable"):
+            reopen(path)
+    path.write_bytes(content[: MARKS.start] + bytes(len(MARKS)) + content[MARKS.stop :])
+    with pytest.raises(DataRefusedError, match="neither mark"):
+        reopen(path)
+
+
+def test_what_a_killed_process_left_unsynced_is_durable_once_it_was_read_back(tmp_path: Path) -> None:
+    """The leader sends it again, it is found in its place, and is acknowledged without another write."""
+    path = create(tmp_path)
+    journal = Journal(path, OWNER)
+    journal.append(Entry(b"\x00never synced", 2, 1), commit=0)
+    journal.close()
+    assert len(reopen(path)) == 2
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DataRefusedError, match="was durable"):
+        reopen(path)
+
+
 def test_a_file_that_grew_without_its_data_is_cut(tmp_path: Path) -> None:
     path = create(tmp_path)
     held = fill(path)
@@ -87,14 +151,18 @@ def test_a_record_whose_end_did_not_arrive_is_cut(tmp_path: Path) -> None:
 
 
 def test_every_damaged_byte_refuses_the_start(tmp_path: Path) -> None:
+    """Or it is in one of the two marks, and costs nothing."""
     path = create(tmp_path)
-    fill(path)
+    held = fill(path)
     content = path.read_bytes()
     for position in range(len(content)):
         for damage in (content[position] ^ 1, content[position] ^ 0x80, 0, 0xFF):
             if damage == content[position]:
                 continue
             path.write_bytes(content[:position] + bytes([damage]) + content[position + 1 :])
+            if MARKS.start <= position < MARKS.stop:
+                assert reopen(path) == held
+                continue
             with pytest.raises(DataRefusedError, match=r"metadata journal|not a metadata journal"):
                 reopen(path)
 
@@ -124,7 +192,7 @@ def test_a_missing_journal_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "FORMAT_VERSION", 2)
+    monkeypatch.setattr(journal_module, "FORMAT_VERSION", journal_module.FORMAT_VERSION + 1)
     path = create(tmp_path)
     monkeypatch.undo()
     with pytest.raises(DataRefusedError, match="start a newer walrus-node"):

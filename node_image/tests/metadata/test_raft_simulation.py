@@ -57,6 +57,7 @@ class Simulated:
             wait=lambda _: None,
             on_applied=self._check_prefix,
             on_voters_changed=lambda: None,
+            on_unknown_voter=self._ask_who_votes,
         )
         compaction = Compaction(entries=24, entries_kept=4)
         self.raft = Raft(Parts(self.disk, CLUSTER, disk, self.machine, hooks, compaction))
@@ -75,6 +76,12 @@ class Simulated:
         (payload,) = FrameReader(2**24).feed(encode_message(message))
         self.world.pool.append((self.disk, UUID(peer), decode_message(payload)))
         return True
+
+    def _ask_who_votes(self, claimant: UUID) -> None:
+        """Whoever is asked answers by its own log; the join that it takes is not part of this world."""
+        told = self.world.members[claimant].raft.voters
+        if claimant in told:
+            self.raft.introduce(told)
 
     def _check_prefix(self) -> None:
         self.world.check(self.machine.written)

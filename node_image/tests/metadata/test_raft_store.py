@@ -10,13 +10,14 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from hostile import Hostile
 from ledger import address, entry
 from members import SECONDS_MAX, Cluster, Member, cluster_of
 from waiting import wait_until
 from walrus_node.files import DataRefusedError
 from walrus_node.metadata.raft import Compaction
 from walrus_node.metadata.store import Applied, Rejected, Unknown
-from walrus_node.metadata.wire import WIRE, Versions, encode_greeting
+from walrus_node.metadata.wire import WIRE, Versions
 
 QUIET_SECONDS = 3.0
 
@@ -262,21 +263,12 @@ def test_strangers_cannot_take_the_port_hostage(tmp_path: Path) -> None:
         huge.sendall(struct.pack("<II", 2**31 - 1, 0) + b"x" * 1_000)
         huge.settimeout(SECONDS_MAX)
         assert _is_closed(huge)
-        impostor = socket.create_connection(("127.0.0.1", home.port))
-        greeting = {
-            "hello": 1,
-            "cluster": str(cluster.cluster_id),
-            "disk": str(home.disk),
-            "process": str(uuid4()),
-            "raft_address": "127.0.0.1:1",
-            "to": None,
-        }
-        impostor.sendall(encode_greeting(greeting))
-        impostor.settimeout(SECONDS_MAX)
-        assert b"same disk" in impostor.recv(4_096)
+        with Hostile(home) as impostor:
+            assert "same disk" in impostor.greet(home.disk)["refused"]
+            impostor.wait_closed()
         silent = [socket.create_connection(("127.0.0.1", home.port)) for _ in range(150)]
         assert isinstance(home.write("alive"), Applied)
-        for connection in (huge, impostor, *silent):
+        for connection in (huge, *silent):
             connection.close()
 
 

@@ -1,7 +1,7 @@
 """Metadata stores over real sockets and files, in this process."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -13,6 +13,7 @@ from walrus_node.metadata.raft import Compaction
 from walrus_node.metadata.raft_store import Place, RaftStore, found, prepare_to_join
 from walrus_node.metadata.store import Applied, Outcome
 from walrus_node.metadata.wire import WIRE
+from walrus_node.secret import Secrets
 
 SECONDS_MAX = 15.0
 
@@ -27,6 +28,8 @@ class Member:
         self.compaction = compaction
         self.port = 0
         self.wire = WIRE
+        self.secrets = Secrets(None)
+        self.on_unknown_voter: Callable[[UUID, str | None], None] = lambda _disk, _address: None
         self.store: RaftStore[tuple[str, ...]] | None = None
 
     @property
@@ -47,8 +50,10 @@ class Member:
     def start(self, peers: dict[UUID, str] | None = None, seeds: tuple[str, ...] = ()) -> None:
         listener = socket.create_server(("127.0.0.1", self.port))
         self.port = listener.getsockname()[1]
-        place = Place(self.directory, self.owner, uuid4(), self.at, seeds, wire=self.wire)
-        self.store = RaftStore(place, Ledger(), listener, compaction=self.compaction)
+        place = Place(self.directory, self.owner, uuid4(), self.at, seeds, wire=self.wire, secrets=self.secrets)
+        self.store = RaftStore(
+            place, Ledger(), listener, compaction=self.compaction, on_unknown_voter=self.on_unknown_voter
+        )
         self.store.introduce(peers or {})
         self.store.start()
 
@@ -64,8 +69,9 @@ class Member:
 class Cluster:
     """Members 0, 1, 2, ...; member 0 founds."""
 
-    def __init__(self, directory: Path, compaction: Compaction | None = None) -> None:
+    def __init__(self, directory: Path, compaction: Compaction | None = None, secrets: Secrets | None = None) -> None:
         self.cluster_id = uuid4()
+        self.secrets = secrets or Secrets(None)
         self.directory = directory
         self.compaction = compaction
         self.members: list[Member] = []
@@ -73,6 +79,7 @@ class Cluster:
     def add(self) -> Member:
         """A running member that has all that was committed, as an observer; the first one founds."""
         member = Member(self.cluster_id, self.directory / f"member-{len(self.members)}", self.compaction)
+        member.secrets = self.secrets
         self.members.append(member)
         if len(self.members) == 1:
             member.found()
@@ -117,9 +124,11 @@ class Cluster:
 
 
 @contextmanager
-def cluster_of(directory: Path, voters: int, compaction: Compaction | None = None) -> Iterator[Cluster]:
+def cluster_of(
+    directory: Path, voters: int, compaction: Compaction | None = None, secrets: Secrets | None = None
+) -> Iterator[Cluster]:
     """A running cluster."""
-    cluster = Cluster(directory, compaction)
+    cluster = Cluster(directory, compaction, secrets)
     try:
         for _ in range(voters):
             cluster.add_voter()

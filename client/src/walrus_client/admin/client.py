@@ -1,12 +1,25 @@
 """The client of the admin service."""
 
+import hmac
+import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from walrus_client import errors
-from walrus_client.admin.model import Config, Drain, Identity, NodeView, Replication, SegmentView, Status, Stopping
-from walrus_client.transport import Method, Request, Response, Transport, parse_addresses
+from walrus_client.admin.model import (
+    Config,
+    Drain,
+    Identity,
+    LostTopics,
+    NodeView,
+    Replication,
+    SegmentView,
+    Status,
+    Stopping,
+)
+from walrus_client.transport import Metadata, Method, Request, Response, Transport, parse_addresses
 from walrus_client.v1 import admin_pb2
 
 _SERVICE = "walrus.v1.Admin"
@@ -28,6 +41,10 @@ _START_DRAIN = Method("StartDrain", admin_pb2.DrainRequest, admin_pb2.DrainStatu
 _CANCEL_DRAIN = Method("CancelDrain", admin_pb2.DrainRequest, admin_pb2.DrainStatus, _SERVICE)
 _GET_DRAIN = Method("GetDrain", admin_pb2.DrainRequest, admin_pb2.DrainStatus, _SERVICE)
 _REMOVE_MEMBER = Method("RemoveMember", admin_pb2.RemoveMemberRequest, admin_pb2.RemoveMemberResponse, _SERVICE)
+_LIST_LOST_TOPICS = Method(
+    "ListLostTopics", admin_pb2.ListLostTopicsRequest, admin_pb2.ListLostTopicsResponse, _SERVICE
+)
+_RECOVER_TOPIC = Method("RecoverTopic", admin_pb2.RecoverTopicRequest, admin_pb2.RecoverTopicResponse, _SERVICE)
 _SET_LOG_LEVEL = Method("SetLogLevel", admin_pb2.SetLogLevelRequest, admin_pb2.SetLogLevelResponse, _SERVICE)
 
 
@@ -43,10 +60,15 @@ class AdminClient:
             print(admin.status().metadata.leader)
     """
 
-    def __init__(self, address: str, *, timeout: float = 10.0) -> None:
+    def __init__(self, address: str, *, timeout: float = 10.0, secret_file: Path | str | None = None) -> None:
+        """*secret_file*: the nodes' `--secret-file`, read at each call that changes something; else the one that
+        WALRUS_SECRET_FILE names. Where nodes share a secret, such a call raises Unauthenticated without it.
+        """
         # Its calls have short limits of their own, and gRPC's Python server takes many pings for an attack.
         self._transport = Transport(parse_addresses(address), watchful=False)
         self._timeout = timeout
+        named = secret_file or os.environ.get("WALRUS_SECRET_FILE")
+        self._secret_file = Path(named) if named else None
 
     def identity(self) -> Identity:
         """Who the node is; it also answers while it waits to be admitted."""
@@ -76,7 +98,7 @@ class AdminClient:
                 raise errors.InvalidConfig(
                     f"config {key}: it must be a whole number from 0 on, not {value!r}", key=key
                 ) from None
-        return self._call(_SET_CONFIG, request).version
+        return self._change(_SET_CONFIG, request).version
 
     def set_replication(self, replication: Replication) -> None:
         """Changes how segments that are opened from now on are replicated; again changes nothing.
@@ -85,7 +107,7 @@ class AdminClient:
         where it is not 1 <= write_quorum <= factor <= 9.
         """
         wanted = admin_pb2.ReplicationStatus(factor=replication.factor, write_quorum=replication.write_quorum)
-        self._call(_SET_REPLICATION, admin_pb2.SetReplicationRequest(replication=wanted))
+        self._change(_SET_REPLICATION, admin_pb2.SetReplicationRequest(replication=wanted))
 
     def members(self) -> tuple[NodeView, ...]:
         """The nodes of the cluster by id, as the node knows them."""
@@ -113,15 +135,15 @@ class AdminClient:
 
         Raises UnknownNode, RejectedError where nobody else votes, Unavailable where nobody took over in time.
         """
-        return self._call(_TRANSFER, admin_pb2.TransferLeadershipRequest(to=to)).leader
+        return self._change(_TRANSFER, admin_pb2.TransferLeadershipRequest(to=to)).leader
 
     def start_drain(self, disk: str) -> Drain:
         """Gives the node no new segments and moves those that it has; again changes nothing. Raises UnknownNode."""
-        return Drain.parse(self._call(_START_DRAIN, admin_pb2.DrainRequest(disk=disk)))
+        return Drain.parse(self._change(_START_DRAIN, admin_pb2.DrainRequest(disk=disk)))
 
     def cancel_drain(self, disk: str) -> Drain:
         """Lets the node take segments again. Raises UnknownNode."""
-        return Drain.parse(self._call(_CANCEL_DRAIN, admin_pb2.DrainRequest(disk=disk)))
+        return Drain.parse(self._change(_CANCEL_DRAIN, admin_pb2.DrainRequest(disk=disk)))
 
     def drain(self, disk: str) -> Drain:
         """How far a drain is. Raises UnknownNode."""
@@ -134,11 +156,23 @@ class AdminClient:
         Raises UnknownNode, RejectedError where it would take copies or the metadata's majority away.
         """
         request = admin_pb2.RemoveMemberRequest(disk=disk, lost=lost, replaced_by=replaced_by)
-        self._call(_REMOVE_MEMBER, request)
+        self._change(_REMOVE_MEMBER, request)
+
+    def lost_topics(self) -> LostTopics:
+        """Topics that no metadata name, as the disks of all members have them."""
+        return LostTopics.parse(self._call(_LIST_LOST_TOPICS, admin_pb2.ListLostTopicsRequest()))
+
+    def recover_topic(self, topic: str, *, name: str = "") -> str:
+        """Names a lost topic (its uuid) again, under *name* if it is given; gives its name. Its records are there.
+
+        Raises Unavailable while a member does not answer, UnknownTopic, TopicExists where the name is taken, and
+        InvalidRequest where no name is known, or nobody can say which of its segments is the first.
+        """
+        return self._change(_RECOVER_TOPIC, admin_pb2.RecoverTopicRequest(topic=topic, name=name)).name
 
     def set_log_level(self, level: str) -> None:
         """Changes what the node logs, until it is restarted: a level, or a filter as "info,walrus_broker=debug"."""
-        self._call(_SET_LOG_LEVEL, admin_pb2.SetLogLevelRequest(level=level))
+        self._change(_SET_LOG_LEVEL, admin_pb2.SetLogLevelRequest(level=level))
 
     def close(self) -> None:
         """Ends the connection."""
@@ -150,12 +184,31 @@ class AdminClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        if self._transport.origin.is_here():  # a child that leaves the block of its parent has nothing to close
+            self.close()
 
-    def _call(self, method: Method[Request, Response], request: Request) -> Response:
+    def _change(self, method: Method[Request, Response], request: Request) -> Response:
+        """Call with the token of the secret, if there is one."""
+        if self._secret_file is None:
+            return self._call(method, request)
+        return self._call(method, request, (("authorization", f"Bearer {_token(self._secret_file)}"),))
+
+    def _call(self, method: Method[Request, Response], request: Request, metadata: Metadata = ()) -> Response:
         for _ in range(self._transport.node_count() - 1):
             try:
-                return self._transport.call(method, request, timeout_s=self._timeout)
+                return self._transport.call(method, request, timeout_s=self._timeout, metadata=metadata)
             except errors.RetryableError:  # and the transport has gone on to the next address
                 continue
-        return self._transport.call(method, request, timeout_s=self._timeout)
+        return self._transport.call(method, request, timeout_s=self._timeout, metadata=metadata)
+
+
+def _token(secret_file: Path) -> str:
+    """What the nodes of the secret take; raises InvalidRequest. Secrets are lines, the first one is used."""
+    try:
+        lines = [line.strip() for line in secret_file.read_bytes().split(b"\n")]
+    except OSError as failure:
+        raise errors.InvalidRequest(f"secret file {secret_file} cannot be read: {failure.strerror}") from None
+    secret = next(filter(None, lines), None)
+    if secret is None:
+        raise errors.InvalidRequest(f"secret file {secret_file} has no secret: one in a line is needed")
+    return hmac.digest(secret, b"admin", "sha256").hex()

@@ -94,6 +94,7 @@ class Storage:
     data_dir: str
     bytes_free: int
     bytes_total: int
+    copies_not_whole: int  # on this disk, of open segments too: they have lacked something for a minute
 
     @classmethod
     def parse(cls, message: admin_pb2.StorageStatus) -> "Storage":
@@ -104,6 +105,7 @@ class Storage:
             data_dir=message.data_dir,
             bytes_free=message.bytes_free,
             bytes_total=message.bytes_total,
+            copies_not_whole=message.copies_not_whole,
         )
 
 
@@ -275,3 +277,49 @@ _ROLES = {
     admin_pb2.MetadataStatus.ROLE_CANDIDATE: MetadataRole.CANDIDATE,
     admin_pb2.MetadataStatus.ROLE_OBSERVER: MetadataRole.OBSERVER,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class LostPartition:
+    """What is left of a partition of a lost topic: offsets from `begins` to below `ends`, `bytes` in one copy."""
+
+    partition: int
+    begins: int
+    ends: int
+    bytes: int
+    problem: str | None  # why it cannot be recovered
+
+    @classmethod
+    def parse(cls, message: admin_pb2.LostPartition) -> "LostPartition":
+        return cls(message.partition, message.begins, message.ends, message.bytes, message.problem or None)
+
+
+@dataclass(frozen=True, slots=True)
+class LostTopic:
+    """A topic that the metadata do not name, and of which records lie on disks."""
+
+    topic: str  # uuid
+    name: str | None  # None: no disk knows it
+    internal: bool  # one of Walrus's own
+    partitions: tuple[LostPartition, ...]
+
+    @classmethod
+    def parse(cls, message: admin_pb2.LostTopic) -> "LostTopic":
+        return cls(
+            topic=message.topic,
+            name=message.facts.name or None,
+            internal=message.facts.internal,
+            partitions=tuple(map(LostPartition.parse, message.partitions)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LostTopics:
+    """Lost topics by uuid; `silent` names the members that did not answer: on their disks there may be more."""
+
+    topics: tuple[LostTopic, ...]
+    silent: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, message: admin_pb2.ListLostTopicsResponse) -> "LostTopics":
+        return cls(tuple(map(LostTopic.parse, message.topics)), tuple(message.silent))

@@ -4,7 +4,17 @@ from typing import Annotated
 
 import typer
 
-from walrus_client.admin import AdminClient, Config, CopyView, NodeView, Replication, SegmentView, Status
+from walrus_client.admin import (
+    AdminClient,
+    Config,
+    CopyView,
+    LostTopic,
+    LostTopics,
+    NodeView,
+    Replication,
+    SegmentView,
+    Status,
+)
 from walrus_client.cli.exit_codes import Failed
 from walrus_client.cli.output import (
     Output,
@@ -12,14 +22,22 @@ from walrus_client.cli.output import (
     as_dict,
     print_json,
     print_line,
+    print_note,
     print_table,
     size_text,
 )
-from walrus_client.cli.target import AdminOption, admin_addresses, output_of
+from walrus_client.cli.target import AdminOption, SecretFileOption, admin_client, output_of, use_secret
 
 app = typer.Typer(help="See how a cluster is, and change its settings.", no_args_is_help=True)
 config_app = typer.Typer(help="See and change settings that all nodes follow.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
+
+
+@app.callback()
+def cluster(context: typer.Context, secret_file: SecretFileOption = None) -> None:
+    """See how a cluster is, and change its settings."""
+    use_secret(context, secret_file)
+
 
 NodeArgument = Annotated[str, typer.Argument(help="Id, name or disk of a node.", show_default=False)]
 
@@ -30,7 +48,7 @@ def status(context: typer.Context, admin: AdminOption = None, output: OutputOpti
 
     Example: walrus cluster status --output json
     """
-    with AdminClient(admin_addresses(admin)) as client:
+    with admin_client(context, admin) as client:
         seen = client.status()
     if output_of(context, output) is Output.JSON:
         print_json(as_dict(seen))
@@ -44,7 +62,7 @@ def nodes(context: typer.Context, admin: AdminOption = None, output: OutputOptio
 
     Example: walrus cluster nodes
     """
-    with AdminClient(admin_addresses(admin)) as client:
+    with admin_client(context, admin) as client:
         seen = client.status()
     if output_of(context, output) is Output.JSON:
         print_json([as_dict(node) for node in seen.nodes])
@@ -91,7 +109,7 @@ def segments(
         walrus cluster segments --under-replicated --output json
     """
     wanted = topic if not topic or "/" in topic else f"default/{topic}"
-    with AdminClient(admin_addresses(admin)) as client:
+    with admin_client(context, admin) as client:
         found = client.segments(wanted, under_replicated=under_replicated, limit=limit)
     if output_of(context, output) is Output.JSON:
         print_json([as_dict(segment) for segment in found])
@@ -110,7 +128,7 @@ def can_stop(
 
     Example: walrus cluster can-stop orders-2
     """
-    with AdminClient(admin_addresses(admin)) as client:
+    with admin_client(context, admin) as client:
         found = client.can_stop(_disk(client, node))
     if output_of(context, output) is Output.JSON:
         print_json(as_dict(found))
@@ -133,7 +151,7 @@ def drain(
 
     Example: walrus cluster drain orders-2
     """
-    with AdminClient(admin_addresses(admin)) as client:
+    with admin_client(context, admin) as client:
         disk = _disk(client, node)
         ask = client.drain if status else client.cancel_drain if cancel else client.start_drain
         found = ask(disk)
@@ -159,7 +177,7 @@ def transfer(
 
     Example: walrus cluster transfer --to orders-1
     """
-    with AdminClient(admin_addresses(admin)) as client:
+    with admin_client(context, admin) as client:
         leader = client.transfer_leadership(_disk(client, to) if to else "")
     if output_of(context, output) is Output.JSON:
         print_json({"leader": leader})
@@ -169,6 +187,7 @@ def transfer(
 
 @app.command()
 def remove(
+    context: typer.Context,
     node: NodeArgument,
     lost: Annotated[bool, typer.Option("--lost", help="Its disk is lost, with what it stored.")] = False,
     replaced_by: Annotated[
@@ -180,7 +199,7 @@ def remove(
 
     Example: walrus cluster remove orders-2 --lost --replaced-by 4
     """
-    with AdminClient(admin_addresses(admin)) as client:
+    with admin_client(context, admin) as client:
         successor = _disk(client, replaced_by) if replaced_by else ""
         client.remove_member(_disk(client, node), lost=lost, replaced_by=successor)
     print_line(f"{node} is no member any more")
@@ -188,6 +207,7 @@ def remove(
 
 @app.command()
 def replace(
+    context: typer.Context,
     node: NodeArgument,
     by: Annotated[str, typer.Option("--by", help="The node that came in its place.", show_default=False)],
     admin: AdminOption = None,
@@ -198,12 +218,52 @@ def replace(
 
     Example: walrus cluster replace orders-2 --by 4
     """
-    with AdminClient(admin_addresses(admin)) as client:
+    with admin_client(context, admin) as client:
         client.remove_member(_disk(client, node), lost=True, replaced_by=_disk(client, by))
         copies = client.status().copies
     print_line(f"{node} is replaced by {by}")
     if copies is not None and copies.under_replicated:
         print_line(f"{copies.under_replicated} segments get new copies: see `walrus cluster status`")
+
+
+@app.command("recover-topics")
+def recover_topics(
+    context: typer.Context,
+    topic: Annotated[
+        str | None,
+        typer.Argument(help="Name or uuid of a lost topic; without it they are listed.", show_default=False),
+    ] = None,
+    name: Annotated[
+        str, typer.Option("--as", help="Its name from now on. [default: the one that it had]", show_default=False)
+    ] = "",
+    admin: AdminOption = None,
+    output: OutputOption = None,
+) -> None:
+    """List topics that the metadata have forgotten, or take one back with all that is left of its records.
+
+    Metadata that were rolled back, or restored, behind a topic's creation do not name it; its records stay on the
+    disks. All members must be up to take it back.
+
+    Examples:
+        walrus cluster recover-topics
+
+        walrus cluster recover-topics orders --as orders-of-before
+    """
+    with admin_client(context, admin) as client:
+        lost = client.lost_topics()
+        if topic is not None:
+            taken = client.recover_topic(_lost_topic(lost, topic).topic, name=name)
+            if output_of(context, output) is Output.JSON:
+                print_json({"recovered": taken})
+            else:
+                print_line(f"{taken} is back: `walrus read {taken}`")
+            return
+    if output_of(context, output) is Output.JSON:
+        print_json(as_dict(lost))
+        return
+    print_table(("topic", "uuid", "partition", "offsets", "size", "problem"), _lost_rows(lost))
+    for silent in lost.silent:
+        print_note(f"not looked at: {silent}")
 
 
 @app.command()
@@ -218,7 +278,7 @@ def replication(
 
     Example: walrus cluster replication --factor 3 --write-quorum 2
     """
-    with AdminClient(admin_addresses(admin)) as client:
+    with admin_client(context, admin) as client:
         client.set_replication(Replication(factor, write_quorum))
     if output_of(context, output) is Output.JSON:
         print_json({"factor": factor, "write_quorum": write_quorum})
@@ -232,7 +292,7 @@ def get_config(context: typer.Context, admin: AdminOption = None, output: Output
 
     Example: walrus cluster config get
     """
-    with AdminClient(admin_addresses(admin)) as client:
+    with admin_client(context, admin) as client:
         _print_config(client.config(), output_of(context, output))
 
 
@@ -258,12 +318,37 @@ def set_config(
         walrus cluster config set segments.max_entries=
     """
     entries, unset = _parse_settings(settings)
-    with AdminClient(admin_addresses(admin)) as client:
+    with admin_client(context, admin) as client:
         version = client.set_config(entries, unset=unset, expect_version=expect_version)
     if output_of(context, output) is Output.JSON:
         print_json({"version": version})
     else:
         print_line(f"settings have version {version}")
+
+
+def _lost_topic(lost: LostTopics, topic: str) -> LostTopic:
+    named = [one for one in lost.topics if topic in (one.name, one.topic)]
+    if not named:
+        unseen = f"; not looked at: {'; '.join(lost.silent)}" if lost.silent else ""
+        raise Failed(f"no lost topic is called {topic!r}: `walrus cluster recover-topics` lists them{unseen}")
+    if len(named) > 1:
+        raise Failed(f"several lost topics are called {topic!r}; give a uuid: {', '.join(one.topic for one in named)}")
+    return named[0]
+
+
+def _lost_rows(lost: LostTopics) -> list[tuple[object, ...]]:
+    return [
+        (
+            topic.name or "(unknown)",
+            topic.topic,
+            partition.partition,
+            f"[{partition.begins}, {partition.ends})",
+            size_text(partition.bytes),
+            partition.problem or "",
+        )
+        for topic in lost.topics
+        for partition in topic.partitions
+    ]
 
 
 def _disk(client: AdminClient, node: str) -> str:
@@ -324,6 +409,8 @@ def _status_rows(seen: Status) -> list[tuple[str, object]]:
         rows.append(("copies moving, damaged", f"{copies.moving}, {copies.damaged}"))
         if copies.without_copy:
             rows.append(("sealed segments without a copy", copies.without_copy))
+    if storage.copies_not_whole:
+        rows.append(("copies here not whole for a minute", storage.copies_not_whole))
     backend = storage.backend_in_use or "not open yet"
     rows += [
         ("storage backend", f"{backend} (asked: {storage.backend_asked})"),

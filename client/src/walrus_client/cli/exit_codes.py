@@ -16,11 +16,12 @@ class ExitCode(IntEnum):
     USAGE = 2
     NOT_REACHABLE = 3
     NOTHING_THERE = 4
+    OUTCOME_UNKNOWN = 5
 
 
 HELP = (
     "Exit codes: 0 done, 1 failed or refused, 2 wrong usage, 3 no node could be reached or serve in time,"
-    " 4 there is nothing (get: no new entry)."
+    " 4 there is nothing (get: no new entry), 5 it may have been done or not."
 )
 
 
@@ -39,6 +40,8 @@ def exit_code_of(error: Exception) -> ExitCode | None:
             return ExitCode.NOTHING_THERE
         case errors.RetryableError():
             return ExitCode.NOT_REACHABLE
+        case errors.OutcomeUnknown():
+            return ExitCode.OUTCOME_UNKNOWN
         case errors.WalrusError() | DevError() | Failed() | OSError() | UnicodeError():
             return ExitCode.FAILED
     return None

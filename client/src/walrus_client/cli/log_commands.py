@@ -1,6 +1,5 @@
 """`walrus topics segments append read`: the Log service over gRPC."""
 
-import base64
 import os
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from walrus_client.cli.output import (
     Output,
     OutputOption,
     as_dict,
+    bytes_as_json,
     print_json,
     print_json_line,
     print_line,
@@ -218,19 +218,10 @@ def _record_as_json(record: Record) -> dict[str, Any]:
     return {
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
-        **_bytes_as_json("key", record.key),
-        **_bytes_as_json("value", record.value),
-        "headers": [{"key": header.key, **_bytes_as_json("value", header.value)} for header in record.headers],
+        **bytes_as_json("key", record.key),
+        **bytes_as_json("value", record.value),
+        "headers": [{"key": header.key, **bytes_as_json("value", header.value)} for header in record.headers],
     }
-
-
-def _bytes_as_json(name: str, content: bytes | None) -> dict[str, str | None]:
-    if content is None:
-        return {name: None}
-    try:
-        return {name: content.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(content).decode()}
 
 
 def _text(content: bytes | None) -> str:

@@ -4,13 +4,14 @@ Options may stand before the command, as in the original (`walrus --addr HOST:PO
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from walrus_client import errors
+from walrus_client.admin import AdminClient
 from walrus_client.cli.output import Output
 from walrus_client.dev import state
 from walrus_client.transport import parse_addresses
@@ -55,6 +56,19 @@ AdminOption = Annotated[
 ]
 
 
+SecretFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--secret-file",
+        envvar="WALRUS_SECRET_FILE",
+        metavar="PATH",
+        show_default=False,
+        help="The nodes' --secret-file, for commands that change something. [default: that of the cluster of"
+        f" {state.DEFAULT_DIRECTORY}, where it is the one that is asked]",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """The options that stand before the command; those behind it come first."""
@@ -62,6 +76,7 @@ class Target:
     addr: str | None = None
     bootstrap: str | None = None
     output: Output | None = None
+    secret_file: Path | None = None
 
 
 def text_addresses(context: typer.Context, addr: str | None) -> str:
@@ -77,6 +92,17 @@ def grpc_addresses(context: typer.Context, bootstrap: str | None) -> str:
 def admin_addresses(admin: str | None) -> str:
     """Return where the admin service is."""
     return _checked(admin or _local("admin") or ADMIN_DEFAULT, "--admin")
+
+
+def use_secret(context: typer.Context, secret_file: Path | None) -> None:
+    """Remember the option that stands behind `cluster`."""
+    context.find_root().obj = replace(_target(context), secret_file=secret_file)
+
+
+def admin_client(context: typer.Context, admin: str | None) -> AdminClient:
+    """Return a client of the admin service, with the secret that changes need."""
+    local = None if admin else state.secret_file(_local_directory())
+    return AdminClient(admin_addresses(admin), secret_file=_target(context).secret_file or local)
 
 
 def output_of(context: typer.Context, output: Output | None) -> Output:
@@ -97,9 +123,13 @@ def _checked(addresses: str, option: str) -> str:
     return addresses
 
 
+def _local_directory() -> Path:
+    return Path(os.environ.get("WALRUS_DEV_DIR") or state.DEFAULT_DIRECTORY)
+
+
 def _local(port: str) -> str:
     """Return where the local cluster listens; "" if there is none."""
-    directory = Path(os.environ.get("WALRUS_DEV_DIR") or state.DEFAULT_DIRECTORY)
+    directory = _local_directory()
     addresses = state.addresses(directory, port)
     if not addresses and state.exists(directory):
         raise errors.Unavailable(

@@ -1,13 +1,13 @@
 """`walrus register put get state metrics`: one command of the text protocol each."""
 
-import json
+import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from walrus_client.cli.exit_codes import Failed, NothingThere
-from walrus_client.cli.output import Output, OutputOption, print_json, print_line
+from walrus_client.cli.exit_codes import NothingThere
+from walrus_client.cli.output import Output, OutputOption, bytes_as_json, print_bytes, print_json, print_line
 from walrus_client.cli.target import AddrOption, output_of, text_addresses
 from walrus_client.text import TextClient
 
@@ -21,7 +21,9 @@ def register(context: typer.Context, topic: Topic, addr: AddrOption = None, outp
 
     Example: walrus register greetings
     """
-    _print_done(context, output, _ask(context, addr, f"REGISTER {topic}"))
+    with _client(context, addr) as client:
+        client.register(topic)
+    _print_done(context, output)
 
 
 def put(
@@ -34,7 +36,7 @@ def put(
     addr: AddrOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Append one entry. It is durable when the command ends with OK.
+    """Append one entry of text. It is durable when the command ends with OK. For any bytes: walrus append.
 
     Examples:
         walrus put greetings hello
@@ -43,29 +45,32 @@ def put(
 
         echo -n hello | walrus put greetings
     """
-    if payload is None:
-        payload = sys.stdin.read()
-    _print_done(context, output, _ask(context, addr, f"PUT {topic} {payload}"))
+    entry = sys.stdin.buffer.read() if payload is None else os.fsencode(payload)
+    with _client(context, addr) as client:
+        client.put(topic, entry)
+    _print_done(context, output)
 
 
 def get(context: typer.Context, topic: Topic, addr: AddrOption = None, output: OutputOption = None) -> None:
-    """Take the next entry of the topic's shared cursor and print it.
+    """Take the next entry of the topic's shared cursor and print it, byte for byte.
 
-    Every entry goes to one reader only. Exit code 4: there is no new entry.
+    Every entry goes to one reader only. Exit code 4: there is no new entry. As JSON, an entry that is not UTF-8 is
+    base64 (`payload_base64`).
 
     Example: walrus get greetings
     """
-    answer = _ask(context, addr, f"GET {topic}")
     as_json = output_of(context, output) is Output.JSON
-    if answer == "EMPTY":
+    with _client(context, addr) as client:
+        entry = client.get(topic)
+        # The entry counts as delivered when the connection is closed, so it is printed before that.
+        if entry is not None and as_json:
+            print_json({"empty": False, **bytes_as_json("payload", entry)})
+        elif entry is not None:
+            print_bytes(entry)
+    if entry is None:
         if as_json:
             print_json({"empty": True})
         raise NothingThere("EMPTY")
-    payload = answer.removeprefix("OK").removeprefix(" ")
-    if as_json:
-        print_json({"empty": False, "payload": payload})
-    else:
-        print_line(payload)
 
 
 def state(context: typer.Context, topic: Topic, addr: AddrOption = None) -> None:
@@ -73,7 +78,8 @@ def state(context: typer.Context, topic: Topic, addr: AddrOption = None) -> None
 
     Example: walrus state greetings
     """
-    print_json(_parse(_ask(context, addr, f"STATE {topic}")))
+    with _client(context, addr) as client:
+        print_json(client.state(topic))
 
 
 def metrics(context: typer.Context, addr: AddrOption = None) -> None:
@@ -81,26 +87,16 @@ def metrics(context: typer.Context, addr: AddrOption = None) -> None:
 
     Example: walrus metrics --addr 127.0.0.1:8080
     """
-    print_json(_parse(_ask(context, addr, "METRICS")))
+    with _client(context, addr) as client:
+        print_json(client.metrics())
 
 
-def _ask(context: typer.Context, addr: str | None, command: str) -> str:
-    with TextClient(text_addresses(context, addr)) as client:
-        answer = client.request(command)
-    if answer.startswith("ERR"):
-        raise Failed(answer.removeprefix("ERR").strip())
-    return answer
+def _client(context: typer.Context, addr: str | None) -> TextClient:
+    return TextClient(text_addresses(context, addr))
 
 
-def _parse(answer: str) -> Any:
-    try:
-        return json.loads(answer)
-    except ValueError:
-        raise Failed(f"the node answered what is not JSON: {answer[:200]!r}") from None
-
-
-def _print_done(context: typer.Context, output: Output | None, answer: str) -> None:
+def _print_done(context: typer.Context, output: Output | None) -> None:
     if output_of(context, output) is Output.JSON:
         print_json({"ok": True})
     else:
-        print_line(answer)
+        print_line("OK")

@@ -102,6 +102,11 @@ class DevCluster:
         """The addresses of the text protocol of all nodes, running or not, for `TextClient`."""
         return ",".join(f"{LOOPBACK}:{node.ports.text}" for node in self.nodes)
 
+    @property
+    def secret_file(self) -> Path | None:
+        """The file of the secret that the nodes share, for `AdminClient`."""
+        return state.secret_file(self.directory)
+
     def start(
         self,
         names: Sequence[str] = (),
@@ -201,6 +206,7 @@ class DevCluster:
                 )
                 for node_id in range(1, count + 1)
             )
+            state.create_secret(self.directory)
             state.save(self.directory, ClusterState(nodes=nodes, options=options))
 
     def _select(self, names: Sequence[str]) -> list[NodeState]:
@@ -222,7 +228,8 @@ class DevCluster:
                         " end that program, or begin anew with `walrus dev down --purge`"
                     )
             for node in idle:
-                process = start_process(_command(cluster, node), log_file=node.log_file, environment=_environment())
+                command = _command(cluster, node, self.secret_file)
+                process = start_process(command, log_file=node.log_file, environment=_environment())
                 running = replace(node, process=process)
                 cluster = replace(cluster, nodes=tuple(running if n.name == node.name else n for n in cluster.nodes))
                 state.save(self.directory, cluster)
@@ -303,13 +310,15 @@ def _require_node_package() -> None:
         )
 
 
-def _command(cluster: ClusterState, node: NodeState) -> list[str]:
+def _command(cluster: ClusterState, node: NodeState, secret_file: Path | None) -> list[str]:
     ports = node.ports
-    first = cluster.nodes[0]
-    if node is not first:
-        place = ["--join", f"{LOOPBACK}:{first.ports.raft}"]
-    else:
-        place = [] if cluster.founded else ["--bootstrap"]
+    others = [f"{LOOPBACK}:{other.ports.raft}" for other in cluster.nodes if other.name != node.name]
+    place = ["--join", ",".join(others)] if others else []
+    if node.node_id == 1 and not cluster.founded:
+        place.append("--bootstrap")
+    lost = _lost_disk(cluster, node) if cluster.founded else None
+    if lost:
+        place += ["--replaces", lost]
     return [
         *(sys.executable, "-m", "walrus_node"),
         *("--node-id", str(node.node_id), "--data-dir", str(node.data_dir)),
@@ -317,9 +326,23 @@ def _command(cluster: ClusterState, node: NodeState) -> list[str]:
         *("--raft-host", LOOPBACK, "--raft-port", str(ports.raft), "--raft-advertise-host", LOOPBACK),
         *("--grpc-port", str(ports.grpc), "--peer-port", str(ports.peer), "--http-port", str(ports.http)),
         *("--admin-port", str(ports.admin), "--node-name", node.name),
+        *(("--secret-file", str(secret_file)) if secret_file else ()),
         *place,
         *cluster.options.arguments(),
     ]
+
+
+def _lost_disk(cluster: ClusterState, node: NodeState) -> str | None:
+    """The disk that the cluster knows at the node's address, where its folder is empty: nobody else has emptied it."""
+    if (node.data_dir / "identity.json").exists() or (node.data_dir / "metadata").exists():
+        return None
+    raft_address = f"{LOOPBACK}:{node.ports.raft}"
+    for other in cluster.nodes:
+        told = health.status(other.ports.http) if other.is_running() else None
+        for known in (told or {}).get("nodes", ()):
+            if known["raft_address"] == raft_address:
+                return str(known["disk"])
+    return None
 
 
 def _environment() -> dict[str, str]:

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from walrus_client.dev.processes import Process
 
 DEFAULT_DIRECTORY = Path(".walrus/dev")
 _FILE = "cluster.json"
+_SHARED = "secret"
 _VERSION = 1
 
 
@@ -131,6 +133,20 @@ def addresses(directory: Path, port: str) -> list[str]:
     return [f"{LOOPBACK}:{getattr(node.ports, port)}" for node in state.nodes if node.is_running()]
 
 
+def secret_file(directory: Path) -> Path | None:
+    """Return the file of the secret that the nodes of the cluster share; None where there is none."""
+    path = directory.resolve() / _SHARED
+    return path if path.exists() else None
+
+
+def create_secret(directory: Path) -> None:
+    """Make the secret of a new cluster, readable by its user only."""
+    path = directory.resolve() / _SHARED
+    path.unlink(missing_ok=True)
+    with open(path, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(secrets.token_hex(32) + "\n")
+
+
 def exists(directory: Path) -> bool:
     """Whether there is a cluster in the folder, running or not."""
     return (directory / _FILE).exists()
@@ -182,6 +198,7 @@ def save(directory: Path, state: ClusterState) -> None:
 def remove(directory: Path) -> None:
     """Forget the cluster; the folder goes, too, if nothing else is in it."""
     (directory / _FILE).unlink(missing_ok=True)
+    (directory / _SHARED).unlink(missing_ok=True)
     (directory / ".lock").unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         directory.rmdir()

@@ -138,20 +138,22 @@ class ClusterNode(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., disk: _Optional[str] = ..., process: _Optional[str] = ..., name: _Optional[str] = ..., raft_address: _Optional[str] = ..., peer_address: _Optional[str] = ..., text_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., admin_address: _Optional[str] = ..., state: _Optional[str] = ..., alive: _Optional[bool] = ..., voter: _Optional[bool] = ...) -> None: ...
 
 class StorageStatus(_message.Message):
-    __slots__ = ("backend_asked", "backend_in_use", "reason", "data_dir", "bytes_free", "bytes_total")
+    __slots__ = ("backend_asked", "backend_in_use", "reason", "data_dir", "bytes_free", "bytes_total", "copies_not_whole")
     BACKEND_ASKED_FIELD_NUMBER: _ClassVar[int]
     BACKEND_IN_USE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     DATA_DIR_FIELD_NUMBER: _ClassVar[int]
     BYTES_FREE_FIELD_NUMBER: _ClassVar[int]
     BYTES_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    COPIES_NOT_WHOLE_FIELD_NUMBER: _ClassVar[int]
     backend_asked: str
     backend_in_use: str
     reason: str
     data_dir: str
     bytes_free: int
     bytes_total: int
-    def __init__(self, backend_asked: _Optional[str] = ..., backend_in_use: _Optional[str] = ..., reason: _Optional[str] = ..., data_dir: _Optional[str] = ..., bytes_free: _Optional[int] = ..., bytes_total: _Optional[int] = ...) -> None: ...
+    copies_not_whole: int
+    def __init__(self, backend_asked: _Optional[str] = ..., backend_in_use: _Optional[str] = ..., reason: _Optional[str] = ..., data_dir: _Optional[str] = ..., bytes_free: _Optional[int] = ..., bytes_total: _Optional[int] = ..., copies_not_whole: _Optional[int] = ...) -> None: ...
 
 class GetConfigRequest(_message.Message):
     __slots__ = ()
@@ -354,6 +356,134 @@ class RemoveMemberRequest(_message.Message):
 class RemoveMemberResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class ListRemainsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListRemainsResponse(_message.Message):
+    __slots__ = ("remains",)
+    REMAINS_FIELD_NUMBER: _ClassVar[int]
+    remains: _containers.RepeatedCompositeFieldContainer[Remains]
+    def __init__(self, remains: _Optional[_Iterable[_Union[Remains, _Mapping]]] = ...) -> None: ...
+
+class Remains(_message.Message):
+    __slots__ = ("node_id", "disk", "topic", "facts", "segments")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    DISK_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    disk: str
+    topic: str
+    facts: TopicFacts
+    segments: _containers.RepeatedCompositeFieldContainer[SegmentRemains]
+    def __init__(self, node_id: _Optional[int] = ..., disk: _Optional[str] = ..., topic: _Optional[str] = ..., facts: _Optional[_Union[TopicFacts, _Mapping]] = ..., segments: _Optional[_Iterable[_Union[SegmentRemains, _Mapping]]] = ...) -> None: ...
+
+class TopicFacts(_message.Message):
+    __slots__ = ("org", "name", "internal", "partitions")
+    ORG_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INTERNAL_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    org: str
+    name: str
+    internal: bool
+    partitions: int
+    def __init__(self, org: _Optional[str] = ..., name: _Optional[str] = ..., internal: _Optional[bool] = ..., partitions: _Optional[int] = ...) -> None: ...
+
+class SegmentRemains(_message.Message):
+    __slots__ = ("segment", "partition", "number", "base_offset", "end_offset", "epoch", "is_sealed", "bytes", "descriptor")
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IS_SEALED_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTOR_FIELD_NUMBER: _ClassVar[int]
+    segment: str
+    partition: int
+    number: int
+    base_offset: int
+    end_offset: int
+    epoch: int
+    is_sealed: bool
+    bytes: int
+    descriptor: RecordedDescriptor
+    def __init__(self, segment: _Optional[str] = ..., partition: _Optional[int] = ..., number: _Optional[int] = ..., base_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., epoch: _Optional[int] = ..., is_sealed: _Optional[bool] = ..., bytes: _Optional[int] = ..., descriptor: _Optional[_Union[RecordedDescriptor, _Mapping]] = ...) -> None: ...
+
+class RecordedDescriptor(_message.Message):
+    __slots__ = ("leader_node", "leader_process", "replicas", "write_quorum")
+    LEADER_NODE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_PROCESS_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    WRITE_QUORUM_FIELD_NUMBER: _ClassVar[int]
+    leader_node: int
+    leader_process: str
+    replicas: _containers.RepeatedCompositeFieldContainer[RecordedReplica]
+    write_quorum: int
+    def __init__(self, leader_node: _Optional[int] = ..., leader_process: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[RecordedReplica, _Mapping]]] = ..., write_quorum: _Optional[int] = ...) -> None: ...
+
+class RecordedReplica(_message.Message):
+    __slots__ = ("node_id", "disk")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    DISK_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    disk: str
+    def __init__(self, node_id: _Optional[int] = ..., disk: _Optional[str] = ...) -> None: ...
+
+class ListLostTopicsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListLostTopicsResponse(_message.Message):
+    __slots__ = ("topics", "silent")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    SILENT_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[LostTopic]
+    silent: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topics: _Optional[_Iterable[_Union[LostTopic, _Mapping]]] = ..., silent: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class LostTopic(_message.Message):
+    __slots__ = ("topic", "facts", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    facts: TopicFacts
+    partitions: _containers.RepeatedCompositeFieldContainer[LostPartition]
+    def __init__(self, topic: _Optional[str] = ..., facts: _Optional[_Union[TopicFacts, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[LostPartition, _Mapping]]] = ...) -> None: ...
+
+class LostPartition(_message.Message):
+    __slots__ = ("partition", "begins", "ends", "bytes", "problem")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    BEGINS_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    begins: int
+    ends: int
+    bytes: int
+    problem: str
+    def __init__(self, partition: _Optional[int] = ..., begins: _Optional[int] = ..., ends: _Optional[int] = ..., bytes: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class RecoverTopicRequest(_message.Message):
+    __slots__ = ("topic", "name")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class RecoverTopicResponse(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class SetLogLevelRequest(_message.Message):
     __slots__ = ("level",)

@@ -104,6 +104,21 @@ class AdminStub:
                 request_serializer=walrus__client_dot_v1_dot_admin__pb2.RemoveMemberRequest.SerializeToString,
                 response_deserializer=walrus__client_dot_v1_dot_admin__pb2.RemoveMemberResponse.FromString,
                 _registered_method=True)
+        self.ListRemains = channel.unary_unary(
+                '/walrus.v1.Admin/ListRemains',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.ListRemainsRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.ListRemainsResponse.FromString,
+                _registered_method=True)
+        self.ListLostTopics = channel.unary_unary(
+                '/walrus.v1.Admin/ListLostTopics',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.ListLostTopicsRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.ListLostTopicsResponse.FromString,
+                _registered_method=True)
+        self.RecoverTopic = channel.unary_unary(
+                '/walrus.v1.Admin/RecoverTopic',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.RecoverTopicRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.RecoverTopicResponse.FromString,
+                _registered_method=True)
         self.SetLogLevel = channel.unary_unary(
                 '/walrus.v1.Admin/SetLogLevel',
                 request_serializer=walrus__client_dot_v1_dot_admin__pb2.SetLogLevelRequest.SerializeToString,
@@ -222,6 +237,29 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListRemains(self, request, context):
+        """What lies on this node's disk of topics that its metadata do not name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListLostTopics(self, request, context):
+        """Topics that no metadata name, put together from the disks of all members: each is asked, and one that does not answer
+        is named. Nothing is changed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RecoverTopic(self, request, context):
+        """Names a lost topic again, with all that is left of its records. Refused while a member does not answer, and where the
+        name is taken by another topic and no other one is given.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SetLogLevel(self, request, context):
         """Changes what this node logs, until it is restarted.
         """
@@ -301,6 +339,21 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.RemoveMember,
                     request_deserializer=walrus__client_dot_v1_dot_admin__pb2.RemoveMemberRequest.FromString,
                     response_serializer=walrus__client_dot_v1_dot_admin__pb2.RemoveMemberResponse.SerializeToString,
+            ),
+            'ListRemains': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRemains,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.ListRemainsRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.ListRemainsResponse.SerializeToString,
+            ),
+            'ListLostTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLostTopics,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.ListLostTopicsRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.ListLostTopicsResponse.SerializeToString,
+            ),
+            'RecoverTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecoverTopic,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.RecoverTopicRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.RecoverTopicResponse.SerializeToString,
             ),
             'SetLogLevel': grpc.unary_unary_rpc_method_handler(
                     servicer.SetLogLevel,
@@ -686,6 +739,87 @@ class Admin:
             '/walrus.v1.Admin/RemoveMember',
             walrus__client_dot_v1_dot_admin__pb2.RemoveMemberRequest.SerializeToString,
             walrus__client_dot_v1_dot_admin__pb2.RemoveMemberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRemains(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/ListRemains',
+            walrus__client_dot_v1_dot_admin__pb2.ListRemainsRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.ListRemainsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLostTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/ListLostTopics',
+            walrus__client_dot_v1_dot_admin__pb2.ListLostTopicsRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.ListLostTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecoverTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/RecoverTopic',
+            walrus__client_dot_v1_dot_admin__pb2.RecoverTopicRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.RecoverTopicResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -16,6 +16,18 @@ FORMAT_UNSPECIFIED: Format
 FORMAT_RECORDS: Format
 FORMAT_BATCHES: Format
 
+class ListNodesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListNodesResponse(_message.Message):
+    __slots__ = ("cluster_id", "nodes")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    nodes: _containers.RepeatedCompositeFieldContainer[Node]
+    def __init__(self, cluster_id: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ...) -> None: ...
+
 class CreateTopicRequest(_message.Message):
     __slots__ = ("topic", "partitions")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

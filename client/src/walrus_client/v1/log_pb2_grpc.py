@@ -69,6 +69,11 @@ class LogStub:
                 request_serializer=walrus__client_dot_v1_dot_log__pb2.ListSegmentsRequest.SerializeToString,
                 response_deserializer=walrus__client_dot_v1_dot_log__pb2.ListSegmentsResponse.FromString,
                 _registered_method=True)
+        self.ListNodes = channel.unary_unary(
+                '/walrus.v1.Log/ListNodes',
+                request_serializer=walrus__client_dot_v1_dot_log__pb2.ListNodesRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_log__pb2.ListNodesResponse.FromString,
+                _registered_method=True)
 
 
 class LogServicer:
@@ -128,6 +133,14 @@ class LogServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListNodes(self, request, context):
+        """The nodes of the cluster by id, as the node that is asked knows them. Clients ask now and then, so that they still
+        find the cluster when each node has another address than the one they were given.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LogServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -165,6 +178,11 @@ def add_LogServicer_to_server(servicer, server):
                     servicer.ListSegments,
                     request_deserializer=walrus__client_dot_v1_dot_log__pb2.ListSegmentsRequest.FromString,
                     response_serializer=walrus__client_dot_v1_dot_log__pb2.ListSegmentsResponse.SerializeToString,
+            ),
+            'ListNodes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListNodes,
+                    request_deserializer=walrus__client_dot_v1_dot_log__pb2.ListNodesRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_log__pb2.ListNodesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -356,6 +374,33 @@ class Log:
             '/walrus.v1.Log/ListSegments',
             walrus__client_dot_v1_dot_log__pb2.ListSegmentsRequest.SerializeToString,
             walrus__client_dot_v1_dot_log__pb2.ListSegmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListNodes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Log/ListNodes',
+            walrus__client_dot_v1_dot_log__pb2.ListNodesRequest.SerializeToString,
+            walrus__client_dot_v1_dot_log__pb2.ListNodesResponse.FromString,
             options,
             channel_credentials,
             insecure,

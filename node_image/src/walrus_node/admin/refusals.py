@@ -20,6 +20,7 @@ _CODES = {
     "VersionMismatch": grpc.StatusCode.ABORTED,
     "DiskGone": grpc.StatusCode.NOT_FOUND,
     "UnknownNode": grpc.StatusCode.NOT_FOUND,
+    "Unauthenticated": grpc.StatusCode.UNAUTHENTICATED,
     "NotAdmitted": grpc.StatusCode.UNAVAILABLE,
 }
 

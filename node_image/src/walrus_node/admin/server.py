@@ -7,8 +7,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from walrus_client.v1 import admin_pb2, admin_pb2_grpc
 
+from walrus_node.address import Address
+from walrus_node.admin.permit import Permit
 from walrus_node.admin.service import AdminService, Facts
-from walrus_node.config import Address
 
 _SERVICE = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 _STOP_SECONDS = 0.2
@@ -24,7 +25,7 @@ class AdminServer:
     async def start(self, address: Address) -> Address:
         """Listen; returns where, raises `OSError`."""
         # Without reuse of the port a second program is refused, as at the other listeners.
-        server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        server = grpc.aio.server(interceptors=[Permit(self._facts.secrets)], options=[("grpc.so_reuseport", 0)])
         admin_pb2_grpc.add_AdminServicer_to_server(AdminService(self._facts), server)  # type: ignore[no-untyped-call] # generated
         checks = health.aio.HealthServicer()
         for name in ("", _SERVICE):

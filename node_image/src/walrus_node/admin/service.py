@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,12 +14,15 @@ import grpc.aio
 import walrus_core
 from walrus_client.v1 import admin_pb2, admin_pb2_grpc
 
-from walrus_node.admin.quorum import keeps_majority, may_remove, spare_nodes
+from walrus_node.admin import lost_topics
+from walrus_node.admin.permit import authorization
 from walrus_node.admin.refusals import refuse, refuse_as
 from walrus_node.admin.views import cluster_nodes, metadata_status, segment_view
 from walrus_node.commands import execute
 from walrus_node.metadata.machine import ClusterState, RegisteredNode
+from walrus_node.metadata.quorum import keeps_majority, may_remove, spare_nodes
 from walrus_node.metadata.store import Applied, MetadataStore, Rejected
+from walrus_node.secret import Secrets
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Store = MetadataStore[ClusterState]
@@ -48,6 +52,9 @@ class Facts:
     set_log_level: Callable[[str], None]
     # Open segments that are not whole here, leaders being given so many milliseconds; `None` before it serves. Slow.
     open_behind: Callable[[int], int | None]
+    # What lies on this disk of topics that the metadata do not name; `None` before it serves. Slow.
+    remains: Callable[[], list[dict[str, Any]] | None]
+    secrets: Secrets
 
 
 class AdminService(admin_pb2_grpc.AdminServicer):
@@ -108,6 +115,11 @@ class AdminService(admin_pb2_grpc.AdminServicer):
 
     async def CanStop(self, request: admin_pb2.CanStopRequest, context: Context) -> Any:  # noqa: N802
         store = await self._store(context)
+        # What this node has missed may be the very segments that would lack a replica: it slept, or was cut off.
+        outcome = await asyncio.wrap_future(store.barrier(timeout=_seconds(context)))
+        if not isinstance(outcome, Applied):
+            reasons = ["no majority of the metadata answered in time"]
+            return admin_pb2.CanStopResponse(reasons=reasons, metadata_without_majority=True)
         node = await self._node(context, store, request.disk)
         alive, current = self._alive(store), await self._current(store)
         found = await asyncio.to_thread(store.read().metadata.stopping, node.node_id, alive=alive, current=current)
@@ -240,6 +252,54 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         await self._execute(context, {"remove_node": command})
         return admin_pb2.RemoveMemberResponse()
 
+    async def ListRemains(self, _request: admin_pb2.ListRemainsRequest, context: Context) -> Any:  # noqa: N802
+        found = await asyncio.to_thread(self._facts.remains)
+        if found is None:
+            await refuse(context, "Unavailable", "this node does not serve yet", retryable=True)
+        return admin_pb2.ListRemainsResponse(remains=map(lost_topics.remains_message, found))
+
+    async def ListLostTopics(self, _request: admin_pb2.ListLostTopicsRequest, context: Context) -> Any:  # noqa: N802
+        store = await self._store(context)
+        gathered = await self._gather_remains(store)
+        lost = store.read().metadata.lost_topics(json.dumps(gathered.remains))
+        return admin_pb2.ListLostTopicsResponse(topics=map(lost_topics.lost_message, lost), silent=gathered.silent)
+
+    async def RecoverTopic(self, request: admin_pb2.RecoverTopicRequest, context: Context) -> Any:  # noqa: N802
+        store = await self._store(context)
+        gathered = await self._gather_remains(store)
+        if gathered.silent:
+            # A partition of which only they have something would begin anew, and offsets be given twice.
+            silent = "; ".join(gathered.silent)
+            message = f"the disks of all members must be looked at, and these do not answer: {silent}"
+            await refuse(context, "Unavailable", message, retryable=True)
+        state = store.read()
+        found = {lost["topic"]: lost for lost in state.metadata.lost_topics(json.dumps(gathered.remains))}
+        if request.topic not in found:
+            message = f"no disk has a lost topic {request.topic!r}: see `walrus cluster recover-topics`"
+            await refuse(context, "UnknownTopic", message)
+        lost, present = found[request.topic], self._facts.present(state)
+        try:
+            command = state.metadata.recover_topic(json.dumps(lost), request.name or None, present)
+        except ValueError as problem:
+            await refuse(context, "InvalidRequest", str(problem))
+        await self._execute(context, command)
+        return admin_pb2.RecoverTopicResponse(name=command["recover_topic"]["name"])
+
+    async def _gather_remains(self, store: Store) -> lost_topics.Gathered:
+        return await lost_topics.gather(store.read().metadata.nodes(), self._ask_remains)
+
+    async def _ask_remains(self, node: Mapping[str, Any]) -> admin_pb2.ListRemainsResponse:
+        """Raises `OSError` where the node does not answer."""
+        async with grpc.aio.insecure_channel(node["admin_address"], options=[("grpc.enable_http_proxy", 0)]) as channel:
+            stub = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call] # generated
+            try:
+                answer: admin_pb2.ListRemainsResponse = await stub.ListRemains(
+                    admin_pb2.ListRemainsRequest(), timeout=_CURRENT_SECONDS
+                )
+            except grpc.aio.AioRpcError as error:
+                raise OSError(error.details() or error.code().name) from None
+            return answer
+
     async def SetLogLevel(self, request: admin_pb2.SetLogLevelRequest, context: Context) -> Any:  # noqa: N802
         try:
             self._facts.set_log_level(request.level)
@@ -296,7 +356,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             stub = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call] # generated
             try:
                 answer: admin_pb2.TransferLeadershipResponse = await stub.TransferLeadership(
-                    request, timeout=_seconds(context), metadata=((_PASSED_ON, "1"),)
+                    request, timeout=_seconds(context), metadata=((_PASSED_ON, "1"), authorization(self._facts.secrets))
                 )
             except grpc.aio.AioRpcError as error:
                 await context.abort(error.code(), error.details() or "", tuple(error.trailing_metadata() or ()))

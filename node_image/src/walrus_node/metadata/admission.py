@@ -10,20 +10,16 @@ import asyncio
 import logging
 import random
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from walrus_node.metadata.wire import (
-    GREETING_BYTES_MAX,
-    WIRE,
-    BadFrameError,
-    FrameReader,
-    Versions,
-    decode_greeting,
-    encode_greeting,
-)
+from walrus_node.address import Address
+from walrus_node.metadata.proof import JOIN, Acceptor, Dialler, RefusedError
+from walrus_node.metadata.wire import GREETING_BYTES_MAX, WIRE, BadFrameError, FrameReader, Versions, encode_frame
+from walrus_node.secret import Secrets
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +28,8 @@ _CONNECT_SECONDS_MAX = 2.0
 _PAUSE_SECONDS_MIN = 0.2
 _PAUSE_SECONDS_MAX = 3.0
 _REDIRECTS_MAX = 5
-_ADDRESS_CHARACTERS_MAX = 300
+_WAITS = "it waits to be admitted itself"
+_NAME_CHARACTERS_MAX = 300
 
 
 @dataclass(frozen=True)
@@ -56,6 +53,27 @@ class Registration:
 
 
 @dataclass(frozen=True)
+class JoinRequest:
+    """What a node asks with."""
+
+    registration: Registration
+    secrets: Secrets
+    # The disk in whose place it comes.
+    replaces: UUID | None = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why one place did not admit."""
+
+    why: str
+    # It proved to be a node that waits itself, on an empty disk.
+    is_empty: bool = False
+    # It proved to be in a cluster.
+    is_member: bool = False
+
+
+@dataclass(frozen=True)
 class Admitted:
     """The cluster's answer; `peers` are disks to begin with and their Raft addresses."""
 
@@ -74,12 +92,15 @@ def parse_join(greeting: dict[str, Any]) -> Registration:
         raise BadFrameError("a join request lacks its registration")
     wanted = fields.get("wanted")
     addresses = {name: fields.get(name) for name in Registration.__dataclass_fields__ if name.endswith("_address")}
-    if not all(isinstance(value, str) and 0 < len(value) <= _ADDRESS_CHARACTERS_MAX for value in addresses.values()):
-        raise BadFrameError("a join request lacks an address")
+    for field, value in addresses.items():
+        try:
+            Address.parse(value if isinstance(value, str) else "", port_min=1 if field == "raft_address" else 0)
+        except ValueError as wrong:
+            raise BadFrameError(f"a join request has no possible {field}: {wrong}") from None
     if wanted is not None and (type(wanted) is not int or not 0 < wanted < 2**31):
         raise BadFrameError("a join request wants no possible node id")
     name = fields.get("name", "")
-    if not isinstance(name, str) or len(name) > _ADDRESS_CHARACTERS_MAX:
+    if not isinstance(name, str) or len(name) > _NAME_CHARACTERS_MAX or not name.isprintable():
         raise BadFrameError("a join request has no possible name")
     level = fields.get("level", 1)
     if type(level) is not int or not 0 < level < 2**31:
@@ -89,6 +110,15 @@ def parse_join(greeting: dict[str, Any]) -> Registration:
     except (ValueError, TypeError, AttributeError):
         raise BadFrameError("a join request lacks disk or process") from None
     return Registration(disk=disk, process=process, wanted=wanted, name=name, level=level, **addresses)  # type: ignore[arg-type] # checked above
+
+
+def parse_replaces(greeting: dict[str, Any]) -> UUID | None:
+    """The disk in whose place a stranger comes; raises `BadFrameError`."""
+    told = greeting.get("replaces")
+    try:
+        return None if told is None else UUID(told)
+    except (ValueError, TypeError, AttributeError):
+        raise BadFrameError("a join request replaces no possible disk") from None
 
 
 def encode_admitted(admitted: Admitted) -> dict[str, Any]:
@@ -111,111 +141,151 @@ async def resolve(seed: str) -> Sequence[str]:
 
 async def join(
     seeds: Sequence[str],
-    registration: Registration,
+    request: JoinRequest,
     on_waiting: Callable[[str], None],
     *,
+    may_found: bool = False,
     is_own: Callable[[str], bool] = lambda _: False,
     resolve: Resolve = resolve,
-) -> Admitted:
+) -> Admitted | None:
     """Ask at every address of the seeds, resolved anew each time, until one admits; only cancelling ends it otherwise.
 
-    *on_waiting* hears why it takes longer, *is_own* says which of the addresses are this node's.
+    With *may_found* it also ends, with `None`, when a majority of all these addresses, this node's own included, is
+    proved to be empty, and none to be in a cluster. *on_waiting* hears why it takes longer, *is_own* says which of the
+    addresses are this node's.
     """
     pause = _PAUSE_SECONDS_MIN
     while True:
-        answer = await _ask_all(seeds, registration, is_own, resolve)
+        addresses, unknown = await _resolve_all(seeds, resolve)
+        others = [address for address in addresses if not is_own(address)]
+        answer = await ask_members(others, request, lambda _: True)
         if isinstance(answer, Admitted):
             return answer
-        on_waiting(answer)
-        log.debug("join: %s", answer)
+        if may_found and _none_is_founded(answer, places=1 + len(others) + len(unknown)):
+            return None
+        why = [*unknown, *(refusal.why for refusal in answer)]
+        if addresses and not others:
+            why.append(f"{', '.join(seeds)} is only this node")
+        told = "; ".join(sorted(set(why)))
+        on_waiting(told)
+        log.debug("join: %s", told)
         await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load, guards nothing
         pause = min(_PAUSE_SECONDS_MAX, 2 * pause)
 
 
-async def _ask_all(
-    seeds: Sequence[str], registration: Registration, is_own: Callable[[str], bool], resolve: Resolve
-) -> Admitted | str:
-    """The first admission, or why there is none."""
+def _none_is_founded(refusals: Sequence[Refusal], *, places: int) -> bool:
+    """Whether the node that asked may found: whoever is silent may be in a cluster, but no majority is."""
+    empty = 1 + sum(refusal.is_empty for refusal in refusals)
+    return not any(refusal.is_member for refusal in refusals) and 2 * empty > places
+
+
+async def _resolve_all(seeds: Sequence[str], resolve: Resolve) -> tuple[list[str], list[str]]:
+    """The addresses, and why there is none of a seed."""
     addresses: dict[str, None] = {}
-    refusals: set[str] = set()
+    unknown = []
     for seed in seeds:
         try:
-            found = [address for address in await resolve(seed) if not is_own(address)]
-        except OSError as error:
-            refusals.add(f"{seed} has no address: {error.strerror or error}")
-            continue
-        addresses.update(dict.fromkeys(found))
-        if not found:
-            refusals.add(f"{seed} is only this node")
-    asked = [asyncio.create_task(_ask_to_the_end(address, registration)) for address in addresses]
+            addresses.update(dict.fromkeys(await resolve(seed)))
+        except (OSError, UnicodeError) as error:
+            unknown.append(f"{seed} has no address: {getattr(error, 'strerror', None) or error}")
+    return list(addresses), unknown
+
+
+async def ask_members(
+    addresses: Sequence[str], request: JoinRequest, serves: Callable[[Admitted], bool]
+) -> Admitted | list[Refusal]:
+    """Ask once at all of them; the first admission that serves, or why there is none."""
+    asked = [asyncio.create_task(_ask_to_the_end(address, request)) for address in addresses]
+    refusals = []
     try:
         for answered in asyncio.as_completed(asked):
             answer = await answered
-            if isinstance(answer, Admitted):
+            if isinstance(answer, Refusal):
+                refusals.append(answer)
+            elif serves(answer):
                 return answer
-            refusals.add(answer)
     finally:
         for task in asked:
             task.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
-    return "; ".join(sorted(refusals))
+    return refusals
 
 
-async def _ask_to_the_end(seed: str, registration: Registration) -> Admitted | str:
-    """Ask there, or whom it names as the leader; why it did not admit."""
-    address = seed
+async def _ask_to_the_end(seed: str, request: JoinRequest) -> Admitted | Refusal:
+    """Ask there, or whom it names as the leader."""
+    address, is_member = seed, False
     try:
         for _ in range(1 + _REDIRECTS_MAX):
             async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-                answer = await _ask(address, registration)
+                answer = await _ask(address, request)
             if "cluster_id" in answer:
                 return _parse_admitted(answer)
+            is_empty = answer.get("empty") is True
+            is_member = is_member or not is_empty  # whoever waits itself says so
             if not isinstance(answer.get("leader"), str):
-                return f"{address} answers: {answer.get('refused', 'nothing we understand')}"
+                why = f"{address} answers: {answer.get('refused', 'nothing we understand')}"
+                return Refusal(why, is_empty=is_empty and not is_member, is_member=is_member)
             address = answer["leader"]
-        return f"{seed} does not know who leads"
+        return Refusal(f"{seed} does not know who leads", is_member=is_member)
+    except RefusedError as refused:
+        return Refusal(f"{address} answers: {refused}", is_member=is_member)
     except (OSError, TimeoutError, asyncio.IncompleteReadError, BadFrameError, ValueError) as error:
-        return f"{address} does not answer: {error or type(error).__name__}"
+        return Refusal(f"{address} does not answer: {error or type(error).__name__}", is_member=is_member)
 
 
-async def refuse_others(listener: socket.socket) -> None:
-    """Tell whoever asks that this node waits to be admitted itself; until it is cancelled."""
-    loop = asyncio.get_running_loop()
-    listener.setblocking(False)
-    refusal = encode_greeting({"refused": "it waits to be admitted itself"})
-    while True:
-        try:
-            accepted, _ = await loop.sock_accept(listener)
-        except OSError as error:
-            log.debug("a stranger could not be answered: %s", error)
-            await asyncio.sleep(_PAUSE_SECONDS_MIN)
-            continue
-        with accepted:
-            accepted.setblocking(False)
-            try:
-                # `asyncio.wait_for` would swallow a cancellation that comes together with the bytes.
-                async with asyncio.timeout(_CONNECT_SECONDS_MAX):
-                    # What it asked is read first: closing with it unread would cut off the answer.
-                    await loop.sock_recv(accepted, GREETING_BYTES_MAX)
-                    await loop.sock_sendall(accepted, refusal)
-            except (OSError, TimeoutError) as error:
-                log.debug("a stranger could not be answered: %s", error)
-
-
-async def _ask(address: str, registration: Registration) -> dict[str, Any]:
-    host, _, port = address.rpartition(":")
-    async with asyncio.timeout(_CONNECT_SECONDS_MAX):
-        reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+async def refuse_others(listener: socket.socket, secrets: Secrets) -> None:
+    """Tell whoever asks that this node waits to be admitted itself and its disk is empty; until it is cancelled."""
+    server = await asyncio.start_server(partial(_refuse, secrets), sock=listener.dup())
     try:
-        fields = {
-            name: str(value) if isinstance(value, UUID) else value for name, value in asdict(registration).items()
-        }
-        writer.write(encode_greeting({**WIRE.told("join"), "registration": fields}))
-        await writer.drain()
-        frames = FrameReader(GREETING_BYTES_MAX)
-        while data := await reader.read(GREETING_BYTES_MAX):
-            for payload in frames.feed(data):
-                return decode_greeting(payload)
+        await asyncio.Event().wait()
+    finally:
+        server.close()
+
+
+async def _refuse(secrets: Secrets, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    payloads, proof = _payloads(reader), Acceptor(secrets)
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+            async for payload in payloads:
+                step = proof.hear(payload)
+                if isinstance(step, dict):
+                    writer.writelines(map(encode_frame, proof.answer({"refused": _WAITS, "empty": True})))
+                    break
+                writer.write(encode_frame(step))
+            await writer.drain()
+    except (OSError, TimeoutError, BadFrameError) as error:
+        log.debug("somebody who asked to join was not answered: %s", error)
+    finally:
+        writer.close()
+
+
+async def _payloads(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """The frames of a greeting, until the other side ends."""
+    frames = FrameReader(GREETING_BYTES_MAX)
+    while data := await reader.read(GREETING_BYTES_MAX):
+        for payload in frames.feed(data):
+            yield payload
+
+
+async def _ask(address: str, request: JoinRequest) -> dict[str, Any]:
+    """The proved answer; raises `RefusedError` for a refusal that is not proved."""
+    place = Address.parse(address)
+    async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+        reader, writer = await asyncio.open_connection(place.host, place.port)
+    try:
+        facts = asdict(request.registration)
+        fields = {name: str(fact) if isinstance(fact, UUID) else fact for name, fact in facts.items()}
+        greeting: dict[str, object] = {**WIRE.told("join"), "registration": fields}
+        if request.replaces is not None:
+            greeting["replaces"] = str(request.replaces)
+        proof = Dialler(request.secrets, JOIN, greeting)
+        writer.write(encode_frame(proof.greeting))
+        async for payload in _payloads(reader):
+            step = proof.hear(payload)
+            if isinstance(step, dict):
+                return step
+            if step is not None:
+                writer.write(encode_frame(step))
         raise ConnectionError("connection closed without an answer")
     finally:
         writer.close()
@@ -223,7 +293,7 @@ async def _ask(address: str, registration: Registration) -> dict[str, Any]:
 
 def _parse_admitted(answer: dict[str, Any]) -> Admitted:
     try:
-        peers = {UUID(disk): str(address) for disk, address in answer["peers"].items()}
+        peers = {UUID(disk): str(Address.parse(address)) for disk, address in answer["peers"].items()}
         return Admitted(UUID(answer["cluster_id"]), int(answer["node_id"]), peers)
     except (KeyError, TypeError, AttributeError, ValueError):
         raise BadFrameError("an admission that we do not understand") from None

@@ -2,10 +2,15 @@
 
 An entry is durable when `sync` returned. Reading back, a record that a crash tore can only be the last one and is cut;
 anything else that does not check out is damage, and damage refuses the start: a member that forgets acknowledged
-entries would make the cluster lose them.
+entries would make the cluster lose them. A torn record is told from a lost end by the marks: after each sync one of
+them says up to which record the file is durable, and a file that ends before has lost what was acknowledged.
 
-File: header, then records. Integers are little-endian.
+A mark is not synced itself. It is true when it is written, so an older one that a power cut leaves is true too; and a
+process that dies leaves the newest.
+
+File: header, two marks that are written in turn, then records. Integers are little-endian.
 header = magic 8s, version u32, zero u32, cluster 16s, disk 16s, CRC-32 of all before u32
+mark   = sequence u64 of the last durable record, CRC-32 of it u32
 record = body length u32, CRC-32 of body u32, sequence u64, kind u8, zero 3s, CRC-32 of all before u32, body
 body   = BASE: index u64, term u64 | ENTRY: index u64, term u64, commit u64, command | CUT: index u64; then `_TRAILER`
 """
@@ -24,7 +29,7 @@ from uuid import UUID
 from walrus_node.files import DataRefusedError, rename_durably, sync_directory
 from walrus_node.metadata.reserve import Reserve
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 _MAGIC = b"WALRUSMJ"
 _HEADER = struct.Struct("<8sII16s16s")
@@ -35,6 +40,9 @@ _ENTRY_BODY = struct.Struct("<QQQ")
 _CUT_BODY = struct.Struct("<Q")
 _BASE, _ENTRY, _CUT = 1, 2, 3
 _HEADER_BYTES = _HEADER.size + _CRC.size
+_MARK = struct.Struct("<Q")
+_MARK_BYTES = _MARK.size + _CRC.size
+_RECORDS_AT = _HEADER_BYTES + 2 * _MARK_BYTES
 _RECORD_BYTES = _RECORD.size + _CRC.size
 # No record ends in zeros, so a run of them at the end of the file was never written: the file grew, the data did not
 # arrive. One damaged byte cannot look like that.
@@ -82,17 +90,20 @@ class Journal:
         self._sequence = replayed.sequence
         self._position = replayed.position
         self._commit_hint = replayed.commit
+        self._marks = 0
         self._file = os.open(path, os.O_RDWR)
         if replayed.position < len(content):
             self.torn_bytes = len(content) - replayed.position
             os.ftruncate(self._file, replayed.position)
-            os.fdatasync(self._file)
+        # A process that was killed may have written what it never synced, and it is taken for held from now on.
+        os.fdatasync(self._file)
+        self._mark()
 
     @staticmethod
     def create(path: Path, owner: Owner, *, index: int, term: int) -> None:
         """Write an empty journal whose base is (index, term); durable on return."""
         with path.open("xb") as file:
-            file.write(_encode_header(owner) + _encode_base(1, index=index, term=term))
+            file.write(_encode_front(owner, 1) + _encode_base(1, index=index, term=term))
             file.flush()
             os.fsync(file.fileno())
         sync_directory(path.parent)
@@ -150,6 +161,7 @@ class Journal:
         self._check_usable()
         try:
             os.fdatasync(self._file)
+            self._mark()
         except OSError as error:
             self._failure = error
             raise
@@ -165,13 +177,13 @@ class Journal:
         holds = 0 <= place < len(self._entries) and self._entries[place].term == term
         kept = self._entries[place + 1 :] if holds else []
         sequence = self._sequence + 1
-        pieces = [_encode_header(self._owner), _encode_base(sequence, index=index, term=term)]
+        pieces = [_encode_base(sequence, index=index, term=term)]
         commit = max(self._commit_hint, index)
         for entry in kept:
             sequence += 1
             body = _ENTRY_BODY.pack(entry.index, entry.term, commit) + entry.command
             pieces.append(_encode_record(sequence, _ENTRY, body))
-        content = b"".join(pieces)
+        content = b"".join([_encode_front(self._owner, sequence), *pieces])
         scratch = self._path.with_name(self._path.name + ".new")
         file = os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
@@ -209,6 +221,11 @@ class Journal:
         self._position += len(record)
         self._unsynced = True
 
+    def _mark(self) -> None:
+        """Say that everything written so far is durable."""
+        self._marks += 1
+        _write_all(self._file, _encode_mark(self._sequence), _HEADER_BYTES + self._marks % 2 * _MARK_BYTES)
+
     def _check_usable(self) -> None:
         if self._failure is not None:
             raise self._failure
@@ -242,6 +259,26 @@ def _encode_header(owner: Owner) -> bytes:
     return header + _CRC.pack(zlib.crc32(header))
 
 
+def _encode_mark(sequence: int) -> bytes:
+    mark = _MARK.pack(sequence)
+    return mark + _CRC.pack(zlib.crc32(mark))
+
+
+def _encode_front(owner: Owner, sequence: int) -> bytes:
+    """All in front of the records of a file that is durable up to record *sequence*."""
+    return _encode_header(owner) + 2 * _encode_mark(sequence)
+
+
+def _durable_sequence(content: bytes) -> int | None:
+    """The highest mark; one that fails its checksum does not count. `None` if no mark is readable."""
+    if len(content) < _RECORDS_AT:
+        return None
+    places = (_HEADER_BYTES, _HEADER_BYTES + _MARK_BYTES)
+    marks = {place: _MARK.unpack_from(content, place)[0] for place in places}
+    readable = (mark for place, mark in marks.items() if content.startswith(_encode_mark(mark), place))
+    return max(readable, default=None)
+
+
 def _check_header(content: bytes, path: Path) -> Owner:
     header = content[: _HEADER.size]
     if len(content) < _HEADER_BYTES or not header.startswith(_MAGIC):
@@ -254,6 +291,11 @@ def _check_header(content: bytes, path: Path) -> Owner:
     if version > FORMAT_VERSION:
         raise DataRefusedError(
             f"metadata journal {path} has format {version}, newer than {FORMAT_VERSION}; start a newer walrus-node"
+        )
+    if version < FORMAT_VERSION:
+        raise DataRefusedError(
+            f"metadata journal {path} has format {version}, this version reads {FORMAT_VERSION}: "
+            "give the node an empty data directory and let it join again"
         )
     return Owner(UUID(bytes=cluster), UUID(bytes=disk))
 
@@ -286,7 +328,7 @@ def _replay(content: bytes, path: Path, owner: Owner) -> _Replayed:
     entries: list[Entry] = []
     commit = 0
     sequence: int | None = None
-    position = _HEADER_BYTES
+    position = _RECORDS_AT
     while position < len(content):
         body_start = position + _RECORD_BYTES
         head = content[position : position + _RECORD.size]
@@ -326,6 +368,11 @@ def _replay(content: bytes, path: Path, owner: Owner) -> _Replayed:
         position = end
     if sequence is None:
         raise damaged(position, "it has no base")
+    durable = _durable_sequence(content)
+    if durable is None:
+        raise damaged(_HEADER_BYTES, "neither mark of its end can be read")
+    if sequence < durable:
+        raise damaged(position, f"it ends with record {sequence}, and record {durable} was durable")
     return _Replayed(entries, sequence, position, commit)
 
 

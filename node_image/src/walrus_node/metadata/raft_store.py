@@ -40,6 +40,7 @@ from walrus_node.metadata.store import Applied, Outcome, Rejected, StateMachine,
 from walrus_node.metadata.transport import Events, Me, Transport
 from walrus_node.metadata.votes import Votes
 from walrus_node.metadata.wire import WIRE, Versions
+from walrus_node.secret import Secrets
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,7 @@ class Place:
     # What the metadata keeps for itself on a disk that fills up.
     reserve_bytes: int = RESERVE_BYTES
     wire: Versions = WIRE
+    secrets: Secrets = dataclasses.field(default_factory=lambda: Secrets(None))
 
 
 class RaftStore(Generic[State]):
@@ -102,9 +104,15 @@ class RaftStore(Generic[State]):
         on_published: Callable[[State], None] = lambda _: None,
         on_failed: Callable[[Exception], None] = lambda _: None,
         on_join: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], None] | None = None,
+        on_unknown_voter: Callable[[UUID, str | None], None] = lambda _disk, _address: None,
         compaction: Compaction | None = None,
     ) -> None:
-        """Read and check everything on disk; raises `DataRefusedError`."""
+        """Read and check everything on disk; raises `DataRefusedError`.
+
+        *on_unknown_voter* hears of a disk, and its address, that claims to vote and does not by the log here, or is not
+        known at all: whoever asks to join again hears who votes, and says it by `introduce`. It is called in the
+        store's thread, again and again.
+        """
         self._place = place
         self._machine = machine
         self._on_published = on_published
@@ -116,12 +124,20 @@ class RaftStore(Generic[State]):
         votes = Votes(place.directory / "votes", self._reserve)
         disk = Disk(journal, votes, place.directory / "snapshot", self._reserve)
         self._journal = journal
-        me = Me(str(place.owner.cluster_id), str(place.owner.disk), str(place.process), place.raft_address, place.wire)
+        me = Me(
+            str(place.owner.cluster_id),
+            str(place.owner.disk),
+            str(place.process),
+            place.raft_address,
+            place.wire,
+            place.secrets,
+        )
         events = Events(
             on_message=lambda peer, message: self._raft.receive(peer, message),
             on_connected=lambda peer: self._raft.peer_connected(peer),
             on_disconnected=lambda peer: self._raft.peer_disconnected(peer),
-            on_join=on_join or (lambda _, answer: answer({"refused": "nobody is admitted here"})),
+            on_join=on_join or (lambda _, answer: answer({"refused": "nobody is admitted here", "member": True})),
+            on_unknown=on_unknown_voter,
         )
         self._transport = Transport(me, listener, events)
         hooks = Hooks(
@@ -130,6 +146,7 @@ class RaftStore(Generic[State]):
             wait=self._transport.poll,
             on_applied=self._publish,
             on_voters_changed=self._direct,
+            on_unknown_voter=lambda disk: on_unknown_voter(disk, self.address_of(disk)),
         )
         owner = place.owner
         self._raft = Raft(Parts(owner.disk, owner.cluster_id, disk, machine, hooks, compaction or Compaction()))
@@ -138,6 +155,7 @@ class RaftStore(Generic[State]):
         self._lock = threading.Lock()
         self._changed = threading.Condition()
         self._known_peers: dict[UUID, str] = {}
+        self._introduced = False
         self._published = machine.view()
         self._published_version = machine.version()
         self._failure: Exception | None = None
@@ -146,8 +164,12 @@ class RaftStore(Generic[State]):
         self._thread = threading.Thread(target=self._run, name="raft", daemon=True)
 
     def introduce(self, peers: dict[UUID, str]) -> None:
-        """Before `start`: disks and addresses to begin with, as long as the log has not told them."""
+        """The voters and their addresses by the answer to a join, until the log tells them; thread-safe."""
         self._known_peers = peers
+        self._raft.introduce(frozenset(peers))
+        self._introduced = True
+        if self._thread.is_alive():
+            self._transport.wake()
 
     def start(self) -> None:
         self._direct()
@@ -228,6 +250,9 @@ class RaftStore(Generic[State]):
         try:
             while not self._stopping:
                 self._raft.tick(self._expire())
+                if self._introduced:
+                    self._introduced = False
+                    self._direct()
                 self._keep_reserve()
         except (DataRefusedError, DivergedError, OSError) as error:
             self._fail(error)
@@ -283,7 +308,7 @@ class RaftStore(Generic[State]):
         """Tell the transport whom to keep connected: voters all, others the voters."""
         addresses = {**self._known_peers, **self._machine.raft_addresses()}
         voters = self._raft.voters
-        wanted = set(addresses) | voters if self._place.owner.disk in voters else voters or set(self._known_peers)
+        wanted = set(addresses) | voters if self._place.owner.disk in voters else voters | self._raft.told_voters
         self._transport.set_peers(
             {str(disk): address for disk, address in addresses.items()},
             wanted={str(disk) for disk in wanted},

@@ -15,6 +15,7 @@ from pathlib import Path
 from uuid import UUID
 
 from walrus_node.files import DataRefusedError, replace_durably
+from walrus_node.metadata.wire import NUMBER_MAX
 
 FORMAT_VERSION = 1
 
@@ -59,14 +60,15 @@ class Snapshot:
             raise ValueError(f"its format {version} is newer than {FORMAT_VERSION}; start a newer walrus-node")
         if zlib.crc32(content[_FRONT_BYTES:]) != crc:
             raise ValueError("its checksum differs")
-        head = json.loads(content[_FRONT_BYTES : _FRONT_BYTES + head_bytes])
-        return Snapshot(
-            cluster_id=UUID(head["cluster_id"]),
-            index=head["index"],
-            term=head["term"],
-            voters=frozenset(UUID(voter) for voter in head["voters"]),
-            state=content[_FRONT_BYTES + head_bytes :],
-        )
+        try:
+            head = json.loads(content[_FRONT_BYTES : _FRONT_BYTES + head_bytes])
+            cluster_id, voters = UUID(head["cluster_id"]), frozenset(UUID(voter) for voter in head["voters"])
+            index, term = head["index"], head["term"]
+        except (KeyError, TypeError, AttributeError, RecursionError):
+            raise ValueError("its head lacks something") from None
+        if not all(type(number) is int and 0 <= number <= NUMBER_MAX for number in (index, term)) or not voters:
+            raise ValueError("its head is of no possible entry")
+        return Snapshot(cluster_id, index, term, voters, content[_FRONT_BYTES + head_bytes :])
 
 
 def save_snapshot(path: Path, snapshot: Snapshot) -> None:

@@ -1,8 +1,9 @@
 """Connections between metadata nodes: one for each pair, identified by the disks at its ends and not by addresses.
 
 Single-threaded: everything but `wake` and `answer_join` runs in the thread that calls `poll`. Both ends greet with
-cluster, disk and process before a Raft message is read; other clusters and unknown disks are refused. The one thing a
-stranger may ask for is to join. `Stream` is the seam where mutual TLS goes in.
+cluster, disk and process, and prove that they know the cluster's secret (`proof.py`), before a Raft message is read;
+other clusters and unknown disks are refused. The one thing that somebody else may ask for, with the same proof, is to
+join. `Stream` is the seam where mutual TLS goes in.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
+from walrus_node.address import Address
+from walrus_node.metadata.proof import RAFT, Acceptor, Dialler, RefusedError
 from walrus_node.metadata.wire import (
     FRAME_BYTES_MAX,
     GREETING_BYTES_MAX,
@@ -30,11 +34,12 @@ from walrus_node.metadata.wire import (
     FrameReader,
     Message,
     Versions,
-    decode_greeting,
     decode_message,
+    encode_frame,
     encode_greeting,
     encode_message,
 )
+from walrus_node.secret import Secrets
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +70,7 @@ class Me:
     process: str
     raft_address: str
     versions: Versions = WIRE
+    secrets: Secrets = field(default_factory=lambda: Secrets(None))
 
 
 @dataclass
@@ -75,6 +81,8 @@ class Events:
     on_connected: Callable[[str], None]
     on_disconnected: Callable[[str], None]
     on_join: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], None]
+    # A disk of this cluster, as it says, that is not known here, and its address: who is behind does not know all.
+    on_unknown: Callable[[UUID, str], None] = lambda _disk, _address: None
 
 
 class Transport:
@@ -105,7 +113,11 @@ class Transport:
 
     def set_peers(self, addresses: Mapping[str, str], *, wanted: Iterable[str], seeds: Iterable[str]) -> None:
         """Known disks with their addresses, those to keep a connection to, and addresses to try whoever is there."""
-        self._addresses = {disk: address for disk, address in addresses.items() if disk != self._me.disk}
+        listed = {disk: address for disk, address in addresses.items() if disk != self._me.disk}
+        for disk in self._learned.keys() & listed.keys():
+            if listed[disk] != self._addresses.get(disk):
+                del self._learned[disk]  # what the list says now is newer than the greeting
+        self._addresses = listed
         self._wanted = set(wanted) - {self._me.disk}
         self._seeds = tuple(seed for seed in seeds if seed != self._me.raft_address)
         for disk in self._open.keys() - self._addresses.keys() - self._wanted:
@@ -178,29 +190,36 @@ class Transport:
         """Whom to dial: wanted peers by disk, seeds by address as long as no wanted peer is connected."""
         targets = {}
         for disk in self._wanted - self._open.keys():
-            address = self.address_of(disk)
-            if address:
-                targets[disk] = address
+            # In turn: a node that moved says its new address first in its greeting, and lists it a little later.
+            known = dict.fromkeys(filter(None, (self._learned.get(disk), self._addresses.get(disk))))
+            if known:
+                dial = self._dials.get(disk, _NEVER_DIALLED)
+                targets[disk] = tuple(known)[dial.attempts % len(known)]
         if not self._wanted & self._open.keys():
             targets |= {seed: seed for seed in self._seeds}
         return targets
 
     def _dial(self, target: str, address: str, dial: _Dial) -> None:
-        host, _, port = address.rpartition(":")
-        ip = self._resolver.resolve(host.strip("[]"))
+        try:
+            place = Address.parse(address)
+        except ValueError as wrong:
+            self._note(f"{target} cannot be dialled: {wrong}")
+            return
+        ip = self._resolver.resolve(place.host)
         if ip is None:
             return
         family = socket.AF_INET6 if ":" in ip else socket.AF_INET
         dialled = socket.socket(family, socket.SOCK_STREAM)
         dialled.setblocking(False)
-        code = dialled.connect_ex((ip, int(port)))
+        code = dialled.connect_ex((ip, place.port))
         if code not in (0, errno.EINPROGRESS):
             dialled.close()
             return
-        connection = _Connection(Stream(dialled), target)
-        dial.connection = connection
         to = None if target == address else target
-        connection.send(encode_greeting(self._greeting(to)))
+        proof = Dialler(self._me.secrets, RAFT, self._greeting(to))
+        connection = _Connection(Stream(dialled), target, proof)
+        dial.connection = connection
+        connection.send(encode_frame(proof.greeting))
         self._connections.add(connection)
         self._selector.register(dialled, selectors.EVENT_READ | selectors.EVENT_WRITE, connection)
 
@@ -232,7 +251,7 @@ class Transport:
             self._turn_away(error)
             return
         accepted.setblocking(False)
-        connection = _Connection(Stream(accepted), None)
+        connection = _Connection(Stream(accepted), None, Acceptor(self._me.secrets))
         self._connections.add(connection)
         self._selector.register(accepted, selectors.EVENT_READ, connection)
         strangers = [connection for connection in self._connections if connection.peer is None]
@@ -256,22 +275,47 @@ class Transport:
             if now >= connection.expires_at:
                 self._close(connection, None)
 
+    def _prove(self, connection: _Connection, payload: bytes) -> None:
+        """The next step of the greeting."""
+        try:
+            step = connection.proof.hear(payload)
+        except RefusedError as refused:
+            self._close(connection, f"refused by the other side: {refused}")
+            return
+        except BadFrameError as error:
+            if not connection.dialled:
+                self._refuse(connection, str(error))
+            raise
+        if isinstance(step, bytes):
+            connection.send(encode_frame(step))
+            self._flush(connection)
+        elif step is not None:
+            self._greeted(connection, step)
+
+    def _refuse(self, connection: _Connection, why: str) -> None:
+        connection.send(encode_greeting({"refused": why}))
+        self._flush(connection)
+
+    def _answer(self, connection: _Connection, answer: dict[str, Any]) -> None:
+        assert isinstance(connection.proof, Acceptor), "who dialled is answered, not the other way round"
+        for payload in connection.proof.answer(answer):
+            connection.send(encode_frame(payload))
+        self._flush(connection)
+
     def _greeted(self, connection: _Connection, greeting: dict[str, Any]) -> None:
-        if connection.peer is None and not connection.dialled and "join" in greeting:
+        if not connection.dialled and "join" in greeting:
             connection.expires_at = time.monotonic() + 6 * GREETING_SECONDS_MAX
             self._events.on_join(greeting, lambda answer: self.answer_join(connection, answer))
             return
         why = self._why_refused(connection, greeting)
         if why is not None:
             if not connection.dialled:
-                connection.send(encode_greeting({"refused": why}))
-                self._flush(connection)
+                self._refuse(connection, why)
             self._close(connection, why)
             return
         peer = greeting["disk"]
         if not connection.dialled:
-            connection.send(encode_greeting(self._greeting(peer)))
-            self._flush(connection)
+            self._answer(connection, self._greeting(peer))
         self._learned[peer] = greeting["raft_address"]
         self._establish(connection, peer, greeting["process"])
 
@@ -287,6 +331,11 @@ class Transport:
             return self._me.versions.refusal(theirs)
         if not all(isinstance(greeting.get(name), str) for name in names):
             return "a greeting lacks who it is from"
+        try:
+            UUID(greeting["disk"])
+            Address.parse(greeting["raft_address"])
+        except ValueError as wrong:
+            return f"a greeting has no disk or no address: {wrong}"
         if greeting["cluster"] != self._me.cluster_id:
             return f"cluster {greeting['cluster']} is not ours ({self._me.cluster_id})"
         if greeting.get("to") not in (None, self._me.disk):
@@ -295,6 +344,7 @@ class Transport:
         if disk == self._me.disk:
             return "this is the same disk"
         if disk not in self._addresses and disk not in self._wanted:
+            self._events.on_unknown(UUID(disk), greeting["raft_address"])
             return f"disk {disk} is not known here"
         if connection.dialled in self._wanted and connection.dialled != disk:
             return f"disk {connection.dialled} was expected, {disk} answered"
@@ -327,8 +377,7 @@ class Transport:
         while self._answers:
             connection, answer = self._answers.popleft()
             if connection in self._connections:
-                connection.send(encode_greeting(answer))
-                self._flush(connection)
+                self._answer(connection, answer)
                 connection.expires_at = time.monotonic() + GREETING_SECONDS_MAX
 
     # Bytes
@@ -355,7 +404,7 @@ class Transport:
         try:
             for payload in connection.frames.feed(data):
                 if connection.peer is None:
-                    self._greeted(connection, decode_greeting(payload))
+                    self._prove(connection, payload)
                 else:
                     self._events.on_message(connection.peer, decode_message(payload))
                 if connection not in self._connections:
@@ -398,7 +447,8 @@ class Transport:
         if len(self._noted) >= NOTED_MAX:
             self._noted.clear()
         self._noted[line] = now
-        log.info("%s", line)
+        # Part of it may be a peer's words: they write no control characters here.
+        log.info("%s", "".join(char if char.isprintable() else "?" for char in line))
 
     def _drain_wakes(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -444,6 +494,7 @@ class _Connection:
     stream: Stream
     # What was dialled, a disk or a seed's address; `None` for an accepted connection.
     dialled: str | None
+    proof: Dialler | Acceptor
     peer: str | None = None
     process: str | None = None
     frames: FrameReader = field(default_factory=lambda: FrameReader(GREETING_BYTES_MAX))
@@ -477,8 +528,8 @@ class _Dial:
     connection: _Connection | None = None
 
     def pause(self, now: float) -> None:
-        seconds = min(DIAL_SECONDS_MAX, DIAL_SECONDS_MIN * 2**self.attempts)
-        self.attempts = min(self.attempts + 1, 10)
+        seconds = min(DIAL_SECONDS_MAX, DIAL_SECONDS_MIN * 2 ** min(self.attempts, 10))
+        self.attempts += 1
         self.next_at = now + seconds * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load, guards nothing
 
 
@@ -516,7 +567,7 @@ class _Resolver:
             found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
             places = (str(info[4][0]) for info in sorted(found, key=lambda info: info[0]))
             ips = tuple(dict.fromkeys(places))
-        except OSError:
+        except (OSError, UnicodeError):  # a name with a label that is too long is no OSError
             ips = ()
         self._found[host] = (time.monotonic(), ips)
         self._asked.discard(host)

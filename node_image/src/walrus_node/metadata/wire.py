@@ -21,7 +21,8 @@ FRAME_BYTES_MAX = 16 * 1024 * 1024
 Message = dict[str, Any]
 
 _FRAME = struct.Struct("<II")
-_INTEGER_END = 2**63
+# Terms and indexes grow by one at a time: none comes near it, and what is one above it still fits everywhere.
+NUMBER_MAX = 2**62
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def decode_message(payload: bytes) -> Message:
 
 
 def _is_number(value: object) -> bool:
-    return type(value) is int and 0 <= value < _INTEGER_END
+    return type(value) is int and 0 <= value <= NUMBER_MAX
 
 
 def _is_flag(value: object) -> bool:

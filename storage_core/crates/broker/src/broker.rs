@@ -15,17 +15,18 @@ use uuid::Uuid;
 use walrus_metadata::{Metadata, Node, Presence, Present};
 
 use crate::bucket::Bucket;
-use crate::catalogue::ProducerIds;
 use crate::clock;
 use crate::config::Config;
 use crate::control::ControlQueue;
 use crate::creation::TopicCreations;
 use crate::cursors::CursorService;
+use crate::edge::Secrets;
 use crate::error::{Error, Result};
 use crate::leader::Leader;
 use crate::liveness::Liveness;
 use crate::metrics::Metrics;
 use crate::news::News;
+use crate::node::budget::{Budget, Purpose, Share};
 use crate::peer::Peers;
 use crate::replication::copies::Copies;
 use crate::rollover::Limits;
@@ -50,6 +51,8 @@ struct Inner {
     metrics: Arc<Metrics>,
     bucket: Bucket,
     copies: Copies,
+    budget: Arc<Budget>,
+    secrets: Arc<Secrets>,
     liveness: Liveness,
     presence: Mutex<Presence>,
     routing: ArcSwap<Routing>,
@@ -63,7 +66,6 @@ struct Inner {
     control: ControlQueue,
     peers: Peers,
     cursors: CursorService,
-    producer_ids: ProducerIds,
     creations: TopicCreations,
     raft_status: Mutex<serde_json::Value>,
     space: Space,
@@ -140,6 +142,20 @@ impl Broker {
         &self.inner.copies
     }
 
+    /// What brokers prove to each other.
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.inner.secrets
+    }
+
+    /// Bytes that this node holds for others.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.inner.budget
+    }
+
+    pub(crate) fn share(&self, purpose: Purpose) -> &Arc<Share> {
+        self.inner.budget.share(purpose)
+    }
+
     /// Which nodes answer.
     pub(crate) fn liveness(&self) -> &Liveness {
         &self.inner.liveness
@@ -151,10 +167,6 @@ impl Broker {
 
     pub(crate) fn creations(&self) -> &TopicCreations {
         &self.inner.creations
-    }
-
-    pub(crate) fn producer_ids(&self) -> &ProducerIds {
-        &self.inner.producer_ids
     }
 
     pub(crate) fn raft_status(&self) -> &Mutex<serde_json::Value> {
@@ -200,13 +212,17 @@ impl Broker {
 impl Broker {
     pub(crate) fn new(
         config: Config,
+        secrets: Secrets,
         store: walrus_log::Store,
         metrics: Arc<Metrics>,
         runtime: tokio::runtime::Handle,
     ) -> Self {
+        let budget = Arc::new(Budget::new(config.memory_budget_bytes));
+        let secrets = Arc::new(secrets);
         let inner = Arc::new_cyclic(|weak: &Weak<Inner>| Inner {
             limits: ArcSwap::from_pointee(config.limits()),
             copies: Copies::new(&config, store.clone()),
+            budget: budget.clone(),
             liveness: Liveness::default(),
             presence: Mutex::new(Presence::new(Duration::from_millis(config.lease_ms))),
             bucket: Bucket::new(store, config.node_id, metrics.clone()),
@@ -216,9 +232,9 @@ impl Broker {
             leaders: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
             control: ControlQueue::new(),
-            peers: Peers::new(&config, runtime.clone()),
+            peers: Peers::new(&config, secrets.clone(), budget.clone(), runtime.clone()),
+            secrets: secrets.clone(),
             cursors: CursorService::new(WeakBroker { inner: weak.clone() }, &metrics),
-            producer_ids: ProducerIds::default(),
             creations: TopicCreations::default(),
             raft_status: Mutex::new(serde_json::json!({})),
             space: Space::default(),

@@ -253,6 +253,7 @@ impl Bucket {
             Engine::ProducerFenced { producer, current, attempted } => {
                 Error::ProducerFenced { producer_id: producer, current, got: attempted }
             }
+            Engine::TooManyProducers { producers_max } => Error::TooManyProducers { producers_max },
             Engine::OffsetOutOfRange { requested, start, end } => {
                 Error::OffsetOutOfRange { requested: requested.0, start: start.0, end: end.0 }
             }

@@ -24,8 +24,6 @@ use crate::topic::{
 const CONTROL_PATIENCE: Duration = Duration::from_secs(10);
 /// For a look at another node's copies.
 const INFO_PATIENCE: Duration = Duration::from_secs(2);
-/// Producer ids taken from the metadata at once.
-const PRODUCER_IDS: u32 = 1_000;
 /// Most partitions of a topic.
 const PARTITIONS_MAX: u32 = 10_000;
 
@@ -127,21 +125,12 @@ impl Broker {
         let route = route.ok_or_else(unknown)?;
         let (sizes, silent) = self.sizes(&route.topic.partitions).await;
         let mut segments = route.topic.partitions.iter().flat_map(|partition| &partition.segments);
-        let unknown = segments.find(|segment| {
-            let Descriptor { uuid, leader, .. } = &segment.descriptor;
-            match &segment.state {
-                SegmentState::Sealed(_) => false,
-                SegmentState::Sealing(_) => true,
-                SegmentState::Open => {
-                    silent.contains(&leader.node.0) || sizes.get(uuid).is_none_or(|size| size.unsettled)
-                }
-            }
+        let unknown = segments.find_map(|segment| {
+            let doubt = doubt_of(segment, &sizes, &silent)?;
+            Some((segment.descriptor.uuid, doubt))
         });
-        if let Some(Segment { descriptor, .. }) = unknown {
-            let (node, segment) = (descriptor.leader.node.0, descriptor.uuid);
-            let what = format!(
-                "how far segment {segment} of {topic} goes is not known: its leader, node {node}, is gone or not sure of it"
-            );
+        if let Some((segment, doubt)) = unknown {
+            let what = format!("how far segment {segment} of {topic} goes is not known: {doubt}");
             return Err(Error::Unavailable { what });
         }
         let routing = self.routing();
@@ -172,23 +161,12 @@ impl Broker {
         })
     }
 
-    /// A producer id that nobody else gets, and its epoch.
-    pub async fn init_producer(&self) -> Result<(i64, i16)> {
-        let mut block = self.producer_ids().block.lock().await;
-        if block.is_empty() {
-            let event = Event::AllocateProducerIds { count: PRODUCER_IDS };
-            let answer = self.control().ask(&event, CONTROL_PATIENCE).await?;
-            let field = |name: &str| answer.get(name).and_then(Value::as_i64).filter(|value| *value >= 0);
-            let (Some(first), Some(count)) = (field("first"), field("count")) else {
-                return Err(Error::Internal {
-                    message: format!("the answer to allocate_producer_ids: {answer}"),
-                });
-            };
-            *block = first..first + count;
-        }
-        let id =
-            block.next().ok_or_else(|| Error::Unavailable { what: "no producer id is left".to_owned() })?;
-        Ok((id, 0))
+    /// A producer id that nobody else gets and nobody can guess, and its epoch: 62 random bits. A counter would be handed out
+    /// again after a rollback of the metadata, and a batch of its second owner could be taken for one of its first. Who knows
+    /// the id can write in its name, so it is in no log and no metric; but whoever reads a topic sees it in the batches.
+    #[must_use]
+    pub fn init_producer(&self) -> (i64, i16) {
+        (producer_id(Uuid::new_v4()), 0)
     }
 
     /// `METRICS` of the text protocol: what the metadata store published about Raft, and ours.
@@ -235,7 +213,13 @@ impl Broker {
                 Size {
                     end_offset: facts.end_offset,
                     bytes: facts.bytes,
-                    unsettled: facts.unsettled || facts.sealed,
+                    doubt: match (facts.sealed, facts.unsettled) {
+                        (true, _) => Some(
+                            "it is sealed there, and goes on in one that is not listed here yet".to_owned(),
+                        ),
+                        (false, true) => Some(facts.doubt),
+                        (false, false) => None,
+                    },
                 },
             ))
         };
@@ -243,11 +227,30 @@ impl Broker {
     }
 }
 
-#[derive(Clone, Copy)]
 struct Size {
     end_offset: u64,
     bytes: u64,
-    unsettled: bool,
+    /// Why the end of an open segment is not sure.
+    doubt: Option<String>,
+}
+
+/// Why nobody can say how far a segment goes.
+fn doubt_of(segment: &Segment, sizes: &HashMap<Uuid, Size>, silent: &HashSet<u32>) -> Option<String> {
+    let Descriptor { uuid, leader, .. } = &segment.descriptor;
+    let node = leader.node.0;
+    match &segment.state {
+        SegmentState::Sealed(_) => None,
+        SegmentState::Sealing(_) => Some("its end is being decided".to_owned()),
+        SegmentState::Open if silent.contains(&node) => {
+            Some(format!("its leader, node {node}, does not answer"))
+        }
+        SegmentState::Open => match sizes.get(uuid) {
+            None => Some(format!("its leader, node {node}, has not heard of it yet")),
+            Some(size) => {
+                size.doubt.as_ref().map(|doubt| format!("its leader, node {node}, says that {doubt}"))
+            }
+        },
+    }
 }
 
 fn checked(topic: TopicInfo, wanted: u32) -> Result<TopicInfo> {
@@ -301,13 +304,22 @@ fn partition_view(
     }
 }
 
-/// Producer ids that this node may hand out.
-pub(crate) struct ProducerIds {
-    block: tokio::sync::Mutex<std::ops::Range<i64>>,
+/// Of a random uuid the 62 bits that say nothing about its version; bit 62 is for transactions.
+fn producer_id(random: Uuid) -> i64 {
+    const BITS: u64 = (1 << 62) - 1;
+    let (_, low) = random.as_u64_pair();
+    (low & BITS).cast_signed()
 }
 
-impl Default for ProducerIds {
-    fn default() -> Self {
-        Self { block: tokio::sync::Mutex::new(0..0) }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn producer_ids_are_62_random_bits() {
+        let ids: Vec<i64> = (0..1_000).map(|_| producer_id(Uuid::new_v4())).collect();
+        let (any, all) = ids.iter().fold((0, -1), |(any, all), id| (any | id, all & id));
+        assert_eq!((any, all), ((1 << 62) - 1, 0), "each of the bits is set in some and clear in others");
+        assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
     }
 }

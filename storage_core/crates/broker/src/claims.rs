@@ -9,19 +9,23 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use prost::Message as _;
 use uuid::Uuid;
-use walrus_metadata::{Descriptor, NodeId};
+use walrus_metadata::{Descriptor, NodeId, SegmentState, TopicId};
+use walrus_replica::{Doubt, OwnCopy, Part, Tail};
 
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::peer::Request;
 use crate::proto::peer::{Confirm, ConfirmAnswer, ReplicaName};
-use crate::replication::standing::{self, Doubt, Tail};
+use crate::replication::standing;
+use crate::roll;
 use crate::routing::{is_led_by, open_segment};
 use crate::segment::uuid_bytes;
 use crate::topic::PartitionRef;
 
 /// For the word of the other replicas.
 const CONFIRM_PATIENCE: Duration = Duration::from_secs(1);
+/// How long such a question waits for the metadata that its sender has heard of.
+const NEWS_PATIENCE: Duration = Duration::from_millis(500);
 
 impl Broker {
     /// An error that calls something unknown, if this node may; else `Unavailable`. Others stay as they are.
@@ -63,15 +67,26 @@ impl Broker {
             for replica in segment.replicas.iter().filter(|replica| replica.node.0 != self.node_id()) {
                 let (places, replicas) = questions.entry(replica.node.0).or_default();
                 places.push(place);
-                replicas
-                    .push(ReplicaName { segment: uuid_bytes(segment.uuid), disk: uuid_bytes(replica.disk) });
+                replicas.push(ReplicaName {
+                    segment: uuid_bytes(segment.uuid),
+                    disk: uuid_bytes(replica.disk),
+                    topic: uuid_bytes(segment.topic.0),
+                    partition: segment.partition,
+                });
             }
         }
+        // Whoever is at the version that opened the newest of them knows all of them.
+        let metadata_version = segments
+            .iter()
+            .filter_map(|segment| roll::current(self, segment))
+            .map(|listed| listed.version)
+            .max();
+        let metadata_version = metadata_version.unwrap_or(0);
         let mut answers: FuturesUnordered<_> = questions
             .into_iter()
             .filter(|(node, _)| !self.liveness().is_silent(*node))
             .map(|(node, (places, replicas))| async move {
-                let question = Request::Confirm(Confirm { replicas });
+                let question = Request::Confirm(Confirm { replicas, metadata_version });
                 let answer = self.peers().call(node, question, CONFIRM_PATIENCE).await;
                 let answer = answer.ok().and_then(|payload| ConfirmAnswer::decode(payload).ok());
                 (places, answer.unwrap_or_default().takes_appends)
@@ -84,7 +99,13 @@ impl Broker {
                 tails[place].confirmed += usize::from(takes_appends);
             }
         }
-        tails.iter().map(Tail::may_claim_end).collect()
+        let claims: Vec<_> = tails.iter().map(Tail::may_claim_end).collect();
+        for (segment, claim) in segments.iter().zip(&claims) {
+            if claim.is_err() && is_led_by(segment.leader, self.config()) {
+                self.copies().note_doubt(segment.uuid);
+            }
+        }
+        claims
     }
 
     fn tail(&self, segment: &Descriptor) -> Tail {
@@ -92,28 +113,47 @@ impl Broker {
             replicas: segment.replicas.len(),
             write_quorum: segment.write_quorum as usize,
             is_leader: is_led_by(segment.leader, self.config()),
-            takes_appends: self.takes_appends(segment.uuid),
+            own: self.own_part(segment.topic, segment.partition, segment.uuid),
             confirmed: 0,
         }
     }
 
-    /// Whether the own copy still takes its leader's appends. One that is not there yet has promised nothing.
-    fn takes_appends(&self, segment: Uuid) -> bool {
-        match self.copies().find(segment) {
-            Ok(Some(copy)) => copy.takes_appends().unwrap_or(false),
-            Ok(None) => true,
-            Err(_) => false,
-        }
+    /// How the own copy of a segment stands by what the metadata here say now: asked before whatever is final, and before
+    /// this process begins to lead.
+    pub(crate) fn own_part(&self, topic: TopicId, partition: u32, segment: Uuid) -> Result<Part, Doubt> {
+        let (is_open, is_trimmed) = {
+            let routing = self.routing();
+            let listed = routing.topic(topic).and_then(|route| route.partition(partition).ok());
+            let last = listed.and_then(|partition| partition.segments.last());
+            let listed = last.filter(|last| last.descriptor.uuid == segment);
+            let is_open = listed.is_some_and(|listed| listed.state == SegmentState::Open);
+            let is_trimmed =
+                listed.is_some_and(|listed| self.copies().tombstones().covers(&listed.descriptor));
+            (is_open, is_trimmed)
+        };
+        let log = self.bucket().log(walrus_log::LogId(segment));
+        let is_written = log.is_some_and(|log| log.is_sealed() || log.end_offset() > log.base_offset());
+        let copy = self.copies().find(segment).map_err(|_| Doubt::Unreadable)?;
+        let takes_appends =
+            copy.map(|copy| copy.takes_appends()).transpose().map_err(|_| Doubt::Unreadable)?;
+        OwnCopy { is_open, is_trimmed, is_written, takes_appends }.part()
     }
 
-    /// The answer to another node's [`Request::Confirm`].
-    pub(crate) fn confirm(&self, question: &Confirm) -> ConfirmAnswer {
-        let uuid = |bytes: &Bytes| Uuid::from_slice(bytes).ok();
-        let takes_appends = |name: &ReplicaName| {
-            uuid(&name.disk).is_some_and(|disk| self.copies().is_me(disk))
-                && uuid(&name.segment).is_some_and(|segment| self.takes_appends(segment))
+    /// The answer to another node's [`Request::Confirm`]: yes by metadata that are as new as the question wants.
+    pub(crate) async fn confirm(&self, question: &Confirm) -> ConfirmAnswer {
+        self.metadata_reaches(question.metadata_version, NEWS_PATIENCE).await;
+        let knows_enough = self.metadata_version() >= question.metadata_version;
+        let stands = |name: &ReplicaName| {
+            let uuid = |bytes: &Bytes| Uuid::from_slice(bytes).ok();
+            let (Some(disk), Some(segment), Some(topic)) =
+                (uuid(&name.disk), uuid(&name.segment), uuid(&name.topic))
+            else {
+                return false;
+            };
+            self.copies().is_me(disk) && self.own_part(TopicId(topic), name.partition, segment).is_ok()
         };
-        ConfirmAnswer { takes_appends: question.replicas.iter().map(takes_appends).collect() }
+        let takes_appends = question.replicas.iter().map(|name| knows_enough && stands(name)).collect();
+        ConfirmAnswer { takes_appends }
     }
 
     /// Whether appends to a segment are not worth waiting for here: too few of its replicas have answered this node

@@ -8,6 +8,8 @@ use serde::Deserialize;
 use uuid::Uuid;
 use walrus_log::Options;
 
+use crate::edge::{Caps, Silence};
+use crate::node::budget;
 use crate::peer::WireVersions;
 use crate::rollover::Limits;
 
@@ -89,15 +91,64 @@ pub struct Config {
     /// Versions of the frames between brokers; others than the default are for tests of upgrades.
     #[serde(default)]
     pub wire_versions: WireVersions,
+    /// The secrets that the cluster's nodes share, one a line; without it everybody can make their proofs.
+    #[serde(default)]
+    pub secret_file: Option<PathBuf>,
     /// How long a node that renews its lease no more is held to be alive, the same on all nodes.
     #[serde(default = "lease_ms")]
     pub lease_ms: u64,
     /// Threads that serve clients and peers, beside those that write to disks.
     #[serde(default = "workers")]
     pub workers: usize,
+    /// Connections of one listener at a time.
+    #[serde(default = "connections_max")]
+    pub connections_max: usize,
+    /// The same from one address.
+    #[serde(default = "connections_max")]
+    pub connections_per_address_max: usize,
+    /// How long a connection may say nothing.
+    #[serde(default)]
+    pub patience: Patience,
+    /// Bytes of requests and answers that this node holds at a time; a quarter of the memory that it may use by default.
+    #[serde(default = "budget::default_bytes")]
+    pub memory_budget_bytes: usize,
     /// Opens the test-only controls.
     #[serde(default)]
     pub test_controls: bool,
+}
+
+/// How long connections may say nothing, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Patience {
+    /// From the connection to its first byte.
+    pub first_byte_ms: u64,
+    /// From the first byte to the whole header of its protocol.
+    pub header_ms: u64,
+    /// Later, between any two bytes. Brokers among themselves may be silent for ever.
+    pub idle_ms: u64,
+    /// The same between two requests of the text protocol.
+    pub text_idle_ms: u64,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { first_byte_ms: 60_000, header_ms: 5_000, idle_ms: 600_000, text_idle_ms: 3_600_000 }
+    }
+}
+
+impl Patience {
+    pub(crate) fn silence(self) -> Silence {
+        Silence {
+            first_byte: Duration::from_millis(self.first_byte_ms),
+            header: Duration::from_millis(self.header_ms),
+            idle: Duration::from_millis(self.idle_ms),
+        }
+    }
+
+    pub(crate) fn text_idle(self) -> Duration {
+        Duration::from_millis(self.text_idle_ms)
+    }
 }
 
 impl Config {
@@ -110,6 +161,9 @@ impl Config {
         if !(1..=WORKERS_MAX).contains(&config.workers) {
             return Err(ConfigError(format!("workers must be 1 to {WORKERS_MAX}")));
         }
+        if config.memory_budget_bytes < budget::BYTES_MIN {
+            return Err(ConfigError(format!("memory_budget_bytes must be at least {}", budget::BYTES_MIN)));
+        }
         config.store_options()?;
         Ok(config)
     }
@@ -120,6 +174,10 @@ impl Config {
             bytes_max: self.segment_bytes_max,
             age_max: age_max(self.segment_age_ms_max),
         }
+    }
+
+    pub(crate) fn caps(&self) -> Caps {
+        Caps { connections: self.connections_max, per_address: self.connections_per_address_max }
     }
 
     pub(crate) fn monitor_period(&self) -> Duration {
@@ -216,6 +274,10 @@ fn lease_ms() -> u64 {
 fn workers() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     cores.saturating_sub(1).clamp(1, WORKERS_DEFAULT_MAX)
+}
+
+pub(crate) fn connections_max() -> usize {
+    20_000
 }
 
 fn yes() -> bool {

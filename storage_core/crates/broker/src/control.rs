@@ -93,11 +93,6 @@ pub(crate) enum Event {
         /// Topic.
         topic: Uuid,
     },
-    /// A block of producer ids.
-    AllocateProducerIds {
-        /// How many.
-        count: u32,
-    },
     /// This node's disk is full, or has space again.
     NodeState {
         /// `up` or `full`.
@@ -257,11 +252,11 @@ mod tests {
             std::thread::spawn(move || {
                 let events = queue.poll(10, PATIENCE);
                 assert_eq!(events.len(), 1);
-                assert_eq!(events[0].1, r#"{"kind":"allocate_producer_ids","count":7}"#);
-                queue.complete(events[0].0, r#"{"ok": {"first": 3, "count": 7}}"#).unwrap();
+                assert_eq!(events[0].1, r#"{"kind":"node_state","state":"up"}"#);
+                queue.complete(events[0].0, r#"{"ok": {"first": 3}}"#).unwrap();
             })
         };
-        let answer = queue.ask(&Event::AllocateProducerIds { count: 7 }, PATIENCE).await.unwrap();
+        let answer = queue.ask(&Event::NodeState { state: "up" }, PATIENCE).await.unwrap();
         assert_eq!(answer["first"], 3);
         host.join().unwrap();
     }

@@ -16,9 +16,10 @@ use walrus_metadata::Metadata;
 
 use crate::broker::Broker;
 use crate::config::{Config, ConfigError, LiveConfig};
+use crate::edge::{Door, Secrets, raise_descriptors};
 use crate::metrics::{LedPartition, Metrics};
 use crate::replication::{catch_up, departure, lag, repair, retiring, succession};
-use crate::{grpc, liveness, peer, space, text};
+use crate::{grpc, liveness, peer, space, text, upkeep};
 
 /// How often leases follow the metadata, should a publication have been missed.
 const LEASE_UPDATE_EVERY: Duration = Duration::from_millis(100);
@@ -86,6 +87,9 @@ impl DataPlane {
         config: Config,
         open: impl FnOnce() -> walrus_log::Result<Store>,
     ) -> Result<Self, StartError> {
+        let secrets = Secrets::open(config.secret_file.as_deref()).map_err(|problem| {
+            ConfigError::new(&format!("secret_file {:?}: {problem}", config.secret_file.as_deref()))
+        })?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(config.workers)
             .thread_name("walrus-data")
@@ -97,6 +101,7 @@ impl DataPlane {
         let text = bind("text", &config.text_address)?;
         let grpc = bind("grpc", &config.grpc_address)?;
         let peer = bind("peer", &config.peer_address)?;
+        raise_descriptors();
         let mut addresses = BTreeMap::new();
         for (name, listener) in [("text", &text), ("grpc", &grpc), ("peer", &peer)] {
             addresses.insert(name, advertised(listener, config.advertise_host.as_deref())?);
@@ -105,10 +110,13 @@ impl DataPlane {
         let store = open()?;
         tracing::info!(backend = ?store.backend(), node = config.node_id, ?addresses, "data plane starts");
         let monitor = Arc::new(tokio::sync::watch::Sender::new(config.monitor_period()));
-        let broker = Broker::new(config, store, Arc::new(Metrics::new()), runtime.handle().clone());
-        broker.spawn("text listener", text::serve(text, broker.clone()));
-        broker.spawn("grpc listener", grpc::serve(grpc, broker.clone()));
-        broker.spawn("peer listener", peer::serve(peer, broker.clone()));
+        let caps = config.caps();
+        let metrics = Arc::new(Metrics::new());
+        metrics.note_recovery(store.report());
+        let broker = Broker::new(config, secrets, store, metrics, runtime.handle().clone());
+        broker.spawn("text listener", text::serve(Door::new("text", text, caps), broker.clone()));
+        broker.spawn("grpc listener", grpc::serve(Door::new("grpc", grpc, caps), broker.clone()));
+        broker.spawn("peer listener", peer::serve(Door::new("peer", peer, caps), broker.clone()));
         broker.spawn("leases", keep_leases(broker.clone()));
         broker.spawn("monitor", watch_segments(broker.clone(), monitor.subscribe()));
         broker.spawn("retirement", retiring::keep_clean(broker.clone()));
@@ -119,6 +127,8 @@ impl DataPlane {
         broker.spawn("liveness", liveness::keep_asking(broker.clone()));
         broker.spawn("catch-up", catch_up::keep_up(broker.clone()));
         broker.spawn("succession", succession::keep_watch(broker.clone()));
+        broker.spawn("holes", upkeep::holes::keep_filling(broker.clone()));
+        broker.spawn("wholeness", upkeep::wholeness::keep_watch(broker.clone()));
         Ok(Self { addresses, monitor, broker, runtime: Mutex::new(Some(runtime)) })
     }
 
@@ -148,7 +158,7 @@ impl DataPlane {
         json!({
             "backend": backend.name,
             "refused": backend.refused,
-            "opened": format!("{:?}", store.report()),
+            "opened": store.report().to_json(),
         })
     }
 
@@ -199,9 +209,22 @@ impl DataPlane {
         answer.recv().ok()
     }
 
+    /// What lies on this disk of topics that the metadata do not name: a list of [`walrus_metadata::Remains`].
+    #[must_use]
+    pub fn remains(&self) -> Value {
+        json!(self.broker.remains())
+    }
+
+    /// How many copies on this disk, of open segments too, have lacked something for a minute.
+    #[must_use]
+    pub fn copies_not_whole(&self) -> u64 {
+        u64::try_from(self.broker.metrics().copies_not_whole.get()).unwrap_or(0)
+    }
+
     /// All metrics in Prometheus's text format.
     #[must_use]
     pub fn prometheus(&self) -> String {
+        self.broker.metrics().show_budget(self.broker.budget());
         self.broker.metrics().encode()
     }
 

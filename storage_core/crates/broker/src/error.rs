@@ -70,9 +70,7 @@ pub enum Error {
         problem: String,
     },
     /// A sequence is missing between this batch and the producer's last one.
-    #[error(
-        "producer {producer_id} sent sequence {got}, expected {expected}: send the batches in between first"
-    )]
+    #[error("the producer sent sequence {got}, expected {expected}: send the batches in between first")]
     OutOfOrderSequence {
         /// Producer.
         producer_id: i64,
@@ -82,7 +80,7 @@ pub enum Error {
         got: i32,
     },
     /// A newer epoch of this producer has written.
-    #[error("producer {producer_id} is fenced: epoch {got}, current is {current}; take a new producer id")]
+    #[error("the producer is fenced: epoch {got}, current is {current}; take a new producer id")]
     ProducerFenced {
         /// Producer.
         producer_id: i64,
@@ -90,6 +88,14 @@ pub enum Error {
         current: i16,
         /// Epoch of the batch.
         got: i16,
+    },
+    /// No more producers are remembered in this partition for now.
+    #[error(
+        "{producers_max} producers are remembered in this partition, no more: try again later, or without a producer id"
+    )]
+    TooManyProducers {
+        /// The limit.
+        producers_max: u64,
     },
     /// The offset was trimmed, or is behind the high watermark.
     #[error("offset {requested} is out of range [{start}, {end}]")]
@@ -193,6 +199,7 @@ impl Error {
             Self::NotLeader { .. }
             | Self::Unavailable { .. }
             | Self::Timeout { .. }
+            | Self::TooManyProducers { .. }
             | Self::NoSpace { .. } => true,
             Self::Foreign { retryable, .. } => *retryable,
             _ => false,
@@ -213,6 +220,7 @@ impl Error {
             Self::InvalidRequest { .. } => "InvalidRequest",
             Self::OutOfOrderSequence { .. } => "OutOfOrderSequence",
             Self::ProducerFenced { .. } => "ProducerFenced",
+            Self::TooManyProducers { .. } => "TooManyProducers",
             Self::OffsetOutOfRange { .. } => "OffsetOutOfRange",
             Self::TooLarge { .. } => "TooLarge",
             Self::Unavailable { .. } => "Unavailable",

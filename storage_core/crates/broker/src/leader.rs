@@ -432,6 +432,10 @@ impl Leader {
             }
             let decided = ended.borrow_and_update().clone();
             if let Some(value) = decided {
+                let is_lost = value.lost.iter().any(|range| range.start.0 < end && base < range.end.0);
+                if is_lost {
+                    return Waited::Unknown("it rotted on every disk that had it");
+                }
                 if value.end.0 >= end {
                     return Waited::Acknowledged;
                 }
@@ -473,6 +477,11 @@ impl Leader {
     }
 
     /// Whether it takes appends, as far as its replicas said.
+    /// Too many replicas refuse its appends: it never leads again.
+    pub(crate) fn is_deposed(&self) -> bool {
+        *self.state.lock().machine.phase() == LeaderPhase::Deposed
+    }
+
     pub(crate) fn is_leading(&self) -> bool {
         !self.own_copy_fenced.load(Ordering::Acquire)
             && *self.state.lock().machine.phase() == LeaderPhase::Leading

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use uuid::Uuid;
-use walrus_log::Log;
 use walrus_metadata::{Descriptor, Segment, SegmentState};
 
 use crate::broker::Broker;
@@ -11,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::leader::{Carried, Leader};
 use crate::replication::{convert, follower};
 use crate::routing::{Routing, is_led_by, open_segment};
-use crate::segment::{label, log_id};
+use crate::segment::label;
 use crate::topic::{PartitionRef, TopicName};
 
 /// Who leads a partition's open segment, as this node's snapshot of the metadata says.
@@ -86,15 +85,20 @@ impl Broker {
         if self.known_leader(descriptor.uuid).is_some() {
             return true;
         }
-        let is_fresh = |log: Log| log.end_offset() == log.base_offset() && !log.is_sealed();
-        let takes_appends = || match self.copies().find(descriptor.uuid) {
-            Ok(Some(copy)) => copy.takes_appends().unwrap_or(false),
-            Ok(None) => true,
-            Err(_) => false,
-        };
-        segment.state == SegmentState::Open
-            && self.bucket().log(log_id(descriptor)).is_none_or(is_fresh)
-            && takes_appends()
+        self.own_part(descriptor.topic, descriptor.partition, descriptor.uuid)
+            == Ok(walrus_replica::Part::Fresh)
+    }
+
+    /// Whether metadata give an open segment to this process, and it can neither go on leading it nor begin to: somebody must
+    /// decide its end, or nobody ever says how far it goes.
+    pub(crate) fn leads_in_vain(&self, segment: &Segment) -> bool {
+        let descriptor = &segment.descriptor;
+        is_led_by(descriptor.leader, self.config())
+            && segment.state == SegmentState::Open
+            && match self.known_leader(descriptor.uuid) {
+                Some(leader) => leader.is_deposed(),
+                None => !self.may_lead(segment),
+            }
     }
 
     /// A leader that has been asked for before.

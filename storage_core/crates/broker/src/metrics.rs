@@ -7,6 +7,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use walrus_log::OpenReport;
+
+use crate::node::budget::{Budget, Purpose};
 
 /// Label of counters that are split by a stable name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -19,6 +22,12 @@ pub(crate) struct ReasonLabel {
 struct PartitionLabel {
     topic: String,
     partition: u32,
+}
+
+/// Label of what is counted by share of the budget.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ShareLabel {
+    share: &'static str,
 }
 
 /// The same for each of a segment's replicas.
@@ -70,6 +79,8 @@ pub struct Metrics {
     pub(crate) bucket_rejects: Counter,
     /// From the last append of a segment to its successor's opening.
     pub(crate) roll_seconds: Histogram,
+    /// What the open of the store found.
+    recovered: Family<ReasonLabel, Gauge>,
     rolls: Family<ReasonLabel, Counter>,
     errors: Family<ReasonLabel, Counter>,
     /// From the decision to recover a segment to its end in the metadata.
@@ -79,6 +90,7 @@ pub struct Metrics {
     epochs: Family<PartitionLabel, Gauge>,
     high_watermarks: Family<PartitionLabel, Gauge>,
     silent_replicas: Family<PartitionLabel, Gauge>,
+    held_bytes: Family<ShareLabel, Gauge>,
     replica_lags: Family<ReplicaLabel, Gauge>,
     under_replicated: Gauge,
     /// Leaders that too many replicas refused.
@@ -93,6 +105,10 @@ pub struct Metrics {
     pub(crate) copies_filling: Gauge,
     /// Copies listed on this node that have damage beyond mending.
     pub(crate) copies_damaged: Gauge,
+    /// Copies on this node, of open segments too, that have lacked something for a minute.
+    pub(crate) copies_not_whole: Gauge,
+    /// Ranges of offsets that recoveries of this node found on no copy, and left out.
+    pub(crate) lost_ranges: Counter,
     /// Bytes of sealed copies that the scrub has read.
     pub(crate) scrubbed_bytes: Counter,
     /// Damaged ranges found in sealed copies on this node.
@@ -130,11 +146,15 @@ impl Metrics {
             epochs: Family::default(),
             high_watermarks: Family::default(),
             silent_replicas: Family::default(),
+            held_bytes: Family::default(),
             replica_lags: Family::default(),
             under_replicated: Gauge::default(),
             deposed: Counter::default(),
+            recovered: Family::default(),
             alarms: Counter::default(),
             possible_losses: Counter::default(),
+            copies_not_whole: Gauge::default(),
+            lost_ranges: Counter::default(),
             copied_bytes: Counter::default(),
             copies_filling: Gauge::default(),
             copies_damaged: Gauge::default(),
@@ -201,12 +221,16 @@ impl Metrics {
         registry.register("walrus_partition_high_watermark", help, m.high_watermarks.clone());
         let help = "Replicas of the open segment whose nodes do not answer";
         registry.register("walrus_partition_silent_replicas", help, m.silent_replicas.clone());
+        let help = "Bytes of requests that are not answered, and of answers that are not written";
+        registry.register("walrus_held_bytes", help, m.held_bytes.clone());
         let help = "Records of the open segment that a replica has not acknowledged";
         registry.register("walrus_replica_lag", help, m.replica_lags.clone());
         let help = "Partitions led by this node whose open segment lacks a replica";
         registry.register("walrus_under_replicated", help, m.under_replicated.clone());
         registry.register("walrus_deposed", "Leaders that too many replicas refused", m.deposed.clone());
         registry.register("walrus_alarms", "Contradictions between copies of a segment", m.alarms.clone());
+        let help = "What the open of this node's store cut, fenced, moved aside, moved back or made again";
+        registry.register("walrus_store_recovered", help, m.recovered.clone());
         let help = "Recoveries that had to count a suspect or a lost disk";
         registry.register("walrus_possible_losses", help, m.possible_losses.clone());
         let help = "Bytes of copies that this node made for want of others";
@@ -215,6 +239,10 @@ impl Metrics {
         registry.register("walrus_copies_filling", help, m.copies_filling.clone());
         let help = "Copies on this node with damage that it cannot mend";
         registry.register("walrus_copies_damaged", help, m.copies_damaged.clone());
+        let help = "Copies on this node, of open segments too, that have lacked something for a minute";
+        registry.register("walrus_copies_not_whole", help, m.copies_not_whole.clone());
+        let help = "Ranges of offsets that no copy had any more when the end of their segment was decided";
+        registry.register("walrus_lost_ranges", help, m.lost_ranges.clone());
         let help = "Bytes of sealed copies that were read to see whether they are still whole";
         registry.register_with_unit("walrus_scrubbed", help, Unit::Bytes, m.scrubbed_bytes.clone());
         let help = "Damaged ranges found in sealed copies on this node";
@@ -229,6 +257,14 @@ impl Metrics {
     /// Counts a roll.
     pub(crate) fn count_roll(&self, reason: crate::rollover::Reason) {
         self.rolls.get_or_create(&ReasonLabel { reason: reason.name().to_owned() }).inc();
+    }
+
+    /// What is held for others now.
+    pub(crate) fn show_budget(&self, budget: &Budget) {
+        for purpose in Purpose::ALL {
+            let held = i64::try_from(budget.share(purpose).held()).unwrap_or(i64::MAX);
+            self.held_bytes.get_or_create(&ShareLabel { share: purpose.name() }).set(held);
+        }
     }
 
     /// Says how the partitions are that this node leads; those that it led before are not shown any more.
@@ -265,6 +301,25 @@ impl Metrics {
     /// Adds metrics of a listener or service, once, when it is made.
     pub fn register(&self, add: impl FnOnce(&mut Registry)) {
         add(&mut self.registry.lock());
+    }
+
+    /// Counts what the open of this node's store cut, fenced or moved aside, and says it aloud where there is any.
+    pub(crate) fn note_recovery(&self, report: &OpenReport) {
+        let OpenReport { torn_tails, corrupted, unknown_blocks, moved_cursors, made_again, .. } = report;
+        for (found, count) in [
+            ("torn_tails", torn_tails.len()),
+            ("damaged_ranges", corrupted.len()),
+            ("unknown_blocks", unknown_blocks.len()),
+            ("moved_cursors", moved_cursors.len()),
+            ("made_again", made_again.len()),
+        ] {
+            let label = ReasonLabel { reason: found.to_owned() };
+            self.recovered.get_or_create(&label).set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        if report.lost_something() {
+            let report = report.to_json();
+            tracing::error!(alarm = "recovery_lost", %report, "the store was opened with losses");
+        }
     }
 
     /// Prometheus text.

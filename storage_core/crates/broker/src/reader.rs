@@ -1,6 +1,7 @@
 //! Reading: sealed segments from a node that stores them, the open one from its leader below the high watermark. A long
 //! poll waits at the leader, as a future and not as a thread.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -11,12 +12,14 @@ use walrus_metadata::{Descriptor, Segment, SegmentState};
 
 use crate::broker::Broker;
 use crate::error::{Error, Result};
+use crate::node::budget::{Purpose, counted};
 use crate::peer::Request;
 use crate::proto::peer::{Fetch, FetchAnswer};
 use crate::replication::copy::Readable;
 use crate::replication::pages;
 use crate::routing::{base_of, is_led_by, is_open, log_start, open_segment, segment_at};
-use crate::segment::uuid_bytes;
+use crate::segment::{label, uuid_bytes};
+use crate::submission::BATCH_BYTES_MAX;
 use crate::topic::{PartitionRef, TopicName};
 
 /// How to read.
@@ -53,6 +56,8 @@ const SETTLE_PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// So many records before the end of an open log are taken to be in memory.
 const NEW_RECORDS: u64 = 1_000;
+/// For room in the memory that answers may take.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
 /// For this node's disk to have what others have.
 const OWN_DISK_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -91,6 +96,10 @@ impl Broker {
                 } else {
                     Err(Error::OffsetOutOfRange { requested: offset, start: base_of(&segment), end })
                 };
+            }
+            if let Some((start, lost_end)) = lost_at(&segment, offset) {
+                let key = label(topic.as_str(), &segment.descriptor);
+                return Err(Error::DataLoss { key, start, end: lost_end });
             }
             let may_settle = || Instant::now() < settled_by && !self.is_cut_off(&segment.descriptor);
             let fetched = match self.fetch(&topic, &segment, offset, bytes_max, wait).await {
@@ -253,6 +262,10 @@ impl Broker {
             if offset < start {
                 return Err(out_of_range);
             }
+            if sealed || !is_all {
+                // Whoever asks takes it for open, and so may the metadata here.
+                self.copies().note_doubt(segment);
+            }
             if sealed && offset > high_watermark {
                 return unavailable(format!(
                     "offset {offset} is behind segment {segment}, in one that follows it"
@@ -348,7 +361,7 @@ impl Broker {
         high_watermark: u64,
         sealed: bool,
     ) -> Result<FetchAnswer> {
-        let mut slices = self.batches_of(log, offset, bytes_max).await?;
+        let mut slices = self.batches_of(log, offset, bytes_max, Purpose::Reads).await?;
         let mut next_offset = slices.next_offset.0;
         // Durable here and not yet on enough disks: not readable.
         while next_offset > high_watermark {
@@ -362,9 +375,20 @@ impl Broker {
     }
 
     /// Batches of a log here. What was written just now is in memory; for the rest a thread waits for the disk that is not
-    /// of those few which all else is done on, pings included: a slow disk is no silent node.
-    pub(crate) async fn batches_of(&self, log: &Log, offset: u64, bytes_max: usize) -> Result<Slices> {
+    /// of those few which all else is done on, pings included: a slow disk is no silent node. They count as long as anybody has
+    /// them. `Unavailable` where the node holds too much already.
+    pub(crate) async fn batches_of(
+        &self,
+        log: &Log,
+        offset: u64,
+        bytes_max: usize,
+        purpose: Purpose,
+    ) -> Result<Slices> {
         let is_new = !log.is_sealed() && log.end_offset().0.saturating_sub(offset) <= NEW_RECORDS;
+        // At least one batch is answered. How large it is shows only when it is read; but of reads that wait for no disk there
+        // is one for each thread.
+        let most = if is_new { bytes_max } else { bytes_max.max(BATCH_BYTES_MAX) };
+        let mut held = self.share(purpose).take(most, MEMORY_PATIENCE).await?;
         let read = if is_new {
             self.bucket().read_by_key(log, offset, bytes_max)
         } else {
@@ -374,7 +398,11 @@ impl Broker {
         if let Err(Error::Corrupted { .. }) = &read {
             self.copies().note_damage(log.id().0);
         }
-        read
+        let Slices { batches, next_offset } = read?;
+        held.set(batches.iter().map(Bytes::len).sum());
+        let held = Arc::new(held);
+        let batches = batches.into_iter().map(|batch| counted(batch, held.clone())).collect();
+        Ok(Slices { batches, next_offset })
     }
 }
 
@@ -410,6 +438,13 @@ impl Failures {
             (None, _) => self.last.unwrap_or_else(nobody),
         }
     }
+}
+
+/// The range around an offset that no copy had when the end of its segment was decided.
+fn lost_at(segment: &Segment, offset: u64) -> Option<(u64, u64)> {
+    let SegmentState::Sealed(value) = &segment.state else { return None };
+    let lost = value.lost.iter().find(|range| range.start.0 <= offset && offset < range.end.0)?;
+    Some((lost.start.0, lost.end.0))
 }
 
 fn nothing_yet(offset: u64) -> FetchAnswer {

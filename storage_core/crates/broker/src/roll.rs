@@ -147,7 +147,7 @@ async fn decided(broker: &Broker, roll: &Roll, leader: &Leader) -> Result<Value>
 pub(crate) async fn prepare_ahead(broker: &Broker, segment: &Descriptor, value: &Value) {
     let log = broker.bucket().log(log_id(segment));
     let Some(log) = log.filter(|log| log.is_sealed()) else { return };
-    let producers = Bytes::from(log.producers().encode());
+    let producers = Bytes::from(broker.producers_behind(segment, log.producers()).encode());
     if let Err(error) = prepare(broker, &value.successor, &producers).await {
         tracing::debug!(segment = %value.successor.uuid, %error, "the next leader could not be prepared");
     }
@@ -156,7 +156,7 @@ pub(crate) async fn prepare_ahead(broker: &Broker, segment: &Descriptor, value: 
 /// A successor, with its base, whose node has its log on disk.
 async fn find_successor(broker: &Broker, roll: &Roll, leader: &Leader) -> Result<Descriptor> {
     let end = Offset(leader.log().end_offset().0);
-    let producers = Bytes::from(leader.log().producers().encode());
+    let producers = Bytes::from(broker.producers_behind(&roll.segment, leader.log().producers()).encode());
     // Its own node is no successor of a segment that leaves it for want of space.
     let mut avoid = if roll.reason == Reason::NoSpace { vec![broker.node_id()] } else { Vec::new() };
     let mut failing_since = None;
@@ -253,7 +253,9 @@ async fn prepare(broker: &Broker, successor: &Descriptor, producers: &Bytes) -> 
         return broker.prepare(successor, producers).await;
     }
     let descriptor_json = serde_json::to_vec(successor).expect("descriptors are plain data").into();
-    let request = Request::Prepare(Prepare { descriptor_json, producers: producers.clone() });
+    let metadata_version = broker.metadata_version();
+    let request =
+        Request::Prepare(Prepare { descriptor_json, producers: producers.clone(), metadata_version });
     broker.peers().call(node, request, PREPARE_PATIENCE).await.map(drop)
 }
 

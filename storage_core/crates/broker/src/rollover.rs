@@ -45,6 +45,8 @@ pub(crate) enum Reason {
     NoSpace,
     /// Its replicas belong on other nodes.
     Moved,
+    /// So many producers are remembered that the silent ones are to be forgotten, which happens between segments.
+    Producers,
 }
 
 impl Reason {
@@ -58,6 +60,7 @@ impl Reason {
             Self::Restarted => "restarted",
             Self::NoSpace => "no_space",
             Self::Moved => "moved",
+            Self::Producers => "producers",
         }
     }
 }

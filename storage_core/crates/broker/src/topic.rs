@@ -35,7 +35,7 @@ impl TopicName {
         Err(Error::InvalidTopic { topic: shown, problem: problem.to_owned() })
     }
 
-    /// Checks the name of a topic that a client creates or appends to: what begins with `__` is Walrus's own.
+    /// Checks the name of a topic that a client creates, appends to or reads: what begins with `__` is Walrus's own.
     pub fn of_client(name: &str) -> Result<Self> {
         if name.starts_with("__") {
             let problem = "names that begin with '__' are for topics of Walrus itself".to_owned();

@@ -81,6 +81,7 @@ impl Log {
     /// Blocks until the log has a record at `offset` that can be read, or until the time is over. False: there is none
     /// yet, or the log was sealed before it. Errors: `Closed`, `UnknownLog` (deleted), `Poisoned`.
     pub fn wait_for(&self, offset: Offset, timeout: Duration) -> Result<bool> {
+        self.state().engine.check_open()?;
         let log = self.state();
         // A time that no clock reaches is none.
         let deadline = now().checked_add(timeout);
@@ -123,6 +124,7 @@ impl Future for Arrival {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let log = self.log.state();
+        log.engine.check_open()?;
         let mut tasks = log.arrivals.tasks.lock();
         match log.look_for(self.offset.0)? {
             Seen::Data => Poll::Ready(Ok(true)),

@@ -26,8 +26,12 @@ pub enum Bug {
     OldIdentity,
     /// A footer counts whatever was synced.
     StaleIndexTrusted,
-    /// What lies behind a torn tail is zeroed, and the zeros are not synced.
-    ZerosNotSynced,
+    /// Bytes count as a batch wherever they lie.
+    PlaceNotCompared,
+    /// A journal ends where its records end.
+    JournalEndBelieved,
+    /// A damaged batch above the synced mark is a torn tail, whatever lies behind it.
+    CommitsProveNothing,
     /// Blocks behind a torn tail are freed, and nothing says so before they are zeroed.
     FollowersNotCut,
     /// A log goes on after a truncation that failed.
@@ -49,7 +53,7 @@ pub enum Bug {
 }
 
 /// All of them that one thread shows; the others are in `schedules` of the trials.
-pub const BUGS: [Bug; 17] = [
+pub const BUGS: [Bug; 19] = [
     Bug::NoSync,
     Bug::AckBeforeSync,
     Bug::RetryAfterEio,
@@ -60,7 +64,9 @@ pub const BUGS: [Bug; 17] = [
     Bug::SpaceReusedDirty,
     Bug::OldIdentity,
     Bug::StaleIndexTrusted,
-    Bug::ZerosNotSynced,
+    Bug::PlaceNotCompared,
+    Bug::CommitsProveNothing,
+    Bug::JournalEndBelieved,
     Bug::FollowersNotCut,
     Bug::FailedTruncationGoesOn,
     Bug::JournalCut,

@@ -59,8 +59,10 @@ struct PlaceState {
     generation: u64,
     /// Where the reader of stored bytes goes on, behind `ahead`: further than its last entry where none is left behind.
     ahead_to: u64,
-    /// Entries that were given since the place was last stored.
+    /// Entries that were given from the place on that was last stored.
     unsaved: u64,
+    /// The journal lost its end: the cursor may have been further.
+    is_doubted: bool,
 }
 
 impl Log {
@@ -72,6 +74,7 @@ impl Log {
 
     /// As [`Log::cursor`], with reads of that consistency.
     pub fn cursor_with(&self, name: &str, consistency: ReadConsistency) -> Result<Cursor> {
+        self.state().engine.check_open()?;
         check_name(name)?;
         let state = self.state();
         let mut places = state.cursors.lock();
@@ -79,11 +82,17 @@ impl Log {
             Some(place) => Arc::clone(place),
             None => {
                 let journal = &state.engine.journal;
-                let stored =
-                    journal.with_state(|journal| journal.logs.get(&state.id)?.cursors.get(name).copied());
+                let (stored, is_doubted) = journal.with_state(|journal| {
+                    let entry = journal.logs.get(&state.id);
+                    let doubted = entry.and_then(|entry| entry.doubted.as_ref());
+                    let stored = entry.and_then(|entry| entry.cursors.get(name).copied());
+                    (stored, doubted.is_some_and(|moved_since| !moved_since.contains(name)))
+                });
                 let next = stored.unwrap_or_else(|| state.start.load(Ordering::Acquire));
-                let place =
-                    Arc::new(CursorPlace { name: name.to_owned(), state: Mutex::new(PlaceState::at(next)) });
+                let place = Arc::new(CursorPlace {
+                    name: name.to_owned(),
+                    state: Mutex::new(PlaceState { is_doubted, ..PlaceState::at(next) }),
+                });
                 places.insert(name.to_owned(), Arc::clone(&place));
                 place
             }
@@ -102,6 +111,7 @@ impl Log {
 
     /// Forgets a cursor; durable on return. Handles of it stay where they are until they move.
     pub fn delete_cursor(&self, name: &str) -> Result<()> {
+        self.state().engine.check_open()?;
         check_name(name)?;
         let state = self.state();
         state.cursors.lock().remove(name);
@@ -125,9 +135,11 @@ impl Cursor {
     }
 
     /// The next entry; `None` if there is none that may be read yet, and then nothing changes. With `checkpoint` the
-    /// cursor moves behind it, durably (as the schedule promises), before it is returned; else it stays.
+    /// cursor moves behind it before it is returned, durably (as the schedule promises) if it is strict; else it stays.
+    /// An [`ReadConsistency::AtLeastOnce`] cursor stores where a read begins, never what the read is about to give.
     ///
-    /// Errors: `Corrupted` if the entry is damaged (`seek` to the range's end to go on), `NoSpace`, `Poisoned`.
+    /// Errors: `Corrupted` if the entry is damaged (`seek` to the range's end to go on), `DoubtedCursor` (`seek` to go on),
+    /// `NoSpace`, `Poisoned`.
     pub fn read_next(&self, checkpoint: bool) -> Result<Option<Entry>> {
         Ok(self.take(0, 1, checkpoint)?.pop())
     }
@@ -140,6 +152,7 @@ impl Cursor {
     /// Moves the cursor; durable on return. `OffsetOutOfRange` outside of what can be read.
     pub fn seek(&self, to: Offset) -> Result<()> {
         let log = self.log.state();
+        log.engine.check_open()?;
         let mut place = self.place.state.lock();
         let standing = log.reshaping.read();
         let (start, end) = (self.log.start_offset(), self.log.durable_offset());
@@ -149,6 +162,7 @@ impl Cursor {
         place.follow(log, &self.place.name);
         let sequence = self.place.store(log, to.0)?;
         place.move_to(to.0);
+        place.is_doubted = false;
         drop((standing, place));
         commit(log, sequence)?;
         log.note_consumed(to.0);
@@ -158,6 +172,7 @@ impl Cursor {
     /// Makes the place durable where it is not yet: that of an [`ReadConsistency::AtLeastOnce`] cursor.
     pub fn persist(&self) -> Result<()> {
         let log = self.log.state();
+        log.engine.check_open()?;
         match self.place.save(log)? {
             Some(sequence) => commit(log, sequence),
             None => Ok(()),
@@ -166,6 +181,7 @@ impl Cursor {
 
     /// Blocks until there is an entry to read, or until the time is over; see [`Log::wait_for`].
     pub fn wait(&self, timeout: Duration) -> Result<bool> {
+        self.log.state().engine.check_open()?;
         self.log.wait_for(self.position(), timeout)
     }
 
@@ -177,29 +193,41 @@ impl Cursor {
 
     fn take(&self, bytes_max: usize, entries_max: usize, checkpoint: bool) -> Result<Vec<Entry>> {
         let log = self.log.state();
+        log.engine.check_open()?;
         let mut place = self.place.state.lock();
         // A truncation moves the cursors that the journal knows: none may come behind it with a place from before.
         let standing = log.reshaping.read();
         place.follow(log, &self.place.name);
+        if place.is_doubted && checkpoint && self.consistency == ReadConsistency::StrictlyAtOnce {
+            return Err(Error::DoubtedCursor { name: self.place.name.clone(), at: Offset(place.next) });
+        }
         let taken = place.peek(log, bytes_max, entries_max)?;
         let Some(last) = taken.last().filter(|_| checkpoint) else {
             return Ok(taken);
         };
         let next = last.offset.0 + 1;
-        let unsaved = place.unsaved + taken.len() as u64;
-        let sequence = match self.consistency {
-            ReadConsistency::AtLeastOnce { persist_every } if unsaved < u64::from(persist_every) => None,
-            _ => Some(self.place.store(log, next)?),
+        let given = taken.len() as u64;
+        // What a read gives is consumed when the reader comes again: the place that is stored now is the one where this
+        // read began, or a crash of the reader would lose all that it was just given.
+        let (stored, unsaved) = match self.consistency {
+            ReadConsistency::StrictlyAtOnce => (Some(next), 0),
+            ReadConsistency::AtLeastOnce { persist_every }
+                if place.unsaved > 0 && place.unsaved + given > u64::from(persist_every) =>
+            {
+                (Some(place.next), given)
+            }
+            ReadConsistency::AtLeastOnce { .. } => (None, place.unsaved + given),
         };
+        let sequence = stored.map(|stored| self.place.store(log, stored)).transpose()?;
         place.next = next;
-        place.unsaved = if sequence.is_some() { 0 } else { unsaved };
+        place.unsaved = unsaved;
         place.ahead.drain(..taken.len());
         // Others may go on from here while this move becomes durable; theirs is behind it in the journal.
         drop((standing, place));
-        if let Some(sequence) = sequence {
+        if let Some((sequence, stored)) = sequence.zip(stored) {
             commit(log, sequence)?;
+            log.note_consumed(stored);
         }
-        log.note_consumed(next);
         Ok(taken)
     }
 }
@@ -255,12 +283,13 @@ fn commit(log: &LogState, sequence: u64) -> Result<()> {
 
 /// Entries from an offset on, about `bytes_max` bytes: at least one, if there is one.
 pub(crate) fn read_entries(log: &Log, start: Offset, bytes_max: usize) -> Result<Vec<Entry>> {
+    log.state().engine.check_open()?;
     PlaceState::at(start.0).peek(log.state(), bytes_max, ENTRIES_MAX)
 }
 
 impl PlaceState {
     fn at(next: u64) -> Self {
-        Self { next, ahead: VecDeque::new(), generation: 0, ahead_to: next, unsaved: 0 }
+        Self { next, ahead: VecDeque::new(), generation: 0, ahead_to: next, unsaved: 0, is_doubted: false }
     }
 
     /// Stands there now, as the journal says.
@@ -329,11 +358,12 @@ fn stored_place(log: &LogState, name: &str) -> Option<u64> {
 /// Appends the entries of a batch that was checked, from an offset on.
 fn open_batch(bytes: &Bytes, from: u64, entries: &mut VecDeque<Entry>) -> Result<()> {
     let (batch, _) = Batch::parse(bytes)?;
-    for record in batch.records() {
+    let opened = batch.open_shared(bytes)?;
+    for record in batch.header().records_in(&opened) {
         let record = record?;
         if record.offset >= from {
-            let data = record.value.map_or_else(Bytes::new, |value| bytes.slice_ref(value));
-            let key = record.key.map(|key| bytes.slice_ref(key));
+            let data = record.value.map_or_else(Bytes::new, |value| opened.slice_ref(value));
+            let key = record.key.map(|key| opened.slice_ref(key));
             let (offset, timestamp_ms) = (Offset(record.offset), record.timestamp_ms);
             entries.push_back(Entry { offset, timestamp_ms, key, data });
         }

@@ -7,13 +7,12 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use crate::blocks::{BlockFile, Blocks};
 use crate::commit::Group;
 use crate::committing::Committing;
-use crate::disk::{ChunkPool, Disk, TailKind};
+use crate::disk::{ChunkPool, Disk, Origin, TailKind};
 use crate::error::{Error, Result};
+use crate::format::manifest::Manifest;
 use crate::journal::{Journal, Record};
 use crate::log::block::IndexCache;
 use crate::log::capture::LogCapture;
@@ -47,8 +46,10 @@ const QUICK_COMMIT: Duration = Duration::from_millis(1);
 const SMALL_COMMIT_BYTES: u64 = 16 << 10;
 
 pub(crate) struct Engine {
+    /// The process that opened the store: no other one touches it.
+    pub(crate) origin: Origin,
     pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) store: Uuid,
+    pub(crate) manifest: Manifest,
     /// Of the logs that have no schedule of their own.
     pub(crate) fsync: FsyncSchedule,
     pub(crate) tail_kind: TailKind,
@@ -112,7 +113,7 @@ pub struct Stats {
 impl Engine {
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
-        store: Uuid,
+        manifest: Manifest,
         options: &Options,
         blocks: Blocks,
         journal: Journal,
@@ -120,8 +121,9 @@ impl Engine {
     ) -> Self {
         let tail_kind = disk.tail_kind();
         Self {
+            origin: Origin::here(),
             disk,
-            store,
+            manifest,
             fsync: options.fsync,
             tail_kind,
             unsynced_bytes_max: options.unsynced_bytes_max,
@@ -407,6 +409,8 @@ impl Engine {
         let marked = logs.iter().try_for_each(|log| self.mark(log));
         if let Err(error) = marked.and_then(|()| self.journal.say(&Record::Mark, durable)) {
             tracing::warn!(%error, "synced marks were not written");
+        } else if durable {
+            self.journal.write_end(false);
         }
         if self.journal.needs_tending() {
             self.tending.wake();
@@ -454,8 +458,18 @@ impl Engine {
         self.logs.read().get(&id).cloned()
     }
 
+    /// Each call of a user asks this first, before it takes any lock: in a forked child a lock may be held by a thread that
+    /// is not there.
+    #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+        self.check_origin()?;
+        if self.closed.load(Ordering::Relaxed) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Refuses in a forked child only: for those that end what was begun before the close.
+    #[inline]
+    pub(crate) fn check_origin(&self) -> Result<()> {
+        if self.origin.is_here() { Ok(()) } else { Err(Error::Forked) }
     }
 }
 

@@ -48,15 +48,30 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// Written by a newer version.
-    #[error("{path} has format version {found}, this program reads up to {supported}: use a newer program")]
+    /// Written by a program of another format.
+    #[error(
+        "{path} has format version {found}, this program reads {supported}: use the {} program that wrote it",
+        if found > supported { "newer" } else { "older" }
+    )]
     UnsupportedFormat {
         /// The file.
         path: String,
         /// Version in the file.
         found: u32,
-        /// Newest known version.
+        /// The version that this program reads and writes.
         supported: u32,
+    },
+    /// The journal had lost its end when the store was opened, and the cursor may have been further: it could give entries
+    /// twice.
+    #[error(
+        "the journal lost its end: cursor {name:?} was at {at} or behind it, and what it gave before may come again; seek it to \
+         go on"
+    )]
+    DoubtedCursor {
+        /// Its name.
+        name: String,
+        /// Where it was at least.
+        at: Offset,
     },
     /// Another process or handle has the directory open.
     #[error("{path} is in use by another process")]
@@ -97,7 +112,7 @@ pub enum Error {
         bytes_max: u64,
     },
     /// A producer left sequences out.
-    #[error("producer {producer}: expected sequence {expected}, got {got}")]
+    #[error("a producer's sequence is {got}, expected is {expected}")]
     OutOfOrderSequence {
         /// Producer id.
         producer: i64,
@@ -107,7 +122,7 @@ pub enum Error {
         got: i32,
     },
     /// A newer instance of the producer has written.
-    #[error("producer {producer}: epoch {attempted} is fenced by {current}")]
+    #[error("a producer's epoch {attempted} is fenced by {current}")]
     ProducerFenced {
         /// Producer id.
         producer: i64,
@@ -115,6 +130,12 @@ pub enum Error {
         current: i16,
         /// The batch's.
         attempted: i16,
+    },
+    /// No more producers are remembered here; nobody is forgotten for a new one.
+    #[error("{producers_max} producers are remembered here, no more: a new one has to wait")]
+    TooManyProducers {
+        /// The limit.
+        producers_max: u64,
     },
     /// The name of a log, cursor or property breaks a rule.
     #[error("name {name:?} {reason}")]
@@ -152,6 +173,12 @@ pub enum Error {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+    /// The store was opened by a process of which this one is a forked child; nothing was read or changed.
+    #[error(
+        "the store was opened before this process was forked: only the process that opened a store may use it; open it \
+         after the fork, or start processes by spawn"
+    )]
+    Forked,
 }
 
 /// For programs that pass on errors of the system: the kinds of the original, where it had one.
@@ -160,7 +187,10 @@ impl From<Error> for io::Error {
         let kind = match &error {
             Error::Io { source, .. } => source.kind(),
             Error::NoSpace { .. } => io::ErrorKind::StorageFull,
-            Error::Corrupted { .. } | Error::Damaged { .. } | Error::Batch(_) => io::ErrorKind::InvalidData,
+            Error::Corrupted { .. }
+            | Error::Damaged { .. }
+            | Error::DoubtedCursor { .. }
+            | Error::Batch(_) => io::ErrorKind::InvalidData,
             Error::UnsupportedFormat { .. } => io::ErrorKind::Unsupported,
             Error::Locked { .. } => io::ErrorKind::ResourceBusy,
             Error::UnknownLog { .. } => io::ErrorKind::NotFound,
@@ -173,7 +203,9 @@ impl From<Error> for io::Error {
             | Error::Poisoned { .. }
             | Error::OutOfOrderSequence { .. }
             | Error::ProducerFenced { .. }
-            | Error::Closed => io::ErrorKind::Other,
+            | Error::TooManyProducers { .. }
+            | Error::Closed
+            | Error::Forked => io::ErrorKind::Other,
         };
         Self::new(kind, error)
     }

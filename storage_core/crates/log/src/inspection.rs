@@ -10,11 +10,10 @@ use uuid::Uuid;
 use crate::disk::Overlay;
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
-use crate::format::manifest::MANIFEST_NAME;
 use crate::log::Log;
 use crate::log::block::Block;
 use crate::options::{FsyncSchedule, Options};
-use crate::recovery::OpenReport;
+use crate::recovery::{OpenReport, check_store};
 use crate::store::Store;
 use crate::types::{Epoch, LogId, Offset};
 
@@ -124,12 +123,8 @@ pub fn verify(directory: impl AsRef<Path>) -> Result<Verified> {
 }
 
 fn open(directory: &Path) -> Result<Store> {
-    let path = directory.display().to_string();
-    match directory.join(MANIFEST_NAME).try_exists() {
-        Ok(true) => Store::open_on(Arc::new(Overlay::new(directory)), Options::default()),
-        Ok(false) => Err(Error::damaged(&path, "it has no MANIFEST: this is no directory of a store")),
-        Err(error) => Err(Error::io("read", &path, error)),
-    }
+    check_store(directory)?;
+    Store::open_on(Arc::new(Overlay::new(directory)), Options::default())
 }
 
 pub(crate) fn view(store: &Store) -> Inspection {

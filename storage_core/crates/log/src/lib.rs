@@ -60,8 +60,8 @@ pub use bug::{BUGS, Bug, seed_bug};
 pub use cursors::{Cursor, Entry};
 pub use digest::digest_after;
 pub use disk::{
-    BackendInUse, CrashChoice, Disk, DiskFile, Fault, FileKind, MappedRange, Prepare, Replay, SimulatedDisk,
-    TailKind,
+    BackendInUse, CrashChoice, Disk, DiskFile, Fault, FileKind, MappedRange, Origin, Prepare, Replay,
+    SimulatedDisk, TailKind,
 };
 pub use engine::Stats;
 pub use error::{Error, Result};
@@ -69,7 +69,7 @@ pub use inspection::{BlockView, Inspection, LogView, Verified, inspect, verify};
 pub use log::{Appended, Compacted, Hold, Log, LogSpec, Sealed, Slices};
 pub use options::{Backend, FsyncSchedule, Options, ReadConsistency};
 pub use producers::{Admission, ProducerTable};
-pub use recovery::{CorruptedRange, MovedCursor, OpenReport, TornTail, UnknownBlock};
+pub use recovery::{CorruptedRange, LostEnd, MovedCursor, OpenReport, TornTail, UnknownBlock};
 pub use repair::{RebuiltJournal, Repaired, repair};
 pub use retention::{Floor, FloorReason, Retention};
 pub use store::Store;

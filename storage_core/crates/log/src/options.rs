@@ -28,6 +28,24 @@ impl FsyncSchedule {
         self != Self::NoFsync
     }
 
+    /// As the disk has it: each is 0, never is the greatest.
+    pub(crate) fn to_number(self) -> u64 {
+        match self {
+            Self::SyncEach => 0,
+            Self::Milliseconds(interval) => interval.get(),
+            Self::NoFsync => u64::MAX,
+        }
+    }
+
+    /// What [`FsyncSchedule::to_number`] gave.
+    pub(crate) fn from_number(number: u64) -> Self {
+        match NonZeroU64::new(number) {
+            None => Self::SyncEach,
+            Some(NonZeroU64::MAX) => Self::NoFsync,
+            Some(interval) => Self::Milliseconds(interval),
+        }
+    }
+
     /// Whether a record is shown before it is synced, and so can be lost by a power failure after it was.
     pub(crate) fn publishes_at_append(self) -> bool {
         self != Self::SyncEach
@@ -40,8 +58,9 @@ pub enum ReadConsistency {
     /// At each read, before the entries are given: nobody gets one twice.
     #[default]
     StrictlyAtOnce,
-    /// After each so many entries (0 counts as 1), and when the store is closed: after a crash fewer than so many come
-    /// again.
+    /// When a read would give more than so many entries since the place that is stored: then the place where that read
+    /// begins is stored. After a crash at most so many come again, or those of the last read where that gave more, and none
+    /// is lost: what a read gives counts as consumed by the next one, or when the store is closed.
     AtLeastOnce {
         /// Entries.
         persist_every: u32,

@@ -3,13 +3,23 @@
 use crate::inspection::{Inspection, LogView, Verified};
 #[cfg(feature = "json")]
 use crate::options::FsyncSchedule;
+#[cfg(feature = "json")]
+use crate::recovery::CorruptedRange;
+use crate::recovery::{LostEnd, MovedCursor, OpenReport, TornTail, UnknownBlock};
 use crate::repair::Repaired;
+#[cfg(feature = "json")]
+use crate::types::LogId;
 use crate::types::Offset;
 
 impl Inspection {
     /// Whether something of it cannot be read.
     pub fn is_damaged(&self) -> bool {
         self.logs.iter().any(|log| !log.damaged.is_empty())
+    }
+
+    /// Whether something of it cannot be read, or an open cuts, fences or moves aside what may have been promised.
+    pub fn lost_something(&self) -> bool {
+        self.is_damaged() || self.report.lost_something()
     }
 
     /// For people: a line for each log, and what is wrong.
@@ -94,16 +104,74 @@ fn table(seen: &Inspection) -> Vec<String> {
         let damaged = |(start, end): &(Offset, Offset)| format!("  damaged: offsets {start}..{end}");
         lines.extend(log.damaged.iter().map(damaged));
     }
-    for tail in &seen.report.torn_tails {
-        let (log, offset, bytes) = (tail.log, tail.offset, tail.bytes);
-        lines.push(format!(
-            "torn tail: log {log} at {offset}, {bytes} bytes, moved aside by an open or a repair"
-        ));
-    }
-    for block in &seen.report.unknown_blocks {
-        lines.push(format!("unknown block: {} slot {}", block.path, block.slot));
-    }
+    lines.extend(seen.report.lines());
     lines
+}
+
+impl OpenReport {
+    /// For people: what was cut, moved aside, moved back or made again; nothing where there was no such thing. Damaged ranges
+    /// stand with their logs.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for TornTail { log, offset, bytes, batches, .. } in &self.torn_tails {
+            lines.push(format!(
+                "torn tail: log {log} at {offset}, {bytes} bytes with {batches} whole batches, moved aside by an open or a \
+                 repair"
+            ));
+        }
+        for UnknownBlock { path, slot, .. } in &self.unknown_blocks {
+            lines.push(format!("unknown block: {path} slot {slot}"));
+        }
+        for MovedCursor { log, name, from, to } in &self.moved_cursors {
+            lines.push(format!(
+                "cursor behind the end: log {log}, {name:?} at {from}, set to {to} by an open or a repair"
+            ));
+        }
+        if self.journal_cut_bytes > 0 {
+            let bytes = self.journal_cut_bytes;
+            lines.push(format!("torn end of the journal: {bytes} bytes, cut by an open or a repair"));
+        }
+        if let Some(LostEnd { last_sequence, durable_sequence, logs_found }) = &self.lost_end {
+            lines.push(format!(
+                "the journal lost its end: it has records up to {last_sequence}, {durable_sequence} was durable; promises are lost"
+            ));
+            lines.extend(logs_found.iter().map(|log| format!("  found by its blocks: log {log}")));
+        }
+        lines.extend(self.made_again.iter().map(|name| format!("made again by an open or a repair: {name}")));
+        lines
+    }
+
+    /// For programs.
+    #[cfg(feature = "json")]
+    pub fn to_json(&self) -> serde_json::Value {
+        use serde_json::{Value, json};
+
+        let id = |log: &LogId| log.0.to_string();
+        let range = |it: &CorruptedRange| json!({"log": id(&it.log), "start": it.start.0, "end": it.end.0});
+        json!({
+            "clean": self.clean,
+            "lost_something": self.lost_something(),
+            "journal_cut_bytes": self.journal_cut_bytes,
+            "torn_tails": self.torn_tails.iter().map(|tail| json!({
+                "log": id(&tail.log), "offset": tail.offset.0, "bytes": tail.bytes, "batches": tail.batches,
+                "moved_to": tail.moved_to,
+            })).collect::<Vec<Value>>(),
+            "damaged": self.corrupted.iter().map(range).collect::<Vec<Value>>(),
+            "unknown_blocks": self.unknown_blocks.iter().map(|block| json!({
+                "path": block.path, "slot": block.slot, "moved_to": block.moved_to,
+            })).collect::<Vec<Value>>(),
+            "unsynced_logs": self.unsynced_logs.iter().map(id).collect::<Vec<String>>(),
+            "moved_cursors": self.moved_cursors.iter().map(|cursor| json!({
+                "log": id(&cursor.log), "name": cursor.name, "from": cursor.from.0, "to": cursor.to.0,
+            })).collect::<Vec<Value>>(),
+            "lost_end": self.lost_end.as_ref().map(|lost| json!({
+                "last_sequence": lost.last_sequence,
+                "durable_sequence": lost.durable_sequence,
+                "logs_found": lost.logs_found.iter().map(id).collect::<Vec<String>>(),
+            })),
+            "made_again": self.made_again,
+        })
+    }
 }
 
 fn state(log: &LogView) -> &'static str {
@@ -149,15 +217,7 @@ fn json(seen: &Inspection) -> serde_json::Value {
     json!({
         "store": seen.store.to_string(),
         "block_bytes": seen.block_bytes,
-        "clean": seen.report.clean,
-        "journal_cut_bytes": seen.report.journal_cut_bytes,
-        "torn_tails": seen.report.torn_tails.iter().map(|tail| json!({
-            "log": tail.log.0.to_string(), "offset": tail.offset.0, "bytes": tail.bytes,
-            "moved_to": tail.moved_to,
-        })).collect::<Vec<_>>(),
-        "unknown_blocks": seen.report.unknown_blocks.iter().map(|block| json!({
-            "path": block.path, "slot": block.slot, "moved_to": block.moved_to,
-        })).collect::<Vec<_>>(),
+        "recovery": seen.report.to_json(),
         "logs": seen.logs.iter().map(log).collect::<Vec<_>>(),
     })
 }

@@ -8,14 +8,19 @@ use crate::digest::Digest;
 use crate::disk::DiskFile;
 use crate::format::PAGE_BYTES;
 use crate::format::footer::IndexEntry;
-use crate::types::Epoch;
+use crate::format::mark::BlockKey;
+use crate::log::block::Block;
 
 /// How much is read at a time.
 const WINDOW_BYTES: u64 = 256 << 10;
+/// Where a batch says that it is one, and how.
+const MAGIC_AT: usize = 16;
+const MAGIC: u8 = 2;
 
-/// A part of a file that moves forward.
+/// A part of a block that moves forward.
 pub(crate) struct Window<'a> {
     file: &'a dyn DiskFile,
+    key: BlockKey,
     /// Of the block in its file.
     start: u64,
     /// Positions from here on are not looked at.
@@ -26,8 +31,9 @@ pub(crate) struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    pub(crate) fn new(file: &'a dyn DiskFile, start: u64, end: u64) -> Self {
-        Self { file, start, end, bytes: Vec::new(), at: 0 }
+    /// The block up to a position.
+    pub(crate) fn new(block: &'a Block, end: u64) -> Self {
+        Self { file: block.file(), key: block.key, start: block.start, end, bytes: Vec::new(), at: 0 }
     }
 
     /// Takes a page of the block as it was read before; `bytes` are without the zeros at its end.
@@ -37,9 +43,9 @@ impl<'a> Window<'a> {
         (self.bytes, self.at) = (bytes, position);
     }
 
-    /// Bytes from a position on, fewer only where the block ends.
-    fn slice(&mut self, position: u64, count: usize) -> io::Result<&[u8]> {
-        let end = self.end.min(position.saturating_add(count as u64));
+    /// Bytes from a position on that are at hand: at least so many, fewer only where the block ends.
+    fn ahead(&mut self, position: u64, least: usize) -> io::Result<&[u8]> {
+        let end = self.end.min(position.saturating_add(least as u64));
         if position < self.at || end > self.at + self.bytes.len() as u64 {
             self.bytes.clear();
             self.at = position;
@@ -48,56 +54,92 @@ impl<'a> Window<'a> {
             self.file.read(self.start + position, wanted as usize, &mut self.bytes)?;
         }
         let from = (position - self.at).min(self.bytes.len() as u64) as usize;
-        let to = (end.max(position) - self.at).min(self.bytes.len() as u64) as usize;
-        Ok(&self.bytes[from..to])
+        Ok(&self.bytes[from..])
     }
 
-    /// The batch at a position, if a valid one of this offset and epoch is there.
-    pub(crate) fn batch(
-        &mut self,
-        position: u64,
-        offset: u64,
-        epoch: Epoch,
-    ) -> io::Result<Option<Batch<'_>>> {
-        let end = self.end;
-        let header = match BatchHeader::peek(self.slice(position, HEADER_BYTES)?) {
-            Ok(header) if header.base_offset == offset && header.leader_epoch.cast_unsigned() == epoch.0 => {
-                header
-            }
-            _ => return Ok(None),
+    /// Bytes from a position on, fewer only where the block ends.
+    fn slice(&mut self, position: u64, count: usize) -> io::Result<&[u8]> {
+        let bytes = self.ahead(position, count)?;
+        Ok(&bytes[..count.min(bytes.len())])
+    }
+
+    /// The batch at a position, if a valid one of this offset was written there. Its leader epoch is its mark.
+    pub(crate) fn batch(&mut self, position: u64, offset: u64) -> io::Result<Option<Stored<'_>>> {
+        let (end, key) = (self.end, self.key);
+        let Some((header, begins_commit)) = BatchHeader::peek(self.slice(position, HEADER_BYTES)?)
+            .ok()
+            .filter(|header| header.base_offset == offset)
+            .and_then(|header| Some((header, key.check(position, &header)?)))
+        else {
+            return Ok(None);
         };
         if header.size_bytes() as u64 > end.saturating_sub(position) {
             return Ok(None);
         }
         let bytes = self.slice(position, header.size_bytes())?;
-        Ok(Batch::parse(bytes).ok().map(|(batch, _)| batch))
+        Ok(Batch::parse(bytes).ok().map(|(batch, _)| Stored { batch, begins_commit }))
     }
 
-    /// Searches behind damage at `position` for the next batch, of an offset in the range; its position and offset.
-    /// Record payloads can hold bytes that look like batches: one counts only if the next follows or nothing does.
+    /// Searches behind damage at `position` for the next batch, of an offset in the range; its position and offset. Record
+    /// payloads can hold bytes that look like batches: their marks do not name the place where they lie.
     pub(crate) fn next_batch(
         &mut self,
         position: u64,
         offsets: Range<u64>,
-        epoch: Epoch,
     ) -> io::Result<Option<(u64, u64)>> {
-        for position in position + 1..self.end.saturating_sub(HEADER_BYTES as u64 - 1) {
-            let Ok(header) = BatchHeader::peek(self.slice(position, HEADER_BYTES)?) else { continue };
-            let offset = header.base_offset;
-            if !offsets.contains(&offset) {
+        let mut position = position + 1;
+        while position + HEADER_BYTES as u64 <= self.end {
+            let ahead = self.ahead(position, HEADER_BYTES)?;
+            let magics = ahead.get(MAGIC_AT..).unwrap_or_default();
+            let Some(at) = magics.iter().position(|&byte| byte == MAGIC) else {
+                if magics.is_empty() {
+                    return Ok(None); // the file is cut off
+                }
+                position += magics.len() as u64;
                 continue;
-            }
-            let Some(batch) = self.batch(position, offset, epoch)? else { continue };
-            let (behind, end_offset) = (position + batch.bytes().len() as u64, batch.end_offset());
-            let ends = end_offset >= offsets.end
-                || self.slice(behind, HEADER_BYTES)?.iter().all(|&byte| byte == 0)
-                || self.batch(behind, end_offset, epoch)?.is_some();
-            if ends {
+            };
+            position += at as u64;
+            let offset = BatchHeader::peek(self.slice(position, HEADER_BYTES)?).ok().map(|it| it.base_offset);
+            if let Some(offset) = offset.filter(|offset| offsets.contains(offset))
+                && self.batch(position, offset)?.is_some()
+            {
                 return Ok(Some((position, offset)));
             }
+            position += 1;
         }
         Ok(None)
     }
+
+    /// What of a log lies behind a place where it is torn: batches that were written there, of offsets in the range.
+    pub(crate) fn behind(&mut self, position: u64, offsets: Range<u64>) -> io::Result<Behind> {
+        let mut behind = Behind::default();
+        let (mut position, mut from) = (position, offsets.start);
+        while let Some((at, offset)) = self.next_batch(position, from..offsets.end)? {
+            let Some(Stored { batch, begins_commit }) = self.batch(at, offset)? else { break };
+            behind.batches += 1;
+            if begins_commit {
+                behind.durable_to = Some(offset);
+            }
+            (position, from) = (at + batch.bytes().len() as u64 - 1, batch.end_offset());
+        }
+        Ok(behind)
+    }
+}
+
+/// What lies behind a torn place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Behind {
+    /// Whole batches.
+    pub(crate) batches: u64,
+    /// Where the last commit begins that begins there: everything in front was durable before.
+    pub(crate) durable_to: Option<u64>,
+}
+
+/// A batch that lies where it was written.
+pub(crate) struct Stored<'a> {
+    pub(crate) batch: Batch<'a>,
+    /// Everything in front of it in its log was durable before it could be written.
+    pub(crate) begins_commit: bool,
 }
 
 /// What a walk over a block found.
@@ -112,11 +154,17 @@ pub(crate) struct Walked {
     pub(crate) fences: Vec<(u64, u64)>,
 }
 
+impl Walked {
+    /// Whether its end is not that of a batch, but of damage.
+    pub(crate) fn ends_damaged(&self) -> bool {
+        self.fences.last().is_some_and(|(_, end)| *end == self.end_offset)
+    }
+}
+
 /// How far a walk may or must go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) base_offset: u64,
-    pub(crate) epoch: Epoch,
     /// Offsets below were synced: what is bad there is damage, not a torn tail.
     pub(crate) known: u64,
     /// Batches from here on are not the log's any more.
@@ -139,13 +187,13 @@ pub(crate) fn walk(
     let mut index_next = 0;
     while walked.end_offset < bounds.limit {
         let (position, offset) = (walked.data_end, walked.end_offset);
-        let batch =
-            window.batch(position, offset, bounds.epoch)?.filter(|batch| batch.end_offset() <= bounds.limit);
-        let Some(batch) = batch else {
+        let stored =
+            window.batch(position, offset)?.filter(|stored| stored.batch.end_offset() <= bounds.limit);
+        let Some(Stored { batch, .. }) = stored else {
             if offset >= bounds.known {
                 break;
             }
-            match window.next_batch(position, offset + 1..bounds.limit, bounds.epoch)? {
+            match window.next_batch(position, offset + 1..bounds.limit)? {
                 Some((position, next)) => {
                     walked.fences.push((offset, next));
                     (walked.data_end, walked.end_offset) = (position, next);

@@ -8,22 +8,23 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::blocks::Blocks;
-use crate::disk::{BackendInUse, ChunkPool, Directory, Disk, FileKind, Prepare, write_all};
+use crate::disk::{BackendInUse, ChunkPool, Directory, Disk};
 use crate::engine::{Engine, Stats};
 use crate::error::{Error, Result};
 use crate::format::manifest::{MANIFEST_NAME, Manifest};
-use crate::journal::{Journal, Record};
+use crate::journal::{END_NAME, End, EndFile, EndRead, Journal, JournalState, OldJournal, Record};
 use crate::log::state::LogState;
 use crate::log::{Log, LogSpec};
 use crate::options::{FsyncSchedule, Options};
-use crate::recovery::{MovedCursor, OpenReport, recover};
+use crate::recovery::{
+    FileFronts, LostEnd, MovedCursor, OpenReport, Opened, adopt, open_manifest, read_fronts, recover,
+};
 use crate::seeded;
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
 use crate::types::{LogId, Offset};
 
 const NAME_BYTES_MAX: usize = 255;
-const NEW_MANIFEST_NAME: &str = "MANIFEST.tmp";
 
 /// An open store. Clones share it; it closes when the last of them and of its logs is dropped, or by
 /// [`Store::close`].
@@ -65,41 +66,59 @@ impl Store {
             std::io::ErrorKind::WouldBlock => Error::Locked { path: disk.path("") },
             _ => Error::io("lock", &disk.path(""), e),
         })?;
-        let (manifest, is_new) = open_manifest(&*disk, &options)?;
+        let Opened { manifest, is_new, is_made_again } = open_manifest(&*disk, &options)?;
         let pool = Arc::new(ChunkPool::default());
-        let (journal, replayed) = Journal::open(
-            Arc::clone(&disk),
-            manifest.store,
-            &pool,
-            Prepare::fitting(options.fsync),
-            options.journal_bytes_max,
-            is_new,
-        )?;
-        let Manifest { store, block_bytes, blocks_per_file } = manifest;
-        let synced_before = replayed.state.fsync.is_none_or(FsyncSchedule::syncs);
+        let old = OldJournal::read(&*disk, manifest, is_new)?;
+        let EndRead { end, file: end_file } = EndFile::read(&disk, manifest.store)?;
+        let Manifest { block_bytes, blocks_per_file, .. } = manifest;
+        let synced_before = old.state().fsync.is_none_or(FsyncSchedule::syncs);
         let blocks =
             Blocks::new(Arc::clone(&disk), block_bytes, blocks_per_file, options.fsync, synced_before);
-        if replayed.state.logs.values().any(|log| log.fsync.is_some_and(FsyncSchedule::syncs)) {
+        let fronts = read_fronts(&blocks, manifest, &*disk)?;
+
+        let made_again = is_made_again.then(|| MANIFEST_NAME.to_owned());
+        let lacks_end = !is_new && old.made_sequence() > 0 && end.is_none();
+        let mut report = OpenReport {
+            clean: is_new || old.state().closed,
+            journal_cut_bytes: old.cut_bytes(),
+            made_again: made_again
+                .into_iter()
+                .chain(old.without_header())
+                .chain(lacks_end.then(|| END_NAME.to_owned()))
+                .collect(),
+            ..OpenReport::default()
+        };
+        let mut state = old.state().clone();
+        let mut next_sequence = old.last_sequence() + 1;
+        report.lost_end = find_lost_end(&old, end, &fronts);
+        if let Some(lost) = &mut report.lost_end {
+            // Numbers go on above all that were given: what tells of the loss must not look like less than the journal has.
+            next_sequence = lost.durable_sequence + 1;
+            lost.logs_found = adopt(&mut state, fronts.iter().flat_map(FileFronts::headers));
+            state.apply(&Record::EndLost { durable: lost.durable_sequence });
+            tracing::error!(?lost, "the journal has lost its end");
+        }
+        if state.logs.values().any(|log| log.fsync.is_some_and(FsyncSchedule::syncs)) {
             blocks.start_syncs()?;
         }
+        let mut fresh = state.clone();
+        (fresh.closed, fresh.left_unsynced) = (false, None);
+        let next = (fresh, next_sequence);
+        let journal = Journal::go_on(Arc::clone(&disk), manifest, &pool, &options, old, next, end_file)?;
         let backend = disk.backend();
         if let Some(refused) = &backend.refused {
             tracing::warn!(backend = backend.name, refused, "using another backend");
         }
-        let engine = Arc::new(Engine::new(disk, store, &options, blocks, journal, pool));
-        let mut report = OpenReport {
-            clean: is_new || replayed.state.closed,
-            journal_cut_bytes: replayed.cut_bytes,
-            ..OpenReport::default()
-        };
-        let recovered = recover(&engine, &replayed.state, &mut report)
-            .and_then(|()| move_cursors(&engine, &mut report))
-            .and_then(|()| note_schedule(&engine, replayed.state.fsync))
+        let engine = Arc::new(Engine::new(disk, manifest, &options, blocks, journal, pool));
+        let recovered = recover(&engine, &state, fronts, &mut report)
+            .and_then(|()| move_cursors(&engine, &state, &mut report))
+            .and_then(|()| note_schedule(&engine, state.fsync))
             .and_then(|()| engine.journal.promise(&Record::Mark));
         if let Err(error) = recovered {
             engine.logs.write().clear();
             return Err(error);
         }
+        engine.journal.write_end(false);
         let mut threads = Vec::new();
         let runs = [
             ("walrus-tend", (|engine| engine.tending.run(&engine)) as fn(Arc<Engine>)),
@@ -181,6 +200,7 @@ impl Store {
     /// `UnknownLog`.
     pub fn delete_log(&self, id: LogId) -> Result<()> {
         let engine = &self.handle.engine;
+        engine.check_open()?;
         let _changing = self.handle.changing.lock();
         let Some(log) = engine.log(id) else {
             return Err(Error::UnknownLog { log: id });
@@ -222,6 +242,18 @@ impl Store {
         self.handle.engine.journal.with_state(|state| state.properties.iter().map(pairs).collect())
     }
 
+    /// Whether the store answers: `Closed` after its close, `Forked` in a child of the process that opened it. What this
+    /// crate gives without an error (names, places, counts) must not be asked for in a child: it may wait there for ever.
+    pub fn check_open(&self) -> Result<()> {
+        self.handle.engine.check_open()
+    }
+
+    /// Whether this open or an earlier one found that the journal had lost its end: promises are forgotten for good, as by
+    /// another disk.
+    pub fn has_lost_promises(&self) -> bool {
+        self.handle.engine.journal.with_state(|state| state.end_lost.is_some())
+    }
+
     /// What opening found.
     pub fn report(&self) -> &OpenReport {
         &self.handle.report
@@ -240,7 +272,7 @@ impl Store {
 
     /// Who the store is.
     pub fn uuid(&self) -> Uuid {
-        self.handle.engine.store
+        self.handle.engine.manifest.store
     }
 
     /// Size of its blocks.
@@ -256,6 +288,7 @@ impl Store {
     /// Syncs everything (but logs that never sync), notes that the store was closed in order and lets go of the directory.
     /// Appends answer `Closed` from now on.
     pub fn close(&self) -> Result<()> {
+        self.handle.engine.check_origin()?;
         self.handle.close()
     }
 
@@ -286,7 +319,7 @@ impl StoreHandle {
             log.refuse_appends();
         }
         engine.commit_all();
-        let saved = logs.iter().try_for_each(|log| log.clean_tail().and_then(|()| log.save_cursors()));
+        let saved = logs.iter().try_for_each(|log| log.save_cursors());
         engine.write_marks();
         engine.tending.stop();
         engine.committing.stop();
@@ -313,6 +346,12 @@ impl StoreHandle {
 
 impl Drop for StoreHandle {
     fn drop(&mut self) {
+        if self.engine.check_origin().is_err() {
+            // A forked child drops its copy: it must write nothing, and must not wait for locks or threads of its parent.
+            std::mem::forget(Arc::clone(&self.engine));
+            std::mem::forget(std::mem::take(self.threads.get_mut()));
+            return;
+        }
         if let Err(error) = self.close() {
             tracing::warn!(%error, "the store was not closed in order");
         }
@@ -328,6 +367,19 @@ fn close_journal(engine: &Engine, logs: &[Arc<LogState>]) -> Result<()> {
     engine.journal.close(syncs)
 }
 
+/// Whether the journal ends before a record that was durable, as its own header, END or a block says.
+fn find_lost_end(old: &OldJournal, end: Option<End>, fronts: &[FileFronts]) -> Option<LostEnd> {
+    let of_blocks = fronts.iter().flat_map(FileFronts::headers).map(|header| header.journal_sequence);
+    let of_file = end.map(|end| end.sequence);
+    let durable_sequence = of_blocks.chain(of_file).fold(old.made_sequence(), u64::max);
+    let last_sequence = old.last_sequence();
+    (last_sequence < durable_sequence && !seeded!(JournalEndBelieved)).then(|| LostEnd {
+        last_sequence,
+        durable_sequence,
+        logs_found: Vec::new(),
+    })
+}
+
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let reason = match name.len() {
         0 => "is empty",
@@ -338,42 +390,6 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     Err(Error::InvalidName { name: name.to_owned(), reason })
 }
 
-/// The manifest, written now if the directory is new.
-fn open_manifest(disk: &dyn Disk, options: &Options) -> Result<(Manifest, bool)> {
-    let path = disk.path(MANIFEST_NAME);
-    let failed = |operation| move |e| Error::io(operation, &disk.path(MANIFEST_NAME), e);
-    let names = disk.list().map_err(failed("list"))?;
-    if names.iter().any(|name| name == MANIFEST_NAME) {
-        let file = disk.open(MANIFEST_NAME, 0, FileKind::Plain).map_err(failed("open"))?;
-        let mut bytes = Vec::new();
-        file.read(0, PAGE, &mut bytes).map_err(failed("read"))?;
-        // A crash in the middle of making the store: nothing was promised yet.
-        let has_journal =
-            names.iter().any(|name| name.starts_with("journal-0") || name.starts_with("journal-1"));
-        return Ok((
-            Manifest::decode(&bytes)?,
-            !has_journal && !names.iter().any(|name| name.ends_with(".wal")),
-        ));
-    }
-    if let Some(stray) = names.iter().find(|name| name.starts_with("journal-") || name.ends_with(".wal")) {
-        return Err(Error::damaged(&path, format!("it is missing, but {stray} is there")));
-    }
-    if names.iter().any(|name| name == NEW_MANIFEST_NAME) {
-        disk.remove(NEW_MANIFEST_NAME).map_err(failed("remove"))?;
-    }
-    let &Options { block_bytes, blocks_per_file, .. } = options;
-    let manifest = Manifest { store: Uuid::new_v4(), block_bytes, blocks_per_file };
-    let file = disk.create(NEW_MANIFEST_NAME, 0, FileKind::Plain).map_err(failed("create"))?;
-    write_all(&*file, 0, &[&manifest.encode()], false).map_err(failed("write"))?;
-    file.sync().map_err(failed("sync"))?;
-    disk.rename(NEW_MANIFEST_NAME, MANIFEST_NAME).map_err(failed("rename"))?;
-    disk.sync_directory().map_err(failed("sync"))?;
-    Ok((manifest, true))
-}
-
-/// More than any manifest has.
-const PAGE: usize = 4096;
-
 /// What a later open must know to say which logs lost something.
 fn note_schedule(engine: &Engine, known: Option<FsyncSchedule>) -> Result<()> {
     if known.unwrap_or_default() != engine.fsync {
@@ -383,24 +399,17 @@ fn note_schedule(engine: &Engine, known: Option<FsyncSchedule>) -> Result<()> {
 }
 
 /// A cursor beyond the end of its log (its data was never synced, or cut) is set to the end.
-fn move_cursors(engine: &Engine, report: &mut OpenReport) -> Result<()> {
+fn move_cursors(engine: &Engine, state: &JournalState, report: &mut OpenReport) -> Result<()> {
     let logs: Vec<_> = engine.logs.read().values().cloned().collect();
     for log in logs {
         let end = log.end.load(Ordering::Acquire);
         if seeded!(CursorPastEnd) {
             continue;
         }
-        let beyond: Vec<(String, u64)> = engine.journal.with_state(|state| {
-            let cursors = state.logs.get(&log.id).map(|entry| &entry.cursors);
-            cursors
-                .into_iter()
-                .flatten()
-                .filter(|(_, at)| **at > end)
-                .map(|(name, at)| (name.clone(), *at))
-                .collect()
-        });
-        for (name, from) in beyond {
-            engine.journal.append(&Record::Cursor { log: log.id, name: &name, offset: end })?;
+        // As it was before this open: where a tail was cut, the journal has moved them already.
+        for (name, &from) in state.logs[&log.id].cursors.iter().filter(|(_, at)| **at > end) {
+            engine.journal.append(&Record::Cursor { log: log.id, name, offset: end })?;
+            let name = name.clone();
             report.moved_cursors.push(MovedCursor { log: log.id, name, from: Offset(from), to: Offset(end) });
         }
     }

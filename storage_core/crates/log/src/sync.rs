@@ -66,6 +66,10 @@ mod scheduled {
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             MutexGuard(self, Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
         }
+
+        pub(crate) fn get_mut(&mut self) -> &mut T {
+            self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+        }
     }
 
     impl<T> Deref for MutexGuard<'_, T> {

@@ -10,7 +10,7 @@ use crate::disk::{
     AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, DiskFile, MappedRange, SMALL_CHUNK_BYTES,
     TailKind, write_all,
 };
-use crate::format::{page_down, page_up};
+use crate::format::page_down;
 use crate::sync::Mutex;
 
 /// A tail gets large chunks from here on: many logs never come so far.
@@ -93,19 +93,6 @@ impl Tail {
                     rest = &rest[count..];
                 }
             }
-        }
-    }
-
-    /// Makes what lies behind the data on its page zero, on the disk too once it is synced.
-    pub(crate) fn zero_page_rest(&mut self) -> io::Result<()> {
-        match &mut self.memory {
-            Memory::Mapped(claim) => {
-                let rest = page_up(self.written) - self.written;
-                claim.store(self.written, &vec![0; rest as usize]);
-                Ok(())
-            }
-            // The next commit writes the page anew, zeros included; until then it must not hold what could be read.
-            Memory::Buffered { .. } => self.capture(self.written.saturating_sub(1)).write(false).map(drop),
         }
     }
 

@@ -56,7 +56,10 @@ impl CommitTicket {
     pub fn wait(&self) -> Result<()> {
         match &self.waits_for {
             None => Ok(()),
-            Some(Wait { log, end, generation }) => log.engine.wait(log, *end, *generation),
+            Some(Wait { log, end, generation }) => {
+                log.engine.check_origin()?;
+                log.engine.wait(log, *end, *generation)
+            }
         }
     }
 }
@@ -67,6 +70,7 @@ impl Future for CommitTicket {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { waits_for, noted } = self.get_mut();
         let Some(wait) = waits_for else { return Poll::Ready(Ok(())) };
+        wait.log.engine.check_origin()?;
         let task = context.waker();
         let is_noted = noted.as_ref().is_some_and(|known| known.will_wake(task));
         if wait.log.engine.wake_after(wait, task, is_noted) {

@@ -82,7 +82,10 @@ fn damaged_batches_are_as_before_for_readers_at_once_and_after_a_restart() {
             assert!(log.mend(Offset(ranges.start), &good(ranges)).unwrap());
             assert_eq!(values(&log), all_values());
         }
-        assert_eq!(data(&disk), before);
+        // Marks may differ in what they say of commits, and nothing else.
+        let differing =
+            data(&disk).values().flatten().zip(before.values().flatten()).filter(|(a, b)| a != b).count();
+        assert!(differing <= 4 * 6, "{differing} bytes");
         store.close().unwrap();
         drop((store, log));
         let store = open_on(&disk, &Options::small()).unwrap();
@@ -123,13 +126,15 @@ fn what_is_mended_is_synced() {
 fn what_does_not_fit_exactly_is_not_written() {
     let (disk, _store, log) = sealed(TailKind::Buffered);
     (20..22).for_each(|number| flip(&disk, number));
-    let before = disk.contents();
     let (_, _other_store, other_epoch) = filled(TailKind::Buffered, 2);
     let longer = batch_of(&[&numbered(20, 800), &value(21)]);
-    let wrong: [(&str, u64, Vec<u8>); 7] = [
-        ("only the first of two damaged ones", 20, good(20..21)),
-        ("the second, with damage before it", 21, good(21..22)),
-        ("one more than is damaged, and the last cut", 20, good(20..22)[..1500].to_vec()),
+    (30..33).for_each(|number| flip(&disk, number));
+    let before_them = disk.contents();
+    let wrong: [(&str, u64, Vec<u8>); 8] = [
+        ("the one in the middle of three damaged ones", 31, good(31..32)),
+        ("one that is sound, and the first damaged one", 19, good(19..21)),
+        ("the last damaged one, and one that is sound", 21, good(21..23)),
+        ("the last cut", 20, good(20..22)[..1500].to_vec()),
         ("at another offset", 22, good(20..22)),
         ("of another epoch", 20, stored(&other_epoch, 20..22)),
         ("other bytes, of offset 0", 20, longer),
@@ -137,18 +142,32 @@ fn what_does_not_fit_exactly_is_not_written() {
     ];
     for (what, offset, bytes) in wrong {
         assert!(!log.mend(Offset(offset), &bytes).unwrap_or(false), "{what}");
-        assert_eq!(disk.contents(), before, "{what}");
+        assert_eq!(disk.contents(), before_them, "{what}");
     }
     assert!(log.mend(Offset(20), &good(20..22)).unwrap());
+    assert!(log.mend(Offset(30), &good(30..33)).unwrap());
     assert_eq!(values(&log), all_values());
 }
 
 #[test]
-fn an_open_log_is_not_mended() {
+fn batches_that_come_from_different_copies_are_written_from_both_ends() {
+    let (disk, _store, log) = sealed(TailKind::Buffered);
+    (20..23).for_each(|number| flip(&disk, number));
+    assert!(is_damaged(&log, 20));
+    assert!(log.mend(Offset(22), &good(22..23)).unwrap());
+    assert!(!is_damaged(&log, 22) && is_damaged(&log, 21));
+    assert!(log.mend(Offset(20), &good(20..21)).unwrap());
+    assert!(!is_damaged(&log, 20) && is_damaged(&log, 21));
+    assert!(log.mend(Offset(21), &good(21..22)).unwrap());
+    assert_eq!(values(&log), all_values());
+}
+
+#[test]
+fn the_block_that_takes_appends_is_not_written_to_from_elsewhere() {
     let (disk, store, log) = filled(TailKind::Buffered, 1);
     store.settle();
-    flip(&disk, 3);
+    flip(&disk, COUNT - 1);
     let before = data(&disk);
-    assert!(!log.mend(Offset(3), &good(3..4)).unwrap());
+    assert!(!log.mend(Offset(COUNT - 1), &good(COUNT - 1..COUNT)).unwrap());
     assert_eq!(data(&disk), before);
 }

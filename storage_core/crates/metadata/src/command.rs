@@ -164,6 +164,20 @@ pub enum Command {
         /// One first segment for each partition, in order; `topic`, `partition`, `number` 0, base 0.
         first: Vec<Descriptor>,
     },
+    /// Names a topic again whose creation this state has lost, from what disks have of it: see [`crate::lost_topics`].
+    RecoverTopic {
+        /// Identity; it is neither listed nor deleted.
+        topic: TopicId,
+        /// Tenant.
+        org: String,
+        /// Name, as in [`crate::Topic`].
+        name: String,
+        /// Walrus's own.
+        internal: bool,
+        /// The first segment that is left of each partition, in order, its base known. It becomes `sealing`: its replicas
+        /// know where it ends, and what follows.
+        first: Vec<Descriptor>,
+    },
     /// Removes a topic from the catalogue, with all its segments.
     DeleteTopic {
         /// Identity.
@@ -243,11 +257,6 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         first: Option<Descriptor>,
     },
-    /// Hands out a block of producer ids; the answer names the first one.
-    AllocateProducerIds {
-        /// How many, 1..=100,000.
-        count: u32,
-    },
 }
 
 /// One finding of [`Command::ReportCopies`].
@@ -301,12 +310,5 @@ pub enum Answer {
     Config {
         /// See [`crate::ClusterConfig`].
         version: u64,
-    },
-    /// `AllocateProducerIds`: the block `first .. first + count`.
-    ProducerIds {
-        /// First id.
-        first: i64,
-        /// How many.
-        count: u32,
     },
 }

@@ -8,7 +8,12 @@ use crate::model::Metadata;
 use crate::rejected::Rejected;
 
 /// The highest level that this version knows.
-pub const LEVEL: u32 = 2;
+pub const LEVEL: u32 = 3;
+/// Of decisions that say what no copy had any more.
+const LOST_LEVEL: u32 = 3;
+/// From this level on topics and partitions have limits, and segments say which producers are forgotten behind them: all members
+/// must decide it alike.
+pub(crate) const LIMITS_LEVEL: u32 = 3;
 /// Of a new cluster, and of processes that do not say.
 pub(crate) const FIRST_LEVEL: u32 = 1;
 
@@ -22,6 +27,8 @@ impl Command {
     pub fn level(&self) -> u32 {
         match self {
             Self::SetConfig { set, unset } => crate::cluster_config::level(set.keys().chain(unset)),
+            Self::RecoverTopic { .. } => 3,
+            Self::SealAndOpen { value, .. } if !value.lost.is_empty() => LOST_LEVEL,
             _ => FIRST_LEVEL,
         }
     }

@@ -10,6 +10,7 @@ mod cluster_config;
 mod command;
 mod levels;
 mod listing;
+mod lost;
 mod model;
 mod placement;
 mod presence;
@@ -18,15 +19,19 @@ mod snapshot;
 mod stopping;
 mod upkeep;
 
-pub use apply::apply;
+pub use apply::{EPOCH_MAX, apply, check_follows};
 pub use census::{Census, Load, census};
 pub use cluster_config::ClusterConfig;
 pub use command::{Answer, Applied, Command, CopyReport, ENVELOPE_VERSION, Envelope, Found};
 pub use levels::LEVEL;
 pub use listing::{CopyLine, SegmentLine, Wanted, segments};
+pub use lost::{
+    LostPartition, LostTopic, Remains, SegmentRemains, TopicFacts, Unrecoverable, lost_topics, recover_topic,
+};
 pub use model::{
-    Ballot, CopyState, Descriptor, Epoch, LeaderRef, Metadata, Node, NodeId, NodeState, Offset, OffsetRange,
-    Partition, Recent, ReplicaRef, Replication, Segment, SegmentCopy, SegmentState, Topic, TopicId, Value,
+    Ballot, CopyState, Creations, Descriptor, Epoch, LeaderRef, Metadata, Node, NodeId, NodeState, Offset,
+    OffsetRange, Partition, Recent, ReplicaRef, Replication, Segment, SegmentCopy, SegmentState, Topic,
+    TopicId, Value,
 };
 pub use placement::{Attempt, first_descriptor, is_better_elsewhere, recovery, successor};
 pub use presence::{Presence, Present};

@@ -68,10 +68,20 @@ pub struct Metadata {
     /// How new segments are replicated.
     #[serde(default = "Replication::single")]
     pub replication: Replication,
-    /// First producer id not handed out yet.
-    pub next_producer_id: i64,
+    /// How many topics were created lately.
+    #[serde(default)]
+    pub creations: Creations,
     /// The last commands and what became of them, oldest first.
     pub recent: VecDeque<Recent>,
+}
+
+/// Topics that were created in one second of the proposers' clocks, the latest in which one was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Creations {
+    /// Seconds since the epoch.
+    pub second: u64,
+    /// Topics.
+    pub count: u64,
 }
 
 /// How many disks store a segment, and how many of them an acknowledgement waits for.
@@ -200,6 +210,19 @@ pub struct Partition {
     pub version: u64,
 }
 
+impl Partition {
+    /// Whether it lists this segment, or has allotted it as the successor of one that it lists.
+    #[must_use]
+    pub fn knows(&self, segment: &Descriptor) -> bool {
+        self.segments.iter().rev().any(|listed| {
+            let mut allotted = listed.successor.iter().chain(&listed.earlier_successors);
+            listed.descriptor == *segment
+                || (segment.base_offset >= listed.descriptor.base_offset
+                    && allotted.any(|successor| successor.is_same_segment(segment)))
+        })
+    }
+}
+
 /// One segment: who stores it, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
@@ -217,6 +240,10 @@ pub struct Segment {
     pub copies: Vec<SegmentCopy>,
     /// When the command that opened it was proposed, milliseconds since the epoch; age rolls count from here.
     pub opened_at_ms: u64,
+    /// Who had written nothing from this offset on, when this segment was opened, had been silent for a quarter of an hour: the
+    /// next segment begins without remembering such producers.
+    #[serde(default = "nowhere")]
+    pub silent_below: Offset,
     /// Version of the metadata at its last change.
     pub version: u64,
 }
@@ -261,6 +288,10 @@ pub struct Descriptor {
     /// w: how many of them an acknowledgement waits for.
     #[serde(default = "one")]
     pub write_quorum: u32,
+}
+
+fn nowhere() -> Offset {
+    Offset(0)
 }
 
 fn one() -> u32 {
@@ -367,4 +398,8 @@ pub struct Value {
     pub successor: Descriptor,
     /// Offsets that may be missing because a suspect or gone disk had to be counted. Empty in every ordinary seal.
     pub possible_loss: Vec<OffsetRange>,
+    /// Offsets below `end` of which no replica had the batch, when all had answered: every copy leaves them out, and
+    /// `digest` is over the others. Empty in every ordinary seal.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<OffsetRange>,
 }

@@ -59,6 +59,12 @@ pub enum Rejected {
         /// Of the cluster.
         needed: u32,
     },
+    /// Nobody could dial it.
+    #[error("{address:?} is no address: HOST:PORT was expected, such as node-1:6000 or [::1]:6000")]
+    BadAddress {
+        /// What was given, up to its 253rd character.
+        address: String,
+    },
     /// The cluster has no identity yet.
     #[error("the cluster is not bootstrapped: start one node with --bootstrap")]
     NotBootstrapped,
@@ -99,6 +105,22 @@ pub enum Rejected {
         name: String,
         /// Who has it.
         topic: TopicId,
+    },
+    /// All topics together would have too many partitions.
+    #[error(
+        "there would be {would_be} partitions, `topics.partitions_max` is {max}: delete topics, or raise it"
+    )]
+    TooManyPartitions {
+        /// With this topic.
+        would_be: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// Too many topics were created in this second.
+    #[error("more than {max} topics in a second, `topics.creations_per_second_max`: try again later")]
+    TooManyCreations {
+        /// The limit.
+        max: u64,
     },
     /// Not a topic's name.
     #[error("{name:?} is not a topic name: 1 to 249 characters of [A-Za-z0-9._-], not \".\" or \"..\"")]

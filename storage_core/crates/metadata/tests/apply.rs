@@ -44,6 +44,63 @@ fn register(n: u128) -> Command {
     }
 }
 
+/// A join with port 99999, one frame without a credential, ended every node that dialled it, and each again after its
+/// restart: the address was in the log.
+#[test]
+fn an_address_that_nobody_can_dial_is_refused() {
+    let long = format!("{}:1", "a".repeat(254));
+    let bad = [
+        "host",
+        ":1",
+        "host:",
+        "host:99999",
+        "host:65536",
+        "host:+1",
+        "host:-1",
+        "host:0x1",
+        "host:1:2",
+        "::1:6000",
+        "[::1]",
+        "[::1:6000",
+        "ho st:1",
+        "host\n:1",
+        "host:1\n",
+        "h\u{f6}st:1",
+        "host:\u{661}",
+        "[]:1",
+        &long,
+    ];
+    let mut metadata = cluster_of(1);
+    for address in bad {
+        for field in 0..6 {
+            let mut command = register(2);
+            let Command::RegisterNode {
+                raft_address,
+                peer_address,
+                text_address,
+                grpc_address,
+                http_address,
+                admin_address,
+                ..
+            } = &mut command
+            else {
+                unreachable!("it registers");
+            };
+            *[raft_address, peer_address, text_address, grpc_address, http_address, admin_address][field] =
+                address.into();
+            let refused = run(&mut metadata, command).expect_err(address);
+            assert!(matches!(refused, Rejected::BadAddress { .. }), "{address:?}: {refused}");
+        }
+    }
+    assert_eq!(metadata.nodes.len(), 1);
+    for address in ["node-1.orders_x.svc:6000", "10.0.0.1:1", "[::1]:65535"] {
+        let mut command = register(2);
+        let Command::RegisterNode { raft_address, .. } = &mut command else { unreachable!("it registers") };
+        *raft_address = address.into();
+        run(&mut metadata, command).expect(address);
+    }
+}
+
 fn cluster_of(nodes: u128) -> Metadata {
     let mut metadata = Metadata::default();
     run(&mut metadata, bootstrap(1)).expect("a new cluster");
@@ -74,7 +131,7 @@ fn last_segment(metadata: &Metadata, topic: TopicId) -> Descriptor {
 fn value(metadata: &Metadata, topic: TopicId, end: u64) -> Value {
     let next = successor(metadata, topic, 0, Uuid::new_v4(), &[], &everybody(metadata)).expect("a node");
     let successor = Descriptor { base_offset: Some(Offset(end)), ..next };
-    Value { end: Offset(end), digest: end ^ 7, successor, possible_loss: vec![] }
+    Value { end: Offset(end), digest: end ^ 7, successor, possible_loss: vec![], lost: vec![] }
 }
 
 fn seal(metadata: &mut Metadata, topic: TopicId, end: u64) -> Value {
@@ -162,13 +219,64 @@ fn each_renewal_counts_and_an_older_process_cannot_renew() {
     );
 }
 
+/// Four requests made 40,000 partitions.
+#[test]
+fn topics_and_partitions_have_limits() {
+    let mut metadata = cluster_of(1);
+    run(&mut metadata, Command::RaiseLevel { level: LEVEL }).expect("all know it");
+    let limits = [("topics.partitions_max", 10), ("topics.creations_per_second_max", 3)];
+    let set = limits.map(|(key, value)| (key.to_owned(), value)).into();
+    run(&mut metadata, Command::SetConfig { set, unset: Default::default() }).expect("settings");
+    create(&mut metadata, "a", 4).expect("room");
+    let state = metadata.topics.clone();
+    assert_eq!(create(&mut metadata, "b", 7), Err(Rejected::TooManyPartitions { would_be: 11, max: 10 }));
+    assert_eq!(metadata.topics, state);
+    create(&mut metadata, "b", 4).expect("room");
+    create(&mut metadata, "c", 1).expect("room");
+    assert_eq!(create(&mut metadata, "d", 1), Err(Rejected::TooManyCreations { max: 3 }));
+    let topic = TopicId(Uuid::new_v4());
+    let first = first_descriptor(&metadata, topic, 0, Uuid::new_v4(), &everybody(&metadata)).expect("a node");
+    let create = |name: &str, internal| Command::CreateTopic {
+        topic,
+        org: "default".into(),
+        name: name.into(),
+        internal,
+        first: vec![first.clone()],
+    };
+    let later = Envelope { at_ms: NOW_MS + 1_000, ..envelope(80, create("d", false)) };
+    apply(&mut metadata.clone(), &later).expect("another second");
+    run(&mut metadata, create("__own", true)).expect("Walrus's own are never refused");
+}
+
+#[test]
+fn a_segment_says_which_producers_had_been_silent_when_it_was_opened() {
+    let mut metadata = cluster_of(1);
+    run(&mut metadata, Command::RaiseLevel { level: LEVEL }).expect("all know it");
+    let topic = create(&mut metadata, "t", 1).expect("a topic");
+    let mut seal_at = |end: u64, minutes: u64| {
+        let segment = last_segment(&metadata, topic).uuid;
+        let value = value(&metadata, topic, end);
+        let at_ms = NOW_MS + minutes * 60_000;
+        let seal = Command::SealAndOpen { topic, partition: 0, segment, value };
+        apply(&mut metadata, &Envelope { at_ms, ..envelope(u128::from(100 + end), seal) }).expect("open");
+        metadata.topics[&topic].partitions[0].segments.last().expect("one").silent_below
+    };
+    // Opened at minute 0, 5, 16, 21, 22, with bases 0, 10, 20, 30, 40.
+    assert_eq!(seal_at(10, 5), Offset(0));
+    assert_eq!(seal_at(20, 16), Offset(0));
+    assert_eq!(seal_at(30, 21), Offset(10), "segment 1 is 16 minutes old");
+    assert_eq!(seal_at(40, 22), Offset(10));
+    assert_eq!(seal_at(50, 36), Offset(30), "segment 3 is 15 minutes old");
+    assert_eq!(seal_at(60, 1), Offset(30), "a clock that goes back takes nothing back");
+}
+
 #[test]
 fn the_same_envelope_twice_acts_once_and_answers_alike() {
     let mut metadata = cluster_of(1);
-    let allocate = envelope(70, Command::AllocateProducerIds { count: 10 });
-    let first = apply(&mut metadata, &allocate);
+    let drain = envelope(70, Command::DrainNode { node: NodeId(1), disk: uuid(101), draining: true });
+    let first = apply(&mut metadata, &drain);
     let state = metadata.clone();
-    assert_eq!(apply(&mut metadata, &allocate), first);
+    assert_eq!(apply(&mut metadata, &drain), first);
     assert_eq!(metadata, state);
 
     // A refused one stays refused, also when it would be legal by now: its proposer was told so.
@@ -295,7 +403,13 @@ fn a_second_begin_roll_replaces_the_first_and_the_decided_successor_wins_over_bo
     assert_eq!(run(&mut metadata, reused), Err(Rejected::StaleEpoch { got: first.epoch, next }));
 
     let successor = Descriptor { base_offset: Some(Offset(9)), ..first };
-    let value = Value { end: Offset(9), digest: 0, successor: successor.clone(), possible_loss: vec![] };
+    let value = Value {
+        end: Offset(9),
+        digest: 0,
+        successor: successor.clone(),
+        possible_loss: vec![],
+        lost: vec![],
+    };
     run(&mut metadata, Command::SealAndOpen { topic, partition: 0, segment, value })
         .expect("decided by its replicas");
     assert_eq!(last_segment(&metadata, topic), successor);
@@ -337,7 +451,6 @@ enum Step {
     Seal(u8, u64),
     SealWrong(u8),
     Trim(u8, u64),
-    Allocate(u32),
     Repeat,
 }
 
@@ -350,7 +463,6 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0..4u8, 0..50u64).prop_map(|(topic, entries)| Step::Seal(topic, entries)),
         2 => (0..4u8).prop_map(Step::SealWrong),
         2 => (0..4u8, 0..6u64).prop_map(|(topic, below)| Step::Trim(topic, below)),
-        1 => (0..3u32).prop_map(Step::Allocate),
         2 => Just(Step::Repeat),
     ]
 }
@@ -404,7 +516,6 @@ fn command_of(metadata: &Metadata, step: &Step, n: u128) -> Option<Command> {
             below_number: *below_number,
             first: None,
         },
-        Step::Allocate(count) => Command::AllocateProducerIds { count: *count },
         Step::Repeat => return None,
     })
 }
@@ -434,7 +545,7 @@ proptest! {
             let repeated = previous.as_ref() == Some(&envelope);
             let outcome = apply(&mut metadata, &envelope);
             let same_state = metadata.topics == before.topics && metadata.nodes == before.nodes
-                && metadata.names == before.names && metadata.next_producer_id == before.next_producer_id
+                && metadata.names == before.names
                 && metadata.version == before.version;
             prop_assert!(!(outcome.is_err() || repeated) || same_state, "{step:?} changed the state: {outcome:?}");
             prop_assert!(metadata.check().is_ok(), "{step:?}: {:?}", metadata.check());

@@ -64,6 +64,29 @@ fn a_version_reads_no_command_above_its_level_and_names_it() {
     assert!(Envelope::from_json(&bytes, LEVEL).is_ok());
 }
 
+/// A member that does not know what is lost would keep another decision than the others.
+#[test]
+fn a_decision_that_says_what_is_lost_is_of_a_level_of_its_own() {
+    let sealed = |lost: serde_json::Value| -> Command {
+        let uuid = Uuid::from_u128(7);
+        let descriptor = serde_json::json!({
+            "uuid": uuid, "topic": uuid, "partition": 0, "number": 1, "base_offset": 9, "epoch": 2,
+            "leader": {"node": 1, "process": uuid}, "replicas": [], "write_quorum": 1,
+        });
+        let mut value =
+            serde_json::json!({"end": 9, "digest": 3, "successor": descriptor, "possible_loss": []});
+        if !lost.is_null() {
+            value["lost"] = lost;
+        }
+        let command = serde_json::json!({"seal_and_open": {
+            "topic": uuid, "partition": 0, "segment": uuid, "value": value,
+        }});
+        serde_json::from_value(command).expect("a command")
+    };
+    assert_eq!(sealed(serde_json::Value::Null).level(), 1);
+    assert_eq!(sealed(serde_json::json!([{"start": 1, "end": 2}])).level(), LEVEL);
+}
+
 #[test]
 fn a_state_from_before_there_were_levels_is_at_the_first_one() {
     let mut metadata = founded();

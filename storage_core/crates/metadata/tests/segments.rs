@@ -97,7 +97,7 @@ fn begin_recovery(metadata: &mut Metadata, segment: Uuid, attempt: &Attempt) -> 
 
 fn decide(end: u64, successor: &Descriptor) -> Value {
     let successor = Descriptor { base_offset: Some(Offset(end)), ..successor.clone() };
-    Value { end: Offset(end), digest: end ^ 7, successor, possible_loss: vec![] }
+    Value { end: Offset(end), digest: end ^ 7, successor, possible_loss: vec![], lost: vec![] }
 }
 
 fn publish(metadata: &mut Metadata, segment: Uuid, value: &Value) -> Result<(), Rejected> {

@@ -102,7 +102,7 @@ impl World {
         self.run(begin).expect("open");
         let end = Offset(open.base_offset.expect("open").0 + 5);
         let successor = Descriptor { base_offset: Some(end), ..next };
-        let value = Value { end, digest: DIGEST, successor, possible_loss: vec![] };
+        let value = Value { end, digest: DIGEST, successor, possible_loss: vec![], lost: vec![] };
         self.run(Command::SealAndOpen { topic: TOPIC, partition, segment, value }).expect("decided");
         for holder in holders {
             self.disks.insert((segment, holder.disk), Found::Whole { digest: DIGEST });

@@ -1,5 +1,7 @@
 //! `decode_batches` and `encode_batch`: Kafka RecordBatch v2 bytes to columns, and records to such bytes.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -66,6 +68,42 @@ pub(crate) fn decode_batches(
         Selection { start, end: end.unwrap_or(u64::MAX), bytes_max: bytes_max.min(BYTES_MAX), headers };
     let columns = py.detach(|| columns::decode(&data, position, &selection))?;
     Ok(Columns::new(py, columns)?)
+}
+
+/// Pages of batches to columns, one after the other.
+#[pyclass(frozen, module = "walrus_core")]
+pub(crate) struct BatchDecoder(Mutex<columns::Decoder<PyBackedBytes>>);
+
+#[pymethods]
+impl BatchDecoder {
+    #[new]
+    #[pyo3(signature = (*, start=0, end=None, bytes_max=2_147_483_647, headers=false))]
+    fn new(start: u64, end: Option<u64>, bytes_max: usize, headers: bool) -> Self {
+        let selection =
+            Selection { start, end: end.unwrap_or(u64::MAX), bytes_max: bytes_max.min(BYTES_MAX), headers };
+        Self(Mutex::new(columns::Decoder::new(selection)))
+    }
+
+    fn add(&self, py: Python<'_>, page: PyBackedBytes) {
+        py.detach(|| self.decoder().add(page));
+    }
+
+    #[getter]
+    fn waiting(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.decoder().waiting())
+    }
+
+    fn take(&self, py: Python<'_>) -> Result<Columns> {
+        let columns = py.detach(|| self.decoder().take())?;
+        Ok(Columns::new(py, columns)?)
+    }
+}
+
+impl BatchDecoder {
+    /// Only without the interpreter lock: whoever decodes holds this one for long.
+    fn decoder(&self) -> MutexGuard<'_, columns::Decoder<PyBackedBytes>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Columns {

@@ -2,9 +2,12 @@
 //!
 //! Copies each key and value once; per record nothing is allocated.
 
-use walrus_log::batch::{Batch, BatchError, Record};
+use std::collections::VecDeque;
+
+use walrus_log::batch::{Batch, BatchError, Record, Records};
 
 /// What is wanted of the batches.
+#[derive(Clone, Copy)]
 pub(crate) struct Selection {
     /// First offset wanted.
     pub(crate) start: u64,
@@ -61,15 +64,57 @@ pub(crate) struct HeadersColumn {
 
 /// Decodes batches that lie back to back, from `position` on, until one of the selection's limits or the end.
 pub(crate) fn decode(bytes: &[u8], position: usize, selection: &Selection) -> Result<Columns, BatchError> {
-    let mut columns = Columns::new(position, selection);
-    while columns.position < bytes.len() && columns.next_offset < selection.end {
-        let (batch, _) = Batch::parse(&bytes[columns.position..])?;
-        if columns.append_batch(&batch, selection)? == Room::None {
-            break;
-        }
-        columns.position += batch.bytes().len();
-    }
+    let mut columns = Columns::new(position, selection, bytes.len() - position);
+    columns.append(bytes, selection, &mut None)?;
     Ok(columns)
+}
+
+/// Decodes pages of batches as they come, each left where it is. A compressed batch is opened once, into how many columns
+/// its records ever go.
+pub(crate) struct Decoder<Page> {
+    selection: Selection,
+    /// In the first page.
+    position: usize,
+    pages: VecDeque<Page>,
+    opened: Option<Opened>,
+}
+
+/// A compressed batch of which records are left.
+struct Opened {
+    base_offset: u64,
+    records: Vec<u8>,
+}
+
+impl<Page: AsRef<[u8]>> Decoder<Page> {
+    pub(crate) fn new(selection: Selection) -> Self {
+        Self { selection, position: 0, pages: VecDeque::new(), opened: None }
+    }
+
+    /// Adds a page, which begins where the last one ended.
+    pub(crate) fn add(&mut self, page: Page) {
+        self.pages.push_back(page);
+    }
+
+    /// Bytes of the pages that are not decoded yet.
+    pub(crate) fn waiting(&self) -> usize {
+        self.pages.iter().map(|page| page.as_ref().len()).sum::<usize>() - self.position
+    }
+
+    /// Decodes what is there, at most `bytes_max`. Behind an error it is of no use any more.
+    pub(crate) fn take(&mut self) -> Result<Columns, BatchError> {
+        let mut columns = Columns::new(self.position, &self.selection, self.waiting());
+        while let Some(page) = self.pages.front() {
+            let room = columns.append(page.as_ref(), &self.selection, &mut self.opened)?;
+            self.selection.start = columns.next_offset;
+            self.position = columns.position;
+            if room == Room::None {
+                break;
+            }
+            self.pages.pop_front();
+            (columns.position, self.position) = (0, 0);
+        }
+        Ok(columns)
+    }
 }
 
 #[derive(PartialEq, Eq)]
@@ -79,20 +124,43 @@ enum Room {
 }
 
 impl Columns {
-    fn new(position: usize, selection: &Selection) -> Self {
+    /// `bytes` are about to be decoded.
+    fn new(position: usize, selection: &Selection, bytes: usize) -> Self {
         Self {
             offset: Vec::new(),
             timestamp_us: Vec::new(),
             timestamp_type: Vec::new(),
-            key: BinaryColumn::new(),
-            value: BinaryColumn::new(),
+            key: BinaryColumn::new(0),
+            value: BinaryColumn::new(bytes.min(selection.bytes_max)),
             headers: selection.headers.then(HeadersColumn::new),
             position,
             next_offset: selection.start,
         }
     }
 
-    fn append_batch(&mut self, batch: &Batch<'_>, selection: &Selection) -> Result<Room, BatchError> {
+    /// Decodes batches that lie back to back, from the own position on.
+    fn append(
+        &mut self,
+        bytes: &[u8],
+        selection: &Selection,
+        opened: &mut Option<Opened>,
+    ) -> Result<Room, BatchError> {
+        while self.position < bytes.len() && self.next_offset < selection.end {
+            let (batch, _) = Batch::parse(&bytes[self.position..])?;
+            if self.append_batch(&batch, selection, opened)? == Room::None {
+                return Ok(Room::None);
+            }
+            self.position += batch.bytes().len();
+        }
+        Ok(Room::Left)
+    }
+
+    fn append_batch(
+        &mut self,
+        batch: &Batch<'_>,
+        selection: &Selection,
+        opened: &mut Option<Opened>,
+    ) -> Result<Room, BatchError> {
         if batch.base_offset() >= selection.end {
             self.next_offset = selection.end;
             return Ok(Room::None);
@@ -100,8 +168,28 @@ impl Columns {
         if batch.end_offset() <= self.next_offset {
             return Ok(Room::Left);
         }
+        if !batch.is_compressed() {
+            return self.append_records(batch, batch.records(), selection);
+        }
+        let records = match opened.take().filter(|opened| opened.base_offset == batch.base_offset()) {
+            Some(opened) => opened.records,
+            None => batch.open()?.into_owned(),
+        };
+        let room = self.append_records(batch, batch.header().records_in(&records), selection)?;
+        if room == Room::None && self.next_offset < selection.end {
+            *opened = Some(Opened { base_offset: batch.base_offset(), records });
+        }
+        Ok(room)
+    }
+
+    fn append_records(
+        &mut self,
+        batch: &Batch<'_>,
+        records: Records<'_>,
+        selection: &Selection,
+    ) -> Result<Room, BatchError> {
         let timestamp_type = i32::from(batch.header().is_log_append_time());
-        for record in batch.records() {
+        for record in records {
             let record = record?;
             if record.offset < self.next_offset {
                 continue;
@@ -109,7 +197,7 @@ impl Columns {
             if record.offset >= selection.end || self.is_full(&record, selection) {
                 return Ok(Room::None);
             }
-            self.append(&record, timestamp_type);
+            self.append_record(&record, timestamp_type);
         }
         Ok(Room::Left)
     }
@@ -125,7 +213,7 @@ impl Columns {
         !self.offset.is_empty() && taken + wanted > selection.bytes_max
     }
 
-    fn append(&mut self, record: &Record<'_>, timestamp_type: i32) {
+    fn append_record(&mut self, record: &Record<'_>, timestamp_type: i32) {
         self.offset.push(record.offset.cast_signed());
         self.timestamp_us.push(record.timestamp_ms.saturating_mul(1_000));
         self.timestamp_type.push(timestamp_type);
@@ -143,8 +231,8 @@ impl Columns {
 }
 
 impl BinaryColumn {
-    fn new() -> Self {
-        Self { validity: Vec::new(), null_count: 0, offsets: vec![0], data: Vec::new() }
+    fn new(bytes: usize) -> Self {
+        Self { validity: Vec::new(), null_count: 0, offsets: vec![0], data: Vec::with_capacity(bytes) }
     }
 
     fn rows(&self) -> usize {
@@ -170,7 +258,7 @@ impl BinaryColumn {
 
 impl HeadersColumn {
     fn new() -> Self {
-        Self { offsets: vec![0], key: BinaryColumn::new(), value: BinaryColumn::new() }
+        Self { offsets: vec![0], key: BinaryColumn::new(0), value: BinaryColumn::new(0) }
     }
 }
 

@@ -11,13 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use pyo3::prelude::*;
-use walrus_log::{Arrival, CommitTicket};
+use walrus_log::{Arrival, CommitTicket, Error, Origin};
 
 use crate::error::{Raised, Result};
 
 /// Waits of one event loop.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Completions {
+    /// A forked child shares the pipe: what it took there its parent would miss.
+    origin: Origin,
     waiting: Mutex<Waiting>,
     bell: Arc<Bell>,
     /// Wakes by the bell.
@@ -86,6 +88,7 @@ impl Wake for Arrived {
 impl Completions {
     /// Remembers what is not done yet, and gives its id; `None`: it is done.
     pub(crate) fn add_commit(&self, mut commit: CommitTicket) -> Result<Option<u64>> {
+        self.check_origin()?;
         let mut waiting = self.waiting();
         match Pin::new(&mut commit).poll(&mut Context::from_waker(&self.on_commit)) {
             Poll::Ready(result) => result.map(|()| None).map_err(Raised::from),
@@ -99,6 +102,7 @@ impl Completions {
 
     /// As [`Completions::add_commit`].
     pub(crate) fn add_arrival(&self, mut arrival: Arrival) -> Result<Option<u64>> {
+        self.check_origin()?;
         let mut waiting = self.waiting();
         let id = waiting.id();
         match self.look(&mut arrival, id) {
@@ -114,6 +118,10 @@ impl Completions {
         let waker = Waker::from(Arc::new(Arrived { bell: Arc::clone(&self.bell), id }));
         let looked = Pin::new(arrival).poll(&mut Context::from_waker(&waker));
         looked.map_ok(drop).map_err(Raised::from)
+    }
+
+    fn check_origin(&self) -> Result<()> {
+        if self.origin.is_here() { Ok(()) } else { Err(Error::Forked.into()) }
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -133,14 +141,22 @@ impl Completions {
             writer,
         });
         let on_commit = Waker::from(Arc::new(Committed(Arc::clone(&bell))));
-        Ok(Self { waiting: Mutex::default(), bell, on_commit, reader })
+        let origin = Origin::here();
+        Ok(Self { origin, waiting: Mutex::default(), bell, on_commit, reader })
     }
 
-    fn fileno(&self) -> i32 {
-        self.reader.as_raw_fd()
+    #[getter]
+    fn is_forked(&self) -> bool {
+        !self.origin.is_here()
+    }
+
+    fn fileno(&self) -> Result<i32> {
+        self.check_origin()?;
+        Ok(self.reader.as_raw_fd())
     }
 
     fn take<'py>(&self, py: Python<'py>) -> Result<Vec<(u64, Option<Bound<'py, PyAny>>)>> {
+        self.check_origin()?;
         if self.bell.rings.load(Ordering::Acquire) {
             // The byte is there, or about to be.
             (&self.reader).read_exact(&mut [0]).map_err(PyErr::from)?;

@@ -11,7 +11,16 @@ use crate::error::Result;
 /// A named, durable place in a topic.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Cursor {
+    pub(crate) walrus: walrus_log::Walrus,
     pub(crate) cursor: walrus_log::Cursor,
+}
+
+impl Cursor {
+    /// The place, where the engine answers: every call asks for it before it does anything.
+    fn get(&self) -> Result<&walrus_log::Cursor> {
+        self.walrus.store().check_open()?;
+        Ok(&self.cursor)
+    }
 }
 
 #[pymethods]
@@ -22,37 +31,44 @@ impl Cursor {
     }
 
     #[getter]
-    fn position(&self, py: Python<'_>) -> u64 {
-        py.detach(|| self.cursor.position()).0
+    fn position(&self, py: Python<'_>) -> Result<u64> {
+        let cursor = self.get()?;
+        Ok(py.detach(|| cursor.position()).0)
     }
 
     #[getter]
-    fn unread(&self, py: Python<'_>) -> u64 {
-        py.detach(|| self.cursor.unread())
+    fn unread(&self, py: Python<'_>) -> Result<u64> {
+        let cursor = self.get()?;
+        Ok(py.detach(|| cursor.unread()))
     }
 
     #[pyo3(signature = (*, checkpoint=true))]
     fn read_next<'py>(&self, py: Python<'py>, checkpoint: bool) -> Result<Option<ReadEntry<'py>>> {
-        let entry = py.detach(|| self.cursor.read_next(checkpoint))?;
+        let cursor = self.get()?;
+        let entry = py.detach(|| cursor.read_next(checkpoint))?;
         Ok(entry.map(|entry| to_python(py, &entry)))
     }
 
     #[pyo3(signature = (bytes_max=1_048_576, *, checkpoint=true))]
     fn read_batch(&self, py: Python<'_>, bytes_max: usize, checkpoint: bool) -> Result<EntryBatch> {
-        py.detach(|| Ok(self.cursor.batch_read(bytes_max, checkpoint)?.into()))
+        let cursor = self.get()?;
+        py.detach(|| Ok(cursor.batch_read(bytes_max, checkpoint)?.into()))
     }
 
     fn seek(&self, py: Python<'_>, offset: u64) -> Result<()> {
-        Ok(py.detach(|| self.cursor.seek(Offset(offset)))?)
+        let cursor = self.get()?;
+        Ok(py.detach(|| cursor.seek(Offset(offset)))?)
     }
 
     fn persist(&self, py: Python<'_>) -> Result<()> {
-        Ok(py.detach(|| self.cursor.persist())?)
+        let cursor = self.get()?;
+        Ok(py.detach(|| cursor.persist())?)
     }
 
     fn wait(&self, py: Python<'_>, timeout: f64) -> Result<bool> {
+        let cursor = self.get()?;
         let until = Wait::new(timeout)?;
-        until.run(py, |time| self.cursor.wait(time))
+        until.run(py, |time| cursor.wait(time))
     }
 }
 

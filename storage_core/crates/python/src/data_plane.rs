@@ -1,10 +1,12 @@
 //! `DataPlane`: the broker inside this process, as the control plane sees it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use walrus_broker::Config;
+use walrus_log::{Error, Origin};
 
 use crate::error::Result;
 use crate::json;
@@ -16,7 +18,24 @@ const SIGNAL_CHECK: Duration = Duration::from_millis(100);
 /// The running broker. Its threads never attach to the interpreter.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct DataPlane {
-    plane: walrus_broker::DataPlane,
+    plane: Arc<walrus_broker::DataPlane>,
+    origin: Origin,
+}
+
+impl DataPlane {
+    /// The broker, in the process that started it: every call asks for it before it does anything.
+    fn get(&self) -> Result<&walrus_broker::DataPlane> {
+        if self.origin.is_here() { Ok(&self.plane) } else { Err(Error::Forked.into()) }
+    }
+}
+
+impl Drop for DataPlane {
+    fn drop(&mut self) {
+        if !self.origin.is_here() {
+            // A forked child has none of the broker's threads, and would wait for their end for ever.
+            std::mem::forget(Arc::clone(&self.plane));
+        }
+    }
 }
 
 #[pymethods]
@@ -24,39 +43,43 @@ impl DataPlane {
     #[new]
     fn start(py: Python<'_>, config_json: &str) -> Result<Self> {
         let plane = py.detach(|| walrus_broker::DataPlane::start(Config::parse(config_json)?))?;
-        Ok(Self { plane })
+        Ok(Self { plane: Arc::new(plane), origin: Origin::here() })
     }
 
-    fn addresses<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        json::to_python(py, &self.plane.addresses())
+    fn addresses<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        Ok(json::to_python(py, &self.get()?.addresses())?)
     }
 
-    fn identity<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        json::to_python(py, &self.plane.identity())
+    fn identity<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        Ok(json::to_python(py, &self.get()?.identity())?)
     }
 
-    fn store_report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        json::to_python(py, &self.plane.store_report())
+    fn store_report<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        Ok(json::to_python(py, &self.get()?.store_report())?)
     }
 
-    fn publish(&self, py: Python<'_>, metadata: &Metadata) {
+    fn publish(&self, py: Python<'_>, metadata: &Metadata) -> Result<()> {
+        let plane = self.get()?;
         let snapshot = metadata.current();
-        py.detach(|| self.plane.publish(snapshot));
-    }
-
-    fn set_raft_status(&self, py: Python<'_>, status_json: &str) -> Result<()> {
-        let status =
-            serde_json::from_str(status_json).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        py.detach(|| self.plane.set_raft_status(status));
+        py.detach(|| plane.publish(snapshot));
         Ok(())
     }
 
-    fn poll_events(&self, py: Python<'_>, max: usize, timeout_ms: u64) -> PyResult<Vec<(u64, String)>> {
+    fn set_raft_status(&self, py: Python<'_>, status_json: &str) -> Result<()> {
+        let plane = self.get()?;
+        let status =
+            serde_json::from_str(status_json).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        py.detach(|| plane.set_raft_status(status));
+        Ok(())
+    }
+
+    fn poll_events(&self, py: Python<'_>, max: usize, timeout_ms: u64) -> Result<Vec<(u64, String)>> {
+        let plane = self.get()?;
         let until = Instant::now() + Duration::from_millis(timeout_ms);
         loop {
             let slice_end = until.min(Instant::now() + SIGNAL_CHECK);
             let slice = slice_end.saturating_duration_since(Instant::now());
-            let events = py.detach(|| self.plane.poll_events(max, slice));
+            let events = py.detach(|| plane.poll_events(max, slice));
             // Back early without an event: stopped.
             if !events.is_empty() || slice_end == until || Instant::now() < slice_end {
                 return Ok(events);
@@ -65,27 +88,44 @@ impl DataPlane {
         }
     }
 
-    fn complete(&self, py: Python<'_>, event_id: u64, answer_json: &str) -> PyResult<()> {
-        py.detach(|| self.plane.complete(event_id, answer_json)).map_err(PyValueError::new_err)
+    fn complete(&self, py: Python<'_>, event_id: u64, answer_json: &str) -> Result<()> {
+        let plane = self.get()?;
+        Ok(py.detach(|| plane.complete(event_id, answer_json)).map_err(PyValueError::new_err)?)
     }
 
     fn configure(&self, py: Python<'_>, config_json: &str) -> Result<()> {
-        Ok(py.detach(|| self.plane.configure(config_json))?)
+        let plane = self.get()?;
+        Ok(py.detach(|| plane.configure(config_json))?)
     }
 
     fn test_control(&self, py: Python<'_>, control: &str) -> Result<()> {
-        Ok(py.detach(|| self.plane.test_control(control))?)
+        let plane = self.get()?;
+        Ok(py.detach(|| plane.test_control(control))?)
     }
 
-    fn open_behind(&self, py: Python<'_>, timeout_ms: u64) -> Option<u64> {
-        py.detach(|| self.plane.open_behind(Duration::from_millis(timeout_ms)))
+    fn copies_not_whole(&self) -> Result<u64> {
+        Ok(self.get()?.copies_not_whole())
     }
 
-    fn prometheus(&self, py: Python<'_>) -> String {
-        py.detach(|| self.plane.prometheus())
+    fn open_behind(&self, py: Python<'_>, timeout_ms: u64) -> Result<Option<u64>> {
+        let plane = self.get()?;
+        Ok(py.detach(|| plane.open_behind(Duration::from_millis(timeout_ms))))
     }
 
-    fn stop(&self, py: Python<'_>, grace_ms: u64) {
-        py.detach(|| self.plane.stop(Duration::from_millis(grace_ms)));
+    fn remains<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        let plane = self.get()?;
+        let found = py.detach(|| plane.remains());
+        Ok(json::to_python(py, &found)?)
+    }
+
+    fn prometheus(&self, py: Python<'_>) -> Result<String> {
+        let plane = self.get()?;
+        Ok(py.detach(|| plane.prometheus()))
+    }
+
+    fn stop(&self, py: Python<'_>, grace_ms: u64) -> Result<()> {
+        let plane = self.get()?;
+        py.detach(|| plane.stop(Duration::from_millis(grace_ms)));
+        Ok(())
     }
 }

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyRange};
 use walrus_log::{
-    Appended, Floor, FloorReason, FsyncSchedule, Offset, Options, ReadConsistency, Retention, Topic,
+    Appended, Error, Floor, FloorReason, FsyncSchedule, Offset, Options, ReadConsistency, Retention, Topic,
 };
 
 use crate::completions::Completions;
@@ -66,20 +66,21 @@ impl Walrus {
     }
 
     #[getter]
-    fn backend(&self) -> (&'static str, Option<String>) {
-        let backend = self.walrus.store().backend();
-        (backend.name, backend.refused)
+    fn backend(&self) -> Result<(&'static str, Option<String>)> {
+        let backend = self.get()?.store().backend();
+        Ok((backend.name, backend.refused))
     }
 
     fn append(&self, py: Python<'_>, topic: &str, data: &Bound<'_, PyAny>) -> Result<u64> {
+        let walrus = self.get()?;
         let data = bytes_of(data)?;
         if data.len() <= QUICK_BYTES_MAX
-            && let Some(topic) = self.walrus.find(topic)
+            && let Some(topic) = walrus.find(topic)
             && topic.log().appends_at_once()
         {
             return Ok(topic.append(&data)?.0);
         }
-        Ok(py.detach(|| self.walrus.append_for_topic(topic, &data))?.0)
+        Ok(py.detach(|| walrus.append_for_topic(topic, &data))?.0)
     }
 
     fn append_keyed(
@@ -89,16 +90,18 @@ impl Walrus {
         key: &Bound<'_, PyAny>,
         data: Option<&Bound<'_, PyAny>>,
     ) -> Result<u64> {
+        let walrus = self.get()?;
         let (key, data) = (bytes_of(key)?, data.map(bytes_of).transpose()?);
-        let append = || self.walrus.append_keyed_for_topic(topic, &key, data.as_deref());
+        let append = || walrus.append_keyed_for_topic(topic, &key, data.as_deref());
         Ok(py.detach(append)?.0)
     }
 
     #[pyo3(signature = (topic, *, tombstone_delay_s = 86400.0))]
     fn compact(&self, py: Python<'_>, topic: &str, tombstone_delay_s: f64) -> Result<(u64, u64)> {
+        let walrus = self.get()?;
         let delay = Duration::try_from_secs_f64(tombstone_delay_s)
             .map_err(|error| PyValueError::new_err(format!("tombstone_delay_s: {error}")))?;
-        let compacted = py.detach(|| self.walrus.compact(topic, delay))?.unwrap_or_default();
+        let compacted = py.detach(|| walrus.compact(topic, delay))?.unwrap_or_default();
         Ok((compacted.records, compacted.bytes))
     }
 
@@ -108,10 +111,11 @@ impl Walrus {
         topic: &str,
         entries: Vec<Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyRange>> {
+        let walrus = self.get()?;
         let entries = all_bytes_of(&entries)?;
         let offsets = py.detach(|| {
             let entries: Vec<&[u8]> = entries.iter().map(AsRef::as_ref).collect();
-            self.walrus.batch_append_for_topic(topic, &entries)
+            walrus.batch_append_for_topic(topic, &entries)
         })?;
         Ok(to_range(py, offsets.start, offsets.end)?)
     }
@@ -123,8 +127,9 @@ impl Walrus {
         data: &Bound<'py, PyAny>,
         positions: &Bound<'py, PyAny>,
     ) -> Result<Bound<'py, PyRange>> {
+        let walrus = self.get()?;
         let packed = Packed::new(data, positions)?;
-        let offsets = py.detach(|| self.walrus.batch_append_for_topic(topic, &packed.entries()))?;
+        let offsets = py.detach(|| walrus.batch_append_for_topic(topic, &packed.entries()))?;
         Ok(to_range(py, offsets.start, offsets.end)?)
     }
 
@@ -135,10 +140,11 @@ impl Walrus {
         entries: Vec<Bound<'py, PyAny>>,
         completions: &Completions,
     ) -> Result<(Bound<'py, PyRange>, Option<u64>)> {
+        let walrus = self.get()?;
         let entries = all_bytes_of(&entries)?;
         let appended = py.detach(|| {
             let entries: Vec<&[u8]> = entries.iter().map(AsRef::as_ref).collect();
-            self.walrus.topic(topic)?.submit(&entries)
+            walrus.topic(topic)?.submit(&entries)
         })?;
         submitted(py, appended, completions)
     }
@@ -151,8 +157,9 @@ impl Walrus {
         positions: &Bound<'py, PyAny>,
         completions: &Completions,
     ) -> Result<(Bound<'py, PyRange>, Option<u64>)> {
+        let walrus = self.get()?;
         let packed = Packed::new(data, positions)?;
-        let appended = py.detach(|| self.walrus.topic(topic)?.submit(&packed.entries()))?;
+        let appended = py.detach(|| walrus.topic(topic)?.submit(&packed.entries()))?;
         submitted(py, appended, completions)
     }
 
@@ -163,7 +170,8 @@ impl Walrus {
         offset: u64,
         completions: &Completions,
     ) -> Result<Option<u64>> {
-        let topic = py.detach(|| self.walrus.topic(topic))?;
+        let walrus = self.get()?;
+        let topic = py.detach(|| walrus.topic(topic))?;
         completions.add_arrival(topic.log().arrival(Offset(offset)))
     }
 
@@ -174,7 +182,8 @@ impl Walrus {
         topic: &str,
         checkpoint: bool,
     ) -> Result<Option<ReadEntry<'py>>> {
-        let entry = py.detach(|| self.walrus.read_next(topic, checkpoint))?;
+        let walrus = self.get()?;
+        let entry = py.detach(|| walrus.read_next(topic, checkpoint))?;
         Ok(entry.map(|entry| to_python(py, &entry)))
     }
 
@@ -187,22 +196,27 @@ impl Walrus {
         checkpoint: bool,
         start_offset: Option<u64>,
     ) -> Result<EntryBatch> {
+        let walrus = self.get()?;
         let start = start_offset.map(Offset);
-        py.detach(|| Ok(self.walrus.batch_read_for_topic(topic, bytes_max, checkpoint, start)?.into()))
+        py.detach(|| Ok(walrus.batch_read_for_topic(topic, bytes_max, checkpoint, start)?.into()))
     }
 
     fn wait(&self, py: Python<'_>, topic: &str, timeout: f64) -> Result<bool> {
+        let walrus = self.get()?;
         let until = Wait::new(timeout)?;
-        until.run(py, |time| self.walrus.wait_for_data(topic, time))
+        until.run(py, |time| walrus.wait_for_data(topic, time))
     }
 
     fn cursor(&self, py: Python<'_>, topic: &str, name: &str) -> Result<Cursor> {
-        Ok(Cursor { cursor: py.detach(|| self.walrus.cursor(topic, name))? })
+        let walrus = self.get()?;
+        let cursor = py.detach(|| walrus.cursor(topic, name))?;
+        Ok(Cursor { walrus: walrus.clone(), cursor })
     }
 
     fn cursors<'py>(&self, py: Python<'py>, topic: &str) -> Result<Bound<'py, PyDict>> {
+        let walrus = self.get()?;
         let cursors = PyDict::new(py);
-        if let Some(topic) = self.find(py, topic) {
+        if let Some(topic) = find(py, walrus, topic) {
             for (name, at) in topic.log().cursors() {
                 cursors.set_item(name, at.0)?;
             }
@@ -211,43 +225,53 @@ impl Walrus {
     }
 
     fn delete_cursor(&self, py: Python<'_>, topic: &str, name: &str) -> Result<()> {
-        let Some(topic) = self.find(py, topic) else { return Ok(()) };
+        let walrus = self.get()?;
+        let Some(topic) = find(py, walrus, topic) else { return Ok(()) };
         Ok(py.detach(|| topic.log().delete_cursor(name))?)
     }
 
-    fn topics(&self) -> Vec<String> {
-        self.walrus.topics()
+    fn topics(&self) -> Result<Vec<String>> {
+        Ok(self.get()?.topics())
     }
 
     fn delete_topic(&self, py: Python<'_>, topic: &str) -> Result<bool> {
-        Ok(py.detach(|| self.walrus.delete_topic(topic))?)
+        let walrus = self.get()?;
+        Ok(py.detach(|| walrus.delete_topic(topic))?)
     }
 
     fn offsets<'py>(&self, py: Python<'py>, topic: &str) -> Result<Bound<'py, PyRange>> {
-        let log = self.find(py, topic).map(|topic| topic.log().clone());
+        let walrus = self.get()?;
+        let log = find(py, walrus, topic).map(|topic| topic.log().clone());
         let nothing = (Offset(0), Offset(0));
         let (start, end) = log.map_or(nothing, |log| (log.start_offset(), log.durable_offset()));
         Ok(to_range(py, start, end)?)
     }
 
-    fn unread(&self, py: Python<'_>, topic: &str) -> u64 {
-        py.detach(|| self.walrus.get_topic_entry_count(topic))
+    fn unread(&self, py: Python<'_>, topic: &str) -> Result<u64> {
+        let walrus = self.get()?;
+        Ok(py.detach(|| walrus.get_topic_entry_count(topic)))
     }
 
-    fn size_bytes(&self, topic: &str) -> u64 {
-        self.walrus.get_topic_size(topic)
+    fn size_bytes(&self, topic: &str) -> Result<u64> {
+        Ok(self.get()?.get_topic_size(topic))
     }
 
     fn mark_clean(&self, py: Python<'_>, topic: &str) -> Result<()> {
-        Ok(py.detach(|| self.walrus.mark_topic_clean(topic))?)
+        let walrus = self.get()?;
+        Ok(py.detach(|| walrus.mark_topic_clean(topic))?)
     }
 
     fn mark_dirty(&self, py: Python<'_>, topic: &str) -> Result<()> {
-        Ok(py.detach(|| self.walrus.mark_topic_dirty(topic))?)
+        let walrus = self.get()?;
+        Ok(py.detach(|| walrus.mark_topic_dirty(topic))?)
     }
 
-    fn is_clean(&self, topic: &str) -> bool {
-        self.walrus.topic_is_clean(topic)
+    fn recovery<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        Ok(crate::json::to_python(py, &self.get()?.recovery().to_json())?)
+    }
+
+    fn is_clean(&self, topic: &str) -> Result<bool> {
+        Ok(self.get()?.topic_is_clean(topic))
     }
 
     #[pyo3(signature = (topic, *, age_s=None, bytes=None, consumed_by=None, pinned_by=None))]
@@ -260,15 +284,17 @@ impl Walrus {
         consumed_by: Option<Vec<String>>,
         pinned_by: Option<Vec<String>>,
     ) -> Result<()> {
+        let walrus = self.get()?;
         let (consumed_by, pinned_by) = (consumed_by.unwrap_or_default(), pinned_by.unwrap_or_default());
         let retention = Retention { age: age_s.map(Duration::from_secs), bytes, consumed_by, pinned_by };
-        let topic = py.detach(|| self.walrus.topic(topic))?;
+        let topic = py.detach(|| walrus.topic(topic))?;
         topic.log().set_retention(retention);
         Ok(())
     }
 
     fn trim(&self, py: Python<'_>, topic: &str, before: u64) -> Result<(u64, String)> {
-        let floor = py.detach(|| self.walrus.trim(topic, Offset(before)))?;
+        let walrus = self.get()?;
+        let floor = py.detach(|| walrus.trim(topic, Offset(before)))?;
         Ok(floor
             .map_or((0, "nothing".to_owned()), |Floor { offset, reason }| (offset.0, reason_text(&reason))))
     }
@@ -283,15 +309,25 @@ impl Walrus {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> Result<()> {
-        self.close(py)
+        match py.detach(|| self.walrus.close()) {
+            // A forked child leaves the block of its parent: there is nothing of its own to close.
+            Err(Error::Forked) => Ok(()),
+            closed => Ok(closed?),
+        }
     }
 }
 
 impl Walrus {
-    /// The topic, where it is there.
-    fn find(&self, py: Python<'_>, name: &str) -> Option<Topic> {
-        py.detach(|| self.walrus.find(name))
+    /// The engine, where it answers: every call asks for it before it does anything.
+    fn get(&self) -> Result<&walrus_log::Walrus> {
+        self.walrus.store().check_open()?;
+        Ok(&self.walrus)
     }
+}
+
+/// The topic, where it is there.
+fn find(py: Python<'_>, walrus: &walrus_log::Walrus, name: &str) -> Option<Topic> {
+    py.detach(|| walrus.find(name))
 }
 
 fn all_bytes_of(entries: &[Bound<'_, PyAny>]) -> PyResult<Vec<PyBackedBytes>> {

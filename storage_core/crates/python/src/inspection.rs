@@ -12,13 +12,13 @@ use crate::json::to_python;
 #[pyfunction]
 pub(crate) fn inspect_store(py: Python<'_>, directory: PathBuf) -> Result<Bound<'_, PyAny>> {
     let seen = py.detach(|| inspect(directory))?;
-    report(py, seen.to_json(), &seen.to_table(), seen.is_damaged())
+    report(py, seen.to_json(), &seen.to_table(), seen.lost_something())
 }
 
 #[pyfunction]
 pub(crate) fn verify_store(py: Python<'_>, directory: PathBuf) -> Result<Bound<'_, PyAny>> {
     let seen = py.detach(|| verify(directory))?;
-    report(py, seen.to_json(), &seen.to_table(), seen.inspection.is_damaged())
+    report(py, seen.to_json(), &seen.to_table(), seen.inspection.lost_something())
 }
 
 #[pyfunction]

@@ -24,7 +24,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::batches::{BinaryColumn, Columns, HeadersColumn, decode_batches, encode_batch};
+    use crate::batches::{BatchDecoder, BinaryColumn, Columns, HeadersColumn, decode_batches, encode_batch};
     #[pymodule_export]
     use crate::buffer::Buffer;
     #[pymodule_export]
@@ -49,6 +49,9 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // Errors carry their facts by way of `json`. It is imported now: an import that another thread had under way when a
+        // process forked would never end in the child, which could not even say why it refuses.
+        module.py().import("json")?;
         crate::error::register(module)
     }
 }

@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use uuid::Uuid;
-use walrus_metadata::{Envelope, Epoch, NodeId, Rejected, TopicId};
+use walrus_metadata::{Envelope, Epoch, LostTopic, NodeId, Rejected, Remains, TopicId};
 
 use crate::error::Result;
 use crate::json;
@@ -140,6 +140,24 @@ impl Metadata {
         json::to_python(py, &lines)
     }
 
+    fn lost_topics<'py>(&self, py: Python<'py>, remains_json: &str) -> PyResult<Bound<'py, PyAny>> {
+        let lost = walrus_metadata::lost_topics(&self.current(), &parse_json::<Vec<Remains>>(remains_json)?);
+        json::to_python(py, &lost)
+    }
+
+    fn recover_topic<'py>(
+        &self,
+        py: Python<'py>,
+        lost_json: &str,
+        name: Option<&str>,
+        present: &Present,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let lost: LostTopic = parse_json(lost_json)?;
+        let command = walrus_metadata::recover_topic(&self.current(), &lost, name, Uuid::new_v4, &present.of)
+            .map_err(|problem| PyValueError::new_err(problem.to_string()))?;
+        json::to_python(py, &command)
+    }
+
     fn check(&self, envelope: &[u8]) -> Result<()> {
         let envelope = Envelope::from_json(envelope, self.level)?;
         Ok(self.current().check_level(&envelope.command)?)
@@ -203,6 +221,10 @@ fn check_known(state: &walrus_metadata::Metadata, level: u32) -> std::result::Re
         return Err(Rejected::UnsupportedLevel { got: state.level, supported: level });
     }
     Ok(())
+}
+
+fn parse_json<T: serde::de::DeserializeOwned>(text: &str) -> PyResult<T> {
+    serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 fn parse_uuid(text: &str) -> PyResult<Uuid> {

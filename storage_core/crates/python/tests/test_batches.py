@@ -259,3 +259,26 @@ def test_memory_stays_flat_over_a_million_records() -> None:
 
 def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@given(st.lists(RECORDS, min_size=1, max_size=4), st.integers(1, 200), st.data())
+def test_a_decoder_of_pages_gives_what_one_piece_of_memory_gives(
+    batches: list[list[Record]], bytes_max: int, data: st.DataObject
+) -> None:
+    stored, base = [], 0
+    for records in batches:
+        stored.append(base.to_bytes(8, "big") + encode(records)[8:])
+        base += len(records)
+    start, end = data.draw(st.integers(0, base)), data.draw(st.integers(0, base))
+    decoder = walrus_core.BatchDecoder(start=start, end=end, bytes_max=bytes_max, headers=True)
+    found: list[tuple[int, Record]] = []
+    pages = list(stored)
+    while pages:
+        decoder.add(pages.pop(0))
+        if data.draw(st.booleans()):  # as pages come, or all at once
+            continue
+        while (columns := decoder.take()).rows:
+            found += rows_of(columns)
+    while (columns := decoder.take()).rows:
+        found += rows_of(columns)
+    assert found == [row for row in read_all(b"".join(stored)) if start <= row[0] < end]

@@ -45,7 +45,7 @@ def forged(position: int, data: bytes) -> bytes:
             "InvalidOffset",
             {"base_offset": -1, "last_offset_delta": 0},
         ),
-        (forged(22, b"\x07"), walrus_core.CorruptionError, "UnknownCodec", {"codec": 7}),
+        (forged(22, b"\x07"), walrus_core.InvalidBatch, "UnknownCodec", {"codec": 7}),
         (forged(22, b"\x20"), walrus_core.CorruptionError, "Control", {}),
         (
             forged(53, b"\xff" * 4),
@@ -53,7 +53,12 @@ def forged(position: int, data: bytes) -> bytes:
             "InvalidProducer",
             {"id": 7, "epoch": 1, "base_sequence": -1},
         ),
-        (forged(22, b"\x04"), walrus_core.InvalidBatch, "Compressed", {"codec": 4}),
+        (
+            forged(22, b"\x04"),
+            walrus_core.InvalidBatch,
+            "Unopened",
+            {"codec": "zstd", "reason": "Unknown frame descriptor"},
+        ),
         (
             forged(61, b"\x01"),
             walrus_core.CorruptionError,

@@ -6,6 +6,7 @@ Everything is in Rust; `_native.pyi` documents it. Calls that wait release the i
 
 from walrus_core._native import (
     AddressInUse,
+    BatchDecoder,
     BinaryColumn,
     Buffer,
     Columns,
@@ -39,6 +40,7 @@ from walrus_core._native import (
 
 __all__ = [
     "AddressInUse",
+    "BatchDecoder",
     "BinaryColumn",
     "Buffer",
     "Columns",

@@ -141,6 +141,18 @@ class Metadata:
         `None` when no healthy node is left or the partition does not exist.
         """
 
+    def lost_topics(self, remains_json: str) -> list[dict[str, Any]]:
+        """Topics that this state does not name, put together from the `DataPlane.remains` of all disks, as JSON.
+
+        For each `topic`, `facts` and `partitions` (`index`, `first`, `begins`, `ends`, `bytes`, `problem`).
+        """
+
+    def recover_topic(self, lost_json: str, name: str | None, present: Present) -> dict[str, Any]:
+        """The command that names one of `lost_topics` (as JSON) again, under *name* if one is given.
+
+        Raises `ValueError` that says why it cannot be: no name is known, or nobody can say which segment is the first.
+        """
+
     def recovery(
         self,
         topic: str,
@@ -231,10 +243,20 @@ class DataPlane:
         `revoke_leases`, `sync_leases`, `fail_reads` or `allow_reads`. Raises `ValueError`.
         """
 
+    def copies_not_whole(self) -> int:
+        """How many copies on this disk, of open segments too, have lacked something for a minute."""
+
     def open_behind(self, timeout_ms: int) -> int | None:
         """How many unsealed segments this node stores without all that was acknowledged before the call.
 
         Also those whose end is being decided, or whose leader does not answer in time. `None`: it stops.
+        """
+
+    def remains(self) -> list[dict[str, Any]]:
+        """What lies on this disk of topics that the metadata neither name nor call deleted.
+
+        For each topic `replica` (`node`, `disk`), `topic`, `facts` (`org`, `name`, `internal`, `partitions`; or None)
+        and `segments`: what `Metadata.lost_topics` takes of all disks.
         """
 
     def prometheus(self) -> str:
@@ -264,9 +286,10 @@ class Walrus:
         """Opens the store of a directory, which is made if it is not there; with `key` that of a namespace below it.
 
         `backend` is auto, mmap, direct or io_uring. `fsync` is each (an append that returned is durable), never, or
-        `<n>ms`. With `persist_every` cursors are stored after each so many entries and at close, and fewer than that
-        come again after a crash; without, each is given once. The sizes are those of a new store (10 MiB, 100). Raises
-        `Locked`, `UnsupportedFormat`, `CorruptionError`, `RejectedError` for wrong options, `OSError`.
+        `<n>ms`. With `persist_every` the place where a read begins is stored once in so many entries, and the end at
+        close: at most that many, or those of the last read, come again after a crash; without, each is given once. The
+        sizes are those of a new store (10 MiB, 100). Raises `Locked`, `UnsupportedFormat`, `CorruptionError`,
+        `RejectedError` for wrong options, `OSError`.
         """
 
     @property
@@ -336,6 +359,14 @@ class Walrus:
 
     def size_bytes(self, topic: str) -> int:
         """Bytes of the topic's batches on the disk."""
+
+    def recovery(self) -> dict[str, Any]:
+        """What the open found, and what it cut, fenced, moved aside, moved back or made again.
+
+        `clean`: the store was closed in order. `lost_something`: something below may have been promised. `torn_tails`:
+        bytes cut from the end of logs, and the file that they are in now. `damaged`: ranges of offsets that cannot be
+        read. `unknown_blocks`, `unsynced_logs`, `moved_cursors`, `made_again`: as `walrus log inspect --json` has them.
+        """
 
     def mark_clean(self, topic: str) -> None:
         """Calls the topic clean until its next append, durably."""
@@ -457,6 +488,10 @@ class Completions:
     """What an event loop waits for; `walrus_core.aio.AsyncWalrus` uses it. Threads of the engine never take the GIL."""
 
     def __new__(cls) -> Completions: ...
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a forked child of the one that made it: every call is refused then."""
+
     def fileno(self) -> int:
         """Can be read from when there is something to take."""
 
@@ -560,8 +595,32 @@ def decode_batches(
     record that would bring keys, values and headers over `bytes_max` (one record is always taken). To go on, call it
     again with `position` and `next_offset` of the answer; no rows means that nothing is left. Offsets must grow; what
     comes a second time (where two answers of a read were joined) is left out.
-    Raises `CorruptionError`, and `InvalidBatch` for a compressed batch.
+    Compressed batches (gzip, snappy, lz4, zstd) are opened, up to 256 MiB each. Raises `CorruptionError`, and
+    `InvalidBatch` where that is not possible.
     """
+
+class BatchDecoder:
+    """Decodes pages of Kafka RecordBatches v2 into columns, as they come and where they lie: `decode_batches` for more
+    than fits into one piece of memory. Safe to use from many threads.
+    """
+
+    def __new__(
+        cls, *, start: int = 0, end: int | None = None, bytes_max: int = 2147483647, headers: bool = False
+    ) -> BatchDecoder:
+        """Takes the records `start <= offset < end`; `bytes_max` bounds each answer of `take`."""
+
+    def add(self, page: bytes) -> None:
+        """Adds a page, which begins with a whole batch. It is kept, not copied, until it is decoded."""
+
+    @property
+    def waiting(self) -> int:
+        """The bytes of pages that are not decoded yet."""
+
+    def take(self) -> Columns:
+        """Decodes what is there, up to `bytes_max`; no rows where nothing is left. `position` says nothing.
+
+        Raises what `decode_batches` raises, and is of no use from then on.
+        """
 
 def encode_batch(
     values: Sequence[bytes | None],

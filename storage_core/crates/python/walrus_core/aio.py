@@ -66,7 +66,9 @@ class AsyncWalrus:
         return self
 
     async def __aexit__(self, *_exception: object) -> None:
-        self.close()
+        # A forked child that leaves the block of its parent shares its event loop, and has nothing to close.
+        if not self._completions.is_forked:
+            self.close()
 
     async def _done(self, wait: int | None) -> None:
         if wait is None:

@@ -38,10 +38,16 @@ pub enum Bug {
     LateAppendTruncates,
     /// A recoverer takes the vote of the lowest ballot.
     LowestVoteChosen,
+    /// A hole that no answer fills is lost, though not everybody has answered.
+    HoleVotedAbsent,
+    /// A copy votes for batches that it has lost.
+    HoledCopyVotes,
+    /// A copy whose promises are forgotten counts as one that has promised nothing.
+    ForgottenCopyStands,
 }
 
 /// All of them.
-pub const BUGS: [Bug; 16] = [
+pub const BUGS: [Bug; 19] = [
     Bug::NoFence,
     Bug::AckBeforeSync,
     Bug::ShortestChosen,
@@ -58,6 +64,9 @@ pub const BUGS: [Bug; 16] = [
     Bug::LossOutsideTheValue,
     Bug::LateAppendTruncates,
     Bug::LowestVoteChosen,
+    Bug::HoleVotedAbsent,
+    Bug::HoledCopyVotes,
+    Bug::ForgottenCopyStands,
 ];
 
 static PRESENT: AtomicU8 = AtomicU8::new(0);

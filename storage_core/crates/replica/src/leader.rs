@@ -297,7 +297,7 @@ impl Leader {
         let end = self.high_watermark;
         let digest = self.tape.digest_at(end).expect("the high watermark is an end of a batch");
         let successor = Box::new(successor.starting_at(end));
-        let value = Value { end, digest, successor, possible_loss: Vec::new() };
+        let value = Value { end, digest, successor, possible_loss: Vec::new(), lost: Vec::new() };
         self.phase = LeaderPhase::Frozen { value, accepted: vec![false; self.followers.len()] };
         for to in 0..self.followers.len() {
             self.ask_vote(to, self.followers[to].durable_end, outputs);
@@ -338,6 +338,8 @@ impl Leader {
                 self.ask_vote(from, end, outputs);
             }
             Refusal::Sealed { value } => self.end(value, outputs),
+            // It fills them from the logs of others; the next connection asks again (R14).
+            Refusal::Holes { .. } => {}
             Refusal::Fenced { .. }
             | Refusal::Voted { .. }
             | Refusal::OtherWriter { .. }
@@ -377,13 +379,16 @@ impl Leader {
             }
             return;
         }
-        let is_ours =
-            value.end >= self.high_watermark && self.tape.digest_at(value.end) == Some(value.digest);
-        if !is_ours {
+        // The digest leaves out what is lost, which this process has assigned.
+        let is_same = !value.lost.is_empty() || self.tape.digest_at(value.end) == Some(value.digest);
+        // What lies behind a loss stays, and is told by the decision; what is lost is not acknowledged.
+        let lost = value.lost.iter().find(|range| range.end > self.high_watermark);
+        let reached = lost.map_or(value.end, |range| range.start.max(self.high_watermark));
+        if value.end < self.high_watermark || !is_same {
             outputs.push(LeaderOutput::Alarm(Alarm::Diverged { end: value.end }));
-        } else if value.end > self.high_watermark {
-            self.high_watermark = value.end;
-            outputs.push(LeaderOutput::HighWatermark(value.end));
+        } else if reached > self.high_watermark {
+            self.high_watermark = reached;
+            outputs.push(LeaderOutput::HighWatermark(reached));
         }
         self.phase = LeaderPhase::Ended { value: value.clone() };
         outputs.push(LeaderOutput::Ended(value));

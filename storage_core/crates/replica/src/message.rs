@@ -5,7 +5,7 @@ use crate::ballot::Ballot;
 use crate::batch::{Batch, Mark};
 use crate::descriptor::{Descriptor, ReplicaRef};
 use crate::types::{CutId, Digest, Epoch, Offset, ProcessId, SegmentId};
-use crate::value::Value;
+use crate::value::{OffsetRange, Value};
 
 /// To a replica.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,7 +73,7 @@ pub struct Accept {
     pub ballot: Ballot,
     /// The value.
     pub value: Value,
-    /// Without gaps up to the value's end; from where the replica was known to end.
+    /// Without gaps up to the value's end, but for what is lost; from where the replica was known to end.
     pub missing: Vec<Batch>,
 }
 
@@ -82,7 +82,7 @@ pub struct Accept {
 pub struct SealedNotice {
     /// Decided.
     pub value: Value,
-    /// Without gaps up to the value's end.
+    /// Without gaps up to the value's end, but for what is lost.
     pub missing: Vec<Batch>,
 }
 
@@ -116,7 +116,7 @@ pub struct FenceAnswer {
     pub ballot: Ballot,
     /// Everything below is on this disk.
     pub durable_end: Offset,
-    /// Up to `durable_end`.
+    /// Of its batches up to `durable_end`.
     pub digest: Digest,
     /// The vote of the highest ballot.
     pub accepted: Option<(Ballot, Value)>,
@@ -124,6 +124,8 @@ pub struct FenceAnswer {
     pub sealed: Option<Value>,
     /// It lost a tail: it may lack what it has acknowledged.
     pub suspect: bool,
+    /// Batches below `durable_end` that it lost. It knows that, so it counts towards f; `digest` is over the others.
+    pub holes: Vec<OffsetRange>,
 }
 
 /// Why a replica refuses.
@@ -157,6 +159,11 @@ pub enum Refusal {
         end: Offset,
         /// As in [`Reply::Ack`].
         suspect: Option<CutId>,
+    },
+    /// Batches below its end are lost here. The copy gets them from the logs of others, and is asked again.
+    Holes {
+        /// These.
+        holes: Vec<OffsetRange>,
     },
     /// Other bytes are here: an alarm was raised.
     Diverged,

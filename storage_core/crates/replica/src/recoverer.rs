@@ -3,6 +3,7 @@
 use crate::ballot::Ballot;
 use crate::descriptor::Descriptor;
 use crate::message::{Accept, Fence, FenceAnswer, Message, Refusal, Reply, SealedNotice};
+use crate::ranges;
 use crate::seeded;
 use crate::types::Offset;
 use crate::value::{OffsetRange, Value};
@@ -22,6 +23,7 @@ pub struct Recoverer {
 
 /// What is known of one replica.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(clippy::large_enum_variant, reason = "a recoverer holds one for each replica, and no more")]
 pub enum Candidate {
     /// Nothing yet.
     Silent,
@@ -57,6 +59,7 @@ pub enum RecovererPhase {
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(clippy::large_enum_variant, reason = "a step takes one, and keeps none")]
 pub enum RecovererInput {
     /// Begins, and repeats what is unanswered.
     Ask,
@@ -129,14 +132,18 @@ impl Recoverer {
         &self.candidates
     }
 
-    /// Replicas that hold everything below, as far as they told.
+    /// Replicas that hold all of a value, as far as they told. Who has voted for it does.
     #[must_use]
-    pub fn sources(&self, end: Offset) -> Vec<usize> {
-        let holds = |candidate: &Candidate| match candidate {
-            Candidate::Promised(answer) => answer.durable_end >= end,
+    pub fn sources(&self, value: &Value) -> Vec<usize> {
+        let has_voted = |place: usize| match &self.phase {
+            RecovererPhase::Voting { accepted, .. } => accepted[place],
+            _ => false,
+        };
+        let holds = |place: usize| match &self.candidates[place] {
+            Candidate::Promised(answer) => answer.durable_end >= value.end && value.leaves_out(&answer.holes),
             Candidate::Silent | Candidate::Gone => false,
         };
-        (0..self.candidates.len()).filter(|place| holds(&self.candidates[*place])).collect()
+        (0..self.candidates.len()).filter(|place| holds(*place) || has_voted(*place)).collect()
     }
 
     /// See the module.
@@ -162,9 +169,10 @@ impl Recoverer {
     fn ask(&self, outputs: &mut Vec<RecovererOutput>) {
         for to in 0..self.candidates.len() {
             match (&self.phase, &self.candidates[to]) {
-                (RecovererPhase::Fencing, Candidate::Silent) => {
-                    let message = Message::Fence(Fence { ballot: self.ballot });
-                    outputs.push(RecovererOutput::Send { to, message, fill: None });
+                (RecovererPhase::Fencing, Candidate::Silent) => self.ask_promise(to, outputs),
+                // It fills its holes meanwhile (R14).
+                (RecovererPhase::Fencing, Candidate::Promised(answer)) if !answer.holes.is_empty() => {
+                    self.ask_promise(to, outputs);
                 }
                 (RecovererPhase::Voting { accepted, .. }, _) if !accepted[to] => {
                     self.ask_vote(to, None, outputs)
@@ -172,6 +180,11 @@ impl Recoverer {
                 _ => {}
             }
         }
+    }
+
+    fn ask_promise(&self, to: usize, outputs: &mut Vec<RecovererOutput>) {
+        let message = Message::Fence(Fence { ballot: self.ballot });
+        outputs.push(RecovererOutput::Send { to, message, fill: None });
     }
 
     fn reply(&mut self, from: usize, reply: Reply, outputs: &mut Vec<RecovererOutput>) {
@@ -208,6 +221,8 @@ impl Recoverer {
                 }
             }
             Reply::Refused(Refusal::Gap { end, .. }) => self.ask_vote(from, Some(end), outputs),
+            // It fills them from the logs of others, and is asked again.
+            Reply::Refused(Refusal::Holes { .. }) => {}
             Reply::Refused(Refusal::OtherReplica | Refusal::OtherWriter { .. } | Refusal::Diverged)
             | Reply::Ack { .. }
             | Reply::Sealed => {}
@@ -234,7 +249,7 @@ impl Recoverer {
             Candidate::Silent | Candidate::Gone => None,
         };
         let lacks = end.or(known).filter(|end| *end < value.end);
-        let fill = lacks.map(|from| (from, self.sources(value.end)));
+        let fill = lacks.map(|from| (from, self.sources(value)));
         let accept = Accept { ballot: self.ballot, value: value.clone(), missing: Vec::new() };
         outputs.push(RecovererOutput::Send { to, message: Message::Accept(accept), fill });
     }
@@ -295,10 +310,31 @@ pub fn choose(descriptor: &Descriptor, candidates: &[Candidate], successor: &Des
     } else {
         answers.iter().max_by_key(|answer| answer.durable_end)?
     };
-    let (end, digest) = (longest.durable_end, longest.digest);
+    let end = longest.durable_end;
+    // What none of them has is in the log of somebody else, or lost (R14).
+    let lost = lacked_by_all(descriptor.first(), end, &answers);
+    if !lost.is_empty() && !is_everybody && !seeded!(HoleVotedAbsent) {
+        return None;
+    }
+    // What one of them has the others get from its log: until one has it all nobody knows the digest.
+    let has_all =
+        |answer: &&&FenceAnswer| answer.durable_end == end && ranges::below(&answer.holes, end) == lost;
+    let digest = answers.iter().find(has_all)?.digest;
     let unknown = OffsetRange { start: end, end: Offset(u64::MAX) };
     let possible_loss = if is_certain { Vec::new() } else { vec![unknown] };
-    Some(Value { end, digest, successor: Box::new(successor.clone().starting_at(end)), possible_loss })
+    let successor = Box::new(successor.clone().starting_at(end));
+    Some(Value { end, digest, successor, possible_loss, lost })
+}
+
+/// Ranges of offsets of which no answer has the batch.
+fn lacked_by_all(first: Offset, end: Offset, answers: &[&FenceAnswer]) -> Vec<OffsetRange> {
+    let all = vec![OffsetRange { start: first, end }];
+    let lacked = |answer: &FenceAnswer| {
+        let mut lacked = answer.holes.clone();
+        ranges::push(&mut lacked, OffsetRange { start: answer.durable_end, end: Offset(u64::MAX) });
+        lacked
+    };
+    answers.iter().fold(all, |common, answer| ranges::intersection(&common, &lacked(answer)))
 }
 
 fn answer_of(candidate: &Candidate) -> Option<&FenceAnswer> {

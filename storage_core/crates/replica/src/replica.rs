@@ -6,6 +6,7 @@ use crate::descriptor::{Descriptor, ReplicaRef};
 use crate::message::{
     Accept, Append, Assigned, Fence, FenceAnswer, Message, Refusal, Reply, Request, SealedNotice,
 };
+use crate::ranges;
 use crate::seeded;
 use crate::tape::Tape;
 use crate::types::{CutId, Offset, ProcessId};
@@ -70,6 +71,8 @@ pub enum ReplicaOutput {
     Write(Vec<Batch>),
     /// Make everything written durable.
     Sync,
+    /// Leave out what lies between the end and there: it is lost on all copies. Durable with the batches around it.
+    Skip(Offset),
     /// Drop what lies from there on.
     Cut(Offset),
     /// Store the promises, durably.
@@ -109,8 +112,8 @@ impl Replica {
         Self::recover(me, descriptor, Promises::default(), tape, false, start).0
     }
 
-    /// A replica after a restart: `tape` is what is on the disk, all of it durable. `was_cut`: a torn tail was dropped,
-    /// or the disk may have lost what it had not synced (R8, R12).
+    /// A replica after a restart, or after holes of its log were filled: `tape` is what is on the disk, all of it durable.
+    /// `was_cut`: a torn tail was dropped, or the disk may have lost what it had not synced (R8, R12).
     ///
     /// # Panics
     /// If `me` is not in the segment's replica set.
@@ -232,6 +235,9 @@ impl Replica {
             outputs.push(ReplicaOutput::Alarm(Alarm::TwoWriters));
             return refuse(outputs, Refusal::OtherWriter { writer: bound });
         }
+        if !self.tape.holes().is_empty() {
+            return self.refuse_for_holes(outputs); // R14
+        }
         if from.end > self.tape.end() {
             return refuse(outputs, Refusal::Gap { end: self.tape.end(), suspect: self.asks() });
         }
@@ -321,13 +327,14 @@ impl Replica {
     }
 
     fn clear_if_filled(&mut self, outputs: &mut Vec<ReplicaOutput>) {
-        if self.promises.suspect && self.fill_to.is_some_and(|end| end <= self.durable_end) {
+        let is_filled = self.fill_to.is_some_and(|end| end <= self.durable_end);
+        if self.promises.suspect && is_filled && self.tape.holes().is_empty() {
             self.promises.suspect = false;
             self.persist(outputs);
         }
     }
 
-    /// R4: first the promise is durable, then the end is read.
+    /// R4: first the promise is durable, then the end is read. With holes it is answered all the same (R14).
     fn fence(&mut self, fence: Fence, outputs: &mut Vec<ReplicaOutput>) {
         let ballot = fence.ballot;
         // A decision is final: it needs no promise.
@@ -343,7 +350,8 @@ impl Replica {
         }
         let digest = self.tape.digest_at(self.durable_end).expect("marks at the durable end are kept");
         let Promises { accepted, sealed, suspect, .. } = self.promises.clone();
-        let answer = FenceAnswer { ballot, durable_end: self.durable_end, digest, accepted, sealed, suspect };
+        let (durable_end, holes) = (self.durable_end, ranges::below(self.tape.holes(), self.durable_end));
+        let answer = FenceAnswer { ballot, durable_end, digest, accepted, sealed, suspect, holes };
         outputs.push(ReplicaOutput::Answer(Reply::Promised(answer)));
     }
 
@@ -407,49 +415,53 @@ impl Replica {
 
     /// Everything of the value is here and durable, with its digest; else the refusal is among the outputs.
     fn fill(&mut self, value: &Value, missing: &[Batch], outputs: &mut Vec<ReplicaOutput>) -> bool {
-        let gap = |end, suspect| Refusal::Gap { end, suspect };
-        let mut fresh = Vec::new();
-        // What was asked for an earlier end of this copy may not fit any more; then it is asked for again.
-        let follows = missing.iter().position(|batch| batch.base == self.tape.end());
-        if value.end > self.tape.end() {
-            let Some(first) = follows else {
-                refuse(outputs, gap(self.tape.end(), self.asks()));
-                return false;
-            };
-            fresh = missing[first..].iter().copied().take_while(|batch| batch.end <= value.end).collect();
-        }
-        let reached = fresh.last().map_or(self.tape.end(), |last| last.end);
-        if reached < value.end {
-            // Part of it came. It is the one writer's log, so it may stay, whatever is decided.
-            for batch in &fresh {
-                self.tape.push(*batch);
-            }
-            if !fresh.is_empty() {
-                outputs.push(ReplicaOutput::Write(fresh));
-            }
-            refuse(outputs, gap(self.tape.end(), self.asks()));
+        // What is lost here and not everywhere comes first, from the logs of others (R14).
+        let known = self.tape.end().min(value.end);
+        let is_holed = ranges::below(self.tape.holes(), known) != ranges::below(&value.lost, known);
+        if is_holed && !seeded!(HoledCopyVotes) {
+            self.refuse_for_holes(outputs);
             return false;
         }
-        let digest = match fresh.last() {
-            Some(last) => Some(last.digest),
-            None => self.tape.digest_at(value.end),
-        };
-        if digest != Some(value.digest) {
+        let parts = parts(self.tape.last(), value, missing);
+        let reached = parts.iter().fold(self.tape.last(), |last, part| part.behind(last));
+        let end = reached.end;
+        let digest =
+            if self.tape.end() < value.end { Some(reached.digest) } else { self.tape.digest_at(value.end) };
+        // Where only a part of it came, that is the one writer's log: it may stay, whatever is decided.
+        let diverges = end >= value.end && digest != Some(value.digest) && !seeded!(HoledCopyVotes);
+        if diverges {
             outputs.push(ReplicaOutput::Alarm(Alarm::Diverged { end: value.end }));
             refuse(outputs, Refusal::Diverged);
             return false;
         }
-        for batch in &fresh {
-            self.tape.push(*batch);
+        for part in parts {
+            self.extend(part, outputs);
         }
-        if !fresh.is_empty() {
-            outputs.push(ReplicaOutput::Write(fresh));
+        if end < value.end {
+            refuse(outputs, Refusal::Gap { end, suspect: self.asks() });
+            return false;
         }
         if self.durable_end < self.tape.end() {
             self.durable_end = self.tape.end();
             outputs.push(ReplicaOutput::Sync);
         }
         true
+    }
+
+    fn extend(&mut self, part: Part, outputs: &mut Vec<ReplicaOutput>) {
+        match part {
+            Part::Skip(to) => {
+                self.tape.skip(to);
+                outputs.push(ReplicaOutput::Skip(to));
+            }
+            Part::Batch(batch) => {
+                self.tape.push(batch);
+                match outputs.last_mut() {
+                    Some(ReplicaOutput::Write(batches)) => batches.push(batch),
+                    _ => outputs.push(ReplicaOutput::Write(vec![batch])),
+                }
+            }
+        }
     }
 
     /// R10: the batches go, the answer stays.
@@ -478,6 +490,10 @@ impl Replica {
         self.promises.suspect.then_some(self.cut)
     }
 
+    fn refuse_for_holes(&self, outputs: &mut Vec<ReplicaOutput>) {
+        refuse(outputs, Refusal::Holes { holes: self.tape.holes().to_vec() });
+    }
+
     fn ack(&self) -> Reply {
         Reply::Ack { durable_end: self.durable_end, suspect: self.asks() }
     }
@@ -496,6 +512,8 @@ impl Replica {
             assert!(*ballot <= now.promised, "a vote above the promise");
             let is_open = now.sealed.is_none();
             assert!(!is_open || value.end <= self.durable_end, "a vote for what is not on this disk (S7)");
+            let is_new = before.accepted != now.accepted && !seeded!(HoledCopyVotes);
+            assert!(!is_new || value.leaves_out(self.tape.holes()), "a vote in spite of a hole (S7)");
         }
         if let Some(value) = &now.sealed {
             assert!(
@@ -504,6 +522,43 @@ impl Replica {
             );
         }
     }
+}
+
+/// What a copy gets behind its end.
+enum Part {
+    Batch(Batch),
+    /// Nothing up to there: it is lost everywhere.
+    Skip(Offset),
+}
+
+impl Part {
+    fn behind(&self, last: Mark) -> Mark {
+        match self {
+            Self::Batch(batch) => batch.mark(),
+            Self::Skip(to) => Mark { end: *to, digest: last.digest },
+        }
+    }
+}
+
+/// What follows a place up to a value's end, as far as it came. What was asked for an earlier end of the copy may not fit
+/// any more; then nothing follows, and it is asked for again.
+fn parts(last: Mark, value: &Value, missing: &[Batch]) -> Vec<Part> {
+    let (from, mut last, mut parts) = (last.end, last, Vec::new());
+    let mut batches = missing.iter().skip_while(|batch| batch.base < from).peekable();
+    while last.end < value.end {
+        let next = value.past_lost(last.end);
+        let part = match batches.peek() {
+            _ if next > last.end => Part::Skip(next),
+            Some(batch) if batch.base == next && batch.end <= value.end => Part::Batch(**batch),
+            _ => break,
+        };
+        if let Part::Batch(_) = part {
+            batches.next();
+        }
+        last = part.behind(last);
+        parts.push(part);
+    }
+    parts
 }
 
 fn refuse(outputs: &mut Vec<ReplicaOutput>, refusal: Refusal) {

@@ -3,20 +3,24 @@
 use std::collections::VecDeque;
 
 use crate::batch::{Batch, Mark};
+use crate::ranges;
 use crate::types::{Digest, Offset};
+use crate::value::OffsetRange;
 
 /// Marks in order. What lies below the high watermark is agreed on all copies (S2) and need not be remembered.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tape {
     /// Never empty; the first is the oldest place still known.
     marks: VecDeque<Mark>,
+    /// Batches that are not in the copy, though later ones are. The digests behind them are over the others.
+    holes: Vec<OffsetRange>,
 }
 
 impl Tape {
     /// Of a copy that is known from one place on.
     #[must_use]
     pub fn starting_at(mark: Mark) -> Self {
-        Self { marks: VecDeque::from([mark]) }
+        Self { marks: VecDeque::from([mark]), holes: Vec::new() }
     }
 
     /// Of an empty copy.
@@ -63,6 +67,23 @@ impl Tape {
         self.marks.push_back(batch.mark());
     }
 
+    /// Leaves out what lies up to an offset: the copy has nothing there.
+    ///
+    /// # Panics
+    /// If the offset is not behind the end.
+    pub fn skip(&mut self, to: Offset) {
+        let Mark { end, digest } = self.last();
+        assert!(to > end, "nothing is left out between {end:?} and {to:?}");
+        ranges::push(&mut self.holes, OffsetRange { start: end, end: to });
+        self.marks.push_back(Mark { end: to, digest });
+    }
+
+    /// What is left out, in order.
+    #[must_use]
+    pub fn holes(&self) -> &[OffsetRange] {
+        &self.holes
+    }
+
     /// Drops what is behind a known place.
     ///
     /// # Panics
@@ -72,6 +93,7 @@ impl Tape {
         while self.end() > end {
             self.marks.pop_back();
         }
+        self.holes = ranges::below(&self.holes, end);
     }
 
     /// Batches from a known place on, up to `end`. Finding the first takes a search, not a walk: a replica that is far behind
@@ -81,7 +103,9 @@ impl Tape {
         let pairs = self.marks.range(first..).zip(self.marks.iter().skip(first + 1));
         let batches =
             pairs.map(|(before, mark)| Batch { base: before.end, end: mark.end, digest: mark.digest });
-        batches.take_while(move |batch| batch.end <= end)
+        let is_hole =
+            |batch: &Batch| self.holes.iter().any(|hole| hole.start <= batch.base && batch.end <= hole.end);
+        batches.take_while(move |batch| batch.end <= end).filter(move |batch| !is_hole(batch))
     }
 
     /// Forgets places below the last one at or below `offset`.
@@ -125,6 +149,19 @@ mod tests {
         assert_eq!(tape.floor().end, Offset(15));
         tape.forget_below(Offset(99));
         assert_eq!((tape.floor(), tape.end()), (tape.last(), Offset(20)));
+    }
+
+    #[test]
+    fn what_is_left_out_is_no_batch_and_adds_nothing_to_the_digest() {
+        let mut holed = tape(&[12]);
+        holed.skip(Offset(15));
+        assert_eq!(holed.digest_at(Offset(15)), holed.digest_at(Offset(12)));
+        holed.push(Batch { base: Offset(15), end: Offset(16), digest: Digest(3) });
+        assert_eq!(holed.holes(), [OffsetRange { start: Offset(12), end: Offset(15) }]);
+        let batches: Vec<u64> = holed.batches(Offset(10), Offset(16)).map(|batch| batch.base.0).collect();
+        assert_eq!(batches, [10, 15]);
+        holed.cut(Offset(12));
+        assert_eq!(holed, tape(&[12]));
     }
 
     #[test]

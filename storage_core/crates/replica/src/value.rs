@@ -1,6 +1,7 @@
 //! What is decided about a segment: decided together, adopted together, published together.
 
 use crate::descriptor::Descriptor;
+use crate::ranges;
 use crate::types::{Digest, Offset};
 
 /// The end of a segment and what comes next.
@@ -14,6 +15,25 @@ pub struct Value {
     pub successor: Box<Descriptor>,
     /// Offsets that may have been acknowledged and are gone, because a suspect or a gone disk had to be counted (R4).
     pub possible_loss: Vec<OffsetRange>,
+    /// Offsets below `end` of which no replica had the batch, when all had answered. In order, apart from each other;
+    /// `digest` is over the other batches, and every copy leaves exactly these out.
+    pub lost: Vec<OffsetRange>,
+}
+
+impl Value {
+    /// Where the next batch of the value begins that is not lost, from an offset on that a copy has reached.
+    #[must_use]
+    pub fn past_lost(&self, offset: Offset) -> Offset {
+        let within = self.lost.iter().find(|range| range.start <= offset && offset < range.end);
+        within.map_or(offset, |range| range.end)
+    }
+
+    /// Whether a copy with these holes below the end holds everything that the value is about: it leaves out what is
+    /// lost, and nothing else.
+    #[must_use]
+    pub fn leaves_out(&self, holes: &[OffsetRange]) -> bool {
+        ranges::below(holes, self.end) == self.lost
+    }
 }
 
 /// Half-open run of offsets.

@@ -57,7 +57,13 @@ fn fence(epoch: u32) -> ReplicaInput {
 
 fn value(count: usize, epoch: u32) -> Value {
     let Mark { end, digest } = marks(count as u64)[count];
-    Value { end, digest, successor: Box::new(successor(epoch).starting_at(end)), possible_loss: vec![] }
+    Value {
+        end,
+        digest,
+        successor: Box::new(successor(epoch).starting_at(end)),
+        possible_loss: vec![],
+        lost: vec![],
+    }
 }
 
 fn accept(ballot: Ballot, value: Value, missing: Vec<Batch>) -> ReplicaInput {
@@ -360,7 +366,104 @@ fn told(durable: usize, suspect: bool) -> Candidate {
         accepted: None,
         sealed: None,
         suspect,
+        holes: vec![],
     })
+}
+
+fn hole(start: u64, end: u64) -> OffsetRange {
+    OffsetRange { start: Offset(start), end: Offset(end) }
+}
+
+/// Whole up to the end but for one batch, by its place.
+fn holed_tape(count: u64, place: usize) -> Tape {
+    let mut tape = Tape::empty(Offset(0));
+    for (at, batch) in batches(count).into_iter().enumerate() {
+        match at == place {
+            true => tape.skip(batch.end),
+            false => tape.push(next_batch(tape.last(), 2)),
+        }
+    }
+    tape
+}
+
+fn told_with_hole(count: u64, place: usize) -> Candidate {
+    let tape = holed_tape(count, place);
+    let Candidate::Promised(answer) = told(0, false) else { unreachable!() };
+    let Mark { end, digest } = tape.last();
+    Candidate::Promised(FenceAnswer { durable_end: end, digest, holes: tape.holes().to_vec(), ..answer })
+}
+
+fn holed_replica(count: u64, place: usize) -> Replica {
+    let promises = Promises { writer: Some(ProcessId(1)), ..Promises::default() };
+    Replica::recover(replica_ref(1), segment(), promises, holed_tape(count, place), false, CutId(2)).0
+}
+
+#[test]
+fn a_copy_with_a_hole_promises_at_once_and_takes_no_appends_and_no_vote_for_what_it_lacks() {
+    let mut replica = holed_replica(3, 1);
+    let refused = Reply::Refused(Refusal::Holes { holes: vec![hole(2, 4)] });
+    assert_eq!(answer(&replica.step(append(3, 4))), &refused);
+    let outputs = replica.step(fence(5));
+    let Reply::Promised(told) = answer(&outputs) else { panic!("{outputs:?}") };
+    assert_eq!((told.durable_end, &told.holes[..], told.suspect), (Offset(6), &[hole(2, 4)][..], false));
+    let outputs = replica.step(accept(ballot(5), value(3, 5), batches(3)));
+    assert_eq!(answer(&outputs), &refused, "the batch comes from a log, not with the vote");
+    assert_eq!(
+        answer(&replica.step(accept(ballot(5), value(1, 5), vec![]))),
+        &Reply::Accepted { ballot: ballot(5) }
+    );
+}
+
+#[test]
+fn nothing_is_chosen_while_somebody_who_is_silent_may_have_what_the_others_lack() {
+    let candidates = [told_with_hole(3, 1), told_with_hole(3, 1), Candidate::Silent];
+    assert_eq!(choose(&segment(), &candidates, &successor(5)), None);
+}
+
+#[test]
+fn what_one_copy_lacks_and_another_has_is_filled_before_anything_is_chosen() {
+    let candidates = [told_with_hole(3, 1), told_with_hole(3, 0), told(1, false)];
+    assert_eq!(choose(&segment(), &candidates, &successor(5)), None, "nobody knows the digest yet");
+    let candidates = [told_with_hole(3, 1), told(3, false), Candidate::Silent];
+    assert_eq!(choose(&segment(), &candidates, &successor(5)), Some(value(3, 5)));
+}
+
+#[test]
+fn what_none_of_all_has_is_lost_and_every_copy_leaves_it_out() {
+    let candidates = [told_with_hole(3, 1), Candidate::Gone, told(1, false)];
+    let chosen = choose(&segment(), &candidates, &successor(5)).unwrap();
+    assert_eq!((chosen.end, &chosen.lost[..]), (Offset(6), &[hole(2, 4)][..]));
+    assert_eq!(chosen.digest, holed_tape(3, 1).last().digest);
+    assert_eq!(chosen.possible_loss, [], "f have answered");
+
+    let mut holed = holed_replica(3, 1);
+    assert_eq!(
+        answer(&holed.step(accept(ballot(5), chosen.clone(), vec![]))),
+        &Reply::Accepted { ballot: ballot(5) }
+    );
+    let mut short = replica();
+    write(&mut short, 1);
+    let missing: Vec<Batch> = holed_tape(3, 1).batches(Offset(2), Offset(6)).collect();
+    let outputs = short.step(accept(ballot(5), chosen.clone(), missing));
+    assert!(
+        matches!(&outputs[..], [ReplicaOutput::Skip(Offset(4)), ReplicaOutput::Write(one), ..] if one.len() == 1)
+    );
+    assert_eq!(answer(&outputs), &Reply::Accepted { ballot: ballot(5) });
+    for mut copy in [holed, short] {
+        let outputs =
+            copy.step(ask(Message::Sealed(SealedNotice { value: chosen.clone(), missing: vec![] })));
+        assert_eq!(answer(&outputs), &Reply::Sealed);
+    }
+}
+
+#[test]
+fn a_leader_acknowledges_nothing_that_is_lost() {
+    let mut leader = leader();
+    leader.step(ack(0, 2));
+    leader.step(ack(1, 2));
+    let digest = holed_tape(3, 1).last().digest;
+    let lost = Value { digest, lost: vec![hole(2, 4)], ..value(3, 5) };
+    assert_eq!(leader.step(LeaderInput::Learned(lost.clone())), [LeaderOutput::Ended(lost)]);
 }
 
 fn voted(candidate: Candidate, ballot: Ballot, value: Value) -> Candidate {

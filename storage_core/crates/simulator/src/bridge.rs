@@ -46,6 +46,7 @@ pub fn value(from: &replica::Value) -> metadata::Value {
         digest: from.digest.0,
         successor: descriptor_back(&from.successor),
         possible_loss: from.possible_loss.iter().map(range).collect(),
+        lost: from.lost.iter().map(range).collect(),
     }
 }
 

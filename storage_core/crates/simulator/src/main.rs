@@ -96,7 +96,7 @@ fn report(tally: &Tally, elapsed: Duration) {
     let simulated = tally.simulated_us as f64 / 1e6;
     println!(
         "simulate: {} schedules, {} events, {} faults, {} recoveries, {} segments sealed, {} batches acknowledged, \
-         {} losses told, no violation; {:.1} simulated days in {:.1} s, {:.0} times as fast as the clock",
+         {} losses told, {} holes filled, {} ranges lost everywhere, no violation; {:.1} simulated days in {:.1} s, {:.0} times as fast as the clock",
         tally.schedules,
         tally.events,
         tally.faults,
@@ -104,6 +104,8 @@ fn report(tally: &Tally, elapsed: Duration) {
         tally.sealed,
         tally.acknowledged,
         tally.losses_told,
+        tally.filled,
+        tally.lost,
         simulated / 86_400.0,
         elapsed.as_secs_f64(),
         simulated / elapsed.as_secs_f64(),

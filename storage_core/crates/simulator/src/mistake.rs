@@ -31,10 +31,12 @@ pub enum Mistake {
     AdoptedSuccessorOpened,
     /// Metadata takes any value, also over a published one.
     CloseWithoutCompare,
+    /// A hole of a copy is filled with what another segment has there.
+    HoleFilledFromAnotherSegment,
 }
 
 /// Mistakes of the driver and of the metadata.
-pub const OF_THE_DRIVER: [Mistake; 12] = [
+pub const OF_THE_DRIVER: [Mistake; 13] = [
     Mistake::EndReadBeforeThePromise,
     Mistake::LeaderResumes,
     Mistake::PublishedBeforeTheVotes,
@@ -47,4 +49,5 @@ pub const OF_THE_DRIVER: [Mistake; 12] = [
     Mistake::NextEpochNotRaised,
     Mistake::AdoptedSuccessorOpened,
     Mistake::CloseWithoutCompare,
+    Mistake::HoleFilledFromAnotherSegment,
 ];

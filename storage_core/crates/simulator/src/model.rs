@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use walrus_replica::{LeaderPhase, NodeId, SegmentId};
 
-use crate::world::{Checked, Committed, Flight, Setting, Violation, World};
+use crate::world::{Checked, Committed, Flight, Rot, Setting, Violation, World};
 
 /// How many events of each kind there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -27,6 +27,8 @@ pub struct Events {
     pub torn_steps: u8,
     /// Deaths that find a synced tail torn.
     pub rots: u8,
+    /// Deaths that find a batch damaged that has good ones behind it.
+    pub holes: u8,
     /// Disks that are lost.
     pub lost_disks: u8,
     /// Times that metadata is what it was before.
@@ -52,7 +54,8 @@ enum Event {
     Recover,
     Publish(SegmentId),
     Open(SegmentId),
-    Crash { node: NodeId, kept: usize, rotten: Option<SegmentId> },
+    Crash { node: NodeId, kept: usize, rot: Option<Rot> },
+    FillHole(NodeId, SegmentId),
     Restart(NodeId),
     LoseDisk(NodeId),
     DeclareGone(NodeId),
@@ -342,23 +345,30 @@ impl State {
             if left.notices > 0 && !is_told && world.promised.decided.contains_key(segment) {
                 all.push(Event::Notify(id, *segment));
             }
+            if world.fillable(id, *segment).is_some() {
+                all.push(Event::FillHole(id, *segment));
+            }
             if world.may_drop(node, *segment) {
                 all.push(Event::Drop(id, *segment));
             }
         }
         if left.crashes > 0 {
             let is_dirty = node.held.values().any(|held| held.stored.synced < held.stored.batches.len());
-            all.push(Event::Crash { node: id, kept: 0, rotten: None });
+            all.push(Event::Crash { node: id, kept: 0, rot: None });
             if is_dirty {
-                all.push(Event::Crash { node: id, kept: usize::MAX, rotten: None });
+                all.push(Event::Crash { node: id, kept: usize::MAX, rot: None });
             }
+            let rot = |rot| Event::Crash { node: id, kept: 0, rot: Some(rot) };
             if left.rots > 0 {
                 let rotten = node.held.iter().filter(|(_, held)| World::may_rot(held));
-                all.extend(rotten.map(|(segment, _)| Event::Crash {
-                    node: id,
-                    kept: 0,
-                    rotten: Some(*segment),
-                }));
+                all.extend(rotten.map(|(segment, _)| rot(Rot::Tail(*segment))));
+            }
+            if left.holes > 0 {
+                for (segment, held) in &node.held {
+                    let places =
+                        (0..held.stored.synced).filter(|place| world.may_have_hole(id, *segment, *place));
+                    all.extend(places.map(|place| rot(Rot::Hole(*segment, place))));
+                }
             }
         }
         if left.lost_disks > 0 {
@@ -427,11 +437,13 @@ impl State {
                 left.opens -= 1;
                 world.open(*segment)
             }
-            Event::Crash { node, kept, rotten } => {
+            Event::Crash { node, kept, rot } => {
                 left.crashes -= 1;
-                left.rots -= u8::from(rotten.is_some());
-                world.crash(*node, *kept, *rotten)
+                left.rots -= u8::from(matches!(rot, Some(Rot::Tail(_))));
+                left.holes -= u8::from(matches!(rot, Some(Rot::Hole(..))));
+                world.crash(*node, *kept, *rot)
             }
+            Event::FillHole(node, segment) => world.fill_hole(*node, *segment),
             Event::Restart(node) => world.restart(*node),
             Event::LoseDisk(node) => {
                 left.lost_disks -= 1;

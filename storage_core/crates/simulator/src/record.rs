@@ -24,6 +24,13 @@ pub fn batch_after(mark: Mark, id: BatchId) -> Batch {
     Batch { base: mark.end, end: Offset(mark.end.0 + records(id)), digest: Digest(digest) }
 }
 
+/// The number of the last batch behind a digest.
+#[must_use]
+pub fn last_id(digest: Digest) -> Option<BatchId> {
+    let number = digest.0 & ((1 << BITS) - 1);
+    (number != 0).then(|| BatchId::try_from(number - 1).expect("ten bits"))
+}
+
 /// The batches behind a digest, oldest first.
 #[must_use]
 pub fn ids(digest: Digest) -> Vec<BatchId> {

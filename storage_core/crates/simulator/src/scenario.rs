@@ -2,18 +2,21 @@
 //! would take long to come by them again.
 
 use walrus_metadata::Replication;
-use walrus_replica::{LeaderInput, Message, NodeId, SegmentId};
+use walrus_replica::{LeaderInput, Message, NodeId, SegmentId, Value};
 
 use crate::mistake::Mistake;
-use crate::world::{Checked, Flight, Sender, Setting, World};
+use crate::world::{Checked, Flight, Rot, Sender, Setting, Violation, World};
 
 /// One of them.
 pub type Scenario = (&'static str, fn(Option<Mistake>) -> Checked);
 
 /// All of them.
-pub const SCENARIOS: [Scenario; 2] = [
+pub const SCENARIOS: [Scenario; 5] = [
     ("a suspect copy that is filled to the high watermark is still suspect", filled_to_the_high_watermark),
     ("what may be lost is part of what is decided", possible_loss_is_decided),
+    ("rot at different records of two copies loses nothing", rot_at_different_records),
+    ("a hole that a silent copy could fill is not lost", hole_that_a_silent_copy_has),
+    ("what rotted everywhere is told, and left out alike", hole_on_all_copies),
 ];
 
 struct Script {
@@ -44,8 +47,13 @@ fn kind(message: &Message) -> Option<Kind> {
 
 impl Script {
     fn start(mistake: Option<Mistake>) -> Self {
-        let world =
-            World::new(Setting { replication: Replication::DEFAULT, nodes: 3, idempotent: true, mistake });
+        Self::start_filled(0, mistake)
+    }
+
+    /// With so many acknowledged batches on all copies.
+    fn start_filled(written: u8, mistake: Option<Mistake>) -> Self {
+        let replication = Replication::DEFAULT;
+        let world = World::new(Setting { replication, nodes: 3, written, idempotent: true, mistake });
         let segment = world.last_segment().expect("the first");
         let nodes = world.descriptor(segment).replicas.iter().map(|replica| replica.node).collect();
         Self { world, sent: Vec::new(), segment, nodes }
@@ -79,12 +87,30 @@ impl Script {
 
     /// Its process dies, and its synced tail is found torn when it starts.
     fn tear(&mut self, place: usize) -> Checked {
-        self.world.crash(self.nodes[place], 0, Some(self.segment))?;
+        self.world.crash(self.nodes[place], 0, Some(Rot::Tail(self.segment)))?;
         self.world.restart(self.nodes[place])
     }
 
-    /// A recoverer asks two places for promises and votes.
-    fn recover(&mut self, places: [usize; 2]) -> Checked {
+    /// Its process dies, and finds a batch damaged when it starts.
+    fn rot(&mut self, place: usize, batch: usize) -> Checked {
+        self.world.crash(self.nodes[place], 0, Some(Rot::Hole(self.segment, batch)))?;
+        self.world.restart(self.nodes[place])
+    }
+
+    fn fill(&mut self, place: usize) -> Checked {
+        self.world.fill_hole(self.nodes[place], self.segment)
+    }
+
+    fn expect(&self, what: &str, is_so: bool) -> Checked {
+        if is_so { Ok(()) } else { Err(Violation(format!("{what}: {:?}", self.decided()))) }
+    }
+
+    fn decided(&self) -> Option<&Value> {
+        self.world.promised.decided.get(&self.segment)
+    }
+
+    /// A recoverer asks some places for promises and votes.
+    fn recover<const COUNT: usize>(&mut self, places: [usize; COUNT]) -> Checked {
         self.world.recover()?;
         let of_this = Sender::Recoverer(self.world.recoverers.len() - 1);
         self.sent.append(&mut self.world.outbox);
@@ -126,4 +152,49 @@ fn possible_loss_is_decided(mistake: Option<Mistake>) -> Checked {
     script.world.declare_gone(script.nodes[0])?;
     script.recover([1, 2])?;
     script.recover([1, 2])
+}
+
+/// Two nodes come back with rot, each at another record, and the third does not: the partition was dead, though every
+/// record had a good copy. Each fills its hole from the other's log, which cannot vote yet.
+fn rot_at_different_records(mistake: Option<Mistake>) -> Checked {
+    let mut script = Script::start_filled(3, mistake);
+    script.world.crash(script.nodes[2], 0, None)?;
+    script.rot(0, 0)?;
+    script.rot(1, 1)?;
+    script.recover([0, 1])?;
+    script.expect("nothing is decided while no copy is whole", script.decided().is_none())?;
+    script.fill(0)?;
+    script.fill(1)?;
+    script.recover([0, 1])?;
+    script.expect("everything is there", script.decided().is_some_and(|value| value.lost.is_empty()))
+}
+
+/// The third copy has what rotted on both others, and is down: it is waited for.
+fn hole_that_a_silent_copy_has(mistake: Option<Mistake>) -> Checked {
+    let mut script = Script::start_filled(3, mistake);
+    script.world.crash(script.nodes[2], 0, None)?;
+    script.rot(0, 1)?;
+    script.rot(1, 1)?;
+    script.recover([0, 1])?;
+    script.expect("somebody may have it", script.decided().is_none())?;
+    script.world.restart(script.nodes[2])?;
+    script.recover([0, 1, 2])?;
+    script.expect("only one copy can vote", script.decided().is_none())?;
+    script.fill(0)?;
+    script.recover([0, 1, 2])?;
+    script.expect("everything is there", script.decided().is_some_and(|value| value.lost.is_empty()))
+}
+
+/// All have answered and none has it: the decision says so, and the other records are there.
+fn hole_on_all_copies(mistake: Option<Mistake>) -> Checked {
+    let mut script = Script::start_filled(3, mistake);
+    (0..3).try_for_each(|place| script.rot(place, 1))?;
+    script.recover([0, 1, 2])?;
+    script.expect("one batch is told", script.decided().is_some_and(|value| value.lost.len() == 1))?;
+    (0..3).try_for_each(|place| script.world.notify(script.nodes[place], script.segment))?;
+    let sealed = |node: &NodeId| {
+        let held = &script.world.nodes[node.0 as usize - 1].held[&script.segment];
+        held.stored.promises.sealed.is_some()
+    };
+    script.expect("all copies are sealed", script.nodes.iter().all(sealed))
 }

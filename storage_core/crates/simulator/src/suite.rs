@@ -21,7 +21,9 @@ pub struct Search {
 #[must_use]
 pub fn searches(mistake: Option<Mistake>) -> Vec<Search> {
     let none = Events { prompt_answers: true, ..Events::default() };
-    let three = Setting { replication: Replication::DEFAULT, nodes: 3, idempotent: true, mistake };
+    let three =
+        Setting { replication: Replication::DEFAULT, nodes: 3, written: 0, idempotent: true, mistake };
+    let filled = Setting { written: 3, ..three.clone() };
     let plain = Setting { idempotent: false, ..three.clone() };
     let one = Setting { replication: Replication::single(), nodes: 2, ..three.clone() };
     let search = |name, setting: &Setting, events| Search { name, setting: setting.clone(), events };
@@ -41,6 +43,16 @@ pub fn searches(mistake: Option<Mistake>) -> Vec<Search> {
             "two recoverers and a torn tail",
             &three,
             Events { appends: 2, recoveries: 1, crashes: 1, rots: 1, ..none.clone() },
+        ),
+        search(
+            "rot in one open copy",
+            &filled,
+            Events { recoveries: 1, crashes: 1, holes: 1, ..none.clone() },
+        ),
+        search(
+            "rot in the open copies of all",
+            &filled,
+            Events { recoveries: 1, crashes: 3, holes: 3, ..none.clone() },
         ),
         search("a lost disk", &three, Events { appends: 1, recoveries: 1, lost_disks: 1, ..none.clone() }),
         search(

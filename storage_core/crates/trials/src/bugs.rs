@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use walrus_log::{BUGS, Bug, TailKind, seed_bug};
 
 use crate::compactions::compact;
+use crate::damage::campaign;
 use crate::faults::fail_everywhere;
 use crate::images::{crash_everywhere, message};
 use crate::mounts::private;
@@ -22,6 +23,9 @@ const LIVES: u64 = 12;
 const CRASHED: u64 = 3;
 /// Damages tried in a round.
 const DAMAGES: u64 = 40;
+/// Stores that are damaged by the campaign in a round, from the seed on that CI runs it with.
+const CAMPAIGN: u64 = 100;
+const CAMPAIGN_SEED: u64 = 7;
 /// Lives whose tails are torn in a round.
 const TAILS: u64 = 10;
 /// Logs that are compacted in a round.
@@ -105,6 +109,10 @@ fn try_round(subject: &Subject, round: u64) -> Option<(&'static str, String)> {
             failing("compactions", || {
                 (COMPACTIONS * round..COMPACTIONS * (round + 1)).map(compact).sum::<u64>()
             })
+        })
+        .or_else(|| {
+            let seed = CAMPAIGN_SEED + CAMPAIGN * round;
+            failing("the damage campaign", || campaign(CAMPAIGN, seed))
         })
         .or_else(|| failing("damage", || damages.filter(|seed| subject.damage(*seed)).count()))
         .or_else(|| failing("failing calls", || fail_everywhere(&faults)))

@@ -1,5 +1,5 @@
 //! What trials run as processes of their own: `device` serves a disk, `power` cuts its power, in a mount namespace of
-//! its own; `full` fills one there; with the feature `seeded-bugs`, `bugs`: what `make bugs` runs.
+//! its own; `full` fills one there; `damage` damages stores: what `make damage` runs; with the feature `seeded-bugs`, `bugs`: what `make bugs` runs.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,6 +15,7 @@ fn main() -> ExitCode {
         ["device", image, log, at] => code(serve(Path::new(image), Path::new(log), Path::new(at))),
         ["power", backend, lives, images] => power(backend, lives, images),
         ["full", backend, cycles] => full(backend, cycles),
+        ["damage", count, seed] => damage(count, seed),
         #[cfg(feature = "seeded-bugs")]
         ["power", backend, lives, images, bug] => {
             let mistake = walrus_log::BUGS.into_iter().find(|mistake| format!("{mistake:?}") == bug);
@@ -48,6 +49,13 @@ fn power(backend: &str, lives: &str, images: &str) -> ExitCode {
     let [lives, images]: [u64; 2] = [lives, images].map(|number| number.parse().expect("a number"));
     let all = (0..lives).try_fold(0, |all, seed| Ok(all + cut_power(backend, seed, images)?));
     code(all.map(|all: u64| println!("{all}")))
+}
+
+/// Prints what was damaged, and what came of it.
+fn damage(count: &str, seed: &str) -> ExitCode {
+    let [count, seed]: [u64; 2] = [count, seed].map(|number| number.parse().expect("a number"));
+    println!("{}", walrus_trials::damage::campaign(count, seed));
+    ExitCode::SUCCESS
 }
 
 /// Prints what was appended and what was in use.

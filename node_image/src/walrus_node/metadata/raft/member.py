@@ -8,10 +8,14 @@ from walrus_node.metadata.raft.parts import Parts
 from walrus_node.metadata.raft.pinned import LEADER, Node, monotonic
 from walrus_node.metadata.raft.replication import Replication
 from walrus_node.metadata.store import Member, Status
-from walrus_node.metadata.wire import Message
+from walrus_node.metadata.wire import BadFrameError, Message
 
 _ROLE_NAMES = ("follower", "candidate", "leader")
 _NOTHING_DUE_SECONDS = 60.0
+# What only voters say. What is asked of, or told to, a leader may come from any member.
+_CLAIMS = frozenset({"ask_vote", "request_vote", "append", "snapshot", "stand"})
+# No election raises the term by more than one. Whoever were to raise it to its end would end all elections.
+TERM_STEP_MAX = 2**32
 
 
 class Raft(Replication):
@@ -40,12 +44,20 @@ class Raft(Replication):
         return max(0.0, self.election_deadline - now) if self.is_voter else _NOTHING_DUE_SECONDS
 
     def receive(self, peer: str, message: Message) -> None:
-        """Handle one checked message of a connected peer."""
+        """Handle one checked message of a connected peer.
+
+        Raises `BadFrameError` for one that no member of this version sends: nothing was changed, or only the term.
+        """
         node = Node(peer)
         kind = message["type"]
+        term = message.get("term", 0)
+        if term > self.term + TERM_STEP_MAX:
+            raise BadFrameError(f"term {term} is too far from term {self.term} of this node")
+        if kind in _CLAIMS and not self._may_lead(node):
+            return
         # The terms of these are not the sender's.
-        if kind not in ("ask_vote", "would_vote", "proposed") and message.get("term", 0) > self.term:
-            self.set_term(message["term"], None)
+        if kind not in ("ask_vote", "would_vote", "proposed") and term > self.term:
+            self.set_term(term, None)
             self._follow(None)
         {
             "ask_vote": self._on_ask_vote,

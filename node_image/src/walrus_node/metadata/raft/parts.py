@@ -49,6 +49,8 @@ class Hooks:
     # The state machine has moved; proposers hear of it after this returned.
     on_applied: Callable[[], None]
     on_voters_changed: Callable[[], None]
+    # This disk claims to lead, or wants a vote, and nobody here knows that it votes.
+    on_unknown_voter: Callable[[UUID], None] = lambda _: None
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from walrus_node.metadata.journal import Entry
 from walrus_node.metadata.raft.parts import DivergedError
 from walrus_node.metadata.raft.pinned import HEARTBEAT_SECONDS, LEADER, MEMBERSHIP, Node, monotonic
 from walrus_node.metadata.raft.snapshots import Snapshots
-from walrus_node.metadata.wire import Message
+from walrus_node.metadata.raft.voters import check_entries
+from walrus_node.metadata.wire import BadFrameError, Message
 
 BATCH_BYTES = 256 * 1024
 BATCH_ENTRIES = 1_024
@@ -66,7 +69,7 @@ class Replication(Snapshots):
         self.heard_at[node] = monotonic()
         next_index, end = message["next_index"], self.last.index + 1
         if message["success"] and next_index > end:
-            raise DivergedError(f"{node.id} acknowledges entry {next_index - 1}, the log ends at {end - 1}")
+            raise BadFrameError(f"entry {next_index - 1} is acknowledged, the log ends at {end - 1}")
         if message["success"]:
             self.match_index[node] = max(self.match_index[node], next_index - 1)
             self.next_index[node] = max(self.next_index[node], next_index)
@@ -84,12 +87,13 @@ class Replication(Snapshots):
             self._reply(node, success=False, next_index=0)
             return
         if self.role == LEADER:
-            raise DivergedError(f"{node.id} leads term {self.term}, and so does this node")
-        self._follow(node)
+            raise BadFrameError(f"it claims to lead term {self.term}, which this node leads")
         entries = [Entry(*entry) for entry in message["entries"]]
         previous = message["previous_index"]
-        if any(entry.index != previous + place for place, entry in enumerate(entries, 1)):
-            raise DivergedError(f"metadata leader {node.id} sent entries with a gap behind {previous}")
+        check_entries(entries, previous)
+        if UUID(node.id) in self.voters:
+            self.introduce(frozenset())  # the log tells again
+        self._follow(node)
         matched = previous + len(entries)
         base = self._journal.base.index
         if previous < base:

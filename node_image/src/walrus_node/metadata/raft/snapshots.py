@@ -10,11 +10,11 @@ from functools import partial
 
 from walrus_node.files import DataRefusedError
 from walrus_node.metadata.raft.election import LEADERLESS_SECONDS, Election
-from walrus_node.metadata.raft.parts import DivergedError, Parts
+from walrus_node.metadata.raft.parts import Parts
 from walrus_node.metadata.raft.pinned import LEADER, SUCCESS, Node, monotonic
 from walrus_node.metadata.reserve import is_no_space
 from walrus_node.metadata.snapshot import Snapshot, load_snapshot, save_snapshot
-from walrus_node.metadata.wire import Message
+from walrus_node.metadata.wire import BadFrameError, Message
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ class Snapshots(Election):
         if self.role != LEADER or message["term"] != self.term or outgoing is None:
             return
         self.heard_at[node] = monotonic()
-        if message["index"] == outgoing.index and message["position"] > outgoing.position:
+        if message["index"] == outgoing.index and outgoing.position < message["position"] <= len(outgoing.content):
             outgoing.position = message["position"]
             self._send_piece(node)
 
@@ -165,13 +165,15 @@ class Snapshots(Election):
         if message["term"] < self.term:
             self._reply(node, success=False, next_index=0)
             return
-        self._follow(node)
+        if self.role == LEADER:
+            raise BadFrameError(f"it claims to lead term {self.term}, which this node leads")
         index, size, position = message["index"], message["size"], message["position"]
+        if size > SNAPSHOT_BYTES_MAX:
+            raise BadFrameError(f"a snapshot of {size} bytes is announced, {SNAPSHOT_BYTES_MAX} are allowed")
+        self._follow(node)
         if index <= self.commit_index:
             self._reply(node, success=True, next_index=self.commit_index + 1)
             return
-        if size > SNAPSHOT_BYTES_MAX:
-            raise DivergedError(f"metadata leader {node.id} sends a snapshot of {size} bytes: too many")
         if position == 0:
             self._incoming = _Incoming(index, size, bytearray())
         incoming = self._incoming
@@ -184,15 +186,17 @@ class Snapshots(Election):
             self._send(node, reply)
             return
         self._incoming = None
-        if self._install(node, bytes(incoming.content)):
+        if self._install(node, index, bytes(incoming.content)):
             self._reply(node, success=True, next_index=index + 1)
 
-    def _install(self, node: Node, content: bytes) -> bool:
+    def _install(self, node: Node, index: int, content: bytes) -> bool:
         """Take over a leader's snapshot: checked, made durable, then the log starts behind it."""
         try:
             snapshot = Snapshot.decode(content)
             if snapshot.cluster_id != self._parts.cluster_id:
                 raise ValueError(f"it is of cluster {snapshot.cluster_id}")
+            if snapshot.index != index:
+                raise ValueError(f"it ends at entry {snapshot.index}, entry {index} was announced")
             self._machine.restore(snapshot.state)
         except ValueError as error:
             log.error("snapshot of metadata leader %s refused: %s", node.id, error)

@@ -1,6 +1,7 @@
 """Who votes: every membership entry carries the whole set, and it counts from where it stands in the log.
 
-So the set goes back when such an entry is cut, and no address or dump can override it.
+So the set goes back when such an entry is cut, and no address or dump can override it. A member whose log is empty or
+behind does not know who votes by now: it takes the word of whoever answered its request to join.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import logging
 from uuid import UUID
 
+from walrus_node.metadata.journal import Entry
 from walrus_node.metadata.raft.parts import Parts
 from walrus_node.metadata.raft.pinned import MEMBERSHIP, Node, PinnedSyncObj, monotonic
+from walrus_node.metadata.wire import BadFrameError
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +24,26 @@ class Voters(PinnedSyncObj):
         self.voters: frozenset[UUID] = frozenset()
         self._snapshot_voters: frozenset[UUID] = frozenset()
         self._snapshot_index = 0
+        # Voters by the answer to a join; replaced as a whole by any thread.
+        self._told_voters: frozenset[UUID] = frozenset()
         super().__init__(parts)
+
+    def introduce(self, voters: frozenset[UUID]) -> None:
+        """Believe that these disks vote, until the log tells; thread-safe."""
+        self._told_voters = voters
+
+    @property
+    def told_voters(self) -> frozenset[UUID]:
+        """Voters by the answer to a join, as long as the log does not tell."""
+        return self._told_voters
+
+    def _may_lead(self, node: Node) -> bool:
+        """Whether a claim to lead, or to be elected, is listened to: only that of a voter is."""
+        disk = UUID(node.id)
+        if disk in self.voters or disk in self._told_voters:
+            return True
+        self._parts.hooks.on_unknown_voter(disk)
+        return False
 
     def _voters_at(self, index: int) -> frozenset[UUID]:
         for entry in reversed(self.entries_from(self._snapshot_index + 1)):
@@ -69,5 +91,19 @@ def encode_voters(voters: frozenset[UUID]) -> bytes:
 
 
 def decode_voters(command: bytes) -> frozenset[UUID]:
-    """The reverse of `encode_voters`."""
+    """The reverse of `encode_voters`; raises `ValueError`."""
     return frozenset(UUID(voter) for voter in command.decode().split(",") if voter)
+
+
+def check_entries(entries: list[Entry], previous: int) -> None:
+    """Raises `BadFrameError` unless they follow entry *previous* without a gap, and changes of the voters name some."""
+    for place, entry in enumerate(entries, 1):
+        if entry.index != previous + place:
+            raise BadFrameError(f"entries with a gap behind {previous} were sent")
+        if entry.command[0] == MEMBERSHIP:
+            try:
+                voters = decode_voters(entry.command[1:])
+            except ValueError:
+                voters = frozenset()
+            if not voters:
+                raise BadFrameError(f"entry {entry.index} names no voters")

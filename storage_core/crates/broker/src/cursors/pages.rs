@@ -45,22 +45,28 @@ pub(super) struct Pages {
 }
 
 impl Page {
-    /// The entries of `page` from `start`. A record without a value is an entry without bytes.
+    /// The entries of `page` from `start`, up to the end of the batch that fills the page. A record without a value is an
+    /// entry without bytes.
     pub(super) fn open(key: CursorKey, start: u64, page: &ReadPage) -> Result<Self> {
         let (mut entries, mut bytes) = (Vec::new(), 0);
         for stored in &page.batches {
-            bytes += stored.len();
+            // What is kept here is no answer that is under way, and does not count as one.
+            let stored = &Bytes::copy_from_slice(stored);
             let mut rest = &stored[..];
             while !rest.is_empty() {
                 let (batch, behind) = Batch::parse(rest).map_err(unreadable)?;
+                // What is compressed may be a thousand times as large as the page that was read.
+                if bytes > BYTES_MAX {
+                    return Ok(Self { key, start, end: batch.base_offset(), entries, bytes });
+                }
                 rest = behind;
-                for record in batch.records() {
+                let opened = batch.open_shared(stored).map_err(unreadable)?;
+                bytes += opened.len();
+                for record in batch.header().records_in(&opened) {
                     let record = record.map_err(unreadable)?;
                     if record.offset >= start {
-                        entries.push((
-                            record.offset,
-                            record.value.map_or(Bytes::new(), |value| stored.slice_ref(value)),
-                        ));
+                        let value = record.value.map_or(Bytes::new(), |value| opened.slice_ref(value));
+                        entries.push((record.offset, value));
                     }
                 }
             }
@@ -151,6 +157,41 @@ mod tests {
         pages.insert(Page::open(key(3), 0, &read(vec![batch(0, &[&big])], 1)).unwrap());
         assert_eq!(pages.find(key(2), 0), Lookup::Unread);
         assert_ne!(pages.find(key(1), 0), Lookup::Unread);
+    }
+
+    /// What a producer compressed with zstd: "walrus walrus walrus " and an empty value.
+    fn compressed(base_offset: u64) -> Bytes {
+        let mut bytes = ZSTD.to_vec();
+        write_offsets(&mut bytes, base_offset, 0);
+        bytes.into()
+    }
+
+    #[rustfmt::skip]
+    const ZSTD: [u8; 102] = [
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x5a, 0x00, 0x00, 0x00, 0x00,
+        0x02, 0x78, 0x50, 0x79, 0xc0, 0x00, 0x04, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x07, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x08, 0xff, 0xff, 0xff, 0xff, 0xff,
+        0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00, 0x00, 0x00, 0x02, 0x28, 0xb5, 0x2f,
+        0xfd, 0x20, 0x28, 0x05, 0x01, 0x00, 0xd0, 0x40, 0x00, 0x00, 0x00, 0x02, 0x6b, 0x2a, 0x77, 0x61,
+        0x6c, 0x72, 0x75, 0x73, 0x20, 0x02, 0x02, 0x68, 0x02, 0x31, 0x0c, 0x00, 0x02, 0x02, 0x01, 0x00,
+        0x00, 0x01, 0x00, 0x92, 0x8b, 0x12,
+    ];
+
+    #[test]
+    fn a_compressed_batch_is_opened() {
+        let mut pages = Pages::default();
+        let stored = [batch(10, &["a"]), compressed(11), batch(13, &["b"])].concat();
+        pages.insert(Page::open(key(1), 10, &read(vec![stored.into()], 14)).unwrap());
+        assert_eq!(pages.find(key(1), 11), Lookup::Entry(Bytes::from_static(b"walrus walrus walrus ")));
+        assert_eq!(pages.find(key(1), 12), Lookup::Entry(Bytes::new()));
+        assert_eq!(pages.find(key(1), 13), Lookup::Entry(Bytes::from_static(b"b")));
+    }
+
+    #[test]
+    fn a_page_ends_where_it_is_full_however_much_was_read() {
+        let big = "x".repeat(BYTES_MAX);
+        let page = Page::open(key(1), 0, &read(vec![batch(0, &[&big]), batch(1, &["a"])], 2)).unwrap();
+        assert_eq!((page.entries.len(), page.end), (1, 1));
     }
 
     #[test]

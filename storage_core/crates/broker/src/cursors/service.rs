@@ -123,12 +123,15 @@ impl CursorService {
             |what: &str| Error::InvalidRequest { problem: format!("cursor request of node {from}: {what}") };
         let request = CursorRequest::decode(request).map_err(|problem| malformed(&problem.to_string()))?;
         let answer = match request.request.ok_or_else(|| malformed("a kind that this node does not know"))? {
-            cursor_request::Request::HandOver(CursorHandOver { partition, number }) => {
+            cursor_request::Request::HandOver(CursorHandOver { partition, number, metadata_version }) => {
                 let owner = self
                     .inner
                     .owners
                     .get(partition as usize)
                     .ok_or_else(|| malformed("no such partition"))?;
+                // What is handed over once is not served again below that number.
+                let log = PartitionRef { topic: log_name(), partition };
+                broker.lists(&log, number, metadata_version).await?;
                 let cursors = owner.hand_over(number).into_iter().map(handed_over_message).collect();
                 cursor_answer::Answer::HandOver(CursorHandOverAnswer { cursors })
             }
@@ -210,7 +213,11 @@ impl CursorService {
     /// Asks every other node to stop serving a partition of `__cursors` below segment `number`, and for what it knows.
     /// A node that cannot be asked is taken for stopped: what it had handed out may go out again.
     pub(super) async fn collect(&self, broker: &Broker, partition: u32, number: u64) -> Vec<HandedOver> {
-        let request = cursor_request::Request::HandOver(CursorHandOver { partition, number });
+        let request = cursor_request::Request::HandOver(CursorHandOver {
+            partition,
+            number,
+            metadata_version: broker.metadata_version(),
+        });
         let request: Bytes = CursorRequest { request: Some(request) }.encode_to_vec().into();
         let others = broker.nodes().into_iter().filter(|node| node.id != broker.node_id());
         let ask = |node: NodeView| {

@@ -15,6 +15,7 @@ use super::status::{error_message, status_of};
 use crate::awake;
 use crate::broker::Broker;
 use crate::error::{Error, Result};
+use crate::node::budget::Purpose;
 use crate::proto::v1::{AppendRequest, AppendResponse};
 
 /// Appends of one stream in flight; the client's next ones wait in its own send window.
@@ -131,7 +132,9 @@ impl Window {
         self.bytes_each.push_back(bytes);
         self.bytes += bytes;
         let broker = broker.clone();
+        let held = broker.share(Purpose::Appends).hold(bytes);
         self.appends.push_back(Box::pin(async move {
+            let _held = held;
             let appended = match checked {
                 Ok((to, batch)) => broker.append(&to, batch).await,
                 Err(problem) => Err(problem),

@@ -2,17 +2,23 @@
 
 mod append;
 mod append_stream;
+mod counted;
 mod read;
 mod service;
 mod status;
 
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use futures_util::{Stream, stream};
+use tokio::net::TcpStream;
+use tonic::body::Body;
+use tonic::codegen::http::{Request, Response};
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
+use tower::util::{MapRequestLayer, MapResponseLayer};
 
 use crate::broker::Broker;
+use crate::edge::{Door, Entered, Guarded, Silence};
+use crate::node::budget::Purpose;
 use crate::proto::DESCRIPTORS;
 use crate::proto::v1::log_server::LogServer;
 use service::LogService;
@@ -23,6 +29,8 @@ const MESSAGE_BYTES_MAX: usize = (16 << 20) + (64 << 10);
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 /// The same of all streams of a connection.
 const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
+/// Bytes with which every HTTP/2 connection begins.
+const PREFACE_BYTES: usize = 24;
 /// Calls that run at a time on one connection.
 const STREAMS_MAX: u32 = 256;
 /// A client that does not answer a ping for so long is gone.
@@ -31,7 +39,7 @@ const KEEPALIVE: Duration = Duration::from_secs(20);
 const STOP: Duration = Duration::from_millis(1_200);
 
 /// Serves until the broker's shutdown signal, then lets running requests finish.
-pub async fn serve(listener: TcpListener, broker: Broker) {
+pub(crate) async fn serve(door: Door, broker: Broker) {
     let stop = broker.shutdown_signal().clone();
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<LogServer<LogService>>().await;
@@ -40,6 +48,8 @@ pub async fn serve(listener: TcpListener, broker: Broker) {
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .expect("the descriptors were made by the build");
+    let (appends, reads) = (broker.share(Purpose::Appends).clone(), broker.share(Purpose::Reads).clone());
+    let silence = broker.config().patience.silence();
     let log = LogServer::new(LogService::new(broker))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(usize::MAX); // a page holds at least one batch, whatever its size
@@ -49,13 +59,16 @@ pub async fn serve(listener: TcpListener, broker: Broker) {
         .max_concurrent_streams(STREAMS_MAX)
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
+        .layer(MapRequestLayer::new(move |request: Request<Body>| {
+            request.map(|body| counted::while_received(body, &appends))
+        }))
+        .layer(MapResponseLayer::new(move |response: Response<Body>| {
+            response.map(|body| counted::until_written(body, reads.clone()))
+        }))
         .add_service(health_service)
         .add_service(reflection)
         .add_service(log)
-        .serve_with_incoming_shutdown(
-            TcpIncoming::from(listener).with_nodelay(Some(true)),
-            stop.clone().cancelled_owned(),
-        );
+        .serve_with_incoming_shutdown(incoming(door, silence), stop.clone().cancelled_owned());
     let stopped = async {
         stop.cancelled().await;
         health.set_not_serving::<LogServer<LogService>>().await;
@@ -67,4 +80,16 @@ pub async fn serve(listener: TcpListener, broker: Broker) {
         },
         () = stopped => {}
     }
+}
+
+/// Connections as they come in; who has no place is closed.
+fn incoming(door: Door, silence: Silence) -> impl Stream<Item = std::io::Result<Guarded<TcpStream>>> {
+    stream::unfold(door, move |door| async move {
+        loop {
+            if let Entered::Admitted(stream, _, place) = door.enter().await {
+                let _ = stream.set_nodelay(true); // only a delay is lost
+                return Some((Ok(Guarded::new(stream, silence, PREFACE_BYTES, Some(place))), door));
+            }
+        }
+    })
 }

@@ -14,12 +14,15 @@ use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::proto::v1::{Format, Header, ReadRequest, ReadResponse, Record};
 use crate::reader::{ReadOptions, ReadPage};
-use crate::topic::PartitionRef;
+use crate::topic::{PartitionRef, TopicName};
 
 /// Bytes of an answer where the client names none.
 const BYTES_MAX_DEFAULT: usize = 1 << 20;
 /// Most that a client may ask for in one answer.
 const BYTES_MAX_LIMIT: usize = 16 << 20;
+
+/// Longest wait at the end of a log; a client that waits longer asks again.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A `Read` that runs.
 pub(super) struct Reading {
@@ -37,7 +40,9 @@ pub(super) struct Reading {
 impl Reading {
     pub(super) fn start(broker: Broker, request: &ReadRequest) -> Result<Self> {
         let invalid = |problem: String| Error::InvalidRequest { problem };
-        let from = PartitionRef::parse(&request.topic, request.partition)?;
+        // What Walrus keeps in topics of its own, the deliveries of all clients, is nobody's to read.
+        let from =
+            PartitionRef { topic: TopicName::of_client(&request.topic)?, partition: request.partition };
         let format = Format::try_from(request.format)
             .map_err(|_| invalid(format!("format {} is not one of 0 to 2", request.format)))?;
         let segment = request.segment.as_deref().map(|segment| {
@@ -50,7 +55,7 @@ impl Reading {
             0 => BYTES_MAX_DEFAULT,
             bytes_max => bytes_max.min(BYTES_MAX_LIMIT),
         };
-        let wait = Duration::from_millis(request.wait_ms.into());
+        let wait = Duration::from_millis(request.wait_ms.into()).min(WAIT_MAX);
         let options = ReadOptions { bytes_max, wait, segment: segment.transpose()? };
         let (offset, end_offset) = (request.offset, request.end_offset);
         Ok(Self { broker, from, offset, end_offset, options, format, answered: false, ended: false })
@@ -100,7 +105,11 @@ impl Reading {
             match self.format {
                 Format::Batches => answer.batches = join(page.batches),
                 Format::Unspecified | Format::Records => {
-                    answer.records = records(&page.batches, self.offset, end)?
+                    let opened_end;
+                    (answer.records, opened_end) = records(&page.batches, self.offset, end)?;
+                    if let Some(opened_end) = opened_end {
+                        answer.next_offset = opened_end.min(end).max(self.offset);
+                    }
                 }
             }
         }
@@ -120,20 +129,26 @@ fn join(mut batches: Vec<Bytes>) -> Bytes {
     joined.freeze()
 }
 
-/// The records of the batches from `start` to below `end`; keys and values stay where they are.
-fn records(batches: &[Bytes], start: u64, end: u64) -> Result<Vec<Record>> {
-    let mut records = Vec::new();
+/// The records of the batches from `start` to below `end`; keys and values stay where they are. The offset to go on at, if
+/// that is not the end of the batches: opened, they may be a thousand times as large as the page that was read.
+fn records(batches: &[Bytes], start: u64, end: u64) -> Result<(Vec<Record>, Option<u64>)> {
+    let (mut records, mut bytes) = (Vec::new(), 0);
     for stored in batches {
         let mut rest = &stored[..];
         while !rest.is_empty() {
             let (batch, behind) = Batch::parse(rest).map_err(unreadable)?;
+            if bytes > BYTES_MAX_LIMIT {
+                return Ok((records, Some(batch.base_offset())));
+            }
             rest = behind;
-            for record in batch.records() {
+            let opened = batch.open_shared(stored).map_err(unreadable)?;
+            bytes += opened.len();
+            for record in batch.header().records_in(&opened) {
                 let record = record.map_err(unreadable)?;
                 if !(start..end).contains(&record.offset) {
                     continue;
                 }
-                let slice = |bytes: &[u8]| stored.slice_ref(bytes);
+                let slice = |bytes: &[u8]| opened.slice_ref(bytes);
                 records.push(Record {
                     key: record.key.map(slice),
                     value: record.value.map(slice),
@@ -147,9 +162,32 @@ fn records(batches: &[Bytes], start: u64, end: u64) -> Result<Vec<Record>> {
             }
         }
     }
-    Ok(records)
+    Ok((records, None))
 }
 
 fn unreadable(problem: BatchError) -> Error {
     Error::InvalidBatch { problem: format!("{problem}; read it with FORMAT_BATCHES") }
+}
+
+#[cfg(test)]
+mod tests {
+    use walrus_log::batch::{BatchBuilder, write_offsets};
+
+    use super::*;
+
+    fn batch(base_offset: u64, value: &[u8]) -> Bytes {
+        let mut bytes = Vec::new();
+        BatchBuilder::new().push(None, Some(value), 0, &[]).build(&mut bytes).unwrap();
+        write_offsets(&mut bytes, base_offset, 0);
+        bytes.into()
+    }
+
+    #[test]
+    fn an_answer_ends_behind_the_batch_that_fills_it() {
+        let stored = [batch(0, b"a"), batch(1, &vec![0; BYTES_MAX_LIMIT]), batch(2, b"b")];
+        let (found, goes_on_at) = records(&stored, 0, 3).unwrap();
+        assert_eq!((found.len(), goes_on_at), (2, Some(2)));
+        let (found, goes_on_at) = records(&stored[2..], 2, 3).unwrap();
+        assert_eq!((found.len(), goes_on_at), (1, None));
+    }
 }

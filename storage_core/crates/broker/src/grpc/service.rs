@@ -13,10 +13,12 @@ use super::read::Reading;
 use super::status::status_of;
 use crate::broker::Broker;
 use crate::error::Error;
+use crate::node::budget::Purpose;
 use crate::proto::v1::{
     AppendRequest, AppendResponse, CreateTopicRequest, CreateTopicResponse, InitProducerRequest,
-    InitProducerResponse, ListSegmentsRequest, ListSegmentsResponse, ListTopicsRequest, ListTopicsResponse,
-    Node, Partition, ReadRequest, ReadResponse, Segment, Topic, log_server, segment,
+    InitProducerResponse, ListNodesRequest, ListNodesResponse, ListSegmentsRequest, ListSegmentsResponse,
+    ListTopicsRequest, ListTopicsResponse, Node, Partition, ReadRequest, ReadResponse, Segment, Topic,
+    log_server, segment,
 };
 use crate::topic::{NodeView, PartitionView, SegmentStateView, SegmentView, TopicInfo, TopicName};
 
@@ -53,7 +55,7 @@ impl log_server::Log for LogService {
     }
 
     async fn init_producer(&self, _: Request<InitProducerRequest>) -> Answer<InitProducerResponse> {
-        let (producer_id, epoch) = self.broker.init_producer().await.map_err(failed)?;
+        let (producer_id, epoch) = self.broker.init_producer();
         Ok(Response::new(InitProducerResponse { producer_id, producer_epoch: epoch.into() }))
     }
 
@@ -61,6 +63,7 @@ impl log_server::Log for LogService {
         let request = request.into_inner();
         let correlation = request.correlation;
         let (to, batch) = batch_of(request).map_err(failed)?;
+        let _held = self.broker.share(Purpose::Appends).hold(batch.len());
         let ack = self.broker.append(&to, batch).await.map_err(failed)?;
         Ok(Response::new(AppendResponse {
             correlation,
@@ -99,6 +102,13 @@ impl log_server::Log for LogService {
         Ok(Response::new(ListSegmentsResponse {
             topic: Some(topic_message(topic)),
             partitions: partitions.into_iter().map(partition_message).collect(),
+        }))
+    }
+
+    async fn list_nodes(&self, _: Request<ListNodesRequest>) -> Answer<ListNodesResponse> {
+        Ok(Response::new(ListNodesResponse {
+            cluster_id: self.broker.config().cluster_id.to_string(),
+            nodes: self.broker.nodes().into_iter().map(node_message).collect(),
         }))
     }
 }

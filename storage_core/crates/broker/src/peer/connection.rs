@@ -15,12 +15,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::frame::{FRAME_BYTES_MAX, Frame, FrameReader, HELLO_BYTES_MAX};
 use super::outlet::{Outlet, write_all};
-use super::{WireVersions, decode_error};
+use super::{WireVersions, decode_error, greeting, nonce};
+use crate::edge::{NONCE_BYTES, Role, Secrets, find};
 use crate::error::Error;
-use crate::proto::peer::{Hello, HelloAnswer, Kind};
+use crate::node::budget::{Budget, Purpose, counted};
+use crate::proto::peer::{Challenge, Hello, HelloAnswer, Kind, Proof};
 
 /// Most bytes of requests that wait for the socket; more is refused as not sent.
 const OUTGOING_BYTES_MAX: usize = 256 << 20;
+/// Answers up to this size do not count.
+const SMALL_ANSWER_BYTES: usize = 16 << 10;
 /// For connecting and greeting.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(3);
 /// How often deadlines of requests are looked at while there are any.
@@ -43,6 +47,7 @@ pub(crate) type Completion = Box<dyn FnOnce(Result<Bytes, CallError>) + Send>;
 /// Whom we are and whom we expect.
 pub(crate) struct Handshake {
     pub(crate) hello: Hello,
+    pub(crate) secrets: Arc<Secrets>,
     pub(crate) expect_node: u32,
     pub(crate) expect_disk: uuid::Uuid,
 }
@@ -59,6 +64,7 @@ struct Shared {
     /// Requests are numbered from 1 and written in this order.
     outlet: Outlet,
     closed: CancellationToken,
+    budget: Arc<Budget>,
 }
 
 struct State {
@@ -68,13 +74,15 @@ struct State {
 }
 
 struct Unanswered {
+    /// Of its answer.
+    purpose: Purpose,
     deadline: Instant,
     completion: Completion,
 }
 
 impl Connection {
     /// Connects and greets. The tasks that serve it end with it.
-    pub(crate) async fn open(address: String, handshake: Handshake) -> io::Result<Self> {
+    pub(crate) async fn open(address: String, handshake: Handshake, budget: Arc<Budget>) -> io::Result<Self> {
         let greeted = tokio::time::timeout(HANDSHAKE_PATIENCE, greet(&address, handshake)).await;
         let Greeted { reader, writer, process } =
             greeted.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
@@ -82,17 +90,18 @@ impl Connection {
             state: Mutex::new(State { next_id: 1, is_closed: false, unanswered: BTreeMap::new() }),
             outlet: Outlet::new(writer),
             closed: CancellationToken::new(),
+            budget,
         });
         let serving = shared.clone();
         tokio::spawn(async move { serving.serve(reader).await });
         Ok(Self { shared, process })
     }
 
-    /// Sends a request. Requests are written in the order of these calls. On `Err` it was not sent and `completion`
+    /// Sends a request; its answer counts to the share of `purpose`. Requests are written in the order of these calls. On `Err` it was not sent and `completion`
     /// is not called.
     pub(crate) fn send(
         &self,
-        kind: Kind,
+        (kind, purpose): (Kind, Purpose),
         payload: Bytes,
         deadline: Instant,
         completion: Completion,
@@ -107,7 +116,7 @@ impl Connection {
         }
         let id = state.next_id;
         state.next_id += 1;
-        state.unanswered.insert(id, Unanswered { deadline, completion });
+        state.unanswered.insert(id, Unanswered { purpose, deadline, completion });
         let kind = u8::try_from(kind as i32).expect("kinds fit a byte");
         let frame = Frame { kind, id, payload };
         if state.unanswered.len() == 1 {
@@ -162,10 +171,31 @@ impl Shared {
     }
 
     async fn read(&self, mut reader: FrameReader<OwnedReadHalf>) -> io::Result<()> {
-        while let Some(frame) = reader.next(FRAME_BYTES_MAX).await? {
-            let Some(unanswered) = self.state.lock().unanswered.remove(&frame.id) else {
-                continue; // its deadline passed before
+        while let Some(head) = reader.head(FRAME_BYTES_MAX).await? {
+            let Some(unanswered) = self.state.lock().unanswered.remove(&head.id) else {
+                reader.skip(head).await?; // its deadline passed before
+                continue;
             };
+            let share = self.budget.share(unanswered.purpose);
+            let mut held = None;
+            if head.payload_bytes > SMALL_ANSWER_BYTES {
+                // A page for a client waits for no room: behind it may be the answer to a vote.
+                let must_fit = unanswered.purpose == Purpose::Reads;
+                held = if must_fit {
+                    share.try_take(head.payload_bytes)
+                } else {
+                    Some(share.hold(head.payload_bytes))
+                };
+                if held.is_none() {
+                    reader.skip(head).await?;
+                    (unanswered.completion)(Err(CallError::Refused(share.exhausted())));
+                    continue;
+                }
+            }
+            let mut frame = reader.rest(head).await?;
+            if let Some(held) = held {
+                frame.payload = counted(frame.payload, Arc::new(held));
+            }
             let answer = match Kind::try_from(i32::from(frame.kind)) {
                 Ok(Kind::Answer) => Ok(frame.payload),
                 Ok(Kind::Error) => Err(CallError::Refused(decode_error(frame.payload))),
@@ -219,18 +249,26 @@ struct Greeted {
 async fn greet(address: &str, handshake: Handshake) -> io::Result<Greeted> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
-    let hello = Frame { kind: Kind::Hello as u8, id: 0, payload: handshake.hello.encode_to_vec().into() };
+    let hello = Hello { nonce: nonce()?, ..handshake.hello.clone() };
+    let hello = greeting(Kind::Hello, 0, &hello);
     write_all(&stream, hello.to_bytes()).await?;
     let (reader, writer) = stream.into_split();
 
     let mut reader = FrameReader::new(reader);
-    let refused = |message: String| io::Error::new(io::ErrorKind::ConnectionRefused, message);
-    let answer =
-        reader.next(HELLO_BYTES_MAX).await?.ok_or_else(|| refused("closed at the greeting".to_owned()))?;
-    if answer.kind == Kind::Error as u8 {
-        return Err(refused(decode_error(answer.payload).to_string()));
+    let challenge = step(&mut reader, Kind::Challenge).await?;
+    let nonce = Challenge::decode(challenge.clone())?.nonce;
+    if nonce.len() != NONCE_BYTES {
+        return Err(refused(format!("a nonce of {} bytes", nonce.len())));
     }
-    let answer = HelloAnswer::decode(answer.payload)?;
+    let secrets = handshake.secrets.current();
+    let mac = secrets[0].prove(Role::Dialler, &[&hello.payload, &challenge]).into();
+    write_all(writer.as_ref(), greeting(Kind::Proof, 0, &Proof { mac }).to_bytes()).await?;
+    let answer = step(&mut reader, Kind::Answer).await?;
+    let proof = Proof::decode(step(&mut reader, Kind::Proof).await?)?.mac;
+    if find(&secrets, Role::Acceptor, &[&hello.payload, &challenge, &answer], &proof).is_none() {
+        return Err(refused("it does not know the cluster's secret".to_owned()));
+    }
+    let answer = HelloAnswer::decode(answer)?;
     let spoken = WireVersions::told(answer.wire_version, 0);
     let ours = WireVersions::told(handshake.hello.wire_version, handshake.hello.oldest_wire_version);
     ours.settle(spoken).map_err(|problem| refused(format!("node {}: {problem}", answer.node)))?;
@@ -242,4 +280,22 @@ async fn greet(address: &str, handshake: Handshake) -> io::Result<Greeted> {
         )));
     }
     Ok(Greeted { reader, writer, process: answer.process })
+}
+
+fn refused(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionRefused, message)
+}
+
+/// The payload of the next step of the greeting; a refusal may come in its place.
+async fn step(reader: &mut FrameReader<OwnedReadHalf>, kind: Kind) -> io::Result<Bytes> {
+    let frame = reader.next(HELLO_BYTES_MAX).await?;
+    let frame = frame.ok_or_else(|| refused("closed at the greeting".to_owned()))?;
+    match Kind::try_from(i32::from(frame.kind)) {
+        Ok(Kind::Error) => Err(refused(decode_error(frame.payload).to_string())),
+        Ok(step) if step == kind => Ok(frame.payload),
+        _ => Err(refused(format!(
+            "a frame of kind {} in the greeting, expected is {}",
+            frame.kind, kind as i32
+        ))),
+    }
 }

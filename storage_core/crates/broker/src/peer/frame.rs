@@ -1,16 +1,20 @@
 //! Frames `[u32 LE length][u8 kind][u64 LE request id][payload]`; the length counts what follows it.
 
 use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::node::budget::{Held, Share};
 
 /// Bytes of kind and request id.
 const HEAD_BYTES: usize = 9;
 /// Longest frame after the handshake: a fetch of the largest size plus one largest batch.
 pub(crate) const FRAME_BYTES_MAX: usize = 64 << 20;
 /// Longest frame before the handshake.
-pub(crate) const HELLO_BYTES_MAX: usize = 4 << 10;
+pub(crate) const HELLO_BYTES_MAX: usize = 16 << 10;
 /// Memory is taken in such steps as a frame's bytes come in, never for what its length only claims.
 const RESERVE_BYTES: usize = 256 << 10;
 
@@ -40,10 +44,21 @@ impl Frame {
     }
 }
 
+/// What stands before a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) kind: u8,
+    pub(crate) id: u64,
+    /// Bytes of the payload that is to come.
+    pub(crate) payload_bytes: usize,
+}
+
 /// Reads frames.
 pub(crate) struct FrameReader<R> {
     stream: R,
     buffer: BytesMut,
+    /// What the frame that comes in now counts.
+    held: Option<Held>,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
@@ -53,7 +68,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     /// The same where something was read before.
     pub(crate) fn resume(stream: R, buffer: BytesMut) -> Self {
-        Self { stream, buffer }
+        Self { stream, buffer, held: None }
     }
 
     /// What was read and is not taken.
@@ -63,6 +78,12 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     /// The next frame; `None` when the other side closed between two frames. Dropping it on the way loses nothing.
     pub(crate) async fn next(&mut self, bytes_max: usize) -> io::Result<Option<Frame>> {
+        let Some(head) = self.head(bytes_max).await? else { return Ok(None) };
+        self.rest(head).await.map(Some)
+    }
+
+    /// What stands before the next frame's payload, which is still to be read or skipped.
+    pub(crate) async fn head(&mut self, bytes_max: usize) -> io::Result<Option<Head>> {
         if !self.fill(4).await? {
             return if self.buffer.is_empty() { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
         }
@@ -71,14 +92,64 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             let message = format!("a frame of {length} bytes, allowed are {HEAD_BYTES} to {bytes_max}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
+        if !self.fill(4 + HEAD_BYTES).await? {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let mut head = &self.buffer[4..];
+        Ok(Some(Head { kind: head.get_u8(), id: head.get_u64_le(), payload_bytes: length - HEAD_BYTES }))
+    }
+
+    /// The frame that begins with this head. Dropping it on the way loses nothing.
+    pub(crate) async fn rest(&mut self, head: Head) -> io::Result<Frame> {
+        let length = HEAD_BYTES + head.payload_bytes;
         if !self.fill(4 + length).await? {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.buffer.advance(4);
-        let mut frame = self.buffer.split_to(length).freeze();
-        let kind = frame.get_u8();
-        let id = frame.get_u64_le();
-        Ok(Some(Frame { kind, id, payload: frame }))
+        Ok(self.cut(head))
+    }
+
+    /// The same, and it counts to a share as it comes in. It waits for room, up to `patience`, before each step.
+    pub(crate) async fn rest_counted(
+        &mut self,
+        head: Head,
+        share: &Arc<Share>,
+        patience: Duration,
+    ) -> io::Result<(Frame, Held)> {
+        let whole = 4 + HEAD_BYTES + head.payload_bytes;
+        loop {
+            share.room(patience).await.map_err(io::Error::other)?;
+            let wanted = whole.min(self.buffer.len() + RESERVE_BYTES);
+            self.held.get_or_insert_with(|| share.hold(0)).set(wanted);
+            if !self.fill(wanted).await? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if wanted == whole {
+                let held = self.held.take().expect("it was set above");
+                return Ok((self.cut(head), held));
+            }
+        }
+    }
+
+    /// Reads over the payload behind this head, keeping nothing of it. Not to be dropped on the way.
+    pub(crate) async fn skip(&mut self, head: Head) -> io::Result<()> {
+        let mut left = 4 + HEAD_BYTES + head.payload_bytes;
+        loop {
+            let here = left.min(self.buffer.len());
+            self.buffer.advance(here);
+            left -= here;
+            if left == 0 {
+                return Ok(());
+            }
+            if !self.fill(left.min(RESERVE_BYTES)).await? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    fn cut(&mut self, head: Head) -> Frame {
+        self.buffer.advance(4 + HEAD_BYTES);
+        let payload = self.buffer.split_to(head.payload_bytes).freeze();
+        Frame { kind: head.kind, id: head.id, payload }
     }
 
     /// Reads until the buffer holds `wanted` bytes; `false` at the end of the stream.
@@ -137,6 +208,39 @@ mod tests {
             let cut = 1 + (keep * (bytes.len() - 2) as f64) as usize;
             prop_assert!(decode(&bytes[..cut], FRAME_BYTES_MAX).is_err());
         }
+    }
+
+    #[tokio::test]
+    async fn a_frame_that_is_skipped_leaves_the_next_one_whole() {
+        let frame = |id, bytes| Frame { kind: 4, id, payload: vec![7; bytes].into() };
+        for length in [0, 5, 3 * RESERVE_BYTES] {
+            let sent = encode(&[frame(1, length), frame(2, 3)]);
+            let mut reader = FrameReader::new(&sent[..]);
+            let head = reader.head(FRAME_BYTES_MAX).await.unwrap().unwrap();
+            assert_eq!((head.id, head.payload_bytes), (1, length));
+            reader.skip(head).await.unwrap();
+            assert_eq!(reader.next(FRAME_BYTES_MAX).await.unwrap(), Some(frame(2, 3)));
+        }
+    }
+
+    /// A length is cheap to claim: it counts only as bytes come.
+    #[tokio::test]
+    async fn a_frame_counts_as_it_comes_in_and_until_it_is_answered() {
+        use crate::node::budget::{Budget, Purpose};
+
+        let budget = Budget::new(64 << 20);
+        let share = budget.share(Purpose::Appends);
+        let sent = encode(&[Frame { kind: 4, id: 1, payload: vec![7; 2 << 20].into() }]);
+        let mut reader = FrameReader::new(&sent[..600 << 10]);
+        let head = reader.head(FRAME_BYTES_MAX).await.unwrap().unwrap();
+        assert!(reader.rest_counted(head, share, Duration::ZERO).await.is_err(), "it is cut off");
+        assert!((600 << 10..1 << 20).contains(&share.held()), "{}", share.held());
+        drop(reader);
+        assert_eq!(share.held(), 0);
+        let mut reader = FrameReader::new(&sent[..]);
+        let head = reader.head(FRAME_BYTES_MAX).await.unwrap().unwrap();
+        let (_frame, held) = reader.rest_counted(head, share, Duration::ZERO).await.unwrap();
+        assert_eq!(share.held(), held.bytes());
     }
 
     #[test]

@@ -24,7 +24,9 @@ pub(crate) use server::serve;
 pub use versions::WireVersions;
 
 use crate::config::Config;
+use crate::edge::{NONCE_BYTES, Secrets};
 use crate::error::{Error, Result};
+use crate::node::budget::{Budget, Purpose};
 use crate::proto::peer::{
     Confirm, ErrorAnswer, Fetch, Hello, Kind, Ping, Prepare, ReplicaRequest, SegmentInfo,
 };
@@ -53,6 +55,16 @@ pub enum Request {
 }
 
 impl Request {
+    /// Whose bytes the answer is.
+    fn purpose(&self) -> Purpose {
+        match self {
+            Self::Fetch(fetch) if !fetch.durable => Purpose::Reads,
+            Self::Cursor(_) => Purpose::Reads,
+            Self::Fetch(_) => Purpose::Replication,
+            _ => Purpose::Votes,
+        }
+    }
+
     fn encode(self) -> (Kind, Bytes) {
         match self {
             Self::Fetch(fetch) => (Kind::Fetch, fetch.encode_to_vec().into()),
@@ -82,6 +94,9 @@ pub(crate) enum Lane {
 /// Requests to other brokers.
 pub struct Peers {
     hello: Hello,
+    secrets: Arc<Secrets>,
+    /// Answers count here.
+    budget: Arc<Budget>,
     /// Connections live here, whoever asks for them.
     runtime: tokio::runtime::Handle,
     nodes: Mutex<HashMap<u32, Arc<Peer>>>,
@@ -125,7 +140,12 @@ struct Attempt {
 }
 
 impl Peers {
-    pub(crate) fn new(config: &Config, runtime: tokio::runtime::Handle) -> Self {
+    pub(crate) fn new(
+        config: &Config,
+        secrets: Arc<Secrets>,
+        budget: Arc<Budget>,
+        runtime: tokio::runtime::Handle,
+    ) -> Self {
         let bytes = |id: Uuid| Bytes::copy_from_slice(id.as_bytes());
         let hello = Hello {
             wire_version: config.wire_versions.newest,
@@ -135,8 +155,9 @@ impl Peers {
             disk: bytes(config.disk),
             process: bytes(config.process),
             is_replica_lane: false,
+            nonce: Bytes::new(), // one for each connection
         };
-        Self { hello, runtime, nodes: Mutex::default() }
+        Self { hello, secrets, budget, runtime, nodes: Mutex::default() }
     }
 
     /// Takes in the nodes' addresses. Connections to an earlier process or address of a node are closed.
@@ -170,10 +191,11 @@ impl Peers {
         let late = |_| Error::Unavailable { what: format!("node {node} does not take connections") };
         let connection = connection.await.map_err(late)??;
         let (sender, receiver) = oneshot::channel();
+        let purpose = request.purpose();
         let (kind, payload) = request.encode();
         let completion = Box::new(move |answer| drop(sender.send(answer)));
         connection
-            .send(kind, payload, deadline, completion)
+            .send((kind, purpose), payload, deadline, completion)
             .map_err(|what| Error::Unavailable { what: format!("node {node}: {what}") })?;
         match receiver.await {
             Ok(Ok(payload)) => Ok(payload),
@@ -225,8 +247,9 @@ impl Peers {
             return Err(unavailable(format!("node {node} at {} was not reachable just now", peer.address)));
         }
         let hello = Hello { is_replica_lane: lane == Lane::Replica, ..self.hello.clone() };
-        let handshake = Handshake { hello, expect_node: peer.node, expect_disk: peer.disk };
-        let opening = Connection::open(peer.address.clone(), handshake);
+        let secrets = self.secrets.clone();
+        let handshake = Handshake { hello, secrets, expect_node: peer.node, expect_disk: peer.disk };
+        let opening = Connection::open(peer.address.clone(), handshake, self.budget.clone());
         let opened =
             self.runtime.spawn(opening).await.unwrap_or_else(|problem| Err(std::io::Error::other(problem)));
         match opened {
@@ -274,6 +297,19 @@ impl Peers {
     }
 }
 
+/// A nonce of one end, for one connection.
+fn nonce() -> std::io::Result<Bytes> {
+    let mut nonce = [0; NONCE_BYTES];
+    getrandom::fill(&mut nonce).map_err(std::io::Error::other)?;
+    Ok(Bytes::copy_from_slice(&nonce))
+}
+
+/// A frame of the exchange of greetings.
+fn greeting(kind: Kind, id: u64, message: &impl prost::Message) -> frame::Frame {
+    let kind = u8::try_from(kind as i32).expect("kinds fit a byte");
+    frame::Frame { kind, id, payload: message.encode_to_vec().into() }
+}
+
 fn encode_error(error: &Error) -> Bytes {
     let answer = ErrorAnswer {
         reason: error.reason().to_owned(),
@@ -297,10 +333,11 @@ mod tests {
 
     use futures_util::{FutureExt as _, poll};
 
-    use super::frame::{Frame, FrameReader, HELLO_BYTES_MAX};
+    use super::frame::{FrameReader, HELLO_BYTES_MAX};
     use super::outlet::write_all;
     use super::*;
-    use crate::proto::peer::HelloAnswer;
+    use crate::edge::Role;
+    use crate::proto::peer::{Challenge, HelloAnswer, Proof};
 
     /// The process that greets; the metadata have yet to name it.
     const RUNNING: Uuid = Uuid::from_u128(1);
@@ -310,6 +347,8 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let peers = Peers {
             hello: Hello::default(),
+            secrets: Arc::new(Secrets::open(None).unwrap()),
+            budget: Arc::new(Budget::new(64 << 20)),
             runtime: tokio::runtime::Handle::current(),
             nodes: Mutex::default(),
         };
@@ -351,6 +390,9 @@ mod tests {
             while let Ok((stream, _)) = listener.accept().await {
                 let (reader, writer) = stream.into_split();
                 let mut reader = FrameReader::new(reader);
+                let hello = reader.next(HELLO_BYTES_MAX).await.unwrap().unwrap();
+                let challenge = greeting(Kind::Challenge, 0, &Challenge { nonce: nonce().unwrap() });
+                write_all(writer.as_ref(), challenge.to_bytes()).await.unwrap();
                 reader.next(HELLO_BYTES_MAX).await.unwrap().unwrap();
                 let answer = HelloAnswer {
                     node: 7,
@@ -358,9 +400,13 @@ mod tests {
                     process: Bytes::copy_from_slice(RUNNING.as_bytes()),
                     ..HelloAnswer::default()
                 };
-                let kind = u8::try_from(Kind::Answer as i32).unwrap();
-                let answer = Frame { kind, id: 0, payload: answer.encode_to_vec().into() };
+                let answer = greeting(Kind::Answer, 0, &answer);
                 write_all(writer.as_ref(), answer.to_bytes()).await.unwrap();
+                let secrets = Secrets::open(None).unwrap().current();
+                let parts = [&hello.payload[..], &challenge.payload, &answer.payload];
+                let mac = secrets[0].prove(Role::Acceptor, &parts).into();
+                let proof = greeting(Kind::Proof, 0, &Proof { mac });
+                write_all(writer.as_ref(), proof.to_bytes()).await.unwrap();
                 greeted.push((reader, writer)); // else it would be closed
                 connected.send_modify(|count| *count += 1);
             }
@@ -373,6 +419,7 @@ mod tests {
     async fn a_ping_that_is_not_answered_in_time_is_the_last_one_of_its_connection() {
         let (connected, peers) = greeting_peer().await;
         for pings in 1..=3 {
+            peers.connection(7, Lane::Ping).await.unwrap(); // its greeting may take longer than the ping may
             let answer = peers.call(7, Request::Ping, Duration::from_millis(50)).await;
             assert!(matches!(answer, Err(Error::OutcomeUnknown { .. })), "{answer:?}");
             assert_eq!(*connected.borrow(), pings);

@@ -17,6 +17,8 @@ use super::frame::Frame;
 
 /// Payloads up to this size are copied together into one write.
 const COALESCE_BYTES: usize = 16 << 10;
+/// Frames that wait for the socket before whoever causes them is heard again.
+const FRAMES_MAX: usize = 4_096;
 /// Frames that the task takes at once.
 const AT_ONCE: usize = 64;
 
@@ -25,6 +27,8 @@ pub(crate) struct Outlet {
     queue: Mutex<Queue>,
     /// Rings when the task has something to write.
     bell: Notify,
+    /// Rings when the task took frames.
+    taken: Notify,
     /// See [`Outlet::written`].
     written: AtomicU64,
 }
@@ -50,7 +54,12 @@ impl Outlet {
             waiting_bytes: 0,
             is_writing: false,
         };
-        Self { queue: Mutex::new(queue), bell: Notify::new(), written: AtomicU64::new(0) }
+        Self {
+            queue: Mutex::new(queue),
+            bell: Notify::new(),
+            taken: Notify::new(),
+            written: AtomicU64::new(0),
+        }
     }
 
     /// Queues a frame for the task. After [`Outlet::close`] it is dropped.
@@ -87,6 +96,7 @@ impl Outlet {
                 self.bell.notified().await;
                 continue;
             }
+            self.taken.notify_one();
             for frame in frames.drain(..) {
                 self.note(&frame);
                 frame.put_head(&mut bytes);
@@ -98,6 +108,13 @@ impl Outlet {
                 }
             }
             write_all(socket, &mut bytes).await?;
+        }
+    }
+
+    /// Waits until few enough frames wait for the socket, for the one who adds to them.
+    pub(crate) async fn has_room(&self) {
+        while self.queue.lock().frames.len() >= FRAMES_MAX {
+            self.taken.notified().await;
         }
     }
 

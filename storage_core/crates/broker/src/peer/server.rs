@@ -6,46 +6,37 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use prost::Message as _;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::WireVersions;
-use super::frame::{Frame, FrameReader, HELLO_BYTES_MAX};
+use super::frame::{FrameReader, HELLO_BYTES_MAX};
 use super::outlet::write_all;
 use super::serving::{Serving, answer_to, decode};
+use super::{WireVersions, greeting, nonce};
 use crate::broker::Broker;
+use crate::edge::{Door, Entered, NONCE_BYTES, Role, find};
 use crate::error::{Error, Result};
-use crate::proto::peer::{Hello, HelloAnswer, Kind};
+use crate::proto::peer::{Challenge, Hello, HelloAnswer, Kind, Proof};
 use crate::segment::uuid_bytes;
 
-/// For the greeting of a new connection.
+/// For a refused one to close the connection.
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 /// Connections that are served by a thread of their own; one for each other node is needed.
 const OWN_THREADS_MAX: usize = 64;
 
 /// Serves until the broker's shutdown signal.
-pub(crate) async fn serve(listener: TcpListener, broker: Broker) {
+pub(crate) async fn serve(door: Door, broker: Broker) {
     let shutdown = broker.shutdown_signal().clone();
     let threads = Arc::new(Semaphore::new(OWN_THREADS_MAX));
-    loop {
-        let accepted = tokio::select! {
-            () = shutdown.cancelled() => return,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, address)) => {
-                let (serving, threads) = (broker.clone(), threads.clone());
-                broker.spawn("peer connection", async move {
-                    if let Err(problem) = serve_connection(stream, serving, threads).await {
-                        tracing::debug!(%address, %problem, "the connection of a peer ended");
-                    }
-                });
+    while let Some(entered) = shutdown.run_until_cancelled(door.enter()).await {
+        let Entered::Admitted(stream, address, place) = entered else { continue };
+        let (serving, threads) = (broker.clone(), threads.clone());
+        broker.spawn("peer connection", async move {
+            if let Err(problem) = serve_connection(stream, serving, threads).await {
+                tracing::debug!(%address, %problem, "the connection of a peer ended");
             }
-            Err(problem) => {
-                tracing::warn!(%problem, "cannot accept a peer's connection");
-                tokio::time::sleep(Duration::from_millis(100)).await; // out of descriptors, perhaps
-            }
-        }
+            drop(place);
+        });
     }
 }
 
@@ -97,36 +88,72 @@ async fn serve_in_own_thread(
     })
 }
 
-/// Exchanges greetings. `None`: the other side was refused, or went.
+/// Exchanges greetings and proofs. `None`: the other side was refused, or went.
 async fn greet(mut stream: TcpStream, broker: &Broker) -> io::Result<Option<Greeted>> {
-    let mut reader = FrameReader::new(&mut stream);
-    let hello = tokio::time::timeout(HELLO_PATIENCE, reader.next(HELLO_BYTES_MAX)).await;
-    let Some(frame) = hello.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? else {
-        return Ok(None);
-    };
-    let answer = match check_hello(&frame, broker) {
-        Ok((hello, answer)) => {
-            let behind = reader.into_buffer();
-            write_all(&stream, answer_to(frame.id, Ok(answer)).to_bytes()).await?;
-            return Ok(Some(Greeted { hello, stream, behind }));
-        }
-        Err(error) => {
+    let silence = broker.config().patience.silence();
+    tokio::time::timeout(silence.first_byte, stream.readable()).await??;
+    let greeted = tokio::time::timeout(silence.header, exchange(&mut stream, broker)).await??;
+    match greeted {
+        Exchanged::Proved { hello, behind } => Ok(Some(Greeted { hello, stream, behind })),
+        Exchanged::Gone => Ok(None),
+        Exchanged::Refused(error) => {
             tracing::warn!(%error, "a peer is refused");
-            answer_to(frame.id, Err(error))
+            write_all(&stream, answer_to(0, Err(error)).to_bytes()).await?;
+            // The refusal leaves before the connection does: the other side reads it and closes.
+            drop(tokio::time::timeout(HELLO_PATIENCE, FrameReader::new(stream).next(HELLO_BYTES_MAX)).await);
+            Ok(None)
         }
-    };
-    write_all(&stream, answer.to_bytes()).await?;
-    // The refusal leaves before the connection does: the other side reads it and closes.
-    drop(tokio::time::timeout(HELLO_PATIENCE, FrameReader::new(stream).next(HELLO_BYTES_MAX)).await);
-    Ok(None)
+    }
 }
 
-fn check_hello(frame: &Frame, broker: &Broker) -> Result<(Hello, Bytes)> {
-    let refused = |problem: String| Error::InvalidRequest { problem };
-    if i32::from(frame.kind) != Kind::Hello as i32 {
-        return Err(refused(format!("a frame of kind {} before the greeting", frame.kind)));
+enum Exchanged {
+    Proved { hello: Hello, behind: BytesMut },
+    Gone,
+    Refused(Error),
+}
+
+/// The dialler proves first: a stranger learns a nonce, nothing else, and nothing that it says is acted upon.
+async fn exchange(stream: &mut TcpStream, broker: &Broker) -> io::Result<Exchanged> {
+    let (reader, writer) = stream.split();
+    let mut reader = FrameReader::new(reader);
+    let refused =
+        |problem: &str| Ok(Exchanged::Refused(Error::InvalidRequest { problem: problem.to_owned() }));
+    let Some(hello) = reader.next(HELLO_BYTES_MAX).await? else { return Ok(Exchanged::Gone) };
+    if i32::from(hello.kind) != Kind::Hello as i32 {
+        return refused(&format!("a frame of kind {} before the greeting", hello.kind));
     }
-    let hello: Hello = decode(frame.payload.clone())?;
+    let greeted: Hello = match decode(hello.payload.clone()) {
+        Ok(greeted) => greeted,
+        Err(error) => return Ok(Exchanged::Refused(error)),
+    };
+    if greeted.nonce.len() != NONCE_BYTES {
+        return refused("a greeting without a nonce of 32 bytes: it is no node of this version");
+    }
+    let challenge = greeting(Kind::Challenge, hello.id, &Challenge { nonce: nonce()? });
+    write_all(writer.as_ref(), challenge.to_bytes()).await?;
+    let Some(proof) = reader.next(HELLO_BYTES_MAX).await? else { return Ok(Exchanged::Gone) };
+    let mac = match i32::from(proof.kind) == Kind::Proof as i32 {
+        true => Proof::decode(proof.payload).unwrap_or_default().mac,
+        false => Bytes::new(),
+    };
+    let secrets = broker.secrets().current();
+    let Some(secret) = find(&secrets, Role::Dialler, &[&hello.payload, &challenge.payload], &mac) else {
+        return refused("it does not know the cluster's secret: give all nodes the same --secret-file");
+    };
+    let answer = match check_hello(&greeted, broker) {
+        Ok(answer) => greeting(Kind::Answer, hello.id, &answer),
+        Err(error) => return Ok(Exchanged::Refused(error)),
+    };
+    let parts = [&hello.payload[..], &challenge.payload, &answer.payload];
+    let mac = secret.prove(Role::Acceptor, &parts).into();
+    let mut bytes = answer.to_bytes();
+    bytes.unsplit(greeting(Kind::Proof, hello.id, &Proof { mac }).to_bytes());
+    write_all(writer.as_ref(), bytes).await?;
+    Ok(Exchanged::Proved { hello: greeted, behind: reader.into_buffer() })
+}
+
+fn check_hello(hello: &Hello, broker: &Broker) -> Result<HelloAnswer> {
+    let refused = |problem: String| Error::InvalidRequest { problem };
     let config = broker.config();
     let theirs = WireVersions::told(hello.wire_version, hello.oldest_wire_version);
     let wire_version = config
@@ -142,5 +169,5 @@ fn check_hello(frame: &Frame, broker: &Broker) -> Result<(Hello, Bytes)> {
         disk: uuid_bytes(config.disk),
         process: uuid_bytes(config.process),
     };
-    Ok((hello, answer.encode_to_vec().into()))
+    Ok(answer)
 }

@@ -17,10 +17,11 @@ use uuid::Uuid;
 use walrus_metadata::{Descriptor, TopicId};
 
 use super::encode_error;
-use super::frame::{FRAME_BYTES_MAX, Frame, FrameReader};
+use super::frame::{FRAME_BYTES_MAX, Frame, FrameReader, Head};
 use super::outlet::Outlet;
 use crate::broker::Broker;
 use crate::error::{Error, Result};
+use crate::node::budget::{Held, Purpose, Share, counted};
 use crate::proto::peer::{
     AppendAnswer, Confirm, Fetch, FetchAnswer, ForwardAppend, Kind, Prepare, PrepareAnswer, ReplicaRequest,
     SegmentInfo,
@@ -32,6 +33,10 @@ use crate::submission::AppendAck;
 const REQUESTS_MAX: usize = 4_096;
 /// How long frames of a connection wait for the metadata that their sender knew.
 const CATCH_UP_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a request waits for memory to be read into; then its connection ends.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
+/// Requests up to this size are votes, questions, small batches; answers up to this size do not count.
+const SMALL_BYTES: usize = 16 << 10;
 /// Longest wait of a long poll.
 const POLL_MAX: Duration = Duration::from_secs(60);
 
@@ -65,6 +70,31 @@ impl Serving {
         ended
     }
 
+    /// The next frame, once there is room for a request more, and what it holds until it is answered. Dropping it loses
+    /// nothing.
+    async fn take(
+        &self,
+        reader: &mut FrameReader<OwnedReadHalf>,
+        answers: &Answers,
+    ) -> io::Result<Option<(Frame, Slot)>> {
+        answers.outlet.has_room().await;
+        let permit = answers.slots.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let Some(head) = reader.head(FRAME_BYTES_MAX).await? else { return Ok(None) };
+        let share = self.share_of(head);
+        let (frame, held) = reader.rest_counted(head, share, MEMORY_PATIENCE).await?;
+        Ok(Some((frame, Slot { _permit: permit, _held: held })))
+    }
+
+    /// Small requests are those that all else depends on, votes and questions among them.
+    fn share_of(&self, head: Head) -> &Arc<Share> {
+        let is_append = i32::from(head.kind) == Kind::ForwardAppend as i32;
+        self.broker.share(match (is_append, head.payload_bytes) {
+            (true, _) => Purpose::Appends,
+            (false, ..=SMALL_BYTES) => Purpose::Votes,
+            (false, _) => Purpose::Replication,
+        })
+    }
+
     async fn serve(
         &self,
         reader: &mut FrameReader<OwnedReadHalf>,
@@ -72,12 +102,12 @@ impl Serving {
         replicas: &mut ReplicaAnswers,
     ) -> io::Result<()> {
         loop {
-            let (slot, frame) = tokio::select! {
+            let taken = tokio::select! {
                 biased; // who waits for an answer can send nothing
                 Some(()) = replicas.next() => continue,
-                taken = take(reader, &answers.slots) => taken?,
+                taken = self.take(reader, answers) => taken?,
             };
-            let Some(frame) = frame else { return Ok(()) };
+            let Some((frame, slot)) = taken else { return Ok(()) };
             let (broker, answers, id) = (self.broker.clone(), answers.clone(), frame.id);
             if i32::from(frame.kind) == Kind::Replica as i32 {
                 // Appends take their places before the next frame is read.
@@ -126,6 +156,12 @@ impl Serving {
     }
 }
 
+/// What a request holds until it is answered: one of its connection's places, and memory.
+struct Slot {
+    _permit: OwnedSemaphorePermit,
+    _held: Held,
+}
+
 /// Answers to the requests of one connection, and how many requests there are.
 #[derive(Clone)]
 struct Answers {
@@ -144,15 +180,6 @@ impl Answers {
         let is_alone = REQUESTS_MAX - self.slots.available_permits() <= 2;
         if is_alone { self.outlet.send_alone(answer) } else { self.outlet.send(answer) }
     }
-}
-
-/// The next frame, once there is room for a request more. Dropping it loses nothing.
-async fn take(
-    reader: &mut FrameReader<OwnedReadHalf>,
-    slots: &Arc<Semaphore>,
-) -> io::Result<(OwnedSemaphorePermit, Option<Frame>)> {
-    let slot = slots.clone().acquire_owned().await.map_err(io::Error::other)?;
-    Ok((slot, reader.next(FRAME_BYTES_MAX).await?))
 }
 
 /// Waits for the metadata that the sender of a batch acted on. A node that stays behind ends the connection: refusing
@@ -191,22 +218,25 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
             let bytes_max = (bytes_max as usize).min(PAGE_BYTES_MAX);
             if durable {
                 let batches = broker.durable_batches(uuid(&segment)?, offset, bytes_max).await?;
-                return Ok(FetchAnswer { batches, ..FetchAnswer::default() }.encode_to_vec().into());
+                let page = FetchAnswer { batches, ..FetchAnswer::default() };
+                return Ok(weighed(broker, Purpose::Replication, page.encode_to_vec()));
             }
             let wait = Duration::from_millis(wait_ms.into()).min(POLL_MAX);
             let page = broker.fetch_here(uuid(&segment)?, offset, bytes_max, wait).await?;
-            Ok(page.encode_to_vec().into())
+            Ok(weighed(broker, Purpose::Reads, page.encode_to_vec()))
         }
         Ok(Kind::Prepare) => {
-            let Prepare { descriptor_json, producers } = decode(frame.payload)?;
+            let Prepare { descriptor_json, producers, metadata_version } = decode(frame.payload)?;
             let invalid = |problem: serde_json::Error| Error::InvalidRequest { problem: problem.to_string() };
             let successor: Descriptor = serde_json::from_slice(&descriptor_json).map_err(invalid)?;
+            broker.knows(&successor, successor.epoch, metadata_version).await?;
             broker.prepare(&successor, &producers).await?;
             Ok(PrepareAnswer {}.encode_to_vec().into())
         }
         Ok(Kind::SegmentInfo) => {
             let wanted: SegmentInfo = decode(frame.payload)?;
-            Ok(broker.segment_facts_asked(&wanted).await.encode_to_vec().into())
+            let facts = broker.segment_facts_asked(&wanted).await;
+            Ok(weighed(broker, Purpose::Votes, facts.encode_to_vec()))
         }
         Ok(Kind::Ping) => {
             broker.liveness().heard(from);
@@ -214,11 +244,21 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
         }
         Ok(Kind::Confirm) => {
             let question: Confirm = decode(frame.payload)?;
-            Ok(broker.confirm(&question).encode_to_vec().into())
+            Ok(broker.confirm(&question).await.encode_to_vec().into())
         }
-        Ok(Kind::Cursor) => broker.cursors().answer_peer(from, frame.payload).await,
+        Ok(Kind::Cursor) => {
+            let answer = broker.cursors().answer_peer(from, frame.payload).await?;
+            Ok(weighed(broker, Purpose::Reads, answer))
+        }
         _ => Err(Error::InvalidRequest { problem: format!("a frame of kind {}", frame.kind) }),
     }
+}
+
+/// An answer that counts until it is written.
+fn weighed(broker: &Broker, purpose: Purpose, answer: impl Into<Bytes>) -> Bytes {
+    let answer = answer.into();
+    let bytes = answer.len();
+    if bytes <= SMALL_BYTES { answer } else { counted(answer, Arc::new(broker.share(purpose).hold(bytes))) }
 }
 
 pub(super) fn decode<M: Message + Default>(payload: Bytes) -> Result<M> {

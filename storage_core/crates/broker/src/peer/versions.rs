@@ -16,7 +16,8 @@ pub struct WireVersions {
 
 impl Default for WireVersions {
     fn default() -> Self {
-        Self { oldest: 1, newest: 1 }
+        // 2 tells what copies lack: a recoverer that did not hear of it would take such a copy for a whole one.
+        Self { oldest: 2, newest: 2 }
     }
 }
 

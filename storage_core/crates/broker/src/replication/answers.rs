@@ -1,25 +1,29 @@
 //! What this node answers for its own copies: to leaders and recoverers, to those who fetch, and to those who ask how far a
 //! segment goes.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use uuid::Uuid;
 use walrus_log::Log;
-use walrus_metadata::{Descriptor, Segment};
+use walrus_metadata::{Descriptor, Epoch, Segment, check_follows};
 
 use super::copy::{Copy, Readable, Said};
-use super::{catch_up, wire};
+use super::{catch_up, convert, wire};
 use crate::broker::Broker;
 use crate::error::{Error, Result};
+use crate::node::budget::Purpose;
 use crate::proto::peer::{ReplicaAnswer, ReplicaRequest, SegmentFacts, SegmentInfo, SegmentInfoAnswer};
 use crate::routing::{is_led_by, open_segment};
 use crate::segment::uuid_bytes;
 
 /// How long a question about segments waits for the metadata that whoever asks has heard of. Who asks waits longer.
 const FACTS_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Segments whose producers are told in one answer: a table may have megabytes.
+const PRODUCER_TABLES_MAX: usize = 4;
 
 /// A message to a replica on its way to the answer.
 pub(crate) enum AskedReplica {
@@ -33,6 +37,8 @@ pub(crate) enum AskedReplica {
     Waits {
         segment: Uuid,
         ask: wire::Ask,
+        /// What the peer that asks knows of the metadata.
+        metadata_version: u64,
     },
 }
 
@@ -47,9 +53,20 @@ impl AskedReplica {
     }
 }
 
+/// A value whose successor cannot follow its segment would be decided, and taken by no metadata.
+fn check_value(segment: &Descriptor, value: &walrus_replica::Value) -> Result<()> {
+    let value = convert::value_back(value);
+    let wrong = |problem: String| Error::InvalidRequest { problem };
+    if segment.number == u64::MAX {
+        return Err(wrong(format!("segment {} has a number above which there is none", segment.uuid)));
+    }
+    check_follows(segment, &value.successor, Some(value.end)).map_err(|problem| wrong(problem.to_string()))
+}
+
 impl Broker {
     /// A message to a replica on this node. What must have a place in an order has it when this returns.
     pub(crate) fn ask_replica(&self, request: ReplicaRequest) -> Result<AskedReplica> {
+        let metadata_version = request.metadata_version;
         let (segment, disk, ask) = wire::decode_ask(request)?;
         if !self.copies().is_me(disk) {
             let reply = walrus_replica::Reply::Refused(walrus_replica::Refusal::OtherReplica);
@@ -62,7 +79,7 @@ impl Broker {
                 let said = copy.ask(ask)?;
                 Ok(AskedReplica::Said { copy, said })
             }
-            ask => Ok(AskedReplica::Waits { segment, ask }),
+            ask => Ok(AskedReplica::Waits { segment, ask, metadata_version }),
         }
     }
 
@@ -71,13 +88,19 @@ impl Broker {
         let (copy, said) = match asked {
             AskedReplica::Answered(reply) => return Ok(wire::encode_reply(reply)),
             AskedReplica::Said { copy, said } => (copy, said),
-            AskedReplica::Waits { segment, ask } => {
-                let (wire::Ask::Fence(_, descriptor) | wire::Ask::Accept(.., descriptor)) = &ask else {
-                    return Err(Error::InvalidRequest { problem: "nothing to wait for".to_owned() });
+            AskedReplica::Waits { segment, ask, metadata_version } => {
+                let (descriptor, ballot) = match &ask {
+                    wire::Ask::Fence(fence, descriptor) => (descriptor, fence.ballot),
+                    wire::Ask::Accept(accept, _, _, descriptor) => {
+                        check_value(descriptor, &accept.value)?;
+                        (descriptor, accept.ballot)
+                    }
+                    _ => return Err(Error::InvalidRequest { problem: "nothing to wait for".to_owned() }),
                 };
                 if descriptor.uuid != segment {
                     return Err(Error::InvalidRequest { problem: "another segment's descriptor".to_owned() });
                 }
+                self.knows(descriptor, Epoch(ballot.epoch.0), metadata_version).await?;
                 let copy = self.copies().open(descriptor)?;
                 let needs_log = matches!(&ask, wire::Ask::Accept(accept, ..)
                     if Some(accept.value.end.0) > descriptor.base_offset.map(|base| base.0));
@@ -112,7 +135,7 @@ impl Broker {
     ) -> Result<Vec<Bytes>> {
         let unknown = || Error::UnknownSegment { segment: segment.to_string() };
         let log = self.bucket().log(walrus_log::LogId(segment)).ok_or_else(unknown)?;
-        Ok(self.batches_of(&log, from, bytes_max).await?.batches)
+        Ok(self.batches_of(&log, from, bytes_max, Purpose::Replication).await?.batches)
     }
 
     /// How far a segment may be read on this node.
@@ -172,7 +195,8 @@ impl Broker {
                     continue;
                 }
                 match known.iter().position(|facts| facts.segment == segment) {
-                    Some(place) if known[place].sealed => {}
+                    // The metadata here list it as open: they were set back, or have yet to hear of its end.
+                    Some(place) if known[place].sealed => self.copies().note_doubt(descriptor.uuid),
                     Some(place) => open.push((place, descriptor.clone())),
                     None if is_led_by(descriptor.leader, self.config()) => {
                         let end_offset = descriptor.base_offset.map_or(0, |base| base.0);
@@ -186,7 +210,10 @@ impl Broker {
         let (places, descriptors): (Vec<usize>, Vec<Descriptor>) = open.into_iter().unzip();
         let claims = self.may_claim_ends(&descriptors).await;
         for (place, claim) in places.into_iter().zip(claims) {
-            known[place].unsettled |= claim.is_err();
+            if let Err(doubt) = claim {
+                known[place].unsettled = true;
+                known[place].doubt = doubt.to_string();
+            }
         }
     }
 
@@ -201,9 +228,21 @@ impl Broker {
             };
             let (bytes, sealed) = (self.bucket().size_bytes(log.id()).unwrap_or(0), log.is_sealed());
             let segment = uuid_bytes(segment);
-            let unsettled = !is_all;
-            Some(SegmentFacts { segment, end_offset, bytes, sealed, producers, first_producers, unsettled })
+            let doubt = if is_all { String::new() } else { walrus_replica::Doubt::Ending.to_string() };
+            Some(SegmentFacts {
+                segment,
+                end_offset,
+                bytes,
+                sealed,
+                producers,
+                first_producers,
+                unsettled: !is_all,
+                doubt,
+            })
         };
-        SegmentInfoAnswer { segments: wanted.segments.iter().filter_map(facts).collect() }
+        // Each once: else a question that repeats itself has an answer of any size.
+        let asked: BTreeSet<&Bytes> = wanted.segments.iter().collect();
+        let most = if wanted.producers { PRODUCER_TABLES_MAX } else { usize::MAX };
+        SegmentInfoAnswer { segments: asked.into_iter().take(most).filter_map(facts).collect() }
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 use walrus_log::ProducerTable;
 use walrus_log::batch::Batch;
-use walrus_metadata::{CopyReport, CopyState, Descriptor, Found, Segment, SegmentState, Value};
+use walrus_metadata::{CopyReport, CopyState, Descriptor, Found, Segment, SegmentCopy, SegmentState, Value};
 use walrus_replica::Offset;
 
 use super::holdings::{Held, segment_of};
@@ -18,6 +18,7 @@ use super::pages::Pages;
 use super::{convert, retiring, wire};
 use crate::broker::Broker;
 use crate::control::Event;
+use crate::copies::holes;
 use crate::error::{Error, Result};
 use crate::segment::log_id;
 
@@ -194,9 +195,22 @@ async fn fill(broker: &Broker, segment: &Segment) -> Result<()> {
     };
     let descriptor = &segment.descriptor;
     let votes = broker.copies().place(descriptor).is_some() && !broker.copies().is_buried(descriptor)?;
-    if votes {
-        seal_here(broker, descriptor, value).await?;
-    } else {
+    if !votes {
+        make_copy(broker, descriptor, value).await?;
+    } else if let Err(error) = seal_here(broker, descriptor, value).await {
+        // What rotted comes from the others; a copy in which it has no place any more is made anew, as long as enough
+        // others are whole.
+        let copy = broker.copies().open(descriptor)?;
+        if holes::fill(broker, &copy).await? {
+            return Err(error);
+        }
+        let is_verified = |copy: &&SegmentCopy| copy.state == CopyState::Verified;
+        if segment.copies.iter().filter(is_verified).count() < descriptor.write_quorum as usize {
+            return Err(error);
+        }
+        tracing::warn!(segment = %descriptor.uuid, %error, "the damaged copy is given up and made anew");
+        let (burying, decided) = (copy, convert::value(value));
+        broker.blocking(move || burying.bury(decided)).await?;
         make_copy(broker, descriptor, value).await?;
     }
     tracing::debug!(segment = %descriptor.uuid, end = value.end.0, "the copy is whole and sealed");
@@ -210,7 +224,7 @@ pub(crate) async fn seal_here(broker: &Broker, segment: &Descriptor, value: &Val
     if copy.log().is_none() {
         make_log(broker, segment).await?;
     }
-    let mut pages = Pages::new(broker, segment, decided.end);
+    let mut pages = Pages::new(broker, segment, decided.clone());
     let mut from = decided.end;
     let mut batches = Vec::new();
     loop {
@@ -219,8 +233,7 @@ pub(crate) async fn seal_here(broker: &Broker, segment: &Descriptor, value: &Val
         let Some(end) = lacks else {
             return Ok(());
         };
-        batches = pages.take(end).await?;
-        from = end;
+        (from, batches) = pages.take(end).await?;
     }
 }
 
@@ -229,9 +242,14 @@ async fn make_copy(broker: &Broker, segment: &Descriptor, value: &Value) -> Resu
     make_log(broker, segment).await?;
     let unknown = || Error::UnknownSegment { segment: segment.uuid.to_string() };
     let log = broker.bucket().log(log_id(segment)).ok_or_else(unknown)?;
-    let mut pages = Pages::new(broker, segment, Offset(value.end.0));
+    let mut pages = Pages::new(broker, segment, convert::value(value));
     while log.end_offset().0 < value.end.0 {
-        let batches = pages.take(Offset(log.end_offset().0)).await?;
+        let (from, batches) = pages.take(Offset(log.end_offset().0)).await?;
+        if from.0 > log.end_offset().0 {
+            let (leaving_out, failing) = (log.clone(), broker.clone());
+            let skip = move || leaving_out.skip_to(walrus_log::Offset(from.0));
+            broker.blocking(move || skip().map_err(|error| failing.bucket().error("a copy", error))).await?;
+        }
         let bytes = batches.iter().map(Bytes::len).sum::<usize>() as u64;
         broker.metrics().copied_bytes.inc_by(bytes);
         let (writing, end) = (log.clone(), value.end.0);
@@ -274,7 +292,7 @@ fn append_copied(broker: &Broker, log: &walrus_log::Log, batches: &[Bytes], end:
         if batch.base_offset() > next || batch.end_offset() > end {
             return Err(invalid(format!("{} at {next}, end {end}", batch.base_offset())));
         }
-        let appended = log.append(&batch).map_err(failed)?;
+        let appended = log.append_copied(&batch).map_err(failed)?;
         if appended.base_offset.0 != next {
             return Err(invalid(format!("a batch for {next} went to {}", appended.base_offset)));
         }

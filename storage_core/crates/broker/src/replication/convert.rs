@@ -73,6 +73,7 @@ pub(crate) fn value(of: &metadata::Value) -> replica::Value {
         digest: replica::Digest(of.digest),
         successor: Box::new(descriptor(&of.successor)),
         possible_loss: of.possible_loss.iter().map(range).collect(),
+        lost: of.lost.iter().map(range).collect(),
     }
 }
 
@@ -86,6 +87,7 @@ pub(crate) fn value_back(of: &replica::Value) -> metadata::Value {
         digest: of.digest.0,
         successor: descriptor_back(&of.successor),
         possible_loss: of.possible_loss.iter().map(range).collect(),
+        lost: of.lost.iter().map(range).collect(),
     }
 }
 
@@ -108,7 +110,8 @@ mod tests {
         };
         let possible_loss =
             vec![metadata::OffsetRange { start: metadata::Offset(5), end: metadata::Offset(u64::MAX) }];
-        let before = metadata::Value { end: metadata::Offset(5), digest: 10, successor, possible_loss };
+        let lost = vec![metadata::OffsetRange { start: metadata::Offset(1), end: metadata::Offset(2) }];
+        let before = metadata::Value { end: metadata::Offset(5), digest: 10, successor, possible_loss, lost };
         assert_eq!(value_back(&value(&before)), before);
     }
 }

@@ -19,6 +19,7 @@ use super::pace::Pace;
 use super::promises;
 use super::tombstones::Tombstones;
 use crate::config::Config;
+use crate::copies::holes::Holed;
 use crate::error::{Error, Result};
 
 /// See the module.
@@ -38,6 +39,10 @@ pub(crate) struct Copies {
     damaged: Mutex<HashSet<Uuid>>,
     /// There are such.
     damage: Notify,
+    /// Open segments that this process is to lead, whose end somebody wanted to know and was not told.
+    doubted: Mutex<HashSet<Uuid>>,
+    /// Copies of segments that are not sealed in which batches rotted.
+    holed: Arc<Holed>,
 }
 
 impl Copies {
@@ -56,6 +61,8 @@ impl Copies {
             pace: Mutex::new(Pace::new()),
             damaged: Mutex::default(),
             damage: Notify::new(),
+            doubted: Mutex::default(),
+            holed: Arc::default(),
         }
     }
 
@@ -87,6 +94,14 @@ impl Copies {
         self.holdings.lock().unfinished()
     }
 
+    /// Segments whose copies here lack something: they rotted, or are to be made.
+    pub(crate) fn lacking(&self) -> HashSet<Uuid> {
+        let listed = self.holdings.lock().all();
+        let is_lacking = |held: &Held| matches!(held.state, CopyState::Filling | CopyState::Damaged);
+        let listed = listed.into_iter().filter(is_lacking).map(|held| held.segment);
+        listed.chain(self.holed.all()).collect()
+    }
+
     /// Copies listed here that were found once.
     pub(crate) fn settled(&self) -> Vec<Held> {
         self.holdings.lock().settled()
@@ -106,9 +121,26 @@ impl Copies {
         self.damage.notify_one();
     }
 
+    /// Somebody waits to hear how far a segment goes that this process is to lead.
+    pub(crate) fn note_doubt(&self, segment: Uuid) {
+        self.doubted.lock().insert(segment);
+    }
+
+    /// Segments whose end somebody waits for. Those of which `is_settled` holds are forgotten.
+    pub(crate) fn doubted(&self, is_settled: impl Fn(Uuid) -> bool) -> HashSet<Uuid> {
+        let mut doubted = self.doubted.lock();
+        doubted.retain(|segment| !is_settled(*segment));
+        doubted.clone()
+    }
+
     /// Returns when damage was noted.
     pub(crate) async fn damage(&self) {
         self.damage.notified().await;
+    }
+
+    /// Copies of segments that are not sealed in which batches rotted.
+    pub(crate) fn holed(&self) -> &Holed {
+        &self.holed
     }
 
     pub(crate) fn tombstones(&self) -> &Tombstones {
@@ -154,6 +186,11 @@ impl Copies {
         }
     }
 
+    /// Whether the journal of this disk remembers a promise about this very segment.
+    pub(crate) fn has_promised(&self, segment: &Descriptor) -> Result<bool> {
+        Ok(promises::descriptor(&self.store, segment.uuid)?.is_some_and(|known| known == *segment))
+    }
+
     /// The copy of a segment that this disk is to store. Nothing is written by that.
     pub(crate) fn open(&self, descriptor: &Descriptor) -> Result<Arc<Copy>> {
         let stored_here = descriptor.replicas.iter().any(|replica| convert::replica_ref(*replica) == self.me);
@@ -169,7 +206,8 @@ impl Copies {
         }
         let mut known = self.known.lock();
         let copy = known.entry(descriptor.uuid).or_insert_with(|| {
-            Arc::new(Copy::new(descriptor.clone(), self.me, self.start, self.store.clone()))
+            let (store, holed) = (self.store.clone(), self.holed.clone());
+            Arc::new(Copy::new(descriptor.clone(), self.me, self.start, store, holed))
         });
         if copy.descriptor() == descriptor {
             Ok(copy.clone())
@@ -191,5 +229,6 @@ impl Copies {
     /// Nobody needs the machine any more.
     pub(crate) fn forget(&self, segment: Uuid) {
         self.known.lock().remove(&segment);
+        self.holed.note(segment, false);
     }
 }

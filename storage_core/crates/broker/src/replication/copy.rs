@@ -3,19 +3,22 @@
 //! What the machine wants done is done here, in its order. When something fails the machine is given up and made anew from
 //! what is on the disk, as after a restart.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use walrus_log::batch::Batch as StoredBatch;
 use walrus_log::{CommitTicket, Log, Store};
 use walrus_metadata::Descriptor;
 use walrus_replica::{
-    Accept, Append, Batch, CutId, Digest, Mark, Message, Offset, Promises, Replica, ReplicaInput,
-    ReplicaOutput, ReplicaRef, Reply, Request, SealedNotice, Tape, Value,
+    Accept, Append, Batch, CutId, Digest, Mark, Message, Offset, OffsetRange, Promises, Refusal, Replica,
+    ReplicaInput, ReplicaOutput, ReplicaRef, Reply, Request, SealedNotice, Tape, Value,
 };
 
 use super::marks::{invalid, mark_batches};
 use super::wire::{AppendBytes, Ask};
 use super::{convert, promises, wire};
+use crate::copies::holes::Holed;
 use crate::error::{Error, Result};
 use crate::segment::log_id;
 
@@ -29,6 +32,8 @@ pub(crate) struct Copy {
     /// Names a cut of this start of the process.
     start: CutId,
     store: Store,
+    /// Told of holes that a look at the disk found.
+    holed: Arc<Holed>,
     state: Mutex<State>,
 }
 
@@ -59,8 +64,14 @@ pub(crate) struct Readable {
 }
 
 impl Copy {
-    pub(crate) fn new(descriptor: Descriptor, me: ReplicaRef, start: CutId, store: Store) -> Self {
-        Self { descriptor, me, start, store, state: Mutex::new(State { replica: None, log: None }) }
+    pub(crate) fn new(
+        descriptor: Descriptor,
+        me: ReplicaRef,
+        start: CutId,
+        store: Store,
+        holed: Arc<Holed>,
+    ) -> Self {
+        Self { descriptor, me, start, store, holed, state: Mutex::new(State { replica: None, log: None }) }
     }
 
     pub(crate) fn descriptor(&self) -> &Descriptor {
@@ -79,6 +90,26 @@ impl Copy {
             let is_fresh = replica.promises().writer.is_none() && replica.takes_appends();
             Ok(Readable { end: replica.readable_end().0, is_all: replica.shows_all() || is_fresh })
         })
+    }
+
+    /// What rotted of it, below the end; for a sealed copy nothing, it is looked through by others. May read all of it.
+    pub(crate) fn holes(&self) -> Result<Vec<OffsetRange>> {
+        self.with(|replica, _| match replica.promises().sealed {
+            Some(_) => Ok(Vec::new()),
+            None => Ok(replica.tape().holes().to_vec()),
+        })
+    }
+
+    /// Writes whole batches of another copy, from an offset on, into a hole. Durable on return. False: they do not fit there
+    /// exactly.
+    pub(crate) fn fill_hole(&self, from: Offset, batches: &[u8]) -> Result<bool> {
+        let mut state = self.state.lock();
+        let Some(log) = self.log() else { return Ok(false) };
+        let is_filled =
+            log.mend(walrus_log::Offset(from.0), batches).map_err(|error| self.storage(&error))?;
+        // The machine knows no digests behind a hole.
+        state.replica = None;
+        Ok(is_filled)
     }
 
     /// Whether nothing was promised that keeps appends out.
@@ -106,7 +137,7 @@ impl Copy {
 
     fn accept(&self, accept: Accept, offset: Offset, batches: Vec<Bytes>) -> Result<Said> {
         self.with(|replica, log| {
-            let (missing, bytes) = behind(replica.tape().last(), offset, batches)?;
+            let (missing, bytes) = behind(next_place(replica, &accept.value), offset, batches)?;
             let message = Message::Accept(Accept { missing, ..accept });
             self.step(replica, log, self.request(message), &bytes)
         })
@@ -125,13 +156,16 @@ impl Copy {
     /// where on it still lacks batches.
     pub(crate) fn seal(&self, value: Value, offset: Offset, batches: Vec<Bytes>) -> Result<Option<Offset>> {
         let said = self.with(|replica, log| {
-            let (missing, bytes) = behind(replica.tape().last(), offset, batches)?;
+            let (missing, bytes) = behind(next_place(replica, &value), offset, batches)?;
             let message = Message::Sealed(SealedNotice { value, missing });
             self.step(replica, log, self.request(message), &bytes)
         })?;
         match said.answer {
             Some(Reply::Sealed) => Ok(None),
-            Some(Reply::Refused(walrus_replica::Refusal::Gap { end, .. })) => Ok(Some(end)),
+            Some(Reply::Refused(Refusal::Gap { end, .. })) => Ok(Some(end)),
+            Some(Reply::Refused(Refusal::Holes { holes })) => Err(Error::Unavailable {
+                what: format!("the copy of segment {} lacks {holes:?}, which rotted", self.descriptor.uuid),
+            }),
             other => Err(Error::Internal { message: format!("segment {}: {other:?}", self.descriptor.uuid) }),
         }
     }
@@ -215,9 +249,10 @@ impl Copy {
         let promises = promises.unwrap_or_default();
         let tape = match (&promises.sealed, log) {
             (Some(value), _) => Tape::starting_at(Mark { end: value.end, digest: value.digest }),
-            (None, Some(log)) => self.walk(log)?,
+            (None, Some(log)) => self.look_through(log)?,
             (None, None) => Tape::empty(descriptor.first()),
         };
+        self.holed.note(self.descriptor.uuid, !tape.holes().is_empty() && promises.sealed.is_none());
         let was_cut = log.is_some_and(Log::is_suspect);
         let (replica, outputs) = Replica::recover(self.me, descriptor, promises, tape, was_cut, self.start);
         for output in outputs {
@@ -228,19 +263,47 @@ impl Copy {
         Ok(replica)
     }
 
-    /// Where the batches of the log end.
+    /// Where the batches of the log end, and what of it rotted.
+    fn look_through(&self, log: &Log) -> Result<Tape> {
+        log.commit().map_err(|error| self.storage(&error))?;
+        let tape = self.walk(log)?;
+        if tape.holes().is_empty() && tape.last().digest == Digest(log.digest()) {
+            return Ok(tape);
+        }
+        // The log still counts what rotted, or does not count yet what was filled.
+        let holes = log.recount().map_err(|error| self.storage(&error))?;
+        if !holes.is_empty() {
+            tracing::error!(
+                alarm = "damaged_copy", log = log.name(), segment = %self.descriptor.uuid, ?holes,
+                "the copy of an open segment is damaged; what is missing comes from other copies"
+            );
+        }
+        let tape = self.walk(log)?;
+        if tape.last().digest != Digest(log.digest()) {
+            let message = format!("the digest of {} changes while it is read", log.name());
+            return Err(Error::Storage { node: self.me.node.0, message });
+        }
+        Ok(tape)
+    }
+
     fn walk(&self, log: &Log) -> Result<Tape> {
         let (mut next, end) = (log.base_offset(), log.end_offset());
-        log.commit().map_err(|error| self.storage(&error))?;
         let mut tape = Tape::empty(Offset(next.0));
         while next < end {
-            let slices = log.read(next, WALK_BYTES).map_err(|error| self.storage(&error))?;
-            for batch in mark_batches(tape.last(), &slices.batches)? {
-                tape.push(batch);
+            match log.read(next, WALK_BYTES) {
+                Ok(slices) => {
+                    for batch in mark_batches(tape.last(), &slices.batches)? {
+                        tape.push(batch);
+                    }
+                    next = slices.next_offset;
+                }
+                Err(walrus_log::Error::Corrupted { end: behind, .. }) if behind > next => {
+                    next = behind.min(end);
+                    tape.skip(Offset(next.0));
+                }
+                Err(error) => return Err(self.storage(&error)),
             }
-            next = slices.next_offset;
         }
-        assert_eq!(tape.last().digest, Digest(log.digest()), "the digest of {}", log.name());
         Ok(tape)
     }
 
@@ -258,10 +321,17 @@ impl Copy {
             let what = format!("the log of segment {} is not made yet", self.descriptor.uuid);
             log.as_ref().ok_or(Error::UnknownSegment { segment: what })
         };
-        for output in replica.step(input) {
+        let outputs = replica.step(input);
+        // Behind what is left out the batches of a producer need not follow each other.
+        let is_whole = replica.tape().holes().is_empty();
+        for output in outputs {
             match output {
                 ReplicaOutput::Write(batches) => {
-                    said.commit = Some(self.write(own_log()?, &batches, bytes)?);
+                    said.commit = Some(self.write(own_log()?, &batches, bytes, is_whole)?);
+                }
+                ReplicaOutput::Skip(to) => {
+                    let to = walrus_log::Offset(to.0);
+                    own_log()?.skip_to(to).map_err(|error| self.storage(&error))?;
                 }
                 ReplicaOutput::Sync => {
                     said.commit = None;
@@ -305,7 +375,13 @@ impl Copy {
         Ok(said)
     }
 
-    fn write(&self, log: &Log, batches: &[Batch], bytes: &[(Offset, Bytes)]) -> Result<CommitTicket> {
+    fn write(
+        &self,
+        log: &Log,
+        batches: &[Batch],
+        bytes: &[(Offset, Bytes)],
+        is_whole: bool,
+    ) -> Result<CommitTicket> {
         let mut commit = None;
         for batch in batches {
             let place = bytes.binary_search_by_key(&batch.base, |(base, _)| *base);
@@ -319,7 +395,8 @@ impl Copy {
             if (end, u64::from(parsed.record_count())) != (batch.base.0, batch.end.0 - batch.base.0) {
                 return Err(misplaced(&end)); // before anything is written at a wrong place
             }
-            let appended = log.append(&parsed).map_err(|error| self.storage(&error))?;
+            let appended = if is_whole { log.append(&parsed) } else { log.append_copied(&parsed) };
+            let appended = appended.map_err(|error| self.storage(&error))?;
             let place = (appended.base_offset.0, appended.end_offset.0, appended.duplicate);
             if place != (batch.base.0, batch.end.0, false) {
                 return Err(misplaced(&place)); // a repetition: nothing was written
@@ -340,6 +417,12 @@ impl Copy {
             other => Error::Storage { node, message: format!("segment {}: {other}", self.descriptor.uuid) },
         }
     }
+}
+
+/// Where the next batch of a value goes in a copy: behind its end, and behind what is lost there.
+fn next_place(replica: &Replica, value: &Value) -> Mark {
+    let last = replica.tape().last();
+    Mark { end: value.past_lost(last.end), ..last }
 }
 
 /// Of batches from `offset` on those that follow the copy's end; none if they do not reach it or leave a gap.
@@ -405,7 +488,7 @@ mod tests {
         let segment = descriptor(0, Some(0));
         let log = store.create_log(log_spec(&segment, ProducerTable::new()).unwrap()).unwrap();
         let me = convert::replica_ref(segment.replicas[0]);
-        (Copy::new(segment, me, CutId(7), store), log)
+        (Copy::new(segment, me, CutId(7), store, Arc::default()), log)
     }
 
     #[test]
@@ -415,7 +498,7 @@ mod tests {
         let at = |base: u64, end: u64| Batch { base: Offset(base), end: Offset(end), digest: Digest(0) };
         for misplaced in [at(1, 2), at(0, 2)] {
             let bytes = [(misplaced.base, batch("a"))];
-            assert!(copy.write(&log, &[misplaced], &bytes).is_err());
+            assert!(copy.write(&log, &[misplaced], &bytes, true).is_err());
             assert_eq!(log.end_offset().0, 0);
         }
     }
@@ -430,7 +513,13 @@ mod tests {
         let first = convert::descriptor(&segment).first();
         let marked = mark_batches(Mark { end: first, digest: Digest(0) }, &batches).unwrap();
         let successor = Box::new(convert::descriptor(&descriptor(1, Some(2))));
-        let value = Value { end: Offset(2), digest: marked[1].digest, successor, possible_loss: Vec::new() };
+        let value = Value {
+            end: Offset(2),
+            digest: marked[1].digest,
+            successor,
+            possible_loss: Vec::new(),
+            lost: Vec::new(),
+        };
         assert_eq!(copy.seal(value.clone(), value.end, Vec::new()).unwrap(), Some(first));
         assert_eq!(copy.seal(value, first, batches).unwrap(), None);
         let stored = log.read(walrus_log::Offset(0), 1 << 20).unwrap();

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use tokio_util::sync::CancellationToken;
-use walrus_replica::{Message, Reply};
+use walrus_replica::{Message, Refusal, Reply};
 
 use super::wire::{self, Ask};
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::leader::Leader;
+use crate::node::budget::Purpose;
 use crate::peer::{CallError, Connection, Lane, Request};
 use crate::proto::peer::{Kind, Prepare, ReplicaAnswer};
 
@@ -76,7 +77,9 @@ async fn session(broker: &Broker, leader: &Arc<Leader>, place: usize) -> Result<
     let node = leader.descriptor.replicas[place].node.0;
     let connection = broker.peers().connection(node, Lane::Replica).await?;
     let descriptor_json = serde_json::to_vec(&leader.descriptor).expect("descriptors are plain data").into();
-    let prepare = Prepare { descriptor_json, producers: leader.first_producers.clone() };
+    // Also after a rollback of the metadata: a replica that does not know the segment any more, or not yet, refuses it.
+    let metadata_version = broker.metadata_version();
+    let prepare = Prepare { descriptor_json, producers: leader.first_producers.clone(), metadata_version };
     broker.peers().call(node, Request::Prepare(prepare), PREPARE_PATIENCE).await?;
     let way = Arc::new(OnTheWay {
         bytes: AtomicUsize::new(0),
@@ -138,7 +141,8 @@ impl Link {
 
     fn send(&self, broker: &Broker, leader: &Arc<Leader>, place: usize, ask: Ask) -> Result<()> {
         let disk = leader.descriptor.replicas[place].disk;
-        let payload = wire::encode_ask(leader.descriptor.uuid, disk, ask).encode_to_vec();
+        let payload =
+            wire::encode_ask(leader.descriptor.uuid, disk, ask, broker.metadata_version()).encode_to_vec();
         let bytes = payload.len();
         self.way.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.way.messages.fetch_add(1, Ordering::Relaxed);
@@ -149,6 +153,11 @@ impl Link {
                 way.messages.fetch_sub(1, Ordering::Relaxed);
                 match (broker.upgrade(), decode(answer)) {
                     (Ok(broker), Ok(reply)) => {
+                        // It fills its holes from the logs of others: the next session asks again.
+                        if let Reply::Refused(Refusal::Holes { holes }) = &reply {
+                            tracing::debug!(segment = leader.label(), place, ?holes, "a replica has holes");
+                            way.over.cancel();
+                        }
                         leader.reply(&broker, place, reply);
                         leader.ring_for_batches(place);
                     }
@@ -162,7 +171,7 @@ impl Link {
         };
         let deadline = Instant::now() + PATIENCE;
         self.connection
-            .send(Kind::Replica, payload.into(), deadline, completion)
+            .send((Kind::Replica, Purpose::Replication), payload.into(), deadline, completion)
             .map_err(|what| Error::Unavailable { what: what.to_owned() })
     }
 }

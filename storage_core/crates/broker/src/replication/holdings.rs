@@ -150,11 +150,13 @@ mod tests {
                 digest: 0,
                 successor: descriptor(number + 1),
                 possible_loss: vec![],
+                lost: vec![],
             }),
             successor: None,
             earlier_successors: vec![],
             copies: vec![SegmentCopy { replica: replica(1), state: *state, since: *since }],
             opened_at_ms: 0,
+            silent_below: Offset(0),
             version: *since,
         };
         let partition = Partition {

@@ -76,7 +76,10 @@ async fn behind_leader(broker: &Broker, leader: u32, segments: &[Descriptor], un
 /// Whether the own copy has everything below an offset.
 fn has_all(broker: &Broker, segment: &Descriptor, end: u64) -> bool {
     match broker.bucket().log(log_id(segment)) {
-        Some(log) => !log.is_suspect() && log.durable_offset().0 >= end,
+        Some(log) => {
+            let is_whole = !log.is_suspect() && broker.copies().holed().knows_as_whole(segment.uuid);
+            is_whole && log.durable_offset().0 >= end
+        }
         None => segment.base_offset.is_some_and(|base| base.0 >= end),
     }
 }

@@ -10,6 +10,7 @@ use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::peer::Request;
 use crate::proto::peer::{SegmentFacts, SegmentInfoAnswer};
+use crate::roll;
 use crate::routing::is_led_by;
 use crate::segment::{Place, label, log_id, log_spec, uuid_bytes};
 use crate::topic::TopicName;
@@ -39,8 +40,8 @@ impl Broker {
         let unknown =
             || Error::InvalidRequest { problem: format!("the base of segment {} is missing", segment.uuid) };
         let spec = log_spec(segment, producers).ok_or_else(unknown)?;
-        let creating = self.clone();
-        self.blocking(move || creating.bucket().create(spec)).await
+        let (creating, topic) = (self.clone(), segment.topic);
+        self.blocking(move || creating.note_topic(topic).and_then(|()| creating.bucket().create(spec))).await
     }
 
     /// The producer table at a segment's base: from another copy of it, or of the sealed segment before.
@@ -66,11 +67,20 @@ impl Broker {
         let last =
             |facts: &SegmentFacts| facts.sealed.then(|| ProducerTable::decode(&facts.producers)).flatten();
         if let Some(table) = self.find_fact(&descriptor, last).await {
-            return Ok(table);
+            return Ok(self.producers_behind(&descriptor, table));
         }
         let what =
             format!("no node with a sealed copy of segment {} answers for its producers", descriptor.uuid);
         Err(Error::Unavailable { what })
+    }
+
+    /// The producers with which the successor of a segment begins: those at its end, but who had been silent for long when it
+    /// was opened. The metadata say who that is, so that all copies forget alike.
+    pub(crate) fn producers_behind(&self, segment: &Descriptor, mut at_end: ProducerTable) -> ProducerTable {
+        if let Some(listed) = roll::current(self, segment) {
+            at_end.forget_below(listed.silent_below.0);
+        }
+        at_end
     }
 
     /// Asks the replicas of a segment about their copies, producers included, until one knows what is wanted: the own one

@@ -14,7 +14,7 @@ mod logs;
 pub(crate) mod marks;
 mod pace;
 pub(crate) mod pages;
-mod promises;
+pub(crate) mod promises;
 pub(crate) mod recovery;
 pub(crate) mod repair;
 pub(crate) mod retiring;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 use walrus_log::batch::Batch;
 use walrus_metadata::{CopyState, Descriptor, Segment, SegmentState};
-use walrus_replica::Offset;
+use walrus_replica::{Offset, Value};
 
 use super::recovery;
 use crate::broker::Broker;
@@ -14,32 +14,37 @@ use crate::error::{Error, Result};
 pub(crate) struct Pages<'a> {
     broker: &'a Broker,
     segment: &'a Descriptor,
-    /// What lies behind it is not wanted.
-    end: Offset,
+    /// Nobody has what is lost, and what lies behind the end is not wanted.
+    decided: Value,
     /// Asked for already: the page that begins there.
     ahead: Option<(Offset, JoinHandle<Result<Vec<Bytes>>>)>,
 }
 
 impl<'a> Pages<'a> {
-    pub(crate) fn new(broker: &'a Broker, segment: &'a Descriptor, end: Offset) -> Self {
-        Self { broker, segment, end, ahead: None }
+    pub(crate) fn new(broker: &'a Broker, segment: &'a Descriptor, decided: Value) -> Self {
+        Self { broker, segment, decided, ahead: None }
     }
 
-    /// The page that begins at an offset. What follows it is asked for.
-    pub(crate) async fn take(&mut self, from: Offset) -> Result<Vec<Bytes>> {
+    /// The page that begins at an offset, or behind what is lost there; with nothing where that is the end. What follows it
+    /// is asked for.
+    pub(crate) async fn take(&mut self, from: Offset) -> Result<(Offset, Vec<Bytes>)> {
+        let from = self.decided.past_lost(from);
+        if from >= self.decided.end {
+            return Ok((from, Vec::new()));
+        }
         let page = match self.ahead.take() {
             Some((at, page)) if at == from => page.await.map_err(|problem| Error::Internal {
                 message: format!("a page of another copy: {problem}"),
             })??,
             _ => fetch_from_any(self.broker, self.segment, from).await?,
         };
-        let next = end_of(&page)?;
-        if next < self.end {
+        let next = self.decided.past_lost(end_of(&page)?);
+        if next < self.decided.end {
             let (broker, segment) = (self.broker.clone(), self.segment.clone());
             let ahead = tokio::spawn(async move { fetch_from_any(&broker, &segment, next).await });
             self.ahead = Some((next, ahead));
         }
-        Ok(page)
+        Ok((from, page))
     }
 }
 

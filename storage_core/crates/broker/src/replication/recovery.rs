@@ -204,10 +204,14 @@ async fn with_missing(
     accept: Accept,
     fill: Option<Fill>,
 ) -> Result<Ask> {
-    let Some(Fill { from, sources }) = fill else {
-        let end = accept.value.end;
-        return Ok(Ask::Accept(accept, end, Vec::new(), Box::new(segment.clone())));
-    };
+    let end = accept.value.end;
+    let nothing = |accept| Ok(Ask::Accept(accept, end, Vec::new(), Box::new(segment.clone())));
+    let Some(Fill { from, sources }) = fill else { return nothing(accept) };
+    // What is lost nobody has; the replica leaves it out by itself.
+    let from = accept.value.past_lost(from);
+    if from >= end {
+        return nothing(accept);
+    }
     let mut failure = Error::Unavailable { what: format!("nobody has all of segment {}", segment.uuid) };
     for source in sources {
         match fetch(broker, segment.uuid, segment.replicas[source].node.0, from).await {
@@ -238,7 +242,7 @@ pub(crate) async fn fetch(
 
 async fn deliver(broker: &Broker, segment: &Descriptor, to: usize, ask: Ask) -> Result<Reply> {
     let replica = segment.replicas[to];
-    let request = wire::encode_ask(segment.uuid, replica.disk, ask);
+    let request = wire::encode_ask(segment.uuid, replica.disk, ask, broker.metadata_version());
     if replica.node.0 == broker.node_id() {
         let answer = broker.answer_replica(request).await?;
         return wire::decode_reply(answer);
@@ -256,6 +260,13 @@ async fn finish(broker: &Broker, segment: &Descriptor, value: Value) -> Result<(
         tracing::error!(
             alarm = "possible_loss", segment = %segment.uuid, end = value.end.0,
             "records from this end on may be lost: too few sound replicas were left"
+        );
+    }
+    if !value.lost.is_empty() {
+        broker.metrics().lost_ranges.inc_by(value.lost.len() as u64);
+        tracing::error!(
+            alarm = "lost_records", segment = %segment.uuid, lost = ?value.lost,
+            "these records rotted on every disk that had them: all copies leave them out"
         );
     }
     let value = convert::value_back(&value);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use walrus_log::batch::Batch;
 use walrus_log::{Log, LogId};
-use walrus_metadata::{CopyState, Descriptor, Found};
+use walrus_metadata::{CopyState, Descriptor, Found, Segment, SegmentState};
 use walrus_replica::{Digest, Mark, Offset};
 
 use super::catch_up;
@@ -122,6 +122,10 @@ async fn read_through(broker: &Broker, held: &Held, mut pace: Option<&mut Pace>)
                     tokio::time::sleep(pace.take(Instant::now(), bytes, rate)).await;
                 }
             }
+            // No copy has it: that was decided, and readers are told.
+            Err(walrus_log::Error::Corrupted { end, .. }) if is_lost(&segment, mark.end) => {
+                mark.end = Offset(end.0);
+            }
             Err(walrus_log::Error::Corrupted { start, end, .. }) => {
                 broker.metrics().damaged_ranges.inc();
                 tracing::error!(
@@ -153,6 +157,11 @@ async fn read_through(broker: &Broker, held: &Held, mut pace: Option<&mut Pace>)
     );
     broker.metrics().alarms.inc();
     Ok(Health::Damaged)
+}
+
+fn is_lost(segment: &Segment, offset: Offset) -> bool {
+    let SegmentState::Sealed(value) = &segment.state else { return false };
+    value.lost.iter().any(|range| range.start.0 <= offset.0 && offset.0 < range.end.0)
 }
 
 /// Writes a damaged range again from the other copies. False: it cannot be had, or does not fit.

@@ -16,6 +16,7 @@ use crate::control::Event;
 use crate::error::{Error, Result};
 use crate::retirement::{Fate, judge};
 use crate::segment::{Place, log_id};
+use crate::topics::remains;
 
 /// Metadata that changes often is looked at now and then.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -122,6 +123,7 @@ fn bury(broker: &Broker, metadata: &Metadata) -> Result<()> {
     }
     let is_deleted = |topic: TopicId| metadata.deleted.contains(&topic);
     tombstones.forget(is_deleted).map_err(failed)?;
+    remains::forget(store, is_deleted).map_err(failed)?;
     if is_more || !metadata.deleted.is_empty() {
         let recorded = promises::all_descriptors(store);
         for segment in recorded.iter().filter(|one| tombstones.covers(one) || is_deleted(one.topic)) {

@@ -1,7 +1,7 @@
 //! Watching the leaders of the segments that this node stores: when one is gone, somebody must decide where its segment
 //! ends. Each replica waits a little longer than the one before it in the set, so that mostly one of them tries.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -15,6 +15,8 @@ use crate::broker::Broker;
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// An attempt of somebody else is given so long.
 const ATTEMPT_PATIENCE: Duration = Duration::from_secs(6);
+/// A leader that cannot lead is given so long to hear what happened to its segment.
+const UNABLE_PATIENCE: Duration = Duration::from_secs(1);
 /// How much later the next replica in the set tries.
 const TURN: Duration = Duration::from_millis(700);
 /// After a failed attempt.
@@ -29,6 +31,8 @@ enum Cause {
     Restarted,
     /// Its leader's node does not answer.
     Silent,
+    /// Its leader's process is this one, and can lead it no more: only an append would bring it forward, and a reader waits.
+    Unable,
     /// It was adopted: it may have been written and sealed before metadata forgot it (R6).
     Adopted,
     /// Somebody is at it.
@@ -40,6 +44,7 @@ impl Cause {
         match self {
             Self::Restarted => "leader_restarted",
             Self::Silent => "leader_silent",
+            Self::Unable => "leader_unable",
             Self::Adopted => "adopted",
             Self::Attempt(_) => "attempt_stuck",
         }
@@ -47,6 +52,8 @@ impl Cause {
 
     fn patience(self) -> Duration {
         match self {
+            // Whoever deposed it is at work, as a rule, and metadata will say so.
+            Self::Unable => UNABLE_PATIENCE,
             Self::Attempt(_) => ATTEMPT_PATIENCE,
             Self::Restarted | Self::Silent | Self::Adopted => Duration::ZERO,
         }
@@ -64,7 +71,7 @@ pub(crate) async fn keep_watch(broker: Broker) {
     let shutdown = broker.shutdown_signal().clone();
     let mut suspicions: HashMap<Uuid, Suspicion> = HashMap::new();
     let (finished, mut done) = mpsc::unbounded_channel::<Uuid>();
-    let mut seen = (0, Vec::new());
+    let mut seen = (0, Vec::new(), HashSet::new());
     loop {
         while let Ok(segment) = done.try_recv() {
             if let Some(suspicion) = suspicions.get_mut(&segment) {
@@ -72,10 +79,10 @@ pub(crate) async fn keep_watch(broker: Broker) {
                 suspicion.since = Instant::now() + PAUSE;
             }
         }
-        let now = (broker.metadata_version(), broker.liveness().silent());
+        let now = (broker.metadata_version(), broker.liveness().silent(), unable(&broker));
         if now != seen || !suspicions.is_empty() {
+            let suspected = suspected(&broker, &now.2);
             seen = now;
-            let suspected = suspected(&broker);
             suspicions.retain(|segment, _| suspected.iter().any(|(listed, _)| listed.uuid == *segment));
             for (descriptor, cause) in suspected {
                 let fresh = || Suspicion { cause, since: Instant::now(), under_way: false };
@@ -112,16 +119,41 @@ fn recover(broker: &Broker, segment: Descriptor, cause: Cause, finished: mpsc::U
 }
 
 /// Unsealed segments that this node stores and whose leader is not there.
-fn suspected(broker: &Broker) -> Vec<(Descriptor, Cause)> {
+fn suspected(broker: &Broker, unable: &HashSet<Uuid>) -> Vec<(Descriptor, Cause)> {
     let routing = broker.routing();
     let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
     let last = partitions.filter_map(|partition| partition.segments.last());
     let stored = last.filter(|segment| broker.copies().place(&segment.descriptor).is_some());
     let suspected = stored.filter_map(|segment| {
-        let cause = cause(broker, &routing.metadata, segment)?;
+        let cause = match unable.contains(&segment.descriptor.uuid) {
+            true => Cause::Unable,
+            false => cause(broker, &routing.metadata, segment)?,
+        };
         Some((segment.descriptor.clone(), cause))
     });
     suspected.take(AT_ONCE).collect()
+}
+
+/// Of the segments that this process is to lead, and whose end somebody wants to know, those that it cannot lead.
+fn unable(broker: &Broker) -> HashSet<Uuid> {
+    let routing = broker.routing();
+    let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
+    let led_in_vain = |wanted: &HashSet<Uuid>| -> HashSet<Uuid> {
+        let last = partitions.filter_map(|partition| partition.segments.last());
+        let wanted = last.filter(|segment| wanted.contains(&segment.descriptor.uuid));
+        wanted
+            .filter(|segment| broker.leads_in_vain(segment))
+            .map(|segment| segment.descriptor.uuid)
+            .collect()
+    };
+    let doubted = broker.copies().doubted(|_| false);
+    if doubted.is_empty() {
+        return doubted;
+    }
+    let unable = led_in_vain(&doubted);
+    // Whoever still wants to know asks again.
+    drop(broker.copies().doubted(|segment| !unable.contains(&segment)));
+    unable
 }
 
 fn cause(broker: &Broker, metadata: &walrus_metadata::Metadata, segment: &Segment) -> Option<Cause> {

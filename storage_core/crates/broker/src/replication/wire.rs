@@ -3,10 +3,10 @@
 
 use bytes::Bytes;
 use uuid::Uuid;
-use walrus_metadata::Descriptor;
+use walrus_metadata::{Descriptor, EPOCH_MAX};
 use walrus_replica::{
-    Accept, Assigned, AttemptId, Ballot, CutId, Digest, Epoch, Fence, FenceAnswer, Offset, ProcessId,
-    Refusal, Reply, Value,
+    Accept, Assigned, AttemptId, Ballot, CutId, Digest, Epoch, Fence, FenceAnswer, Offset, OffsetRange,
+    ProcessId, Refusal, Reply, Value,
 };
 
 use super::convert;
@@ -16,7 +16,7 @@ use crate::proto::peer::replica_refused::Why;
 use crate::proto::peer::replica_request::Message;
 use crate::proto::peer::{
     ReplicaAccept, ReplicaAck, ReplicaAnswer, ReplicaAppend, ReplicaAssigned, ReplicaBallot, ReplicaFence,
-    ReplicaPromised, ReplicaRefused, ReplicaRequest,
+    ReplicaHole, ReplicaPromised, ReplicaRefused, ReplicaRequest,
 };
 
 /// What a replica is asked, its batches being bytes. A sealed notice is not among them: replicas learn decisions from
@@ -38,7 +38,9 @@ pub(crate) struct AppendBytes {
     pub(crate) commit: Offset,
 }
 
-pub(crate) fn encode_ask(segment: Uuid, disk: Uuid, ask: Ask) -> ReplicaRequest {
+/// `metadata_version` is what the sender knows of the metadata: a fence or an accept names it.
+pub(crate) fn encode_ask(segment: Uuid, disk: Uuid, ask: Ask, metadata_version: u64) -> ReplicaRequest {
+    let names_version = matches!(ask, Ask::Fence(..) | Ask::Accept(..));
     let message = match ask {
         Ask::Append(AppendBytes { epoch, writer, from, batches, commit }) => Message::Append(ReplicaAppend {
             epoch: epoch.0,
@@ -65,12 +67,17 @@ pub(crate) fn encode_ask(segment: Uuid, disk: Uuid, ask: Ask) -> ReplicaRequest 
             })
         }
     };
-    ReplicaRequest { segment: id(segment.as_u128()), disk: id(disk.as_u128()), message: Some(message) }
+    ReplicaRequest {
+        segment: id(segment.as_u128()),
+        disk: id(disk.as_u128()),
+        message: Some(message),
+        metadata_version: if names_version { metadata_version } else { 0 },
+    }
 }
 
 /// Segment, disk and what is asked.
 pub(crate) fn decode_ask(request: ReplicaRequest) -> Result<(Uuid, Uuid, Ask)> {
-    let ReplicaRequest { segment, disk, message } = request;
+    let ReplicaRequest { segment, disk, message, .. } = request;
     let ask = match message.ok_or_else(|| wrong("a replica's request without message"))? {
         Message::Append(ReplicaAppend { epoch, writer, offset, digest, batches, commit }) => {
             Ask::Append(AppendBytes {
@@ -105,7 +112,7 @@ pub(crate) fn encode_reply(reply: Reply) -> ReplicaAnswer {
         Reply::Ack { durable_end, suspect } => {
             Answer::Ack(ReplicaAck { durable_end: durable_end.0, suspect: cut(suspect) })
         }
-        Reply::Promised(FenceAnswer { ballot, durable_end, digest, accepted, sealed, suspect }) => {
+        Reply::Promised(FenceAnswer { ballot, durable_end, digest, accepted, sealed, suspect, holes }) => {
             Answer::Promised(ReplicaPromised {
                 ballot: Some(encode_ballot(ballot)),
                 durable_end: durable_end.0,
@@ -114,6 +121,7 @@ pub(crate) fn encode_reply(reply: Reply) -> ReplicaAnswer {
                 accepted_json: accepted.as_ref().map(|(_, value)| encode_value(value)).unwrap_or_default(),
                 sealed_json: sealed.as_ref().map(encode_value).unwrap_or_default(),
                 suspect,
+                holes: encode_holes(&holes),
             })
         }
         Reply::Accepted { ballot } => Answer::Accepted(encode_ballot(ballot)),
@@ -135,6 +143,7 @@ pub(crate) fn encode_reply(reply: Reply) -> ReplicaAnswer {
             Refusal::Gap { end, suspect } => {
                 ReplicaRefused { end: end.0, suspect: cut(suspect), ..refused(Why::Gap) }
             }
+            Refusal::Holes { holes } => ReplicaRefused { holes: encode_holes(&holes), ..refused(Why::Holes) },
             Refusal::Diverged => refused(Why::Diverged),
         }),
     };
@@ -163,6 +172,7 @@ pub(crate) fn decode_reply(answer: ReplicaAnswer) -> Result<Reply> {
                 accepted,
                 sealed,
                 suspect: promised.suspect,
+                holes: decode_holes(&promised.holes)?,
             })
         }
         Answer::Accepted(ballot) => Reply::Accepted { ballot: decode_ballot(Some(ballot))? },
@@ -173,6 +183,7 @@ pub(crate) fn decode_reply(answer: ReplicaAnswer) -> Result<Reply> {
             Why::Sealed => Refusal::Sealed { value: decode_value(&refused.value_json)? },
             Why::OtherWriter => Refusal::OtherWriter { writer: ProcessId(number(&refused.writer)?) },
             Why::Gap => Refusal::Gap { end: Offset(refused.end), suspect: cut(&refused.suspect)? },
+            Why::Holes => Refusal::Holes { holes: decode_holes(&refused.holes)? },
             Why::Diverged => Refusal::Diverged,
             Why::Unspecified => return Err(wrong("a refusal without reason")),
         }),
@@ -188,12 +199,31 @@ pub(crate) fn decode_value(bytes: &[u8]) -> Result<Value> {
     from_json::<walrus_metadata::Value>(bytes).map(|value| convert::value(&value))
 }
 
+fn encode_holes(holes: &[OffsetRange]) -> Vec<ReplicaHole> {
+    holes.iter().map(|hole| ReplicaHole { start: hole.start.0, end: hole.end.0 }).collect()
+}
+
+/// In order and apart from each other, as the machines take for granted.
+fn decode_holes(holes: &[ReplicaHole]) -> Result<Vec<OffsetRange>> {
+    let is_sound = holes.iter().all(|hole| hole.start < hole.end)
+        && holes.windows(2).all(|pair| pair[0].end < pair[1].start);
+    if !is_sound {
+        return Err(wrong("holes of a copy that are empty, out of order or overlap"));
+    }
+    let range = |hole: &ReplicaHole| OffsetRange { start: Offset(hole.start), end: Offset(hole.end) };
+    Ok(holes.iter().map(range).collect())
+}
+
 fn encode_ballot(ballot: Ballot) -> ReplicaBallot {
     ReplicaBallot { epoch: ballot.epoch.0, attempt: id(ballot.attempt.0) }
 }
 
 fn decode_ballot(ballot: Option<ReplicaBallot>) -> Result<Ballot> {
     let ReplicaBallot { epoch, attempt } = ballot.ok_or_else(|| wrong("a ballot is missing"))?;
+    if epoch > EPOCH_MAX.0 {
+        // A promise of it would be the last one: no attempt could have a higher epoch.
+        return Err(wrong(&format!("a ballot of epoch {epoch}, the highest is {}", EPOCH_MAX.0)));
+    }
     Ok(Ballot { epoch: Epoch(epoch), attempt: AttemptId(number(&attempt)?) })
 }
 
@@ -246,6 +276,7 @@ mod tests {
             digest: Digest(u64::MAX),
             successor: Box::new(convert::descriptor(&descriptor())),
             possible_loss: vec![],
+            lost: vec![],
         };
         let promised = FenceAnswer {
             ballot,
@@ -254,6 +285,7 @@ mod tests {
             accepted: Some((ballot, value.clone())),
             sealed: Some(value.clone()),
             suspect: true,
+            holes: vec![OffsetRange { start: Offset(2), end: Offset(4) }],
         };
         let replies = [
             Reply::Ack { durable_end: Offset(5), suspect: None },
@@ -267,6 +299,7 @@ mod tests {
             Reply::Refused(Refusal::Sealed { value }),
             Reply::Refused(Refusal::OtherWriter { writer: ProcessId(3) }),
             Reply::Refused(Refusal::Gap { end: Offset(2), suspect: Some(CutId(1)) }),
+            Reply::Refused(Refusal::Holes { holes: vec![OffsetRange { start: Offset(2), end: Offset(4) }] }),
             Reply::Refused(Refusal::Diverged),
         ];
         for reply in replies {
@@ -276,13 +309,38 @@ mod tests {
     }
 
     #[test]
+    fn holes_that_overlap_or_are_out_of_order_are_refused() {
+        let holes = |pairs: &[(u64, u64)]| {
+            let holes: Vec<ReplicaHole> =
+                pairs.iter().map(|&(start, end)| ReplicaHole { start, end }).collect();
+            decode_holes(&holes)
+        };
+        assert_eq!(holes(&[(1, 2), (4, 5)]).unwrap().len(), 2);
+        for wrong in
+            [[(1, 2), (2, 3)], [(4, 5), (1, 2)], [(1, 5), (4, 9)], [(1, 1), (3, 4)], [(3, 1), (5, 6)]]
+        {
+            assert!(holes(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
     fn a_question_comes_back_with_its_addressee() {
         let (segment, disk) = (Uuid::from_u128(3), Uuid::from_u128(2));
         let ballot = Ballot { epoch: Epoch(3), attempt: AttemptId(4) };
-        let request = encode_ask(segment, disk, Ask::Fence(Fence { ballot }, Box::new(descriptor())));
+        let request = encode_ask(segment, disk, Ask::Fence(Fence { ballot }, Box::new(descriptor())), 9);
+        assert_eq!(request.metadata_version, 9);
         let (to_segment, to_disk, ask) = decode_ask(request).unwrap();
         assert_eq!((to_segment, to_disk), (segment, disk));
         assert!(matches!(ask, Ask::Fence(fence, known) if fence.ballot == ballot && *known == descriptor()));
         assert!(decode_ask(ReplicaRequest::default()).is_err());
+    }
+
+    #[test]
+    fn a_ballot_above_which_there_is_none_is_no_ballot() {
+        let ballot = |epoch| Some(encode_ballot(Ballot { epoch: Epoch(epoch), attempt: AttemptId(4) }));
+        assert!(decode_ballot(ballot(EPOCH_MAX.0)).is_ok());
+        for epoch in [EPOCH_MAX.0 + 1, u32::MAX] {
+            assert!(decode_ballot(ballot(epoch)).is_err());
+        }
     }
 }

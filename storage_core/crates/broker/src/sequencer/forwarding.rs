@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::{InFlight, Mode, Sequencer, State, Waiting};
 use crate::broker::Broker;
 use crate::error::{Error, Result};
+use crate::node::budget::Purpose;
 use crate::peer::{CallError, Connection};
 use crate::proto::peer::{AppendAnswer, ForwardAppend, Kind};
 use crate::submission::AppendAck;
@@ -51,7 +52,7 @@ impl Sequencer {
         // The leader gives up first, so that its answer says what became of the batch.
         let deadline = waiting.deadline + GRACE;
         let payload = request.encode_to_vec().into();
-        if connection.send(Kind::ForwardAppend, payload, deadline, completion).is_err() {
+        if connection.send((Kind::ForwardAppend, Purpose::Appends), payload, deadline, completion).is_err() {
             return Err(waiting);
         }
         broker.metrics().forwards.inc();

@@ -12,7 +12,7 @@ mod forwarding;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -34,6 +34,10 @@ use crate::topic::TopicName;
 
 /// Most bytes of batches that wait on this node, of all partitions.
 const WAITING_BYTES_MAX: i64 = 256 << 20;
+
+/// A segment that is younger than this is not rolled for want of room for producers: those who wrote within that time are
+/// remembered all the same.
+const PRODUCER_SILENCE: Duration = Duration::from_secs(15 * 60);
 
 /// See the module.
 pub(crate) struct Sequencer {
@@ -212,7 +216,12 @@ impl Sequencer {
         }
         match &state.mode {
             Mode::Local(current) if current.descriptor.uuid == leader.descriptor.uuid => {
-                self.follow_up(broker, &mut state, leader);
+                let is_old = leader.fill().age >= PRODUCER_SILENCE;
+                if is_old && !leader.is_held() && leader.log().is_crowded_with_producers() {
+                    self.start_roll(broker, &mut state, leader, Reason::Producers);
+                } else {
+                    self.follow_up(broker, &mut state, leader);
+                }
             }
             _ => {}
         }
@@ -268,6 +277,13 @@ impl Sequencer {
                     return Some(Err(error));
                 }
                 self.start_roll(broker, state, leader, Reason::NoSpace);
+                None
+            }
+            Err(error @ Error::TooManyProducers { .. }) => {
+                if leader.is_held() || leader.fill().age < PRODUCER_SILENCE {
+                    return Some(Err(error));
+                }
+                self.start_roll(broker, state, leader, Reason::Producers);
                 None
             }
             // A leader that was replaced without knowing lacks what the next one has.

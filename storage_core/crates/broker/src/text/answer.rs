@@ -35,7 +35,9 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
+    use super::super::codec::BadFrame;
     use super::*;
+    use crate::error::Error;
 
     #[test]
     fn answers_look_like_those_of_the_original() {
@@ -52,5 +54,28 @@ mod tests {
             assert_eq!(&frame[..4], u32::try_from(text.len()).unwrap().to_le_bytes());
             assert_eq!(&frame[4..], text.as_bytes());
         }
+    }
+
+    /// Clients know the kind of an error by its first words, since the protocol has no field for it: those of the
+    /// Python client's `errors.from_text` stand here, and must not change.
+    #[test]
+    fn first_words_tell_the_kind() {
+        let text = || "t".to_owned();
+        for (error, words) in [
+            (Error::Unavailable { what: text() }, "unavailable: "),
+            (Error::Timeout { what: text(), waited_ms: 1 }, "timed out after "),
+            (Error::NotLeader { key: text(), hint: None }, "NotLeaderForPartition: "),
+            (Error::NoSpace { node: 1 }, "no space left "),
+            (Error::Storage { node: 1, message: text() }, "storage of node "),
+            (Error::OutcomeUnknown { what: text() }, "outcome unknown: "),
+            (Error::UnknownTopic { topic: text() }, "unknown topic "),
+            (Error::InvalidTopic { topic: text(), problem: text() }, "invalid topic name "),
+            (Error::Corrupted { node: 1, key: text(), start: 0, end: 1 }, "offsets ["),
+            (Error::DataLoss { key: text(), start: 0, end: 1 }, "offsets ["),
+        ] {
+            assert!(error.to_string().starts_with(words), "{error}");
+        }
+        assert_eq!(BadFrame::InvalidLength { length: 0, bytes_max: 1 }.to_string(), "invalid frame length");
+        assert_eq!(BadFrame::NotUtf8.to_string(), "invalid utf-8");
     }
 }

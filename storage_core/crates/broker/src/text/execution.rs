@@ -87,10 +87,11 @@ async fn read_at(broker: &Broker, from: &PartitionRef, offset: u64) -> Result<An
     };
     let Some(bytes) = page.batches.first() else { return Ok(Answer::Empty) };
     let (batch, _) = Batch::parse(bytes).map_err(invalid)?;
-    for record in batch.records() {
+    let opened = batch.open_shared(bytes).map_err(invalid)?;
+    for record in batch.header().records_in(&opened) {
         let record = record.map_err(invalid)?;
         if record.offset == offset {
-            return Ok(Answer::Payload(bytes.slice_ref(record.value.unwrap_or_default())));
+            return Ok(Answer::Payload(opened.slice_ref(record.value.unwrap_or_default())));
         }
     }
     Ok(Answer::Empty)

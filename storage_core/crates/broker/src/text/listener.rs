@@ -1,12 +1,11 @@
-//! Accepts connections of the text protocol, a bounded number of them.
+//! Accepts connections of the text protocol.
 
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
@@ -14,45 +13,37 @@ use super::answer::Answer;
 use super::session::{self, Limits};
 use super::traffic::Traffic;
 use crate::broker::Broker;
+use crate::edge::{Door, Entered};
 
-/// Connections that are served at a time; one more is told so and closed.
-const CONNECTIONS_MAX: usize = 4_096;
-/// Pause after an accept that failed for want of descriptors or memory: trying again at once would only spin.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// What running requests get when the node stops.
 const STOP: Duration = Duration::from_millis(1_000);
 /// What recording their deliveries gets then.
 const STOP_CURSORS: Duration = Duration::from_millis(300);
 
 /// Serves until the broker's shutdown signal, then lets running requests finish.
-pub async fn serve(listener: TcpListener, broker: Broker) {
+pub(crate) async fn serve(door: Door, broker: Broker) {
     let stop = broker.shutdown_signal().clone();
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let traffic = Arc::new(Traffic::new(broker.metrics()));
+    let limits = Limits::new(broker.config().patience);
     let sessions = TaskTracker::new();
-    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(problem) => {
-                tracing::warn!(%problem, "cannot accept a text connection");
-                tokio::time::sleep(ACCEPT_RETRY).await;
+    while let Some(entered) = stop.run_until_cancelled(door.enter()).await {
+        let (stream, place) = match entered {
+            Entered::Admitted(stream, _, place) => (stream, place),
+            Entered::Refused(stream, why) => {
+                traffic.connections_refused.inc();
+                refuse(stream, &why);
                 continue;
             }
-        };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            traffic.connections_refused.inc();
-            refuse(stream);
-            continue;
         };
         let (broker, traffic) = (broker.clone(), Arc::clone(&traffic));
         traffic.connections.inc();
         sessions.spawn(async move {
-            session::run(stream, broker, &traffic, Limits::default()).await;
+            session::run(stream, broker, &traffic, limits).await;
             traffic.connections.dec();
             drop(place);
         });
     }
-    drop(listener);
+    drop(door);
     sessions.close();
     if timeout(STOP, sessions.wait()).await.is_err() {
         tracing::warn!(open = sessions.len(), "text requests that still run are cut off");
@@ -61,9 +52,8 @@ pub async fn serve(listener: TcpListener, broker: Broker) {
 }
 
 /// Says why, if the socket takes it at once; nobody waits for a client that has no place.
-fn refuse(stream: TcpStream) {
+fn refuse(stream: TcpStream, why: &str) {
     let mut frame = BytesMut::new();
-    Answer::error(format!("too many connections: {CONNECTIONS_MAX} are open, try another node"))
-        .encode(&mut frame);
+    Answer::error(format!("{why}, try another node")).encode(&mut frame);
     let _ = stream.into_std().and_then(|mut stream| stream.write(&frame)); // it stays non-blocking
 }

@@ -9,4 +9,4 @@ mod listener;
 mod session;
 mod traffic;
 
-pub use listener::serve;
+pub(crate) use listener::serve;

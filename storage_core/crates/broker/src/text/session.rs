@@ -18,18 +18,27 @@ use super::command::Command;
 use super::execution::execute;
 use super::traffic::Traffic;
 use crate::broker::Broker;
+use crate::config::Patience;
 use crate::cursors::Consumer;
+use crate::error::Error;
+use crate::node::budget::{Held, Purpose};
 
 /// Bytes asked of the socket at a time, and about what a connection keeps.
 const READ_BYTES: usize = 8 * 1024;
 /// Bytes read and thrown away after a last answer, so that the close does not become a reset that eats it.
 const FAREWELL_BYTES_MAX: usize = 1 << 20;
+/// How long a frame or an answer waits for memory.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
 /// How long the client's host has to acknowledge the last answer to a client that closed.
 const ACKNOWLEDGE: Duration = Duration::from_secs(2);
 
 /// What a client may take its time for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
+    /// From the connection to its first byte.
+    first_byte: Duration,
+    /// From the first byte of a frame to its whole length.
+    header: Duration,
     /// Between two requests.
     idle: Duration,
     /// For any frame or answer, whatever its size.
@@ -40,18 +49,19 @@ pub(super) struct Limits {
     farewell: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
+impl Limits {
+    pub(super) fn new(patience: Patience) -> Self {
+        let silence = patience.silence();
         Self {
-            idle: Duration::from_secs(15 * 60),
+            first_byte: silence.first_byte,
+            header: silence.header,
+            idle: patience.text_idle(),
             grace: Duration::from_secs(10),
             bytes_per_second_min: 64 * 1024,
             farewell: Duration::from_secs(1),
         }
     }
-}
 
-impl Limits {
     fn transfer(&self, bytes: usize) -> Duration {
         self.grace + Duration::from_secs(bytes as u64 / u64::from(self.bytes_per_second_min))
     }
@@ -62,8 +72,11 @@ pub(super) async fn run(stream: TcpStream, broker: Broker, traffic: &Traffic, li
     let consumer = broker.cursors().consumer();
     let _ = stream.set_nodelay(true); // only a delay is lost
     let input = BytesMut::new();
+    let held = broker.share(Purpose::Appends).hold(0);
     let mut session = Session {
         stream,
+        held,
+        has_asked: false,
         broker,
         traffic,
         limits,
@@ -83,6 +96,10 @@ struct Session<'a> {
     limits: Limits,
     /// What arrived and is not consumed.
     input: BytesMut,
+    /// What arrived and is not answered.
+    held: Held,
+    /// A request came.
+    has_asked: bool,
     /// The client has sent everything that it will send.
     closed: bool,
     arrivals: Arrivals,
@@ -100,6 +117,8 @@ enum End {
     /// The client is gone, or did not take an answer.
     Broken(io::Error),
     BadFrame(BadFrame),
+    /// No memory for its frame.
+    Full(Error),
     /// A frame came too slowly.
     Slow,
     /// No request for long.
@@ -126,9 +145,11 @@ impl Session<'_> {
                 Ok(command) => self.answer(command).await,
                 Err(bad) => Answer::error(bad),
             };
-            if let Err(problem) = self.send(&answer).await {
+            if let Err(problem) = self.send(answer).await {
                 return End::Broken(problem);
             }
+            drop(frame);
+            self.held.set(self.input.len());
         }
     }
 
@@ -139,6 +160,7 @@ impl Session<'_> {
         loop {
             if let Some(frame) = codec::decode(&mut self.input, bytes_max).map_err(End::BadFrame)? {
                 let answers_seen = self.arrivals.consume(codec::LENGTH_BYTES + frame.len());
+                self.has_asked = true;
                 return Ok((frame, answers_seen));
             }
             if self.closed {
@@ -148,9 +170,10 @@ impl Session<'_> {
             if self.input.is_empty() {
                 self.input = BytesMut::new(); // a waiting connection keeps no buffer
                 let stop = self.broker.shutdown_signal();
+                let idle = if self.has_asked { self.limits.idle } else { self.limits.first_byte };
                 tokio::select! {
                     readable = self.stream.readable() => readable.map_err(End::Broken)?,
-                    () = sleep_until(began + self.limits.idle) => return Err(End::Idle),
+                    () = sleep_until(began + idle) => return Err(End::Idle),
                     () = stop.cancelled() => return Err(End::Stopping),
                 }
                 self.receive().map_err(End::Broken)?;
@@ -168,7 +191,8 @@ impl Session<'_> {
             if length.is_some_and(|length| self.input.len() >= codec::LENGTH_BYTES + length) {
                 break;
             }
-            let deadline = began + self.limits.transfer(length.unwrap_or(0));
+            let deadline = began + length.map_or(self.limits.header, |length| self.limits.transfer(length));
+            self.broker.share(Purpose::Appends).room(MEMORY_PATIENCE).await.map_err(End::Full)?;
             let readable = timeout_at(deadline, self.stream.readable()).await.map_err(|_| End::Slow)?;
             readable.and_then(|()| self.receive()).map_err(End::Broken)?;
         }
@@ -180,19 +204,25 @@ impl Session<'_> {
         self.input.reserve(READ_BYTES);
         match self.stream.try_read_buf(&mut self.input) {
             Ok(0) => self.closed = true,
-            Ok(bytes) => self.arrivals.receive(bytes),
+            Ok(bytes) => {
+                self.arrivals.receive(bytes);
+                self.held.set(self.held.bytes() + bytes);
+            }
             Err(problem) if problem.kind() == io::ErrorKind::WouldBlock => {}
             Err(problem) => return Err(problem),
         }
         Ok(())
     }
 
-    async fn send(&mut self, answer: &Answer) -> io::Result<()> {
+    /// It counts until it is written.
+    async fn send(&mut self, answer: Answer) -> io::Result<()> {
         if matches!(answer, Answer::Payload(_)) && !self.closed && self.input.len() < READ_BYTES {
             self.receive()?; // requests that are here already say nothing about this answer
         }
         let mut frame = BytesMut::new();
         answer.encode(&mut frame);
+        drop(answer); // a small one may be part of a large page
+        let _held = self.broker.share(Purpose::Reads).hold(frame.len());
         let limit = self.limits.transfer(frame.len());
         timeout(limit, self.stream.write_all(&frame)).await.map_err(|_| io::ErrorKind::TimedOut)??;
         self.arrivals.answer();
@@ -201,6 +231,11 @@ impl Session<'_> {
 
     async fn answer(&mut self, command: Command<'_>) -> Answer {
         let number = self.arrivals.next_answer();
+        if command.is_read()
+            && let Err(full) = self.broker.share(Purpose::Reads).room(MEMORY_PATIENCE).await
+        {
+            return Answer::error(full);
+        }
         execute(&self.broker, &mut self.consumer, number, command).await.unwrap_or_else(Answer::error)
     }
 
@@ -213,6 +248,7 @@ impl Session<'_> {
         match end {
             End::Closed => received = !self.consumer.holds_any() || self.is_acknowledged().await,
             End::BadFrame(bad) => self.part(Answer::error(bad)).await,
+            End::Full(full) => self.part(Answer::error(full)).await,
             End::CutOff { got } => self.part(Answer::error(format!("frame cut off after {got} bytes"))).await,
             End::Slow => self.part(Answer::error("frame came too slowly")).await,
             End::Broken(problem) => tracing::debug!(%problem, "text connection broke"),
@@ -226,7 +262,7 @@ impl Session<'_> {
     /// Sends a last answer and closes in a way that lets it arrive: a close with unread bytes would reset the
     /// connection, and the reset would overtake the answer.
     async fn part(&mut self, answer: Answer) {
-        if self.send(&answer).await.is_err() || self.stream.shutdown().await.is_err() {
+        if self.send(answer).await.is_err() || self.stream.shutdown().await.is_err() {
             return;
         }
         let deadline = Instant::now() + self.limits.farewell;

@@ -47,7 +47,7 @@ struct Producer {
 
 impl Producer {
     fn new(cluster: &Cluster) -> Self {
-        Self { id: cluster.block_on(async { cluster.broker(1).init_producer().await.unwrap() }) }
+        Self { id: cluster.block_on(async { cluster.broker(1).init_producer() }) }
     }
 
     async fn send(&self, broker: &Broker, sequence: i32) -> Result<u64, Error> {
@@ -300,5 +300,84 @@ fn a_segment_that_its_leader_has_not_heard_of_is_neither_unknown_nor_empty() {
             }
         }
         put(&ahead, &led_there, "0").await.unwrap();
+    });
+}
+
+/// The open segment of the partition.
+fn last_segment(cluster: &Cluster) -> walrus_metadata::Segment {
+    let metadata = cluster.metadata();
+    metadata.topics[&metadata.names["default"]["logs"]].partitions[0].segments.last().unwrap().clone()
+}
+
+/// It slept, or was cut off, for so long that the others had forgotten their votes: their copies are verified. Then they were
+/// taken for ones that had promised nothing.
+#[test]
+fn a_leader_that_wakes_up_when_the_votes_are_forgotten_claims_nothing_either() {
+    let cluster = linked(json!({ "append_wait_ms": 1_000 }));
+    let producer = Producer::new(&cluster);
+    let sleeper = leader(&cluster);
+    let segment = last_segment(&cluster).descriptor.uuid;
+    cluster.block_on(async {
+        for sequence in 0..3 {
+            producer.send_until_taken(&cluster.broker(sleeper), sequence).await;
+        }
+        until_listed(&cluster.broker(sleeper), 3).await;
+    });
+    cluster.isolate(sleeper);
+    set_links(&cluster, sleeper, Link::Cut);
+    wait_until("another leader", PATIENCE * 2, || leader(&cluster) != sleeper);
+    let other = others(&cluster, sleeper)[0];
+    cluster.block_on(async {
+        for sequence in 3..6 {
+            producer.send_until_taken(&cluster.broker(other), sequence).await;
+        }
+    });
+    wait_until("the votes are forgotten", PATIENCE * 2, || {
+        cluster.keep_copies();
+        others(&cluster, sleeper).into_iter().all(|id| {
+            let store = cluster.broker(id).bucket().store().clone();
+            store.property(&format!("replica/{segment}")).is_none()
+        })
+    });
+    // It hears the others again, and nothing from the metadata yet.
+    set_links(&cluster, sleeper, Link::Open);
+    cluster.block_on(claims_nothing(&cluster.broker(sleeper), &producer, 3, 6));
+    cluster.rejoin(sleeper);
+    cluster.block_on(async {
+        assert_eq!(producer.send_until_taken(&cluster.broker(sleeper), 6).await, 6);
+    });
+}
+
+/// Metadata were set back to when the segment was open; its leader's process is there, and may not lead what is sealed. Who
+/// listed the segments was told for minutes that the leader is not sure, until somebody appended.
+#[test]
+fn a_reader_that_waits_brings_a_segment_forward_whose_leader_is_there_and_cannot_lead_it() {
+    let cluster = linked(json!({ "segment_entries_max": 10 }));
+    cluster.block_on(put(&cluster.broker(1), &topic(), "0")).unwrap();
+    let before = cluster.metadata();
+    cluster.block_on(async {
+        for number in 1..15 {
+            put(&cluster.broker(1), &topic(), &number.to_string()).await.unwrap();
+        }
+    });
+    cluster.rewrite(|metadata| metadata.topics = before.topics);
+    cluster.block_on(async {
+        until_listed(&cluster.broker(1), 15).await;
+        assert_eq!(read_values(&cluster.broker(2), &topic(), 0, 15).await.len(), 15);
+    });
+}
+
+/// It said "its leader is gone or not sure of it", whatever the reason was.
+#[test]
+fn who_is_not_told_how_far_a_segment_goes_is_told_why() {
+    let mut cluster = Cluster::start(2, json!({}));
+    cluster.block_on(async { cluster.broker(1).create_topic("logs", 1, false).await.unwrap() });
+    let node = leader(&cluster);
+    cluster.block_on(put(&cluster.broker(node), &topic(), "0")).unwrap();
+    let other = others(&cluster, node)[0];
+    cluster.stop_unnoticed(node);
+    cluster.block_on(async {
+        let error = cluster.broker(other).segments("logs").await.unwrap_err().to_string();
+        assert!(error.contains(&format!("its leader, node {node}, does not answer")), "{error}");
     });
 }

@@ -14,7 +14,7 @@ use crate::harness::{Cluster, PATIENCE, wait_until};
 
 const COUNT: usize = 25;
 
-fn value(number: u64) -> String {
+pub(crate) fn value(number: u64) -> String {
     format!("the-value-of-record-{number:05}-{}", "x".repeat(200))
 }
 
@@ -44,7 +44,7 @@ fn sealed(metadata: &Metadata) -> Vec<Segment> {
 }
 
 /// Flips a bit of a record's value in the files of a node.
-fn flip(cluster: &Cluster, node: u32, number: u64) {
+pub(crate) fn flip(cluster: &Cluster, node: u32, number: u64) {
     let flipped = flip_below(&cluster.data_dir(node).join("log"), value(number).as_bytes());
     assert_eq!(flipped, 1, "the value is in one place of one file");
 }

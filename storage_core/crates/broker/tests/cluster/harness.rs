@@ -109,6 +109,7 @@ impl Cluster {
             let node = cluster.start_node(id, Uuid::new_v4());
             cluster.nodes.push(node);
         }
+        cluster.command(Command::RaiseLevel { level: walrus_metadata::LEVEL });
         cluster
     }
 

@@ -6,49 +6,210 @@ use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use serde_json::json;
-use walrus_broker::proto::peer::{ErrorAnswer, Hello};
-use walrus_broker::{Config, DataPlane, PartitionRef, StartError};
+use uuid::Uuid;
+use walrus_broker::proto::peer::{
+    CursorHandOver, CursorRequest, ErrorAnswer, Hello, Prepare, ReplicaAccept, ReplicaBallot, ReplicaFence,
+    ReplicaRequest, cursor_request, replica_request,
+};
+use walrus_broker::{Config, DataPlane, PartitionRef, StartError, TopicName};
+use walrus_log::{LogId, ProducerTable};
+use walrus_metadata::{Descriptor, EPOCH_MAX, Epoch, Offset, Replication, SegmentState, TopicId, Value};
 
-use crate::client::put;
-use crate::harness::Cluster;
+use crate::client::{put, read_values};
+use crate::harness::{Cluster, PATIENCE, wait_until};
+use crate::peer::{ANSWER, ERROR, HELLO, Peer, connect_to, frame, hello, read_frame};
+use crate::replicated::put_until_taken;
 
-const HELLO: u8 = 1;
-const ANSWER: u8 = 2;
-const ERROR: u8 = 3;
-
-fn connect(cluster: &Cluster) -> TcpStream {
-    let stream = TcpStream::connect(&cluster.plane(1).addresses()["peer"]).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    stream
+fn bytes(id: Uuid) -> bytes::Bytes {
+    id.as_bytes().to_vec().into()
 }
 
-fn frame(kind: u8, id: u64, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = u32::try_from(payload.len() + 9).unwrap().to_le_bytes().to_vec();
-    bytes.push(kind);
-    bytes.extend(id.to_le_bytes());
-    bytes.extend(payload);
-    bytes
+/// The open segment of `logs`.
+fn open_segment(cluster: &Cluster) -> Descriptor {
+    let metadata = cluster.metadata();
+    let topic = &metadata.topics[&metadata.names["default"]["logs"]];
+    topic.partitions[0].segments.last().unwrap().descriptor.clone()
 }
 
-fn read_frame(stream: &mut TcpStream) -> (u8, u64, Vec<u8>) {
-    let mut head = [0; 13];
-    stream.read_exact(&mut head).unwrap();
-    let length = u32::from_le_bytes(head[..4].try_into().unwrap()) as usize;
-    let mut payload = vec![0; length - 9];
-    stream.read_exact(&mut payload).unwrap();
-    (head[4], u64::from_le_bytes(head[5..].try_into().unwrap()), payload)
+/// One that no metadata ever listed, on the same disks.
+fn invented(like: &Descriptor) -> Descriptor {
+    Descriptor { uuid: Uuid::new_v4(), topic: TopicId(Uuid::new_v4()), ..like.clone() }
 }
 
-fn hello(cluster: &Cluster) -> Hello {
-    Hello {
-        wire_version: 1,
-        cluster_id: cluster.cluster_id().as_bytes().to_vec().into(),
-        node: 9,
-        disk: vec![0; 16].into(),
-        process: vec![0; 16].into(),
-        oldest_wire_version: 0,
-        is_replica_lane: true,
+fn to_replica(segment: &Descriptor, node: u32, message: replica_request::Message) -> ReplicaRequest {
+    let disk = segment.replicas.iter().find(|replica| replica.node.0 == node).unwrap().disk;
+    let segment = bytes(segment.uuid);
+    ReplicaRequest { segment, disk: bytes(disk), message: Some(message), metadata_version: 0 }
+}
+
+fn fence(segment: &Descriptor, node: u32, epoch: u32) -> ReplicaRequest {
+    let ballot = Some(ReplicaBallot { epoch, attempt: bytes(Uuid::from_u128(7)) });
+    let descriptor_json = serde_json::to_vec(segment).unwrap().into();
+    to_replica(segment, node, replica_request::Message::Fence(ReplicaFence { ballot, descriptor_json }))
+}
+
+fn start_replicated() -> Cluster {
+    Cluster::start_replicated(3, json!({}), Replication { factor: 3, write_quorum: 2 })
+}
+
+/// One frame with epoch 2^32 - 1 made a partition unwritable for ever: no attempt can have a higher one.
+#[test]
+fn a_fence_that_no_metadata_ordered_ends_no_segment() {
+    const REPLICA: u8 = 10;
+    let mut cluster = start_replicated();
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    cluster.block_on(put(&cluster.broker(1), &topic, "0")).unwrap();
+    let segment = open_segment(&cluster);
+    for node in cluster.ids() {
+        let mut peer = Peer::greet(&cluster, node);
+        for epoch in [segment.epoch.0 + 1, EPOCH_MAX.0, EPOCH_MAX.0 + 1, u32::MAX] {
+            let refusal = peer.refusal_of(REPLICA, &fence(&segment, node, epoch)).unwrap();
+            assert!(refusal.contains(&epoch.to_string()), "{refusal}");
+        }
+        let unknown = invented(&segment);
+        peer.refusal_of(REPLICA, &fence(&unknown, node, 1)).unwrap();
     }
+    assert_eq!(cluster.block_on(put(&cluster.broker(1), &topic, "1")).unwrap().base_offset, 1);
+    // And whoever may fence it still can.
+    let leader = cluster.broker(1).leadership(&topic).unwrap().node;
+    cluster.stop_unnoticed(leader);
+    let other = leader % 3 + 1;
+    assert!(cluster.block_on(put_until_taken(&cluster.broker(other), &topic, "2")) >= 2);
+}
+
+/// A value that no metadata would take, once decided, would leave the partition without a next segment.
+#[test]
+fn a_vote_for_an_impossible_successor_is_refused() {
+    const REPLICA: u8 = 10;
+    let cluster = start_replicated();
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    cluster.block_on(put(&cluster.broker(1), &topic, "0")).unwrap();
+    let segment = open_segment(&cluster);
+    let next = Descriptor {
+        uuid: Uuid::new_v4(),
+        number: 1,
+        base_offset: Some(Offset(1)),
+        epoch: Epoch(segment.epoch.0 + 1),
+        ..segment.clone()
+    };
+    let impossible = [
+        Descriptor { number: u64::MAX, ..next.clone() },
+        Descriptor { epoch: Epoch(u32::MAX), ..next.clone() },
+        Descriptor { base_offset: Some(Offset(9)), ..next.clone() },
+        Descriptor { topic: TopicId(Uuid::new_v4()), ..next },
+    ];
+    let mut peer = Peer::greet(&cluster, 1);
+    for successor in impossible {
+        let value = Value { end: Offset(1), digest: 0, successor, possible_loss: vec![], lost: vec![] };
+        let accept = ReplicaAccept {
+            ballot: Some(ReplicaBallot { epoch: segment.epoch.0, attempt: bytes(Uuid::from_u128(7)) }),
+            value_json: serde_json::to_vec(&value).unwrap().into(),
+            batches: vec![],
+            offset: 1,
+            descriptor_json: serde_json::to_vec(&segment).unwrap().into(),
+        };
+        let asked = to_replica(&segment, 1, replica_request::Message::Accept(accept));
+        peer.refusal_of(REPLICA, &asked).unwrap();
+    }
+    assert_eq!(cluster.block_on(put(&cluster.broker(1), &topic, "1")).unwrap().base_offset, 1);
+}
+
+#[test]
+fn nobody_makes_logs_for_segments_that_no_metadata_list() {
+    const PREPARE: u8 = 6;
+    let cluster = Cluster::start(1, json!({}));
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    cluster.block_on(put(&cluster.broker(1), &topic, "0")).unwrap();
+    let segment = open_segment(&cluster);
+    let unknown = [
+        invented(&segment),
+        Descriptor { uuid: Uuid::new_v4(), ..segment.clone() },
+        Descriptor { uuid: Uuid::new_v4(), number: u64::MAX, ..segment },
+    ];
+    let mut peer = Peer::greet(&cluster, 1);
+    for descriptor in unknown {
+        let prepare = Prepare {
+            descriptor_json: serde_json::to_vec(&descriptor).unwrap().into(),
+            producers: ProducerTable::new().encode().into(),
+            metadata_version: 1,
+        };
+        let refusal = peer.refusal_of(PREPARE, &prepare).unwrap();
+        assert!(refusal.contains(&descriptor.uuid.to_string()), "{refusal}");
+        assert!(cluster.broker(1).bucket().log(LogId(descriptor.uuid)).is_none());
+    }
+}
+
+/// One with number 2^64 - 1 kept the receiver from serving `GET` for good.
+#[test]
+fn a_hand_over_to_a_segment_that_is_not_there_stops_no_cursor() {
+    const CURSOR: u8 = 8;
+    let cluster = Cluster::start(1, json!({}));
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    cluster.block_on(put(&cluster.broker(1), &topic, "first")).unwrap();
+    let name = TopicName::parse("logs").unwrap();
+    let mut peer = Peer::greet(&cluster, 1);
+    let mut hand_over = |number| {
+        for partition in 0..8 {
+            let request = CursorHandOver { partition, number, metadata_version: 0 };
+            let request = CursorRequest { request: Some(cursor_request::Request::HandOver(request)) };
+            peer.refusal_of(CURSOR, &request).unwrap();
+        }
+    };
+    hand_over(0); // the topic of the cursors is not there yet
+    let mut consumer = cluster.broker(1).cursors().consumer();
+    assert_eq!(cluster.block_on(consumer.next(&name, 1)).unwrap().as_deref(), Some(&b"first"[..]));
+    hand_over(1);
+    hand_over(u64::MAX);
+    cluster.block_on(put(&cluster.broker(1), &topic, "second")).unwrap();
+    assert_eq!(cluster.block_on(consumer.next(&name, 2)).unwrap().as_deref(), Some(&b"second"[..]));
+}
+
+/// A replica takes no log for what its metadata do not list, so its leader must come again: after it lagged, and after
+/// metadata were rolled back and caught up with.
+#[test]
+fn a_replica_that_knew_nothing_of_a_segment_is_prepared_once_it_does() {
+    let mut cluster = start_replicated();
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    let is_empty = |cluster: &Cluster, id: u32, segment: Uuid| {
+        cluster.broker(id).bucket().log(LogId(segment)).is_none_or(|log| log.durable_offset().0 == 0)
+    };
+    cluster.fall_behind(3);
+    cluster.fall_behind(2);
+    cluster.block_on(cluster.broker(1).create_topic("logs", 1, false)).unwrap();
+    let segment = open_segment(&cluster);
+    let leader = segment.leader.node.0;
+    let (near, late) = if leader == 1 { (2, 3) } else { (1, if leader == 2 { 3 } else { 2 }) };
+    for id in [leader, near] {
+        cluster.catch_up(id);
+    }
+    cluster.block_on(put(&cluster.broker(leader), &topic, "0")).unwrap();
+    assert!(is_empty(&cluster, late, segment.uuid));
+    // It comes back under metadata that have lost the topic.
+    cluster.stop_unnoticed(late);
+    cluster.catch_up(late);
+    let known = cluster.metadata();
+    cluster.fall_behind(leader);
+    cluster.fall_behind(near);
+    cluster.rewrite(|metadata| {
+        metadata.topics.clear();
+        metadata.names.clear();
+    });
+    cluster.restart(late);
+    cluster.block_on(put(&cluster.broker(leader), &topic, "1")).unwrap();
+    assert!(is_empty(&cluster, late, segment.uuid));
+    cluster.rewrite(|metadata| (metadata.topics, metadata.names) = (known.topics, known.names));
+    for id in [leader, near] {
+        cluster.catch_up(id);
+    }
+    wait_until("the leader has prepared its replica again", PATIENCE, || {
+        let log = cluster.broker(late).bucket().log(LogId(segment.uuid));
+        log.is_some_and(|log| log.durable_offset().0 == 2)
+    });
+    let metadata = cluster.metadata();
+    let listed = &metadata.topics[&segment.topic].partitions[0].segments;
+    assert!(matches!(listed[..], [ref open] if open.state == SegmentState::Open), "by the same leader");
+    let values = cluster.block_on(read_values(&cluster.broker(late), &topic, 0, 2));
+    assert_eq!(values, [(0, "0".to_owned()), (1, "1".to_owned())]);
 }
 
 #[test]
@@ -56,20 +217,19 @@ fn strangers_are_refused_with_a_reason_or_cut_off() {
     let cluster = Cluster::start(1, json!({}));
     let other_cluster = Hello { cluster_id: vec![1; 16].into(), ..hello(&cluster) };
     let newer = Hello { wire_version: 7, ..hello(&cluster) };
-    for (greeting, problem) in
-        [(other_cluster, "another cluster"), (newer, "it speaks wire versions 7 to 7, this node 1 to 1")]
-    {
-        let mut stream = connect(&cluster);
-        stream.write_all(&frame(HELLO, 0, &greeting.encode_to_vec())).unwrap();
-        let (kind, _, payload) = read_frame(&mut stream);
-        let answer = ErrorAnswer::decode(payload.as_slice()).unwrap();
-        assert_eq!(kind, ERROR);
-        assert!(answer.message.contains(problem), "{}", answer.message);
+    let without_nonce = Hello { nonce: vec![].into(), ..hello(&cluster) };
+    for (greeting, problem) in [
+        (other_cluster, "another cluster"),
+        (newer, "it speaks wire versions 7 to 7, this node 2 to 2"),
+        (without_nonce, "without a nonce"),
+    ] {
+        let refusal = Peer::greet_as(&cluster, 1, &greeting, b"").err().unwrap();
+        assert!(refusal.contains(problem), "{refusal}");
     }
     // Too long before the greeting, too short, not a greeting, not a frame at all.
     let too_long = [u32::MAX.to_le_bytes().as_slice(), &[0; 64]].concat();
     for bytes in [too_long, vec![0; 64], frame(HELLO, 0, &[0xff; 40]), b"GET / HTTP/1.1\r\n\r\n".to_vec()] {
-        let mut stream = connect(&cluster);
+        let mut stream = connect_to(&cluster, 1);
         stream.write_all(&bytes).unwrap();
         drop(stream.shutdown(std::net::Shutdown::Write));
         let mut rest = Vec::new();
@@ -83,10 +243,8 @@ fn strangers_are_refused_with_a_reason_or_cut_off() {
 #[test]
 fn a_greeted_peer_gets_an_error_for_each_request_without_sense_and_stays_connected() {
     let cluster = Cluster::start(1, json!({}));
-    let mut stream = connect(&cluster);
-    stream.write_all(&frame(HELLO, 0, &hello(&cluster).encode_to_vec())).unwrap();
-    assert_eq!(read_frame(&mut stream).0, ANSWER);
-    for kind in [0, 2, 3, 4, 5, 6, 7, 99, 255] {
+    let Peer { mut stream } = Peer::greet(&cluster, 1);
+    for kind in [0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 99, 255] {
         stream.write_all(&frame(kind, 5, &[0xff; 33])).unwrap();
         let (answered, id, payload) = read_frame(&mut stream);
         assert_eq!((answered, id), (ERROR, 5), "kind {kind}");
@@ -96,7 +254,7 @@ fn a_greeted_peer_gets_an_error_for_each_request_without_sense_and_stays_connect
     stream.write_all(&u32::MAX.to_le_bytes()).unwrap();
     let mut rest = Vec::new();
     assert_eq!(stream.read_to_end(&mut rest).unwrap_or(0), 0);
-    connect(&cluster);
+    Peer::greet(&cluster, 1);
 }
 
 /// A thread each, up to some: whoever greets so often must not get them without end, and is served all the same.
@@ -104,11 +262,7 @@ fn a_greeted_peer_gets_an_error_for_each_request_without_sense_and_stays_connect
 fn every_connection_of_leaders_is_served_however_many_there_are() {
     const PING: u8 = 9;
     let cluster = Cluster::start(1, json!({}));
-    let mut streams: Vec<TcpStream> = (0..100).map(|_| connect(&cluster)).collect();
-    for stream in &mut streams {
-        stream.write_all(&frame(HELLO, 0, &hello(&cluster).encode_to_vec())).unwrap();
-        assert_eq!(read_frame(stream).0, ANSWER);
-    }
+    let mut streams: Vec<TcpStream> = (0..100).map(|_| Peer::greet(&cluster, 1).stream).collect();
     for (id, stream) in (1..).zip(&mut streams) {
         // Two at once: the second comes behind the first in one read.
         stream.write_all(&[frame(PING, id, &[]), frame(PING, id + 1, &[])].concat()).unwrap();

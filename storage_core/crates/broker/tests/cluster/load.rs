@@ -36,7 +36,7 @@ impl Load {
         let (acked, stop) = (Acked::default(), Arc::new(AtomicBool::new(false)));
         let producer = |number: u32| {
             let (nodes, topic, acked, stop) = (cluster.nodes(), topic.clone(), acked.clone(), stop.clone());
-            let id = cluster.block_on(async { cluster.broker(1).init_producer().await.unwrap() });
+            let id = cluster.block_on(async { cluster.broker(1).init_producer() });
             std::thread::spawn(move || produce(&nodes, &topic, number, id, &acked, &stop))
         };
         let producers = (1..=count).map(producer).collect();

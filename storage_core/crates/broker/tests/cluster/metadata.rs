@@ -107,9 +107,6 @@ impl Shared {
                 reports: serde_json::from_value(event["reports"].clone()).unwrap(),
             },
             "delete_topic" => Command::DeleteTopic { topic: topic() },
-            "allocate_producer_ids" => Command::AllocateProducerIds {
-                count: u32::try_from(event["count"].as_u64().unwrap()).unwrap(),
-            },
             "node_state" => {
                 let node = NodeId(from);
                 let process = self.metadata.lock().nodes[&node].process;
@@ -119,7 +116,6 @@ impl Shared {
             other => panic!("an event of kind {other}"),
         };
         match self.propose(command) {
-            Ok(Answer::ProducerIds { first, count }) => json!({"ok": {"first": first, "count": count}}),
             Ok(_) => json!({"ok": {}}),
             Err(rejected) => rejection(&rejected),
         }

@@ -68,7 +68,7 @@ fn an_idempotent_producer_loses_and_repeats_nothing_when_leaders_go_one_after_an
     let topic = PartitionRef::parse("logs", 0).unwrap();
     let producer = cluster.block_on(async {
         cluster.broker(1).create_topic("logs", 1, false).await.unwrap();
-        cluster.broker(1).init_producer().await.unwrap()
+        cluster.broker(1).init_producer()
     });
     let batch = |sequence: i32| {
         let producer = ProducerRef { id: producer.0, epoch: producer.1, base_sequence: sequence };

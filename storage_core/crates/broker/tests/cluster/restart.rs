@@ -54,7 +54,7 @@ fn a_leader_that_dies_before_anything_was_appended_is_replaced_by_its_next_proce
 fn an_idempotent_producer_goes_on_through_the_death_of_the_leader() {
     let mut cluster = Cluster::start(3, json!({}));
     let topic = PartitionRef::parse("logs", 0).unwrap();
-    let (id, epoch) = cluster.block_on(async { cluster.broker(1).init_producer().await.unwrap() });
+    let (id, epoch) = cluster.block_on(async { cluster.broker(1).init_producer() });
     let batch = move |sequence: i32| {
         batch_of(&[sequence.to_string()], Some(ProducerRef { id, epoch, base_sequence: sequence }))
     };
@@ -160,7 +160,7 @@ fn a_successor_whose_node_is_down_is_passed_over() {
 fn nodes_are_restarted_one_by_one_with_a_newer_wire_version_and_appends_go_on() {
     let mut cluster = Cluster::start_replicated(3, json!({}), Replication { factor: 3, write_quorum: 2 });
     let topic = PartitionRef::parse("upgraded", 0).unwrap();
-    cluster.set_option("wire_versions", json!({"oldest": 1, "newest": 2}));
+    cluster.set_option("wire_versions", json!({"oldest": 2, "newest": 3}));
     for id in cluster.ids() {
         cluster.stop(id);
         let other = id % 3 + 1;

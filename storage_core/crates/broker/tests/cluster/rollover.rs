@@ -119,9 +119,9 @@ fn a_repeated_batch_gets_its_first_offsets_also_after_a_roll() {
     cluster.block_on(async {
         let topic = PartitionRef::parse("idempotent", 0).unwrap();
         let broker = cluster.broker(2);
-        let (id, epoch) = broker.init_producer().await.unwrap();
-        assert_ne!(broker.init_producer().await.unwrap().0, id);
-        assert_ne!(cluster.broker(1).init_producer().await.unwrap().0, id);
+        let (id, epoch) = broker.init_producer();
+        assert_ne!(broker.init_producer().0, id);
+        assert_ne!(cluster.broker(1).init_producer().0, id);
         let batch = |sequence: i32| {
             let producer = ProducerRef { id, epoch, base_sequence: sequence };
             batch_of(&[format!("{sequence}"), format!("{}", sequence + 1)], Some(producer))

@@ -11,8 +11,9 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 use walrus_broker::proto::v1::log_client::LogClient;
 use walrus_broker::proto::v1::{
-    AppendRequest, CreateTopicRequest, Error, Format, InitProducerRequest, ListSegmentsRequest,
-    ListTopicsRequest, Producer, ReadRequest, ReadResponse, Record, Records, append_request,
+    AppendRequest, CreateTopicRequest, Error, Format, InitProducerRequest, ListNodesRequest,
+    ListSegmentsRequest, ListTopicsRequest, Producer, ReadRequest, ReadResponse, Record, Records,
+    append_request,
 };
 use walrus_log::batch::{Batch, BatchBuilder};
 
@@ -232,6 +233,10 @@ fn topics_and_segments_are_listed() {
         let segment = &listed.partitions[0].segments[0];
         assert_eq!((segment.base_offset, segment.end_offset, listed.partitions[0].high_watermark), (0, 1, 1));
         assert!(segment.leader.as_ref().is_some_and(|leader| leader.id == 1 && leader.alive));
+        let leader = segment.leader.clone().unwrap();
+        let nodes = client.list_nodes(ListNodesRequest {}).await.unwrap().into_inner();
+        assert_eq!(nodes.nodes, [leader], "the nodes of the cluster, where clients reach them");
+        assert_eq!(nodes.cluster_id.len(), 36);
         let read = ReadRequest { segment: Some(segment.uuid.clone()), ..all_of("a") };
         assert_eq!(values(&self::read(&mut client, read).await), ["x"]);
     });

@@ -8,6 +8,7 @@ mod grpc_log;
 #[allow(dead_code, reason = "the tests of the cluster use all of it")]
 #[path = "../cluster/harness.rs"]
 mod harness;
+mod limits;
 #[allow(dead_code, reason = "the tests of the cluster interfere with them")]
 #[path = "../cluster/links.rs"]
 mod links;

@@ -54,6 +54,7 @@ fn topics_are_made_listed_described_and_dropped() {
     assert!(client.ask("DELETE __cursors").starts_with("ERR "));
     assert!(client.ask("PUT __cursors x").starts_with("ERR "));
     assert!(client.ask("GET __cursors").starts_with("ERR "));
+    assert!(client.ask("GETAT __cursors 0").starts_with("ERR invalid topic name"));
 }
 
 #[test]

@@ -63,8 +63,8 @@ fn seal(batch: &mut [u8], records: u32) {
     batch[17..CHECKED_FROM].copy_from_slice(&crc.to_be_bytes());
 }
 
-/// Appends batches without records that take these offsets.
-pub(crate) fn write_gap(offsets: Range<u64>, epoch: u32, out: &mut Vec<u8>) {
+/// Appends batches without records that take these offsets. Their epoch is 0, until they get another or a mark.
+pub(crate) fn write_gap(offsets: Range<u64>, out: &mut Vec<u8>) {
     let mut base = offsets.start;
     while base < offsets.end {
         let count = (offsets.end - base).min(i32::MAX as u64) as u32;
@@ -73,7 +73,7 @@ pub(crate) fn write_gap(offsets: Range<u64>, epoch: u32, out: &mut Vec<u8>) {
         let new = NewBatch { records: count, base_timestamp: -1, max_timestamp: -1, producer: None };
         write_header(&mut out[start..], &new);
         seal(&mut out[start..], 0);
-        write_offsets(&mut out[start..], base, epoch);
+        write_offsets(&mut out[start..], base, 0);
         base += u64::from(count);
     }
 }
@@ -138,12 +138,12 @@ mod tests {
     #[test]
     fn a_gap_is_batches_without_records() {
         let mut out = Vec::new();
-        write_gap(5..5, 1, &mut out);
+        write_gap(5..5, &mut out);
         assert!(out.is_empty());
-        write_gap(5..9, 1, &mut out);
+        write_gap(5..9, &mut out);
         assert_eq!(read(&out), (5..9, vec![]));
         out.clear();
-        write_gap(5..(1 << 32) + 9, 1, &mut out);
+        write_gap(5..(1 << 32) + 9, &mut out);
         let (first, rest) = Batch::parse(&out).unwrap();
         let (second, rest) = Batch::parse(rest).unwrap();
         let (third, rest) = Batch::parse(rest).unwrap();

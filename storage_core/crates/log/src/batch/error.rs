@@ -52,7 +52,7 @@ pub enum BatchError {
         last_offset_delta: i32,
     },
     /// A codec that Kafka does not have.
-    #[error("batch has compression codec {codec}; known are 0 to 4")]
+    #[error("batch is compressed with codec {codec}; known are 1 gzip, 2 snappy, 3 lz4, 4 zstd")]
     UnknownCodec {
         /// The lowest three bits of the attributes.
         codec: u8,
@@ -72,11 +72,27 @@ pub enum BatchError {
         /// Sequence of the first record.
         base_sequence: i32,
     },
-    /// The records cannot be read here.
-    #[error("records are compressed with codec {codec}; only uncompressed batches can be opened")]
+    /// The records were asked for without opening the batch.
+    #[error("records are compressed with codec {codec}: the batch has to be opened first")]
     Compressed {
         /// Codec of the batch.
         codec: u8,
+    },
+    /// The compressed records are no stream of their codec.
+    #[error("records are compressed with {codec} and cannot be opened: {reason}")]
+    Unopened {
+        /// Name of the codec.
+        codec: &'static str,
+        /// What the codec says.
+        reason: String,
+    },
+    /// The records are too large, opened.
+    #[error("records that are compressed with {codec} have more than {bytes_max} bytes, opened")]
+    OpenedTooLarge {
+        /// Name of the codec.
+        codec: &'static str,
+        /// Most bytes.
+        bytes_max: u64,
     },
     /// A record breaks the format.
     #[error("record {index} of the batch: {reason}")]

@@ -1,5 +1,10 @@
 //! The 61 bytes in front of the records, and the whole batch as it is stored and sent.
 
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use super::codec;
 use super::error::BatchError;
 use super::record::{RECORD_BYTES_MIN, Records};
 use crate::seeded;
@@ -9,6 +14,8 @@ pub const HEADER_BYTES: usize = 61;
 
 /// Bytes that the length field does not count: base offset and itself.
 const LENGTH_END: usize = 12;
+/// What [`write_offsets`] patches lies in front of it.
+pub(crate) const OFFSETS_END: usize = 16;
 /// The length field of a batch without a record.
 const LENGTH_MIN: i32 = 49;
 /// First byte under the checksum. What is in front of it (base offset, leader epoch) a broker may patch.
@@ -112,6 +119,11 @@ impl BatchHeader {
         })
     }
 
+    /// The length field: bytes behind it.
+    pub(crate) fn length(&self) -> u32 {
+        self.length
+    }
+
     /// Size of the whole batch, header included.
     pub fn size_bytes(&self) -> usize {
         LENGTH_END + self.length as usize
@@ -140,6 +152,11 @@ impl BatchHeader {
     /// Codec of the records: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
     pub fn codec(&self) -> u8 {
         (self.attributes & CODEC_MASK) as u8
+    }
+
+    /// Walks records that were opened, with [`Batch::open`] of the batch of this header.
+    pub fn records_in<'a>(&self, opened: &'a [u8]) -> Records<'a> {
+        Records::new(self, opened, 0)
     }
 
     /// Whether `max_timestamp`, set by a broker, is the timestamp of every record.
@@ -206,6 +223,11 @@ pub(super) fn write_header(batch: &mut [u8], new: &NewBatch) {
 /// If `batch` is shorter than a header.
 pub fn write_offsets(batch: &mut [u8], base_offset: u64, leader_epoch: u32) {
     batch[0..8].copy_from_slice(&base_offset.to_be_bytes());
+    batch[12..16].copy_from_slice(&leader_epoch.to_be_bytes());
+}
+
+/// Gives the batch at the front of `batch` that epoch.
+pub(crate) fn write_epoch(batch: &mut [u8], leader_epoch: u32) {
     batch[12..16].copy_from_slice(&leader_epoch.to_be_bytes());
 }
 
@@ -282,7 +304,7 @@ impl<'a> Batch<'a> {
         self.header.producer
     }
 
-    /// Whether the records are compressed: then they cannot be read here.
+    /// Whether the records are compressed: then they have to be opened.
     pub fn is_compressed(&self) -> bool {
         self.header.codec() != 0
     }
@@ -292,10 +314,39 @@ impl<'a> Batch<'a> {
         self.bytes
     }
 
+    /// The first bytes of the batch as it is written elsewhere: with that base offset, and that in the four bytes of its
+    /// leader epoch.
+    pub(crate) fn front_with(&self, base_offset: u64, leader_epoch: u32) -> [u8; OFFSETS_END] {
+        let mut front = *self.bytes.first_chunk().expect("a parsed batch is longer");
+        write_offsets(&mut front, base_offset, leader_epoch);
+        front
+    }
+
     /// Walks the records. A batch whose checksum is right can still hold records that break the format (its producer
-    /// wrote them so): the walk ends at the first with an error. So does, at once, that of a compressed batch.
+    /// wrote them so): the walk ends at the first with an error. So does, at once, that of a compressed batch: see
+    /// [`Batch::open`].
     pub fn records(&self) -> Records<'a> {
-        Records::new(&self.header, &self.bytes[HEADER_BYTES..])
+        Records::new(&self.header, &self.bytes[HEADER_BYTES..], self.header.codec())
+    }
+
+    /// The bytes of the records: those of the batch, or memory of their own, at most [`OPENED_BYTES_MAX`], where it is
+    /// compressed. Takes as long as the codec needs.
+    ///
+    /// [`OPENED_BYTES_MAX`]: super::OPENED_BYTES_MAX
+    pub fn open(&self) -> Result<Cow<'a, [u8]>, BatchError> {
+        let records = &self.bytes[HEADER_BYTES..];
+        match self.header.codec() {
+            0 => Ok(Cow::Borrowed(records)),
+            codec => codec::open(codec, records).map(Cow::Owned),
+        }
+    }
+
+    /// The same, as memory that can be shared; `stored` is what the batch was parsed from.
+    pub fn open_shared(&self, stored: &Bytes) -> Result<Bytes, BatchError> {
+        Ok(match self.open()? {
+            Cow::Borrowed(records) => stored.slice_ref(records),
+            Cow::Owned(records) => records.into(),
+        })
     }
 
     /// That a record is at each offset, as nobody but a compaction may have it otherwise.

@@ -2,10 +2,11 @@
 //!
 //! Bytes that come from a network or a disk are hostile: every bound is checked, nothing panics, and no length that
 //! was only read is ever allocated. Offsets and epochs are plain numbers here, as on the wire.
-//! No compression codec lives here: a compressed batch is checked and passed on whole, its records stay closed.
+//! Compressed batches are stored and passed on as they came; `codec` opens them for whoever reads their records.
 //! All integers of a batch are big-endian (Kafka protocol guide, "Record Batch"; KIP-98).
 
 mod builder;
+mod codec;
 mod compaction;
 mod error;
 mod header;
@@ -16,7 +17,9 @@ mod varint;
 mod tests;
 
 pub use builder::BatchBuilder;
+pub use codec::OPENED_BYTES_MAX;
 pub(crate) use compaction::{retain_records, write_gap};
 pub use error::BatchError;
 pub use header::{Batch, BatchHeader, HEADER_BYTES, ProducerRef, write_offsets};
+pub(crate) use header::{OFFSETS_END, write_epoch};
 pub use record::{Header, Headers, Record, Records};

@@ -88,7 +88,8 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    pub(super) fn new(header: &BatchHeader, bytes: &'a [u8]) -> Self {
+    /// `codec` is that of the bytes.
+    pub(super) fn new(header: &BatchHeader, bytes: &'a [u8], codec: u8) -> Self {
         Self {
             rest: bytes,
             base_offset: header.base_offset,
@@ -98,7 +99,7 @@ impl<'a> Records<'a> {
             count: header.holds(),
             index: 0,
             next_delta: 0,
-            codec: header.codec(),
+            codec,
         }
     }
 

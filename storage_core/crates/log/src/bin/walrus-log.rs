@@ -1,5 +1,6 @@
 //! `walrus-log inspect|verify|repair <directory> [--json]`: what lies in a store that nobody has open. The first two change
-//! nothing. Ends with 1 where something cannot be read, with 2 where the store cannot be opened at all.
+//! nothing. Ends with 1 where something cannot be read, or an open would cut or move aside what may have been promised; with 2
+//! where the store cannot be opened at all.
 
 use std::process::ExitCode;
 
@@ -29,16 +30,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// What to print, and whether something cannot be read.
+/// What to print, and whether something is lost; for a repair, whether something cannot be read even now.
 fn look(command: &str, directory: &str, as_json: bool) -> Result<(String, bool)> {
     let (table, json, is_damaged) = match command {
         "inspect" => {
             let seen = inspect(directory)?;
-            (seen.to_table(), seen.to_json(), seen.is_damaged())
+            (seen.to_table(), seen.to_json(), seen.lost_something())
         }
         "verify" => {
             let seen = verify(directory)?;
-            (seen.to_table(), seen.to_json(), seen.inspection.is_damaged())
+            (seen.to_table(), seen.to_json(), seen.inspection.lost_something())
         }
         _ => {
             let done = repair(directory)?;

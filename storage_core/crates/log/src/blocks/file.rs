@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use super::classes::Class;
 use crate::disk::DiskFile;
 use crate::error::Error;
+use crate::format::block_header::BlockPlace;
 use crate::sync::Mutex;
 
 /// One file of blocks.
@@ -52,6 +53,12 @@ impl Slots {
     pub(crate) fn range(&self) -> Range<u64> {
         let start = u64::from(self.first) * self.file.slot_bytes;
         start..start + u64::from(self.count) * self.file.slot_bytes
+    }
+
+    /// As the header of their block says it.
+    pub(crate) fn place(&self) -> BlockPlace {
+        let slot_bytes = u32::try_from(self.file.slot_bytes).expect("files are below 4 GiB");
+        BlockPlace { file: self.file.number, slot: self.first, slots: self.count, slot_bytes }
     }
 
     fn indexes(&self) -> Range<usize> {

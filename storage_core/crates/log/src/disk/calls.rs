@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 use libc::off_t;
 
@@ -109,11 +109,11 @@ fn seek(file: &File, position: u64, whence: libc::c_int) -> io::Result<Option<u6
     }
 }
 
-/// Takes an exclusive lock on the file for its descriptor, or answers `WouldBlock`.
-pub(super) fn lock(file: &File) -> io::Result<()> {
+/// Takes an exclusive lock on the file of a descriptor, for that descriptor, or answers `WouldBlock`.
+pub(super) fn lock(descriptor: RawFd) -> io::Result<()> {
     retry(|| {
         // SAFETY: no memory is passed.
-        unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }
+        unsafe { libc::flock(descriptor, libc::LOCK_EX | libc::LOCK_NB) }
     })
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::memory::AlignedPage;
+use super::process::Lock;
 use super::real_file::{RealFile, Writer};
 use super::ring::{Piece, Ring};
 use super::{BackendInUse, Disk, DiskFile, FileKind, TailKind, calls};
@@ -104,8 +105,7 @@ impl Disk for Directory {
     fn lock(&self) -> io::Result<Box<dyn Send + Sync>> {
         let file =
             OpenOptions::new().create(true).truncate(false).write(true).open(self.path.join(LOCK_NAME))?;
-        calls::lock(&file)?;
-        Ok(Box::new(file))
+        Ok(Box::new(Lock::take(file)?))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {

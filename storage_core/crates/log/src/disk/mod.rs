@@ -7,6 +7,7 @@ mod crash;
 mod directory;
 mod memory;
 mod overlay;
+mod process;
 mod real_file;
 mod ring;
 mod simulated;
@@ -19,6 +20,7 @@ pub use crash::{CrashChoice, Replay};
 pub(crate) use directory::Directory;
 pub(crate) use memory::{AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, SMALL_CHUNK_BYTES};
 pub(crate) use overlay::Overlay;
+pub use process::Origin;
 pub use simulated::{Fault, SimulatedDisk};
 use uuid::Uuid;
 

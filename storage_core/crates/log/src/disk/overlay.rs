@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::directory::{LOCK_NAME, boot_id};
+use super::process::Lock;
 use super::{BackendInUse, Disk, DiskFile, FileKind, MappedRange, Prepare, TailKind, calls};
 use crate::format::{PAGE_BYTES, page_down};
 
@@ -48,10 +49,7 @@ impl Disk for Overlay {
     /// Of the real directory: what a running store does meanwhile would make no sense here.
     fn lock(&self) -> io::Result<Box<dyn Send + Sync>> {
         match File::open(self.path.join(LOCK_NAME)) {
-            Ok(file) => {
-                calls::lock(&file)?;
-                Ok(Box::new(file))
-            }
+            Ok(file) => Ok(Box::new(Lock::take(file)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Box::new(())),
             Err(error) => Err(error),
         }

@@ -10,6 +10,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use parking_lot::Mutex;
 
 use super::memory::AlignedPage;
+use super::process::Origin;
 use super::ring::{self, Piece, Ring};
 use super::{DiskFile, MappedRange, Prepare, calls, write_all};
 use crate::format::PAGE_BYTES;
@@ -32,12 +33,13 @@ pub(super) enum Writer {
 pub(super) struct Mapping {
     map: MmapRaw,
     claims: Mutex<Vec<Range<u64>>>,
+    origin: Origin,
 }
 
 impl Writer {
     pub(super) fn mapped(file: &File) -> io::Result<Self> {
         let map = MmapOptions::new().map_raw(file)?;
-        Ok(Self::Mapped(Mapping { map, claims: Mutex::new(Vec::new()) }))
+        Ok(Self::Mapped(Mapping { map, claims: Mutex::new(Vec::new()), origin: Origin::here() }))
     }
 }
 
@@ -213,6 +215,10 @@ impl MappedRange for Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.file.mapping().claims.lock().retain(|claim| *claim != self.range);
+        let mapping = self.file.mapping();
+        // In a forked child another thread of the parent may have held the lock.
+        if mapping.origin.is_here() {
+            mapping.claims.lock().retain(|claim| *claim != self.range);
+        }
     }
 }

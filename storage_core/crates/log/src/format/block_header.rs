@@ -1,33 +1,62 @@
-//! The first page of a block: whose it is and where in its log it stands.
+//! The first page of a block: whose it is, where in its log it stands, where in its file it lies.
 
 use uuid::Uuid;
 
+use super::epochs::{EPOCH_RUNS_MAX, EpochRun, Epochs};
 use super::fields::{Fields, PutFields};
-use super::{FORMAT_VERSION, PAGE_BYTES, checksum};
+use super::manifest::Manifest;
+use super::{FORMAT_VERSION, PAGE_BYTES, checksum_around};
+use crate::options::FsyncSchedule;
 use crate::types::{Epoch, LogId};
 
 const MAGIC: &[u8; 8] = b"WALRUSBK";
+const CHECKSUM_AT: usize = 12;
 const NAME_BYTES_MAX: usize = 255;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockHeader {
-    pub(crate) store: Uuid,
+    /// The store, and how it cuts its files: the manifest can be made again from it.
+    pub(crate) manifest: Manifest,
     pub(crate) log: LogId,
     /// Grows with every block that the store opens; never used twice.
     pub(crate) sequence: u64,
     /// Sequence of the log's block before; 0 in its first.
     pub(crate) previous: u64,
     pub(crate) base_offset: u64,
-    pub(crate) epoch: Epoch,
-    /// How many slots of the file the block takes.
-    pub(crate) slots: u32,
+    /// The header counts nowhere else.
+    pub(crate) place: BlockPlace,
+    /// Sequence of the last record of the journal that was durable when the block was opened.
+    pub(crate) journal_sequence: u64,
+    /// The log's own schedule.
+    pub(crate) fsync: Option<FsyncSchedule>,
+    /// Compacted: the block stands for all blocks before it from its base offset to here. Zero: it was not.
+    pub(crate) replaces_to: u64,
     /// Batch group: id, part, count. Zero: none.
     pub(crate) group: (Uuid, u32, u32),
     /// 1..=255 bytes.
     pub(crate) name: String,
-    /// Compacted: the block stands for all blocks before it from its base offset to here. Zero, as behind the names of
-    /// headers that are older than compaction: it was not.
-    pub(crate) replaces_to: u64,
+    /// Epochs of the block's batches.
+    pub(crate) epochs: Epochs,
+}
+
+/// Where a block lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockPlace {
+    /// Number of the file.
+    pub(crate) file: u64,
+    /// Its first slot in the file.
+    pub(crate) slot: u32,
+    /// How many slots it takes.
+    pub(crate) slots: u32,
+    /// Size of each of them.
+    pub(crate) slot_bytes: u32,
+}
+
+impl BlockPlace {
+    /// Whether a header that lies in that slot of that file says so.
+    pub(crate) fn is_at(&self, file: u64, slot: u32) -> bool {
+        (self.file, self.slot) == (file, slot)
+    }
 }
 
 /// What a header page turned out to be.
@@ -35,9 +64,9 @@ pub(crate) struct BlockHeader {
 pub(crate) enum HeaderPage {
     /// Never written, or freed.
     Empty,
-    Header(BlockHeader),
-    /// Written by a newer version.
-    Newer(u32),
+    Header(Box<BlockHeader>),
+    /// Written by a program of another format.
+    Other(u32),
     Damaged,
 }
 
@@ -47,23 +76,34 @@ impl BlockHeader {
         out.put(MAGIC);
         out.put_u32(FORMAT_VERSION);
         out.put_u32(0); // checksum, below
-        out.put_uuid(self.store);
+        out.put_uuid(self.manifest.store);
         out.put_uuid(self.log.0);
         out.put_u64(self.sequence);
         out.put_u64(self.previous);
         out.put_u64(self.base_offset);
-        out.put_u32(self.epoch.0);
-        out.put_u32(self.slots);
+        out.put_u64(self.place.file);
+        out.put_u32(self.place.slot);
+        out.put_u32(self.place.slots);
+        out.put_u32(self.place.slot_bytes);
+        out.put_u32(self.manifest.blocks_per_file);
+        out.put_u64(self.manifest.block_bytes);
+        out.put_u64(self.journal_sequence);
+        out.put_u64(self.fsync.map_or(0, |fsync| fsync.to_number().saturating_add(1)));
+        out.put_u64(self.replaces_to);
         out.put_uuid(self.group.0);
         out.put_u32(self.group.1);
         out.put_u32(self.group.2);
         assert!(self.name.len() <= NAME_BYTES_MAX, "names are checked when a log is created");
         out.put_u16(self.name.len() as u16);
+        out.put_u16(self.epochs.runs().len() as u16);
         out.put(self.name.as_bytes());
-        out.put_u64(self.replaces_to);
+        for run in self.epochs.runs() {
+            out.put_u64(run.first_offset);
+            out.put_u32(run.epoch.0);
+        }
         out.resize(PAGE_BYTES as usize, 0);
-        let crc = checksum(&out[16..]);
-        out[12..16].copy_from_slice(&crc.to_le_bytes());
+        let crc = checksum_around(&out, CHECKSUM_AT);
+        out[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&crc.to_le_bytes());
         out
     }
 
@@ -81,73 +121,121 @@ impl BlockHeader {
             return None;
         }
         let version = fields.u32()?;
-        let crc = fields.u32()?;
-        if page.len() != PAGE_BYTES as usize || crc != checksum(&page[16..]) {
+        if page.len() != PAGE_BYTES as usize || fields.u32()? != checksum_around(page, CHECKSUM_AT) {
             return None;
         }
-        if version == 0 {
-            return None;
+        if version != FORMAT_VERSION {
+            return Some(HeaderPage::Other(version));
         }
-        if version > FORMAT_VERSION {
-            return Some(HeaderPage::Newer(version));
-        }
-        let header = Self {
-            store: fields.uuid()?,
-            log: LogId(fields.uuid()?),
-            sequence: fields.u64()?,
-            previous: fields.u64()?,
-            base_offset: fields.u64()?,
-            epoch: Epoch(fields.u32()?),
+        let (store, log) = (fields.uuid()?, LogId(fields.uuid()?));
+        let (sequence, previous, base_offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let place = BlockPlace {
+            file: fields.u64()?,
+            slot: fields.u32()?,
             slots: fields.u32()?,
-            group: (fields.uuid()?, fields.u32()?, fields.u32()?),
-            name: {
-                let length = usize::from(fields.u16()?);
-                let name = fields.bytes(length).filter(|_| length <= NAME_BYTES_MAX)?;
-                String::from_utf8(name.to_vec()).ok()?
-            },
-            replaces_to: fields.u64()?,
+            slot_bytes: fields.u32()?,
         };
-        Some(HeaderPage::Header(header))
+        let (blocks_per_file, block_bytes) = (fields.u32()?, fields.u64()?);
+        let manifest = Manifest { store, block_bytes, blocks_per_file };
+        let journal_sequence = fields.u64()?;
+        let fsync = match fields.u64()? {
+            u64::MAX => Some(FsyncSchedule::NoFsync),
+            number => number.checked_sub(1).map(FsyncSchedule::from_number),
+        };
+        let replaces_to = fields.u64()?;
+        let group = (fields.uuid()?, fields.u32()?, fields.u32()?);
+        let (name_bytes, runs) = (usize::from(fields.u16()?), usize::from(fields.u16()?));
+        if name_bytes > NAME_BYTES_MAX || runs > EPOCH_RUNS_MAX {
+            return None;
+        }
+        let name = String::from_utf8(fields.bytes(name_bytes)?.to_vec()).ok()?;
+        let runs: Option<Vec<_>> = (0..runs)
+            .map(|_| Some(EpochRun { first_offset: fields.u64()?, epoch: Epoch(fields.u32()?) }))
+            .collect();
+        let epochs = Epochs::from_runs(runs?, base_offset)?;
+        Some(HeaderPage::Header(Box::new(Self {
+            manifest,
+            log,
+            sequence,
+            previous,
+            base_offset,
+            place,
+            journal_sequence,
+            fsync,
+            replaces_to,
+            group,
+            name,
+            epochs,
+        })))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
     use super::*;
 
     fn header() -> BlockHeader {
         BlockHeader {
-            store: Uuid::from_u128(1),
+            manifest: Manifest { store: Uuid::from_u128(1), block_bytes: 1 << 20, blocks_per_file: 100 },
             log: LogId(Uuid::from_u128(2)),
             sequence: 3,
             previous: 2,
             base_offset: 1 << 40,
-            epoch: Epoch(5),
-            slots: 1,
+            place: BlockPlace { file: 7, slot: 5, slots: 1, slot_bytes: 1 << 16 },
+            journal_sequence: 9,
+            fsync: None,
+            replaces_to: 0,
             group: (Uuid::nil(), 0, 0),
             name: "orders".to_owned(),
-            replaces_to: 0,
+            epochs: Epochs::one(1 << 40, Epoch(5)),
         }
     }
 
     #[test]
     fn a_header_comes_back_and_no_flipped_byte_passes() {
         let good = header().encode();
-        assert_eq!(BlockHeader::decode(&good), HeaderPage::Header(header()));
+        assert_eq!(BlockHeader::decode(&good), HeaderPage::Header(Box::new(header())));
         for position in 0..good.len() {
-            let mut bytes = good.clone();
-            bytes[position] ^= 0x10;
-            let read = BlockHeader::decode(&bytes);
-            // The version is outside the checksum, as any reader must understand it.
-            let expected = if (8..12).contains(&position) {
-                matches!(read, HeaderPage::Newer(_))
-            } else {
-                read == HeaderPage::Damaged
-            };
-            assert!(expected, "byte {position}: {read:?}");
+            for bit in 0..8 {
+                let mut bytes = good.clone();
+                bytes[position] ^= 1 << bit;
+                // The version, too, is under the checksum: a flipped bit in it is damage, not another format.
+                assert_eq!(BlockHeader::decode(&bytes), HeaderPage::Damaged, "byte {position} bit {bit}");
+            }
         }
         assert_eq!(BlockHeader::decode(&good[..100]), HeaderPage::Damaged);
         assert_eq!(BlockHeader::decode(&[0; 4096]), HeaderPage::Empty);
         assert_eq!(BlockHeader::decode(&[]), HeaderPage::Empty);
+    }
+
+    #[test]
+    fn the_longest_name_with_the_most_runs_and_each_schedule_fit() {
+        let runs: Vec<_> = (0..EPOCH_RUNS_MAX as u64)
+            .map(|run| EpochRun { first_offset: (1 << 40) + run, epoch: Epoch(run as u32) })
+            .collect();
+        for fsync in [
+            FsyncSchedule::SyncEach,
+            FsyncSchedule::Milliseconds(NonZeroU64::new(7).unwrap()),
+            FsyncSchedule::NoFsync,
+        ] {
+            let full = BlockHeader {
+                name: "n".repeat(NAME_BYTES_MAX),
+                epochs: Epochs::from_runs(runs.clone(), 1 << 40).unwrap(),
+                fsync: Some(fsync),
+                ..header()
+            };
+            assert_eq!(BlockHeader::decode(&full.encode()), HeaderPage::Header(Box::new(full)));
+        }
+    }
+
+    #[test]
+    fn another_version_under_a_right_checksum_is_told_from_damage() {
+        let mut bytes = header().encode();
+        bytes[8] = 9;
+        let crc = checksum_around(&bytes, CHECKSUM_AT);
+        bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(BlockHeader::decode(&bytes), HeaderPage::Other(9));
     }
 }

@@ -1,16 +1,15 @@
 //! The last pages of a sealed block: a sparse index, totals, the producers at its end. Derived data: a block without
 //! one, or with a damaged one, is scanned instead.
 
-use std::ops::RangeInclusive;
-
 use super::fields::{Fields, PutFields};
-use super::{FORMAT_VERSION, PAGE_BYTES, checksum, page_up};
+use super::mark::BlockKey;
+use super::{FORMAT_VERSION, PAGE_BYTES, checksum_around, page_up};
 use crate::digest::Digest;
 
 const MAGIC: &[u8; 8] = b"WALRUSFT";
-/// That are read.
-const VERSIONS: RangeInclusive<u32> = 1..=FORMAT_VERSION;
 pub(crate) const TRAILER_BYTES: u64 = 96;
+/// In the trailer.
+const CHECKSUM_AT: usize = 12;
 const ENTRY_BYTES: u64 = 20;
 /// Says that the snapshot did not fit.
 const NO_PRODUCERS: u32 = u32::MAX;
@@ -28,6 +27,8 @@ pub(crate) struct IndexEntry {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
+    /// Whose it is: a footer counts for no other block.
+    pub(crate) key: BlockKey,
     pub(crate) sequence: u64,
     pub(crate) base_offset: u64,
     pub(crate) end_offset: u64,
@@ -76,7 +77,7 @@ impl Footer {
         out.put_u32(u32::try_from(footer_bytes).ok()?);
         out.put_u32(u32::try_from(self.entries.len()).ok()?);
         out.put_u32(snapshot.map_or(NO_PRODUCERS, |bytes| bytes.len() as u32));
-        out.put_u32(0);
+        out.put_u32(self.key.0);
         out.put_u64(self.sequence);
         out.put_u64(self.base_offset);
         out.put_u64(self.end_offset);
@@ -85,8 +86,8 @@ impl Footer {
         out.put_u64(self.digest.value);
         out.put_u64(self.digest.batches);
         out.resize(footer_bytes as usize, 0);
-        let crc = checksum(&out);
-        let at = (footer_bytes - TRAILER_BYTES) as usize + 12;
+        let at = (footer_bytes - TRAILER_BYTES) as usize + CHECKSUM_AT;
+        let crc = checksum_around(&out, at);
         out[at..at + 4].copy_from_slice(&crc.to_le_bytes());
         Some(out)
     }
@@ -95,28 +96,27 @@ impl Footer {
     pub(crate) fn announced_bytes(last_page: &[u8]) -> Option<u64> {
         let trailer = last_page.len().checked_sub(TRAILER_BYTES as usize)?;
         let mut fields = Fields(&last_page[trailer..]);
-        if fields.bytes(8)? != MAGIC || !VERSIONS.contains(&fields.u32()?) {
+        if fields.bytes(8)? != MAGIC {
             return None;
         }
-        fields.u32()?;
+        let (_version, _checksum) = (fields.u32()?, fields.u32()?);
         Some(u64::from(fields.u32()?))
     }
 
     /// Reads what [`Footer::encode`] wrote; `None` for anything else.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let body_bytes = bytes.len().checked_sub(TRAILER_BYTES as usize)?;
-        let mut unsigned = bytes.to_vec();
-        unsigned[body_bytes + 12..body_bytes + 16].fill(0);
         let mut trailer = Fields(&bytes[body_bytes..]);
-        if trailer.bytes(8)? != MAGIC || !VERSIONS.contains(&trailer.u32()?) {
+        if trailer.bytes(8)? != MAGIC || trailer.u32()? != FORMAT_VERSION {
             return None;
         }
         let (crc, footer_bytes) = (trailer.u32()?, trailer.u32()?);
-        if crc != checksum(&unsigned) || u64::from(footer_bytes) != bytes.len() as u64 {
+        let is_whole = crc == checksum_around(bytes, body_bytes + CHECKSUM_AT);
+        if !is_whole || u64::from(footer_bytes) != bytes.len() as u64 {
             return None;
         }
         let (entries, producers) = (trailer.u32()?, trailer.u32()?);
-        trailer.u32()?;
+        let key = BlockKey(trailer.u32()?);
         let (sequence, base_offset, end_offset) = (trailer.u64()?, trailer.u64()?, trailer.u64()?);
         let (max_timestamp, data_end) = (trailer.i64()?, trailer.u64()?);
         let digest = Digest { value: trailer.u64()?, batches: trailer.u64()? };
@@ -131,7 +131,17 @@ impl Footer {
             NO_PRODUCERS => None,
             length => Some(body.bytes(length as usize)?.to_vec()),
         };
-        Some(Self { sequence, base_offset, end_offset, max_timestamp, data_end, digest, entries, producers })
+        Some(Self {
+            key,
+            sequence,
+            base_offset,
+            end_offset,
+            max_timestamp,
+            data_end,
+            digest,
+            entries,
+            producers,
+        })
     }
 }
 
@@ -146,6 +156,7 @@ mod tests {
             position: 4096 + i as u32,
         };
         Footer {
+            key: BlockKey(4),
             sequence: 9,
             base_offset: 100,
             end_offset: 200,

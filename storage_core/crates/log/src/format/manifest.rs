@@ -1,4 +1,5 @@
-//! MANIFEST: who the store is and how its files are cut. Written once, when the store is created.
+//! MANIFEST: who the store is and how its files are cut. Written once, when the store is created; the headers of journal
+//! and blocks repeat it, so that it can be made again.
 
 use uuid::Uuid;
 
@@ -37,15 +38,7 @@ impl Manifest {
         if fields.bytes(8) != Some(MAGIC) {
             return Err(damaged("it does not start with WALRUSMF"));
         }
-        // The version comes before the checksum: a newer format may be checked otherwise.
         let found = fields.u32().ok_or_else(|| damaged("it is cut off"))?;
-        if found > FORMAT_VERSION {
-            let path = MANIFEST_NAME.to_owned();
-            return Err(Error::UnsupportedFormat { path, found, supported: FORMAT_VERSION });
-        }
-        if found == 0 {
-            return Err(damaged("its version is 0"));
-        }
         let manifest = (|| {
             let (store, block_bytes, blocks_per_file) = (fields.uuid()?, fields.u64()?, fields.u32()?);
             Some(Self { store, block_bytes, blocks_per_file })
@@ -57,9 +50,18 @@ impl Manifest {
         if crc != checksum(&bytes[..MANIFEST_BYTES - 4]) {
             return Err(damaged("its checksum is wrong"));
         }
-        let Self { block_bytes, blocks_per_file, .. } = manifest;
-        Options { block_bytes, blocks_per_file, ..Options::default() }.check()?;
+        if found != FORMAT_VERSION {
+            let path = MANIFEST_NAME.to_owned();
+            return Err(Error::UnsupportedFormat { path, found, supported: FORMAT_VERSION });
+        }
+        manifest.check()?;
         Ok(manifest)
+    }
+
+    /// That files can be cut so.
+    pub(crate) fn check(&self) -> Result<()> {
+        let &Self { block_bytes, blocks_per_file, .. } = self;
+        Options { block_bytes, blocks_per_file, ..Options::default() }.check()
     }
 }
 
@@ -85,11 +87,20 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_told_from_damage() {
-        let mut bytes =
-            Manifest { store: Uuid::from_u128(7), block_bytes: 65536, blocks_per_file: 4 }.encode();
-        bytes[8] = 2;
-        let error = Manifest::decode(&bytes).unwrap_err();
-        assert!(matches!(error, Error::UnsupportedFormat { found: 2, supported: 1, .. }), "{error}");
+    fn another_version_under_a_right_checksum_is_told_from_damage() {
+        for version in [1, 3] {
+            let mut bytes =
+                Manifest { store: Uuid::from_u128(7), block_bytes: 65536, blocks_per_file: 4 }.encode();
+            bytes[8] = version;
+            let error = Manifest::decode(&bytes).unwrap_err();
+            assert!(matches!(error, Error::Damaged { .. }), "{error}");
+            let crc = checksum(&bytes[..MANIFEST_BYTES - 4]);
+            bytes[MANIFEST_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+            let error = Manifest::decode(&bytes).unwrap_err();
+            let told = error.to_string();
+            assert!(matches!(error, Error::UnsupportedFormat { supported: 2, .. }), "{told}");
+            let advice = if version == 1 { "older" } else { "newer" };
+            assert!(told.contains(&format!("version {version}")) && told.contains(advice), "{told}");
+        }
     }
 }

@@ -3,6 +3,9 @@
 //! said of a log that never syncs is written only. Only a torn last group is cut at open, any other damage refuses the
 //! start. The journal is compacted by writing what it says to a new file.
 
+mod end;
+mod header;
+mod read;
 mod record;
 mod salvage;
 mod state;
@@ -10,18 +13,21 @@ mod state;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use uuid::Uuid;
-
+pub(crate) use end::{END_NAME, End, EndFile, EndRead};
+use header::HEADER_BYTES;
+pub(crate) use header::{HeaderBytes, JournalHeader};
+pub(crate) use read::OldJournal;
 pub(crate) use record::Record;
-use record::{RECORD_ALIGN, Stored};
+#[cfg(any(test, feature = "fuzzing"))]
+use record::Stored;
 pub(crate) use salvage::{Salvaged, replace, salvage};
 pub(crate) use state::{Compaction, JournalState, LogEntry, SealedEntry};
 
 use crate::commit::Group;
-use crate::disk::{ChunkPool, Disk, DiskFile, FileKind, Prepare, TailKind};
+use crate::disk::{ChunkPool, Disk, FileKind, Prepare, TailKind};
 use crate::error::{Error, Result};
-use crate::format::fields::{Fields, PutFields};
-use crate::format::{FORMAT_VERSION, checksum, page_up};
+use crate::format::manifest::Manifest;
+use crate::options::Options;
 use crate::seeded;
 use crate::space::Space;
 use crate::sync::{
@@ -30,18 +36,14 @@ use crate::sync::{
 };
 use crate::tail::Tail;
 
-const MAGIC: &[u8; 8] = b"WALRUSJN";
-const HEADER_BYTES: usize = 64;
 const NAME_PREFIX: &str = "journal-";
 const NEW_NAME: &str = "journal.tmp";
 /// How far a journal may grow; a file of the system never gets near.
 const RANGE_BYTES: u64 = 1 << 40;
-/// Sequences that a valid record behind damage can have: bounds the search.
-const SEQUENCES_SEARCHED: u64 = 1 << 32;
 
 pub(crate) struct Journal {
     disk: Arc<dyn Disk>,
-    store: Uuid,
+    manifest: Manifest,
     pool: Arc<ChunkPool>,
     /// How space is prepared.
     how: Prepare,
@@ -56,6 +58,7 @@ pub(crate) struct Journal {
     durable: AtomicU64,
     poisoned: OnceLock<Arc<str>>,
     pub(crate) syncs: AtomicU64,
+    end_file: EndFile,
 }
 
 struct Writer {
@@ -103,36 +106,21 @@ impl Written {
     }
 }
 
-/// What the journal of a store said at open.
-pub(crate) struct Replayed {
-    pub(crate) state: JournalState,
-    /// Bytes of a torn last group that were cut.
-    pub(crate) cut_bytes: u64,
-}
-
 impl Journal {
-    /// Reads the journal, cuts a torn last group, and goes on in a file that is known to be right. A store without one
-    /// gets an empty one if it is `new`.
-    pub(crate) fn open(
+    /// Goes on in a new file that says `state`, with records from a sequence on; the journal before is not needed any more.
+    /// Always a new file: what a killed process wrote may not be synced, and a cut tail must not come back.
+    pub(crate) fn go_on(
         disk: Arc<dyn Disk>,
-        store: Uuid,
+        manifest: Manifest,
         pool: &Arc<ChunkPool>,
-        how: Prepare,
-        bytes_max: u64,
-        new: bool,
-    ) -> Result<(Self, Replayed)> {
-        let mut numbers: Vec<u64> = list(&*disk)?.iter().filter_map(|name| journal_number(name)).collect();
-        numbers.sort_unstable();
-        let (read, number) = match numbers.pop() {
-            Some(number) => (read_journal(&*disk, &journal_name(number), store)?, number),
-            None if new => (Read { next_sequence: 1, ..Read::default() }, 0),
-            None => return Err(Error::damaged(&disk.path(""), "it has no journal")),
-        };
-        let cut_bytes = read.cut_bytes;
-        let mut state = read.state.clone();
-        (state.closed, state.left_unsynced) = (false, None);
-        // Always a new file: what a killed process wrote may not be synced, and a cut tail must not come back.
-        let write = || write_journal(&disk, store, pool, how, &state, number + 1, read.next_sequence);
+        options: &Options,
+        old: OldJournal,
+        (state, first_sequence): (JournalState, u64),
+        end_file: EndFile,
+    ) -> Result<Self> {
+        let OldJournal { number, older, read } = old;
+        let how = Prepare::fitting(options.fsync);
+        let write = || write_journal(&disk, manifest, pool, how, &state, number + 1, first_sequence);
         let written = write().or_else(|error| match error {
             // A full disk: the old file has space ahead that it does not need any more.
             Error::NoSpace { .. } if number > 0 => {
@@ -141,19 +129,18 @@ impl Journal {
             }
             error => Err(error),
         })?;
-        let replayed = Replayed { state: read.state, cut_bytes };
         let writer = written.goes_on(state);
-        for old in numbers.into_iter().chain((number > 0).then_some(number)) {
+        for old in older.into_iter().chain((number > 0).then_some(number)) {
             disk.remove(&journal_name(old))
                 .map_err(|e| Error::io("remove", &disk.path(&journal_name(old)), e))?;
         }
         let last = writer.next_sequence - 1;
-        let journal = Self {
+        Ok(Self {
             disk,
-            store,
+            manifest,
             pool: Arc::clone(pool),
             how,
-            bytes_max,
+            bytes_max: options.journal_bytes_max,
             writer: Mutex::new(writer),
             group: Group::default(),
             is_sync_asked: AtomicBool::new(false),
@@ -161,8 +148,8 @@ impl Journal {
             durable: AtomicU64::new(last),
             poisoned: OnceLock::new(),
             syncs: AtomicU64::new(0),
-        };
-        Ok((journal, replayed))
+            end_file,
+        })
     }
 
     /// Appends a record; [`Journal::commit`] of its sequence, or of a later one, makes it a promise.
@@ -216,7 +203,22 @@ impl Journal {
         self.say(&Record::Closed, durable)?;
         let sequence = self.append(&Record::Closed)?;
         self.writer.lock().is_closed = true;
-        self.commit(sequence, durable)
+        self.commit(sequence, durable)?;
+        if durable {
+            self.write_end(true);
+        }
+        Ok(())
+    }
+
+    /// Sequence of the last record that is on the disk.
+    pub(crate) fn durable_sequence(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Says in END how far the journal is on the disk.
+    pub(crate) fn write_end(&self, is_closed: bool) {
+        let number = self.writer.lock().number;
+        self.end_file.write(End { number, sequence: self.durable_sequence(), is_closed });
     }
 
     /// Reads the state.
@@ -254,7 +256,7 @@ impl Journal {
         let number = writer.number;
         let next = write_journal(
             &self.disk,
-            self.store,
+            self.manifest,
             &self.pool,
             self.how,
             &writer.state,
@@ -271,6 +273,7 @@ impl Journal {
         self.durable.store(writer.next_sequence - 1, Ordering::Release);
         self.written.store(writer.next_sequence - 1, Ordering::Release);
         drop(writer);
+        self.write_end(false);
         let old = journal_name(number);
         self.disk.remove(&old).map_err(|e| Error::io("remove", &self.disk.path(&old), e))
     }
@@ -328,6 +331,11 @@ fn journal_name(number: u64) -> String {
     format!("{NAME_PREFIX}{number:08}")
 }
 
+/// Whether a file of that name is a journal.
+pub(crate) fn is_name(name: &str) -> bool {
+    journal_number(name).is_some()
+}
+
 fn journal_number(name: &str) -> Option<u64> {
     name.strip_prefix(NAME_PREFIX)?.parse().ok()
 }
@@ -335,7 +343,7 @@ fn journal_number(name: &str) -> Option<u64> {
 /// Writes a whole journal under another name, then gives it its own: it is there entirely or not at all.
 fn write_journal(
     disk: &Arc<dyn Disk>,
-    store: Uuid,
+    manifest: Manifest,
     pool: &Arc<ChunkPool>,
     how: Prepare,
     state: &JournalState,
@@ -348,12 +356,18 @@ fn write_journal(
     if disk.list().map_err(failed("list"))?.iter().any(|name| name == NEW_NAME) {
         disk.remove(NEW_NAME).map_err(failed("remove"))?;
     }
-    let mut bytes = encode_header(store, first_sequence);
+    let mut bytes = vec![0; HEADER_BYTES];
     let mut sequence = first_sequence;
     state.for_each_record(|record| {
         record.encode(sequence, 0, &mut bytes);
         sequence += 1;
     });
+    // A last record proves all before it: damage to them is then told from a torn end.
+    let mut proof = Vec::new();
+    Record::Mark.encode(sequence, sequence - 1, &mut proof);
+    let (made_sequence, made_bytes) = (sequence, (bytes.len() + proof.len()) as u64);
+    let header = JournalHeader { manifest, number, first_sequence, made_sequence, made_bytes };
+    bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
     let file = disk.create(NEW_NAME, 0, FileKind::Pages).map_err(failed("create"))?;
     let space = Arc::new(Space::new(Arc::clone(&file), 0..RANGE_BYTES, 0, how));
     let end = bytes.len() as u64;
@@ -367,11 +381,8 @@ fn write_journal(
     tail.append(&bytes);
     let snapshot = tail.capture(0);
     snapshot.write(true).map_err(failed("write"))?;
-    // A last record proves all before it: damage to them is then told from a torn end.
-    bytes.clear();
-    Record::Mark.encode(sequence, sequence - 1, &mut bytes);
-    space.reach(tail.written() + bytes.len() as u64).map_err(failed("grow"))?;
-    tail.append(&bytes);
+    space.reach(made_bytes).map_err(failed("grow"))?;
+    tail.append(&proof);
     let mark = tail.capture(snapshot.end);
     mark.write(true).map_err(failed("write"))?;
     disk.rename(NEW_NAME, &journal_name(number)).map_err(failed("rename"))?;
@@ -379,92 +390,6 @@ fn write_journal(
         disk.sync_directory().map_err(failed("sync the directory"))?;
     }
     Ok(Written { number, tail, space, end: mark.end, next_sequence: sequence + 1 })
-}
-
-fn encode_header(store: Uuid, first_sequence: u64) -> Vec<u8> {
-    let mut out = Vec::with_capacity(HEADER_BYTES);
-    out.put(MAGIC);
-    out.put_u32(FORMAT_VERSION);
-    out.put_u32(0); // checksum, below
-    out.put_uuid(store);
-    out.put_u64(first_sequence);
-    out.resize(HEADER_BYTES, 0);
-    let crc = checksum(&out[16..]);
-    out[12..16].copy_from_slice(&crc.to_le_bytes());
-    out
-}
-
-#[derive(Default)]
-struct Read {
-    state: JournalState,
-    next_sequence: u64,
-    cut_bytes: u64,
-    /// Behind the last record.
-    end: u64,
-    /// Length of the file.
-    size: u64,
-}
-
-impl Read {
-    /// Gives back what lies behind the records.
-    fn give_back_ahead(&self, disk: &dyn Disk, name: &str) -> Result<()> {
-        let failed = |e| Error::io("punch", &disk.path(name), e);
-        let ahead = page_up(self.end)..page_up(self.size);
-        if ahead.is_empty() {
-            return Ok(());
-        }
-        disk.open(name, 0, FileKind::Pages).and_then(|file| file.discard(ahead)).map_err(failed)
-    }
-}
-
-fn read_journal(disk: &dyn Disk, name: &str, store: Uuid) -> Result<Read> {
-    let path = disk.path(name);
-    let failed = |e| Error::io("read", &path, e);
-    let file: Arc<dyn DiskFile> = disk.open(name, 0, FileKind::Pages).map_err(failed)?;
-    let mut bytes = Vec::new();
-    let file_bytes = usize::try_from(file.size_bytes().map_err(failed)?).unwrap_or(usize::MAX);
-    file.read(0, file_bytes, &mut bytes).map_err(failed)?;
-    let damaged = |reason: String| Error::damaged(&path, reason);
-    let next_sequence = read_header(&bytes, store).map_err(|reason| match reason {
-        HeaderError::Newer(found) => {
-            Error::UnsupportedFormat { path: path.clone(), found, supported: FORMAT_VERSION }
-        }
-        HeaderError::Damaged(reason) => damaged(reason.to_owned()),
-    })?;
-    let size = bytes.len() as u64;
-    let mut read = Read { next_sequence, size, ..Read::default() };
-    let mut position = HEADER_BYTES;
-    while let Some(stored) = Stored::decode(&bytes[position..]).filter(|s| s.sequence == read.next_sequence) {
-        let place = format!("record {} at byte {position}", stored.sequence);
-        let record =
-            stored.record().ok_or_else(|| damaged(format!("{place} is of a kind that is not known")))?;
-        if !read.state.apply(&record) {
-            return Err(damaged(format!("{place} contradicts those before it")));
-        }
-        read.next_sequence += 1;
-        position += stored.size;
-    }
-    // Behind the last good record: nothing, the rest of a group that was not synced, or damage. It is damage if a
-    // later record knows that what is missing here was durable.
-    let wanted = read.next_sequence;
-    let rest = &bytes[position..];
-    for start in (RECORD_ALIGN..rest.len()).step_by(RECORD_ALIGN) {
-        let later = Fields(rest.get(start + 8..).unwrap_or_default()).u64();
-        if later.is_none_or(|sequence| sequence <= wanted || sequence - wanted > SEQUENCES_SEARCHED) {
-            continue;
-        }
-        if let Some(stored) = Stored::decode(&rest[start..])
-            && stored.proven >= wanted
-            && !seeded!(JournalCut)
-        {
-            let reason = format!("record {wanted} at byte {position} was durable and cannot be read");
-            return Err(damaged(reason));
-        }
-    }
-    let torn = rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-    read.cut_bytes = torn as u64;
-    read.end = position as u64;
-    Ok(read)
 }
 
 /// Decodes records back to back; what is known is the same when it is encoded again.
@@ -486,31 +411,20 @@ pub(crate) fn fuzz_records(bytes: &[u8]) {
     }
 }
 
-enum HeaderError {
-    Newer(u32),
-    Damaged(&'static str),
-}
-
-/// The first sequence.
-fn read_header(bytes: &[u8], store: Uuid) -> Result<u64, HeaderError> {
-    let header = bytes.get(..HEADER_BYTES).ok_or(HeaderError::Damaged("it is cut off"))?;
-    let mut fields = Fields(header);
-    let cut_off = || HeaderError::Damaged("it is cut off");
-    if fields.bytes(8).ok_or_else(cut_off)? != MAGIC {
-        return Err(HeaderError::Damaged("it does not start with WALRUSJN"));
+/// What the headers of the journals on a disk say of their store.
+pub(crate) fn manifests(disk: &dyn Disk) -> Result<Vec<Manifest>> {
+    let mut found = Vec::new();
+    for name in list(disk)? {
+        let Some(number) = journal_number(&name) else { continue };
+        let failed = |e| Error::io("read", &disk.path(&name), e);
+        let mut bytes = Vec::new();
+        let file = disk.open(&name, 0, FileKind::Pages).map_err(failed)?;
+        file.read(0, HEADER_BYTES, &mut bytes).map_err(failed)?;
+        if let HeaderBytes::Header(header) = JournalHeader::decode(&bytes)
+            && header.number == number
+        {
+            found.push(header.manifest);
+        }
     }
-    let version = fields.u32().ok_or_else(cut_off)?;
-    if version > FORMAT_VERSION {
-        return Err(HeaderError::Newer(version));
-    }
-    if version == 0 {
-        return Err(HeaderError::Damaged("it has no version"));
-    }
-    if fields.u32().ok_or_else(cut_off)? != checksum(&header[16..]) {
-        return Err(HeaderError::Damaged("the checksum of its header is wrong"));
-    }
-    if fields.uuid().ok_or_else(cut_off)? != store {
-        return Err(HeaderError::Damaged("it belongs to another store"));
-    }
-    fields.u64().ok_or_else(cut_off)
+    Ok(found)
 }

@@ -1,7 +1,5 @@
 //! One record of the journal: what it says, and its bytes with sequence and checksum.
 
-use std::num::NonZeroU64;
-
 use bytes::Bytes;
 use uuid::Uuid;
 
@@ -43,12 +41,13 @@ pub(crate) enum Record<'a> {
     LogForgotten {
         log: LogId,
     },
-    /// Offsets below `start` are gone; `digest` is over the batches of freed blocks, which end at `freed`, `producers`
-    /// their table at the end.
+    /// Offsets below `start` are gone; `digest` is over the batches of freed blocks, which end at `freed` and have a sequence
+    /// below `before`, `producers` their table at the end.
     LogTrimmed {
         log: LogId,
         start: u64,
         freed: u64,
+        before: u64,
         digest: Digest,
         producers: &'a [u8],
     },
@@ -106,6 +105,11 @@ pub(crate) enum Record<'a> {
     Schedule {
         fsync: FsyncSchedule,
     },
+    /// The journal had lost its end: records up to that sequence were durable. Promises are forgotten, and cursors of the logs
+    /// that are there now may have moved.
+    EndLost {
+        durable: u64,
+    },
     /// The store closes with data that was never synced: it is in the memory of the machine that runs under this id.
     LeftUnsynced {
         boot: Uuid,
@@ -133,6 +137,7 @@ impl<'a> Record<'a> {
             | Self::Mark
             | Self::Closed
             | Self::Schedule { .. }
+            | Self::EndLost { .. }
             | Self::LeftUnsynced { .. } => None,
         }
     }
@@ -157,6 +162,7 @@ impl<'a> Record<'a> {
             Self::LeftUnsynced { .. } => 16,
             Self::CleanMark { .. } => 17,
             Self::LogCompacted { .. } => 18,
+            Self::EndLost { .. } => 19,
         }
     }
 
@@ -169,7 +175,7 @@ impl<'a> Record<'a> {
                 out.put_block(name.as_bytes());
                 out.put_block(producers);
                 if let Some(fsync) = fsync {
-                    out.put_u64(milliseconds(*fsync));
+                    out.put_u64(fsync.to_number());
                 }
             }
             Self::LogSealed { log, end, digest, value } => {
@@ -181,10 +187,11 @@ impl<'a> Record<'a> {
             Self::LogDeleted { log } | Self::LogForgotten { log } | Self::Cleared { log } => {
                 out.put_uuid(log.0)
             }
-            Self::LogTrimmed { log, start, freed, digest, producers } => {
+            Self::LogTrimmed { log, start, freed, before, digest, producers } => {
                 out.put_uuid(log.0);
                 out.put_u64(*start);
                 out.put_u64(*freed);
+                out.put_u64(*before);
                 put_digest(out, *digest);
                 out.put_block(producers);
             }
@@ -217,8 +224,9 @@ impl<'a> Record<'a> {
                 out.put_block(value);
             }
             Self::Mark | Self::Closed => {}
-            Self::Schedule { fsync } => out.put_u64(milliseconds(*fsync)),
+            Self::Schedule { fsync } => out.put_u64(fsync.to_number()),
             Self::LeftUnsynced { boot } => out.put_uuid(*boot),
+            Self::EndLost { durable } => out.put_u64(*durable),
         }
     }
 
@@ -231,7 +239,7 @@ impl<'a> Record<'a> {
                 epoch: Epoch(fields.u32()?),
                 name: text(&mut fields)?,
                 producers: fields.block()?,
-                fsync: if fields.is_empty() { None } else { Some(schedule(fields.u64()?)) },
+                fsync: if fields.is_empty() { None } else { Some(FsyncSchedule::from_number(fields.u64()?)) },
             },
             2 => Self::LogSealed {
                 log: LogId(fields.uuid()?),
@@ -245,6 +253,7 @@ impl<'a> Record<'a> {
                 log: LogId(fields.uuid()?),
                 start: fields.u64()?,
                 freed: fields.u64()?,
+                before: fields.u64()?,
                 digest: digest(&mut fields)?,
                 producers: fields.block()?,
             },
@@ -259,7 +268,7 @@ impl<'a> Record<'a> {
             12 => Self::Property { key: text(&mut fields)?, value: fields.block()? },
             13 => Self::Mark,
             14 => Self::Closed,
-            15 => Self::Schedule { fsync: schedule(fields.u64()?) },
+            15 => Self::Schedule { fsync: FsyncSchedule::from_number(fields.u64()?) },
             16 => Self::LeftUnsynced { boot: fields.uuid()? },
             17 => Self::CleanMark { log: LogId(fields.uuid()?), end: fields.u64()? },
             18 => Self::LogCompacted {
@@ -268,6 +277,7 @@ impl<'a> Record<'a> {
                 end: fields.u64()?,
                 sequence: fields.u64()?,
             },
+            19 => Self::EndLost { durable: fields.u64()? },
             _ => return None,
         };
         fields.is_empty().then_some(record)
@@ -335,23 +345,6 @@ pub(super) fn fuzz_seal(bytes: &mut [u8]) {
     }
 }
 
-/// A schedule as a number: each is 0, never is the greatest.
-fn milliseconds(fsync: FsyncSchedule) -> u64 {
-    match fsync {
-        FsyncSchedule::SyncEach => 0,
-        FsyncSchedule::Milliseconds(interval) => interval.get(),
-        FsyncSchedule::NoFsync => u64::MAX,
-    }
-}
-
-fn schedule(milliseconds: u64) -> FsyncSchedule {
-    match NonZeroU64::new(milliseconds) {
-        None => FsyncSchedule::SyncEach,
-        Some(NonZeroU64::MAX) => FsyncSchedule::NoFsync,
-        Some(interval) => FsyncSchedule::Milliseconds(interval),
-    }
-}
-
 fn put_digest(out: &mut Vec<u8>, digest: Digest) {
     out.put_u64(digest.value);
     out.put_u64(digest.batches);
@@ -367,6 +360,8 @@ fn text<'a>(fields: &mut Fields<'a>) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
     use super::*;
 
     fn every_kind() -> Vec<Record<'static>> {
@@ -387,7 +382,7 @@ mod tests {
             Record::LogSealed { log, end: 3, digest, value: Bytes::from_static(b"value") },
             Record::LogDeleted { log },
             Record::LogForgotten { log },
-            Record::LogTrimmed { log, start: 2, freed: 1, digest, producers: &[1, 2] },
+            Record::LogTrimmed { log, start: 2, freed: 1, before: 7, digest, producers: &[1, 2] },
             Record::LogTruncated { log, end: 2, before: 9 },
             Record::Synced { log, end: 4 },
             Record::Suspect { log, end: 4 },
@@ -401,6 +396,7 @@ mod tests {
             Record::LeftUnsynced { boot: Uuid::from_u128(4) },
             Record::CleanMark { log, end: 4 },
             Record::LogCompacted { log, start: 1, end: 4, sequence: 9 },
+            Record::EndLost { durable: 77 },
         ]
     }
 

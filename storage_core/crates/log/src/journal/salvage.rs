@@ -3,15 +3,12 @@
 
 use std::sync::Arc;
 
-use uuid::Uuid;
-
+use super::read::{Read, front, read_journal};
 use super::record::Stored;
-use super::{
-    HEADER_BYTES, JournalState, Read, journal_name, journal_number, list, read_header, read_journal,
-    write_journal,
-};
+use super::{HEADER_BYTES, JournalState, journal_name, journal_number, list, write_journal};
 use crate::disk::{ChunkPool, Disk, FileKind, Prepare};
 use crate::error::{Error, Result};
+use crate::format::manifest::Manifest;
 
 /// The newest journal, as far as it goes.
 pub(crate) struct Salvaged {
@@ -27,7 +24,7 @@ pub(crate) struct Salvaged {
 }
 
 /// Reads the newest journal of a store. Errors of the disk, and `UnsupportedFormat`: a newer program wrote it.
-pub(crate) fn salvage(disk: &dyn Disk, store: Uuid) -> Result<Salvaged> {
+pub(crate) fn salvage(disk: &dyn Disk, manifest: Manifest) -> Result<Salvaged> {
     let numbers = list(disk)?.into_iter().filter_map(|name| journal_number(&name));
     let Some(number) = numbers.max() else {
         let damage = Some("the store has no journal".to_owned());
@@ -35,7 +32,7 @@ pub(crate) fn salvage(disk: &dyn Disk, store: Uuid) -> Result<Salvaged> {
         return Ok(Salvaged { state, next_sequence: 1, number: 0, damage, bytes: Vec::new() });
     };
     let name = journal_name(number);
-    let damage = match read_journal(disk, &name, store) {
+    let damage = match read_journal(disk, number, manifest) {
         Ok(Read { state, next_sequence, .. }) => {
             return Ok(Salvaged { state, next_sequence, number, damage: None, bytes: Vec::new() });
         }
@@ -49,8 +46,8 @@ pub(crate) fn salvage(disk: &dyn Disk, store: Uuid) -> Result<Salvaged> {
     file.read(0, size, &mut bytes).map_err(failed)?;
     let mut state = JournalState::default();
     let mut next_sequence = 1;
-    if let Ok(first) = read_header(&bytes, store) {
-        next_sequence = first;
+    if let Ok(front) = front(&bytes, number, manifest) {
+        next_sequence = front.next_sequence;
         let mut position = HEADER_BYTES;
         while let Some(stored) = Stored::decode(&bytes[position..]).filter(|s| s.sequence == next_sequence)
             && stored.record().is_some_and(|record| state.apply(&record))
@@ -65,13 +62,13 @@ pub(crate) fn salvage(disk: &dyn Disk, store: Uuid) -> Result<Salvaged> {
 /// Writes a journal that says this, and removes the one of that number: what it held must be elsewhere.
 pub(crate) fn replace(
     disk: &Arc<dyn Disk>,
-    store: Uuid,
+    manifest: Manifest,
     state: &JournalState,
     number: u64,
     next_sequence: u64,
 ) -> Result<()> {
     let pool = Arc::new(ChunkPool::default());
-    write_journal(disk, store, &pool, Prepare::Reserved, state, number + 1, next_sequence)?;
+    write_journal(disk, manifest, &pool, Prepare::Reserved, state, number + 1, next_sequence)?;
     if number > 0 {
         let old = journal_name(number);
         disk.remove(&old).map_err(|e| Error::io("remove", &disk.path(&old), e))?;

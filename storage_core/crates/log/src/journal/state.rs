@@ -1,6 +1,6 @@
 //! What the journal says in sum: the records folded into one state, and the state as the fewest records.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use uuid::Uuid;
@@ -19,6 +19,8 @@ pub(crate) struct JournalState {
     pub(crate) fsync: Option<FsyncSchedule>,
     /// The last record said that the store was closed.
     pub(crate) closed: bool,
+    /// It once lost its end, which went to that sequence at least: promises are forgotten.
+    pub(crate) end_lost: Option<u64>,
     /// Set right before it was closed: what was not synced is in the memory of that boot.
     pub(crate) left_unsynced: Option<Uuid>,
 }
@@ -35,6 +37,8 @@ pub(crate) struct LogEntry {
     pub(crate) start: u64,
     /// Where the blocks that were trimmed end: at or below `start`.
     pub(crate) freed: u64,
+    /// Their sequences are below.
+    pub(crate) freed_before: u64,
     /// Over their batches.
     pub(crate) trimmed_digest: Digest,
     /// Encoded table at their end.
@@ -49,6 +53,8 @@ pub(crate) struct LogEntry {
     pub(crate) suspect: bool,
     pub(crate) deleted: bool,
     pub(crate) cursors: BTreeMap<String, u64>,
+    /// The journal lost its end when the log was there: cursors may have moved, but for those that moved since.
+    pub(crate) doubted: Option<BTreeSet<String>>,
     /// The log is clean as long as it ends there; one without records is from the beginning.
     pub(crate) clean_at: u64,
 }
@@ -91,6 +97,7 @@ impl JournalState {
                     fsync: *fsync,
                     start: *base_offset,
                     freed: *base_offset,
+                    freed_before: 0,
                     trimmed_digest: Digest::default(),
                     trimmed_producers: None,
                     sealed: None,
@@ -100,6 +107,7 @@ impl JournalState {
                     suspect: false,
                     deleted: false,
                     cursors: BTreeMap::new(),
+                    doubted: None,
                     clean_at: *base_offset,
                 };
                 if self.logs.contains_key(log) {
@@ -113,6 +121,10 @@ impl JournalState {
                 self.properties.insert((*key).to_owned(), Bytes::copy_from_slice(value));
             }
             Record::Schedule { fsync } => self.fsync = Some(*fsync),
+            Record::EndLost { durable } => {
+                self.end_lost = Some(*durable);
+                self.logs.values_mut().for_each(|entry| entry.doubted = Some(BTreeSet::new()));
+            }
             Record::LeftUnsynced { boot } => self.left_unsynced = Some(*boot),
             Record::Mark | Record::Closed => {}
             _ => match record.log().and_then(|log| self.logs.get_mut(&log)) {
@@ -131,13 +143,35 @@ impl JournalState {
         for (key, value) in &self.properties {
             give(Record::Property { key, value });
         }
+        // Cursors that moved since the end was lost come behind what says so, and so do logs.
+        self.for_each_log(|entry| entry.doubted.is_some(), &mut give);
+        if let Some(durable) = self.end_lost {
+            give(Record::EndLost { durable });
+        }
         for (&log, entry) in &self.logs {
+            for name in entry.doubted.iter().flatten() {
+                give(Record::Cursor { log, name, offset: entry.cursors[name] });
+            }
+        }
+        self.for_each_log(|entry| entry.doubted.is_none(), &mut give);
+        if let Some(boot) = self.left_unsynced {
+            give(Record::LeftUnsynced { boot });
+        }
+        if self.closed {
+            give(Record::Closed);
+        }
+    }
+
+    /// Records of some of the logs.
+    fn for_each_log(&self, wanted: impl Fn(&LogEntry) -> bool, give: &mut impl FnMut(Record<'_>)) {
+        for (&log, entry) in self.logs.iter().filter(|(_, entry)| wanted(entry)) {
             let LogEntry { base_offset, epoch, name, producers, fsync, .. } = entry;
             let (base_offset, epoch, fsync) = (*base_offset, *epoch, *fsync);
             give(Record::LogCreated { log, base_offset, epoch, name, producers, fsync });
             if let Some(producers) = &entry.trimmed_producers {
-                let (start, freed, digest) = (entry.start, entry.freed, entry.trimmed_digest);
-                give(Record::LogTrimmed { log, start, freed, digest, producers });
+                let (start, freed, before) = (entry.start, entry.freed, entry.freed_before);
+                let digest = entry.trimmed_digest;
+                give(Record::LogTrimmed { log, start, freed, before, digest, producers });
             }
             for &(end, before) in &entry.truncations {
                 give(Record::LogTruncated { log, end, before });
@@ -154,7 +188,9 @@ impl JournalState {
             if let Some(SealedEntry { end, digest, value }) = &entry.sealed {
                 give(Record::LogSealed { log, end: *end, digest: *digest, value: value.clone() });
             }
-            for (name, &offset) in &entry.cursors {
+            let moved_since =
+                |name: &String| entry.doubted.as_ref().is_some_and(|since| since.contains(name));
+            for (name, &offset) in entry.cursors.iter().filter(|(name, _)| !moved_since(name)) {
                 give(Record::Cursor { log, name, offset });
             }
             if entry.clean_at != entry.base_offset {
@@ -163,12 +199,6 @@ impl JournalState {
             if entry.deleted {
                 give(Record::LogDeleted { log });
             }
-        }
-        if let Some(boot) = self.left_unsynced {
-            give(Record::LeftUnsynced { boot });
-        }
-        if self.closed {
-            give(Record::Closed);
         }
     }
 }
@@ -182,9 +212,11 @@ impl LogEntry {
             Record::LogDeleted { .. } => {
                 self.deleted = true;
                 self.cursors.clear();
+                self.doubted.iter_mut().for_each(BTreeSet::clear);
             }
-            Record::LogTrimmed { start, freed, digest, producers, .. } => {
+            Record::LogTrimmed { start, freed, before, digest, producers, .. } => {
                 (self.start, self.freed, self.trimmed_digest) = (*start, *freed, *digest);
+                self.freed_before = *before;
                 self.trimmed_producers = Some(producers.to_vec());
                 self.compactions.retain(|compaction| compaction.end > *freed);
             }
@@ -210,11 +242,21 @@ impl LogEntry {
             Record::Synced { end, .. } => self.synced = self.synced.max(*end),
             Record::Suspect { .. } => self.suspect = true,
             Record::Cleared { .. } => self.suspect = false,
-            Record::Cursor { name, offset, .. } => match self.cursors.get_mut(*name) {
-                Some(known) => *known = *offset,
-                None => drop(self.cursors.insert((*name).to_owned(), *offset)),
-            },
-            Record::CursorDeleted { name, .. } => drop(self.cursors.remove(*name)),
+            Record::Cursor { name, offset, .. } => {
+                match self.cursors.get_mut(*name) {
+                    Some(known) => *known = *offset,
+                    None => drop(self.cursors.insert((*name).to_owned(), *offset)),
+                }
+                if let Some(moved_since) = &mut self.doubted
+                    && !moved_since.contains(*name)
+                {
+                    moved_since.insert((*name).to_owned());
+                }
+            }
+            Record::CursorDeleted { name, .. } => {
+                self.cursors.remove(*name);
+                self.doubted.iter_mut().for_each(|since| _ = since.remove(*name));
+            }
             Record::CleanMark { end, .. } => self.clean_at = *end,
             Record::LogCreated { .. }
             | Record::LogForgotten { .. }
@@ -222,6 +264,7 @@ impl LogEntry {
             | Record::Mark
             | Record::Closed
             | Record::Schedule { .. }
+            | Record::EndLost { .. }
             | Record::LeftUnsynced { .. } => {}
         }
     }
@@ -255,7 +298,7 @@ mod tests {
             Record::LogTruncated { log: a, end: 80, before: 4 },
             Record::LogTruncated { log: a, end: 50, before: 5 },
             Record::LogTruncated { log: a, end: 60, before: 7 },
-            Record::LogTrimmed { log: a, start: 20, freed: 15, digest, producers: &[3] },
+            Record::LogTrimmed { log: a, start: 20, freed: 15, before: 3, digest, producers: &[3] },
             Record::Cursor { log: a, name: "x", offset: 30 },
             Record::Cursor { log: a, name: "y", offset: 31 },
             Record::CursorDeleted { log: a, name: "x" },
@@ -264,6 +307,9 @@ mod tests {
             Record::LogCompacted { log: a, start: 10, end: 40, sequence: 9 },
             Record::LogCompacted { log: a, start: 40, end: 50, sequence: 10 },
             Record::Suspect { log: a, end: 50 },
+            Record::EndLost { durable: 99 },
+            Record::Cursor { log: a, name: "moved since", offset: 40 },
+            created(LogId(Uuid::from_u128(9)), None),
             Record::LogSealed { log: a, end: 60, digest, value: Bytes::from_static(b"v") },
             Record::Cursor { log: b, name: "x", offset: 30 },
             Record::LogDeleted { log: b },

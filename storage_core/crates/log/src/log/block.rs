@@ -6,10 +6,14 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
+use crate::batch::BatchHeader;
 use crate::blocks::Slots;
 use crate::digest::Digest;
 use crate::disk::{AlignedPage, DiskFile, write_all};
+use crate::format::block_header::BlockHeader;
+use crate::format::epochs::Epochs;
 use crate::format::footer::{Footer, IndexEntry, footer_reserve};
+use crate::format::mark::BlockKey;
 use crate::format::{PAGE_BYTES, page_up};
 use crate::space::Space;
 use crate::sync::{
@@ -27,6 +31,10 @@ pub(crate) struct Block {
     pub(crate) bytes: u64,
     pub(crate) sequence: u64,
     pub(crate) base_offset: u64,
+    /// What the marks of its batches name.
+    pub(crate) key: BlockKey,
+    /// What readers put in the place of those marks.
+    pub(crate) epochs: Epochs,
     /// Readers may see what lies below.
     pub(crate) readable: AtomicU64,
     /// Bytes that may not be on the disk yet, while the block is open.
@@ -58,9 +66,10 @@ pub(crate) struct ClosedBlock {
 }
 
 impl Block {
-    /// A block without data.
-    pub(crate) fn new(slots: Slots, space: Arc<Space>, sequence: u64, base_offset: u64) -> Self {
+    /// A block without data, as its header says.
+    pub(crate) fn new(slots: Slots, space: Arc<Space>, header: &BlockHeader) -> Self {
         let range = slots.range();
+        let &BlockHeader { manifest, log, sequence, base_offset, ref epochs, .. } = header;
         Self {
             slots,
             space,
@@ -68,6 +77,8 @@ impl Block {
             bytes: range.end - range.start,
             sequence,
             base_offset,
+            key: BlockKey::new(manifest.store, log, sequence),
+            epochs: epochs.clone(),
             readable: AtomicU64::new(PAGE_BYTES),
             recent: RwLock::new(None),
             index: RwLock::new(BlockIndex::OnDisk),
@@ -84,6 +95,12 @@ impl Block {
     /// Range of the block in its file.
     pub(crate) fn range(&self) -> Range<u64> {
         self.start..self.start + self.bytes
+    }
+
+    /// Whether a stored batch was written to that position of this block.
+    #[inline]
+    pub(crate) fn has(&self, position: u64, header: &BatchHeader) -> bool {
+        self.key.check(position, header).is_some()
     }
 
     /// Appends readable bytes to `out`.
@@ -133,13 +150,13 @@ impl Block {
         }
         let entries = cache.get(self.sequence, || {
             // It was right when the block was opened. Damaged since: the block is read from its start.
-            let footer = self.read_footer()?.filter(|footer| footer.sequence == self.sequence);
+            let footer = self.read_footer()?;
             Ok(footer.map(|footer| footer.entries).unwrap_or_default())
         })?;
         Ok(look(&entries))
     }
 
-    /// The footer on the disk, if it is a whole and valid one.
+    /// The footer on the disk, if it is a whole and valid one of this block.
     pub(crate) fn read_footer(&self) -> io::Result<Option<Footer>> {
         let mut last_page = Vec::new();
         let end = self.range().end;
@@ -149,7 +166,8 @@ impl Block {
         };
         let mut footer = Vec::new();
         self.file().read(end - bytes, bytes as usize, &mut footer)?;
-        Ok(Footer::decode(&footer))
+        Ok(Footer::decode(&footer)
+            .filter(|footer| (footer.key, footer.sequence) == (self.key, self.sequence)))
     }
 
     /// Where the footer starts at the latest: no data lies behind. Earlier where one says so, valid or torn.
@@ -170,9 +188,18 @@ impl Block {
             BlockIndex::Loaded(entries) => entries.to_vec(),
             BlockIndex::OnDisk => return Ok(()),
         };
-        let (sequence, base_offset) = (self.sequence, self.base_offset);
-        let footer =
-            Footer { sequence, base_offset, end_offset, max_timestamp, data_end, digest, entries, producers };
+        let (key, sequence, base_offset) = (self.key, self.sequence, self.base_offset);
+        let footer = Footer {
+            key,
+            sequence,
+            base_offset,
+            end_offset,
+            max_timestamp,
+            data_end,
+            digest,
+            entries,
+            producers,
+        };
         let Some(bytes) = footer.encode(self.bytes - page_up(data_end)) else {
             return Ok(());
         };
@@ -231,10 +258,20 @@ impl Block {
     /// The block as one that ended earlier.
     pub(crate) fn cut_to(&self, closed: ClosedBlock, index: BlockIndex) -> Self {
         Self {
+            slots: self.slots.clone(),
+            space: Arc::clone(&self.space),
+            start: self.start,
+            bytes: self.bytes,
+            sequence: self.sequence,
+            base_offset: self.base_offset,
+            key: self.key,
+            epochs: self.epochs.clone(),
             readable: AtomicU64::new(closed.data_end),
+            recent: RwLock::new(None),
             index: RwLock::new(index),
             closed: OnceLock::from(closed),
-            ..Self::new(self.slots.clone(), Arc::clone(&self.space), self.sequence, self.base_offset)
+            freed: AtomicBool::new(false),
+            extending: AtomicBool::new(false),
         }
     }
 

@@ -25,7 +25,11 @@ impl LogState {
     /// about `unsynced_max` bytes: nobody waits for the rest.
     pub(crate) fn capture(self: Arc<Self>, unsynced_max: u64) -> Option<LogCapture> {
         let bytes_max = if self.syncs() { u64::MAX } else { unsynced_max };
-        let writer = self.writer.lock();
+        if self.poisoned.get().is_some() {
+            // What comes behind a write that failed must not be written: it would vouch for what is in front of it.
+            return None;
+        }
+        let mut writer = self.writer.lock();
         let (mut bytes, mut is_all) = (0, true);
         let mut blocks = Vec::new();
         for open in writer.pending.iter().chain(&writer.open) {
@@ -42,6 +46,7 @@ impl LogState {
             }
         }
         let end = writer.end;
+        writer.taken = end;
         drop(writer);
         (!blocks.is_empty()).then_some(LogCapture { log: self, blocks, end, bytes, is_all })
     }

@@ -27,6 +27,7 @@ impl Log {
     }
 
     fn mark_clean_at(&self, end: u64) -> Result<()> {
+        self.state().engine.check_open()?;
         let log = self.state();
         log.say(&Record::CleanMark { log: log.id, end })
     }

@@ -11,7 +11,7 @@ use super::Log;
 use super::block::{Block, BlockIndex, ClosedBlock};
 use super::state::{LogState, Phase, Writer};
 use super::times::TimeIndex;
-use crate::batch::{Batch, Record as BatchRecord, retain_records, write_gap};
+use crate::batch::{Batch, Record as BatchRecord, retain_records, write_epoch, write_gap};
 use crate::clock::now_ms;
 use crate::digest::Digest;
 use crate::disk::{AlignedPage, write_all};
@@ -19,7 +19,9 @@ use crate::engine::poison;
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
 use crate::format::block_header::BlockHeader;
+use crate::format::epochs::Epochs;
 use crate::format::footer::IndexEntry;
+use crate::format::mark::BlockKey;
 use crate::journal::Record;
 use crate::scan::{Bounds, Window, walk};
 use crate::seeded;
@@ -50,6 +52,7 @@ impl Log {
     ///
     /// Errors: `Sealed`, `UnknownLog` (deleted), `Closed`, `NoSpace` (what was done so far stays), `Poisoned`.
     pub fn compact(&self, tombstone_delay: Duration) -> Result<Compacted> {
+        self.state().engine.check_open()?;
         self.state().compact(tombstone_delay, now_ms())
     }
 }
@@ -77,8 +80,11 @@ impl Kept {
 #[derive(Default)]
 struct Run {
     blocks: Vec<Arc<Block>>,
+    /// Back to back, without marks: where they will lie is not known yet.
     batches: Vec<u8>,
     gone: u64,
+    /// Of its blocks; `None`: it has none yet.
+    epochs: Option<Epochs>,
 }
 
 impl LogState {
@@ -102,9 +108,12 @@ impl LogState {
                 self.replace(std::mem::take(&mut run), &mut done)?;
                 continue;
             };
-            if (run.batches.len() + batches.len()) as u64 > room {
+            let joined = run.epochs.as_ref().and_then(|epochs| epochs.followed_by(&block.epochs));
+            let has_room = (run.batches.len() + batches.len()) as u64 <= room && joined.is_some();
+            if !run.blocks.is_empty() && !has_room {
                 self.replace(std::mem::take(&mut run), &mut done)?;
             }
+            run.epochs = joined.filter(|_| has_room).or_else(|| Some(block.epochs.clone()));
             run.batches.extend_from_slice(&batches);
             run.gone += gone;
             run.blocks.push(block);
@@ -164,26 +173,26 @@ impl LogState {
     fn without_others(&self, block: &Block, kept: &Kept) -> Result<Option<(Vec<u8>, u64)>> {
         let Some(&ClosedBlock { end_offset, data_end, .. }) = block.closed.get() else { return Ok(None) };
         let (mut out, mut gone, mut next) = (Vec::new(), 0, block.base_offset);
-        let bounds = Bounds { base_offset: next, epoch: self.epoch, known: end_offset, limit: end_offset };
-        let mut window = Window::new(block.file(), block.start, data_end);
+        let bounds = Bounds { base_offset: next, known: end_offset, limit: end_offset };
+        let mut window = Window::new(block, data_end);
         let walked = walk(&mut window, bounds, |batch| {
             let mut rest = Vec::new();
             gone += u64::from(retain_records(batch, &mut rest, |record| kept.has(record)));
             let is_gap = rest.is_empty() || (batch.header().holds() == 0 && batch.producer().is_none());
             if !is_gap {
-                write_gap(next..batch.base_offset(), self.epoch.0, &mut out);
+                write_gap(next..batch.base_offset(), &mut out);
                 out.extend_from_slice(&rest);
                 next = batch.end_offset();
             }
         });
         let walked = walked.map_err(|e| block.slots.file.error("read", e))?;
-        write_gap(next..end_offset, self.epoch.0, &mut out);
+        write_gap(next..end_offset, &mut out);
         let is_whole = walked.fences.is_empty() && walked.end_offset == end_offset;
         Ok((is_whole && block.is_still_there()).then_some((out, gone)))
     }
 
     /// Writes a run as one block and puts it in the place of the old ones.
-    fn replace(self: &Arc<Self>, run: Run, done: &mut Compacted) -> Result<()> {
+    fn replace(self: &Arc<Self>, mut run: Run, done: &mut Compacted) -> Result<()> {
         let (Some(first), Some(last)) = (run.blocks.first(), run.blocks.last()) else { return Ok(()) };
         let range = first.base_offset..last.closed.get().expect("at rest").end_offset;
         let blocks = &self.engine.blocks;
@@ -191,9 +200,14 @@ impl LogState {
         let size =
             blocks.classes.smallest(bytes).map_err(|bytes_max| Error::TooLarge { bytes, bytes_max })?;
         let (slots, space) = blocks.allocate(size, self.fsync)?;
-        let block = Block::new(slots.clone(), space, blocks.take_sequence(), range.start);
+        let header = BlockHeader {
+            replaces_to: range.end,
+            epochs: run.epochs.take().expect("a run with blocks has theirs"),
+            ..self.new_header(&slots, 0, range.start)
+        };
+        let block = Block::new(slots.clone(), space, &header);
         let producers = self.producers_at_end(last)?;
-        if let Err(error) = self.write_block(&block, &range, &run.batches, producers) {
+        if let Err(error) = self.write_block(&block, &header, &mut run.batches, producers) {
             // The journal says nothing of it: nobody will ever take it for the log's.
             blocks.free(&slots);
             return Err(error);
@@ -212,34 +226,23 @@ impl LogState {
     fn write_block(
         &self,
         block: &Block,
-        range: &Range<u64>,
-        batches: &[u8],
+        header: &BlockHeader,
+        batches: &mut [u8],
         producers: Option<Vec<u8>>,
     ) -> Result<()> {
-        let header = BlockHeader {
-            store: self.engine.store,
-            log: self.id,
-            sequence: block.sequence,
-            previous: 0,
-            base_offset: range.start,
-            epoch: self.epoch,
-            slots: block.slots.count,
-            group: (uuid::Uuid::nil(), 0, 0),
-            replaces_to: range.end,
-            name: self.name.clone(),
-        };
         let file = &block.slots.file;
         let failed = |e| poison(file, "write", e);
         let data_end = PAGE_BYTES + batches.len() as u64;
         block.space.reach(data_end).map_err(|e| file.error("grow", e))?;
+        let (entries, max_timestamp, digest) = mark_all(block.key, batches)?;
         let bytes: Vec<u8> = header.encode().into_iter().chain(batches.iter().copied()).collect();
         let pages: Vec<AlignedPage> = bytes.chunks(PAGE_BYTES as usize).map(AlignedPage::padded).collect();
         let parts: Vec<&[u8]> = pages.iter().map(|page| &**page).collect();
         write_all(block.file(), block.start, &parts, false).map_err(failed)?;
-        let (entries, max_timestamp, digest) = index_of(batches)?;
         *block.index.write() = BlockIndex::Loaded(Arc::new(entries));
         block.readable.store(data_end, Ordering::Release);
-        let _ = block.closed.set(ClosedBlock { end_offset: range.end, max_timestamp, data_end, digest });
+        let _ =
+            block.closed.set(ClosedBlock { end_offset: header.replaces_to, max_timestamp, data_end, digest });
         block.write_footer(producers).map_err(failed)?;
         if self.syncs() && !seeded!(CompactedNotSynced) { self.engine.sync_files(&[file]) } else { Ok(()) }
     }
@@ -285,9 +288,8 @@ impl LogState {
     /// The encoded table at the end of a block, if it has one.
     fn producers_at_end(&self, block: &Block) -> Result<Option<Vec<u8>>> {
         let footer = block.read_footer().map_err(|e| block.slots.file.error("read", e))?;
-        let own = footer.filter(|footer| footer.sequence == block.sequence);
         let end = block.closed.get().map(|closed| closed.end_offset);
-        Ok(own.filter(|footer| Some(footer.end_offset) == end).and_then(|footer| footer.producers))
+        Ok(footer.filter(|footer| Some(footer.end_offset) == end).and_then(|footer| footer.producers))
     }
 
     fn digest_of_blocks(&self, writer: &Writer) -> Digest {
@@ -304,13 +306,14 @@ fn data_bytes(block: &Block) -> u64 {
     block.closed.get().map_or(0, |closed| closed.data_end - PAGE_BYTES)
 }
 
-/// Index, greatest timestamp and digest of batches back to back, from the start of a block's data.
-fn index_of(batches: &[u8]) -> Result<(Vec<IndexEntry>, i64, Digest)> {
+/// Gives batches back to back their marks, from the start of a block's data on; their index, greatest timestamp and digest.
+fn mark_all(key: BlockKey, batches: &mut [u8]) -> Result<(Vec<IndexEntry>, i64, Digest)> {
     let (mut entries, mut max_timestamp, mut digest) =
         (Vec::<IndexEntry>::new(), i64::MIN, Digest::default());
-    let (mut rest, mut position, mut index_next) = (batches, PAGE_BYTES, 0);
-    while !rest.is_empty() {
-        let (batch, behind) = Batch::parse(rest)?;
+    let (mut at, mut index_next) = (0, 0);
+    while at < batches.len() {
+        let position = PAGE_BYTES + at as u64;
+        let (batch, _) = Batch::parse(&batches[at..])?;
         max_timestamp = max_timestamp.max(batch.max_timestamp());
         let offset = batch.base_offset();
         if position >= index_next {
@@ -320,8 +323,10 @@ fn index_of(batches: &[u8]) -> Result<(Vec<IndexEntry>, i64, Digest)> {
             entry.max_timestamp = max_timestamp;
         }
         digest.push(offset, batch.record_count(), batch.header().crc);
-        position += batch.bytes().len() as u64;
-        rest = behind;
+        let size = batch.bytes().len();
+        let mark = key.mark(position, offset, batch.header(), false);
+        write_epoch(&mut batches[at..], mark);
+        at += size;
     }
     Ok((entries, max_timestamp, digest))
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::block::{Block, BlockIndex, ClosedBlock};
 use super::state::{LogState, Writer};
-use crate::batch::{Batch, write_offsets};
+use crate::batch::{Batch, OFFSETS_END};
 use crate::blocks::{BlockFile, Slots};
 use crate::digest::Digest;
 use crate::engine::poison;
@@ -149,19 +149,8 @@ impl LogState {
         let count = places.len() as u32;
         let mut parts = Vec::with_capacity(places.len());
         for (index, place) in places.into_iter().enumerate() {
-            let sequence = self.engine.blocks.take_sequence();
-            let header = BlockHeader {
-                store: self.engine.store,
-                log: self.id,
-                sequence,
-                previous,
-                base_offset,
-                epoch: self.epoch,
-                slots: place.slots.count,
-                group: (group, index as u32, count),
-                replaces_to: 0,
-                name: self.name.clone(),
-            };
+            let group = (group, index as u32, count);
+            let header = BlockHeader { group, ..self.new_header(&place.slots, previous, base_offset) };
             let mut place = Some(place);
             let mut part = None;
             give(index, &mut |batch| {
@@ -171,7 +160,7 @@ impl LogState {
             })?;
             let part = part.expect("each part is given");
             base_offset += u64::from(part.records);
-            previous = sequence;
+            previous = header.sequence;
             parts.push(part);
         }
         Ok(parts)
@@ -181,7 +170,7 @@ impl LogState {
         let Place { slots, space } = place;
         let file = Arc::clone(&slots.file);
         let (base_offset, records, crc) = (header.base_offset, batch.record_count(), batch.header().crc);
-        let block = Block::new(slots, space, header.sequence, base_offset);
+        let block = Block::new(slots, space, header);
         let failed = |e| poison(&file, "write", e);
         let engine = &self.engine;
         let mut tail = Tail::open(Arc::clone(&file.file), block.range(), 0, engine.tail_kind, &engine.pool)
@@ -189,11 +178,12 @@ impl LogState {
         let bytes = batch.bytes();
         let data_end = PAGE_BYTES + bytes.len() as u64;
         block.space.reach(data_end).map_err(failed)?;
-        let (mut head, rest) = (*bytes.first_chunk::<16>().expect("a parsed batch is longer"), &bytes[16..]);
-        write_offsets(&mut head, base_offset, self.epoch.0);
+        // What was there before the group is synced; its parts are written in any order.
+        let begins_commit = self.syncs() && header.group.1 == 0;
+        let mark = block.key.mark(PAGE_BYTES, base_offset, batch.header(), begins_commit);
         tail.append(&header.encode());
-        tail.append(&head);
-        tail.append(rest);
+        tail.append(&batch.front_with(base_offset, mark));
+        tail.append(&bytes[OFFSETS_END..]);
         let captured = tail.capture(0);
         if captured.has_writes() {
             captured.write(false).map_err(failed)?;
@@ -230,6 +220,7 @@ impl LogState {
         self.size_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.end.store(end, Ordering::Release);
         if self.syncs() {
+            writer.taken = end;
             self.synced.fetch_max(end, Ordering::AcqRel);
             self.unmarked_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
@@ -275,6 +266,7 @@ impl super::Log {
     /// Errors: `Sealed`, `UnknownLog` (deleted), `Closed`, `NoSpace` and `TooLarge` (a batch that fits into no block, more
     /// than 10 GB in all), after which nothing has changed; `Poisoned` after a failed write.
     pub fn append_group(&self, batches: &[Batch<'_>]) -> Result<std::ops::Range<Offset>> {
+        self.state().engine.check_open()?;
         let size =
             |batch: &Batch<'_>| PartSize { bytes: batch.bytes().len() as u64, records: batch.record_count() };
         batches.iter().try_for_each(Batch::check_dense)?;

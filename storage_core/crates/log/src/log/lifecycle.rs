@@ -110,7 +110,9 @@ impl LogState {
             let below = self.directory.read().blocks.iter().take_while(|block| is_below(block)).count();
             let trimmed = self.trim_blocks(below)?;
             let Trimmed { end: freed, digest, ref producers } = trimmed;
-            let promise = Record::LogTrimmed { log: self.id, start: offset, freed, digest, producers };
+            let before = self.engine.blocks.peek_sequence();
+            let promise =
+                Record::LogTrimmed { log: self.id, start: offset, freed, before, digest, producers };
             self.say(&promise)?;
             *self.trimmed.lock() = trimmed;
             self.start.store(offset, Ordering::Release);
@@ -147,16 +149,14 @@ impl LogState {
     /// The table at the end of a closed block, if its footer is there and has it.
     fn producers_in_footer(&self, block: &Block) -> Result<Option<ProducerTable>> {
         let footer = block.read_footer().map_err(|e| block.slots.file.error("read", e))?;
-        let is_own = |footer: &Footer| {
-            footer.sequence == block.sequence && closed_end(block) == Some(footer.end_offset)
-        };
+        let is_own = |footer: &Footer| closed_end(block) == Some(footer.end_offset);
         Ok(footer.filter(is_own).and_then(|footer| ProducerTable::decode(footer.producers.as_deref()?)))
     }
 
     /// Brings the table up to `limit` by what a block holds.
     fn walk_producers(&self, block: &Block, limit: u64, table: &mut ProducerTable) -> Result<Walked> {
-        let bounds = Bounds { base_offset: block.base_offset, epoch: self.epoch, known: limit, limit };
-        let mut window = Window::new(block.file(), block.start, block.readable.load(Ordering::Acquire));
+        let bounds = Bounds { base_offset: block.base_offset, known: limit, limit };
+        let mut window = Window::new(block, block.readable.load(Ordering::Acquire));
         let walked = walk(&mut window, bounds, |batch| {
             if let Some(producer) = batch.producer() {
                 table.record(producer, batch.record_count(), batch.base_offset());
@@ -236,7 +236,7 @@ impl LogState {
     fn apply_cut(&self, writer: &mut Writer, cut: Cut) {
         let Cut { end, kept, closed, producers, digest } = cut;
         self.drop_open(writer);
-        writer.end = end;
+        (writer.end, writer.taken) = (end, end);
         writer.producers = producers;
         writer.digest = digest;
         self.end.store(end, Ordering::Release);

@@ -5,6 +5,7 @@ pub(crate) mod capture;
 pub(crate) mod clean;
 mod compaction;
 pub(crate) mod group;
+mod holes;
 mod lifecycle;
 mod mend;
 pub(crate) mod open_block;
@@ -29,7 +30,7 @@ use crate::types::{Epoch, LogId, Offset};
 pub use compaction::Compacted;
 pub use reader::Slices;
 pub use retaining::Hold;
-use state::LogState;
+use state::{Admit, LogState};
 
 /// What a log starts as.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,14 +139,16 @@ impl Log {
         self.state.sealed.get().is_some()
     }
 
-    /// Whether a torn tail was cut or a range is damaged, or the log does not sync each append and the store was not
-    /// closed in order; and it was not cleared since: it may lack what its copies have.
+    /// Whether a torn tail was cut, or what is damaged goes up to the end, or the log does not sync each append and the
+    /// store was not closed in order; and it was not cleared since: it may have ended later than it does. Damage with good
+    /// batches behind it is none of that: [`Log::recount`] tells which offsets are missing.
     pub fn is_suspect(&self) -> bool {
         self.state.suspect.load(Ordering::Acquire)
     }
 
     /// Says that the log has been filled from its copies. Durable on return, but where the log never syncs.
     pub fn clear_suspect(&self) -> Result<()> {
+        self.state.engine.check_open()?;
         self.state.say(&Record::Cleared { log: self.id() })?;
         self.state.suspect.store(false, Ordering::Release);
         Ok(())
@@ -159,7 +162,19 @@ impl Log {
     /// which nothing has changed; `Poisoned` after a failed write.
     #[inline]
     pub fn append(&self, batch: &Batch<'_>) -> Result<Appended> {
-        let placed = self.state.append(batch)?;
+        self.append_as(batch, Admit::InSequence)
+    }
+
+    /// The same with a batch of another copy of this log: its producer's sequence is remembered and not checked, for the
+    /// batch before may be among those that are left out (see [`Log::skip_to`]).
+    pub fn append_copied(&self, batch: &Batch<'_>) -> Result<Appended> {
+        self.append_as(batch, Admit::AsCopied)
+    }
+
+    #[inline]
+    fn append_as(&self, batch: &Batch<'_>, admit: Admit) -> Result<Appended> {
+        self.state.engine.check_open()?;
+        let placed = self.state.append(batch, admit)?;
         self.state.engine.relieve(&self.state, placed.waiting_bytes);
         Ok(Appended {
             base_offset: Offset(placed.base_offset),
@@ -177,6 +192,7 @@ impl Log {
 
     /// Blocks until everything appended so far is as durable as the schedule promises.
     pub fn commit(&self) -> Result<()> {
+        self.state.engine.check_origin()?;
         let generation = self.state.generation.load(Ordering::Acquire);
         self.state.engine.wait(&self.state, self.end_offset().0, generation)
     }
@@ -192,11 +208,13 @@ impl Log {
     ///
     /// Errors: `OffsetOutOfRange`; `Corrupted` if the batch of `offset` is damaged (read on at the range's end).
     pub fn read(&self, offset: Offset, bytes_max: usize) -> Result<Slices> {
+        self.state.engine.check_open()?;
         self.state.read(offset.0, bytes_max)
     }
 
     /// First readable offset whose record is not older than that time, in milliseconds since the epoch.
     pub fn find_by_timestamp(&self, ms: i64) -> Result<Option<Offset>> {
+        self.state.engine.check_open()?;
         self.state.find_by_timestamp(ms)
     }
 
@@ -204,6 +222,7 @@ impl Log {
     /// the engine) are; where the log never syncs neither is. The same value again answers the same; another is refused with
     /// `Sealed`. After `NoSpace` the log is open as before.
     pub fn seal(&self, value: &[u8]) -> Result<Sealed> {
+        self.state.engine.check_open()?;
         self.state.seal(value).map(|entry| Sealed { end: Offset(entry.end), digest: entry.digest.value })
     }
 
@@ -222,6 +241,11 @@ impl Log {
         self.state.writer.lock().producers.clone()
     }
 
+    /// See [`ProducerTable::is_crowded`].
+    pub fn is_crowded_with_producers(&self) -> bool {
+        self.state.writer.lock().producers.is_crowded()
+    }
+
     /// What was known of producers before the log's first batch, encoded.
     pub fn first_producers(&self) -> Bytes {
         Bytes::copy_from_slice(&self.state.first_producers)
@@ -233,22 +257,40 @@ impl Log {
         self.state.writer.lock().digest.value
     }
 
-    /// Writes damaged batches of a sealed log again, as another copy has them: the bytes of all batches from `offset` on
-    /// up to the next good one. Durable on return. False: the log is not sealed, or they do not fit there exactly; then
-    /// nothing was written.
+    /// Writes damaged batches again, as another copy has them: whole batches from `offset` on, which must be those at the
+    /// front or at the back of a damaged range. Durable on return. False: they do not fit there exactly, or the block there
+    /// takes appends (see [`Log::recount`]); then nothing was written.
     pub fn mend(&self, offset: Offset, batches: &[u8]) -> Result<bool> {
+        self.state.engine.check_open()?;
         self.state.mend(offset.0, batches)
+    }
+
+    /// Reads every batch of an open log and says what is damaged, as ranges of offsets in order. From then on
+    /// [`Log::digest`] and [`Log::producers`] are over the good batches, also after [`Log::mend`], and all that there is
+    /// can be mended: the log goes on in a new block. `Sealed` logs are not counted.
+    pub fn recount(&self) -> Result<Vec<(Offset, Offset)>> {
+        self.state.engine.check_open()?;
+        self.state.recount()
+    }
+
+    /// Leaves out the offsets from the end of an open log up to `to`: they are a damaged range for ever, since no copy has
+    /// them. Durable on return. Errors: `OffsetOutOfRange` unless `to` is behind the end, `Sealed`.
+    pub fn skip_to(&self, to: Offset) -> Result<()> {
+        self.state.engine.check_open()?;
+        self.state.skip_to(to.0)
     }
 
     /// Drops records from `end` on, which must be the start of a batch. Durable on return, and so is everything before
     /// `end`. `Sealed` logs are not cut.
     pub fn truncate_to(&self, end: Offset) -> Result<()> {
+        self.state.engine.check_open()?;
         self.state.truncate_to(end.0)
     }
 
     /// Drops records below `offset`; offsets of the others stay. Durable on return; space of whole blocks is given back
     /// in the background. Waits for a batch group of the log that is being written.
     pub fn delete_before(&self, offset: Offset) -> Result<()> {
+        self.state.engine.check_open()?;
         self.state.delete_before(offset.0)
     }
 }

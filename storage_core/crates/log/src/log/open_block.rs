@@ -6,13 +6,13 @@ use std::time::Instant;
 use super::block::{Block, BlockIndex, ClosedBlock};
 use super::state::{LogState, Writer};
 use crate::batch::Batch;
-use crate::blocks::Filled;
+use crate::blocks::{Filled, Slots};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::format::block_header::BlockHeader;
+use crate::format::epochs::Epochs;
 use crate::format::footer::{IndexEntry, data_max};
 use crate::format::{PAGE_BYTES, page_up};
-use crate::seeded;
 use crate::sync::RwLock;
 use crate::tail::Tail;
 
@@ -35,12 +35,10 @@ pub(crate) struct OpenBlock {
     producers: Option<Vec<u8>>,
 }
 
-/// Where a recovered block ends.
+/// Where a recovered block ends, with nothing but zeros behind: no position is used twice under one block sequence.
 pub(crate) struct Resume {
     pub(crate) block: Arc<Block>,
     pub(crate) data_end: u64,
-    /// What lies behind the data up to here must be zeroed before the first append.
-    pub(crate) dirty_end: u64,
     pub(crate) max_timestamp: i64,
     pub(crate) digest: Digest,
 }
@@ -80,28 +78,16 @@ impl LogState {
                 return Err(file.error("open a block in", error));
             }
         };
-        let sequence = blocks.take_sequence();
-        let header = BlockHeader {
-            store: self.engine.store,
-            log: self.id,
-            sequence,
-            previous: writer.last_sequence,
-            base_offset: writer.end,
-            epoch: self.epoch,
-            slots: slots.count,
-            group: (uuid::Uuid::nil(), 0, 0),
-            replaces_to: 0,
-            name: self.name.clone(),
-        };
+        let header = self.new_header(&slots, writer.last_sequence, writer.end);
         tail.append(&header.encode());
         let block = Arc::new(Block {
             recent: RwLock::new(tail.recent()),
             index: RwLock::new(BlockIndex::Growing(Vec::new())),
-            ..Block::new(slots, space, sequence, writer.end)
+            ..Block::new(slots, space, &header)
         });
         self.close_block(writer);
         self.directory.write().blocks.push(Arc::clone(&block));
-        writer.last_sequence = sequence;
+        writer.last_sequence = header.sequence;
         writer.open = Some(OpenBlock {
             block,
             tail,
@@ -116,6 +102,24 @@ impl LogState {
         });
         self.ask_retain_if_ruled();
         Ok(())
+    }
+
+    /// Header of the log's next block, in slots that were taken for it.
+    pub(super) fn new_header(&self, slots: &Slots, previous: u64, base_offset: u64) -> BlockHeader {
+        BlockHeader {
+            manifest: self.engine.manifest,
+            log: self.id,
+            sequence: self.engine.blocks.take_sequence(),
+            previous,
+            base_offset,
+            place: slots.place(),
+            journal_sequence: self.engine.journal.durable_sequence(),
+            fsync: self.own_fsync,
+            replaces_to: 0,
+            group: (uuid::Uuid::nil(), 0, 0),
+            name: self.name.clone(),
+            epochs: Epochs::one(base_offset, self.epoch),
+        }
     }
 
     /// The block before the next one.
@@ -133,42 +137,16 @@ impl LogState {
         }
     }
 
-    /// Zeroes what a recovery found behind the data: a store that was closed in order ends with its data, and the next open
-    /// need not look.
-    pub(crate) fn clean_tail(&self) -> Result<()> {
-        let mut writer = self.writer.lock();
-        if let Some(resume) = writer.resume.as_ref().filter(|resume| resume.dirty_end > resume.data_end) {
-            writer.open = Some(self.reopen(resume)?);
-            writer.resume = None;
-        }
-        Ok(())
-    }
-
-    /// Goes on in a block that a recovery found, after zeroing what lies behind its data.
+    /// Goes on in a block that a recovery found: only zeros lie behind its data.
     pub(crate) fn reopen(&self, resume: &Resume) -> Result<OpenBlock> {
-        let &Resume { ref block, data_end, dirty_end, max_timestamp, digest } = resume;
+        let &Resume { ref block, data_end, max_timestamp, digest } = resume;
         let block = Arc::clone(block);
         let file = Arc::clone(&block.slots.file);
-        let result = (|| {
-            let behind = page_up(data_end);
-            if dirty_end > behind {
-                block
-                    .file()
-                    .discard(block.start + behind..block.start + page_up(dirty_end).min(block.bytes))?;
-            }
-            block.space.assume(behind);
-            let engine = &self.engine;
-            let mut tail =
-                Tail::open(Arc::clone(&file.file), block.range(), data_end, engine.tail_kind, &engine.pool)?;
-            if dirty_end > data_end {
-                tail.zero_page_rest()?;
-                if self.syncs() && !seeded!(ZerosNotSynced) {
-                    block.file().sync()?;
-                }
-            }
-            Ok(tail)
-        })();
-        let tail = result.map_err(|error: std::io::Error| {
+        block.space.assume(page_up(data_end));
+        let engine = &self.engine;
+        let tail =
+            Tail::open(Arc::clone(&file.file), block.range(), data_end, engine.tail_kind, &engine.pool);
+        let tail = tail.map_err(|error| {
             let error = file.error("reopen", error);
             if !matches!(error, Error::NoSpace { .. }) {
                 self.poison(&error.to_string().into());

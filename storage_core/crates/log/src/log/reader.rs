@@ -2,6 +2,7 @@
 //! the way is fenced, so that what lies around it can be read.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -9,7 +10,7 @@ use bytes::Bytes;
 
 use super::block::Block;
 use super::state::LogState;
-use crate::batch::{Batch, BatchHeader, HEADER_BYTES};
+use crate::batch::{Batch, BatchHeader, HEADER_BYTES, write_epoch};
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
 use crate::scan::Window;
@@ -18,7 +19,7 @@ use crate::types::{LogId, Offset};
 /// Batches are read with as much around them as an index entry covers.
 pub(super) const SLACK_BYTES: u64 = 2 * PAGE_BYTES;
 
-/// Whole batches, as stored.
+/// Whole batches, verbatim: as they were appended, with their offsets and the epoch of their log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slices {
     /// In order, without gaps. The first contains the offset that was asked for.
@@ -136,23 +137,20 @@ impl LogState {
             if !block.is_still_there() {
                 return Ok(Step::Gone);
             }
-            let bytes = Bytes::from(bytes);
             let mut batches = Vec::new();
             let (mut at, mut total) = (0, 0);
             let stop = loop {
                 if next >= limit || (total >= bytes_max && !batches.is_empty()) {
-                    return Ok(Step::Batches(batches, next));
+                    return Ok(Step::Batches(sliced(bytes, &batches), next));
                 }
-                let rest = &bytes[at..];
-                if rest.is_empty() && position + at as u64 >= readable && next > offset {
-                    return Ok(Step::Batches(batches, next));
+                let (rest, here) = (&bytes[at..], position + at as u64);
+                if rest.is_empty() && here >= readable && next > offset {
+                    return Ok(Step::Batches(sliced(bytes, &batches), next));
                 }
                 let batch = match Batch::parse(rest) {
-                    Ok((batch, _)) if batch.base_offset() == next && self.is_own_epoch(batch.header()) => {
-                        batch
-                    }
+                    Ok((batch, _)) if batch.base_offset() == next && block.has(here, batch.header()) => batch,
                     Ok(_) => break None,
-                    Err(_) => break missing(rest, readable - (position + at as u64)),
+                    Err(_) => break missing(rest, readable - here),
                 };
                 if batch.end_offset() > limit {
                     break None;
@@ -161,17 +159,19 @@ impl LogState {
                 let is_wanted = batch.end_offset() > offset;
                 let fits = total + size as u64 <= bytes_max || (batches.is_empty() && is_first);
                 if is_wanted && !fits {
-                    return Ok(Step::Batches(batches, next));
+                    return Ok(Step::Batches(sliced(bytes, &batches), next));
                 }
+                let epoch = block.epochs.at(next);
                 next = batch.end_offset();
                 if is_wanted {
-                    batches.push(bytes.slice(at..at + size));
+                    batches.push(at..at + size);
                     total += size as u64;
+                    write_epoch(&mut bytes[at..], epoch.0);
                 }
                 at += size;
             };
             if !batches.is_empty() {
-                return Ok(Step::Batches(batches, next));
+                return Ok(Step::Batches(sliced(bytes, &batches), next));
             }
             position += at as u64;
             match stop {
@@ -188,10 +188,6 @@ impl LogState {
         }
     }
 
-    fn is_own_epoch(&self, header: &BatchHeader) -> bool {
-        header.leader_epoch.cast_unsigned() == self.epoch.0
-    }
-
     /// Where reading goes on behind a damaged batch: position and offset of the next good one, or the block's end.
     fn behind_damage(&self, block: &Block, position: u64, offset: u64) -> io::Result<(u64, u64)> {
         let end = block
@@ -199,8 +195,8 @@ impl LogState {
             .get()
             .map_or_else(|| self.readable.load(Ordering::Acquire), |closed| closed.end_offset);
         let data_end = block.readable.load(Ordering::Acquire);
-        let mut window = Window::new(block.file(), block.start, data_end);
-        let next = window.next_batch(position, offset + 1..end, self.epoch)?;
+        let mut window = Window::new(block, data_end);
+        let next = window.next_batch(position, offset + 1..end)?;
         Ok(next.unwrap_or((data_end, end.max(offset + 1))))
     }
 
@@ -214,6 +210,12 @@ impl LogState {
             directory.fences.insert(at, (start, end));
         }
     }
+}
+
+/// Ranges of bytes, which share their memory.
+fn sliced(bytes: Vec<u8>, ranges: &[Range<usize>]) -> Vec<Bytes> {
+    let bytes = Bytes::from(bytes);
+    ranges.iter().map(|range| bytes.slice(range.clone())).collect()
 }
 
 /// How many bytes the batch at the front of `rest` needs, where that may be more than were read.

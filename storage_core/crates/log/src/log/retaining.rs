@@ -67,6 +67,7 @@ impl Log {
     /// Forgets records below `before`, as far as nobody holds them: what is held goes when it is let go. Durable on
     /// return, but where the log never syncs. Gives where the log begins now, and why.
     pub fn trim(&self, before: Offset) -> Result<Floor> {
+        self.state().engine.check_open()?;
         let state = self.state();
         let (start, end) = (self.start_offset(), self.durable_offset());
         if before > end {
@@ -104,6 +105,10 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let state = self.log.state();
+        // A forked child holds nothing, and must not wait for locks of its parent.
+        if state.engine.check_origin().is_err() {
+            return;
+        }
         state.retaining.rules.lock().holds.remove(&self.number);
         state.ask_retain();
     }

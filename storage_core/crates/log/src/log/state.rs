@@ -9,7 +9,7 @@ use super::open_block::{OpenBlock, Resume};
 use super::retaining::Retaining;
 use super::times::TimeIndex;
 use crate::arrivals::Arrivals;
-use crate::batch::{Batch, write_offsets};
+use crate::batch::{Batch, OFFSETS_END};
 use crate::cursors::CursorPlace;
 use crate::digest::Digest;
 use crate::disk::TailKind;
@@ -120,11 +120,22 @@ pub(crate) struct Writer {
     /// A recovered block to go on in, opened by the first append.
     pub(crate) resume: Option<Resume>,
     pub(crate) end: u64,
+    /// Offsets below were taken by commits that are over, or succeed before a later one may write.
+    pub(crate) taken: u64,
     /// Of the log's last block.
     pub(crate) last_sequence: u64,
     pub(crate) producers: ProducerTable,
     /// Over all batches since the log's base.
     pub(crate) digest: Digest,
+}
+
+/// Which batches of producers are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admit {
+    /// The next of each producer; one that is there already is recognised.
+    InSequence,
+    /// All: another copy has taken them, and the one before may be lost.
+    AsCopied,
 }
 
 /// Where an append went.
@@ -151,6 +162,7 @@ impl LogState {
             waiting_bytes: 0,
             resume: None,
             end: base_offset,
+            taken: base_offset,
             last_sequence: 0,
             producers,
             digest: Digest::default(),
@@ -217,7 +229,7 @@ impl LogState {
 
     /// Appends under the log's mutex: no system call where the next block and its space are ready.
     #[inline]
-    pub(crate) fn append(self: &Arc<Self>, batch: &Batch<'_>) -> Result<Placed> {
+    pub(crate) fn append(self: &Arc<Self>, batch: &Batch<'_>, admit: Admit) -> Result<Placed> {
         let records = batch.record_count();
         batch.check_dense()?;
         let mut guard = self.writer.lock();
@@ -228,7 +240,7 @@ impl LogState {
         self.check_active(writer)?;
         let generation = self.generation.load(Ordering::Relaxed);
         let producer = batch.producer();
-        if let Some(producer) = producer
+        if let (Some(producer), Admit::InSequence) = (producer, admit)
             && let Admission::Duplicate { base_offset, end_offset } =
                 writer.producers.check(producer, records)?
         {
@@ -259,11 +271,11 @@ impl LogState {
         let position = open.tail.written();
         let end = position + bytes.len() as u64;
         open.block.space.reach(end).map_err(|e| open.block.slots.file.error("grow", e))?;
-        // Offsets and epoch are outside the checksum: patched on the way.
-        let (mut head, rest) = (*bytes.first_chunk::<16>().expect("a parsed batch is longer"), &bytes[16..]);
-        write_offsets(&mut head, base_offset, self.epoch.0);
-        open.tail.append(&head);
-        open.tail.append(rest);
+        // Base offset and mark are outside the batch's checksum: patched on the way.
+        let begins_commit = self.begins_commit(base_offset, writer.taken);
+        let mark = open.block.key.mark(position, base_offset, batch.header(), begins_commit);
+        open.tail.append(&batch.front_with(base_offset, mark));
+        open.tail.append(&bytes[OFFSETS_END..]);
         open.note(position, base_offset, batch);
         writer.digest.push(base_offset, records, batch.header().crc);
         if let Some(producer) = producer {
@@ -292,6 +304,18 @@ impl LogState {
             self.arrivals.announce();
         }
         Ok(Placed { base_offset, end_offset, duplicate: false, generation, waiting_bytes })
+    }
+
+    /// Whether everything in front of a batch will be durable before the batch can be written. Bytes in memory are written by
+    /// the commit after the one that took what was in front of them, and only if that one succeeded; pages of a mapping are
+    /// written whenever the kernel likes.
+    #[inline]
+    fn begins_commit(&self, base_offset: u64, taken: u64) -> bool {
+        let durable_first = match self.engine.tail_kind {
+            TailKind::Buffered => taken,
+            TailKind::Mapped => self.synced.load(Ordering::Acquire),
+        };
+        self.syncs() && base_offset == durable_first
     }
 
     #[cold]

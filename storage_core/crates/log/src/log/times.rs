@@ -76,15 +76,14 @@ impl LogState {
     }
 }
 
-/// The first record that is not older, from `start` on. A compressed batch stays closed: its first offset stands for all.
+/// The first record that is not older, from `start` on. Where a compressed batch cannot be opened, its first offset stands
+/// for all.
 fn first_at(batch: &Batch<'_>, timestamp: i64, start: u64) -> Option<u64> {
     if batch.max_timestamp() < timestamp {
         return None;
     }
-    if batch.is_compressed() {
-        return Some(batch.base_offset().max(start));
-    }
-    let records = batch.records().map_while(Result::ok);
+    let Ok(opened) = batch.open() else { return Some(batch.base_offset().max(start)) };
+    let records = batch.header().records_in(&opened).map_while(Result::ok);
     let mut not_older = records.filter(|record| record.timestamp_ms >= timestamp && record.offset >= start);
     not_older.next().map(|record| record.offset)
 }

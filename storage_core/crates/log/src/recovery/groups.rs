@@ -11,14 +11,18 @@ use crate::seeded;
 
 impl Rebuild<'_> {
     /// The first block of the first group that is not whole; it was never promised, and so was nothing behind it. Where it
-    /// was, what lacks is damage, and found like other damage.
-    pub(super) fn torn_group(&self, live: &[Found]) -> Result<Option<usize>> {
+    /// was, or where a commit behind it proves that it was durable, what lacks is damage, and found like other damage.
+    pub(super) fn torn_group(&mut self, live: &[Found]) -> Result<Option<usize>> {
         let mut at = 0;
         while at < live.len() {
             let group = live[at].header.group.0;
             let count = live[at..].iter().take_while(|part| part.header.group.0 == group).count();
             let is_promised = live[at].header.base_offset < self.known() || seeded!(GroupKeptInPart);
-            if !group.is_nil() && !is_promised && !self.is_whole(&live[at..at + count])? {
+            if !group.is_nil()
+                && !is_promised
+                && !self.is_whole(&live[at..at + count])?
+                && !self.find_proof(&live[at + count..])?
+            {
                 return Ok(Some(at));
             }
             at += count;
@@ -49,9 +53,9 @@ impl Rebuild<'_> {
     /// Where the batch of a part ends, if it is whole.
     fn batch_end(&self, part: &Found) -> Result<Option<u64>> {
         let block = self.block(part);
-        let mut window = Window::new(block.file(), block.start, data_max(block.bytes));
-        let batch = window.batch(PAGE_BYTES, block.base_offset, self.entry.epoch);
-        let batch = batch.map_err(|e| part.slots.file.error("read", e))?;
-        Ok(batch.map(|batch| batch.end_offset()))
+        let mut window = Window::new(&block, data_max(block.bytes));
+        let stored = window.batch(PAGE_BYTES, block.base_offset);
+        let stored = stored.map_err(|e| part.slots.file.error("read", e))?;
+        Ok(stored.map(|stored| stored.batch.end_offset()))
     }
 }

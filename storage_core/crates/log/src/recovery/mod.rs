@@ -1,8 +1,10 @@
 //! Makes logs out of what lies on the disk. Only tails that may not be synced are scanned. What is torn there is cut,
 //! moved aside and reported; what is damaged below the synced mark is fenced and stays where it is.
 
+mod adopted;
 mod groups;
 mod lost;
+mod manifest;
 mod parallel;
 mod rebuild;
 mod report;
@@ -19,15 +21,23 @@ use crate::error::Result;
 use crate::journal::{JournalState, LogEntry, Record};
 use crate::options::FsyncSchedule;
 use crate::types::LogId;
+pub(crate) use adopted::adopt;
 pub(crate) use lost::write_lost;
+pub(crate) use manifest::{Opened, check_store, open_manifest};
 use parallel::Share;
 use rebuild::{Findings, Rebuild};
-pub use report::{CorruptedRange, MovedCursor, OpenReport, TornTail, UnknownBlock};
-use slots::{Found, Headers, read_headers, set_block_aside};
+pub use report::{CorruptedRange, LostEnd, MovedCursor, OpenReport, TornTail, UnknownBlock};
+pub(crate) use slots::{FileFronts, read_fronts};
+use slots::{Found, Headers, set_block_aside, sort_slots};
 
-/// Reads all files and builds the logs of the journal.
-pub(crate) fn recover(engine: &Arc<Engine>, state: &JournalState, report: &mut OpenReport) -> Result<()> {
-    let Headers { mut found, damaged } = read_headers(engine, state, report)?;
+/// Builds the logs of the journal from what lies in the files.
+pub(crate) fn recover(
+    engine: &Arc<Engine>,
+    state: &JournalState,
+    fronts: Vec<FileFronts>,
+    report: &mut OpenReport,
+) -> Result<()> {
+    let Headers { mut found, damaged } = sort_slots(engine, state, fronts, report);
     let boot = engine.disk.boot();
     let mut kept: Vec<(LogId, &LogEntry, Vec<Found>)> = Vec::with_capacity(state.logs.len());
     for (&id, entry) in &state.logs {
@@ -48,12 +58,25 @@ pub(crate) fn recover(engine: &Arc<Engine>, state: &JournalState, report: &mut O
     let share = Share { threads: engine.disk.reads_at_once(), items: 1 };
     let rebuilt = parallel::map(kept, share, |(id, entry, blocks)| {
         let fsync = entry.fsync.unwrap_or(engine.fsync);
-        let trims_are_synced = entry.fsync.or(state.fsync).unwrap_or_default() == FsyncSchedule::SyncEach;
+        let fsync_before = entry.fsync.or(state.fsync).unwrap_or_default();
+        let trims_are_synced = fsync_before == FsyncSchedule::SyncEach;
+        let cuts_are_synced = fsync_before.syncs();
         let is_vouched_for = is_vouched_for(state, entry, boot);
         let is_settled = state.closed && is_vouched_for && entry.sealed.is_none();
         let findings = Findings::default();
-        Rebuild { engine, id, entry, fsync, trims_are_synced, is_vouched_for, is_settled, findings }
-            .run(blocks)
+        Rebuild {
+            engine,
+            id,
+            entry,
+            fsync,
+            trims_are_synced,
+            cuts_are_synced,
+            is_vouched_for,
+            is_settled,
+            proven: 0,
+            findings,
+        }
+        .run(blocks)
     });
     let mut unsynced: Vec<Arc<BlockFile>> = Vec::new();
     for log in rebuilt {

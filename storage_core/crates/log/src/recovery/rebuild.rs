@@ -1,5 +1,6 @@
 //! One log made of its blocks: footers that lie below the synced mark are believed, tails are scanned.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
@@ -21,7 +22,7 @@ use crate::log::open_block::Resume;
 use crate::log::state::{Directory, LogState, Phase, Trimmed, Writer};
 use crate::options::FsyncSchedule;
 use crate::producers::ProducerTable;
-use crate::scan::{Bounds, Walked, Window, walk};
+use crate::scan::{Behind, Bounds, Walked, Window, walk};
 use crate::seeded;
 use crate::space::Space;
 use crate::sync::{
@@ -29,6 +30,9 @@ use crate::sync::{
     atomic::{AtomicBool, AtomicU64},
 };
 use crate::types::{LogId, Offset};
+
+/// How much is read at a time of what is zero as a rule.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// One log being put together.
 pub(super) struct Rebuild<'a> {
@@ -38,10 +42,14 @@ pub(super) struct Rebuild<'a> {
     pub(super) fsync: FsyncSchedule,
     /// Only what was synced could be read, and so trimmed.
     pub(super) trims_are_synced: bool,
+    /// What a truncation left was synced.
+    pub(super) cuts_are_synced: bool,
     /// All that it had is there, as far as its schedule tells.
     pub(super) is_vouched_for: bool,
     /// The store was closed in order with all of it on the disk: it ends with its data, and zeros follow.
     pub(super) is_settled: bool,
+    /// Offsets below were durable, as a commit behind them proves.
+    pub(super) proven: u64,
     pub(super) findings: Findings,
 }
 
@@ -63,8 +71,8 @@ struct Chain {
     size_bytes: u64,
     resume: Option<Resume>,
     is_torn: bool,
-    /// Blocks behind the torn place were taken away.
-    lacks_blocks: bool,
+    /// Something behind its end was taken away, or lies there still.
+    is_cut: bool,
 }
 
 impl Rebuild<'_> {
@@ -83,19 +91,18 @@ impl Rebuild<'_> {
             size_bytes: 0,
             resume: None,
             is_torn: false,
-            lacks_blocks: false,
+            is_cut: false,
         };
-        let mut bases =
-            live.iter().skip(1).map(|found| found.header.base_offset).collect::<Vec<_>>().into_iter();
         let torn_group = self.torn_group(&live)?;
-        for (index, found) in live.into_iter().enumerate() {
-            let next_base = bases.next();
+        let mut rest = VecDeque::from(live);
+        for index in 0.. {
+            let Some(found) = rest.pop_front() else { break };
             chain.is_torn |= torn_group == Some(index);
             if chain.is_torn {
                 self.take_away(&mut chain, &found)?;
-                continue;
+            } else {
+                self.add(&mut chain, found, rest.make_contiguous())?;
             }
-            self.add(&mut chain, found, next_base)?;
         }
         // What was synced was there: if no block has it any more, that is damage, and its offsets are not given again.
         let known = self.known();
@@ -109,9 +116,9 @@ impl Rebuild<'_> {
             self.close_resume(&mut chain);
             chain.end = entry.start;
         }
-        if chain.lacks_blocks {
-            // Until their slots are zeroed those blocks follow in order again once the log has grown: they are cut as by
-            // a truncation, which the block in front of them must not outgrow.
+        if chain.is_cut && !seeded!(FollowersNotCut) {
+            // Until the slots of what was behind are zeroed, it follows in order again once the log has grown: it is cut as
+            // by a truncation. And the log goes on in a new block: a position is not used twice under one sequence.
             self.close_resume(&mut chain);
             let before = self.engine.blocks.peek_sequence();
             self.engine.journal.append(&Record::LogTruncated { log: self.id, end: chain.end, before })?;
@@ -129,7 +136,9 @@ impl Rebuild<'_> {
         }
         let sealed = self.entry.sealed.as_ref().map_or(0, |sealed| sealed.end);
         let trimmed = if self.trims_are_synced { self.entry.start } else { 0 };
-        self.entry.synced.max(sealed).max(trimmed)
+        // Before it cuts, a truncation syncs what stays.
+        let cut = self.entry.truncations.iter().map(|(end, _)| *end).max().filter(|_| self.cuts_are_synced);
+        self.entry.synced.max(sealed).max(trimmed).max(cut.unwrap_or(0)).max(self.proven)
     }
 
     /// Where the block was cut by a later truncation.
@@ -163,19 +172,50 @@ impl Rebuild<'_> {
         kept
     }
 
+    /// Looks for a commit that begins in the blocks behind a place where the log is torn: what is in front of it was durable, so
+    /// what is bad there is damage, and no tail. Whether there is one.
+    pub(super) fn find_proof(&mut self, later: &[Found]) -> Result<bool> {
+        for found in later.iter().rev() {
+            let behind = self.behind(&self.block(found), PAGE_BYTES - 1, found.header.base_offset)?;
+            if self.note_proof(behind) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn note_proof(&mut self, behind: Behind) -> bool {
+        let proof = behind.durable_to.filter(|to| *to > self.known() && !seeded!(CommitsProveNothing));
+        self.proven = proof.unwrap_or(self.proven);
+        proof.is_some()
+    }
+
+    /// What of the log a block holds behind a position, of that offset or a later one.
+    fn behind(&self, block: &Block, position: u64, offset: u64) -> Result<Behind> {
+        let mut window = Window::new(block, data_max(block.bytes));
+        let behind = window.behind(position, offset..self.cap(block.sequence));
+        behind.map_err(|e| block.slots.file.error("read", e))
+    }
+
     /// Moves what a block behind the torn place holds aside, and frees its slots.
     fn take_away(&mut self, chain: &mut Chain, found: &Found) -> Result<()> {
-        self.set_aside(chain.end, &self.block(found), PAGE_BYTES)?;
+        let block = self.block(found);
+        let batches = self.behind(&block, PAGE_BYTES - 1, found.header.base_offset)?.batches;
+        self.set_aside(chain.end, &block, PAGE_BYTES, batches)?;
         self.engine.blocks.free(&found.slots);
-        chain.lacks_blocks = !seeded!(FollowersNotCut);
+        chain.is_cut = true;
         Ok(())
     }
 
     /// Adds the next block to the log, or finds that the log is torn before or in it.
-    fn add(&mut self, chain: &mut Chain, found: Found, next_base: Option<u64>) -> Result<()> {
+    fn add(&mut self, chain: &mut Chain, found: Found, later: &[Found]) -> Result<()> {
         let base_offset = found.header.base_offset;
+        let next_base = later.first().map(|next| next.header.base_offset);
         if base_offset > chain.end {
-            if chain.end >= self.known() {
+            if chain.end >= self.known()
+                && !self.find_proof(later)?
+                && !self.find_proof(std::slice::from_ref(&found))?
+            {
                 // A block that was not synced is missing in between.
                 chain.is_torn = true;
                 return self.take_away(chain, &found);
@@ -213,27 +253,43 @@ impl Rebuild<'_> {
             self.push(chain, block, closed, BlockIndex::OnDisk);
             return Ok(());
         }
-        let known = self.known().min(limit);
-        let bounds = Bounds { base_offset, epoch: self.entry.epoch, known, limit };
-        let data_limit = data_max(block.bytes);
-        let mut window = Window::new(block.file(), block.start, data_limit);
-        if let Some(first) = found.first {
-            window.load_page(PAGE_BYTES, first);
-        }
-        let walked = walk(&mut window, bounds, |batch| {
-            if let Some(producer) = batch.producer() {
-                chain.producers.record(producer, batch.record_count(), batch.base_offset());
+        let producers = chain.producers.clone();
+        let (walked, lies_behind) = loop {
+            let bounds = Bounds { base_offset, known: self.known().min(limit), limit };
+            let mut window = Window::new(&block, data_max(block.bytes));
+            if let Some(first) = &found.first {
+                window.load_page(PAGE_BYTES, first.clone());
             }
-        })
-        .map_err(failed)?;
+            let walked = walk(&mut window, bounds, |batch| {
+                if let Some(producer) = batch.producer() {
+                    chain.producers.record(producer, batch.record_count(), batch.base_offset());
+                }
+            })
+            .map_err(failed)?;
+            let is_whole = walked.end_offset >= limit && next_base.is_some();
+            if is_known || is_whole || is_compacted || walked.ends_damaged() {
+                break (walked, Behind::default());
+            }
+            let behind = if self.is_zero_behind(&block, walked.data_end)? {
+                Behind::default()
+            } else {
+                self.behind(&block, walked.data_end - 1, walked.end_offset + 1)?
+            };
+            // Then it is walked again, over the damage.
+            let is_proven = self.note_proof(behind) || (next_base.is_some() && self.find_proof(later)?);
+            if !is_proven {
+                break (walked, behind);
+            }
+            chain.producers = producers.clone();
+        };
         if self.fsync.syncs()
             && walked.end_offset > self.entry.synced
             && !self.findings.unsynced.iter().any(|f| f.number == block.slots.file.number)
         {
             self.findings.unsynced.push(Arc::clone(&block.slots.file));
         }
+        let ends_damaged = walked.ends_damaged();
         let Walked { entries, end_offset, data_end, max_timestamp, digest, fences } = walked;
-        let ends_damaged = fences.last().is_some_and(|(_, end)| *end == end_offset);
         chain.directory.fences.extend(fences);
         chain.digest = chain.digest.concat(digest);
         chain.end = end_offset;
@@ -246,14 +302,15 @@ impl Rebuild<'_> {
         let goes_on =
             next_base.is_none() && limit == u64::MAX && !was_closed && !ends_damaged && !is_compacted;
         let is_torn = end_offset < limit && next_base.is_some();
-        let mut dirty_end = data_end;
+        let mut is_cut = false;
         if (goes_on || is_torn) && !ends_damaged && !is_known {
-            dirty_end = self.set_aside(end_offset, &block, data_end)?;
+            is_cut = self.set_aside(end_offset, &block, data_end, lies_behind.batches)? || is_torn;
             chain.is_torn = is_torn;
+            chain.is_cut |= is_cut;
         }
         chain.directory.blocks.push(Arc::clone(&block));
-        if goes_on || is_torn {
-            chain.resume = Some(Resume { block, data_end, dirty_end, max_timestamp, digest });
+        if goes_on && !is_cut {
+            chain.resume = Some(Resume { block, data_end, max_timestamp, digest });
         } else {
             let _ = block.closed.set(ClosedBlock { end_offset, max_timestamp, data_end, digest });
             if limit == next_base.unwrap_or(u64::MAX) {
@@ -278,15 +335,33 @@ impl Rebuild<'_> {
     }
 
     pub(super) fn block(&self, found: &Found) -> Block {
-        let Found { header: BlockHeader { sequence, base_offset, .. }, slots, .. } = found;
+        let Found { header, slots, .. } = found;
         let file = Arc::clone(&slots.file.file);
         let space = Space::new(file, slots.range(), 0, Prepare::fitting(self.fsync));
-        Block::new(slots.clone(), Arc::new(space), *sequence, *base_offset)
+        Block::new(slots.clone(), Arc::new(space), header)
     }
 
-    /// Copies what lies behind a position, if anything but the rest of a footer does, to a file of its own; says where
-    /// it ends.
-    fn set_aside(&mut self, offset: u64, block: &Block, from: u64) -> Result<u64> {
+    /// Whether nothing lies behind a position of a block.
+    fn is_zero_behind(&self, block: &Block, from: u64) -> Result<bool> {
+        let failed = |e| block.slots.file.error("read", e);
+        let range = block.start + from..block.start + data_max(block.bytes);
+        let mut bytes = Vec::new();
+        for range in block.file().data_ranges(range).map_err(failed)? {
+            for at in range.clone().step_by(PIECE_BYTES) {
+                bytes.clear();
+                let length = (range.end - at).min(PIECE_BYTES as u64) as usize;
+                block.file().read(at, length, &mut bytes).map_err(failed)?;
+                if bytes.iter().any(|&byte| byte != 0) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Copies what lies behind a position, if anything but the rest of a footer does, to a file of its own; whether anything
+    /// lies there at all.
+    fn set_aside(&mut self, offset: u64, block: &Block, from: u64, batches: u64) -> Result<bool> {
         let failed = |e| block.slots.file.error("read", e);
         let ranges =
             block.file().data_ranges(block.start + from..block.start + block.bytes).map_err(failed)?;
@@ -307,11 +382,12 @@ impl Rebuild<'_> {
             block.file().read(block.start + from, (end - from) as usize, &mut bytes).map_err(failed)?;
             let what = format!("{}-{offset}-{}", self.id, block.sequence);
             let moved_to = write_lost(&*self.engine.disk, &what, &bytes)?;
-            tracing::warn!(log = %self.id, offset, bytes = end - from, moved_to, "a torn tail was cut");
-            let tail = TornTail { log: self.id, offset: Offset(offset), bytes: end - from, moved_to };
+            tracing::warn!(log = %self.id, offset, bytes = end - from, batches, moved_to, "a torn tail was cut");
+            let bytes = end - from;
+            let tail = TornTail { log: self.id, offset: Offset(offset), bytes, batches, moved_to };
             self.findings.torn_tails.push(tail);
         }
-        Ok(end)
+        Ok(end > from)
     }
 
     fn finish(self, chain: Chain, last_sequence: u64) -> Result<(Arc<LogState>, Findings)> {
@@ -324,7 +400,9 @@ impl Rebuild<'_> {
         }
         let was_cut = is_torn || !findings.torn_tails.is_empty();
         let may_lack = entry.sealed.is_none() && !is_vouched_for;
-        let suspect = was_cut || !directory.fences.is_empty() || may_lack;
+        // Damage in the middle is known for what it is; at the end there may have been more.
+        let ends_damaged = directory.fences.last().is_some_and(|(_, fence_end)| *fence_end == end);
+        let suspect = was_cut || ends_damaged || may_lack;
         if suspect && !entry.suspect {
             engine.journal.append(&Record::Suspect { log: id, end })?;
         }
@@ -338,6 +416,7 @@ impl Rebuild<'_> {
             waiting_bytes: 0,
             resume,
             end,
+            taken: end,
             last_sequence,
             producers,
             digest,
@@ -377,8 +456,7 @@ impl Rebuild<'_> {
 
 /// Whether a footer is the block's own and makes sense in it.
 fn is_of(footer: &Footer, header: &BlockHeader, block: &Block) -> bool {
-    footer.sequence == header.sequence
-        && footer.base_offset == header.base_offset
+    footer.base_offset == header.base_offset
         && footer.end_offset >= footer.base_offset
         && (PAGE_BYTES..=page_up(data_max(block.bytes))).contains(&footer.data_end)
         && footer.entries.iter().all(|entry| u64::from(entry.position) < footer.data_end)

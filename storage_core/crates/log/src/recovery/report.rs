@@ -13,6 +13,10 @@ pub struct OpenReport {
     pub corrupted: Vec<CorruptedRange>,
     /// Blocks whose header is damaged, or that belong to no log.
     pub unknown_blocks: Vec<UnknownBlock>,
+    /// Files that were damaged and cost nothing: what they said was known from others, and they were written again.
+    pub made_again: Vec<String>,
+    /// The journal had lost its end.
+    pub lost_end: Option<LostEnd>,
     /// Bytes of the journal's last group that were cut.
     pub journal_cut_bytes: u64,
     /// Open logs that do not sync each append, where the end of the store before does not vouch for what they had: they
@@ -20,6 +24,17 @@ pub struct OpenReport {
     pub unsynced_logs: Vec<LogId>,
     /// Cursors beyond the end of their log, set to the end.
     pub moved_cursors: Vec<MovedCursor>,
+}
+
+impl OpenReport {
+    /// Whether something was cut, fenced, moved aside or moved back that may have been promised. A crash can leave a tail that
+    /// was never promised, and this cannot always tell them apart.
+    pub fn lost_something(&self) -> bool {
+        let Self { torn_tails, corrupted, unknown_blocks, moved_cursors, lost_end, .. } = self;
+        let is_whole = torn_tails.is_empty() && corrupted.is_empty() && unknown_blocks.is_empty();
+        let has_journal = lost_end.is_none() && self.journal_cut_bytes == 0;
+        !is_whole || !has_journal || !moved_cursors.is_empty()
+    }
 }
 
 /// Bytes that no acknowledged append covers, as far as the store knows.
@@ -31,6 +46,8 @@ pub struct TornTail {
     pub offset: Offset,
     /// How many bytes were moved aside.
     pub bytes: u64,
+    /// Whole batches among them: of the last commit before the crash, which does not prove what is in front of them.
+    pub batches: u64,
     /// File that they were moved to, in the store's directory.
     pub moved_to: String,
 }
@@ -56,6 +73,19 @@ pub struct UnknownBlock {
     /// Where its bytes were moved to: no log misses anything, so it is the torn first write of a block. Else it is
     /// left as it is.
     pub moved_to: Option<String>,
+}
+
+/// The journal ended before records that were durable: promises are lost. Logs that its blocks still name are back, as far as
+/// their blocks go; seals, trims, deletions, properties and moves of cursors may be forgotten. All logs are suspect, and
+/// cursors that must not give an entry twice refuse reads until they are sought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostEnd {
+    /// The last record that was there.
+    pub last_sequence: u64,
+    /// One that was durable, as `END`, a block or the journal's own header says.
+    pub durable_sequence: u64,
+    /// Logs that only their blocks knew.
+    pub logs_found: Vec<LogId>,
 }
 
 /// A cursor that was beyond the end of its log.

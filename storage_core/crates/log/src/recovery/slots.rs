@@ -9,10 +9,12 @@ use super::lost::write_lost;
 use super::parallel::{self, Share};
 use super::report::{OpenReport, UnknownBlock};
 use crate::batch::HEADER_BYTES;
-use crate::blocks::{BlockFile, SlotState, Slots};
+use crate::blocks::{BlockFile, Blocks, SlotState, Slots};
+use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::block_header::{BlockHeader, HeaderPage};
+use crate::format::manifest::Manifest;
 use crate::format::{FORMAT_VERSION, PAGE_BYTES};
 use crate::journal::{JournalState, LogEntry};
 use crate::seeded;
@@ -32,6 +34,75 @@ pub(super) struct Found {
     pub(super) first: Option<Vec<u8>>,
 }
 
+/// How the slots of a file begin that were ever used.
+pub(crate) struct FileFronts {
+    file: Arc<BlockFile>,
+    slots: Vec<(u32, Front)>,
+}
+
+/// How a slot begins.
+struct Front {
+    page: HeaderPage,
+    first: Option<Vec<u8>>,
+}
+
+impl FileFronts {
+    /// Headers of its blocks.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = &BlockHeader> {
+        self.slots.iter().filter_map(|(_, front)| match &front.page {
+            HeaderPage::Header(header) => Some(&**header),
+            _ => None,
+        })
+    }
+}
+
+/// Reads how the slots of all files begin. A header that was written elsewhere, or to a file that has another name now, counts
+/// as damaged.
+pub(crate) fn read_fronts(blocks: &Blocks, manifest: Manifest, disk: &dyn Disk) -> Result<Vec<FileFronts>> {
+    let mut fronts = Vec::new();
+    for (number, class) in blocks.list()? {
+        let file = blocks.open(number, class)?;
+        let count = blocks.classes.slots(class);
+        let read = || -> io::Result<Vec<(u32, Front)>> {
+            // Most of a file may be holes.
+            let data = file.file.data_ranges(0..blocks.classes.file_bytes())?;
+            let used = slots_in(&data, file.slot_bytes, count);
+            let share = Share { threads: disk.reads_at_once(), items: 8 };
+            let read = |slot| Ok((slot, read_front(&file, slot, count, manifest)?));
+            parallel::map(used, share, read).into_iter().collect()
+        };
+        let slots = read().map_err(|e| file.error("read", e))?;
+        let other = slots.iter().find_map(|(_, front)| match front.page {
+            HeaderPage::Other(version) => Some(version),
+            _ => None,
+        });
+        if let Some(found) = other {
+            let path = file.path.clone();
+            return Err(Error::UnsupportedFormat { path, found, supported: FORMAT_VERSION });
+        }
+        fronts.push(FileFronts { file, slots });
+    }
+    Ok(fronts)
+}
+
+fn read_front(file: &BlockFile, slot: u32, count: u32, manifest: Manifest) -> io::Result<Front> {
+    let mut bytes = Vec::new();
+    let start = u64::from(slot) * file.slot_bytes;
+    file.file.read(start, FRONT_BYTES.min(file.slot_bytes) as usize, &mut bytes)?;
+    let (page, data) = bytes.split_at(bytes.len().min(PAGE_BYTES as usize));
+    let is_here = |header: &BlockHeader| {
+        header.manifest == manifest
+            && header.place.is_at(file.number, slot)
+            && u64::from(header.place.slot_bytes) == file.slot_bytes
+            && (1..=count - slot).contains(&header.place.slots)
+    };
+    Ok(match BlockHeader::decode(page) {
+        HeaderPage::Header(header) if !is_here(&header) => Front { page: HeaderPage::Damaged, first: None },
+        page @ HeaderPage::Header(_) => Front { page, first: little(data) },
+        page => Front { page, first: None },
+    })
+}
+
 /// What the headers of all blocks say.
 pub(super) struct Headers {
     pub(super) found: HashMap<LogId, Vec<Found>>,
@@ -39,20 +110,18 @@ pub(super) struct Headers {
     pub(super) damaged: Vec<Slots>,
 }
 
-/// Reads all headers; the files are handed to the allocator with the states of their slots.
-pub(super) fn read_headers(
+/// Says of each slot whose it is; the files are handed to the allocator with the states of their slots.
+pub(super) fn sort_slots(
     engine: &Engine,
     state: &JournalState,
+    fronts: Vec<FileFronts>,
     report: &mut OpenReport,
-) -> Result<Headers> {
+) -> Headers {
     let blocks = &engine.blocks;
     let mut headers = Headers { found: HashMap::new(), damaged: Vec::new() };
     let mut last_sequence = 0;
-    for (number, class) in blocks.list()? {
-        let file = blocks.open(number, class)?;
-        let count = blocks.classes.slots(class);
-        let fronts = read_fronts(engine, &file, count).map_err(|e| file.error("read", e))?;
-        let mut states = vec![SlotState::Free; count as usize];
+    for FileFronts { file, slots: fronts } in fronts {
+        let mut states = vec![SlotState::Free; blocks.classes.slots(file.class) as usize];
         let mut behind = 0; // first slot behind the block before
         for (slot, front) in fronts {
             if slot < behind {
@@ -61,19 +130,12 @@ pub(super) fn read_headers(
             let mut slots = Slots { file: Arc::clone(&file), first: slot, count: 1 };
             let slot_state = match front.page {
                 HeaderPage::Empty => SlotState::Freed,
-                HeaderPage::Newer(found) => {
-                    let path = file.path.clone();
-                    return Err(Error::UnsupportedFormat { path, found, supported: FORMAT_VERSION });
-                }
-                HeaderPage::Header(header)
-                    if header.store == engine.store
-                        && (1..=count - slot).contains(&header.slots)
-                        && state.logs.contains_key(&owner(state, &header)) =>
-                {
-                    slots.count = header.slots;
+                HeaderPage::Header(header) if state.logs.contains_key(&owner(state, &header)) => {
+                    slots.count = header.place.slots;
                     last_sequence = last_sequence.max(header.sequence);
                     let (owner, slots) = (owner(state, &header), slots.clone());
-                    headers.found.entry(owner).or_default().push(Found { header, slots, first: front.first });
+                    let found = Found { header: *header, slots, first: front.first };
+                    headers.found.entry(owner).or_default().push(found);
                     SlotState::Used
                 }
                 HeaderPage::Header(_) => {
@@ -81,7 +143,7 @@ pub(super) fn read_headers(
                     report.unknown_blocks.push(UnknownBlock { path, slot, moved_to: None });
                     SlotState::Kept
                 }
-                HeaderPage::Damaged => {
+                HeaderPage::Damaged | HeaderPage::Other(_) => {
                     headers.damaged.push(slots.clone());
                     SlotState::Kept
                 }
@@ -91,31 +153,10 @@ pub(super) fn read_headers(
         }
         blocks.adopt(file, states);
     }
-    let marks = state.logs.values().flat_map(|entry| &entry.truncations).map(|(_, before)| *before);
-    blocks.start_sequences_at(marks.max().unwrap_or(0).max(last_sequence + 1));
-    Ok(headers)
-}
-
-/// How a slot begins.
-struct Front {
-    page: HeaderPage,
-    first: Option<Vec<u8>>,
-}
-
-/// Reads how each slot begins that was ever used: most of a file may be holes.
-fn read_fronts(engine: &Engine, file: &BlockFile, count: u32) -> io::Result<Vec<(u32, Front)>> {
-    let data = file.file.data_ranges(0..engine.blocks.classes.file_bytes())?;
-    let used = slots_in(&data, file.slot_bytes, count);
-    let read = |slot| -> io::Result<(u32, Front)> {
-        let mut bytes = Vec::new();
-        let start = u64::from(slot) * file.slot_bytes;
-        file.file.read(start, FRONT_BYTES.min(file.slot_bytes) as usize, &mut bytes)?;
-        let (page, data) = bytes.split_at(bytes.len().min(PAGE_BYTES as usize));
-        let page = BlockHeader::decode(page);
-        let first = if matches!(page, HeaderPage::Header(_)) { little(data) } else { None };
-        Ok((slot, Front { page, first }))
-    };
-    parallel::map(used, Share { threads: engine.disk.reads_at_once(), items: 8 }, read).into_iter().collect()
+    let truncated = state.logs.values().flat_map(|entry| &entry.truncations).map(|(_, before)| *before);
+    let freed = state.logs.values().map(|entry| entry.freed_before);
+    blocks.start_sequences_at(truncated.chain(freed).max().unwrap_or(0).max(last_sequence + 1));
+    headers
 }
 
 /// Slots that overlap ranges of data.

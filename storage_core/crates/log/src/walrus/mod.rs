@@ -21,6 +21,7 @@ use crate::log::group::PartSize;
 use crate::log::{Appended, Compacted, Log, LogSpec};
 use crate::options::{Options, ReadConsistency};
 use crate::producers::ProducerTable;
+use crate::recovery::OpenReport;
 use crate::retention::{Floor, Retention};
 use crate::store::Store;
 use crate::sync::{Mutex, RwLock};
@@ -102,8 +103,14 @@ impl Walrus {
         &self.inner.store
     }
 
+    /// What the open found, and what it cut, fenced, moved aside, moved back or made again.
+    pub fn recovery(&self) -> &OpenReport {
+        self.inner.store.report()
+    }
+
     /// The topic of a name, made now if it is not there: 1 to 255 bytes without NUL.
     pub fn topic(&self, name: &str) -> Result<Topic> {
+        self.inner.store.check_open()?;
         if let Some(topic) = self.find(name) {
             return Ok(topic);
         }
@@ -138,6 +145,7 @@ impl Walrus {
 
     /// Deletes a topic and its cursors; durable on return. False: there was none.
     pub fn delete_topic(&self, name: &str) -> Result<bool> {
+        self.inner.store.check_open()?;
         let _making = self.inner.making.lock();
         let Some(topic) = self.find(name) else { return Ok(false) };
         self.inner.store.delete_log(topic.inner.log.id())?;
@@ -165,11 +173,13 @@ impl Walrus {
 
     /// Keeps the last entry of each key; see [`Log::compact`]. `None`: there is no topic.
     pub fn compact(&self, topic: &str, tombstone_delay: Duration) -> Result<Option<Compacted>> {
+        self.inner.store.check_open()?;
         self.find(topic).map(|topic| topic.inner.log.compact(tombstone_delay)).transpose()
     }
 
     /// The next entry of the topic's default cursor; see [`Cursor::read_next`]. `None` also where there is no topic.
     pub fn read_next(&self, topic: &str, checkpoint: bool) -> Result<Option<Entry>> {
+        self.inner.store.check_open()?;
         self.find(topic).map_or(Ok(None), |topic| topic.inner.cursor.read_next(checkpoint))
     }
 
@@ -182,6 +192,7 @@ impl Walrus {
         checkpoint: bool,
         start_offset: Option<Offset>,
     ) -> Result<Vec<Entry>> {
+        self.inner.store.check_open()?;
         let Some(topic) = self.find(topic) else { return Ok(Vec::new()) };
         match start_offset {
             None => topic.inner.cursor.batch_read(bytes_max, checkpoint),
@@ -227,6 +238,7 @@ impl Walrus {
 
     /// Forgets entries below an offset, as far as nobody holds them; see [`Log::trim`]. `None`: there is no topic.
     pub fn trim(&self, topic: &str, before: Offset) -> Result<Option<Floor>> {
+        self.inner.store.check_open()?;
         self.find(topic).map(|topic| topic.inner.log.trim(before)).transpose()
     }
 

@@ -9,7 +9,6 @@ use crate::rejected::Rejected;
 
 /// More copies than this are a mistake of whoever asked.
 const FACTOR_MAX: u32 = 9;
-const PRODUCER_IDS_MAX: u32 = 100_000;
 
 pub(super) fn bootstrap(
     metadata: &mut Metadata,
@@ -42,14 +41,4 @@ pub(super) fn set_replication(metadata: &mut Metadata, replication: Replication)
     }
     metadata.replication = replication;
     Ok(Answer::Nothing)
-}
-
-pub(super) fn allocate_producer_ids(metadata: &mut Metadata, count: u32) -> Result<Answer, Rejected> {
-    if count == 0 || count > PRODUCER_IDS_MAX {
-        let what = "count".to_owned();
-        return Err(Rejected::OutOfRange { what, min: 1, max: PRODUCER_IDS_MAX.into(), got: count.into() });
-    }
-    let first = metadata.next_producer_id;
-    metadata.next_producer_id += i64::from(count);
-    Ok(Answer::ProducerIds { first, count })
 }

@@ -10,15 +10,16 @@ mod topics;
 use std::sync::Arc;
 
 use crate::command::{Answer, Applied, Command, ENVELOPE_VERSION, Envelope};
-use crate::levels::raise_level;
+use crate::levels::{LIMITS_LEVEL, raise_level};
 use crate::model::{Metadata, NodeState, Partition, Recent, TopicId};
 use crate::rejected::Rejected;
-use cluster::{allocate_producer_ids, bootstrap, set_replication};
+use cluster::{bootstrap, set_replication};
 use copies::{Change, report_copies, set_copies};
 use members::{drain_node, remove_node};
 use nodes::{current_process, register_node};
+pub use segments::{EPOCH_MAX, check_follows};
 use segments::{begin_recovery, begin_roll, check_replicas, find_segment, seal_and_open, trim};
-use topics::{create_topic, delete_topic};
+use topics::{create_topic, delete_topic, recover_topic};
 
 /// How many commands are remembered. A proposer gives up on an unknown outcome long before so many others came.
 const RECENT_MAX: usize = 4_096;
@@ -91,8 +92,8 @@ fn entity_version(metadata: &Metadata, command: &Command, expected: u64) -> Resu
         | Command::RaiseLevel { .. }
         | Command::RegisterNode { .. }
         | Command::CreateTopic { .. }
-        | Command::DeleteTopic { .. }
-        | Command::AllocateProducerIds { .. } => Ok(metadata.version),
+        | Command::RecoverTopic { .. }
+        | Command::DeleteTopic { .. } => Ok(metadata.version),
     }
 }
 
@@ -125,6 +126,9 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Rejec
         Command::CreateTopic { topic, org, name, internal, first } => {
             create_topic(metadata, (*topic, org, name, *internal), first, envelope.at_ms, version)
         }
+        Command::RecoverTopic { topic, org, name, internal, first } => {
+            recover_topic(metadata, (*topic, org, name, *internal), first, envelope.at_ms, version)
+        }
         Command::DeleteTopic { topic } => delete_topic(metadata, *topic),
         Command::BeginRoll { topic, partition, segment, successor } => {
             check_replicas(metadata, successor)?;
@@ -142,14 +146,14 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Rejec
         }
         Command::ReportCopies { replica, reports } => report_copies(metadata, *replica, reports, version),
         Command::SealAndOpen { topic, partition, segment, value } => {
+            let forgets_producers = metadata.level >= LIMITS_LEVEL;
             let found = partition_mut(metadata, *topic, *partition)?;
-            seal_and_open(found, *segment, value, envelope.at_ms, version)
+            seal_and_open(found, *segment, value, envelope.at_ms, (version, forgets_producers))
         }
         Command::Trim { topic, partition, below_number, first } => {
             let found = partition_mut(metadata, *topic, *partition)?;
             trim(found, *below_number, first.as_ref(), envelope.at_ms, version)
         }
-        Command::AllocateProducerIds { count } => allocate_producer_ids(metadata, *count),
     }
 }
 

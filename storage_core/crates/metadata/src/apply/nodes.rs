@@ -6,6 +6,9 @@ use crate::command::{Answer, Command};
 use crate::model::{Metadata, Node, NodeId, NodeState};
 use crate::rejected::Rejected;
 
+/// The longest name that DNS knows.
+const HOST_BYTES_MAX: usize = 253;
+
 pub(super) fn register_node(
     metadata: &mut Metadata,
     command: &Command,
@@ -29,6 +32,11 @@ pub(super) fn register_node(
     };
     if metadata.gone_disks.contains(disk) {
         return Err(Rejected::DiskGone { disk: *disk });
+    }
+    // Raft alone is dialled before the node's data plane listens: the ports of the others may still be 0.
+    check_address(raft_address, 1)?;
+    for address in [peer_address, text_address, grpc_address, http_address, admin_address] {
+        check_address(address, 0)?;
     }
     if *level < metadata.level {
         return Err(Rejected::TooOld { knows: *level, needed: metadata.level });
@@ -56,6 +64,25 @@ pub(super) fn register_node(
     };
     metadata.nodes.insert(id, node);
     Ok(Answer::Node(id))
+}
+
+/// Refuses what nobody can dial. None is an address, too, that was not told; else it is `host:port` or `[ipv6]:port`, the host 1 to 253 characters of `[A-Za-z0-9._:-]`.
+fn check_address(address: &str, port_min: u16) -> Result<(), Rejected> {
+    let is_host = |host: &str| {
+        (1..=HOST_BYTES_MAX).contains(&host.len())
+            && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte))
+    };
+    let can_be_dialled = address.rsplit_once(':').is_some_and(|(host, port)| {
+        let bracketed = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        is_host(bracketed.unwrap_or(host))
+            && (bracketed.is_some() || !host.contains(':'))
+            && port.bytes().all(|byte| byte.is_ascii_digit())
+            && port.parse::<u16>().is_ok_and(|port| port >= port_min)
+    });
+    if address.is_empty() || can_be_dialled {
+        return Ok(());
+    }
+    Err(Rejected::BadAddress { address: address.chars().take(HOST_BYTES_MAX).collect() })
 }
 
 /// A new process has not said yet that its disk is full; to be drained is not a matter of the process.

@@ -8,10 +8,12 @@ use crate::model::{
 };
 use crate::rejected::Rejected;
 
+/// A producer that wrote within this time is remembered.
+const PRODUCER_SILENCE_MS: u64 = 15 * 60 * 1_000;
 /// A forgotten one is recovered instead of opened, which is slower and as safe.
 const EARLIER_SUCCESSORS_MAX: usize = 64;
-/// The epoch is written into batches as Kafka's signed 32-bit leader epoch.
-const EPOCH_MAX: Epoch = Epoch(i32::MAX as u32 - 1);
+/// The highest epoch of a segment or of an attempt: it is written into batches as Kafka's signed 32-bit leader epoch.
+pub const EPOCH_MAX: Epoch = Epoch(i32::MAX as u32 - 1);
 
 pub(super) fn begin_roll(
     partition: &mut Partition,
@@ -85,7 +87,7 @@ pub(super) fn seal_and_open(
     segment: Uuid,
     value: &Value,
     at_ms: u64,
-    version: u64,
+    (version, forgets_producers): (u64, bool),
 ) -> Result<Answer, Rejected> {
     if value.successor.number <= partition.trimmed_below {
         return Ok(Answer::Nothing); // published before, and trimmed since
@@ -110,10 +112,21 @@ pub(super) fn seal_and_open(
     if !is_known {
         next.state = SegmentState::Sealing(Ballot::zero(next.descriptor.epoch));
     }
+    if forgets_producers {
+        next.silent_below = silent_below(partition, at_ms);
+    }
     partition.segments.push(next);
     partition.next_epoch = next_epoch.max(Epoch(value.successor.epoch.0 + 1));
     partition.version = version;
     Ok(Answer::Nothing)
+}
+
+/// Where the latest segment begins that was opened a quarter of an hour ago, or longer; or what was known before.
+fn silent_below(partition: &Partition, at_ms: u64) -> Offset {
+    let is_old = |segment: &&Segment| segment.opened_at_ms.saturating_add(PRODUCER_SILENCE_MS) <= at_ms;
+    let old = partition.segments.iter().rev().find(is_old).and_then(|segment| segment.descriptor.base_offset);
+    let known = partition.segments.last().map(|segment| segment.silent_below);
+    old.max(known).unwrap_or(Offset(0))
 }
 
 /// With `first` the trim was decided before this state lost it. What it lists may end before that segment; then the
@@ -161,6 +174,7 @@ pub(super) fn open_segment(descriptor: Descriptor, opened_at_ms: u64, version: u
         earlier_successors: Vec::new(),
         copies: Vec::new(),
         opened_at_ms,
+        silent_below: Offset(0),
         version,
     };
     segment.list_copies();
@@ -202,8 +216,9 @@ pub(super) fn check_replicas(metadata: &Metadata, descriptor: &Descriptor) -> Re
     Ok(())
 }
 
-/// `next` is the segment behind `segment`, with the base `base_offset`.
-fn check_follows(
+/// Checks that `next` can be the segment behind `segment`, with the base `base_offset`. `InvalidDescriptor` says what is
+/// wrong with it.
+pub fn check_follows(
     segment: &Descriptor,
     next: &Descriptor,
     base_offset: Option<Offset>,

@@ -2,37 +2,31 @@
 
 use std::sync::Arc;
 
-use super::segments::{check_replicas, invalid, open_segment};
+use super::segments::{EPOCH_MAX, check_replicas, invalid, open_segment};
 use crate::command::Answer;
-use crate::model::{Descriptor, Epoch, Metadata, Offset, Partition, Topic, TopicId};
+use crate::levels::LIMITS_LEVEL;
+use crate::model::{
+    Ballot, Creations, Descriptor, Epoch, Metadata, Offset, Partition, Segment, SegmentState, Topic, TopicId,
+};
 use crate::placement::FIRST_EPOCH;
 use crate::rejected::Rejected;
 
 /// A topic with more partitions is refused: each costs a log on some disk.
 const PARTITIONS_MAX: usize = 10_000;
 
+/// What a topic is called, and whose it is: identity, organisation, name, whether it is internal.
+type Named<'a> = (TopicId, &'a str, &'a str, bool);
+
 pub(super) fn create_topic(
     metadata: &mut Metadata,
-    (id, org, name, internal): (TopicId, &str, &str, bool),
+    named: Named<'_>,
     first: &[Descriptor],
     at_ms: u64,
     version: u64,
 ) -> Result<Answer, Rejected> {
-    if !is_topic_name(name) {
-        return Err(Rejected::InvalidTopicName { name: name.to_owned() });
-    }
-    if let Some(topic) = metadata.names.get(org).and_then(|names| names.get(name)) {
-        return Err(Rejected::TopicExists { name: name.to_owned(), topic: *topic });
-    }
-    if metadata.topics.contains_key(&id) || metadata.deleted.contains(&id) {
-        return Err(Rejected::TopicExists { name: name.to_owned(), topic: id });
-    }
-    if first.is_empty() || first.len() > PARTITIONS_MAX {
-        let (what, got) = ("partitions".to_owned(), first.len() as u64);
-        return Err(Rejected::OutOfRange { what, min: 1, max: PARTITIONS_MAX as u64, got });
-    }
+    check_new(metadata, named, first.len())?;
     for (index, descriptor) in (0..).zip(first) {
-        let expected = (id, index, 0, Some(Offset(0)), FIRST_EPOCH);
+        let expected = (named.0, index, 0, Some(Offset(0)), FIRST_EPOCH);
         let Descriptor { topic, partition, number, base_offset, epoch, .. } = descriptor;
         if (*topic, *partition, *number, *base_offset, *epoch) != expected {
             return Err(invalid(
@@ -42,20 +36,99 @@ pub(super) fn create_topic(
         }
         check_replicas(metadata, descriptor)?;
     }
-    let partitions = (0..)
-        .zip(first)
-        .map(|(index, descriptor)| Partition {
-            index,
-            next_epoch: Epoch(FIRST_EPOCH.0 + 1),
-            trimmed_below: 0,
-            segments: vec![open_segment(descriptor.clone(), at_ms, version)],
-            version,
-        })
-        .collect();
+    metadata.creations = count_creation(metadata, first.len() as u64, at_ms, named.3)?;
+    let segments = first.iter().map(|descriptor| open_segment(descriptor.clone(), at_ms, version)).collect();
+    add_topic(metadata, named, segments, version);
+    Ok(Answer::Nothing)
+}
+
+/// Nobody leads what is left of the topic: each partition waits for a recoverer, as an adopted successor does.
+pub(super) fn recover_topic(
+    metadata: &mut Metadata,
+    named: Named<'_>,
+    first: &[Descriptor],
+    at_ms: u64,
+    version: u64,
+) -> Result<Answer, Rejected> {
+    check_new(metadata, named, first.len())?;
+    let mut segments = Vec::with_capacity(first.len());
+    for (index, descriptor) in (0..).zip(first) {
+        let Descriptor { topic, partition, base_offset, epoch, replicas, write_quorum, .. } = descriptor;
+        if (*topic, *partition) != (named.0, index) || base_offset.is_none() {
+            let expected = (named.0, index);
+            return Err(invalid(descriptor, format!("expected (topic, partition) {expected:?}, and a base")));
+        }
+        if *epoch > EPOCH_MAX || *write_quorum == 0 || *write_quorum as usize > replicas.len() {
+            let what = format!("its epoch must be at most {EPOCH_MAX:?}, its write quorum 1 to its replicas");
+            return Err(invalid(descriptor, what));
+        }
+        let mut adopted = open_segment(descriptor.clone(), at_ms, version);
+        adopted.state = SegmentState::Sealing(Ballot::zero(*epoch));
+        segments.push(adopted);
+    }
+    add_topic(metadata, named, segments, version);
+    Ok(Answer::Nothing)
+}
+
+fn check_new(metadata: &Metadata, (id, org, name, _): Named<'_>, partitions: usize) -> Result<(), Rejected> {
+    if !is_topic_name(name) {
+        return Err(Rejected::InvalidTopicName { name: name.to_owned() });
+    }
+    if let Some(topic) = metadata.names.get(org).and_then(|names| names.get(name)) {
+        return Err(Rejected::TopicExists { name: name.to_owned(), topic: *topic });
+    }
+    if metadata.topics.contains_key(&id) || metadata.deleted.contains(&id) {
+        return Err(Rejected::TopicExists { name: name.to_owned(), topic: id });
+    }
+    if partitions == 0 || partitions > PARTITIONS_MAX {
+        let (what, got) = ("partitions".to_owned(), partitions as u64);
+        return Err(Rejected::OutOfRange { what, min: 1, max: PARTITIONS_MAX as u64, got });
+    }
+    Ok(())
+}
+
+/// Lists a topic whose partitions have one segment each.
+fn add_topic(
+    metadata: &mut Metadata,
+    (id, org, name, internal): Named<'_>,
+    segments: Vec<Segment>,
+    version: u64,
+) {
+    let partition = |(index, segment): (u32, Segment)| Partition {
+        index,
+        next_epoch: Epoch(segment.descriptor.epoch.0 + 1),
+        trimmed_below: segment.descriptor.number,
+        segments: vec![segment],
+        version,
+    };
+    let partitions = (0..).zip(segments).map(partition).collect();
     let topic = Topic { id, org: org.to_owned(), name: name.to_owned(), internal, partitions };
     metadata.topics.insert(id, Arc::new(topic));
     metadata.names.entry(org.to_owned()).or_default().insert(name.to_owned(), id);
-    Ok(Answer::Nothing)
+}
+
+/// Counts a topic that is created now; refused where there would be too many. Walrus's own topics are never refused.
+fn count_creation(
+    metadata: &Metadata,
+    partitions: u64,
+    at_ms: u64,
+    internal: bool,
+) -> Result<Creations, Rejected> {
+    let Creations { second, count } = metadata.creations;
+    let now = at_ms / 1_000;
+    let count = if second == now { count + 1 } else { 1 };
+    if metadata.level >= LIMITS_LEVEL && !internal {
+        let max = metadata.config.creations_per_second_max();
+        if count > max {
+            return Err(Rejected::TooManyCreations { max });
+        }
+        let there: u64 = metadata.topics.values().map(|topic| topic.partitions.len() as u64).sum();
+        let (would_be, max) = (there + partitions, metadata.config.partitions_max());
+        if would_be > max {
+            return Err(Rejected::TooManyPartitions { would_be, max });
+        }
+    }
+    Ok(Creations { second: now, count })
 }
 
 /// Kafka's rule for topic names.

@@ -233,6 +233,7 @@ impl World {
                         disk.batches.push(batch);
                     }
                 }
+                ReplicaOutput::Skip(_) => unreachable!("no batch rots in the middle of a copy here"),
                 ReplicaOutput::Sync => disk.synced = disk.batches.len(),
                 ReplicaOutput::Cut(end) => {
                     disk.batches.retain(|batch| batch.end <= end);

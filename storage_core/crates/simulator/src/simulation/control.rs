@@ -32,6 +32,11 @@ impl Simulation {
         Ok(())
     }
 
+    /// Leaders are asked how far their segments go, those that sleep as if they had just woken up.
+    pub(super) fn claims(&mut self) -> Checked {
+        self.world.leaders.keys().try_for_each(|segment| self.world.claim(*segment))
+    }
+
     fn rolls(&mut self) -> Checked {
         let segments: Vec<SegmentId> = self.world.leaders.keys().copied().collect();
         for segment in segments {
@@ -84,7 +89,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Decisions reach the copies, trimmed copies go.
+    /// Decisions reach the copies, holes are filled, trimmed copies go.
     pub(super) fn tidy(&mut self) -> Checked {
         let nodes: Vec<NodeId> = self.world.nodes.iter().map(|node| node.id).collect();
         for node in nodes.into_iter().filter(|node| self.is_alive(*node)).collect::<Vec<_>>() {
@@ -95,6 +100,15 @@ impl Simulation {
                     self.world.drop_copy(node, segment)?;
                     continue;
                 }
+                if self.world.fillable(node, segment).is_some()
+                    && (self.now >= FAULTS_FOR || self.dice.one_in(10))
+                {
+                    self.world.fill_hole(node, segment)?;
+                }
+                if self.world.may_forget(node, segment) && self.dice.one_in(20) {
+                    self.world.forget_votes(node, segment);
+                }
+                let of_node = &self.world.nodes[index(node)];
                 let is_sealed = of_node.held[&segment].stored.promises.sealed.is_some();
                 let is_decided = self.world.promised.decided.contains_key(&segment);
                 if is_decided && !is_sealed && (self.now >= FAULTS_FOR || self.dice.one_in(20)) {

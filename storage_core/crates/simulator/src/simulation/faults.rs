@@ -1,9 +1,9 @@
 //! What breaks, and that it is well again.
 
-use walrus_replica::NodeId;
+use walrus_replica::{NodeId, SegmentId};
 
 use super::{Happening, SECOND, Simulation};
-use crate::world::{Checked, World};
+use crate::world::{Checked, Rot, World};
 
 impl Simulation {
     pub(super) fn heal(&mut self) {
@@ -16,6 +16,28 @@ impl Simulation {
         for node in down {
             self.at(self.now, Happening::Restart(node));
         }
+    }
+
+    /// What the next start of a node finds damaged, if anything.
+    fn rot(&mut self, place: usize, is_single: bool) -> Option<Rot> {
+        let node = &self.world.nodes[place];
+        if self.dice.one_in(3) && self.world.losses == 0 && !self.world.has_holes() && !is_single {
+            let torn = node.held.iter().rfind(|(_, held)| World::may_rot(held));
+            return torn.map(|(segment, _)| Rot::Tail(*segment));
+        }
+        if !self.dice.one_in(3) {
+            return None;
+        }
+        let batches = node
+            .held
+            .iter()
+            .flat_map(|(segment, held)| (0..held.stored.synced).map(move |batch| (*segment, batch)));
+        let mut holes: Vec<(SegmentId, usize)> =
+            batches.filter(|(segment, batch)| self.world.may_have_hole(node.id, *segment, *batch)).collect();
+        let number = self.dice.index(holes.len().max(1));
+        (number < holes.len())
+            .then(|| holes.swap_remove(number))
+            .map(|(segment, batch)| Rot::Hole(segment, batch))
     }
 
     pub(super) fn fault(&mut self) -> Checked {
@@ -31,12 +53,10 @@ impl Simulation {
         match self.dice.below(18) {
             0..=4 => {
                 self.at(until, Happening::Restart(node));
-                let may_rot = self.world.losses == 0 && !is_single && self.dice.one_in(3);
-                let copies = self.world.nodes[place].held.iter().filter(|(_, held)| World::may_rot(held));
-                let rotten = copies.map(|(segment, _)| *segment).rfind(|_| may_rot);
+                let rot = self.rot(place, is_single);
                 let kept = self.dice.index(4);
                 if self.world.nodes[place].up {
-                    self.world.crash(node, kept, rotten)?;
+                    self.world.crash(node, kept, rot)?;
                 }
             }
             5..=6 => self.paused[place] = until,
@@ -82,7 +102,8 @@ impl Simulation {
             }
             16 => self.world.jump_clocks(self.dice.below(2) == 0),
             _ => {
-                if self.world.losses == 0 && !is_single && self.world.nodes[place].up && self.dice.one_in(3) {
+                let may_lose = self.world.losses == 0 && !self.world.has_holes() && !is_single;
+                if may_lose && self.world.nodes[place].up && self.dice.one_in(3) {
                     self.world.lose_disk(node)?;
                     if self.world.nodes[place].lost {
                         self.world.declare_gone(node)?;

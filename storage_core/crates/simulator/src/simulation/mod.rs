@@ -75,6 +75,7 @@ pub fn setting_of(seed: u64, mistake: Option<Mistake>) -> Setting {
     Setting {
         replication: Replication { factor, write_quorum },
         nodes,
+        written: 0,
         idempotent: !seed.is_multiple_of(3),
         mistake,
     }
@@ -136,8 +137,10 @@ impl Simulation {
         self.tally.simulated_us = self.now;
         self.tally.acknowledged = self.acknowledged();
         self.tally.sealed = self.world.promised.decided.len() as u64;
-        let told = self.world.promised.decided.values().any(|value| !value.possible_loss.is_empty());
-        self.tally.losses_told = u64::from(told);
+        let decided = || self.world.promised.decided.values();
+        self.tally.losses_told = u64::from(decided().any(|value| !value.possible_loss.is_empty()));
+        self.tally.lost = decided().map(|value| value.lost.len() as u64).sum();
+        self.tally.filled = self.world.filled;
         Ok(self.tally)
     }
 
@@ -228,6 +231,7 @@ impl Simulation {
         self.clients()?;
         self.repeat()?;
         self.control()?;
+        self.claims()?;
         self.tidy()
     }
 }

@@ -19,6 +19,10 @@ pub struct Tally {
     pub faults: u64,
     /// Lives in which a loss was told, after two faults.
     pub losses_told: u64,
+    /// Holes of open copies that were filled from other copies.
+    pub filled: u64,
+    /// Ranges that had rotted on all copies, and were told as lost.
+    pub lost: u64,
 }
 
 impl Tally {
@@ -32,5 +36,7 @@ impl Tally {
         self.recoveries += other.recoveries;
         self.faults += other.faults;
         self.losses_told += other.losses_told;
+        self.filled += other.filled;
+        self.lost += other.lost;
     }
 }

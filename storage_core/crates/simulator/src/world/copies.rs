@@ -121,9 +121,10 @@ impl World {
             else {
                 continue;
             };
-            if held.stored.durable(descriptor.first()).end >= value.end {
-                let batches = held.stored.batches.iter().filter(|batch| batch.base >= start);
-                *missing = batches.take_while(|batch| batch.end <= value.end).copied().collect();
+            if held.stored.holds(descriptor.first(), value) {
+                let tape = held.stored.tape(descriptor.first());
+                let batches = tape.batches(descriptor.first(), value.end);
+                *missing = batches.filter(|batch| batch.base >= start).collect();
                 return true;
             }
         }
@@ -197,23 +198,23 @@ impl World {
         let descriptor = self.descriptor(segment).clone();
         let place = descriptor.replicas.iter().position(|replica| replica.node == id).expect("it stores it");
         let to = from.cloned().unwrap_or(Sender::Leader(segment));
+        let places = self.places(segment);
         let to_nobody = matches!(&to, Sender::Leader(segment) if !self.leaders.contains_key(segment));
         for output in outputs.into_iter().take(outputs_max.unwrap_or(usize::MAX)) {
             let stored = &mut self.node_mut(id).held.get_mut(&segment).expect("it holds it").stored;
             match output {
                 ReplicaOutput::Write(batches) => {
-                    for batch in batches {
-                        let end = stored.batches.last().map_or(descriptor.first(), |last| last.end);
-                        if batch.base != end {
-                            return violation(format!("{batch:?} is written behind {end:?}"));
-                        }
-                        stored.batches.push(batch);
-                    }
+                    batches
+                        .into_iter()
+                        .try_for_each(|batch| stored.write(batch, descriptor.first(), &places))?;
                 }
+                ReplicaOutput::Skip(to) => stored.skip(to, descriptor.first(), &places),
                 ReplicaOutput::Sync => stored.synced = stored.batches.len(),
                 ReplicaOutput::Cut(end) => {
                     stored.batches.retain(|batch| batch.end <= end);
                     stored.synced = stored.synced.min(stored.batches.len());
+                    stored.rotten.retain(|place| *place < stored.batches.len());
+                    stored.were_rotten.retain(|place| *place < stored.batches.len());
                 }
                 ReplicaOutput::Persist(promises) => {
                     if promises.promised < stored.promises.promised {
@@ -234,7 +235,10 @@ impl World {
                         self.outbox.push(Flight::Back { to: to.clone(), from: place, reply });
                     }
                 }
-                ReplicaOutput::Delete => (stored.batches, stored.synced) = (Vec::new(), 0),
+                ReplicaOutput::Delete => {
+                    (stored.batches, stored.synced) = (Vec::new(), 0);
+                    (stored.rotten, stored.were_rotten) = Default::default();
+                }
                 ReplicaOutput::Alarm(alarm) => self.alarm(segment, alarm)?,
             }
         }

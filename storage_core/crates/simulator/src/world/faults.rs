@@ -3,8 +3,8 @@
 use super::*;
 
 impl World {
-    /// A process dies. Of what a copy had not synced the first `kept` batches stay; the synced tail of `rotten` is torn.
-    pub fn crash(&mut self, id: NodeId, kept: usize, rotten: Option<SegmentId>) -> Checked {
+    /// A process dies. Of what a copy had not synced the first `kept` batches stay; what `rot` names is found damaged.
+    pub fn crash(&mut self, id: NodeId, kept: usize, rot: Option<Rot>) -> Checked {
         self.leaders.retain(|_, leading| leading.machine.descriptor().leader.node != id);
         let node = self.node_mut(id);
         node.up = false;
@@ -16,11 +16,20 @@ impl World {
             let keep = stored.synced.saturating_add(kept).min(stored.batches.len());
             stored.batches.truncate(keep);
             stored.synced = keep;
-            if Some(*segment) == rotten && stored.synced > 0 {
-                stored.synced -= 1;
-                stored.batches.truncate(stored.synced);
-                stored.cut = true;
-                rotted = true;
+            match rot {
+                Some(Rot::Tail(torn)) if torn == *segment && stored.synced > 0 => {
+                    stored.synced -= 1;
+                    stored.batches.truncate(stored.synced);
+                    stored.rotten.retain(|place| *place < stored.synced);
+                    stored.cut = true;
+                    rotted = true;
+                }
+                Some(Rot::Hole(damaged, place)) if damaged == *segment && place + 1 < stored.synced => {
+                    stored.rotten.insert(place);
+                    stored.were_rotten.insert(place);
+                    rotted = true;
+                }
+                _ => {}
             }
         }
         self.losses += usize::from(rotted);
@@ -46,11 +55,12 @@ impl World {
             let descriptor = self.descriptor(segment).clone();
             let decided = self.promised.decided.get(&segment).cloned();
             let held = self.node_mut(id).held.get_mut(&segment).expect("listed");
-            let mut tape = Tape::empty(descriptor.first());
-            if let (true, Some(value)) = (held.stored.promises.trimmed, decided) {
-                tape = Tape::starting_at(Mark { end: value.end, digest: value.digest });
-            }
-            held.stored.batches.iter().for_each(|batch| tape.push(*batch));
+            let tape = match decided {
+                Some(value) if held.stored.promises.trimmed => {
+                    Tape::starting_at(Mark { end: value.end, digest: value.digest })
+                }
+                _ => held.stored.tape(descriptor.first()),
+            };
             let was_cut = std::mem::take(&mut held.stored.cut);
             let promises = held.stored.promises.clone();
             let me = ReplicaRef { node: id, disk };

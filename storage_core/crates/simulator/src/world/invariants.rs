@@ -21,6 +21,12 @@ impl World {
             Reply::Accepted { ballot } if sealed.is_none() && ballot < promised => {
                 violation("S4: a vote below a promise")
             }
+            Reply::Accepted { .. }
+                if sealed.is_none()
+                    && accepted.as_ref().is_some_and(|(_, value)| !stored.holds(base, value)) =>
+            {
+                violation("S7: a vote for what is not on this disk")
+            }
             _ => Ok(()),
         }
     }
@@ -57,16 +63,17 @@ impl World {
     /// S1: what was acknowledged is in what was decided, or its loss is told.
     pub(super) fn check_decision(&self, segment: SegmentId) -> Checked {
         let Some(value) = self.promised.decided.get(&segment) else { return Ok(()) };
-        let places = self.places(segment);
+        let places = self.places_without(segment, &value.lost);
         if !places.contains(&Mark { end: value.end, digest: value.digest }) {
             return violation(format!(
                 "S1: {segment:?} is decided with bytes that were not written: {value:?}"
             ));
         }
+        let is_told = !value.possible_loss.is_empty() || !value.lost.is_empty();
+        if is_told && self.losses == 0 {
+            return violation("a loss is told, and nothing was lost");
+        }
         if !value.possible_loss.is_empty() {
-            if self.losses == 0 {
-                return violation("a loss is told, and nothing was lost");
-            }
             return Ok(());
         }
         if let Some(mark) = self.promised.acknowledged.get(&segment)
@@ -90,7 +97,7 @@ impl World {
         let holds = |replica: &&ReplicaRef| {
             let node = self.node(replica.node);
             node.held.get(&segment).is_some_and(|held| {
-                held.stored.promises.trimmed || held.stored.durable(descriptor.first()).end >= value.end
+                held.stored.promises.trimmed || held.stored.holds(descriptor.first(), value)
             })
         };
         let holders = descriptor.replicas.iter().filter(holds).count();

@@ -13,12 +13,16 @@ use crate::bridge;
 use crate::mistake::Mistake;
 use crate::record::{self, BatchId, batch_after};
 
+mod claims;
 mod commands;
 mod copies;
 mod faults;
 mod invariants;
 mod leaders;
 mod promises;
+mod rot;
+
+pub use rot::Rot;
 
 /// What was found broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +45,8 @@ pub struct Setting {
     pub replication: metadata::Replication,
     /// Nodes at the start.
     pub nodes: u32,
+    /// Batches that all copies of the first segment hold at the start, acknowledged: what takes many events to come about.
+    pub written: u8,
     /// Clients repeat what they are not sure of, and the leaders know it again. Else each batch is sent once, and waiting
     /// ones are carried over a roll.
     pub idempotent: bool,
@@ -89,19 +95,18 @@ pub enum Flight {
 pub struct Stored {
     /// The journal.
     pub promises: Promises,
-    /// What was written.
+    /// What was written, with the digests that the leader gave them.
     pub batches: Vec<Batch>,
+    /// Places in `batches` that are holes: their bytes rotted, or they never came and are lost on all copies.
+    pub rotten: BTreeSet<usize>,
+    /// Places that were holes once.
+    pub were_rotten: BTreeSet<usize>,
     /// So many of them are synced.
     pub synced: usize,
     /// A synced tail was found torn.
     pub cut: bool,
-}
-
-impl Stored {
-    fn durable(&self, base: Offset) -> Mark {
-        let none = Mark { end: base, digest: Digest(0) };
-        self.batches[..self.synced].last().map_or(none, |last| last.mark())
-    }
+    /// It is verified, and its votes are not remembered any more.
+    pub forgotten: bool,
 }
 
 /// A copy of a segment on a node.
@@ -195,6 +200,8 @@ pub struct World {
     pub next_id: BatchId,
     /// Copies of records that were lost by faults: a tail that rotted, a disk.
     pub losses: usize,
+    /// Holes that were filled.
+    pub filled: u64,
     /// Messages that were sent by the last act.
     pub outbox: Vec<Flight>,
     now_ms: u64,
@@ -220,6 +227,7 @@ impl World {
             promised: Arc::default(),
             next_id: 0,
             losses: 0,
+            filled: 0,
             outbox: Vec::new(),
             now_ms: NOW_MS,
             minted: 0,
@@ -232,6 +240,8 @@ impl World {
         for _ in 0..world.setting.nodes {
             world.add_node();
         }
+        let level = Command::RaiseLevel { level: metadata::LEVEL };
+        world.propose(level).expect("new").expect("all know it");
         let uuid = world.mint();
         let state = &world.metadata.state;
         let first =
@@ -242,6 +252,7 @@ impl World {
         world.propose(create).expect("new").expect("new");
         Arc::make_mut(&mut world.promised).descriptors.insert(descriptor.segment, descriptor.clone());
         world.open(descriptor.segment).expect("the first");
+        world.write_everywhere(descriptor.segment).expect("nothing is broken yet");
         world
     }
 

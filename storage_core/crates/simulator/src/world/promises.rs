@@ -10,6 +10,22 @@ impl World {
         record::marks(base, written)
     }
 
+    /// The same as the digests are that leave out some ranges.
+    pub(super) fn places_without(&self, segment: SegmentId, lost: &[OffsetRange]) -> Vec<Mark> {
+        let places = self.places(segment);
+        let is_lost = |mark: &Mark| lost.iter().any(|range| range.start < mark.end && mark.end <= range.end);
+        let mut last = places[0];
+        let mut without = vec![last];
+        for mark in &places[1..] {
+            last = match record::last_id(mark.digest).filter(|_| !is_lost(mark)) {
+                Some(id) => batch_after(last, id).mark(),
+                None => Mark { end: mark.end, digest: last.digest },
+            };
+            without.push(last);
+        }
+        without
+    }
+
     pub(super) fn acknowledge(&mut self, segment: SegmentId, end: Offset) -> Checked {
         let Some(mark) = self.places(segment).into_iter().find(|mark| mark.end == end) else {
             return violation(format!("S1: {end:?} of {segment:?} was acknowledged and never written"));
@@ -46,12 +62,13 @@ impl World {
         promised.descriptors.insert(next.segment, next);
         self.check_decision(segment)?;
         self.check_copies(segment)?;
+        self.check_lost(segment, value)?;
         self.check_log()
     }
 
     pub(super) fn alarm(&self, segment: SegmentId, alarm: Alarm) -> Checked {
         // A leader or a copy may hold more than what a decision could save that was told to be incomplete.
-        let told = self.promised.decided.get(&segment).is_some_and(|value| !value.possible_loss.is_empty());
+        let told = self.promised.decided.get(&segment).is_some_and(tells_loss);
         if told && matches!(alarm, Alarm::Diverged { .. }) {
             return Ok(());
         }
@@ -59,6 +76,10 @@ impl World {
     }
 
     pub(super) fn losses_told(&self) -> bool {
-        self.promised.decided.values().any(|value| !value.possible_loss.is_empty())
+        self.promised.decided.values().any(tells_loss)
     }
+}
+
+fn tells_loss(value: &Value) -> bool {
+    !value.possible_loss.is_empty() || !value.lost.is_empty()
 }

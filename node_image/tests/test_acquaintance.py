@@ -1,0 +1,44 @@
+"""A member that hears claims of a disk unknown to its log asks around, and believes whoever was asked."""
+
+import asyncio
+import socket
+from pathlib import Path
+from uuid import uuid4
+
+from answering import answering
+from walrus_node.acquaintance import Acquaintance
+from walrus_node.metadata.admission import Admitted, JoinRequest, Registration, encode_admitted
+from walrus_node.metadata.journal import Owner
+from walrus_node.metadata.machine import MetadataMachine
+from walrus_node.metadata.raft_store import Place, RaftStore, prepare_to_join
+from walrus_node.secret import Secrets
+
+SECONDS_MAX = 30.0
+
+
+def test_a_claim_is_believed_once_those_who_are_asked_confirm_it(tmp_path: Path) -> None:
+    """The claimant's address answers first, with voters that do not include it; a seed answers with those of today."""
+    cluster_id, disk, claimant = uuid4(), uuid4(), uuid4()
+
+    async def run() -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        prepare_to_join(tmp_path / "metadata", Owner(cluster_id, disk))
+        place = Place(tmp_path / "metadata", Owner(cluster_id, disk), uuid4(), "127.0.0.1:1")
+
+        told = [encode_admitted(Admitted(cluster_id, 2, {disk: "new-place:6000"})) for disk in (uuid4(), claimant)]
+        async with answering(told[0]) as (other, _), answering(told[1]) as (seed, asked):
+            registration = Registration(None, disk, uuid4(), *["orders-1:1"] * 6, name="orders-1", level=1)
+            acquaintance = Acquaintance(JoinRequest(registration, Secrets(None)), [seed])
+            store = RaftStore(place, MetadataMachine(), listener, on_unknown_voter=acquaintance.hear)
+            acquaintance.store = store
+            store.start()
+            try:
+                acquaintance.hear(claimant, other)
+                async with asyncio.timeout(SECONDS_MAX):
+                    while store.address_of(claimant) != "new-place:6000":
+                        await asyncio.sleep(0.005)
+            finally:
+                await asyncio.to_thread(store.stop)
+            assert asked[0]["registration"]["disk"] == str(disk)
+
+    asyncio.run(run())

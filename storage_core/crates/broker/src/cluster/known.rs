@@ -1,0 +1,70 @@
+//! Which segments a peer's word is taken for: those that the metadata here list or have allotted, and those about which this
+//! disk has promised something. Whoever speaks names the version of the metadata that it acted on, and a node that knows less
+//! waits for it; so a node that lags is slow and not wrong, and no peer can make logs or promises for what never was.
+
+use std::time::Duration;
+
+use walrus_metadata::{Descriptor, Epoch, Partition};
+
+use crate::broker::Broker;
+use crate::error::{Error, Result};
+use crate::segment::log_id;
+use crate::topic::PartitionRef;
+
+/// How long a peer's message waits for the metadata that the peer acted on.
+const CATCH_UP_PATIENCE: Duration = Duration::from_secs(1);
+
+impl Broker {
+    /// Waits until this node knows a segment and the epoch of an attempt to end it; a peer acted on `version` of the metadata.
+    /// `Unavailable` where that version, too, knows nothing of them: this node or the peer has lost commands, or the peer lies.
+    pub(crate) async fn knows(&self, segment: &Descriptor, epoch: Epoch, version: u64) -> Result<()> {
+        if !self.knows_now(segment, epoch)? {
+            self.metadata_reaches(version, CATCH_UP_PATIENCE).await;
+            if !self.knows_now(segment, epoch)? {
+                let (node, here) = (self.node_id(), self.metadata_version());
+                let what = format!(
+                    "node {node} knows of no segment {} and no epoch {} of it: its metadata are at version {here}, {version} was named",
+                    segment.uuid, epoch.0
+                );
+                return Err(Error::Unavailable { what });
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until this node lists, or has trimmed, the segment of that number; a peer acted on `version` of the metadata.
+    /// `Unavailable` where that version, too, lists no such segment.
+    pub(crate) async fn lists(&self, log: &PartitionRef, number: u64, version: u64) -> Result<()> {
+        let is_listed = || {
+            let routing = self.routing();
+            let last = routing.partition(log).ok().and_then(|(_, found)| found.segments.last());
+            last.is_some_and(|last| last.descriptor.number >= number)
+        };
+        if !is_listed() {
+            self.metadata_reaches(version, CATCH_UP_PATIENCE).await;
+            if !is_listed() {
+                let (node, here) = (self.node_id(), self.metadata_version());
+                let what = format!(
+                    "node {node} knows of no segment {number} of {log}: its metadata are at version {here}, {version} was named"
+                );
+                return Err(Error::Unavailable { what });
+            }
+        }
+        Ok(())
+    }
+
+    fn knows_now(&self, segment: &Descriptor, epoch: Epoch) -> Result<bool> {
+        // What the metadata have handed out in this partition is below its next epoch.
+        let listed = |found: &Partition| found.knows(segment).then_some(epoch < found.next_epoch);
+        let routing = self.routing();
+        let topic = routing.metadata.topics.get(&segment.topic);
+        let found = topic.and_then(|topic| topic.partitions.get(segment.partition as usize));
+        match found.and_then(listed) {
+            Some(is_handed_out) => Ok(is_handed_out),
+            None => {
+                let has_log = self.bucket().log(log_id(segment)).is_some();
+                Ok(has_log || self.copies().has_promised(segment)?)
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Accepting connections of one listener: so many at a time, so many from one address, and never the last descriptors of the
+//! process, which disks, metadata and health need.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Pause after an accept that failed for want of descriptors or memory: trying again at once would only spin.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// Part of the process's descriptors that connections may take.
+const DESCRIPTORS_PART: u64 = 2;
+
+/// What a listener admits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caps {
+    pub(crate) connections: usize,
+    pub(crate) per_address: usize,
+}
+
+/// See the module.
+pub(crate) struct Door {
+    name: &'static str,
+    listener: TcpListener,
+    places: Arc<Places>,
+}
+
+struct Places {
+    caps: Caps,
+    by_address: Mutex<HashMap<IpAddr, usize>>,
+    taken: AtomicUsize,
+}
+
+/// All connections of this process.
+static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
+
+/// A connection that came in.
+pub(crate) enum Entered {
+    /// It has a place until the place is dropped.
+    Admitted(TcpStream, SocketAddr, Place),
+    /// There is none for it, and why: the stream may be told.
+    Refused(TcpStream, String),
+}
+
+/// One of a listener's connections; given back when dropped.
+pub(crate) struct Place {
+    places: Arc<Places>,
+    address: IpAddr,
+}
+
+impl Door {
+    pub(crate) fn new(name: &'static str, listener: TcpListener, caps: Caps) -> Self {
+        let places = Places { caps, by_address: Mutex::default(), taken: AtomicUsize::new(0) };
+        Self { name, listener, places: Arc::new(places) }
+    }
+
+    /// The next connection. Waits also where the system has no descriptor left. Dropping it loses nothing.
+    pub(crate) async fn enter(&self) -> Entered {
+        loop {
+            match self.try_enter().await {
+                Ok(entered) => return entered,
+                Err(problem) => {
+                    tracing::warn!(listener = self.name, %problem, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                }
+            }
+        }
+    }
+
+    /// The same, and tells what the system says.
+    pub(crate) async fn try_enter(&self) -> io::Result<Entered> {
+        let (stream, from) = self.listener.accept().await?;
+        Ok(match self.places.take(from.ip()) {
+            Ok(place) => Entered::Admitted(stream, from, place),
+            Err(why) => {
+                tracing::debug!(listener = self.name, %from, why, "a connection is refused");
+                Entered::Refused(stream, why)
+            }
+        })
+    }
+
+    /// Connections that have a place.
+    #[cfg(test)]
+    pub(crate) fn taken(&self) -> usize {
+        self.places.taken.load(Ordering::Relaxed)
+    }
+}
+
+impl Places {
+    fn take(self: &Arc<Self>, address: IpAddr) -> Result<Place, String> {
+        let Caps { connections, per_address } = self.caps;
+        let descriptors = descriptors_for_connections();
+        let mut by_address = self.by_address.lock();
+        let of_address = by_address.entry(address).or_default();
+        let refusal = if self.taken.load(Ordering::Relaxed) >= connections {
+            Some(format!("too many connections: {connections} are open"))
+        } else if *of_address >= per_address {
+            Some(format!("too many connections: {per_address} are open from your address"))
+        } else if CONNECTIONS.load(Ordering::Relaxed) >= descriptors {
+            Some(format!("too many connections: the process may have {descriptors}"))
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            if *of_address == 0 {
+                by_address.remove(&address);
+            }
+            return Err(refusal);
+        }
+        *of_address += 1;
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        Ok(Place { places: self.clone(), address })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut by_address = self.places.by_address.lock();
+        if let Some(of_address) = by_address.get_mut(&self.address) {
+            *of_address -= 1;
+            if *of_address == 0 {
+                by_address.remove(&self.address);
+            }
+        }
+        self.places.taken.fetch_sub(1, Ordering::Relaxed);
+        CONNECTIONS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How many descriptors connections may take: the rest is for disks, metadata and health.
+fn descriptors_for_connections() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit / DESCRIPTORS_PART).unwrap_or(usize::MAX)
+}
+
+/// Lets this process open as many files and connections as it may at most.
+pub(crate) fn raise_descriptors() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum
+        && let Err(problem) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+    {
+        tracing::debug!(%problem, "the limit of open files stays as it is");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn door(connections: usize, per_address: usize) -> (Door, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        (Door::new("test", listener, Caps { connections, per_address }), address)
+    }
+
+    async fn connect(door: &Door, address: SocketAddr) -> (TcpStream, Entered) {
+        let (near, far) = tokio::join!(TcpStream::connect(address), door.enter());
+        (near.unwrap(), far)
+    }
+
+    #[tokio::test]
+    async fn one_connection_more_than_the_cap_is_refused_until_another_ends() {
+        for (connections, per_address) in [(2, 9), (9, 2)] {
+            let (door, address) = door(connections, per_address).await;
+            let first = connect(&door, address).await;
+            let _second = connect(&door, address).await;
+            let (_near, refused) = connect(&door, address).await;
+            assert!(matches!(refused, Entered::Refused(_, why) if why.contains("2 are open")));
+            drop(first);
+            assert!(matches!(connect(&door, address).await.1, Entered::Admitted(..)));
+            assert_eq!(door.taken(), 1, "those above were dropped by now");
+        }
+    }
+
+    #[tokio::test]
+    async fn addresses_have_places_of_their_own() {
+        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let door = Door::new("test", listener, Caps { connections: 9, per_address: 1 });
+        let mut open = Vec::new();
+        for (from, is_admitted) in [("127.0.0.1", true), ("127.0.0.1", false), ("127.0.0.2", true)] {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind(SocketAddr::new(from.parse().unwrap(), 0)).unwrap();
+            let to = SocketAddr::new([127, 0, 0, 1].into(), port);
+            let (near, far) = tokio::join!(socket.connect(to), door.enter());
+            assert_eq!(matches!(far, Entered::Admitted(..)), is_admitted, "{from}");
+            open.push((near.unwrap(), far));
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Where strangers come in: every listener accepts here, with a cap on its connections and limits on how long one may say
+//! nothing. What comes behind is the listener's.
+
+mod door;
+mod front;
+mod guard;
+mod secret;
+
+pub(crate) use door::{Caps, Door, Entered, raise_descriptors};
+pub use front::Front;
+pub(crate) use guard::{Guarded, Silence};
+pub(crate) use secret::{NONCE_BYTES, Role, Secrets, find};

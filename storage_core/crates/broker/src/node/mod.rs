@@ -1,0 +1,3 @@
+//! What the whole node shares and every room may use.
+
+pub(crate) mod budget;

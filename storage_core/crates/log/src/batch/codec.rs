@@ -1,0 +1,194 @@
+//! The records of compressed batches: gzip, snappy (as one block, or in the frame that Java's clients write), lz4
+//! (frame) and zstd, as Kafka numbers them.
+//!
+//! What is opened grows with what comes out of the stream. Nobody is asked how large it will be, so there is a limit to
+//! the bytes and none to the ratio.
+
+use std::io::Read;
+
+use super::error::BatchError;
+
+/// Most bytes that the records of one batch may have, opened.
+pub const OPENED_BYTES_MAX: usize = 256 << 20;
+
+/// In front of the blocks of Java's frame: magic, version and the version that readers need, both of 32 bits.
+const JAVA_FRAME: &[u8] = b"\x82SNAPPY\0";
+const JAVA_FRAME_BYTES: usize = 16;
+/// The densest element of a snappy block is a copy of 64 bytes in 3.
+const SNAPPY_RATIO_MAX: usize = 22;
+
+/// Opens the records of a batch of a codec that is not "none".
+pub(super) fn open(codec: u8, bytes: &[u8]) -> Result<Vec<u8>, BatchError> {
+    match codec {
+        1 => read_all(codec, flate2::bufread::MultiGzDecoder::new(bytes)),
+        2 => snappy(bytes),
+        3 => read_all(codec, lz4_flex::frame::FrameDecoder::new(bytes)),
+        4 => {
+            let decoder = zstd::stream::read::Decoder::with_buffer(bytes);
+            read_all(codec, decoder.map_err(|problem| damaged(codec, &problem))?)
+        }
+        _ => Err(BatchError::UnknownCodec { codec }),
+    }
+}
+
+/// What people call a codec.
+pub(super) fn name(codec: u8) -> &'static str {
+    ["none", "gzip", "snappy", "lz4", "zstd"].get(usize::from(codec)).copied().unwrap_or("an unknown one")
+}
+
+fn read_all(codec: u8, stream: impl Read) -> Result<Vec<u8>, BatchError> {
+    let mut opened = Vec::new();
+    let limit = OPENED_BYTES_MAX as u64 + 1;
+    stream.take(limit).read_to_end(&mut opened).map_err(|problem| damaged(codec, &problem))?;
+    if opened.len() > OPENED_BYTES_MAX { Err(too_large(codec)) } else { Ok(opened) }
+}
+
+/// Blocks of snappy say how large they are: that much is taken only where their bytes can hold it.
+fn snappy(bytes: &[u8]) -> Result<Vec<u8>, BatchError> {
+    let mut opened = Vec::new();
+    if !bytes.starts_with(JAVA_FRAME) {
+        snappy_block(bytes, &mut opened)?;
+        return Ok(opened);
+    }
+    let mut rest = bytes.get(JAVA_FRAME_BYTES..).ok_or_else(|| damaged(2, &"its frame is cut off"))?;
+    while !rest.is_empty() {
+        // Streams that were written one after the other each have their own frame.
+        if rest.starts_with(JAVA_FRAME) {
+            rest = rest.get(JAVA_FRAME_BYTES..).ok_or_else(|| damaged(2, &"its frame is cut off"))?;
+            continue;
+        }
+        let (length, behind) =
+            rest.split_first_chunk::<4>().ok_or_else(|| damaged(2, &"the length of a block is cut off"))?;
+        let block = behind.split_at_checked(u32::from_be_bytes(*length) as usize);
+        let (block, behind) = block.ok_or_else(|| damaged(2, &"a block is cut off"))?;
+        snappy_block(block, &mut opened)?;
+        rest = behind;
+    }
+    Ok(opened)
+}
+
+fn snappy_block(block: &[u8], opened: &mut Vec<u8>) -> Result<(), BatchError> {
+    let said = snap::raw::decompress_len(block).map_err(|problem| damaged(2, &problem))?;
+    if said > OPENED_BYTES_MAX - opened.len() {
+        return Err(too_large(2));
+    }
+    if said > block.len().saturating_mul(SNAPPY_RATIO_MAX) {
+        return Err(damaged(2, &format!("{} bytes cannot hold the {said} that they say", block.len())));
+    }
+    let start = opened.len();
+    opened.resize(start + said, 0);
+    let written = snap::raw::Decoder::new().decompress(block, &mut opened[start..]);
+    written.map(drop).map_err(|problem| damaged(2, &problem))
+}
+
+fn damaged(codec: u8, problem: &dyn std::fmt::Display) -> BatchError {
+    BatchError::Unopened { codec: name(codec), reason: problem.to_string() }
+}
+
+fn too_large(codec: u8) -> BatchError {
+    BatchError::OpenedTooLarge { codec: name(codec), bytes_max: OPENED_BYTES_MAX as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn lz4(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn snappy_of(bytes: &[u8]) -> Vec<u8> {
+        snap::raw::Encoder::new().compress_vec(bytes).unwrap()
+    }
+
+    fn java_snappy(bytes: &[u8]) -> Vec<u8> {
+        let mut framed = [JAVA_FRAME, &1_u32.to_be_bytes(), &1_u32.to_be_bytes()].concat();
+        for block in bytes.chunks(32 << 10) {
+            let block = snappy_of(block);
+            framed.extend_from_slice(&u32::try_from(block.len()).unwrap().to_be_bytes());
+            framed.extend_from_slice(&block);
+        }
+        framed
+    }
+
+    fn zstd_of(bytes: &[u8]) -> Vec<u8> {
+        zstd::encode_all(bytes, 1).unwrap()
+    }
+
+    type Encode = fn(&[u8]) -> Vec<u8>;
+    const ALL: [(u8, Encode); 5] = [(1, gzip), (2, snappy_of), (2, java_snappy), (3, lz4), (4, zstd_of)];
+
+    fn some_bytes() -> Vec<u8> {
+        (0..200_000_u32).flat_map(|number| (number / 7).to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn each_codec_gives_back_what_was_compressed() {
+        for bytes in [Vec::new(), b"a".to_vec(), some_bytes()] {
+            for (codec, encode) in ALL {
+                assert_eq!(open(codec, &encode(&bytes)).unwrap(), bytes, "{}", name(codec));
+            }
+        }
+    }
+
+    #[test]
+    fn streams_one_after_the_other_are_one() {
+        for (codec, encode) in [(1, gzip as Encode), (2, java_snappy), (4, zstd_of)] {
+            let twice = [encode(b"one, "), encode(b"two")].concat();
+            assert_eq!(open(codec, &twice).unwrap(), b"one, two", "{}", name(codec));
+        }
+    }
+
+    #[test]
+    fn what_a_java_client_writes_can_be_opened() {
+        // `SnappyOutputStream` of snappy-java around "walrus walrus walrus".
+        let framed = b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01\0\0\0\x0c\x14\x18walrus \x32\x07\0";
+        assert_eq!(open(2, framed).unwrap(), b"walrus walrus walrus");
+    }
+
+    #[test]
+    fn a_high_ratio_is_fine_and_more_than_the_limit_is_not() {
+        let (most, more) = (vec![0; 64 << 20], vec![0; OPENED_BYTES_MAX + 1]);
+        for (codec, encode) in [(1, gzip as Encode), (4, zstd_of)] {
+            let compressed = encode(&most);
+            assert!(most.len() / compressed.len() > 200);
+            assert_eq!(open(codec, &compressed).unwrap().len(), most.len());
+            let bytes_max = OPENED_BYTES_MAX as u64;
+            let too_large = BatchError::OpenedTooLarge { codec: name(codec), bytes_max };
+            assert_eq!(open(codec, &encode(&more)), Err(too_large));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_or_damaged_is_said_to_be() {
+        for (codec, encode) in ALL {
+            let whole = encode(&some_bytes());
+            let cut = &whole[..whole.len() / 2];
+            match open(codec, cut) {
+                Err(BatchError::Unopened { codec: said, .. }) => assert_eq!(said, name(codec)),
+                // lz4 ends as well between two blocks; the records then are too few.
+                Ok(opened) => assert!(codec == 3 && opened.len() < some_bytes().len()),
+                Err(other) => panic!("{other}"),
+            }
+            assert!(open(codec, b"no such stream").is_err(), "{}", name(codec));
+        }
+    }
+
+    #[test]
+    fn a_block_that_says_more_than_it_can_hold_takes_no_memory() {
+        let mut block = vec![0xff, 0xff, 0xff, 0x7f]; // 256 MiB - 1
+        block.extend_from_slice(&[0; 100]);
+        let problem = open(2, &block).unwrap_err().to_string();
+        assert!(problem.contains("cannot hold"), "{problem}");
+    }
+}

@@ -1,0 +1,115 @@
+//! Forks. A child has a copy of the memory of a store without its threads, and shares its files: whatever it did there
+//! would be done behind the back of its parent. So a store belongs to the process that opened it, and a child gives up
+//! the lock that it has inherited, or the store stayed locked for as long as any child lives.
+#![allow(unsafe_code, reason = "the disk folder is where unsafe lives")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+
+use super::calls;
+
+/// How many forks lie between this process and the one that loaded the program. Written only by [`after_fork`], when a
+/// child has one thread, so that relaxed loads see it.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// The process that an object was made in.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin(u32);
+
+impl Origin {
+    /// This process. Its forks by `fork(2)` of the C library are noticed from now on; `vfork` and `posix_spawn`, whose
+    /// children only start another program, are none.
+    pub fn here() -> Self {
+        static WATCH: Once = Once::new();
+        WATCH.call_once(|| {
+            // SAFETY: `after_fork` is a function for the life of the program, and does nothing that a child of a program
+            // with threads must not do.
+            let failed = unsafe { libc::pthread_atfork(None, None, Some(after_fork)) };
+            assert_eq!(failed, 0, "there is memory for one more handler of forks");
+        });
+        Self(FORKS.load(Ordering::Relaxed))
+    }
+
+    /// Whether this is still that process, and no child that was forked since.
+    #[inline]
+    pub fn is_here(self) -> bool {
+        FORKS.load(Ordering::Relaxed) == self.0
+    }
+}
+
+/// Runs in each child before its `fork` returns. Only calls that are safe in a signal handler are allowed here.
+unsafe extern "C" fn after_fork() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    let mut next = LOCKS.load(Ordering::Acquire);
+    // SAFETY: slots are never freed, and their links never change once they are in the list.
+    while let Some(slot) = unsafe { next.as_ref() } {
+        let descriptor = slot.descriptor.swap(FREE, Ordering::Relaxed);
+        if descriptor >= 0 {
+            // SAFETY: the descriptor was the slot's alone, and the slot has let go of it.
+            unsafe { libc::close(descriptor) };
+        }
+        next = slot.next;
+    }
+}
+
+/// The descriptors of all locks that are held. A list that only grows: a child walks it while other threads of its parent
+/// may have been anywhere.
+static LOCKS: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
+
+const FREE: RawFd = -1;
+
+struct Slot {
+    /// Owned by the slot; `FREE` if there is none.
+    descriptor: AtomicI32,
+    next: *mut Slot,
+}
+
+/// An exclusive lock of a file, until it is dropped or the process ends. A forked child does not hold it.
+pub(super) struct Lock {
+    slot: &'static AtomicI32,
+}
+
+impl Lock {
+    /// `WouldBlock` if somebody else holds it.
+    pub(super) fn take(file: File) -> io::Result<Self> {
+        // Known before it is locked: no child that is forked meanwhile keeps it.
+        let lock = Self { slot: keep(file.into_raw_fd()) };
+        calls::lock(lock.slot.load(Ordering::Relaxed))?;
+        Ok(lock)
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let descriptor = self.slot.swap(FREE, Ordering::Release);
+        if descriptor >= 0 {
+            // SAFETY: the descriptor was the slot's alone, and the slot has let go of it.
+            drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
+        }
+    }
+}
+
+/// Puts a descriptor into a slot that is free, or into a new one.
+fn keep(descriptor: RawFd) -> &'static AtomicI32 {
+    let mut next = LOCKS.load(Ordering::Acquire);
+    // SAFETY: slots are never freed, and their links never change once they are in the list.
+    while let Some(slot) = unsafe { next.as_ref() } {
+        if slot.descriptor.compare_exchange(FREE, descriptor, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            return &slot.descriptor;
+        }
+        next = slot.next;
+    }
+    let slot = Box::leak(Box::new(Slot { descriptor: AtomicI32::new(descriptor), next: ptr::null_mut() }));
+    let mut head = LOCKS.load(Ordering::Acquire);
+    loop {
+        slot.next = head;
+        match LOCKS.compare_exchange(head, slot, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return &slot.descriptor,
+            Err(other) => head = other,
+        }
+    }
+}

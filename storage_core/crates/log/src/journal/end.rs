@@ -1,0 +1,190 @@
+//! END: two pages, written in turn, that say how far the journal is. A journal that ends before has lost its end: cut, it looks
+//! just like one whose last records were never written.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use uuid::Uuid;
+
+use crate::disk::{AlignedPage, Disk, DiskFile, FileKind, write_all};
+use crate::error::{Error, Result};
+use crate::format::fields::{Fields, PutFields};
+use crate::format::{FORMAT_VERSION, PAGE_BYTES, checksum_around};
+use crate::sync::{Mutex, atomic::AtomicU64};
+
+pub(crate) const END_NAME: &str = "END";
+const MAGIC: &[u8; 8] = b"WALRUSEN";
+const CHECKSUM_AT: usize = 12;
+const PAGES: u64 = 2;
+
+/// How far the journal is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct End {
+    /// Number of the journal.
+    pub(crate) number: u64,
+    /// Of its last durable record.
+    pub(crate) sequence: u64,
+    /// That record says that the store was closed in order.
+    pub(crate) is_closed: bool,
+}
+
+/// The file.
+pub(crate) struct EndFile {
+    disk: Arc<dyn Disk>,
+    store: Uuid,
+    /// Of the last page that was written.
+    turn: AtomicU64,
+    file: Mutex<Option<Arc<dyn DiskFile>>>,
+}
+
+/// What a store's END says; and whether it says nothing though it should.
+pub(crate) struct EndRead {
+    pub(crate) end: Option<End>,
+    pub(crate) file: EndFile,
+}
+
+impl EndFile {
+    /// Reads the newer of the pages that are whole.
+    pub(crate) fn read(disk: &Arc<dyn Disk>, store: Uuid) -> Result<EndRead> {
+        let path = disk.path(END_NAME);
+        let failed = |e| Error::io("read", &path, e);
+        let names = disk.list().map_err(failed)?;
+        let mut newest: Option<(u64, End)> = None;
+        let mut file: Option<Arc<dyn DiskFile>> = None;
+        if names.iter().any(|name| name == END_NAME) {
+            let opened = disk.open(END_NAME, PAGES * PAGE_BYTES, FileKind::Pages).map_err(failed)?;
+            let mut bytes = Vec::new();
+            opened.read(0, (PAGES * PAGE_BYTES) as usize, &mut bytes).map_err(failed)?;
+            for page in bytes.chunks(PAGE_BYTES as usize) {
+                match decode(page, store) {
+                    Page::End(turn, end) if newest.is_none_or(|(known, _)| known < turn) => {
+                        newest = Some((turn, end));
+                    }
+                    Page::Other(found) => {
+                        return Err(Error::UnsupportedFormat { path, found, supported: FORMAT_VERSION });
+                    }
+                    Page::End(..) | Page::Damaged => {}
+                }
+            }
+            file = Some(opened);
+        }
+        let turn = AtomicU64::new(newest.map_or(0, |(turn, _)| turn));
+        let file = Self { disk: Arc::clone(disk), store, turn, file: Mutex::new(file) };
+        Ok(EndRead { end: newest.map(|(_, end)| end), file })
+    }
+
+    /// Says it durably, in the older page. A failure is told and takes nothing back: what the file said before holds still.
+    pub(crate) fn write(&self, end: End) {
+        if let Err(error) = self.try_write(end) {
+            let path = self.disk.path(END_NAME);
+            tracing::warn!(path, %error, "how far the journal is was not written");
+        }
+    }
+
+    fn try_write(&self, end: End) -> std::io::Result<()> {
+        let mut file = self.file.lock();
+        let opened = match &*file {
+            Some(opened) => Arc::clone(opened),
+            None => {
+                let made = self.disk.create(END_NAME, PAGES * PAGE_BYTES, FileKind::Pages)?;
+                self.disk.sync_directory()?;
+                *file = Some(Arc::clone(&made));
+                made
+            }
+        };
+        let turn = self.turn.load(Ordering::Acquire) + 1;
+        let page = AlignedPage::padded(&encode(self.store, turn, end));
+        write_all(&*opened, turn % PAGES * PAGE_BYTES, &[&page], true)?;
+        self.turn.store(turn, Ordering::Release);
+        Ok(())
+    }
+}
+
+enum Page {
+    /// Its turn, and what it says.
+    End(u64, End),
+    /// Written by a program of another format.
+    Other(u32),
+    /// Or never written.
+    Damaged,
+}
+
+fn encode(store: Uuid, turn: u64, end: End) -> Vec<u8> {
+    let mut out = Vec::with_capacity(PAGE_BYTES as usize);
+    out.put(MAGIC);
+    out.put_u32(FORMAT_VERSION);
+    out.put_u32(0); // checksum, below
+    out.put_uuid(store);
+    out.put_u64(turn);
+    out.put_u64(end.number);
+    out.put_u64(end.sequence);
+    out.put_u32(u32::from(end.is_closed));
+    out.resize(PAGE_BYTES as usize, 0);
+    let crc = checksum_around(&out, CHECKSUM_AT);
+    out[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&crc.to_le_bytes());
+    out
+}
+
+fn decode(page: &[u8], store: Uuid) -> Page {
+    (|| {
+        let mut fields = Fields(page);
+        if fields.bytes(8)? != MAGIC || page.len() != PAGE_BYTES as usize {
+            return None;
+        }
+        let version = fields.u32()?;
+        if fields.u32()? != checksum_around(page, CHECKSUM_AT) {
+            return None;
+        }
+        if version != FORMAT_VERSION {
+            return Some(Page::Other(version));
+        }
+        if fields.uuid()? != store {
+            return None;
+        }
+        let turn = fields.u64()?;
+        let (number, sequence) = (fields.u64()?, fields.u64()?);
+        Some(Page::End(turn, End { number, sequence, is_closed: fields.u32()? == 1 }))
+    })()
+    .unwrap_or(Page::Damaged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{SimulatedDisk, TailKind};
+
+    #[test]
+    fn a_page_comes_back_and_no_flipped_bit_passes() {
+        let (store, end) = (Uuid::from_u128(1), End { number: 7, sequence: 900, is_closed: true });
+        let good = encode(store, 5, end);
+        assert!(matches!(decode(&good, store), Page::End(5, read) if read == end));
+        assert!(matches!(decode(&good, Uuid::from_u128(2)), Page::Damaged));
+        for position in 0..good.len() {
+            for bit in 0..8 {
+                let mut bytes = good.clone();
+                bytes[position] ^= 1 << bit;
+                assert!(matches!(decode(&bytes, store), Page::Damaged), "byte {position} bit {bit}");
+            }
+        }
+        assert!(matches!(decode(&good[..100], store), Page::Damaged));
+        assert!(matches!(decode(&[0; 4096], store), Page::Damaged));
+    }
+
+    #[test]
+    fn pages_are_written_in_turn_and_a_torn_one_leaves_the_other() {
+        let simulated = SimulatedDisk::new(TailKind::Buffered);
+        let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
+        let store = Uuid::from_u128(1);
+        let end = |sequence| End { number: 1, sequence, is_closed: false };
+        let read = || EndFile::read(&disk, store).unwrap();
+        assert_eq!(read().end, None);
+        let file = read().file;
+        for sequence in 1..6 {
+            file.write(end(sequence));
+            assert_eq!(read().end, Some(end(sequence)));
+        }
+        // The fifth is in the second page.
+        simulated.flip(END_NAME, 4096 + 40, 1);
+        assert_eq!(read().end, Some(end(4)));
+    }
+}

@@ -1,0 +1,173 @@
+//! Reading a journal: to its last whole record. What follows is a torn last group, unless a later record knows that what is
+//! missing was durable.
+
+use std::sync::Arc;
+
+use super::header::{HEADER_BYTES, HeaderBytes, JournalHeader};
+use super::record::{RECORD_ALIGN, Stored};
+use super::{JournalState, journal_name, journal_number, list};
+use crate::disk::{Disk, DiskFile, FileKind};
+use crate::error::{Error, Result};
+use crate::format::fields::Fields;
+use crate::format::manifest::Manifest;
+use crate::format::{FORMAT_VERSION, page_up};
+use crate::seeded;
+
+/// Sequences that a valid record behind damage can have: bounds the search.
+const SEQUENCES_SEARCHED: u64 = 1 << 32;
+
+/// The journal of the life before, read and not gone on in yet.
+pub(crate) struct OldJournal {
+    /// Its number; 0: there is none, the store is new.
+    pub(super) number: u64,
+    /// Of journals that a crash left.
+    pub(super) older: Vec<u64>,
+    pub(super) read: Read,
+}
+
+impl OldJournal {
+    /// Reads the newest journal. A store without one gets an empty one if it is `new`.
+    pub(crate) fn read(disk: &dyn Disk, manifest: Manifest, new: bool) -> Result<Self> {
+        let mut older: Vec<u64> = list(disk)?.iter().filter_map(|name| journal_number(name)).collect();
+        older.sort_unstable();
+        match older.pop() {
+            Some(number) => Ok(Self { number, older, read: read_journal(disk, number, manifest)? }),
+            None if new => Ok(Self { number: 0, older, read: Read { next_sequence: 1, ..Read::default() } }),
+            None => Err(Error::damaged(&disk.path(""), "it has no journal")),
+        }
+    }
+
+    pub(crate) fn state(&self) -> &JournalState {
+        &self.read.state
+    }
+
+    /// Of its last whole record.
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.read.next_sequence - 1
+    }
+
+    /// It had a record of this sequence at least.
+    pub(crate) fn made_sequence(&self) -> u64 {
+        self.read.made_sequence
+    }
+
+    /// Bytes of a torn last group that are cut.
+    pub(crate) fn cut_bytes(&self) -> u64 {
+        self.read.cut_bytes
+    }
+
+    /// Its name, where its header was damaged: its records told what that had said.
+    pub(crate) fn without_header(&self) -> Option<String> {
+        self.read.lacks_header.then(|| journal_name(self.number))
+    }
+}
+
+/// What a journal says.
+#[derive(Default)]
+pub(super) struct Read {
+    pub(super) state: JournalState,
+    pub(super) next_sequence: u64,
+    pub(super) cut_bytes: u64,
+    /// Behind the last record.
+    pub(super) end: u64,
+    /// Length of the file.
+    pub(super) size: u64,
+    /// Its header is damaged: the first record says where it begins.
+    pub(super) lacks_header: bool,
+    /// Sequence of the last record that it was made with, as its header says.
+    made_sequence: u64,
+}
+
+impl Read {
+    /// Gives back what lies behind the records.
+    pub(super) fn give_back_ahead(&self, disk: &dyn Disk, name: &str) -> Result<()> {
+        let failed = |e| Error::io("punch", &disk.path(name), e);
+        let ahead = page_up(self.end)..page_up(self.size);
+        if ahead.is_empty() {
+            return Ok(());
+        }
+        disk.open(name, 0, FileKind::Pages).and_then(|file| file.discard(ahead)).map_err(failed)
+    }
+}
+
+pub(super) fn read_journal(disk: &dyn Disk, number: u64, manifest: Manifest) -> Result<Read> {
+    let name = journal_name(number);
+    let path = disk.path(&name);
+    let failed = |e| Error::io("read", &path, e);
+    let file: Arc<dyn DiskFile> = disk.open(&name, 0, FileKind::Pages).map_err(failed)?;
+    let mut bytes = Vec::new();
+    let file_bytes = usize::try_from(file.size_bytes().map_err(failed)?).unwrap_or(usize::MAX);
+    file.read(0, file_bytes, &mut bytes).map_err(failed)?;
+    let damaged = |reason: String| Error::damaged(&path, reason);
+    let Front { next_sequence, made_sequence, lacks_header } =
+        front(&bytes, number, manifest).map_err(|what| match what {
+            HeaderBytes::Other(found) => {
+                Error::UnsupportedFormat { path: path.clone(), found, supported: FORMAT_VERSION }
+            }
+            HeaderBytes::Damaged(reason) => damaged(reason.to_owned()),
+            HeaderBytes::Header(_) => {
+                damaged("it belongs to another store, or has another number".to_owned())
+            }
+        })?;
+    let size = bytes.len() as u64;
+    let mut read = Read { next_sequence, size, made_sequence, lacks_header, ..Read::default() };
+    let mut position = HEADER_BYTES;
+    while let Some(stored) = Stored::decode(&bytes[position..]).filter(|s| s.sequence == read.next_sequence) {
+        let place = format!("record {} at byte {position}", stored.sequence);
+        let record = stored
+            .record()
+            .ok_or_else(|| damaged(format!("{place} is of a kind that a newer program writes")))?;
+        if !read.state.apply(&record) {
+            return Err(damaged(format!("{place} contradicts those before it")));
+        }
+        read.next_sequence += 1;
+        position += stored.size;
+    }
+    // Behind the last good record: nothing, the rest of a group that was not synced, or damage. It is damage if a
+    // later record knows that what is missing here was durable.
+    let wanted = read.next_sequence;
+    let rest = &bytes[position..];
+    for start in (RECORD_ALIGN..rest.len()).step_by(RECORD_ALIGN) {
+        let later = Fields(rest.get(start + 8..).unwrap_or_default()).u64();
+        if later.is_none_or(|sequence| sequence <= wanted || sequence - wanted > SEQUENCES_SEARCHED) {
+            continue;
+        }
+        if let Some(stored) = Stored::decode(&rest[start..])
+            && stored.proven >= wanted
+            && !seeded!(JournalCut)
+        {
+            let reason = format!("record {wanted} at byte {position} was durable and cannot be read");
+            return Err(damaged(reason));
+        }
+    }
+    let torn = rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    read.cut_bytes = torn as u64;
+    read.end = position as u64;
+    Ok(read)
+}
+
+/// How a journal begins.
+pub(super) struct Front {
+    /// Of its first record.
+    pub(super) next_sequence: u64,
+    /// 0 where the header is damaged.
+    made_sequence: u64,
+    lacks_header: bool,
+}
+
+/// Reads how a journal begins. The header is derived: records have checksums of their own, so a damaged one costs nothing as
+/// long as the first record is there.
+pub(super) fn front(bytes: &[u8], number: u64, manifest: Manifest) -> Result<Front, HeaderBytes> {
+    match JournalHeader::decode(bytes) {
+        HeaderBytes::Header(header) if (header.number, header.manifest.store) == (number, manifest.store) => {
+            let (next_sequence, made_sequence) = (header.first_sequence, header.made_sequence);
+            Ok(Front { next_sequence, made_sequence, lacks_header: false })
+        }
+        HeaderBytes::Damaged(reason) => {
+            let first =
+                bytes.get(HEADER_BYTES..).and_then(Stored::decode).ok_or(HeaderBytes::Damaged(reason))?;
+            Ok(Front { next_sequence: first.sequence, made_sequence: 0, lacks_header: true })
+        }
+        other => Err(other),
+    }
+}

@@ -1,0 +1,225 @@
+//! Topics whose records lie on disks and which the metadata do not name, because the command that created them was lost
+//! with a part of the metadata. Each disk says what it has; put together, that is enough to name the topic again.
+//!
+//! Only the first segment of each partition is adopted, as one whose end waits for a recoverer: its replicas know the
+//! end and the next segment's descriptor, those of the next one the one behind it, and so on. So nothing is believed here
+//! that the replicas did not decide.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::command::Command;
+use crate::model::{Descriptor, Epoch, LeaderRef, Metadata, Offset, ReplicaRef, TopicId};
+use crate::placement::first_descriptor;
+use crate::presence::Present;
+
+/// What a disk was told of a topic when it made the first log of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicFacts {
+    /// Tenant.
+    pub org: String,
+    /// Name, as in [`crate::Topic`].
+    pub name: String,
+    /// Walrus's own.
+    pub internal: bool,
+    /// How many partitions it had.
+    pub partitions: u32,
+}
+
+/// What one disk has of a topic that its node's metadata do not name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remains {
+    /// The disk.
+    pub replica: ReplicaRef,
+    /// The topic.
+    pub topic: TopicId,
+    /// `None`: the disk was not told, or what it noted is not legible.
+    pub facts: Option<TopicFacts>,
+    /// Logs of its segments, and segments about which the disk has promised something.
+    pub segments: Vec<SegmentRemains>,
+}
+
+/// A segment on one disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentRemains {
+    /// Identity.
+    pub segment: Uuid,
+    /// Partition it belongs to.
+    pub partition: u32,
+    /// Place in the partition.
+    pub number: u64,
+    /// First offset.
+    pub base_offset: Offset,
+    /// First offset behind what the disk has.
+    pub end_offset: Offset,
+    /// Epoch under which it was written.
+    pub epoch: Epoch,
+    /// It was sealed here: its end, and what follows it, is decided.
+    pub is_sealed: bool,
+    /// Bytes of its batches.
+    pub bytes: u64,
+    /// As the disk has it, where it still has a vote.
+    pub descriptor: Option<Descriptor>,
+}
+
+/// A topic that no metadata name, as all disks together have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostTopic {
+    /// Identity; it stays the same.
+    pub topic: TopicId,
+    /// `None`: no disk knows its name.
+    pub facts: Option<TopicFacts>,
+    /// By index; as many as the facts say, or as were found.
+    pub partitions: Vec<LostPartition>,
+}
+
+/// A partition of a lost topic.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostPartition {
+    /// Place in the topic.
+    pub index: u32,
+    /// Its first segment that is left; `None`: no disk has anything of it.
+    pub first: Option<Descriptor>,
+    /// First offset that is left.
+    pub begins: Offset,
+    /// Highest offset that a disk has, plus one.
+    pub ends: Offset,
+    /// Bytes of the largest copy of each segment.
+    pub bytes: u64,
+    /// Why nobody can say which segment is the first.
+    pub problem: Option<String>,
+}
+
+/// Why a lost topic cannot be named again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unrecoverable {
+    /// No disk knows it.
+    #[error("no disk knows the name of topic {0}: say which one it is to get")]
+    NameUnknown(Uuid),
+    /// See [`LostPartition::problem`].
+    #[error("partition {0}: {1}")]
+    Ambiguous(u32, String),
+    /// Too few nodes are up for the first segment of an empty partition.
+    #[error("too few nodes are up to take partition {0}, of which nothing is left: try again when more are")]
+    NoReplicas(u32),
+}
+
+/// Puts together what the disks of all members have of topics that `metadata` do not name. Topics that were deleted are
+/// none: their logs only wait to be removed.
+#[must_use]
+pub fn lost_topics(metadata: &Metadata, remains: &[Remains]) -> Vec<LostTopic> {
+    let mut by_topic: BTreeMap<TopicId, Vec<&Remains>> = BTreeMap::new();
+    for found in remains {
+        let is_known = metadata.topics.contains_key(&found.topic) || metadata.deleted.contains(&found.topic);
+        if !is_known && !metadata.gone_disks.contains(&found.replica.disk) {
+            by_topic.entry(found.topic).or_default().push(found);
+        }
+    }
+    let lost = |(topic, found): (TopicId, Vec<&Remains>)| {
+        let facts = found.iter().find_map(|remains| remains.facts.clone());
+        let seen = found.iter().flat_map(|remains| &remains.segments).map(|segment| segment.partition + 1);
+        let count = facts.as_ref().map_or(0, |facts| facts.partitions).max(seen.max().unwrap_or(0));
+        let partitions = (0..count).map(|index| lost_partition(metadata, topic, index, &found)).collect();
+        LostTopic { topic, facts, partitions }
+    };
+    by_topic.into_iter().map(lost).collect()
+}
+
+/// The command that names a lost topic again, under `name` where one is given. `fresh` makes the uuids of partitions of
+/// which nothing is left.
+pub fn recover_topic(
+    metadata: &Metadata,
+    lost: &LostTopic,
+    name: Option<&str>,
+    fresh: impl Fn() -> Uuid,
+    present: &Present,
+) -> Result<Command, Unrecoverable> {
+    let facts = match (&lost.facts, name) {
+        (Some(facts), None) => facts.clone(),
+        (Some(facts), Some(name)) => TopicFacts { name: name.to_owned(), ..facts.clone() },
+        (None, Some(name)) => TopicFacts {
+            org: "default".to_owned(),
+            name: name.to_owned(),
+            internal: false,
+            partitions: 0, // as many as were found
+        },
+        (None, None) => return Err(Unrecoverable::NameUnknown(lost.topic.0)),
+    };
+    let first = |partition: &LostPartition| {
+        if let Some(problem) = &partition.problem {
+            return Err(Unrecoverable::Ambiguous(partition.index, problem.clone()));
+        }
+        let found = partition.first.clone();
+        found
+            .or_else(|| first_descriptor(metadata, lost.topic, partition.index, fresh(), present))
+            .ok_or(Unrecoverable::NoReplicas(partition.index))
+    };
+    let first = lost.partitions.iter().map(first).collect::<Result<_, _>>()?;
+    let TopicFacts { org, name, internal, .. } = facts;
+    Ok(Command::RecoverTopic { topic: lost.topic, org, name, internal, first })
+}
+
+fn lost_partition(metadata: &Metadata, topic: TopicId, index: u32, found: &[&Remains]) -> LostPartition {
+    let of_disk = |remains: &&Remains| {
+        let replica = remains.replica;
+        let segments = remains.segments.clone();
+        segments.into_iter().filter(move |one| one.partition == index).map(move |one| (replica, one))
+    };
+    let all: Vec<(ReplicaRef, SegmentRemains)> = found.iter().flat_map(of_disk).collect();
+    let mut largest: BTreeMap<Uuid, u64> = BTreeMap::new();
+    for (_, one) in &all {
+        let bytes = largest.entry(one.segment).or_default();
+        *bytes = one.bytes.max(*bytes);
+    }
+    let mut partition = LostPartition {
+        index,
+        first: None,
+        begins: Offset(0),
+        ends: all.iter().map(|(_, one)| one.end_offset).max().unwrap_or(Offset(0)),
+        bytes: largest.values().sum(),
+        problem: None,
+    };
+    let Some(number) = all.iter().map(|(_, one)| one.number).min() else { return partition };
+    let candidates: Vec<&(ReplicaRef, SegmentRemains)> =
+        all.iter().filter(|(_, one)| one.number == number).collect();
+    let written = |one: &SegmentRemains| one.end_offset > one.base_offset || one.is_sealed;
+    let with_records: BTreeSet<Uuid> =
+        candidates.iter().filter(|(_, one)| written(one)).map(|(_, one)| one.segment).collect();
+    // A successor that another one replaced was prepared on disks, and never written.
+    let segment = match with_records.len() {
+        0 => candidates.iter().max_by_key(|(_, one)| one.epoch).map(|(_, one)| one.segment),
+        1 => with_records.first().copied(),
+        _ => {
+            let named: Vec<String> = with_records.iter().map(Uuid::to_string).collect();
+            partition.problem =
+                Some(format!("several segments of number {number} hold records: {}", named.join(", ")));
+            return partition;
+        }
+    };
+    let copies: Vec<&(ReplicaRef, SegmentRemains)> =
+        candidates.into_iter().filter(|(_, one)| Some(one.segment) == segment).collect();
+    let Some((_, any)) = copies.first() else { return partition };
+    partition.begins = any.base_offset;
+    let recorded = copies.iter().find_map(|(_, one)| one.descriptor.clone());
+    let made_up = || {
+        let replicas: Vec<ReplicaRef> = copies.iter().map(|(replica, _)| *replica).collect();
+        let quorum = usize::try_from(metadata.replication.write_quorum).unwrap_or(usize::MAX);
+        Descriptor {
+            uuid: any.segment,
+            topic,
+            partition: index,
+            number,
+            base_offset: None,
+            epoch: any.epoch,
+            // Whoever led it does not any more: an adopted segment is not led, it is recovered.
+            leader: LeaderRef { node: replicas[0].node, process: Uuid::nil() },
+            write_quorum: u32::try_from(quorum.min(replicas.len())).unwrap_or(1),
+            replicas,
+        }
+    };
+    let descriptor = recorded.unwrap_or_else(made_up);
+    partition.first = Some(Descriptor { base_offset: Some(any.base_offset), ..descriptor });
+    partition
+}
