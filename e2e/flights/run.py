@@ -148,7 +148,7 @@ class _Job:
                 bootstrap_servers=self.brokers.bootstrap,
                 topic=TOPIC,
                 path=self.directory / ARCHIVE,
-                on_progress=move,
+                on_progress=lambda done, _: move(done),
             )
 
     def _compare_copies(self, segments: Sequence[Segment], crash: Crash) -> Finding:

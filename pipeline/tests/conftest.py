@@ -14,6 +14,7 @@ from appended import SEGMENT_ENTRIES_MAX, record_of
 from hypothesis import settings
 from pyspark.sql import SparkSession
 from pyspark_walrus.session import JAVA_SHORT, create_session
+from retold import Retold
 from walrus_client import Client
 from walrus_client.dev import DevCluster, NodeOptions, start_cluster
 
@@ -25,7 +26,7 @@ settings.load_profile("walrus")
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     log_file = tmp_path_factory.mktemp("spark") / "spark.log"
-    session = create_session("tests", java_options=JAVA_SHORT, log_file=log_file)
+    session = create_session("tests", master="local[2,4]", java_options=JAVA_SHORT, log_file=log_file)
     yield session
     session.stop()
 
@@ -42,6 +43,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
 def client(cluster: DevCluster) -> Iterator[Client]:
     with Client(cluster.bootstrap) as connected:
         yield connected
+
+
+@pytest.fixture
+def retold(cluster: DevCluster) -> Iterator[Retold]:
+    """The cluster, about whose topics a test may tell something else."""
+    with Retold(cluster.bootstrap) as node:
+        yield node
 
 
 @pytest.fixture
@@ -62,6 +70,30 @@ def append(client: Client) -> Callable[..., None]:
             assert client.append(topic, rows, partition=partition).base_offset == first
 
     return _append
+
+
+@pytest.fixture
+def reader(spark, cluster):
+    """Starts a batch query; keywords are options."""
+
+    def _reader(topic, **options):
+        source = spark.read.format("walrus").option("bootstrap.servers", cluster.bootstrap)
+        return source.option("subscribe", topic).options(**options).load()
+
+    return _reader
+
+
+@pytest.fixture
+def stream(spark, cluster, tmp_path):
+    """Starts a stream from the beginning into *sink*, a function of (rows, batch id), with one checkpoint per test."""
+
+    def _stream(topic, sink, *, available_now=True, servers=None, **options):
+        source = spark.readStream.format("walrus").option("bootstrap.servers", servers or cluster.bootstrap)
+        source = source.option("subscribe", topic).options(**{"startingOffsets": "earliest", **options})
+        writer = source.load().writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        return (writer.trigger(availableNow=True) if available_now else writer).start()
+
+    return _stream
 
 
 _numbers = itertools.count()

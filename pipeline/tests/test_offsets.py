@@ -9,7 +9,9 @@ from layouts import layout, layouts, partition, topic
 from pyspark_walrus.errors import Reason, SourceError
 from pyspark_walrus.offsets import (
     Offsets,
-    check_reachable,
+    check_bound,
+    check_found,
+    check_order,
     check_same_topics,
     latest,
     partitions,
@@ -64,8 +66,8 @@ def test_offsets_of_something_else_are_refused(text):
 
 @given(layouts)
 def test_earliest_and_latest_are_the_ends_of_each_partition(there):
-    low = resolve(Bound(EARLIEST), there, option="startingOffsets")
-    high = resolve(Bound(LATEST), there, option="startingOffsets")
+    low = resolve(Bound(EARLIEST), there)
+    high = resolve(Bound(LATEST), there)
     assert high == latest(there)
     for key, found in partitions(there):
         assert (low.next[key], high.next[key]) == (found.log_start, found.high_watermark)
@@ -74,7 +76,7 @@ def test_earliest_and_latest_are_the_ends_of_each_partition(there):
 def test_explicit_offsets_may_mix_numbers_and_ends():
     there = layout(topic(partition(50, log_start=10), partition(7), partition(9)))
     bound = Bound(None, ((("orders", 0), 30), (("orders", 1), LATEST), (("orders", 2), EARLIEST)))
-    assert resolve(bound, there, option="startingOffsets").next == {
+    assert resolve(bound, there).next == {
         ("orders", 0): 30,
         ("orders", 1): 7,
         ("orders", 2): 0,
@@ -85,7 +87,7 @@ def test_explicit_offsets_may_mix_numbers_and_ends():
 def test_an_explicit_offset_outside_of_the_partition_is_refused(offset):
     there = layout(topic(partition(50, log_start=10)))
     with pytest.raises(SourceError) as caught:
-        resolve(Bound(None, ((("orders", 0), offset),)), there, option="startingOffsets")
+        check_bound(Bound(None, ((("orders", 0), offset),)), there, option="startingOffsets")
     assert caught.value.reason is Reason.OFFSET_OUT_OF_RANGE
     assert (caught.value.facts["start"], caught.value.facts["end"]) == (10, 60)
 
@@ -93,7 +95,7 @@ def test_an_explicit_offset_outside_of_the_partition_is_refused(offset):
 def test_explicit_offsets_must_name_every_partition_and_no_other():
     there = layout(topic(partition(5), partition(5)))
     with pytest.raises(SourceError) as caught:
-        resolve(Bound(None, ((("orders", 0), 1), (("orders", 2), 1))), there, option="startingOffsets")
+        check_bound(Bound(None, ((("orders", 0), 1), (("orders", 2), 1))), there, option="startingOffsets")
     assert caught.value.reason is Reason.OPTION_INVALID
     assert caught.value.facts["missing"] == [("orders", 1)]
     assert caught.value.facts["unknown"] == [("orders", 2)]
@@ -113,9 +115,20 @@ def test_a_partition_that_is_gone_is_noticed():
     assert caught.value.reason is Reason.PARTITION_GONE
 
 
-@pytest.mark.parametrize("there", [partition(5), partition(50, log_start=30)])
-def test_records_that_vanished_are_noticed(there):
-    read = latest(layout(topic(partition(20))))
-    with pytest.raises(SourceError) as caught:
-        check_reachable(read, layout(topic(there)))
-    assert caught.value.reason is Reason.DATA_LOSS
+def test_topics_that_do_not_exist_are_named_and_no_others():
+    there = layout(topic(partition(5)))
+    check_found(["orders"], there)
+    with pytest.raises(SourceError, match="topic bills does not exist") as caught:
+        check_found(["orders", "bills"], there)
+    assert caught.value.reason is Reason.TOPIC_NOT_FOUND
+    assert caught.value.facts["topics"] == ["bills"]
+    with pytest.raises(SourceError, match="topics a, b do not exist"):
+        check_found(["b", "orders", "a"], there)
+
+
+def test_a_reversed_range_of_the_users_is_refused():
+    start, end = (Offsets({"orders": "u-1"}, {("orders", 0): offset}) for offset in (30, 20))
+    check_order(end, start)
+    with pytest.raises(SourceError, match="reversed") as caught:
+        check_order(start, end)
+    assert caught.value.reason is Reason.OFFSET_OUT_OF_RANGE

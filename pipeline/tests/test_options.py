@@ -74,6 +74,23 @@ def test_an_unknown_option_names_the_nearest(written, meant):
     assert f"did you mean {meant}?" in refused(**{written: "x"})
 
 
+def test_an_option_that_is_near_to_none_is_not_taken_for_another():
+    assert "did you mean" not in refused(color="x")
+    assert "there are bootstrap.servers, " in refused(color="x")
+
+
+@pytest.mark.parametrize("name", ["subscribePattern", "assign", "startingTimestamp", "kafka.group.id"])
+def test_an_option_of_the_kafka_source_that_is_not_there_is_no_misspelling(name):
+    for spelled in (name, name.lower()):
+        said = refused(**{spelled: "x"})
+        assert f"option {name}: Spark's Kafka source has it, this one does not yet; " in said
+        assert "did you mean" not in said
+
+
+def test_a_setting_of_a_kafka_client_is_refused_for_what_it_is():
+    assert "have no meaning here" in refused(**{"kafka.fetch.min.bytes": "1"})
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_no_option_takes_nonsense(name):
     assert refused(**{name: "{\x00"}) if name != "kafka.bootstrap.servers" else True

@@ -1,37 +1,49 @@
 """How far a micro-batch goes, and which task reads what."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from layouts import layout, layouts, partition, topic
-from pyspark_walrus.errors import Reason, SourceError
+from pyspark_walrus.errors import SourceError
 from pyspark_walrus.layout import SegmentLayout, with_estimated_bytes
+from pyspark_walrus.losses import Cause, Loss
 from pyspark_walrus.offsets import Offsets, ids, latest, partitions, resolve
 from pyspark_walrus.options import EARLIEST, Bound
-from pyspark_walrus.plan import PACK_BYTES_MAX, bytes_between, next_end, plan_splits, share_out
+from pyspark_walrus.plan import (
+    PACK_BYTES_MAX,
+    Plan,
+    bytes_between,
+    changed_topics,
+    next_end,
+    plan_range,
+    share_out,
+    unreachable,
+)
 
 limits = st.none() | st.integers(1, 2_000)
 
 
 def earliest(there):
-    return resolve(Bound(EARLIEST), there, option="startingOffsets")
+    return resolve(Bound(EARLIEST), there)
 
 
-def splits(there, start=None, end=None, *, bytes_max=64 << 20, splits_min=1, fail=True):
-    return plan_splits(
-        start or earliest(there),
-        end or latest(there),
-        there,
-        bytes_per_split_max=bytes_max,
-        splits_min=splits_min,
-        fail_on_data_loss=fail,
+def planned(there, start=None, end=None, *, bytes_max=64 << 20, splits_min=1):
+    return plan_range(
+        start or earliest(there), end or latest(there), there, bytes_per_split_max=bytes_max, splits_min=splits_min
     )
 
 
-def pieces(planned):
-    return [piece for split in planned for piece in split.pieces]
+def splits(there, start=None, end=None, **limits):
+    plan = planned(there, start, end, **limits)
+    assert plan.losses == ()
+    return plan.splits
+
+
+def pieces(splits):
+    return [piece for split in splits for piece in split.pieces]
 
 
 @given(st.data(), layouts, st.integers(1, 1 << 20), st.integers(1, 40))
@@ -39,14 +51,14 @@ def test_splits_cover_the_range_exactly_once_and_stay_within_segments(data, ther
     low, high = earliest(there).next, latest(there).next
     start = {key: data.draw(st.integers(low[key], high[key])) for key in low}
     end = {key: data.draw(st.integers(start[key], high[key])) for key in low}
-    planned = splits(
+    found_splits = splits(
         there,
         Offsets(ids(there), start),
         Offsets(ids(there), end),
         bytes_max=bytes_max,
         splits_min=splits_min,
     )
-    read = pieces(planned)
+    read = pieces(found_splits)
     for key, found in partitions(there):
         mine = sorted((p for p in read if (p.topic, p.partition) == key), key=lambda piece: piece.start)
         covered = [offset for piece in mine for offset in range(piece.start, piece.end)]
@@ -57,30 +69,25 @@ def test_splits_cover_the_range_exactly_once_and_stay_within_segments(data, ther
             assert segment.base_offset <= piece.start <= piece.end <= segment.end_offset
             assert piece.addresses == segment.addresses
     records = sum(end.values()) - sum(start.values())
-    assert len(planned) >= min(splits_min, records)
-    for split in planned:
+    assert len(found_splits) >= min(splits_min, records)
+    for split in found_splits:
         assert split.pieces
         assert all(a.end == b.start for a, b in pairwise(split.pieces))
         assert len(split.pieces) == 1 or sum(p.bytes for p in split.pieces) <= PACK_BYTES_MAX
 
 
 @given(layouts, st.integers(1, 1 << 20))
-def test_no_sealed_piece_is_larger_than_asked(there, bytes_max):
+def test_no_piece_is_larger_than_asked(there, bytes_max):
     for piece in pieces(splits(there, bytes_max=bytes_max)):
         mean = piece.bytes / (piece.end - piece.start)
-        assert not piece.sealed or piece.bytes <= bytes_max + mean
+        assert piece.bytes <= bytes_max + mean
 
 
-def test_sealed_segments_are_read_side_by_side_and_the_open_one_whole():
-    there = layout(topic(partition(1000, 1000, 3000, record_bytes=10_000)))
-    planned = splits(there, bytes_max=5_000_000)
-    assert [(s.pieces[0].start, s.pieces[-1].end) for s in planned] == [
-        (0, 500),
-        (500, 1000),
-        (1000, 1500),
-        (1500, 2000),
-        (2000, 5000),
-    ]
+def test_an_open_segment_is_cut_like_a_sealed_one():
+    there = layout(topic(partition(1000, 3000, record_bytes=10_000)))
+    found = splits(there, bytes_max=5_000_000)
+    starts = [0, 500, 1000, 1500, 2000, 2500, 3000, 3500]
+    assert [(s.pieces[0].start, s.pieces[-1].end) for s in found] == [(start, start + 500) for start in starts]
 
 
 def test_small_neighbours_are_one_task():
@@ -88,37 +95,116 @@ def test_small_neighbours_are_one_task():
     assert len(splits(there)) == 1
 
 
-def test_a_reversed_range_is_refused():
-    there = layout(topic(partition(100)))
-    start, end = Offsets(ids(there), {("orders", 0): 30}), Offsets(ids(there), {("orders", 0): 20})
-    with pytest.raises(SourceError) as caught:
-        splits(there, start, end)
-    assert caught.value.reason is Reason.OFFSET_OUT_OF_RANGE
-
-
-def test_records_that_are_gone_are_an_error_unless_the_query_accepts_it():
+def test_records_that_are_gone_are_losses_with_their_cause():
     there = layout(topic(partition(100, log_start=50)))
-    start = Offsets(ids(there), {("orders", 0): 20})
-    with pytest.raises(SourceError) as caught:
-        splits(there, start)
-    assert caught.value.reason is Reason.DATA_LOSS
-    assert [(p.start, p.end) for p in pieces(splits(there, start, fail=False))] == [(50, 150)]
+    start, end = (Offsets(ids(there), {("orders", 0): offset}) for offset in (20, 170))
+    plan = planned(there, start, end)
+    assert [(p.start, p.end) for p in pieces(plan.splits)] == [(50, 150)]
+    assert plan.losses == (
+        Loss("orders", 0, 20, 50, Cause.TRIMMED),
+        Loss("orders", 0, 150, 170, Cause.CUT_OFF),
+    )
 
 
-def test_a_range_that_is_gone_altogether_is_nothing_to_read_if_the_query_accepts_it():
+def test_a_range_that_is_gone_altogether_is_one_loss():
     there = layout(topic(partition(100, log_start=50)))
     start, end = (Offsets(ids(there), {("orders", 0): offset}) for offset in (20, 40))
-    assert splits(there, start, end, fail=False) == []
+    assert planned(there, start, end) == Plan((), (Loss("orders", 0, 20, 40, Cause.TRIMMED),))
 
 
-def test_a_partition_that_is_new_is_read_from_its_beginning():
+def test_a_range_of_a_deleted_topic_is_a_loss_and_what_it_says_of_others_is_not_looked_at():
+    there = layout(topic(partition(10), name="bills", uuid="u-2"))
+    names = {"orders": "u-1", "bills": "u-2", "gone": "u-3"}
+    start = Offsets(names, {("bills", 0): 3, ("gone", 0): 7, ("orders", 0): 0})
+    end = Offsets(names, {("bills", 0): 8, ("gone", 0): 7, ("orders", 0): 5})
+    assert changed_topics(start, end) == {"bills", "orders"}
+    plan = planned(there, start, end)
+    assert [(p.topic, p.start, p.end) for p in pieces(plan.splits)] == [("bills", 3, 8)]
+    assert plan.losses == (Loss("orders", 0, 0, 5, Cause.DELETED),)
+
+
+def test_a_partition_that_is_new_begins_at_its_beginning_and_is_read_from_the_next_range_on():
     there = layout(topic(partition(10), partition(20)))
-    start = Offsets(ids(there), {("orders", 0): 10})
-    assert [(p.partition, p.start, p.end) for p in pieces(splits(there, start))] == [(1, 0, 20)]
-    assert next_end(start, latest(there), there, offsets_max=5, bytes_max=None).next == {
-        ("orders", 0): 10,
-        ("orders", 1): 5,
-    }
+    start = Offsets(ids(there), {("orders", 0): 4})
+    end = next_end(start, latest(there), there, offsets_max=5, bytes_max=None)
+    assert end.next == {("orders", 0): 9, ("orders", 1): 0}
+    assert [(p.partition, p.start, p.end) for p in pieces(splits(there, start, end))] == [(0, 4, 9)]
+    assert [(p.partition, p.start, p.end) for p in pieces(splits(there, end))] == [(0, 9, 10), (1, 0, 20)]
+
+
+def test_a_new_partition_of_a_known_topic_begins_at_0_even_where_retention_was_faster():
+    there = layout(topic(partition(10), partition(20, log_start=5)))
+    end = next_end(Offsets(ids(there), {("orders", 0): 10}), latest(there), there, offsets_max=None, bytes_max=None)
+    assert end.next["orders", 1] == 0
+    assert unreachable(end, there) == [Loss("orders", 1, 0, 5, Cause.TRIMMED)]
+
+
+def test_a_topic_that_the_query_did_not_know_begins_where_its_log_does():
+    there = layout(topic(partition(10)), topic(partition(20, log_start=5), name="bills", uuid="u-2"))
+    start = Offsets({"orders": "u-1"}, {("orders", 0): 10})
+    end = next_end(start, latest(there), there, offsets_max=None, bytes_max=None)
+    assert end == Offsets({"orders": "u-1", "bills": "u-2"}, {("orders", 0): 10, ("bills", 0): 5})
+
+
+def test_offsets_of_a_topic_that_is_not_subscribed_to_stay():
+    there = layout(topic(partition(10)))
+    start = Offsets({"orders": "u-1", "bills": "u-2"}, {("orders", 0): 3, ("bills", 0): 8})
+    end = next_end(start, latest(there), there, offsets_max=None, bytes_max=None)
+    assert end == Offsets(start.ids, {("orders", 0): 10, ("bills", 0): 8})
+
+
+def test_a_fixed_target_leaves_out_partitions_that_came_later():
+    target = latest(layout(topic(partition(10))))
+    there = layout(topic(partition(15), partition(20)))
+    start = Offsets(ids(there), {("orders", 0): 3})
+    assert next_end(start, target, there, offsets_max=None, bytes_max=None).next == {("orders", 0): 10}
+
+
+def test_a_partition_that_lost_its_end_goes_on_from_there():
+    there = layout(topic(partition(100)))
+    start = Offsets(ids(there), {("orders", 0): 150})
+    assert unreachable(start, there) == [Loss("orders", 0, 100, 150, Cause.CUT_OFF)]
+    end = next_end(start, latest(there), there, offsets_max=10, bytes_max=10)
+    assert end.next == {("orders", 0): 100}
+    assert planned(there, start, end) == Plan((), ())
+
+
+later_partitions = st.one_of(
+    st.none(), st.tuples(st.integers(0, 400), st.integers(0, 400), st.integers(1, 300), st.integers(1, 5))
+)
+
+
+@given(st.data(), layouts, later_partitions, st.booleans(), st.booleans(), st.integers(1, 1 << 20), st.integers(1, 9))
+def test_any_range_on_any_later_layout_gives_each_offset_once_or_names_it(
+    data, before, later, recreated, deleted, bytes_max, splits_min
+):
+    low, high = earliest(before).next, latest(before).next
+    start = {key: data.draw(st.integers(low[key], high[key])) for key in low}
+    end = {key: data.draw(st.integers(start[key], high[key])) for key in low}
+    ranges = Offsets(ids(before), start), Offsets(ids(before), end)
+    after = dict(before)
+    if later is not None:
+        log_start, length, segment_length, count = later
+        segments = [segment_length] * (length // segment_length) + [length % segment_length]
+        changed = [partition(*segments, log_start=log_start)] * max(count, len(before["orders"].partitions))
+        after["orders"] = topic(*changed)
+    if recreated:
+        after["orders"] = replace(after["orders"], uuid="another")
+    if deleted:
+        del after["bills"]
+    if recreated:
+        with pytest.raises(SourceError, match="topic orders was deleted and made again"):
+            planned(after, *ranges)
+        return
+    plan = planned(after, *ranges, bytes_max=bytes_max, splits_min=splits_min)
+    told = [(loss.topic, loss.partition, offset) for loss in plan.losses for offset in range(loss.start, loss.end)]
+    read = [(p.topic, p.partition, offset) for p in pieces(plan.splits) for offset in range(p.start, p.end)]
+    wanted = [(*key, offset) for key in start for offset in range(start[key], end[key])]
+    assert sorted(told + read) == sorted(wanted)
+    assert all((name, number) in dict(partitions(after)) for name, number, _ in read)
+    for name, number, offset in read:
+        found = after[name].partitions[number]
+        assert found.log_start <= offset < found.high_watermark
 
 
 @given(layouts, limits, limits)
@@ -144,12 +230,6 @@ def test_limits_are_shared_in_proportion_to_the_backlog():
     there = layout(topic(partition(3000), partition(1000), partition(0)))
     end = next_end(earliest(there), latest(there), there, offsets_max=100, bytes_max=None)
     assert end.next == {("orders", 0): 75, ("orders", 1): 25, ("orders", 2): 0}
-
-
-def test_an_end_never_lies_before_the_start_that_spark_knows():
-    there = layout(topic(partition(100)))
-    start = Offsets(ids(there), {("orders", 0): 150})
-    assert next_end(start, latest(there), there, offsets_max=10, bytes_max=10) == start
 
 
 @given(st.dictionaries(st.tuples(st.just("t"), st.integers(0, 9)), st.integers(0, 10**12)), st.integers(0, 10**9))

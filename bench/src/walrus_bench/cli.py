@@ -60,7 +60,7 @@ def phases_of(suite: Suite) -> Sequence[Phase]:
         case Suite.SPARK:
             from walrus_bench.suites import spark
 
-            return (spark.sealed_segments,)
+            return (spark.reading,)
 
 
 @app.callback()

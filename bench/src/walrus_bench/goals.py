@@ -32,19 +32,26 @@ class Goal:
     measure: Measure
     better: Better
     bound: float | None
+    ratio_bound: float | None = None  # of a bound to the value: what the ratio has to reach beside it
 
     def __str__(self) -> str:
         if self.bound is None:
             return ""
         unit = "" if self.measure is Measure.RATIO else f" {self.unit}"
-        return f"{self.measure.value} {self.better.value} {self.bound:,g}{unit}"
+        beside = f", ratio {self.better.value} {self.ratio_bound:,g}" if self.ratio_bound is not None else ""
+        return f"{self.measure.value} {self.better.value} {self.bound:,g}{unit}{beside}"
 
     def is_met(self, *, value: float, ratio: float | None) -> bool:
         """Whether a row reaches the bound; a row without a bound or without the figure that counts does not."""
         figure = value if self.measure is Measure.VALUE else ratio
         if figure is None or self.bound is None:
             return False
-        return figure >= self.bound if self.better is Better.HIGHER else figure <= self.bound
+        return self._reaches(figure, self.bound) and (
+            self.ratio_bound is None or (ratio is not None and self._reaches(ratio, self.ratio_bound))
+        )
+
+    def _reaches(self, figure: float, bound: float) -> bool:
+        return figure >= bound if self.better is Better.HIGHER else figure <= bound
 
     def bound_as_value(self, limit: float | None) -> float | None:
         """Returns the bound in the unit of the value."""
@@ -88,7 +95,10 @@ GOALS: Mapping[str, Goal] = {
     "catch_up": Goal("MB/s", None, Measure.VALUE, Better.HIGHER, 200),
     "metadata_commit_p50": Goal("ms", None, Measure.VALUE, Better.LOWER, 50),
     "idle_cpu": Goal("% of a core", None, Measure.VALUE, Better.LOWER, 8),
-    "spark_source": Goal("MB/s", "loopback_stream", Measure.VALUE, Better.HIGHER, 150),
+    "spark_source": Goal("MB/s", "spark_ready", Measure.VALUE, Better.HIGHER, 300, ratio_bound=0.6),
+    "spark_source_small": Goal("rows/s", "spark_ready_small", Measure.VALUE, Better.HIGHER, 600_000),
+    "spark_open_over_sealed": Goal("x", None, Measure.VALUE, Better.HIGHER, 0.9),
+    "spark_archive": Goal("MB/s", "spark_ready", Measure.VALUE, Better.HIGHER, 150),
     **{
         durable_logs(logs, size): Goal(
             "records/s", "durable_4k" if logs == 1 else "group_commit_8", Measure.RATIO, Better.HIGHER, None
@@ -116,6 +126,8 @@ PROBED_LIMITS: Mapping[str, Limit] = {
     "record_copy": Limit("record_copy", "ns/record"),
     "loopback_round_trip": Limit("loopback_round_trip", "us"),
     "loopback_stream": Limit("loopback_stream", "MB/s"),
+    "spark_ready": Limit("spark_ready", "MB/s"),
+    "spark_ready_small": Limit("spark_ready_small", "rows/s"),
 }
 
 

@@ -4,16 +4,20 @@ The client goes on at another node, or later, while nodes fail; so a query outli
 Its errors become errors of the source here.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Final, Self
 
-from walrus_client import Client, errors
-from walrus_client.model import Partition, Segment, SegmentState
+from walrus_client import Client, Segment, SegmentState, TopicSegments, errors
+from walrus_client.transport import Pause
 
 from pyspark_walrus.errors import Reason, SourceError
 from pyspark_walrus.layout import Layout, PartitionLayout, SegmentLayout, TopicLayout, with_estimated_bytes
-from pyspark_walrus.plan import Piece
+from pyspark_walrus.losses import Losses
+from pyspark_walrus.offsets import Offsets, partitions
+from pyspark_walrus.plan import Piece, plan_range
 
 # How long a query waits for a cluster that does not answer.
 PATIENCE_MS: Final = 60_000
@@ -31,32 +35,109 @@ class Chunk:
     batches: bytes
 
 
-def look(bootstrap_servers: Sequence[str], topics: Sequence[str]) -> Layout:
-    """The topics as they are now; raises TOPIC_NOT_FOUND or BROKER_UNREACHABLE."""
-    with _client(bootstrap_servers) as client:
+class _EndedEarlyError(Exception):
+    """A read ended where more should be."""
+
+
+class Cluster:
+    """The brokers as one query, or one task, sees them. Connects when it is asked first and stays connected."""
+
+    def __init__(self, bootstrap_servers: Sequence[str]) -> None:
+        self._servers = tuple(bootstrap_servers)
+        self._client = Client(",".join(self._servers), retry_timeout_ms=PATIENCE_MS)
+
+    def uuid(self) -> str:
+        """The cluster's; raises BROKER_UNREACHABLE."""
         try:
-            partitions = {topic: client.segments(topic) for topic in topics}
-            # Asked last: of a topic that is made again meanwhile this gives the new uuid with old segments,
-            # which cannot be read; the other way round the old uuid would come with new records.
-            uuids = {topic.name: topic.uuid for topic in client.topics(internal=True)}
-            return {topic: _topic_layout(topic, uuids[topic], partitions[topic]) for topic in topics}
-        except (errors.UnknownTopic, KeyError):
-            message = f"at least one of these topics does not exist: {', '.join(topics)}"
-            raise SourceError(Reason.TOPIC_NOT_FOUND, message, topics=topics) from None
+            return self._client.cluster_id()
         except errors.WalrusError as error:
-            message = f"no broker could tell about the topics: {error}"
-            raise SourceError(Reason.BROKER_UNREACHABLE, message, servers=bootstrap_servers) from None
+            message = f"no broker could tell which cluster this is: {error}"
+            raise SourceError(Reason.BROKER_UNREACHABLE, message, servers=self._servers) from None
 
+    def look(self, topics: Iterable[str]) -> Layout:
+        """Those of the topics that exist, as they are now; raises BROKER_UNREACHABLE."""
+        layout = {}
+        for topic in sorted(topics):
+            try:
+                layout[topic] = _topic_layout(self._client.topic_segments(topic))
+            except errors.UnknownTopic:
+                continue
+            except errors.WalrusError as error:
+                raise self._unreachable(topic, error) from None
+        return layout
 
-def chunks(piece: Piece, bootstrap_servers: Sequence[str]) -> Iterator[Chunk]:
-    """The batches of a piece in offset order, from a node that has them; together exactly its range.
+    def confirmed(self, layout: Layout, reached: Offsets) -> Layout:
+        """The layout with ends that are sure, where `reached` lies behind what it says.
 
-    Raises DATA_LOSS if records are gone, SEGMENT_CORRUPT if they are damaged, SEGMENT_UNAVAILABLE if nobody
-    could serve them in time.
-    """
-    position = piece.start
-    with _client(dict.fromkeys((*piece.addresses, *bootstrap_servers))) as client:
-        pages = client.read_batches(
+        A node whose metadata lag behind names an earlier end. Asked for what lies behind that, it finds out: either
+        the records are there, and it is looked at again, or a leader that knows its end refuses. Raises
+        BROKER_UNREACHABLE where neither comes.
+        """
+        pause, deadline = Pause(), time.monotonic() + LAG_MS_MAX / 1000
+        while True:
+            stale = set()
+            for (topic, number), partition in list(partitions(layout)):
+                offset = reached.next.get((topic, number), 0)
+                if offset <= partition.high_watermark or reached.ids.get(topic) != layout[topic].uuid:
+                    continue
+                end = self._end(topic, number, offset)
+                if end is None:
+                    stale.add(topic)
+                else:
+                    sure = replace(partition, high_watermark=max(end, partition.log_start))
+                    there = layout[topic]
+                    layout = {**layout, topic: replace(there, partitions={**there.partitions, number: sure})}
+                    reached = replace(reached, next={**reached.next, (topic, number): sure.high_watermark})
+            if not stale:
+                return layout
+            if not pause.sleep_before(deadline):
+                raise self._unreachable(min(stale), "its metadata lag behind")
+            layout = {**{name: there for name, there in layout.items() if name not in stale}, **self.look(stale)}
+
+    def chunks(self, piece: Piece, losses: Losses) -> Iterator[Chunk]:
+        """The batches of a piece in offset order, from a node that has them; together exactly its range.
+
+        What retention took since the range was planned is left out if the query accepts that. Raises DATA_LOSS, or
+        SEGMENT_CORRUPT if records are damaged, SEGMENT_UNAVAILABLE if nobody could serve them in time.
+        """
+        waiting = [piece]
+        refused_at: int | None = None
+        while waiting:
+            wanted = waiting.pop(0)
+            position = wanted.start
+            try:
+                for chunk in self._pages(wanted):
+                    yield chunk
+                    position = chunk.end
+            except (errors.RejectedError, _EndedEarlyError) as error:
+                if refused_at == position:  # a new look has changed nothing
+                    raise _unavailable(wanted, position, error) from None
+                refused_at = position
+                rest = replace(wanted, start=position)
+                waiting = [*self._planned_anew(rest, losses), *waiting]
+            except errors.CorruptionError as error:
+                message = f"topic {piece.topic} has a damaged segment: {error}"
+                raise SourceError(Reason.SEGMENT_CORRUPT, message, **_facts(wanted, position)) from None
+            except errors.WalrusError as error:
+                raise _unavailable(wanted, position, error) from None
+
+    def close(self) -> None:
+        """Ends the connections."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _pages(self, piece: Piece) -> Iterator[Chunk]:
+        if piece.addresses:
+            self._client.prefer(piece.addresses[0])
+        position = piece.start
+        for page in self._client.read_batches(
             piece.topic,
             piece.partition,
             piece.start,
@@ -64,36 +145,43 @@ def chunks(piece: Piece, bootstrap_servers: Sequence[str]) -> Iterator[Chunk]:
             wait_ms=LAG_MS_MAX,
             bytes_max=ANSWER_BYTES,
             segment=piece.segment,
-        )
+        ):
+            end = min(page.next_offset, piece.end)
+            if end > position:
+                yield Chunk(position, end, page.batches)
+                position = end
+        if position < piece.end:
+            raise _EndedEarlyError("the segment ends before the range to read")
+
+    def _planned_anew(self, rest: Piece, losses: Losses) -> list[Piece]:
+        """What is left of a piece that was refused, and faces what is lost of it."""
+        key = (rest.topic, rest.partition)
+        start, end = (Offsets({rest.topic: rest.topic_uuid}, {key: offset}) for offset in (rest.start, rest.end))
+        layout = self.confirmed(self.look([rest.topic]), end)
+        plan = plan_range(start, end, layout, bytes_per_split_max=max(1, rest.bytes), splits_min=1)
+        losses.face(plan.losses)
+        return [piece for split in plan.splits for piece in split.pieces]
+
+    def _end(self, topic: str, partition: int, offset: int) -> int | None:
+        """The end of a partition if it lies before `offset`."""
         try:
-            for page in pages:
-                end = min(page.next_offset, piece.end)
-                if end > position:
-                    yield Chunk(position, end, page.batches)
-                    position = end
+            next(iter(self._client.read_batches(topic, partition, offset, end_offset=offset)), None)
+        except errors.OffsetOutOfRange as error:
+            return error.end
+        except errors.UnknownTopic:
+            return None  # the next look finds out
         except errors.WalrusError as error:
-            raise _failed(piece, position, error) from None
-    if position < piece.end:
-        raise SourceError(
-            Reason.DATA_LOSS,
-            f"topic {piece.topic} ended before the range to read",
-            **_facts(piece, position),
-        )
+            raise self._unreachable(topic, error) from None
+        return None
+
+    def _unreachable(self, topic: str, problem: object) -> SourceError:
+        message = f"no broker could tell about topic {topic}: {problem}"
+        return SourceError(Reason.BROKER_UNREACHABLE, message, servers=self._servers)
 
 
-def _client(servers: "Sequence[str] | dict[str, None]") -> Client:
-    return Client(",".join(servers), retry_timeout_ms=PATIENCE_MS)
-
-
-def _failed(piece: Piece, position: int, error: errors.WalrusError) -> SourceError:
-    match error:
-        case errors.CorruptionError():
-            reason, message = Reason.SEGMENT_CORRUPT, "has a damaged segment"
-        case errors.RetryableError() | errors.OutcomeUnknown():
-            reason, message = Reason.SEGMENT_UNAVAILABLE, "could not be read"
-        case _:
-            reason, message = Reason.DATA_LOSS, "no longer holds the range to read"
-    return SourceError(reason, f"topic {piece.topic} {message}: {error}", **_facts(piece, position))
+def _unavailable(piece: Piece, position: int, error: Exception) -> SourceError:
+    message = f"topic {piece.topic} could not be read: {error}"
+    return SourceError(Reason.SEGMENT_UNAVAILABLE, message, **_facts(piece, position))
 
 
 def _facts(piece: Piece, position: int) -> dict[str, object]:
@@ -107,18 +195,18 @@ def _facts(piece: Piece, position: int) -> dict[str, object]:
     }
 
 
-def _topic_layout(topic: str, uuid: str, partitions: Sequence[Partition]) -> TopicLayout:
+def _topic_layout(found: TopicSegments) -> TopicLayout:
     return with_estimated_bytes(
         TopicLayout(
-            topic,
-            uuid,
+            found.topic.name,
+            found.topic.uuid,
             {
                 partition.partition: PartitionLayout(
                     partition.log_start,
                     partition.high_watermark,
                     tuple(_segment_layout(segment) for segment in partition.segments),
                 )
-                for partition in partitions
+                for partition in found.partitions
             },
         )
     )

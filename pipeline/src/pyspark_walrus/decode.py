@@ -1,4 +1,4 @@
-"""From stored batches to Arrow: gathers chunks to a size that suits Spark and has Rust decode them.
+"""From stored batches to Arrow: hands pages to Rust as they came, and takes columns of a size that suits Spark.
 
 Rust hands over the buffers of the columns; wrapping them in Arrow copies nothing.
 """
@@ -9,25 +9,46 @@ from typing import Final
 import pyarrow as pa
 import walrus_core
 
+from pyspark_walrus.ahead import ahead
 from pyspark_walrus.cluster import Chunk
 from pyspark_walrus.errors import Reason, SourceError
-from pyspark_walrus.plan import Piece
+from pyspark_walrus.plan import Split
 
 # Smaller Arrow batches cost Spark a fixed price each, larger ones only memory.
 GATHERED_BYTES_MIN: Final = 4 << 20
 ARROW_BYTES_MAX: Final = 8 << 20
+# Pages that are on their way or here while one is decoded.
+PAGES_AHEAD: Final = 2
+# What says that the bytes are those of the producer, and what it compressed cannot be opened.
+_CODEC_PROBLEMS: Final = ("UnknownCodec", "Unopened", "OpenedTooLarge")
 
 
-def record_batches(chunks: Iterator[Chunk], piece: Piece, *, headers: bool) -> Iterator[pa.RecordBatch]:
-    """The records of a piece in offset order; Arrow batches of 4 to 8 MiB, but for the last."""
-    gathered: list[Chunk] = []
-    for chunk in chunks:
-        gathered.append(chunk)
-        if sum(len(part.batches) for part in gathered) >= GATHERED_BYTES_MIN:
-            yield from _decoded(gathered, piece, headers=headers)
-            gathered = []
-    if gathered:
-        yield from _decoded(gathered, piece, headers=headers)
+def record_batches(chunks: Iterator[Chunk], split: Split, *, headers: bool) -> Iterator[pa.RecordBatch]:
+    """The records of a split in offset order; Arrow batches of 4 to 8 MiB, but for the last and those at a loss."""
+    position, end = split.pieces[0].start, split.pieces[-1].end
+    decoder = _decoder(position, end, headers=headers)
+    for chunk in ahead(chunks, count=PAGES_AHEAD):
+        if chunk.start > position:
+            # What lies between is lost. Its last records may stand in the batch in which the next ones begin.
+            yield from _rest(decoder, split, headers=headers)
+            decoder = _decoder(chunk.start, end, headers=headers)
+        decoder.add(chunk.batches)
+        position = chunk.end
+        while decoder.waiting >= GATHERED_BYTES_MIN:
+            columns = _take(decoder, split)
+            if not columns.rows:
+                break
+            yield _record_batch(columns, split, headers=headers)
+    yield from _rest(decoder, split, headers=headers)
+
+
+def _decoder(start: int, end: int, *, headers: bool) -> walrus_core.BatchDecoder:
+    return walrus_core.BatchDecoder(start=start, end=end, bytes_max=ARROW_BYTES_MAX, headers=headers)
+
+
+def _rest(decoder: walrus_core.BatchDecoder, split: Split, *, headers: bool) -> Iterator[pa.RecordBatch]:
+    while (columns := _take(decoder, split)).rows:
+        yield _record_batch(columns, split, headers=headers)
 
 
 def arrow_schema(*, headers: bool) -> pa.Schema:
@@ -50,32 +71,24 @@ def arrow_schema(*, headers: bool) -> pa.Schema:
 _HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
 
-def _decoded(gathered: list[Chunk], piece: Piece, *, headers: bool) -> Iterator[pa.RecordBatch]:
-    batches = b"".join(chunk.batches for chunk in gathered)
-    start, end, position = gathered[0].start, gathered[-1].end, 0
-    while start < end and position < len(batches):
-        try:
-            columns = walrus_core.decode_batches(
-                batches, position=position, start=start, end=end, bytes_max=ARROW_BYTES_MAX, headers=headers
-            )
-        except walrus_core.WalrusError as error:
-            raise SourceError(
-                Reason.SEGMENT_CORRUPT,
-                f"a batch of topic {piece.topic} could not be decoded: {error}",
-                topic=piece.topic,
-                partition=piece.partition,
-                segment=piece.segment,
-                start=start,
-                end=end,
-            ) from None
-        if not columns.rows:
-            return
-        yield _record_batch(columns, piece, headers=headers)
-        start, position = columns.next_offset, columns.position
+def _take(decoder: walrus_core.BatchDecoder, split: Split) -> walrus_core.Columns:
+    try:
+        return decoder.take()
+    except walrus_core.WalrusError as error:
+        first = split.pieces[0]
+        raise SourceError(
+            Reason.BATCH_UNREADABLE if error.reason in _CODEC_PROBLEMS else Reason.SEGMENT_CORRUPT,
+            f"a batch of topic {first.topic} could not be decoded: {error}",
+            topic=first.topic,
+            partition=first.partition,
+            segments=[piece.segment for piece in split.pieces],
+            start=first.start,
+            end=split.pieces[-1].end,
+        ) from None
 
 
-def _record_batch(columns: walrus_core.Columns, piece: Piece, *, headers: bool) -> pa.RecordBatch:
-    rows, schema = columns.rows, arrow_schema(headers=headers)
+def _record_batch(columns: walrus_core.Columns, split: Split, *, headers: bool) -> pa.RecordBatch:
+    rows, schema, piece = columns.rows, arrow_schema(headers=headers), split.pieces[0]
     arrays = [
         _variable(columns.key, rows, pa.binary()),
         _variable(columns.value, rows, pa.binary()),

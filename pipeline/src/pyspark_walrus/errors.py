@@ -37,6 +37,9 @@ class Reason(Enum):
         "records that this query had not read are gone; failOnDataLoss=false goes on without them",
     )
     SEGMENT_CORRUPT = Kind("SEGMENT_CORRUPT", False, "a stored batch is damaged; look at the broker's log")
+    BATCH_UNREADABLE = Kind(
+        "BATCH_UNREADABLE", False, "its producer wrote it so; read around it with startingOffsets and endingOffsets"
+    )
     SEGMENT_UNAVAILABLE = Kind("SEGMENT_UNAVAILABLE", True, "no node that could serve the segment answered in time")
     BROKER_UNREACHABLE = Kind("BROKER_UNREACHABLE", True, "check bootstrap.servers and that the cluster is up")
     VERSION_UNSUPPORTED = Kind("VERSION_UNSUPPORTED", False, "the checkpoint was written by a newer pyspark_walrus")

@@ -5,7 +5,7 @@ always sorted; another order would make it see new data for ever. The uuid of ea
 that was deleted and made again from one that merely lost records.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -72,8 +72,22 @@ def _offset(value: object) -> int:
     return value
 
 
-def resolve(bound: Bound, layout: Layout, *, option: str) -> Offsets:
-    """Turns what the user said into offsets of the topics as they are now.
+def resolve(bound: Bound, layout: Layout) -> Offsets:
+    """Turns what the user said into offsets of the partitions that are there. `check_bound` says if that is wrong.
+
+    A partition that explicit offsets do not name is taken from its beginning.
+    """
+    explicit = dict(bound.offsets)
+    offsets: dict[TopicPartition, int] = {}
+    for key, partition in partitions(layout):
+        offset = explicit.get(key, EARLIEST) if bound.everywhere is None else bound.everywhere
+        ends = {EARLIEST: partition.log_start, LATEST: partition.high_watermark}
+        offsets[key] = ends.get(offset, offset)
+    return Offsets(ids(layout), offsets)
+
+
+def check_bound(bound: Bound, layout: Layout, *, option: str) -> None:
+    """Raises OPTION_INVALID or OFFSET_OUT_OF_RANGE for offsets that do not suit the topics as they are now.
 
     Explicit offsets must name every partition, as Kafka's do, and lie within `[log_start, high_watermark]`.
     """
@@ -88,14 +102,9 @@ def resolve(bound: Bound, layout: Layout, *, option: str) -> Offsets:
             missing=missing,
             unknown=strange,
         )
-    offsets: dict[TopicPartition, int] = {}
-    for key, partition in here.items():
-        offset = explicit[key] if bound.everywhere is None else bound.everywhere
-        if offset == EARLIEST:
-            offset = partition.log_start
-        elif offset == LATEST:
-            offset = partition.high_watermark
-        elif not partition.log_start <= offset <= partition.high_watermark:
+    for key, offset in explicit.items():
+        partition = here[key]
+        if offset not in (EARLIEST, LATEST) and not partition.log_start <= offset <= partition.high_watermark:
             raise SourceError(
                 Reason.OFFSET_OUT_OF_RANGE,
                 f"option {option} names an offset that the partition does not hold",
@@ -105,8 +114,20 @@ def resolve(bound: Bound, layout: Layout, *, option: str) -> Offsets:
                 start=partition.log_start,
                 end=partition.high_watermark,
             )
-        offsets[key] = offset
-    return Offsets(ids(layout), offsets)
+
+
+def check_order(start: Offsets, end: Offsets) -> None:
+    """Raises OFFSET_OUT_OF_RANGE where a range that the user gave ends before it begins."""
+    for key, last in end.next.items():
+        if start.next[key] > last:
+            raise SourceError(
+                Reason.OFFSET_OUT_OF_RANGE,
+                "the range is reversed: startingOffsets lies behind endingOffsets",
+                topic=key[0],
+                partition=key[1],
+                start=start.next[key],
+                end=last,
+            )
 
 
 def latest(layout: Layout) -> Offsets:
@@ -126,12 +147,23 @@ def partitions(layout: Layout) -> Iterator[tuple[TopicPartition, PartitionLayout
             yield (name, number), partition
 
 
+def check_found(topics: Iterable[str], layout: Layout) -> None:
+    """Raises TOPIC_NOT_FOUND that names the topics which are not there."""
+    missing = sorted(set(topics) - layout.keys())
+    if missing:
+        what = f"topic {missing[0]} does" if len(missing) == 1 else f"topics {', '.join(missing)} do"
+        raise SourceError(Reason.TOPIC_NOT_FOUND, f"{what} not exist", topics=missing)
+
+
 def check_same_topics(offsets: Offsets, layout: Layout) -> None:
-    """Raises TOPIC_RECREATED or PARTITION_GONE where `offsets` are not offsets of these topics."""
+    """Raises TOPIC_RECREATED or PARTITION_GONE where `offsets` are not offsets of these topics.
+
+    Topics that the layout does not have are not looked at.
+    """
     for topic, uuid in offsets.ids.items():
         there = layout.get(topic)
         if there is None:
-            continue  # no longer subscribed to
+            continue
         if there.uuid != uuid:
             raise SourceError(
                 Reason.TOPIC_RECREATED,
@@ -148,19 +180,3 @@ def check_same_topics(offsets: Offsets, layout: Layout) -> None:
                     topic=topic,
                     partition=partition,
                 )
-
-
-def check_reachable(start: Offsets, layout: Layout) -> None:
-    """Raises DATA_LOSS if records that the query has still to read, or has read, are gone."""
-    for (topic, number), offset in start.next.items():
-        partition = layout[topic].partitions[number] if topic in layout else None
-        if partition is not None and not partition.log_start <= offset <= partition.high_watermark:
-            raise SourceError(
-                Reason.DATA_LOSS,
-                f"partition {number} of topic {topic} does not hold the offset that the query goes on from",
-                topic=topic,
-                partition=number,
-                requested=offset,
-                start=partition.log_start,
-                end=partition.high_watermark,
-            )

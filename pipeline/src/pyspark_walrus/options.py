@@ -59,7 +59,7 @@ class SourceOptions:
         if "subscribe" not in options:
             raise invalid("subscribe", "it is required: the topics to read, separated by commas")
         return cls(
-            bootstrap_servers=_servers(servers),
+            bootstrap_servers=servers_of(servers),
             topics=_topics(options["subscribe"]),
             starting=_optional(options, "startingOffsets", _bound),
             ending=_optional(options, "endingOffsets", _bound),
@@ -107,14 +107,40 @@ NAMES: Final = (
 )
 _BY_LOWER_CASE: Final = {name.lower(): name for name in NAMES}
 
+# Options of Spark's Kafka source that this one does not have, and what to do without them.
+_BY_NAME: Final = "name the topics with subscribe"
+_BY_OFFSET: Final = "choose offsets with startingOffsets and endingOffsets, and filter by the column timestamp"
+_IN_FULL: Final = "leave it out; maxOffsetsPerTrigger and maxBytesPerTrigger bound a micro-batch"
+_NO_GROUP: Final = "leave it out: there are no consumer groups, the checkpoint says how far a query got"
+_KAFKAS: Final = {
+    "subscribePattern": _BY_NAME,
+    "assign": _BY_NAME,
+    "startingTimestamp": _BY_OFFSET,
+    "startingOffsetsByTimestamp": _BY_OFFSET,
+    "startingOffsetsByTimestampStrategy": _BY_OFFSET,
+    "endingTimestamp": _BY_OFFSET,
+    "endingOffsetsByTimestamp": _BY_OFFSET,
+    "minOffsetsPerTrigger": _IN_FULL,
+    "maxTriggerDelay": _IN_FULL,
+    "maxRecordsPerPartition": "use minPartitions or maxBytesPerPartition",
+    "groupIdPrefix": _NO_GROUP,
+    "kafka.group.id": _NO_GROUP,
+}
+
 
 def _known(name: str) -> str:
-    known = _BY_LOWER_CASE.get(name.lower())
-    if known is None:
-        near = difflib.get_close_matches(name.lower(), _BY_LOWER_CASE, n=1, cutoff=0)
-        hint = f"; did you mean {_BY_LOWER_CASE[near[0]]}?" if near else ""
-        raise invalid(name, f"there is no such option{hint}")
-    return known
+    lower = name.lower()
+    known = _BY_LOWER_CASE.get(lower)
+    if known is not None:
+        return known
+    for kafkas, instead in _KAFKAS.items():  # Spark hands over names in lower case
+        if kafkas.lower() == lower:
+            raise invalid(kafkas, f"Spark's Kafka source has it, this one does not yet; {instead}")
+    if lower.startswith("kafka."):
+        raise invalid(name, "settings of a Kafka client have no meaning here; leave it out")
+    near = difflib.get_close_matches(lower, _BY_LOWER_CASE, n=1)
+    hint = f"did you mean {_BY_LOWER_CASE[near[0]]}?" if near else f"there are {', '.join(NAMES)}"
+    raise invalid(name, f"there is no such option; {hint}")
 
 
 def _one_of(options: Mapping[str, str], name: str, alias: str) -> str | None:
@@ -127,7 +153,8 @@ def _optional(options: Mapping[str, str], name: str, parse: Callable[[str, str],
     return parse(name, options[name]) if name in options else None
 
 
-def _servers(value: str) -> tuple[str, ...]:
+def servers_of(value: str) -> tuple[str, ...]:
+    """The addresses of `bootstrap.servers`; raises OPTION_INVALID."""
     servers = tuple(part.strip() for part in value.split(",") if part.strip())
     for server in servers:
         host, _, port = server.rpartition(":")

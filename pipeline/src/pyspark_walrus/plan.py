@@ -1,7 +1,10 @@
 """Planning: how far a micro-batch goes, and which task reads what. Pure: no network, no clock.
 
-A sealed segment never changes, so its range can be cut anywhere and read from any of its replicas; what
-is still open is one split per partition.
+Below the high watermark nothing changes, whether a segment is sealed or open: its range can be cut anywhere.
+
+Spark keeps the end of each micro-batch, and not where the first one begins. Hence one rule for what a range means:
+a partition that its start does not name is not read by it. The end of that range then says where the partition
+begins, and the next range reads on from there; however often a range is repeated, it means the same.
 """
 
 from collections.abc import Mapping
@@ -12,7 +15,8 @@ from typing import Final
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_walrus.errors import Reason, SourceError
-from pyspark_walrus.layout import Layout, PartitionLayout, SegmentLayout
+from pyspark_walrus.layout import Layout, SegmentLayout
+from pyspark_walrus.losses import Cause, Loss
 from pyspark_walrus.offsets import Offsets, TopicPartition, check_same_topics, partitions
 
 # Adjacent pieces smaller than this together are one task: starting one costs more than reading them.
@@ -24,11 +28,11 @@ class Piece:
     """A run of offsets `[start, end)` of one segment, and the nodes that can serve it."""
 
     topic: str
+    topic_uuid: str
     partition: int
     segment: str
     start: int
     end: int
-    sealed: bool
     addresses: tuple[str, ...]
     bytes: int  # an estimate
 
@@ -40,24 +44,59 @@ class Split(InputPartition):
     pieces: tuple[Piece, ...]
 
 
+@dataclass(frozen=True)
+class Plan:
+    """Splits and losses: together each offset of the range once."""
+
+    splits: tuple[Split, ...]
+    losses: tuple[Loss, ...]
+
+
 def next_end(
     start: Offsets,
-    latest: Offsets,
+    target: Offsets,
     layout: Layout,
     *,
     offsets_max: int | None,
     bytes_max: int | None,
 ) -> Offsets:
-    """The end of the next micro-batch that begins at `start` and may go as far as `latest`.
+    """The end of the next micro-batch that begins at `start` and goes at most as far as `target`.
 
-    Both limits are shared out in proportion to each partition's backlog. As long as there is a backlog, the
-    end is beyond the start, however small the limits; bytes are estimated from the sizes of the segments.
-    A partition that `start` does not name is new and is read from its beginning.
+    Both limits are shared out in proportion to each partition's backlog. As long as there is a backlog, the end is
+    beyond the start, however small the limits; bytes are estimated from the sizes of the segments.
+
+    Offsets of topics that the layout does not have stay as they are. A partition that `start` does not name begins
+    here, and is read from the next micro-batch on: a new partition of a known topic at 0, one of a new topic where
+    its log begins. One that ends before `start` goes on from its end.
     """
-    begins = {
-        key: min(start.next.get(key, partition.log_start), latest.next[key]) for key, partition in partitions(layout)
-    }
-    ends = dict(latest.next)
+    ends = dict(start.next)
+    begins: dict[TopicPartition, int] = {}
+    goals: dict[TopicPartition, int] = {}
+    for key, partition in partitions(layout):
+        at, goal = start.next.get(key), target.next.get(key)
+        if at is None:
+            if goal is not None:
+                ends[key] = 0 if key[0] in start.ids else partition.log_start
+        elif at > partition.high_watermark:
+            ends[key] = partition.high_watermark
+        else:
+            goals[key] = max(at, min(goal if goal is not None else at, partition.high_watermark))
+            begins[key] = min(max(at, partition.log_start), goals[key])
+    ends.update(_limited(begins, goals, layout, offsets_max=offsets_max, bytes_max=bytes_max))
+    named = {topic for topic, _ in ends}
+    ids = {**start.ids, **{topic.name: topic.uuid for topic in layout.values() if topic.name in named}}
+    return Offsets(ids, ends)
+
+
+def _limited(
+    begins: Mapping[TopicPartition, int],
+    goals: Mapping[TopicPartition, int],
+    layout: Layout,
+    *,
+    offsets_max: int | None,
+    bytes_max: int | None,
+) -> dict[TopicPartition, int]:
+    ends = dict(goals)
     if bytes_max is not None:
         backlog = {key: bytes_between(layout, key, begins[key], ends[key]) for key in ends}
         for key, share in share_out(bytes_max, backlog).items():
@@ -68,11 +107,10 @@ def next_end(
         for key, share in share_out(offsets_max, backlog).items():
             ends[key] = begins[key] + share
     if all(ends[key] == begins[key] for key in ends):
-        behind = [key for key in ends if latest.next[key] > begins[key]]
+        behind = [key for key in ends if goals[key] > begins[key]]
         if behind:  # the limit is smaller than any record: take one
             ends[behind[0]] = begins[behind[0]] + 1
-    # An end never lies before the start that Spark knows, even if the partition lost its tail.
-    return Offsets(latest.ids, {key: max(end, start.next.get(key, 0)) for key, end in ends.items()})
+    return ends
 
 
 def share_out(amount: int, wants: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -108,70 +146,63 @@ def offset_after_bytes(layout: Layout, key: TopicPartition, start: int, end: int
     return low
 
 
-def plan_splits(
-    start: Offsets,
-    end: Offsets,
-    layout: Layout,
-    *,
-    bytes_per_split_max: int,
-    splits_min: int,
-    fail_on_data_loss: bool,
-) -> list[Split]:
-    """The splits that together read exactly `[start, end)` of every partition, each offset once.
+def unreachable(start: Offsets, layout: Layout) -> list[Loss]:
+    """What is gone between `start`, from which a query goes on, and the nearest offset that it can go on from."""
+    found = dict(partitions(layout))
+    losses = []
+    for key, at in sorted(start.next.items()):
+        partition = found.get(key)
+        if partition is not None and at < partition.log_start:
+            losses.append(Loss(*key, at, partition.log_start, Cause.TRIMMED))
+        elif partition is not None and at > partition.high_watermark:
+            losses.append(Loss(*key, partition.high_watermark, at, Cause.CUT_OFF))
+    return losses
 
-    Raises OFFSET_OUT_OF_RANGE for a reversed range, and DATA_LOSS for records that are gone unless the
-    query accepts that; then the range is narrowed to what is there.
+
+def changed_topics(start: Offsets, end: Offsets) -> set[str]:
+    """The topics of which a range has records: what it says of others need not be looked at."""
+    return {key[0] for key, last in end.next.items() if key in start.next and start.next[key] != last}
+
+
+def plan_range(start: Offsets, end: Offsets, layout: Layout, *, bytes_per_split_max: int, splits_min: int) -> Plan:
+    """The splits that read `[start, end)` of every partition that both name, each offset once, and what is lost.
+
+    The layout needs to have the topics that the range has records of. Raises TOPIC_RECREATED, PARTITION_GONE, or
+    SEGMENT_UNAVAILABLE where the segments do not cover what should be there.
     """
     check_same_topics(start, layout)
     check_same_topics(end, layout)
-    runs = [
-        _pieces(key, *_readable(key, start, end, partition, fail_on_data_loss), layout)
-        for key, partition in partitions(layout)
-        if key in end.next
-    ]
-    cut = [[part for piece in run for part in _cut_by_bytes(piece, bytes_per_split_max)] for run in runs]
-    splits = [split for run in cut for split in _pack(run)]
-    return _at_least(splits, splits_min)
-
-
-def _readable(
-    key: TopicPartition, start: Offsets, end: Offsets, partition: PartitionLayout, fail_on_data_loss: bool
-) -> tuple[int, int]:
-    first, last = start.next.get(key, partition.log_start), end.next[key]
-    if first > last:
-        raise SourceError(
-            Reason.OFFSET_OUT_OF_RANGE,
-            "the range is reversed: the query's start moved past an end that it had planned",
-            topic=key[0],
-            partition=key[1],
-            start=first,
-            end=last,
-        )
-    readable = max(first, partition.log_start), min(last, partition.high_watermark)
-    if first < last and readable != (first, last):
-        if fail_on_data_loss:
-            raise SourceError(
-                Reason.DATA_LOSS,
-                f"partition {key[1]} of topic {key[0]} does not hold all of the range to read",
-                topic=key[0],
-                partition=key[1],
-                requested=[first, last],
-                start=partition.log_start,
-                end=partition.high_watermark,
-            )
-        return min(readable), readable[1]
-    return first, last
+    splits: list[Split] = []
+    losses: list[Loss] = []
+    for key in sorted(end.next.keys() & start.next.keys()):
+        first, last = start.next[key], end.next[key]
+        if first >= last:  # reversed by a partition that had lost its end: the range goes back to what is left
+            continue
+        if key[0] not in layout:
+            losses.append(Loss(*key, first, last, Cause.DELETED))
+            continue
+        partition = layout[key[0]].partitions[key[1]]
+        begin, stop = max(first, partition.log_start), min(last, partition.high_watermark)
+        if first < begin:
+            losses.append(Loss(*key, first, min(begin, last), Cause.TRIMMED))
+        if stop < last and begin < last:
+            losses.append(Loss(*key, max(first, stop), last, Cause.CUT_OFF))
+        run = _pieces(key, begin, stop, layout) if begin < stop else []
+        splits += _pack([part for piece in run for part in _cut_by_bytes(piece, bytes_per_split_max)])
+    return Plan(tuple(_at_least(splits, splits_min)), tuple(losses))
 
 
 def _pieces(key: TopicPartition, start: int, end: int, layout: Layout) -> list[Piece]:
+    topic = layout[key[0]]
     pieces = []
-    for segment in layout[key[0]].partitions[key[1]].segments:
+    for segment in topic.partitions[key[1]].segments:
         first, last = max(start, segment.base_offset), min(end, segment.end_offset)
         if first < last:
             size = _share_of_bytes(segment, first, last)
-            pieces.append(Piece(*key, segment.uuid, first, last, segment.sealed, segment.addresses, size))
+            where = (topic.name, topic.uuid, key[1], segment.uuid)
+            pieces.append(Piece(*where, first, last, segment.addresses, size))
     covered = [start, *(offset for piece in pieces for offset in (piece.start, piece.end)), end]
-    if start < end and any(left != right for left, right in zip(covered[::2], covered[1::2], strict=True)):
+    if any(left != right for left, right in zip(covered[::2], covered[1::2], strict=True)):
         raise SourceError(
             Reason.SEGMENT_UNAVAILABLE,
             f"the segments of partition {key[1]} of topic {key[0]} do not cover the range to read",
@@ -189,7 +220,7 @@ def _share_of_bytes(segment: SegmentLayout, start: int, end: int) -> int:
 
 
 def _cut_by_bytes(piece: Piece, bytes_max: int) -> list[Piece]:
-    return _cut(piece, -(-piece.bytes // bytes_max)) if piece.sealed else [piece]
+    return _cut(piece, -(-piece.bytes // bytes_max))
 
 
 def _cut(piece: Piece, parts: int) -> list[Piece]:

@@ -30,7 +30,7 @@ class JavaMissingError(Exception):
 def create_session(
     name: str = "walrus",
     *,
-    master: str = "local[2,4]",
+    master: str = "local[*,4]",
     heap: str = "1g",
     java_options: str = JAVA_LONG,
     log_file: Path | None = None,
@@ -38,8 +38,8 @@ def create_session(
 ) -> "SparkSession":
     """Starts Spark in this process's Python, or returns the session that is there.
 
-    `master` allows a task four tries, so that a broker's restart does not end a query. What Java and the
-    workers say goes to `log_file`; without one, only errors go to stderr. Raises JavaMissingError.
+    `master` takes all cores, and allows a task four tries, so that a broker's restart does not end a query. What Java
+    and the workers say goes to `log_file`; without one, only errors go to stderr. Raises JavaMissingError.
     """
     from pyspark.conf import SparkConf
     from pyspark.core.context import SparkContext

@@ -6,6 +6,7 @@ so what is learnt while planning travels in the splits and nowhere else.
 """
 
 from collections.abc import Iterator, MutableMapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -23,11 +24,22 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_walrus.cluster import chunks, look
+from pyspark_walrus.cluster import Cluster
 from pyspark_walrus.layout import Layout
-from pyspark_walrus.offsets import Offsets, check_reachable, check_same_topics, latest, resolve
-from pyspark_walrus.options import LATEST, SourceOptions
-from pyspark_walrus.plan import Split, next_end, plan_splits
+from pyspark_walrus.losses import Cause, Losses
+from pyspark_walrus.offsets import (
+    Offsets,
+    TopicPartition,
+    check_bound,
+    check_found,
+    check_order,
+    check_same_topics,
+    latest,
+    partitions,
+    resolve,
+)
+from pyspark_walrus.options import SourceOptions
+from pyspark_walrus.plan import Plan, Split, changed_topics, next_end, plan_range, unreachable
 from pyspark_walrus.schema import spark_schema
 
 if TYPE_CHECKING:
@@ -68,10 +80,15 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The splits of the whole range."""
-        layout = look(self._options.bootstrap_servers, self._options.topics)
-        start = resolve(self._starting, layout, option="startingOffsets")
-        end = resolve(self._ending, layout, option="endingOffsets")
-        return _plan(start, end, layout, self._options)
+        with Cluster(self._options.bootstrap_servers) as cluster:
+            layout = cluster.look(self._options.topics)
+            check_found(self._options.topics, layout)
+            layout = cluster.confirmed(layout, resolve(self._ending, layout))
+        check_bound(self._starting, layout, option="startingOffsets")
+        check_bound(self._ending, layout, option="endingOffsets")
+        start, end = resolve(self._starting, layout), resolve(self._ending, layout)
+        check_order(start, end)
+        return list(_plan(start, end, layout, self._options).splits)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The records of a split; runs in a task."""
@@ -79,20 +96,35 @@ class BatchReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a topic as it grows, in micro-batches whose ends the checkpoint keeps."""
+    """Reads topics as they grow, in micro-batches whose ends the checkpoint keeps.
+
+    Spark writes down where a micro-batch ends, and never where the first one begins. So the first micro-batch of
+    every query is empty: its end is where the query begins. Whatever happens to the topics meanwhile, the query goes
+    on from there, or says what is gone.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._starting = options.stream_start()
-        self._layout: Layout | None = None
+        self._losses = Losses(fail=options.fail_on_data_loss)
+        self._cluster: Cluster | None = None
+        self._layout: Layout = {}
         self._initial: Offsets | None = None
-        self._pinned = False
+        self._began = False
         self._target: Offsets | None = None
+        self._cut_off_at: dict[TopicPartition, int] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What the tasks get: what was learnt while planning travels in the splits."""
+        return {"_options": self._options}
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's name
-        """Where a query without a checkpoint begins. Spark asks twice, so the answer is kept."""
+        """Where a query without a checkpoint begins. Spark asks twice, so the answer is kept.
+
+        It asks as well after a first micro-batch that failed; `partitions` then hears of the end that was written down.
+        """
         if self._initial is None:
-            self._initial = resolve(self._starting, self._look(), option="startingOffsets")
+            self._initial = resolve(self._starting, self._look_at_subscribed())
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -104,17 +136,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Fixes the end of an AvailableNow run: what comes later is for the next run."""
-        self._target = latest(self._look())
+        """Fixes the end of an AvailableNow run: what comes later, in new partitions as well, is for the next run."""
+        self._target = latest(self._look_at_subscribed())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, object]:  # noqa: N802
         """The end of the next micro-batch."""
-        begin, layout = Offsets.from_json(start), self._look()
+        begin, layout = Offsets.from_json(start), self._look_at_subscribed()
         check_same_topics(begin, layout)
-        if self._options.fail_on_data_loss:
-            check_reachable(begin, layout)
-        if self._must_pin(begin):
+        if begin == self._initial and not self._began:
+            check_bound(self._starting, layout, option="startingOffsets")
+            self._began = True
             return start
+        layout = self._connected().confirmed(layout, begin)
+        self._losses.face(unreachable(begin, layout))
+        behind = {key: end for key, end in self._cut_off_at.items() if end < begin.next.get(key, 0)}
+        self._cut_off_at = {}
+        if behind:  # what was appended there since is read from the next micro-batch on
+            return Offsets(begin.ids, {**begin.next, **behind}).to_json()
         unlimited = isinstance(limit, ReadAllAvailable)
         end = next_end(
             begin,
@@ -126,18 +164,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, object] | None:  # noqa: N802 - Spark's name
-        """The high watermarks as last seen, for the lag in Spark's progress reports."""
-        return latest(self._layout).to_json() if self._layout is not None else None
+        """The high watermarks as last seen, for the lag in Spark's progress reports, and losses that were accepted."""
+        if not self._layout:
+            return None
+        lost = [loss.to_json() for loss in self._losses.unreported()]
+        return {**latest(self._layout).to_json(), **({"lost": lost} if lost else {})}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The splits of one micro-batch; after a failure Spark asks for the same range again."""
+        """The splits of one micro-batch; after a failure Spark asks for the same range again.
+
+        A range is planned from the topics that it names, whether the query still subscribes to them or not.
+        """
         begin, last = Offsets.from_json(start), Offsets.from_json(end)
-        if begin == last:
+        if begin == self._initial and not self._began:  # the first micro-batch again, whose start is not the same now
+            self._began = True
+            return []
+        topics = changed_topics(begin, last)
+        if not topics:
             return []
         layout = self._layout
-        if layout is None or not _covers(layout, last):
-            layout = self._look()
-        return _plan(begin, last, layout, self._options)
+        if not (topics <= layout.keys() and _covers(layout, last)):
+            cluster = self._connected()
+            layout = cluster.confirmed(cluster.look(topics), last)
+        plan = _plan(begin, last, layout, self._options)
+        for loss in plan.losses:
+            if loss.cause is Cause.CUT_OFF:
+                self._cut_off_at[loss.topic, loss.partition] = loss.start
+        self._losses.face(plan.losses)
+        return list(plan.splits)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The records of a split; runs in a task."""
@@ -147,42 +201,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing to do: the checkpoint alone says how far a query got."""
 
     def stop(self) -> None:
-        """Nothing to do: no connection outlives a call."""
+        """Ends the query's connection to the brokers."""
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
 
-    def _look(self) -> Layout:
-        self._layout = look(self._options.bootstrap_servers, self._options.topics)
-        return self._layout
+    def _look_at_subscribed(self) -> Layout:
+        layout = self._connected().look(self._options.topics)
+        check_found(self._options.topics, layout)
+        self._layout = layout
+        return layout
 
-    def _must_pin(self, start: Offsets) -> bool:
-        """Whether the first micro-batch has to be an empty one.
-
-        Spark writes down the end of each micro-batch, but not where the first one begins. A query that
-        starts at "latest" and fails in its first micro-batch would begin further on when it is started again,
-        and skip records. An empty first micro-batch ends where the query begins, and that is written down.
-        """
-        moving = self._starting.everywhere == LATEST or LATEST in dict(self._starting.offsets).values()
-        first = moving and not self._pinned and start == self._initial
-        self._pinned = True
-        return first
+    def _connected(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = Cluster(self._options.bootstrap_servers)
+        return self._cluster
 
 
 def _covers(layout: Layout, end: Offsets) -> bool:
     return all(
-        topic not in layout
-        or partition not in layout[topic].partitions
-        or offset <= layout[topic].partitions[partition].high_watermark
-        for (topic, partition), offset in end.next.items()
+        key not in end.next or end.next[key] <= partition.high_watermark for key, partition in partitions(layout)
     )
 
 
-def _plan(start: Offsets, end: Offsets, layout: Layout, options: SourceOptions) -> list[Split]:
-    return plan_splits(
+def _plan(start: Offsets, end: Offsets, layout: Layout, options: SourceOptions) -> Plan:
+    return plan_range(
         start,
         end,
         layout,
         bytes_per_split_max=options.bytes_per_partition_max,
         splits_min=options.partitions_min,
-        fail_on_data_loss=options.fail_on_data_loss,
     )
 
 
@@ -192,6 +240,7 @@ def _read(split: InputPartition, options: SourceOptions) -> "Iterator[pa.RecordB
 
     if not isinstance(split, Split):
         return  # Spark runs one task even where there is nothing to read
-    for piece in split.pieces:
-        stored = chunks(piece, options.bootstrap_servers)
-        yield from record_batches(stored, piece, headers=options.include_headers)
+    losses = Losses(fail=options.fail_on_data_loss)
+    with Cluster(options.bootstrap_servers) as cluster:
+        chunks = chain.from_iterable(cluster.chunks(piece, losses) for piece in split.pieces)
+        yield from record_batches(chunks, split, headers=options.include_headers)

@@ -3,15 +3,19 @@
 The decoder of the source is Rust; this one checks it, and the encoder makes input for both.
 """
 
+import gzip
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 # base offset, batch length, leader epoch, magic, crc | attributes, last offset delta, base timestamp,
 # max timestamp, producer id, producer epoch, base sequence, record count
 _OUTSIDE_CRC = struct.Struct(">qiibI")
 _INSIDE_CRC = struct.Struct(">hiqqqhii")
 _LENGTH_COUNTS_FROM = 12
+_HEADER_BYTES = 61
 
 
 @dataclass(frozen=True)
@@ -23,8 +27,38 @@ class PlainRecord:
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-def encode(records: Sequence[PlainRecord]) -> bytes:
+def _java_snappy(data: bytes) -> bytes:
+    """As snappy-java frames it, which Kafka's clients use: magic, two versions, and blocks behind their lengths."""
+    blocks = [pa.compress(data[at : at + 32_768], codec="snappy", asbytes=True) for at in range(0, len(data), 32_768)]
+    return b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join(struct.pack(">i", len(b)) + b for b in blocks)
+
+
+CODECS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
+    "none": (0, lambda data: data),
+    "gzip": (1, gzip.compress),
+    "snappy": (2, lambda data: pa.compress(data, codec="snappy", asbytes=True)),
+    "java snappy": (2, _java_snappy),
+    "lz4": (3, lambda data: pa.compress(data, codec="lz4", asbytes=True)),
+    "zstd": (4, lambda data: pa.compress(data, codec="zstd", asbytes=True)),
+}
+
+
+def encode(records: Sequence[PlainRecord], codec: str = "none") -> bytes:
     """One batch of records with dense offsets."""
+    batch = _without_checksum(records)
+    number, compress = CODECS[codec]
+    return of_codec(batch, number, compress(batch[_HEADER_BYTES:]))
+
+
+def of_codec(batch: bytes, codec: int, records: bytes) -> bytes:
+    """The batch with these bytes as its records."""
+    base_offset, _, epoch, magic, _ = _OUTSIDE_CRC.unpack_from(batch)
+    inside = struct.pack(">h", codec) + batch[_OUTSIDE_CRC.size + 2 : _HEADER_BYTES] + records
+    length = _OUTSIDE_CRC.size + len(inside) - _LENGTH_COUNTS_FROM
+    return _OUTSIDE_CRC.pack(base_offset, length, epoch, magic, _crc32c(inside)) + inside
+
+
+def _without_checksum(records: Sequence[PlainRecord]) -> bytes:
     first = records[0]
     body = bytearray()
     for delta, record in enumerate(records):
@@ -36,8 +70,7 @@ def encode(records: Sequence[PlainRecord]) -> bytes:
         body += _varint(len(inner)) + inner
     newest = max(record.timestamp_ms for record in records)
     inside = _INSIDE_CRC.pack(0, len(records) - 1, first.timestamp_ms, newest, -1, -1, -1, len(records)) + bytes(body)
-    length = _OUTSIDE_CRC.size + len(inside) - _LENGTH_COUNTS_FROM
-    return _OUTSIDE_CRC.pack(first.offset, length, 0, 2, _crc32c(inside)) + inside
+    return _OUTSIDE_CRC.pack(first.offset, 0, 0, 2, 0) + inside
 
 
 def decode(batches: bytes, start: int, end: int) -> Iterator[PlainRecord]:

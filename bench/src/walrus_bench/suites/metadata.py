@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 from walrus_client.admin import AdminClient
 
@@ -20,14 +21,14 @@ def commits(settings: Settings) -> Iterator[Prepared]:
     """Sets up three brokers, all of which vote, that nobody else asks for anything."""
     with brokers.running(settings.data_dir / "commits", nodes=brokers.NODES, options=brokers.REPLICATED) as cluster:
         admin = f"{brokers.LOOPBACK}:{cluster.nodes[0].ports.admin}"
-        measure = partial(_commit_p50, admin, max(settings.seconds, 1.0))
+        measure = partial(_commit_p50, admin, cluster.secret_file, max(settings.seconds, 1.0))
         yield Prepared([Subject("metadata_commit_p50", "walrus", "auto", measure)], pids=brokers.pids(cluster))
 
 
-def _commit_p50(admin: str, seconds: float) -> Sample:
+def _commit_p50(admin: str, secret_file: Path | None, seconds: float) -> Sample:
     """What one command takes, the call of the admin service included, in ms (p50)."""
     took: list[float] = []
-    with AdminClient(admin) as client:
+    with AdminClient(admin, secret_file=secret_file) as client:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             began = time.monotonic()

@@ -1,78 +1,163 @@
-"""Suite `spark`: Spark reading sealed segments through `format("walrus")` and throwing the rows away."""
+"""Suite `spark`: Spark reading topics through `format("walrus")` and throwing the rows away, and the archive.
+
+The limit is measured in the same rounds: Spark reading the same rows from Arrow batches that are ready.
+"""
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
+from pyspark_walrus.archive import archive
+from pyspark_walrus.options import SourceOptions
 from pyspark_walrus.session import create_session
+from pyspark_walrus.source import BatchReader
 from walrus_client import Client, SegmentState
-from walrus_client.dev import NodeOptions
+from walrus_client.dev import DevCluster, NodeOptions
 
 from walrus_bench import programs
 from walrus_bench.goals import RECORD_BYTES
-from walrus_bench.sampling import InvalidRunError, Sample, Subject
-from walrus_bench.suites import Prepared, Settings, brokers, limits
+from walrus_bench.ready_batches import ReadyBatches, keep
+from walrus_bench.sampling import PROBE, InvalidRunError, Sample, Subject
+from walrus_bench.suites import Prepared, Settings, brokers
 
-TOPIC = "sealed"
-LIMITS = ("loopback_stream",)
-SEGMENT_RECORDS = 200_000
-SEGMENTS = 5  # of which the last one stays open and is not read
-QUICK_SEGMENT_RECORDS = 2_000
+SMALL_BYTES = 100
+SEGMENT_RECORDS = 800_000
+RECORDS = 1_500_000  # one segment is sealed, the next one stays open
+SMALL_RECORDS = 3_000_000
+QUICK_SHARE = 200
+
+
+@dataclass(frozen=True)
+class Source:
+    """A topic of records of one size, and the session that reads it."""
+
+    session: SparkSession
+    bootstrap: str
+    topic: str
+    record_bytes: int
+
+    def rows(self, start: int, end: int) -> DataFrame:
+        """The records `[start, end)`; every offset is checked to be there once, which also warms Spark up."""
+        source = self.session.read.format("walrus").options(**self._options(start, end))
+        rows = source.load()
+        (found,) = rows.agg(
+            F.count("*").alias("records"),
+            F.count_distinct("offset").alias("offsets"),
+            F.max("offset").alias("last"),
+            F.sum(F.length("value")).alias("bytes"),
+        ).collect()
+        records = end - start
+        expected = (records, records, end - 1, records * self.record_bytes)
+        if tuple(found) != expected:
+            raise InvalidRunError(f"Spark read (records, offsets, last, bytes) = {tuple(found)}, not {expected}")
+        return rows
+
+    def ready(self, start: int, end: int, path: Path) -> DataFrame:
+        """As many rows of ready batches like the source's own, from as many tasks."""
+        reader = BatchReader(SourceOptions.parse(self._options(start, end)))
+        splits = reader.partitions()
+        keep(next(iter(reader.read(splits[0]))), path)
+        options = {"path": str(path), "rows": str(end - start), "tasks": str(len(splits))}
+        return self.session.read.format("ready").options(**options).load()
+
+    def _options(self, start: int, end: int) -> dict[str, str]:
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "subscribe": self.topic,
+            "startingOffsets": json.dumps({self.topic: {"0": start}}),
+            "endingOffsets": json.dumps({self.topic: {"0": end}}),
+        }
 
 
 @contextmanager
-def sealed_segments(settings: Settings) -> Iterator[Prepared]:
-    """Sets up a broker with sealed segments of 1 KiB records, and a Spark session that has read them once."""
-    load = programs.build("walrus-bench-load")
-    machine = limits.prepare(settings, LIMITS)
-    segment_records = QUICK_SEGMENT_RECORDS if settings.quick else SEGMENT_RECORDS
-    options = NodeOptions(segment_entries_max=segment_records)
+def reading(settings: Settings) -> Iterator[Prepared]:
+    """Sets up a broker with a topic of 1 KiB records and one of small ones, and a Spark session that has read them."""
+    share = QUICK_SHARE if settings.quick else 1
+    options = NodeOptions(segment_entries_max=SEGMENT_RECORDS // share)
     with brokers.running(settings.data_dir / "broker", nodes=1, options=options) as cluster:
-        at = brokers.listeners(cluster.nodes[0])
-        records = segment_records * SEGMENTS
-        programs.run(load, "fill", *at, "--topic", TOPIC, "--records", records, seconds=settings.seconds)
-        with Client(cluster.bootstrap) as client:
-            (partition,) = client.segments(TOPIC)
-        sealed = [segment for segment in partition.segments if segment.state is SegmentState.SEALED]
-        if len(sealed) < SEGMENTS - 1:
-            raise InvalidRunError(f"{records} records made {len(sealed)} sealed segments, not {SEGMENTS - 1}")
-        end = sealed[-1].end_offset
-
+        sealed, records = _fill(cluster, "kib", RECORD_BYTES, RECORDS // share, settings)
+        _, small_records = _fill(cluster, "small", SMALL_BYTES, SMALL_RECORDS // share, settings)
         session = create_session("walrus-bench", log_file=settings.data_dir / "spark.log")
         try:
-            rows = (
-                session.read.format("walrus")
-                .option("bootstrap.servers", cluster.bootstrap)
-                .option("subscribe", TOPIC)
-                .option("endingOffsets", json.dumps({TOPIC: {"0": end}}))
-                .load()
+            session.dataSource.register(ReadyBatches)
+            kib = Source(session, cluster.bootstrap, "kib", RECORD_BYTES)
+            small = Source(session, cluster.bootstrap, "small", SMALL_BYTES)
+            kib_sealed, kib_open = kib.rows(0, sealed), kib.rows(sealed, records)
+            all_small = small.rows(0, small_records)
+            ready = kib.ready(0, sealed, settings.data_dir / "kib.arrow")
+            ready_small = small.ready(0, small_records, settings.data_dir / "small.arrow")
+            yield Prepared(
+                [
+                    Subject("spark_ready", PROBE, "", partial(_megabytes, ready, sealed)),
+                    Subject("spark_source", "walrus", "auto", partial(_megabytes, kib_sealed, sealed)),
+                    Subject("spark_ready_small", PROBE, "", partial(_rows, ready_small, small_records)),
+                    Subject("spark_source_small", "walrus", "auto", partial(_rows, all_small, small_records)),
+                    Subject(
+                        "spark_open_over_sealed",
+                        "walrus",
+                        "auto",
+                        partial(_open_over_sealed, kib_open, records - sealed, kib_sealed, sealed),
+                    ),
+                    Subject(
+                        "spark_archive",
+                        "walrus",
+                        "auto",
+                        partial(_archive, session, cluster, records, settings.data_dir / "archive"),
+                    ),
+                ],
+                pids=brokers.pids(cluster),
             )
-            _check(rows, records=end)
-            subject = Subject("spark_source", "walrus", "auto", partial(_read, rows, end))
-            yield Prepared([*machine.subjects, subject], pids=brokers.pids(cluster), notes=machine.notes)
         finally:
             session.stop()
 
 
-def _check(rows: DataFrame, *, records: int) -> None:
-    """Every offset once and every value whole; also warms Spark up."""
-    (found,) = rows.agg(
-        F.count("*").alias("records"),
-        F.count_distinct("offset").alias("offsets"),
-        F.max("offset").alias("last"),
-        F.sum(F.length("value")).alias("bytes"),
-    ).collect()
-    expected = (records, records, records - 1, records * RECORD_BYTES)
-    if tuple(found) != expected:
-        raise InvalidRunError(f"Spark read (records, offsets, last, bytes) = {tuple(found)}, not {expected}")
+def _fill(cluster: DevCluster, topic: str, record_bytes: int, records: int, settings: Settings) -> tuple[int, int]:
+    """Where the open segment begins, and where it ends."""
+    load = programs.build("walrus-bench-load")
+    at = brokers.listeners(cluster.nodes[0])
+    size = ("--record-bytes", record_bytes)
+    programs.run(load, "fill", *at, "--topic", topic, *size, "--records", records, seconds=settings.seconds)
+    with Client(cluster.bootstrap) as client:
+        (partition,) = client.segments(topic)
+    sealed = [segment.end_offset for segment in partition.segments if segment.state is SegmentState.SEALED]
+    if not sealed or sealed[-1] >= partition.high_watermark:
+        raise InvalidRunError(f"{records} records of {topic} made {len(sealed)} sealed segments and no open one")
+    return sealed[-1], partition.high_watermark
 
 
-def _read(rows: DataFrame, records: int) -> Sample:
+def _seconds(rows: DataFrame) -> float:
     start = time.monotonic()
     rows.write.format("noop").mode("overwrite").save()
-    elapsed = time.monotonic() - start
-    return Sample(records * RECORD_BYTES / 1e6 / elapsed, "MB/s", {"seconds": elapsed, "records": records})
+    return time.monotonic() - start
+
+
+def _megabytes(rows: DataFrame, records: int) -> Sample:
+    seconds = _seconds(rows)
+    return Sample(records * RECORD_BYTES / 1e6 / seconds, "MB/s", {"seconds": seconds, "records": records})
+
+
+def _rows(rows: DataFrame, records: int) -> Sample:
+    seconds = _seconds(rows)
+    return Sample(records / seconds, "rows/s", {"seconds": seconds, "records": records})
+
+
+def _open_over_sealed(opened: DataFrame, opened_records: int, sealed: DataFrame, sealed_records: int) -> Sample:
+    rates = opened_records / _seconds(opened), sealed_records / _seconds(sealed)
+    return Sample(rates[0] / rates[1], "x", {"open_rows_per_s": rates[0], "sealed_rows_per_s": rates[1]})
+
+
+def _archive(session: SparkSession, cluster: DevCluster, records: int, folder: Path) -> Sample:
+    try:
+        run = archive(session, bootstrap_servers=cluster.bootstrap, topic="kib", path=folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if run.records != records:
+        raise InvalidRunError(f"{run.records} records were archived, not {records}")
+    return Sample(records * RECORD_BYTES / 1e6 / run.seconds, "MB/s", {"seconds": run.seconds, "batches": run.batches})

@@ -1,0 +1,225 @@
+"""The lives of a stream: what fails and is started again, and topics that change under it."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark_walrus.options import SourceOptions
+from pyspark_walrus.source import StreamReader
+from retold import cut_off, made_again, trimmed, with_partitions
+from sink import Sink
+
+DRIVER = Path(__file__).parent / "support" / "driver.py"
+
+
+def offsets_of(topic, start, end, partition=0):
+    return [(topic, partition, offset) for offset in range(start, end)]
+
+
+def lost_in(query):
+    """What the progress reports said is lost."""
+    reports = [json.loads(p["sources"][0]["latestOffset"] or "{}") for p in query.recentProgress]
+    return [(lost["topic"], lost["start"], lost["end"]) for report in reports for lost in report.get("lost", [])]
+
+
+@pytest.mark.parametrize("starting", ["earliest", "latest", "offsets"])
+def test_a_stream_whose_first_micro_batch_failed_starts_again_where_it_began(topic, append, stream, starting):
+    # Spark asked for the start anew: from "latest" it then lay behind the end that was written down, for ever.
+    append(topic, start=0, end=50)
+    where = json.dumps({topic: {"0": 20}}) if starting == "offsets" else starting
+    began = {"earliest": 0, "latest": 50, "offsets": 20}[starting]
+    with pytest.raises(PySparkException, match="fails on purpose"):
+        stream(topic, Sink(fail_in=0), startingOffsets=where).awaitTermination()
+    append(topic, start=50, end=120)
+    sink = Sink()
+    stream(topic, sink, startingOffsets=where).awaitTermination()
+    assert sink.batches[0] == []
+    assert sorted(sink.offsets()) == [(0, offset) for offset in range(began, 120)]
+
+
+@pytest.mark.parametrize("starting", ["earliest", "offsets"])
+def test_what_retention_took_between_two_starts_is_not_skipped_silently(topic, append, stream, retold, starting):
+    append(topic, start=0, end=100)
+    where = json.dumps({topic: {"0": 0}}) if starting == "offsets" else starting
+    with pytest.raises(PySparkException, match="fails on purpose"):
+        stream(topic, Sink(fail_in=0), servers=retold.address, startingOffsets=where).awaitTermination()
+    retold.tell(topic, trimmed(30))
+    with pytest.raises(PySparkException, match=r"\[WALRUS_DATA_LOSS\] offsets 0 to 29"):
+        stream(topic, Sink(), servers=retold.address, startingOffsets=where).awaitTermination()
+    sink = Sink()
+    query = stream(topic, sink, servers=retold.address, startingOffsets=where, failOnDataLoss="false")
+    query.awaitTermination()
+    assert sorted(sink.offsets()) == [(0, offset) for offset in range(30, 100)]
+    assert lost_in(query) == [(topic, 0, 30)]
+
+
+def test_the_first_micro_batch_is_empty_whatever_comes_meanwhile(topic, append, cluster):
+    # Records that come between Spark's first two questions would else belong to a batch whose start nobody remembers.
+    options = {"bootstrap.servers": cluster.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    reader = StreamReader(SourceOptions.parse(options))
+    append(topic, start=0, end=50)
+    start = reader.initialOffset()
+    append(topic, start=50, end=80)
+    assert reader.initialOffset() == start
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    assert reader.partitions(start, start) == []
+    assert reader.latestOffset(start, ReadAllAvailable())["offsets"] == {topic: {"0": 80}}
+    reader.stop()
+
+
+def test_a_topic_that_subscribe_lost_keeps_its_part_of_a_batch_and_its_offsets(client, topic, append, stream):
+    other = f"{topic}-b"
+    client.create_topic(other)
+    append(topic, start=0, end=100)
+    append(other, start=0, end=60)
+    with pytest.raises(PySparkException, match="fails on purpose"):
+        stream(f"{topic},{other}", Sink(fail_in=1)).awaitTermination()
+    sink = Sink()
+    stream(topic, sink).awaitTermination()
+    assert Counter(sink.rows) == Counter(offsets_of(topic, 0, 100) + offsets_of(other, 0, 60))
+    append(topic, start=100, end=130)
+    append(other, start=60, end=90)
+    stream(topic, sink).awaitTermination()
+    stream(f"{topic},{other}", sink).awaitTermination()
+    assert Counter(sink.rows) == Counter(offsets_of(topic, 0, 130) + offsets_of(other, 0, 90))
+
+
+def test_a_topic_that_subscribe_gained_is_read_from_its_beginning(client, topic, append, stream):
+    append(topic, start=0, end=100)
+    sink = Sink()
+    stream(topic, sink).awaitTermination()
+    other = f"{topic}-b"
+    client.create_topic(other)
+    append(other, start=0, end=60)
+    stream(f"{topic},{other}", sink, maxOffsetsPerTrigger="25").awaitTermination()
+    assert Counter(sink.rows) == Counter(offsets_of(topic, 0, 100) + offsets_of(other, 0, 60))
+
+
+def test_a_query_that_accepts_losses_skips_what_is_gone_when_it_is_planned(topic, append, stream, retold):
+    append(topic, start=0, end=400)
+    sink = Sink(fail_in=3)
+    with pytest.raises(PySparkException, match="fails on purpose"):
+        stream(topic, sink, servers=retold.address, maxOffsetsPerTrigger="100").awaitTermination()
+    retold.tell(topic, trimmed(250))  # batch 3 is [200, 300)
+    sink.fail_in = None
+    query = stream(topic, sink, servers=retold.address, failOnDataLoss="false")
+    query.awaitTermination()
+    wanted = [*range(200), *range(250, 400)]
+    assert sorted(offset for _, offset in sink.offsets()) == wanted
+
+
+def test_a_query_that_accepts_losses_skips_what_retention_takes_from_under_a_task(topic, append, stream, retold):
+    # Its tasks failed, and advised the option that was set.
+    append(topic, start=0, end=600)
+    sink = Sink()
+    retold.before_next_read(lambda: retold.tell(topic, trimmed(540)))
+    stream(topic, sink, servers=retold.address, failOnDataLoss="false").awaitTermination()
+    assert sorted(offset for _, offset in sink.offsets()) == list(range(540, 600))
+
+
+def test_what_retention_takes_from_under_a_task_is_an_error_otherwise(topic, append, stream, retold):
+    append(topic, start=0, end=600)
+    retold.before_next_read(lambda: retold.tell(topic, trimmed(540)))
+    with pytest.raises(PySparkException, match=r"\[WALRUS_DATA_LOSS\] offsets 0 to 499"):
+        stream(topic, Sink(), servers=retold.address).awaitTermination()
+
+
+def test_a_partition_that_lost_its_end_is_read_on_from_there(topic, append, stream, retold):
+    # The query went on from its own offset: what was appended below it was never read.
+    append(topic, start=0, end=300)
+    sink = Sink()
+    stream(topic, sink, servers=retold.address).awaitTermination()
+    retold.tell(topic, cut_off(200))
+    with pytest.raises(PySparkException, match=r"\[WALRUS_DATA_LOSS\] offsets 200 to 299"):
+        stream(topic, sink, servers=retold.address).awaitTermination()
+    query = stream(topic, sink, servers=retold.address, failOnDataLoss="false")
+    query.awaitTermination()
+    assert lost_in(query) == [(topic, 200, 300)]
+    retold.tell(topic, cut_off(250))  # others were appended
+    stream(topic, sink, servers=retold.address, failOnDataLoss="false").awaitTermination()
+    assert Counter(sink.offsets()) == Counter([(0, n) for n in range(300)] + [(0, n) for n in range(200, 250)])
+
+
+def test_an_end_that_a_node_does_not_know_yet_is_no_loss(topic, append, stream, retold):
+    append(topic, start=0, end=300)
+    sink = Sink()
+    stream(topic, sink, servers=retold.address).awaitTermination()
+    append(topic, start=300, end=320)
+    retold.list_late(topic, cut_off(200), times=3)
+    stream(topic, sink, servers=retold.address).awaitTermination()  # took its goal from that node
+    sink.assert_once(end=300)
+    stream(topic, sink, servers=retold.address).awaitTermination()
+    sink.assert_once(end=320)
+
+
+def test_a_partition_that_is_added_meanwhile_is_for_the_next_run(client, topic, append, stream, retold):
+    name = f"{topic}-two"
+    client.create_topic(name, partitions=2)
+    append(name, start=0, end=100)
+    append(name, start=0, end=70, partition=1)
+    retold.tell(name, with_partitions(1))
+
+    class Adding(Sink):
+        def __call__(self, rows, batch_id):
+            super().__call__(rows, batch_id)
+            retold.tell(name, with_partitions(2))
+
+    sink = Adding()
+    stream(name, sink, servers=retold.address).awaitTermination()
+    assert Counter(sink.rows) == Counter(offsets_of(name, 0, 100))
+    stream(name, sink, servers=retold.address).awaitTermination()
+    assert Counter(sink.rows) == Counter(offsets_of(name, 0, 100) + offsets_of(name, 0, 70, partition=1))
+
+
+@pytest.mark.parametrize(("event", "error"), [("deleted", "TOPIC_NOT_FOUND"), ("made again", "TOPIC_RECREATED")])
+def test_a_topic_that_is_deleted_meanwhile_is_named(topic, append, stream, retold, event, error):
+    append(topic, start=0, end=100)
+
+    class Deleting(Sink):
+        def __call__(self, rows, batch_id):
+            super().__call__(rows, batch_id)
+            retold.forget(topic) if event == "deleted" else retold.tell(topic, made_again)
+
+    with pytest.raises(PySparkException, match=rf"\[WALRUS_{error}\] topic {topic}"):
+        stream(topic, Deleting(), servers=retold.address).awaitTermination()
+
+
+def test_records_of_a_topic_that_was_made_again_are_not_taken_for_the_old_ones(topic, append, stream, retold):
+    append(topic, start=0, end=100)
+    retold.before_next_read(lambda: retold.tell(topic, made_again))
+    with pytest.raises(PySparkException, match=rf"\[WALRUS_TOPIC_RECREATED\] topic {topic}"):
+        stream(topic, Sink(), servers=retold.address, failOnDataLoss="false").awaitTermination()
+
+
+def test_one_connection_serves_a_query_and_one_each_task(topic, append, stream, retold):
+    append(topic, start=0, end=1_600)  # four segments
+    stream(topic, Sink(), servers=retold.address, maxOffsetsPerTrigger="400").awaitTermination()
+    assert "ListTopics" not in retold.calls
+    tasks = 4
+    assert len(retold.peers) <= 1 + tasks + 1  # Spark asks for the schema, too
+
+
+def test_a_killed_driver_is_followed_by_one_that_goes_on(cluster, client, topic, append, tmp_path):
+    names = [topic, f"{topic}-b", f"{topic}-c"]
+    for name in names[1:]:
+        client.create_topic(name)
+    for number, name in enumerate(names):
+        append(name, start=0, end=300 + 100 * number)
+
+    def drive(batch, moment):
+        command = [sys.executable, str(DRIVER), cluster.bootstrap, ",".join(names), str(tmp_path), str(batch), moment]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+    for batch, moment in [(0, "before"), (1, "after")]:
+        assert drive(batch, moment).returncode == -signal.SIGKILL
+    last = drive(-1, "never")
+    assert last.returncode == 0, last.stderr
+    found = [tuple(row) for file in (tmp_path / "out").glob("*.json") for row in json.loads(file.read_text())]
+    wanted = [row for number, name in enumerate(names) for row in offsets_of(name, 0, 300 + 100 * number)]
+    assert Counter(found) == Counter(wanted)
