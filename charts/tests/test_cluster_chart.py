@@ -56,3 +56,8 @@ def test_values_that_are_not_of_the_spec_stay_out_of_it(helm: Helm) -> None:
 def test_wrong_values_are_refused_by_name(values: dict[str, Any], named: str, helm: Helm) -> None:
     with pytest.raises(ChartError, match=named):
         cluster(helm, **values)
+
+
+def test_a_name_that_no_service_can_bear_is_refused_with_a_sentence(helm: Helm) -> None:
+    with pytest.raises(ChartError, match=r"My\.Name cannot be the name of a WalrusCluster.* use small letters"):
+        cluster(helm, nameOverride="My.Name")

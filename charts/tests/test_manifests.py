@@ -178,6 +178,37 @@ def test_wrong_values_are_refused_by_name(values: dict[str, Any], named: str, he
         operator(helm, **values)
 
 
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"watch": None}, "the value watch is null: leave it out to have its defaults"),
+        ({"watch": {"namespaces": None}}, "the value watch.namespaces is null: write watch.namespaces="),
+        ({"nodeImage": None}, "the value nodeImage is null"),
+        ({"nameOverride": "My.Name"}, "the name walrus-operator-My.Name, made from .* use small letters"),
+        ({"fullnameOverride": "my.name"}, "the name my.name, made from .* for example walrus-operator"),
+    ],
+)
+def test_values_that_would_break_a_template_are_refused_with_a_sentence(
+    values: dict[str, Any], sentence: str, helm: Helm
+) -> None:
+    with pytest.raises(ChartError, match=sentence):
+        operator(helm, **values)
+
+
+def test_without_a_user_of_its_own_the_pod_is_still_restricted(helm: Helm) -> None:
+    rendered = operator(helm, podSecurity=None)
+    assert rendered.one("Deployment")["spec"]["template"]["spec"]["securityContext"] == {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def test_the_brokers_image_is_pinned_by_its_digest(helm: Helm) -> None:
+    digest = "sha256:" + "b" * 64
+    rendered = operator(helm, nodeImage={"digest": digest})
+    assert environment(rendered)["WALRUS_OPERATOR_DEFAULT_IMAGE"] == f"walrus/walrus-node:0.1.0@{digest}"
+
+
 def test_the_definitions_outlive_the_release_and_can_be_left_out(helm: Helm) -> None:
     definitions = [m for m in operator(helm).manifests if m["kind"] == "CustomResourceDefinition"]
     assert [m["metadata"]["name"] for m in definitions] == ["walrusclusters.walrus.dev"]
@@ -201,3 +232,15 @@ def container(rendered: Rendered) -> Manifest:
 
 def environment(rendered: Rendered) -> dict[str, str]:
     return {variable["name"]: variable.get("value", "") for variable in container(rendered)["env"]}
+
+
+@pytest.mark.parametrize(
+    ("watch", "namespace"),
+    [({}, "default"), ({"namespaces": []}, "walrus-system"), ({"namespaces": ["trips"]}, "trips")],
+)
+def test_the_notes_make_a_cluster_where_the_tutorial_does_or_else_where_it_is_watched(
+    watch: dict[str, Any], namespace: str, helm: Helm
+) -> None:
+    notes = operator(helm, watch=watch).notes
+    assert f"kubectl -n {namespace} apply -f -" in notes
+    assert f"kubectl -n {namespace} get wc orders --watch" in notes

@@ -21,7 +21,9 @@ def manifests(spec, *, bootstrap=False, name="orders"):
     parsed = parse_spec(spec)
     owner = Owner(Names("shop", name), "0c5f3a1e-0000-4000-8000-000000000001")
     image = image_of(parsed, "walrus/walrus-node")
-    pools = {pool.name: PoolFacts(pod_inputs(parsed, pool, image), pool.replicas) for pool in parsed.pools}
+    pools = {
+        pool.name: PoolFacts(pod_inputs(parsed, pool, image), pool.replicas, pool.replicas) for pool in parsed.pools
+    }
     return build(parsed, Facts(owner, pools, Bootstrap("orders-general-0") if bootstrap else None, 1))
 
 
@@ -105,3 +107,17 @@ def test_the_rollover_policy_is_told_in_numbers():
         "segments.check_interval_ms": 250,
     }
     assert entries(parse_spec(SMALLEST))["segments.max_age_ms"] == 0
+
+
+@pytest.mark.parametrize(
+    ("default", "image"),
+    [
+        ("walrus/walrus-node", "walrus/walrus-node:1.0.0"),
+        ("walrus/walrus-node:0.1.0", "walrus/walrus-node:1.0.0"),
+        ("registry.example:5000/walrus-node", "registry.example:5000/walrus-node:1.0.0"),
+        ("registry.example:5000/walrus-node:0.1.0@sha256:0", "registry.example:5000/walrus-node:1.0.0"),
+        ("registry.example:5000/walrus-node:1.0.0@sha256:0", "registry.example:5000/walrus-node:1.0.0@sha256:0"),
+    ],
+)
+def test_the_image_of_a_version(default, image):
+    assert image_of(parse_spec({**SMALLEST, "version": "1.0.0"}), default) == image

@@ -1,5 +1,6 @@
 """What is generated is what is committed: `python -m walrus_operator crds` writes it anew."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from examples import EXAMPLES
 from pydantic import ValidationError
 from walrus_operator.api.cluster import parse_spec
 from walrus_operator.api.crdgen import FILE, crd, crd_yaml, values_schema
+from walrus_operator.runtime.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,3 +72,9 @@ def test_every_example_parses(name):
 def test_a_field_that_nobody_knows_is_refused():
     with pytest.raises(ValidationError, match="hibernate"):
         parse_spec({**EXAMPLES["smallest"], "hibernate": True})
+
+
+def test_the_page_of_metrics_names_each_and_no_other():
+    page = (Path(__file__).parents[2] / "docs/reference/metrics.md").read_text()
+    told = set(re.findall(r"^\| `(walrus_operator_\w+)`", page, re.MULTILINE))
+    assert told == {metric.name for metric in Metrics().registry.collect() if metric.name.startswith("walrus_")}

@@ -1,18 +1,26 @@
 """Whatever users, faults and crashes do in whatever order: the invariants hold at each step, and in the end it heals.
 
-I1: the operator takes away one broker at a time, and only while all others serve. I4: the number of brokers changes by
-one, and only upwards. I5: no claim and no StatefulSet is ever deleted. I6: what has arrived writes nothing. I7: what
+I1: the operator takes away one broker at a time: one that serves only while all others of the cluster do, one that does
+not only where nobody misses it; and none past the budget. I4: the number of brokers changes by one, downwards
+only by one that never joined; what someone scaled away comes back at once. I5: no StatefulSet is deleted, and no claim
+that ever had a volume, but those of a deleted cluster whose spec said so. I6: what has arrived writes nothing. I7: what
 is unknown is not built upon. I8: a crash changes nothing. I9: a paused cluster is only told of. And: one cluster is
-founded once.
+founded once. What is refused or foreign is never touched.
 """
+
+import json
 
 from driving import KEY, Operator, condition, converge, status
 from examples import SMALLEST, changed, with_pool
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simkube import Crash, SimKube
-from walrus_operator.objects import POD, STATEFUL_SET, Ref
+from simkube import Crash, SimKube, is_ready
+from walrus_operator.desired.statefulset import PodInputs
+from walrus_operator.kube.api import Denied, Refused, Unreachable
+from walrus_operator.objects import CLAIM, POD, STATEFUL_SET, Ref, uid_of
 
+CLUSTER = Ref("WalrusCluster", "shop", "orders")
+SET = Ref("StatefulSet", "shop", "orders-general")
 SPECS = [
     SMALLEST,
     with_pool(SMALLEST, replicas=1),
@@ -26,8 +34,21 @@ SPECS = [
     ),
     changed(SMALLEST, pools=[{"name": "renamed", "storage": {"claim": {"size": "1Gi"}}}]),
     {**SMALLEST, "unknown": 1},
+    changed(SMALLEST, deletionPolicy="Delete"),
+    changed(SMALLEST, version="sick"),
+    with_pool(changed(SMALLEST, version="2.0.0", replication={"factor": 1}), replicas=1),
+    with_pool(SMALLEST, storage={"claim": {"size": "2Gi"}}),
 ]
 PODS = [f"orders-{pool}-{ordinal}" for pool in ("general", "more") for ordinal in range(3)]
+REFUSED = [
+    Ref("Service", "shop", "orders"),
+    Ref("ConfigMap", "shop", "orders-accepted"),
+    Ref("ConfigMap", "shop", "orders-config"),
+    Ref("PodDisruptionBudget", "shop", "orders"),
+    SET,
+    *(Ref("Pod", "shop", name) for name in PODS[:2]),
+]
+ERRORS = [Refused("no"), Denied("exceeded quota"), Unreachable("failed calling webhook")]
 
 OPERATIONS = st.lists(
     st.one_of(
@@ -35,7 +56,14 @@ OPERATIONS = st.lists(
         st.tuples(st.just("spec"), st.sampled_from(range(len(SPECS)))),
         st.tuples(st.just("pause"), st.booleans()),
         st.tuples(st.just("crash"), st.tuples(st.integers(1, 8), st.booleans())),
-        st.tuples(st.sampled_from(["lose", "silence", "wake", "stick", "free"]), st.sampled_from(PODS)),
+        st.tuples(
+            st.sampled_from(["lose", "silence", "wake", "stick", "free", "fill", "drain", "unready", "newer"]),
+            st.sampled_from(PODS),
+        ),
+        st.tuples(st.just("scale"), st.integers(0, 5)),
+        st.tuples(st.just("refuse"), st.tuples(st.sampled_from(REFUSED), st.sampled_from(ERRORS))),
+        st.tuples(st.just("allow"), st.just(None)),
+        st.tuples(st.just("foreign"), st.sampled_from(["data-orders-general-3", "data-orders-more-0", "pod"])),
         st.tuples(
             st.just("delete"),
             st.sampled_from(
@@ -43,6 +71,8 @@ OPERATIONS = st.lists(
                     ("Service", "orders-brokers"),
                     ("ConfigMap", "orders-bootstrap"),
                     ("ConfigMap", "orders-config"),
+                    ("ConfigMap", "orders-accepted"),
+                    ("PodDisruptionBudget", "orders"),
                     ("StatefulSet", "orders-general"),
                     ("WalrusCluster", "orders"),
                 ]
@@ -58,36 +88,66 @@ class Watched(SimKube):
 
     paused = False
 
+    def __init__(self):
+        super().__init__()
+        self.sick.add("walrus/walrus-node:sick")
+
     async def apply(self, manifest):
-        assert not self.paused
+        cluster = self.objects.get(CLUSTER)
+        deleting = cluster is not None and "deletionTimestamp" in cluster["metadata"]
+        assert not self.paused or (deleting and cluster["spec"].get("deletionPolicy") != "Delete")
+        assert "spec" not in manifest or manifest["kind"] != CLUSTER.kind
         if manifest["kind"] == STATEFUL_SET.name:
-            found = self.objects.get(Ref(STATEFUL_SET.name, "shop", manifest["metadata"]["name"]))
-            wanted = manifest["spec"]["replicas"]
-            if found is not None:
-                had = found["spec"]["replicas"]
-                assert had <= wanted <= had + 1
-                if wanted == had + 1:
-                    self._everyone_serves()
+            self._scaled(manifest)
         return await super().apply(manifest)
+
+    def _scaled(self, manifest):
+        assert manifest["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Retain"
+        name, wanted = manifest["metadata"]["name"], manifest["spec"]["replicas"]
+        found = self.objects.get(Ref(STATEFUL_SET.name, "shop", name))
+        for ordinal in range(found["spec"]["replicas"] if found is not None else 0, wanted):
+            claim = self.objects.get(Ref("PersistentVolumeClaim", "shop", f"data-{name}-{ordinal}"))
+            assert claim is None or not of_others(claim)
+        if found is None:
+            return
+        had = found["spec"]["replicas"]
+        asked = int(found["metadata"]["annotations"]["walrus.dev/replicas"])
+        if wanted < had:
+            assert wanted == had - 1
+            assert f"{name}-{wanted}" not in {name for told in self.members.values() for name in told.values()}
+        elif wanted > max(had, asked):
+            assert wanted == had + 1
+            self._everyone_serves()
 
     async def delete(self, ref, uid):
         assert not self.paused
-        assert ref.kind in ("ConfigMap", "Service", "Pod")
-        if ref.kind == POD.name:
-            pod = self.objects.get(ref)
-            if pod is not None and pod["status"].get("conditions"):
-                self._everyone_serves()
+        assert ref.kind in ("ConfigMap", "Service", "PersistentVolumeClaim")
+        if ref.kind == "PersistentVolumeClaim" and ref in self.objects:
+            cluster = self.objects[CLUSTER]
+            goes = "deletionTimestamp" in cluster["metadata"] and cluster["spec"]["deletionPolicy"] == "Delete"
+            assert goes or "volumeName" not in self.objects[ref]["spec"]
+            assert self.objects[ref]["metadata"]["labels"]["walrus.dev/cluster"] == "orders"
         await super().delete(ref, uid)
 
-    def _everyone_serves(self):
+    async def evict(self, ref, uid):
+        assert not self.paused
+        pod = self.objects.get(ref)
+        if pod is not None and is_ready(pod):
+            self._everyone_serves(joined_only=True)
+        await super().evict(ref, uid)
+
+    def _everyone_serves(self, *, joined_only=False):
         """Growth and a roll build upon brokers that are known to serve."""
+        joined = {name for told in self.members.values() for name in told.values()}
+        sets = {uid_of(found) for ref, found in self.objects.items() if ref.kind == STATEFUL_SET.name}
         for ref, pod in self.objects.items():
-            if ref.kind == POD.name:
-                assert pod["status"].get("conditions"), ref
+            ours = any(owner["uid"] in sets for owner in pod["metadata"].get("ownerReferences", ()))
+            if ref.kind == POD.name and ours and (not joined_only or ref.name in joined):
+                assert is_ready(pod), ref
                 assert ref.name not in self.down, ref
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(derandomize=True, deadline=None, max_examples=150)
 @given(OPERATIONS)
 def test_the_invariants_hold_and_it_heals(operations):
     kube = Watched()
@@ -115,11 +175,29 @@ def test_the_invariants_hold_and_it_heals(operations):
                 kube.stuck.add(value)
             case "free":
                 kube.stuck.discard(value)
+                kube.no_room.discard(value)
+                kube.unready.discard(value)
+            case "fill":
+                kube.no_room.add(value)
+            case "unready":
+                kube.unready.add(value)
+            case "drain":
+                kube.drain(value)
+            case "newer":
+                made_by_a_newer_operator(kube)
+            case "scale":
+                if SET in kube.objects:
+                    kube.scale("orders-general", value)
+            case "refuse":
+                kube.refused[value[0]] = value[1]
+            case "allow":
+                kube.refused.clear()
+            case "foreign":
+                foreign(kube, value)
             case "delete":
                 kube.remove(*value)
                 if value[0] == "WalrusCluster":
-                    while kube.step():
-                        pass
+                    end(kube)
                     put(kube, spec)
         assert len({disk["cluster"] for disk in kube.disks.values()} - {""}) <= 1
     heal(kube)
@@ -132,6 +210,51 @@ def test_the_invariants_hold_and_it_heals(operations):
 
 def put(kube, spec):
     kube.put("orders", spec, annotations={"walrus.dev/pause": ""} if kube.paused else None)
+
+
+def end(kube):
+    """The deletion goes through: nothing refuses it, and nobody pauses it."""
+    refused, kube.refused = kube.refused, {}
+    if CLUSTER in kube.objects:
+        kube.paused = False
+        kube.objects[CLUSTER]["metadata"]["annotations"] = {}
+    goes = CLUSTER in kube.objects and kube.objects[CLUSTER]["spec"].get("deletionPolicy") == "Delete"
+    bound = {ref for ref, found in kube.objects.items() if ref.kind == "PersistentVolumeClaim"}
+    passes(kube, 4)
+    while kube.step():
+        pass
+    assert CLUSTER not in kube.objects
+    assert goes or bound <= {
+        *kube.objects,
+        *(ref for ref in bound if (ref.namespace, "claim", ref.name[5:]) not in kube.disks),
+    }
+    kube.refused = refused
+
+
+def foreign(kube, what):
+    """Something of someone else, which would be in the way."""
+    if what == "pod":
+        if Ref("Pod", "shop", "theirs") not in kube.objects:
+            kube.make(POD, "theirs", {"walrus.dev/cluster": "orders"}, spec={"containers": [{"image": ""}]}, status={})
+            kube.stuck.add("theirs")
+    elif Ref("PersistentVolumeClaim", "shop", what) not in kube.objects:
+        kube.make(
+            CLAIM, what, {"walrus.dev/cluster": "other"}, spec={"volumeName": "theirs"}, status={"phase": "Bound"}
+        )
+
+
+def made_by_a_newer_operator(kube):
+    """Pods as a release makes them that knows one input more."""
+    found = kube.objects.get(SET)
+    if found is None:
+        return
+    told = json.loads(found["metadata"]["annotations"]["walrus.dev/rendered-from"])
+    former = PodInputs.parse(json.dumps(told))
+    inputs = PodInputs.parse(json.dumps(told | {"future": 1}))
+    found["metadata"]["annotations"]["walrus.dev/rendered-from"] = inputs.text()
+    for template in (found["spec"]["template"], *kube.pods().values()):
+        if template["metadata"].get("annotations", {}).get("walrus.dev/revision") == former.revision():
+            template["metadata"]["annotations"]["walrus.dev/revision"] = inputs.revision()
 
 
 def passes(kube, number):
@@ -147,11 +270,21 @@ def passes(kube, number):
 def heal(kube):
     """Faults end, and the spec is one that fits what is there."""
     kube.down.clear()
-    kube.stuck.clear()
+    kube.stuck -= {*PODS}
+    kube.no_room.clear()
+    kube.unready.clear()
+    kube.refused.clear()
     kube.crash_at = None
+    for ref in [ref for ref, found in kube.objects.items() if ref.kind == CLAIM.name and of_others(found)]:
+        if Ref(POD.name, "shop", ref.name.removeprefix("data-")) not in kube.objects:
+            del kube.objects[ref]
     kube.paused = False
     put(kube, fitting(kube))
     converge(kube, KEY)
+
+
+def of_others(found):
+    return found["metadata"]["labels"].get("walrus.dev/cluster") != "orders"
 
 
 def fitting(kube):
@@ -169,6 +302,7 @@ def fitting(kube):
             image = container["image"]
             env = {one["name"]: one.get("value") for one in container["env"]}
             pool["backend"] = env["WALRUS_BACKEND"]
-            pool["replicas"] = max(pool["replicas"], found["spec"]["replicas"])
+            asked = int(found["metadata"]["annotations"]["walrus.dev/replicas"])
+            pool["replicas"] = max(pool["replicas"], found["spec"]["replicas"], asked)
     listed = [{"name": name, "storage": {"claim": {"size": "1Gi"}}, **facts} for name, facts in sorted(pools.items())]
     return {"image": image or "walrus/walrus-node:1.0.0", "pools": listed}

@@ -61,7 +61,9 @@ def test_followers_restart_first_and_the_leader_last(spec, leader):
     assert sorted(order) == sorted(kube.pods())
     assert order[-1] == leader
     assert condition(kube, "Ready")["status"] == "True"
-    assert status(kube)["pools"] == [{"name": "general", "desired": 3, "replicas": 3, "ready": 3, "updated": 3}]
+    assert status(kube)["pools"] == [
+        {"name": "general", "desired": 3, "replicas": 3, "ready": 3, "updated": 3, "storage": "1Gi"}
+    ]
 
 
 def test_while_it_rolls_the_cluster_is_available_and_not_ready():

@@ -54,9 +54,12 @@ def outcomes(schema, value, old):
 
 def asked(case):
     """Outcomes for a case of `specs.yaml`."""
-    name = {"name": case.get("name", "orders")}
-    value = {"metadata": name, "spec": defaulted(ROOT["properties"]["spec"], case["spec"])}
-    old = {"metadata": name, "spec": defaulted(ROOT["properties"]["spec"], case["was"])} if "was" in case else None
+    kept = {
+        "metadata": {"name": case.get("name", "orders")},
+        **({"status": case["status"]} if "status" in case else {}),
+    }
+    value = {**kept, "spec": defaulted(ROOT["properties"]["spec"], case["spec"])}
+    old = {**kept, "spec": defaulted(ROOT["properties"]["spec"], case["was"])} if "was" in case else None
     return list(outcomes(ROOT, value, old))
 
 

@@ -8,10 +8,11 @@ import pytest
 from brokers import BROKER
 from examples import SMALLEST
 from walrus_operator.api.cluster import parse_spec
+from walrus_operator.api.crdgen import crd
 from walrus_operator.api.units import amount_of, bytes_of, milliseconds_of
 from walrus_operator.desired.manifest import sealed
 from walrus_operator.objects import Key
-from walrus_operator.observe.snapshot import Cluster, Pod, Replication, Snapshot
+from walrus_operator.observe.snapshot import Claim, Cluster, Pod, Replication, Snapshot
 from walrus_operator.plan.actions import Done, Plan
 from walrus_operator.plan.diff import differs
 from walrus_operator.status.derive import derive
@@ -24,7 +25,11 @@ def told(broker=BROKER, pod=POD, before=None, claims=None):
     cluster = Cluster(Key("shop", "orders"), "uid", 1, SMALLEST, before or {}, None, deleting=False)
     pods = {pod.name: pod} if pod else {}
     brokers = {pod.name: broker} if pod and pod.running else {}
-    snapshot = Snapshot(cluster, {}, pods, claims or {}, brokers)
+    made = {
+        name: Claim("u", "general", 0, phase, "1Gi", bound=True, deleting=False)
+        for name, phase in (claims or {}).items()
+    }
+    snapshot = Snapshot(cluster, {}, pods, made, brokers)
     return derive(parse_spec(SMALLEST), snapshot, Plan(), Done(), datetime(2026, 1, 1, tzinfo=UTC))
 
 
@@ -212,3 +217,37 @@ def test_a_broker_that_is_lost_and_comes_back_is_an_event_each():
     assert [str(event.reason) for event in events(serving, lost, Done())] == ["BrokerLost"]
     assert [str(event.reason) for event in events(lost, serving, Done())] == ["BrokerServing"]
     assert events(serving, serving, Done()) == []
+
+
+def test_a_broker_that_was_there_and_answers_no_more_is_cut_off_and_not_starting():
+    silent = replace(POD, ready=False)
+    before = {"brokers": [{"pod": POD.name, "pool": "general", "state": "Serving", "restarts": 0}]}
+    assert row(broker=None, pod=silent, before=before)["state"] == "Unreachable"
+    assert row(broker=None, pod=silent)["state"] == "Starting"
+    assert row(broker=None, pod=replace(silent, restarts=1), before=before)["state"] == "Starting"
+
+
+def test_a_cluster_that_nobody_looks_after_says_so():
+    """The definition's default: what no operator has written, none watches."""
+    version = crd()["spec"]["versions"][0]
+    status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
+    assert status["default"] == {"phase": "NotWatched"}
+    assert told()["phase"] != "NotWatched"  # and every operator writes another one
+    columns = [column["name"] for column in version["additionalPrinterColumns"]]
+    assert {"Replicated", "Spec", "Phase"} <= set(columns)
+
+
+def test_a_broker_that_was_killed_for_its_memory_says_so():
+    pod = {
+        "metadata": {"name": "a", "uid": "u"},
+        "status": {
+            "containerStatuses": [
+                {
+                    "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting"}},
+                    "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}},
+                    "restartCount": 4,
+                }
+            ]
+        },
+    }
+    assert Pod.parse(pod).trouble.startswith("CrashLoopBackOff: OOMKilled: it used more memory than resources.limits")

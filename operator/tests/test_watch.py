@@ -7,8 +7,10 @@ import yaml
 from driving import KEY, Operator
 from examples import SMALLEST
 from simkube import SimKube
+from simserver import SimClient, SimServer
 from simwatch import SimWatch
 from walrus_operator.handlers import watch
+from walrus_operator.handlers.listener import Listener
 from walrus_operator.kube.api import Unreachable
 from walrus_operator.objects import Key, Ref
 from walrus_operator.reconcile import Reconciler
@@ -17,6 +19,7 @@ from walrus_operator.runtime.health import Health
 from walrus_operator.runtime.loop import Loop
 from walrus_operator.runtime.metrics import Metrics
 from walrus_operator.runtime.queue import WorkQueue
+from walrus_operator.runtime.resync import Resync
 
 DEADLINE_SECONDS = 100
 
@@ -96,6 +99,51 @@ def test_a_gap_in_the_watch_is_followed_by_a_list_and_nothing_is_ever_written(tm
     run(tmp_path, monkeypatch, story)
 
 
+def test_a_status_wakes_nobody_and_a_wish_does(tmp_path, monkeypatch):
+    async def story(server, heard):
+        await heard.until(lambda: server.streams["walrusclusters"])
+        await heard.until(lambda: heard.looked)
+        looked = len(heard.looked)
+        written = server.put("walrusclusters", "orders")
+        server.tell("walrusclusters", "MODIFIED", {**written, "status": {"phase": "Running"}})
+        await heard.until(lambda: heard.heard["uid-orders"] == written["metadata"]["resourceVersion"])
+        assert len(heard.looked) == looked
+        wished = server.put("walrusclusters", "orders")
+        wished["metadata"]["annotations"] = {"walrus.dev/pause": "why"}
+        server.tell("walrusclusters", "MODIFIED", wished)
+        await heard.until(lambda: len(heard.looked) == looked + 1)
+
+    run(tmp_path, monkeypatch, story)
+
+
+def test_the_listener_listens_to_what_answers_and_begins_anew_with_what_opens(tmp_path, monkeypatch):
+    """kopf's own watch of a namespace that forbids it dies for good, without a word."""
+
+    async def story(server, heard):
+        loops = set()
+
+        def look(key):
+            loops.add(asyncio.get_running_loop())
+            heard.look(key)
+
+        listener = Listener(look, heard.hear, everywhere=False)
+        listening = asyncio.ensure_future(listener.run())
+        try:
+            heard.looked.clear()
+            listener.listen("shop", True)
+            await heard.until(lambda: Key("shop", "orders") in heard.looked)
+            heard.looked.clear()
+            listener.listen("shop", False)
+            listener.listen("shop", True)
+            await heard.until(lambda: Key("shop", "orders") in heard.looked)
+            assert loops == {asyncio.get_running_loop()}
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+
+    run(tmp_path, monkeypatch, story)
+
+
 def test_a_watch_that_tells_nothing_any_more_is_deaf(tmp_path, monkeypatch):
     async def story(server, heard):
         health = Health(lambda: 0.0)
@@ -103,8 +151,8 @@ def test_a_watch_that_tells_nothing_any_more_is_deaf(tmp_path, monkeypatch):
         server.put("walrusclusters", "orders")  # and nobody is told
         for uid, version in heard.heard.items():
             health.heard(uid, version)
-        for _ in range(2):
-            health.resynced({"uid-orders": str(server.version)})
+        for _ in range(3):
+            health.resynced("shop", {"uid-orders": str(server.version)})
         assert "deaf" in health.troubles()[0]
 
     run(tmp_path, monkeypatch, story)
@@ -133,12 +181,21 @@ def test_a_cluster_that_no_event_told_of_is_found_by_the_list():
     async def story():
         kube = SimKube()
         kube.put("orders", SMALLEST)
-        loop, _, metrics = looping(kube)
-        tasks = [asyncio.ensure_future(task) for task in (loop.work(), loop.resync(kube, ["shop"]))]
+        loop, queue, metrics = looping(kube)
+        lists = Resync(
+            SimClient(SimServer(kube), "one", 1, lambda: None),
+            "shop",
+            look=queue.add,
+            listen=lambda *_: None,
+            health=Health(lambda: 0.0),
+            metrics=metrics,
+        )
+        tasks = [asyncio.ensure_future(task) for task in (loop.work(), lists.run())]
         await until(lambda: passes(metrics, "ok"))
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        queue.close()
         assert Ref("StatefulSet", "shop", "orders-general") in kube.objects
 
     asyncio.run(story())

@@ -1,4 +1,4 @@
-"""Wires the operator together and runs it: the lease first, then workers, then kopf, which listens until the end."""
+"""Wires the operator together and runs it: the lease first, then workers, lists and watches."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-import kopf
 from pydantic import ValidationError
 
 from walrus_operator import __version__, clock
-from walrus_operator.handlers import watch
-from walrus_operator.kube.api import KubeError
-from walrus_operator.kube.fenced import FencedApi
+from walrus_operator.clock import Monotonic, Now
+from walrus_operator.handlers.listener import Listener
+from walrus_operator.kube.api import KubeApi
 from walrus_operator.kube.official import OfficialApi
-from walrus_operator.objects import CLUSTER
+from walrus_operator.objects import Key
 from walrus_operator.observe.admin import AdminBrokers
+from walrus_operator.observe.brokers import Brokers
 from walrus_operator.reconcile import Reconciler
 from walrus_operator.runtime.events import EventRecorder
 from walrus_operator.runtime.health import Health
@@ -27,9 +28,13 @@ from walrus_operator.runtime.lease import Lease
 from walrus_operator.runtime.loop import Loop
 from walrus_operator.runtime.metrics import Metrics
 from walrus_operator.runtime.queue import WorkQueue
+from walrus_operator.runtime.resync import Resync
 from walrus_operator.settings import Settings
 
 log = logging.getLogger("walrus_operator")
+
+_THREADS = 8
+"""Calls to Kubernetes at the same time, besides those of the lease."""
 
 
 def run() -> int:
@@ -44,91 +49,153 @@ def run() -> int:
     )
     for chatty in ("kopf", "urllib3"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    return asyncio.run(_Operator(settings).run())
+    # It says at each start that signals go to the main thread, which is as it shall be.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
+    return asyncio.run(Operator(settings, Doors()).run())
 
 
-class _Operator:
-    def __init__(self, settings: Settings) -> None:
+class ClosedKube(KubeApi, Protocol):
+    """Kubernetes, with a connection that ends."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class ClosedBrokers(Brokers, Protocol):
+    """Brokers, with connections that end."""
+
+    def close(self) -> None:
+        """End them."""
+
+
+class Listens(Protocol):
+    """Tells which clusters to look at."""
+
+    def listen(self, namespace: str, answers: bool) -> None:
+        """Listen to this namespace, or not any more."""
+
+    async def run(self) -> None:
+        """Listen until cancelled."""
+
+
+Fence = Callable[[], None]
+"""Raises unless this operator may write."""
+Look = Callable[[Key], None]
+Heard = Callable[[str, str | None], None]
+
+
+def _kubernetes(metrics: Metrics, fence: Fence, threads: int) -> ClosedKube:
+    return OfficialApi(metrics.called, threads, fence)
+
+
+def _brokers(fence: Fence) -> ClosedBrokers:
+    return AdminBrokers(fence=fence)
+
+
+def _listener(look: Look, heard: Heard, everywhere: bool) -> Listens:
+    return Listener(look, heard, everywhere=everywhere)
+
+
+@dataclass(frozen=True)
+class Doors:
+    """What the operator reaches the world through."""
+
+    kubernetes: Callable[[Metrics, Fence, int], ClosedKube] = _kubernetes
+    """A client with so many threads of its own."""
+    brokers: Callable[[Fence], ClosedBrokers] = _brokers
+    listener: Callable[[Look, Heard, bool], Listens] = _listener
+    monotonic: Monotonic = clock.monotonic
+    now: Now = clock.now
+
+
+class Operator:
+    """The operator, from its start to its end."""
+
+    def __init__(self, settings: Settings, doors: Doors) -> None:
         self._settings = settings
-        self._metrics = Metrics()
-        self._health = Health(clock.monotonic)
-        self._kube = OfficialApi(self._metrics.called)
-        self._brokers = AdminBrokers()
-        self._queue = WorkQueue()
-        self._lease = Lease(
-            self._kube,
+        self._doors = doors
+        self.metrics = Metrics()
+        self.health = Health(doors.monotonic)
+        # Renewals wait behind nothing: neither behind workers, nor behind lists.
+        self._lease_kube = doors.kubernetes(self.metrics, lambda: None, 1)
+        self.lease = Lease(
+            self._lease_kube,
             namespace=settings.pod_namespace,
             name=settings.lease_name,
             holder=settings.pod_name,
-            monotonic=clock.monotonic,
-            now=clock.now,
+            monotonic=doors.monotonic,
+            now=doors.now,
+            told_renewal=self.metrics.renewal_seconds.observe,
         )
+        self._kube = doors.kubernetes(self.metrics, self.lease.check, _THREADS)
+        self._brokers = doors.brokers(self.lease.check)
+        self._queue = WorkQueue()
         self._stop = asyncio.Event()
 
+    def stop(self) -> None:
+        """Come to an end."""
+        self._stop.set()
+
     async def run(self) -> int:
-        server = HttpServer(self._health, self._metrics)
+        """Stand by, work, give the lease up. Returns the exit code."""
+        server = HttpServer(self.health, self.metrics)
         await server.start(self._settings.health_port)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
-        log.info("walrus-operator %s looks after %s", __version__, self._settings.watched)
+            loop.add_signal_handler(number, self.stop)
+        log.info("walrus-operator %s looks after %s", __version__, ", ".join(map(_named, self._settings.watched)))
         try:
-            await self._first(self._prepared())
+            await self._first(self._stand_by())
             if not self._stop.is_set():
                 await self._operate()
             return 0 if self._stop.is_set() else 1
         finally:
-            await self._lease.release()
+            await self.lease.release()
             await server.stop()
             self._queue.close()
             self._brokers.close()
             self._kube.close()
+            self._lease_kube.close()
 
-    async def _prepared(self) -> None:
-        """Wait for the kind of our objects, which is installed beside the operator, and for the lease."""
-        while True:
-            try:
-                for namespace in self._settings.watched:
-                    await self._kube.list(CLUSTER, namespace)
-                break
-            except KubeError as error:
-                log.warning("clusters cannot be listed yet: %s", error)
-                self._health.tried_lease()
-                await asyncio.sleep(2)
-        while not await self._lease.attempt():
-            self._health.tried_lease()
+    async def _stand_by(self) -> None:
+        """Until the lease is ours."""
+        while not await self.lease.attempt():
+            self.health.tried_lease()
             await asyncio.sleep(2)
+        self.health.tried_lease()
         log.info("holding the lease as %s", self._settings.pod_name)
 
     async def _operate(self) -> None:
-        """Workers, lease and kopf; the first that ends, ends all."""
-        self._metrics.holds_lease.set(1)
-        fenced = FencedApi(self._kube, self._lease.check)
-        recorder = EventRecorder(fenced, instance=self._settings.pod_name, monotonic=clock.monotonic, now=clock.now)
-        reconciler = Reconciler(fenced, self._brokers, recorder, clock.now, self._settings.image_repository)
-        loop = Loop(reconciler, self._queue, self._health, self._metrics)
-        running = [
-            self._lease.keep(self._health.tried_lease),
-            loop.resync(fenced, self._settings.watched),
-            *(loop.work() for _ in range(self._settings.workers)),
-        ]
-        # kopf ends what it finds started after it, and takes over the signals: what is ours starts before.
-        await self._first(self._listen(), *running)
-
-    async def _listen(self) -> None:
-        everywhere = self._settings.everywhere
-        await kopf.operator(
-            registry=watch.registry(self._queue.add, self._health.heard),
-            settings=watch.settings(),
-            standalone=True,
-            clusterwide=everywhere,
-            namespaces=() if everywhere else [namespace for namespace in self._settings.watched if namespace],
+        """Workers, lease, lists and watches; the first that ends, ends all."""
+        self.metrics.holds_lease.set(1)
+        monotonic, now = self._doors.monotonic, self._doors.now
+        recorder = EventRecorder(self._kube, instance=self._settings.pod_name, monotonic=monotonic, now=now)
+        reconciler = Reconciler(
+            self._kube, self._brokers, recorder, now, self._settings.default_image, monotonic=monotonic
         )
-        self._stop.set()
+        loop = Loop(reconciler, self._queue, self.health, self.metrics)
+        listener = self._doors.listener(self._queue.add, self.health.heard, self._settings.everywhere)
+        lists = [
+            Resync(
+                self._kube,
+                namespace,
+                look=self._queue.add,
+                listen=listener.listen,
+                health=self.health,
+                metrics=self.metrics,
+            )
+            for namespace in self._settings.watched
+        ]
+        await self._first(
+            self.lease.keep(self.health.tried_lease),
+            listener.run(),
+            *(one.run() for one in lists),
+            *(loop.work() for _ in range(self._settings.workers)),
+        )
 
     async def _first(self, *coroutines: Coroutine[Any, Any, None]) -> None:
         """Run all until one ends, or a signal comes; then end all."""
-        tasks = [asyncio.ensure_future(coroutine) for coroutine in (*reversed(coroutines), self._wait_stop())]
+        tasks = [asyncio.ensure_future(coroutine) for coroutine in (*coroutines, self._wait_stop())]
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
@@ -140,3 +207,7 @@ class _Operator:
 
     async def _wait_stop(self) -> None:
         await self._stop.wait()
+
+
+def _named(namespace: str | None) -> str:
+    return "every namespace" if namespace is None else namespace

@@ -8,15 +8,16 @@ import yaml
 
 RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     # group, resource, verbs
-    ("walrus.dev", "walrusclusters", ("get", "list", "watch")),
+    ("walrus.dev", "walrusclusters", ("get", "list", "patch", "watch")),
     ("walrus.dev", "walrusclusters/status", ("patch",)),
     ("apps", "statefulsets", ("create", "get", "list", "patch", "watch")),
     ("", "configmaps", ("create", "delete", "get", "list", "patch")),
     ("", "services", ("create", "delete", "get", "list", "patch")),
     ("", "serviceaccounts", ("create", "get", "list", "patch")),
     ("policy", "poddisruptionbudgets", ("create", "get", "list", "patch")),
-    ("", "pods", ("delete", "get", "list")),
-    ("", "persistentvolumeclaims", ("list",)),
+    ("", "pods", ("get", "list")),
+    ("", "pods/eviction", ("create",)),
+    ("", "persistentvolumeclaims", ("delete", "get", "list")),
     ("", "events", ("create",)),
 )
 """In the namespaces that are watched."""

@@ -1,4 +1,4 @@
-"""One pass over one cluster: observe, plan, act, tell. Level-triggered: it needs no memory of the last one."""
+"""One pass over one cluster: observe, plan, act, tell. What it does needs no memory of the pass before."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from typing import Protocol
 
 from pydantic import ValidationError
 
+from walrus_operator.act.contested import Contested
 from walrus_operator.act.executor import Executor
 from walrus_operator.api.cluster import API_VERSION, KIND, ClusterSpec, parse_spec
-from walrus_operator.clock import Now
+from walrus_operator.clock import Monotonic, Now, monotonic
 from walrus_operator.kube.api import KubeApi, Missing
 from walrus_operator.objects import Key, Manifest
 from walrus_operator.observe.brokers import Brokers
 from walrus_operator.observe.observer import Observer
 from walrus_operator.observe.snapshot import Cluster, Snapshot
 from walrus_operator.plan.actions import Done, Gate, Plan, Wait
+from walrus_operator.plan.deletion import plan_deletion
+from walrus_operator.plan.patience import Patience
 from walrus_operator.plan.planner import plan
 from walrus_operator.status.derive import derive
 from walrus_operator.status.events import Event, events
+from walrus_operator.status.writing import Writing
 
 log = logging.getLogger(__name__)
-
-SETTLED_SECONDS = 20.0
-"""How soon a cluster that is as it shall be is looked at again: brokers tell Kubernetes only whether they are ready."""
-MOVING_SECONDS = 1.0
-BLOCKED_SECONDS = 10.0
 
 
 class Recorder(Protocol):
@@ -49,38 +48,72 @@ class Pass:
 class Reconciler:
     """Brings clusters to what they shall be."""
 
-    def __init__(self, kube: KubeApi, brokers: Brokers, recorder: Recorder, now: Now, image_repository: str) -> None:
+    def __init__(
+        self,
+        kube: KubeApi,
+        brokers: Brokers,
+        recorder: Recorder,
+        now: Now,
+        default_image: str,
+        monotonic: Monotonic = monotonic,
+    ) -> None:
         self._kube = kube
         self._observer = Observer(kube, brokers)
-        self._executor = Executor(kube, brokers)
+        self._contested = Contested(monotonic)
+        self._executor = Executor(kube, brokers, self._contested)
         self._recorder = recorder
         self._now = now
-        self._image_repository = image_repository
+        self._default_image = default_image
+        self._monotonic = monotonic
+        # Only how often something is tried or told is remembered: what is to be done never depends on it.
+        self._patience = Patience()
+        self._writing = Writing()
 
     async def reconcile(self, key: Key) -> Pass | None:
         """One pass; None where there is no such cluster, or it is being deleted. Raises `KubeError`."""
         snapshot = await self._observer.look(key)
-        if snapshot is None or snapshot.cluster.deleting:
+        if snapshot is None:
+            self._patience.forget(key)
             return None
+        if snapshot.cluster.deleting:
+            return await self._end(snapshot)
         spec, todo = self._plan(snapshot)
+        todo = self._contested.held(todo)
         done = await self._executor.act(todo, snapshot)
         status = derive(spec, snapshot, todo, done, self._now())
         happened = events(snapshot.cluster.status, status, done)
-        written = await self._write(snapshot.cluster, status)
+        written, due = await self._tell(snapshot.cluster, status)
         await self._recorder.record(snapshot.cluster, happened)
-        return Pass(todo, done, written, _again_seconds(todo, done))
+        again = self._patience.after(key, todo, done)
+        return Pass(todo, done, written, min(again, due) if due else again)
+
+    async def _end(self, snapshot: Snapshot) -> Pass | None:
+        """What the deletion of the cluster waits for; None once that is nothing of ours."""
+        todo = plan_deletion(snapshot)
+        if todo.settled:
+            self._writing.forget(snapshot.cluster.uid)
+            return None
+        done = await self._executor.act(todo, snapshot)
+        written = False
+        if todo.waits or done.waits:
+            written, _ = await self._tell(snapshot.cluster, derive(None, snapshot, todo, done, self._now()))
+        return Pass(todo, done, written, self._patience.after(snapshot.cluster.key, todo, done))
 
     def _plan(self, snapshot: Snapshot) -> tuple[ClusterSpec | None, Plan]:
         try:
             spec = parse_spec(dict(snapshot.cluster.spec))
         except ValidationError as error:
-            return None, Plan(waits=(Wait(Gate.INVALID, _explained(error)),))
-        return spec, plan(spec, snapshot, self._image_repository)
+            invalid = (Wait(Gate.INVALID, _explained(error)),)
+            return None, plan(None, snapshot, self._default_image, invalid)
+        return spec, plan(spec, snapshot, self._default_image)
+
+    async def _tell(self, cluster: Cluster, status: Manifest) -> tuple[bool, float | None]:
+        """Write the status if it is due; whether it was written, and in how many seconds it is due otherwise."""
+        due = self._writing.due_seconds(cluster.uid, cluster.status, status, self._monotonic())
+        return due == 0.0 and await self._write(cluster, status), due
 
     async def _write(self, cluster: Cluster, status: Manifest) -> bool:
-        """Write the status, if it is another one."""
-        if status == cluster.status:
-            return False
+        """Write the status. Returns whether there was still a cluster for it."""
         manifest = {
             "apiVersion": API_VERSION,
             "kind": KIND,
@@ -89,26 +122,11 @@ class Reconciler:
             "status": status,
         }
         try:
-            await self._kube.apply_status(manifest)
+            stored = await self._kube.apply_status(manifest)
         except Missing:
             return False
+        self._writing.wrote(cluster.uid, status, stored.get("status", {}), self._monotonic())
         return True
-
-
-def _again_seconds(todo: Plan, done: Done) -> float:
-    if done.actions:
-        return 0.2
-    waits = {wait.gate for wait in (*todo.waits, *done.waits)}
-    if waits & {
-        Gate.POD_PENDING,
-        Gate.NOT_FOUNDED,
-        Gate.UNKNOWN_BROKER,
-        Gate.NAME_TAKEN,
-        Gate.NOT_CAUGHT_UP,
-        Gate.QUORUM_TIGHT,
-    }:
-        return MOVING_SECONDS
-    return BLOCKED_SECONDS if waits else SETTLED_SECONDS
 
 
 def _explained(error: ValidationError) -> str:

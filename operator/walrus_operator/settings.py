@@ -25,7 +25,7 @@ class Settings(BaseSettings):
     """/healthz and /metrics."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     default_image: str = "walrus/walrus-node"
-    """Image of brokers without a tag (one that is there is left out): `spec.version` is the tag."""
+    """Image of brokers: `spec.version` replaces its tag; with a digest, that is pinned where the tags are the same."""
     workers: Annotated[int, Field(ge=1, le=64)] = 4
     """Clusters that are worked on at the same time."""
 
@@ -43,10 +43,3 @@ class Settings(BaseSettings):
     def watched(self) -> tuple[str | None, ...]:
         """The namespaces to look after; None stands for all."""
         return (None,) if self.everywhere else self.namespaces or (self.pod_namespace,)
-
-    @property
-    def image_repository(self) -> str:
-        """The image without a tag or digest."""
-        image = self.default_image.partition("@")[0]
-        name, colon, tag = image.rpartition(":")
-        return name if colon and "/" not in tag else image

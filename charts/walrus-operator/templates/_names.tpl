@@ -41,11 +41,39 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{- /* With a digest, that of the tag: a cluster of another `version` gets that tag without it. */ -}}
 {{- define "walrus-operator.nodeImage" -}}
-{{- printf "%s:%s" .Values.nodeImage.repository (.Values.nodeImage.tag | default .Chart.AppVersion) -}}
+{{- $image := printf "%s:%s" .Values.nodeImage.repository (.Values.nodeImage.tag | default .Chart.AppVersion) -}}
+{{- .Values.nodeImage.digest | default "" | empty | ternary $image (printf "%s@%s" $image .Values.nodeImage.digest) -}}
 {{- end -}}
 
 {{- /* The namespaces that are watched one by one, the release's own first; as a YAML list. */ -}}
 {{- define "walrus-operator.namespaces" -}}
 {{- prepend .Values.watch.namespaces .Release.Namespace | uniq | toYaml -}}
+{{- end -}}
+
+{{- /* What the schema cannot say, or says as a bare pattern. Every template that needs more than names begins with it. */ -}}
+{{- define "walrus-operator.check" -}}
+{{- range $name := list "image" "nodeImage" "watch" "crds" "serviceAccount" "rbac" "metrics" "resources" -}}
+{{- if not (kindIs "map" (get $.Values $name)) -}}
+{{- fail (printf "the value %s is null: leave it out to have its defaults, or give the fields below it that you want" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if kindIs "invalid" .Values.watch.namespaces -}}
+{{- fail "the value watch.namespaces is null: write watch.namespaces=[] to watch the release's own namespace only" -}}
+{{- end -}}
+{{- $full := include "walrus-operator.fullname" . -}}
+{{- range $name := list $full (include "walrus-operator.name" .) -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) -}}
+{{- fail (printf "the name %s, made from the release's name, nameOverride and fullnameOverride, is none that a Service can bear: use small letters, digits and '-', beginning with a letter, for example walrus-operator" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- /* Only where a cluster is asked, and this user may ask for the release's own namespace, can it be known. */ -}}
+{{- if and (not .Values.watch.all) .Values.rbac.create (lookup "v1" "Namespace" "" .Release.Namespace) -}}
+{{- range include "walrus-operator.namespaces" . | fromYamlArray -}}
+{{- if not (lookup "v1" "Namespace" "" .) -}}
+{{- fail (printf "watch.namespaces names %s, which is no namespace here: kubectl create namespace %s, or take it out" . .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}

@@ -26,8 +26,10 @@ def test_the_example_of_the_docs_becomes_ready(new_namespace: NewNamespace) -> N
 
 def test_kubectl_get_shows_what_matters(orders: Cluster) -> None:
     header, row = orders.kubectl("get", "wc", "orders").splitlines()
-    assert header.split() == ["NAME", "BROKERS", "READY", "LEADER", "VERSION", "BACKEND", "PHASE", "AGE"]
-    shown = dict(zip(header.split(), row.split(), strict=True))
+    columns = ["NAME", "BROKERS", "READY", "LEADER", "VERSION", "BACKEND", "REPLICATED", "SPEC", "PHASE", "AGE"]
+    assert header.split() == columns
+    shown = dict(zip(columns, row.split(), strict=True))
+    assert (shown["REPLICATED"], shown["SPEC"]) == ("True", "True")
     assert (shown["BROKERS"], shown["READY"], shown["BACKEND"]) == ("3", "3", "mmap")
     assert shown["LEADER"] in {pod["metadata"]["name"] for pod in orders.pods()}
 

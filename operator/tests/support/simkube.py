@@ -1,9 +1,10 @@
 """A small Kubernetes in memory: enough of the API server and its controllers to drive the real reconcile loop.
 
 It has resource versions, generations, server-side apply that takes back what its manager no longer says, the status
-subresource, uid preconditions, owner references with garbage collection, StatefulSets (`Parallel`, `OnDelete`) with
-claims, and brokers that keep their identity on the claim. Nothing happens by itself: `step` lets the controllers and
-brokers do what they would do in a moment. It records every call, and can crash at any write.
+subresource, uid preconditions, evictions against budgets, finalizers, owner references with garbage collection,
+StatefulSets (`Parallel`, `OnDelete`) with claims that are in use, nodes without room, objects that are refused, and
+brokers that keep their identity on the claim and need a majority of each other. Nothing happens by itself: `step` lets
+the controllers and brokers do what they would do in a moment. It records every call, and can crash at any write.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
-from walrus_operator.kube.api import Conflict, Missing
-from walrus_operator.objects import CLAIM, CLUSTER, KINDS, POD, STATEFUL_SET, Ref, ref_of, uid_of
+from walrus_operator.kube.api import Conflict, Disrupting, Missing
+from walrus_operator.objects import BUDGET, CLAIM, CLUSTER, KINDS, POD, STATEFUL_SET, Ref, ref_of, uid_of
 from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused
-from walrus_operator.observe.snapshot import Broker, Config, Replication
+from walrus_operator.observe.snapshot import Broker, Config, Member, Replication
 
 KEYS = ("segments.max_entries", "segments.max_bytes", "segments.max_age_ms", "segments.check_interval_ms")
 
@@ -42,7 +43,11 @@ class SimKube:
         self.crash_before = False
         self.down = set()  # pods whose broker does not answer
         self.stuck = set()  # pods that never run
+        self.no_room = set()  # pods that fit on no node
         self.broken = set()  # images that do not run
+        self.sick = set()  # images whose brokers run, speak with nobody and are never ready
+        self.unready = set()  # pods whose broker takes part and is not ready
+        self.refused = {}  # Ref -> what Kubernetes answers to every write of it
         self.behind = set()  # pods whose broker has not caught up
         self.keep = []  # why no broker may stop
         self.leader = None  # the pod that leads the metadata, if it is there
@@ -51,9 +56,11 @@ class SimKube:
         self.disks = {}  # claim or pod -> identity on its disk
         self.config = {}  # cluster id -> (version, entries)
         self.replication = {}  # cluster id -> Replication
+        self.members = {}  # cluster id -> {identity of a disk: name of its broker}; who is in once, stays
         self._uids = count(1)
         self._versions = count(1)
         self._clusters = count(1)
+        self._disks = count()
         self._time = datetime(2026, 1, 1, tzinfo=UTC)
 
     # What a user does
@@ -79,7 +86,39 @@ class SimKube:
 
     def remove(self, kind, name, namespace="shop"):
         """kubectl delete, background propagation."""
-        self._erase(Ref(kind, namespace, name))
+        self._delete(Ref(kind, namespace, name))
+
+    def orphan(self, kind, name, namespace="shop"):
+        """kubectl delete --cascade=orphan: what it owned stays, without an owner."""
+        ref = Ref(kind, namespace, name)
+        uid = uid_of(self.objects[ref])
+        for found in self.objects.values():
+            owners = found["metadata"].get("ownerReferences", [])
+            if any(owner["uid"] == uid for owner in owners):
+                found["metadata"].pop("ownerReferences")
+        self._erase(ref)
+
+    def scale(self, name, replicas, namespace="shop"):
+        """kubectl scale statefulset."""
+        ref = Ref(STATEFUL_SET.name, namespace, name)
+        self.objects[ref]["spec"]["replicas"] = replicas
+        self.objects[ref]["metadata"]["generation"] += 1
+        self._touch(ref)
+
+    def drain(self, name, namespace="shop"):
+        """kubectl drain, of one pod. Returns whether its budget allowed it."""
+        ref = Ref(POD.name, namespace, name)
+        if ref not in self.objects:
+            return False
+        allowed = self._may_evict(ref)
+        if allowed:
+            self._delete(ref)
+        return allowed
+
+    def make(self, kind, name, labels=None, namespace="shop", **rest):
+        """kubectl create, of something that is not ours."""
+        metadata = {"name": name, "namespace": namespace, "labels": labels or {}}
+        return self._add({"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **rest})
 
     # KubeApi
 
@@ -100,7 +139,7 @@ class SimKube:
         ]
 
     async def create(self, manifest):
-        with self._write("create", manifest["kind"]):
+        with self._write("create", manifest["kind"], ref_of(manifest)):
             if ref_of(manifest) in self.objects:
                 raise Conflict(f"{ref_of(manifest)} exists")
             return deepcopy(self._add(deepcopy(manifest)))
@@ -119,8 +158,12 @@ class SimKube:
     async def apply(self, manifest):
         ref = ref_of(manifest)
         verbs = ("patch",) if ref in self.objects else ("patch", "create")
-        with self._write(verbs, ref.kind):
+        with self._write(verbs, ref.kind, ref):
             found = self.objects.get(ref)
+            if manifest["metadata"].get("uid", uid_of(found or {"metadata": {}})) != uid_of(found or manifest):
+                raise Conflict(str(ref))
+            if found is None and "uid" in manifest["metadata"]:
+                raise Conflict(f"{ref} is gone")
             if found is None:
                 found = self._add(
                     {
@@ -136,7 +179,9 @@ class SimKube:
             if found != before:
                 found["metadata"]["generation"] += found.get("spec") != before.get("spec")
                 self._touch(ref)
-            return deepcopy(found)
+            made = deepcopy(found)
+            self._end_deletion(ref)
+            return made
 
     async def apply_status(self, manifest):
         ref = ref_of(manifest)
@@ -152,13 +197,24 @@ class SimKube:
             return deepcopy(found)
 
     async def delete(self, ref, uid):
-        with self._write("delete", ref.kind):
+        with self._write("delete", ref.kind, ref):
             found = self.objects.get(ref)
             if found is None:
                 return
             if uid_of(found) != uid:
                 raise Conflict(str(ref))
-            self._erase(ref)
+            self._delete(ref)
+
+    async def evict(self, ref, uid):
+        with self._write("create", "Pod/eviction", ref):
+            found = self.objects.get(ref)
+            if found is None:
+                return
+            if uid_of(found) != uid:
+                raise Conflict(str(ref))
+            if not self._may_evict(ref):
+                raise Disrupting(f"{ref.name} would violate the pod's disruption budget")
+            self._delete(ref)
 
     # What happens by itself, when it is asked to
 
@@ -171,6 +227,8 @@ class SimKube:
             self._stateful_set(ref)
         for ref in [ref for ref in self.objects if ref.kind == POD.name]:
             self._pod(ref)
+        for ref in list(self.objects):
+            self._end_deletion(ref)
         return before != self._state()
 
     def pods(self, namespace="shop"):
@@ -181,7 +239,37 @@ class SimKube:
         }
 
     def _state(self):
-        return pickle.dumps((self.objects, self.disks, self.config, self.replication, self.leader))
+        return pickle.dumps((self.objects, self.disks, self.config, self.replication, self.members, self.leader))
+
+    def _may_evict(self, ref):
+        """As the budgets of the pod say; one that is not ready may go where its budget does not mind."""
+        pod = self.objects[ref]
+        for found in [found for other, found in self.objects.items() if other.kind == BUDGET.name]:
+            wanted = found["spec"]["selector"]["matchLabels"].items()
+            there = {one["key"] for one in found["spec"]["selector"].get("matchExpressions", ())}
+            if found["metadata"]["namespace"] != ref.namespace or not wanted <= pod["metadata"]["labels"].items():
+                continue
+            covered = [
+                other
+                for other in self.objects.values()
+                if other["kind"] in (POD.name, STATEFUL_SET.name)
+                and other["metadata"]["namespace"] == ref.namespace
+                and wanted <= other["metadata"].get("labels", {}).items()
+            ]
+            covered = [
+                other
+                for other in covered
+                if other["kind"] != POD.name or there <= other["metadata"].get("labels", {}).keys()
+            ]
+            if any(other["kind"] == POD.name and "ownerReferences" not in other["metadata"] for other in covered):
+                return False  # nobody says how many of it there shall be
+            expected = sum(other["spec"]["replicas"] for other in covered if other["kind"] == STATEFUL_SET.name)
+            if not is_ready(pod) and found["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+                continue
+            healthy = sum(other["kind"] == POD.name and is_ready(other) for other in covered)
+            if expected - healthy >= found["spec"]["maxUnavailable"]:
+                return False
+        return True
 
     def _collect_garbage(self):
         uids = {uid_of(found) for found in self.objects.values()}
@@ -210,7 +298,8 @@ class SimKube:
                                 "namespace": ref.namespace,
                                 "labels": template["metadata"]["labels"],
                             },
-                            "status": {"phase": "Bound"},
+                            "spec": deepcopy(template["spec"]),
+                            "status": {"phase": "Pending"},
                         }
                     )
                 if spec["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete":
@@ -218,6 +307,8 @@ class SimKube:
                 else:
                     self.objects[claim]["metadata"].pop("ownerReferences", None)
             pod = Ref(POD.name, ref.namespace, name)
+            if pod in self.objects and self._is_orphan(pod, spec["selector"]["matchLabels"]):
+                self.objects[pod]["metadata"]["ownerReferences"] = owner
             if pod not in self.objects:
                 template = deepcopy(spec["template"])
                 self._add(
@@ -227,7 +318,7 @@ class SimKube:
                         "metadata": {
                             "name": name,
                             "namespace": ref.namespace,
-                            "labels": template["metadata"]["labels"],
+                            "labels": template["metadata"]["labels"] | {"statefulset.kubernetes.io/pod-name": name},
                             "annotations": template["metadata"]["annotations"],
                             "ownerReferences": owner,
                         },
@@ -237,19 +328,28 @@ class SimKube:
                 )
         for pod in [other for other in self.objects if other.kind == POD.name]:
             metadata = self.objects[pod]["metadata"]
-            if metadata["ownerReferences"] == owner and int(pod.name.rpartition("-")[2]) >= spec["replicas"]:
+            if metadata.get("ownerReferences") == owner and int(pod.name.rpartition("-")[2]) >= spec["replicas"]:
                 self._erase(pod)
         found["status"] = {"replicas": spec["replicas"], "observedGeneration": found["metadata"]["generation"]}
 
     def _pod(self, ref):
         """Pending, then running, then part of a cluster, then ready: one of them in each step."""
         pod = self.objects[ref]
+        status = pod["status"]
+        if "podIP" not in status and ref.name in self.no_room:
+            full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes fit"}
+            status["conditions"] = [full]
+            return
+        claim = self.objects.get(Ref(CLAIM.name, ref.namespace, f"data-{ref.name}"))
+        if claim is not None and claim["status"]["phase"] == "Pending":
+            claim["spec"]["volumeName"] = f"volume-of-{ref.name}"
+            claim["status"] = {"phase": "Bound"}
         if ref.name in self.stuck:
             return
-        status = pod["status"]
         if pod["spec"]["containers"][0]["image"] in self.broken:
             waiting = {"reason": "ErrImagePull", "message": "no such image"}
             status["containerStatuses"] = [{"state": {"waiting": waiting}, "restartCount": 0}]
+            status["conditions"] = []
         elif "podIP" not in status:
             told = self.objects.get(Ref("ConfigMap", ref.namespace, f"{self._cluster(pod)}-bootstrap"))
             pod["founds"] = told["data"] if told is not None and told["data"]["name"] == ref.name else None
@@ -257,20 +357,28 @@ class SimKube:
                 {
                     "podIP": f"ip-{ref.namespace}-{ref.name}",
                     "containerStatuses": [{"state": {"running": {}}, "restartCount": 0}],
+                    "conditions": [],
                 }
             )
-            self.disks.setdefault(self._disk(ref), {"disk": f"disk-{len(self.disks)}", "cluster": ""})
+            self.disks.setdefault(self._disk(ref), {"disk": f"disk-{next(self._disks)}", "cluster": ""})
+        elif self._is_sick(pod):
+            status["conditions"] = []
         elif not self.identity(ref)["cluster"]:
             peers = {self.identity(other)["cluster"] for other in self._peers(ref)} - {""}
+            joinable = sorted(peer for peer in peers if self.brokers.leader(ref.namespace, peer) is not None)
             if pod["founds"]:
                 self.identity(ref)["cluster"] = f"cluster-{next(self._clusters)}"
                 self.config[self.identity(ref)["cluster"]] = (0, {})
                 told = Replication(int(pod["founds"]["factor"]), int(pod["founds"]["writeQuorum"]))
                 self.replication[self.identity(ref)["cluster"]] = told
-            elif peers:
-                self.identity(ref)["cluster"] = min(peers)
+            elif joinable:
+                self.identity(ref)["cluster"] = joinable[0]
+            if self.identity(ref)["cluster"]:
+                self.members.setdefault(self.identity(ref)["cluster"], {})[self.identity(ref)["disk"]] = ref.name
         else:
-            status["conditions"] = [{"type": "Ready", "status": "True"}]
+            leads = self.brokers.leader(ref.namespace, self.identity(ref)["cluster"]) is not None
+            ready = leads and ref.name not in self.unready
+            status["conditions"] = [{"type": "Ready", "status": "True"}] if ready else []
 
     def identity(self, ref):
         return self.disks[self._disk(ref)]
@@ -297,10 +405,17 @@ class SimKube:
 
     # Parts
 
-    def _write(self, verbs, kind):
+    def _is_orphan(self, ref, selected):
+        metadata = self.objects[ref]["metadata"]
+        return not metadata.get("ownerReferences") and selected.items() <= metadata.get("labels", {}).items()
+
+    def _is_sick(self, pod):
+        return pod["spec"]["containers"][0]["image"] in self.sick
+
+    def _write(self, verbs, kind, ref=None):
         for verb in (verbs,) if isinstance(verbs, str) else verbs:
             self.calls[verb, kind] += 1
-        return _Write(self)
+        return _Write(self, self.refused.get(ref))
 
     def _add(self, manifest):
         ref = ref_of(manifest)
@@ -317,6 +432,22 @@ class SimKube:
     def _touch(self, ref):
         self.objects[ref]["metadata"]["resourceVersion"] = str(next(self._versions))
 
+    def _delete(self, ref):
+        """Mark it, and let it go unless something holds it."""
+        if ref in self.objects:
+            self.objects[ref]["metadata"].setdefault("deletionTimestamp", self._time.strftime("%Y-%m-%dT%H:%M:%SZ"))
+            self._touch(ref)
+            self._end_deletion(ref)
+
+    def _end_deletion(self, ref):
+        """What is deleted goes once no finalizer and, if it is a claim, no pod holds it."""
+        found = self.objects.get(ref)
+        if found is None or "deletionTimestamp" not in found["metadata"] or found["metadata"].get("finalizers"):
+            return
+        if ref.kind == CLAIM.name and Ref(POD.name, ref.namespace, ref.name.removeprefix("data-")) in self.objects:
+            return
+        self._erase(ref)
+
     def _erase(self, ref):
         found = self.objects.pop(ref, None)
         self.applied.pop(ref, None)
@@ -324,13 +455,20 @@ class SimKube:
             self.disks.pop((ref.namespace, "claim", ref.name.removeprefix("data-")), None)
 
 
-class _Write:
-    """Counts a write, and dies before or after the chosen one."""
+def is_ready(pod):
+    return {"type": "Ready", "status": "True"} in pod["status"].get("conditions", ())
 
-    def __init__(self, kube):
+
+class _Write:
+    """Counts a write, and dies before or after the chosen one; one that is refused changes nothing and is none."""
+
+    def __init__(self, kube, refused):
         self.kube = kube
+        self.refused = refused
 
     def __enter__(self):
+        if self.refused is not None:
+            raise self.refused
         self.kube.writes += 1
         self.last = self.kube.crash_at is not None and self.kube.writes == self.kube.crash_at
         if self.last and self.kube.crash_before:
@@ -357,28 +495,30 @@ class SimBrokers:
 
     async def look(self, host):
         ref, identity = self._find(host)
-        cluster = identity["cluster"]
-        members = sorted(str(disk) for disk, one in self.kube.disks.items() if cluster and one["cluster"] == cluster)
-        mine = members.index(str(self.kube._disk(ref))) + 1 if cluster else 0
-        alive = sum(self._is_alive(other, cluster) for other in self.kube.objects if other.kind == POD.name)
-        backend = next(
-            one["value"]
-            for one in self.kube.objects[ref]["spec"]["containers"][0]["env"]
-            if one["name"] == "WALRUS_BACKEND"
+        pod, cluster = self.kube.objects[ref], identity["cluster"]
+        sick = self.kube._is_sick(pod)
+        leader = self.leader(ref.namespace, cluster) if cluster and not sick else None
+        leads = leader == ref
+        members = self.kube.members.get(cluster, {})
+        alive = (
+            {self.kube.identity(other)["disk"] for other in self._alive(ref.namespace, cluster)} if cluster else set()
         )
+        backend = next(one["value"] for one in pod["spec"]["containers"][0]["env"] if one["name"] == "WALRUS_BACKEND")
+        missing = () if cluster and leader else ("metadata",) if cluster else ("admission",)
         return Broker(
             cluster_id=cluster,
-            node_id=mine,
+            node_id=list(members).index(identity["disk"]) + 1 if cluster else 0,
             disk=identity["disk"],
-            version="1.0.0",
-            missing=() if cluster else ("admission",),
-            role="Leader" if cluster and self._leads(ref, cluster) else "Follower" if cluster else "",
+            version=pod["spec"]["containers"][0]["image"].rpartition(":")[2],
+            missing=missing,
+            role="Leader" if leads else "Follower" if leader else "Candidate" if cluster else "",
             term=1 if cluster else 0,
             segments_led=0,
-            under_replicated=0 if not cluster or alive >= self.kube.replication[cluster].factor else 1,
+            under_replicated=0 if not cluster or len(alive) >= self.kube.replication[cluster].factor else 1,
             replication=self.kube.replication[cluster] if cluster else None,
-            spare_brokers=self._spare(cluster, alive, len(members)) if cluster and self._leads(ref, cluster) else None,
+            spare_brokers=self._spare(cluster, len(alive), len(members)) if leads else None,
             config_version=self.kube.config[cluster][0] if cluster else 0,
+            members=tuple(Member(disk, name, disk in alive) for disk, name in members.items()) if not sick else (),
             backend_asked=backend,
             backend_in_use="mmap" if backend == "auto" else backend,
             backend_reason="",
@@ -386,43 +526,57 @@ class SimBrokers:
             bytes_total=100,
         )
 
-    def _leads(self, ref, cluster):
-        """The wanted one, or else the first that is there."""
-        alive = [one for one in self.kube.objects if one.kind == POD.name and self._is_member(one, cluster)]
-        wanted = [one for one in alive if one.name == self.kube.leader]
-        return ref == (wanted or sorted(alive))[0]
+    def leader(self, namespace, cluster):
+        """The pod that leads the metadata, while a majority of the members is there: the wanted one, or the first."""
+        alive = self._alive(namespace, cluster)
+        if 2 * len(alive) <= len(self.kube.members[cluster]):
+            return None
+        return next((ref for ref in alive if ref.name == self.kube.leader), alive[0])
 
-    def _is_member(self, ref, cluster):
-        pod = self.kube.objects[ref]
-        return "podIP" in pod["status"] and self.kube.identity(ref)["cluster"] == cluster
+    def _alive(self, namespace, cluster):
+        """Pods of members that run and speak with each other; whether they answer the operator is another matter."""
+        return sorted(
+            ref
+            for ref, pod in self.kube.objects.items()
+            if ref.kind == POD.name
+            and ref.namespace == namespace
+            and "podIP" in pod["status"]
+            and not self.kube._is_sick(pod)
+            and self.kube.identity(ref)["cluster"] == cluster
+        )
+
+    def _needs_leader(self, ref, identity):
+        if self.kube._is_sick(self.kube.objects[ref]) or self.leader(ref.namespace, identity["cluster"]) is None:
+            raise BrokerError("no broker leads the metadata")
 
     async def caught_up(self, host):
         ref, _ = self._find(host)
         return ("copies: 1 sealed segments are not whole here yet",) if ref.name in self.kube.behind else ()
 
     async def can_stop(self, host, disk):
-        self._find(host)
-        assert disk in {identity["disk"] for identity in self.kube.disks.values()}
-        return tuple(self.kube.keep)
+        """What would be lacking without it; the majority is counted, the rest as a test says."""
+        ref, identity = self._find(host)
+        self._needs_leader(ref, identity)
+        members = self.kube.members[identity["cluster"]]
+        if disk not in members:
+            raise BrokerError(f"no node has the disk {disk!r}")
+        left = [other for other in self._alive(ref.namespace, identity["cluster"]) if self._disk(other) != disk]
+        lacking = ["the metadata would have no majority of its voters"] if 2 * len(left) <= len(members) else []
+        return (*self.kube.keep, *lacking)
+
+    def _disk(self, ref):
+        return self.kube.identity(ref)["disk"]
 
     async def transfer_leadership(self, host):
         ref, identity = self._find(host)
-        assert self._leads(ref, identity["cluster"])
+        self._needs_leader(ref, identity)
+        assert self.leader(ref.namespace, identity["cluster"]) == ref
         with self.kube._write("transfer", "leadership"):
-            others = [
-                one
-                for one in self.kube.objects
-                if one.kind == POD.name and one != ref and self._is_alive(one, identity["cluster"])
-            ]
-            if not others:
+            others = [other for other in self._alive(ref.namespace, identity["cluster"]) if other != ref]
+            answering = [other for other in others if other.name not in self.kube.down]
+            if not answering:
                 raise BrokerError("nobody else votes")
-            self.kube.leader = min(others).name
-
-    def _is_alive(self, ref, cluster):
-        pod = self.kube.objects[ref]
-        if "podIP" not in pod["status"] or ref.name in self.kube.down:
-            return False
-        return bool(pod["status"].get("conditions")) and self.kube.identity(ref)["cluster"] == cluster
+            self.kube.leader = answering[0].name
 
     def _spare(self, cluster, alive, members):
         replication = self.kube.replication[cluster]
@@ -430,7 +584,8 @@ class SimBrokers:
         return max(min(alive - members // 2 - 1, min(replication.factor, alive) - needed), 0)
 
     async def set_replication(self, host, replication):
-        _, identity = self._find(host)
+        ref, identity = self._find(host)
+        self._needs_leader(ref, identity)
         with self.kube._write("set", "replication"):
             self.kube.replication[identity["cluster"]] = replication
 
@@ -442,7 +597,8 @@ class SimBrokers:
         return Config(version, dict(entries))
 
     async def set_config(self, host, entries, expect_version):
-        _, identity = self._find(host)
+        ref, identity = self._find(host)
+        self._needs_leader(ref, identity)
         version, had = self.kube.config[identity["cluster"]]
         if self.kube.refuses_config:
             raise ConfigRefused("config segments.max_entries: too small")

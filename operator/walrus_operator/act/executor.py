@@ -1,4 +1,4 @@
-"""Does what the plan says, in order; each step may be repeated. One that fails ends the pass: the next looks again."""
+"""Does what the plan says, in order; each step may be repeated. One that is refused holds up only what needs it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from walrus_operator.kube.api import Conflict, Denied, KubeApi, Refused
-from walrus_operator.objects import POD, Manifest, Ref, owned_by, ref_of, uid_of
+from walrus_operator.act.contested import Contested
+from walrus_operator.api.cluster import API_VERSION, KIND
+from walrus_operator.desired.names import FINALIZER, LABEL_CLUSTER, LABEL_POOL
+from walrus_operator.kube.api import Conflict, Denied, Disrupting, KubeApi, KubeError, Refused, Unreachable
+from walrus_operator.objects import CLAIM, POD, STATEFUL_SET, Manifest, Ref, owned_by, ref_of, uid_of
 from walrus_operator.observe.brokers import BrokerError, Brokers, ConfigMoved, ConfigRefused
-from walrus_operator.observe.snapshot import Pod, Snapshot
+from walrus_operator.observe.snapshot import Cluster, Pod, Snapshot, is_labelled
 from walrus_operator.plan.actions import (
     Action,
     Apply,
+    Dismiss,
     Done,
     Gate,
     Grow,
+    HoldDeletion,
     Plan,
     Prune,
+    RemoveClaim,
     RestartPod,
     RollPod,
     SetConfig,
@@ -25,8 +31,17 @@ from walrus_operator.plan.actions import (
     TransferLeadership,
     Wait,
 )
+from walrus_operator.plan.needs import held_up, touched
 
 log = logging.getLogger(__name__)
+
+
+_GATES: dict[type[KubeError], Gate] = {
+    Refused: Gate.OBJECT_REFUSED,
+    Denied: Gate.FORBIDDEN,
+    Disrupting: Gate.EVICTION_REFUSED,
+    Unreachable: Gate.UNANSWERED,
+}
 
 
 class Stopped(Exception):  # noqa: N818 - called by what happened
@@ -40,29 +55,53 @@ class Stopped(Exception):  # noqa: N818 - called by what happened
 class Executor:
     """Does what plans say, through a `KubeApi` that lets only the holder of the lease write."""
 
-    def __init__(self, kube: KubeApi, brokers: Brokers) -> None:
+    def __init__(self, kube: KubeApi, brokers: Brokers, contested: Contested) -> None:
         self._kube = kube
         self._brokers = brokers
+        self._contested = contested
 
     async def act(self, plan: Plan, snapshot: Snapshot) -> Done:
-        """Do the plan's actions until one cannot be done. Raises `KubeError` of what may be tried again."""
+        """Do the plan's actions, but those that need what could not be done. Raises `KubeError` of a look too old."""
+        names = snapshot.cluster.names
         done: list[Action] = []
+        waits: list[Wait] = []
+        refused: set[Ref] = set()
         for action in plan.actions:
-            try:
-                await self._do(action, snapshot)
-            except Stopped as stopped:
-                return Done(tuple(done), (stopped.wait,))
-            log.info("%s: %s", snapshot.cluster.key, action)
-            done.append(action)
-        return Done(tuple(done))
+            ref = touched(action, names)
+            if not held_up(action, refused, names):
+                try:
+                    await self._do(action, snapshot)
+                except Stopped as stopped:
+                    waits.append(stopped.wait)
+                else:
+                    log.info("%s: %s", snapshot.cluster.key, action)
+                    done.append(action)
+                    continue
+            if ref is not None:
+                refused.add(ref)
+        return Done(tuple(done), tuple(waits))
 
     async def _do(self, action: Action, snapshot: Snapshot) -> None:
+        try:
+            await self._step(action, snapshot)
+        except (Refused, Denied, Disrupting, Unreachable) as error:
+            raise Stopped(Wait(_GATES[type(error)], str(error))) from error
+
+    async def _step(self, action: Action, snapshot: Snapshot) -> None:
         match action:
             case Apply():
                 await self._not_theirs(action, snapshot)
+                await self._no_foreign_claims(action.manifest, snapshot)
                 await self._apply(action.manifest)
             case Grow():
+                await self._no_foreign_claims(action.manifest, snapshot)
                 await self._apply(action.manifest)
+            case Dismiss():
+                await self._dismiss(action, snapshot)
+            case RemoveClaim():
+                await self._remove_claim(action)
+            case HoldDeletion():
+                await self._kube.apply(_marked(snapshot.cluster, held=action.held))
             case Prune():
                 await self._kube.delete(action.ref, action.uid)
             case SetConfig():
@@ -78,6 +117,9 @@ class Executor:
             case RollPod():
                 await self._roll(action, snapshot)
 
+    async def _apply(self, manifest: Manifest) -> None:
+        self._contested.applied(manifest, await self._kube.apply(manifest))
+
     async def _not_theirs(self, action: Apply, snapshot: Snapshot) -> None:
         """What does not bear our label was not seen; it is not taken over."""
         ref = ref_of(action.manifest)
@@ -90,11 +132,50 @@ class Executor:
                 )
             )
 
-    async def _apply(self, manifest: Manifest) -> None:
-        try:
-            await self._kube.apply(manifest)
-        except (Refused, Denied) as refused:
-            raise Stopped(Wait(Gate.OBJECT_REFUSED, str(refused))) from refused
+    async def _no_foreign_claims(self, manifest: Manifest, snapshot: Snapshot) -> None:
+        """A pod mounts the claim of its name, and two clusters can share one: each is looked up before."""
+        if manifest["kind"] != STATEFUL_SET.name or not manifest["spec"].get("volumeClaimTemplates"):
+            return
+        found = snapshot.objects.get(ref_of(manifest))
+        had = int(found["spec"].get("replicas", 0)) if found is not None else 0
+        pool = manifest["metadata"]["labels"][LABEL_POOL]
+        names = snapshot.cluster.names
+        for ordinal in range(had, manifest["spec"]["replicas"]):
+            ref = Ref(CLAIM.name, names.namespace, names.claim(names.pod(pool, ordinal)))
+            claim = await self._kube.get(ref)
+            if claim is not None and not is_labelled(claim, names, pool):
+                labels = claim["metadata"].get("labels", {})
+                owner = f"{LABEL_CLUSTER}={labels.get(LABEL_CLUSTER, '')}, {LABEL_POOL}={labels.get(LABEL_POOL, '')}"
+                raise Stopped(
+                    Wait(
+                        Gate.NAME_TAKEN,
+                        f"{ref} is there and belongs to something else ({owner}): the brokers of pool {pool} would"
+                        " serve its records. Give the cluster or the pool another name; or label the claim as one of"
+                        " this pool, if it is",
+                    )
+                )
+
+    async def _dismiss(self, action: Dismiss, snapshot: Snapshot) -> None:
+        """Ask once more: it may have joined in this very moment."""
+        leading = snapshot.leader()
+        if leading is not None:
+            host = snapshot.pods[leading[0]].ip or ""
+            try:
+                told = await self._brokers.look(host)
+            except BrokerError as error:
+                detail = f"{leading[0]} does not say whether {action.pod} joined: {error}"
+                raise Stopped(Wait(Gate.UNKNOWN_BROKER, detail)) from error
+            if any(member.name == action.pod for member in told.members):
+                raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"{action.pod} has just joined: it is looked at again"))
+        await self._apply(action.manifest)
+
+    async def _remove_claim(self, action: RemoveClaim) -> None:
+        found = await self._kube.get(action.ref)
+        if found is None or uid_of(found) != action.uid:
+            return
+        if action.unbound and (found["spec"].get("volumeName") or found.get("status", {}).get("phase") == "Bound"):
+            return
+        await self._kube.delete(action.ref, action.uid)
 
     async def _tell(self, snapshot: Snapshot, tell: Callable[[str], Awaitable[object]]) -> None:
         """Asked of the metadata leader first: any broker takes it, that one needs no other for it."""
@@ -129,7 +210,7 @@ class Executor:
             raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"{action.pod} does not answer any more: {error}")) from error
         if broker.cluster_id:
             return
-        await self._kube.delete(ref, action.uid)
+        await self._kube.evict(ref, action.uid)
 
     async def _transfer(self, action: TransferLeadership, snapshot: Snapshot) -> None:
         """To whoever has caught up; nobody else votes in a cluster that is still too young."""
@@ -141,21 +222,35 @@ class Executor:
             raise Stopped(Wait(Gate.NOT_CAUGHT_UP, detail)) from error
 
     async def _roll(self, action: RollPod, snapshot: Snapshot) -> None:
-        """Look again with fresh eyes. A pod that does not run is nobody's loss; another one only goes when the others
-        are whole, and say that they can do without it, unless they never could.
+        """Look again with fresh eyes. A pod that does not run is nobody's loss; one that does not serve goes if the
+        others can do without it; another one only when they are whole, too.
         """
         ref = Ref(POD.name, snapshot.cluster.key.namespace, action.pod)
         found = await self._kube.get(ref)
         if found is None or uid_of(found) != action.uid:
             return
-        if Pod.parse(found).running:
+        pod = Pod.parse(found)
+        if action.broken and pod.ready:
+            return
+        if action.broken and pod.running:
+            await self._not_missed(action, snapshot)
+        elif pod.running:
             await self._all_caught_up(snapshot, without=action.pod)
             if action.spared:
-                await self._can_stop(action.pod, snapshot)
-        await self._kube.delete(ref, action.uid)
+                broker = snapshot.brokers.get(action.pod)
+                await self._can_stop(action.pod, broker.disk if broker is not None else "", snapshot)
+        await self._kube.evict(ref, action.uid)
+
+    async def _not_missed(self, action: RollPod, snapshot: Snapshot) -> None:
+        """Nobody who leads hears from it, or whoever leads can do without it."""
+        member = snapshot.member(action.pod)
+        if member is not None and member.alive and action.spared:
+            await self._can_stop(action.pod, member.disk, snapshot)
 
     async def _all_caught_up(self, snapshot: Snapshot, *, without: str) -> None:
-        others = [pod for pod in snapshot.pods.values() if pod.name != without]
+        others = [
+            pod for pod in snapshot.pods.values() if pod.name != without and snapshot.joined(pod.name) is not False
+        ]
         told = await asyncio.gather(*(self._brokers.caught_up(pod.ip or "") for pod in others), return_exceptions=True)
         for pod, lacks in zip(others, told, strict=True):
             if isinstance(lacks, BrokerError):
@@ -165,15 +260,23 @@ class Executor:
             if lacks:
                 raise Stopped(Wait(Gate.NOT_CAUGHT_UP, f"{pod.name} lacks {'; '.join(lacks)}"))
 
-    async def _can_stop(self, name: str, snapshot: Snapshot) -> None:
+    async def _can_stop(self, name: str, disk: str, snapshot: Snapshot) -> None:
         """Asked of the metadata leader, or else of any other broker."""
-        leading, broker = snapshot.leader(), snapshot.brokers.get(name)
+        leading = snapshot.leader()
         others = [other for other in snapshot.pods if other != name]
         asked = leading[0] if leading and leading[0] in others else others[0]
         try:
-            reasons = await self._brokers.can_stop(snapshot.pods[asked].ip or "", broker.disk if broker else "")
+            reasons = await self._brokers.can_stop(snapshot.pods[asked].ip or "", disk)
         except BrokerError as error:
             detail = f"{asked} does not say whether {name} may stop: {error}"
             raise Stopped(Wait(Gate.UNKNOWN_BROKER, detail)) from error
         if reasons:
             raise Stopped(Wait(Gate.QUORUM_TIGHT, f"{name} may not stop now: {'; '.join(reasons)}"))
+
+
+def _marked(cluster: Cluster, *, held: bool) -> Manifest:
+    """The cluster with our finalizer or without; nothing else of it is said, so nothing else changes."""
+    metadata: Manifest = {"name": cluster.key.name, "namespace": cluster.key.namespace, "uid": cluster.uid}
+    if held:
+        metadata["finalizers"] = [FINALIZER]
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata}

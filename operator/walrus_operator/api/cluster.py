@@ -37,10 +37,6 @@ class Claim(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             (
-                "quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
-                "a volume never gets smaller: add another pool with smaller volumes",
-            ),
-            (
                 _SAME_CLASS,
                 "the storage class of a pool cannot change: add another pool",
             ),
@@ -59,10 +55,6 @@ class Local(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             (
-                "quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
-                "a volume never gets smaller: add another pool with smaller volumes",
-            ),
-            (
                 "self.storageClassName == oldSelf.storageClassName",
                 "the storage class of a pool cannot change: add another pool",
             ),
@@ -75,12 +67,24 @@ class Local(Model):
     """Storage class of local volumes, with `volumeBindingMode: WaitForFirstConsumer`."""
 
 
+_SYSTEM_FOLDERS = (
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/root", "/run", "/sbin", "/sys", "/usr"),
+    *("/var/lib/containerd", "/var/lib/containers", "/var/lib/docker", "/var/lib/etcd", "/var/lib/kubelet"),
+    *("/var/log", "/var/run"),
+)
+"""Folders where a broker's data would be lost, or the node."""
+
+
 class HostPath(Model):
     """A folder of the node. Needs `allowHostPath`, and a namespace whose pod security allows it."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             ("!self.path.contains('..')", "path must be absolute and without '..'"),
+            (
+                f"!{list(_SYSTEM_FOLDERS)}.exists(f, self.path == f || self.path.startsWith(f + '/'))",
+                "path must not be a folder of the node's own system: use one of its own, for example /var/lib/walrus",
+            ),
             ("self.path == oldSelf.path", "the path of a pool cannot change: add another pool"),
         )
     )
@@ -311,7 +315,10 @@ class ClusterSpec(Model):
             ),
             (
                 "self.replication.factor <= self.pools.map(p, p.replicas).sum()",
-                "replication.factor is above the number of brokers: with one broker write replication: {factor: 1}",
+                (
+                    "replication.factor is above the number of brokers: lower it, or add brokers;"
+                    " with one broker write replication: {factor: 1}"
+                ),
             ),
         )
     )

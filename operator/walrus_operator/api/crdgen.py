@@ -20,7 +20,27 @@ Schema = dict[str, Any]
 
 FILE = f"{GROUP}_{PLURAL}.yaml"
 
+_VOLUME_KINDS = ("claim", "local")
+
+
+def _not_below_its_claims(kind: str) -> str:
+    """A size that changes may go back to what the claims have, as the status tells, and never below."""
+    size = f"p.storage.{kind}.size"
+    same = f"oldSelf.spec.pools.exists(o, o.name == p.name && has(o.storage.{kind}) && o.storage.{kind}.size == {size})"
+    told = "self.status.pools.exists(s, s.name == p.name && has(s.storage)"
+    smaller = f"quantity({size}).compareTo(quantity(s.storage)) < 0)"
+    known = "has(self.status) && has(self.status.pools)"
+    return f"self.spec.pools.all(p, !has(p.storage.{kind}) || {same} || !({known} && {told} && {smaller}))"
+
+
 _ROOT_RULES = rules(
+    *(
+        (
+            _not_below_its_claims(kind),
+            f"a volume never gets smaller: {kind}.size must not be below status.pools[].storage",
+        )
+        for kind in _VOLUME_KINDS
+    ),
     (
         "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
         "metadata.name must start with a letter and hold only small letters, digits and '-': Services bear it",
@@ -37,6 +57,8 @@ _COLUMNS = (
     ("Leader", "string", ".status.leader", "Pod that leads the metadata", 0),
     ("Version", "string", ".status.version", "Version that runs", 0),
     ("Backend", "string", ".status.backend", "Backend in use", 0),
+    ("Replicated", "string", '.status.conditions[?(@.type=="Replicated")].status', "Whether all copies are there", 0),
+    ("Spec", "string", '.status.conditions[?(@.type=="SpecAccepted")].status', "Whether the spec is accepted", 0),
     ("Phase", "string", ".status.phase", "Summary of the conditions", 0),
     ("Next", "string", ".status.plan.next", "Next action", 1),
     ("Blocked", "string", ".status.plan.blockedBy", "Gate that holds it up", 1),
@@ -55,7 +77,8 @@ def crd() -> Schema:
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": structural(ClusterSpec),
-            "status": structural(ClusterStatus),
+            # The phase is what every status has: nothing of this is left once an operator has written one.
+            "status": {**structural(ClusterStatus), "default": {"phase": "NotWatched"}},
         },
         **_ROOT_RULES,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -59,10 +59,21 @@ class BrokerRow(Model):
     """How often its container was started again."""
 
 
+class MemberRow(Model):
+    """One member of the cluster, as its metadata list it: a disk, whether a broker is on it or not."""
+
+    uuid: str
+    """The identity on the disk."""
+    name: str
+    """The pod that was last on it."""
+    state: Literal["Alive", "Away", "Lost"]
+    """`Lost`: its pod came up on a new disk; StorageHealthy says what to do."""
+
+
 class PoolRow(Model):
     """One pool, summed up."""
 
-    name: str
+    name: Annotated[str, Field(max_length=63)]
     """Its name."""
     desired: int
     """Brokers that the spec asks for."""
@@ -72,6 +83,8 @@ class PoolRow(Model):
     """Brokers that serve."""
     updated: int
     """Brokers whose pods are made as the spec says now."""
+    storage: Annotated[str, Field(max_length=32)] | None = None
+    """Size of its claims; of the smallest, where they differ."""
 
 
 class PlanRow(Model):
@@ -145,10 +158,12 @@ class ClusterStatus(Model):
     """What comes next, or what holds it up."""
     config: ConfigRow | None = None
     """The dynamic configuration that the brokers were given."""
-    pools: list[PoolRow] | None = Field(default=None, json_schema_extra=keyed_by("name"))
+    pools: list[PoolRow] | None = Field(default=None, max_length=64, json_schema_extra=keyed_by("name"))
     """The pools, summed up."""
     brokers: list[BrokerRow] | None = Field(default=None, json_schema_extra=keyed_by("pod"))
     """The brokers, one by one."""
+    members: list[MemberRow] | None = Field(default=None, json_schema_extra=keyed_by("uuid"))
+    """Everyone who votes or stores records, one by one."""
     listeners: list[ListenerRow] | None = Field(default=None, json_schema_extra=keyed_by("name"))
     """Where clients find the brokers."""
     conditions: list[Condition] | None = Field(default=None, json_schema_extra=keyed_by("type"))

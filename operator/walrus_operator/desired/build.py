@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from walrus_operator.api.cluster import ClusterSpec
-from walrus_operator.desired.config import bootstrap_map, config_map
+from walrus_operator.desired.config import accepted_map, bootstrap_map, config_map
 from walrus_operator.desired.manifest import Owner, object_of, sealed
+from walrus_operator.desired.names import POD_NAME, REPLICAS
 from walrus_operator.desired.services import services
 from walrus_operator.desired.statefulset import PodInputs, stateful_set
 from walrus_operator.objects import BUDGET, SERVICE_ACCOUNT, Manifest
@@ -19,6 +20,10 @@ class PoolFacts:
 
     inputs: PodInputs
     replicas: int
+    asked: int
+    """Brokers that the operator asks for; not more than there are, which someone may have made more."""
+    template: Manifest | None = None
+    """The template of its pods, where a newer operator has made it from more than is known here."""
 
 
 @dataclass(frozen=True)
@@ -42,25 +47,41 @@ class Facts:
     """Set while a broker may found the cluster."""
     unavailable_max: int
     """Brokers that may be evicted now."""
+    accepted: str | None = None
+    """The spec as JSON, where it is to be kept as the last one that was accepted."""
 
 
 def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
-    """The manifests. A StatefulSet comes last: what its pods read is there before them."""
+    """The manifests. The budget comes first: it guards what is there. StatefulSets come last, after what pods read."""
     owner = facts.owner
-    made = [_account(owner), config_map(owner)]
+    made = budget(owner, sum(pool.replicas for pool in facts.pools.values()), facts.unavailable_max)
+    if facts.accepted is not None:
+        made.append(accepted_map(owner, facts.accepted))
+    made += [_account(owner), config_map(owner)]
     if facts.bootstrap is not None:
         made.append(bootstrap_map(owner, facts.bootstrap.founder, facts.bootstrap.untold, spec.replication))
     made += services(owner, spec)
-    if sum(pool.replicas for pool in facts.pools.values()) >= 3:
-        made.append(_budget(owner, facts.unavailable_max))
     for name, pool in facts.pools.items():
-        made.append(stateful_set(owner, name, pool.inputs, spec.deletion_policy, pool.replicas))
+        made.append(_stateful_set(owner, name, pool))
     return [sealed(manifest) for manifest in made]
 
 
-def image_of(spec: ClusterSpec, repository: str) -> str:
-    """The image of the brokers."""
-    return spec.image if spec.image is not None else f"{repository}:{spec.version}"
+def _stateful_set(owner: Owner, name: str, pool: PoolFacts) -> Manifest:
+    made = stateful_set(owner, name, pool.inputs, pool.replicas, pool.template)
+    made["metadata"]["annotations"][REPLICAS] = str(pool.asked)
+    return made
+
+
+def image_of(spec: ClusterSpec, default: str) -> str:
+    """The image of the brokers: a version replaces the default's tag, whose digest belongs to that tag only."""
+    if spec.image is not None:
+        return spec.image
+    named, _, digest = default.partition("@")
+    repository, colon, tag = named.rpartition(":")
+    if not colon or "/" in tag:
+        repository, tag = named, ""
+    pinned = digest and tag in ("", spec.version)
+    return f"{repository}:{spec.version}" + (f"@{digest}" if pinned else "")
 
 
 def _account(owner: Owner) -> Manifest:
@@ -68,11 +89,25 @@ def _account(owner: Owner) -> Manifest:
     return object_of(owner, SERVICE_ACCOUNT, owner.names.account, automountServiceAccountToken=False)
 
 
-def _budget(owner: Owner, unavailable_max: int) -> Manifest:
-    """Below three brokers there is nothing to spare, and a budget would only keep machines from being serviced."""
-    return object_of(
+def budget(owner: Owner, brokers: int, unavailable_max: int) -> list[Manifest]:
+    """Below three brokers there is nothing to spare, and a budget would only keep machines from being serviced.
+
+    A broker that runs and does not serve may always be evicted: nobody misses it, and its node could not be drained.
+    """
+    if brokers < 3:
+        return []
+    made = object_of(
         owner,
         BUDGET,
         owner.names.budget,
-        spec={"maxUnavailable": unavailable_max, "selector": {"matchLabels": owner.names.selector()}},
+        spec={
+            "maxUnavailable": unavailable_max,
+            # Kubernetes gives up counting at a pod of which nobody says how many there shall be.
+            "selector": {
+                "matchLabels": owner.names.selector(),
+                "matchExpressions": [{"key": POD_NAME, "operator": "Exists"}],
+            },
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        },
     )
+    return [made]

@@ -29,6 +29,11 @@ def bootstrap_map(owner: Owner, founder: str, untold: str, replication: Replicat
     return made
 
 
+def accepted_map(owner: Owner, spec: str) -> Manifest:
+    """Keeps the last spec that was accepted, as JSON. A status may be pruned; this is not."""
+    return object_of(owner, CONFIG_MAP, owner.names.accepted, data={n.ACCEPTED_SPEC: spec})
+
+
 def entries(spec: ClusterSpec) -> dict[str, int]:
     """The dynamic configuration: keys and values of `SetConfig`."""
     segments = spec.segments

@@ -17,10 +17,21 @@ RENDERED_FROM = f"{GROUP}/rendered-from"
 """Annotation of a StatefulSet: the part of the spec that its pods were made from, as JSON."""
 REVISION = f"{GROUP}/revision"
 """Annotation of a pod: which `rendered-from` it was made from."""
+FINALIZER = f"{GROUP}/claims"
+"""Finalizer of a WalrusCluster with `deletionPolicy: Delete`: its claims go before it does."""
 UNTOLD = f"{GROUP}/untold"
 """Annotation of the bootstrap ConfigMap: the uid of the founder's pod that started before it, and must start again."""
+REPLICAS = f"{GROUP}/replicas"
+"""Annotation of a StatefulSet: how many brokers the operator asked for last, whoever scaled it since."""
+ADOPT = f"{GROUP}/adopt"
+"""Annotation of a WalrusCluster: take over what bears its labels and lost its owner."""
 PAUSE = f"{GROUP}/pause"
 """Annotation of a WalrusCluster: the reason why the operator shall only look."""
+
+ACCEPTED_SPEC = "spec"
+"""Key of the ConfigMap with the last spec that was accepted."""
+POD_NAME = "statefulset.kubernetes.io/pod-name"
+"""Label that Kubernetes puts on every pod that a StatefulSet made."""
 
 RAFT_PORT = 6000
 PEER_PORT = 6001
@@ -63,6 +74,11 @@ class Names:
         return f"{self.cluster}-bootstrap"
 
     @property
+    def accepted(self) -> str:
+        """The ConfigMap with the last spec that was accepted."""
+        return f"{self.cluster}-accepted"
+
+    @property
     def account(self) -> str:
         """The ServiceAccount of the brokers."""
         return self.cluster
@@ -79,6 +95,10 @@ class Names:
     def pod(self, pool: str, ordinal: int) -> str:
         """A broker's pod."""
         return f"{self.pool(pool)}-{ordinal}"
+
+    def claim(self, pod: str) -> str:
+        """The claim of a broker's pod; it bears its disk."""
+        return f"data-{pod}"
 
     def listener(self, listener: str) -> str:
         """The Service of a listener for clients outside Kubernetes."""

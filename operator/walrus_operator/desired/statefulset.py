@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
-from walrus_operator.api.cluster import Backend, ClusterSpec, DeletionPolicy, Pool, Storage
+from walrus_operator.api.cluster import Backend, ClusterSpec, Pool, Storage
 from walrus_operator.desired import names as n
 from walrus_operator.desired.config import fsync_flag
 from walrus_operator.desired.manifest import Owner, object_of
@@ -19,7 +20,12 @@ _HOST = "kubernetes.io/hostname"
 
 @dataclass(frozen=True)
 class PodInputs:
-    """The part of the spec that a pool's pods are made from; another one needs another pod."""
+    """The part of the spec that a pool's pods are made from; another one needs another pod.
+
+    Pods restart for what users change, never because another release of the operator is at work. So a field that is
+    added here has a default, which stands for what pods were before it and is not written down; and what another
+    release has written down besides is carried over.
+    """
 
     image: str
     backend: str
@@ -28,10 +34,13 @@ class PodInputs:
     resources: dict[str, Any]
     node_selector: dict[str, str]
     tolerations: list[dict[str, Any]]
+    others: Mapping[str, Any] = field(default_factory=dict)
+    """What a newer operator made them from besides."""
 
     def text(self) -> str:
         """As an annotation."""
-        return json.dumps(self.__dict__, sort_keys=True, separators=(",", ":"))
+        told = {one.name: getattr(self, one.name) for one in self._known() if getattr(self, one.name) != _default(one)}
+        return json.dumps({**self.others, **told}, sort_keys=True, separators=(",", ":"))
 
     def revision(self) -> str:
         """What tells pods that were made from other inputs; a new operator that makes other pods of them does not."""
@@ -39,17 +48,33 @@ class PodInputs:
 
     @classmethod
     def parse(cls, text: str) -> PodInputs:
-        """From an annotation. Raises `ValueError`, `TypeError`."""
-        return cls(**json.loads(text))
+        """From an annotation, whichever release has written it. Raises `ValueError`, `TypeError`."""
+        told = json.loads(text)
+        if not isinstance(told, dict):
+            raise TypeError(f"{text!r} is no object")
+        names = {one.name for one in cls._known()}
+        others = {name: value for name, value in told.items() if name not in names}
+        made = cls(**{name: value for name, value in told.items() if name in names}, others=others)
+        Storage.model_validate(made.storage)
+        return made
+
+    @classmethod
+    def _known(cls) -> list[Field[Any]]:
+        return [one for one in fields(cls) if one.name != "others"]
 
     def differences(self, other: PodInputs) -> list[str]:
         """What `other` would change, for people."""
         changes = []
-        for field in fields(self):
-            was, would_be = getattr(self, field.name), getattr(other, field.name)
+        for one in self._known():
+            was, would_be = getattr(self, one.name), getattr(other, one.name)
             if was != would_be:
-                changes.append(f"{field.name}: {_short(was)} -> {_short(would_be)}")
+                changes.append(f"{one.name}: {_short(was)} -> {_short(would_be)}")
         return changes
+
+
+def _default(one: Field[Any]) -> Any:
+    """What is not written down; a field of the first release has none."""
+    return one.default_factory() if one.default_factory is not MISSING else one.default
 
 
 def pod_inputs(spec: ClusterSpec, pool: Pool, image: str) -> PodInputs:
@@ -65,11 +90,17 @@ def pod_inputs(spec: ClusterSpec, pool: Pool, image: str) -> PodInputs:
     )
 
 
-def stateful_set(owner: Owner, pool: str, inputs: PodInputs, policy: DeletionPolicy, replicas: int) -> Manifest:
-    """The StatefulSet of a pool. A pod is replaced only when someone deletes it (`OnDelete`); all start together."""
-    # With `Delete`, Kubernetes itself removes the claims after the StatefulSet, which goes with its owner: no finalizer
-    # of ours can hold up a namespace, and it works also while the operator is away.
-    when_deleted = "Delete" if policy is DeletionPolicy.DELETE else "Retain"
+def stateful_set(
+    owner: Owner,
+    pool: str,
+    inputs: PodInputs,
+    replicas: int,
+    template: Manifest | None = None,
+) -> Manifest:
+    """The StatefulSet of a pool. A pod is replaced only when someone deletes it (`OnDelete`); all start together.
+
+    `template` is that of its pods, where a newer operator has made it from the same inputs and more; it stays then.
+    """
     storage = Storage.model_validate(inputs.storage)
     made = object_of(
         owner,
@@ -81,9 +112,10 @@ def stateful_set(owner: Owner, pool: str, inputs: PodInputs, policy: DeletionPol
             "serviceName": owner.names.brokers,
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "OnDelete"},
-            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": "Retain"},
+            # Kubernetes would remove claims as a StatefulSet said that has not followed its cluster yet.
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
             "selector": {"matchLabels": owner.names.selector(pool)},
-            "template": _pod(owner, pool, inputs, storage),
+            "template": template or _pod(owner, pool, inputs, storage),
             **_claims(owner, pool, storage),
         },
     )

@@ -10,15 +10,17 @@ import kopf
 from walrus_operator.api.cluster import GROUP, PLURAL, VERSION
 from walrus_operator.desired.names import LABEL_CLUSTER
 from walrus_operator.objects import Key
+from walrus_operator.observe.wishes import Wishes
 
 Heard = Callable[[str, str | None], None]
-"""Told of a cluster: its uid and version, None when it is gone."""
+"""Told of an object: its uid and version, None when it is gone."""
 Look = Callable[[Key], None]
 
 
 def registry(look: Look, heard: Heard) -> kopf.OperatorRegistry:
     """The handlers, in a registry of their own."""
     made = kopf.OperatorRegistry()
+    wishes = Wishes()
 
     @kopf.on.login(registry=made, id="login")
     async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
@@ -33,11 +35,24 @@ def registry(look: Look, heard: Heard) -> kopf.OperatorRegistry:
         **_: Any,
     ) -> None:
         metadata: Mapping[str, Any] = body["metadata"]
-        heard(metadata.get("uid", ""), None if type == "DELETED" else metadata.get("resourceVersion", ""))
+        uid = metadata.get("uid", "")
+        heard(uid, None if type == "DELETED" else metadata.get("resourceVersion", ""))
+        if type == "DELETED":
+            wishes.forget(uid)
+        elif not wishes.are_new(metadata) and type is not None:
+            return
         look(Key(namespace or "", name or ""))
 
     @kopf.on.event("apps", "v1", "statefulsets", labels={LABEL_CLUSTER: kopf.PRESENT}, registry=made, id="set")
-    async def set_event(labels: kopf.Labels, namespace: str | None, **_: Any) -> None:
+    async def set_event(
+        type: str | None,  # noqa: A002 - kopf calls it so
+        body: kopf.Body,
+        labels: kopf.Labels,
+        namespace: str | None,
+        **_: Any,
+    ) -> None:
+        metadata: Mapping[str, Any] = body["metadata"]
+        heard(metadata.get("uid", ""), None if type == "DELETED" else metadata.get("resourceVersion", ""))
         look(Key(namespace or "", labels[LABEL_CLUSTER]))
 
     return made

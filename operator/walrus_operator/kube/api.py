@@ -10,6 +10,8 @@ from walrus_operator.objects import Kind, Manifest, Ref
 
 FIELD_MANAGER = "walrus-operator"
 STATUS_MANAGER = "walrus-operator-status"
+WRITE_SECONDS_MAX = 5.0
+"""The longest that a call that changes something may take; then it is given up. The lease outlasts it."""
 
 
 class KubeError(Exception):
@@ -36,6 +38,10 @@ class Refused(KubeError):
     """The object is not what Kubernetes, or a policy of the cluster, takes."""
 
 
+class Disrupting(KubeError):
+    """The pod may not be evicted now: the disruption budget of its cluster has nothing left."""
+
+
 class KubeApi(Protocol):
     """Kubernetes. Reads are never cached. Every write is safe to repeat."""
 
@@ -59,3 +65,9 @@ class KubeApi(Protocol):
 
     async def delete(self, ref: Ref, uid: str) -> None:
         """Delete the object if it is still this one; that it is gone already is fine."""
+
+    async def evict(self, ref: Ref, uid: str) -> None:
+        """Delete the pod if it is still this one and its budget allows it; that it is gone already is fine.
+
+        Raises `Disrupting` where the budget does not: of all who evict, Kubernetes lets only as many through.
+        """

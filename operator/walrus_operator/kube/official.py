@@ -20,8 +20,10 @@ from kubernetes.dynamic import DynamicClient, Resource
 from walrus_operator.kube.api import (
     FIELD_MANAGER,
     STATUS_MANAGER,
+    WRITE_SECONDS_MAX,
     Conflict,
     Denied,
+    Disrupting,
     KubeError,
     Missing,
     Refused,
@@ -32,6 +34,9 @@ from walrus_operator.objects import KINDS, Kind, Manifest, Ref, ref_of
 log = logging.getLogger(__name__)
 
 _TIMEOUT_SECONDS = (3.0, 10.0)
+_WRITE_TIMEOUT_SECONDS = (1.0, WRITE_SECONDS_MAX - 1.0)
+"""To connect, and to be answered: together not longer than the lease allows a write."""
+_READS = frozenset({"get", "list"})
 _PAGE = 500
 _APPLY = "application/apply-patch+yaml"
 
@@ -42,7 +47,10 @@ Told = Callable[[str, str, str, float], None]
 class OfficialApi:
     """Talks to the API server as the pod's service account says, or the kubeconfig of a developer."""
 
-    def __init__(self, told: Told = lambda *_: None, threads: int = 8) -> None:
+    def __init__(
+        self, told: Told = lambda *_: None, threads: int = 8, fence: Callable[[], None] = lambda: None
+    ) -> None:
+        """`fence` is asked in the moment in which a write is sent; what it raises, the write raises."""
         try:
             config.load_incluster_config()
         except config.ConfigException:
@@ -55,6 +63,7 @@ class OfficialApi:
         self._resources = {name: _resource(kind, self._dynamic) for name, kind in KINDS.items()}
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="kube")
         self._told = told
+        self._fence = fence
 
     def close(self) -> None:
         """End the threads; calls under way are waited for."""
@@ -146,19 +155,40 @@ class OfficialApi:
                 "delete", ref.kind, lambda: self._ask("delete", ref.kind, ref.namespace, ref.name, body=body)
             )
 
+    async def evict(self, ref: Ref, uid: str) -> None:
+        """Evict exactly this pod."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": ref.name, "namespace": ref.namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        with suppress(Missing):
+            await self._call(
+                "create",
+                f"{ref.kind}/eviction",
+                lambda: self._ask("post", ref.kind, ref.namespace, ref.name, "/eviction", body=body),
+            )
+
     def _ask(
         self, method: str, kind: str, namespace: str | None, name: str | None, below: str = "", **params: Any
     ) -> Manifest:
         path = self._resources[kind].path(name=name, namespace=namespace) + below
-        answer = self._dynamic.request(method, path, serialize=False, _request_timeout=_TIMEOUT_SECONDS, **params)
+        timeout = _TIMEOUT_SECONDS if method == "get" else _WRITE_TIMEOUT_SECONDS
+        answer = self._dynamic.request(method, path, serialize=False, _request_timeout=timeout, **params)
         told: Manifest = json.loads(answer.data)
         return told
 
     async def _call(self, verb: str, kind: str, call: Callable[[], Manifest]) -> Manifest:
+        def send() -> Manifest:
+            if verb not in _READS:
+                self._fence()
+            return call()
+
         began = time.monotonic()
         outcome = "ok"
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, send)
         except ApiException as error:
             mapped = _mapped(f"{verb} {kind}", error)
             outcome = type(mapped).__name__
@@ -186,11 +216,15 @@ def _resource(kind: Kind, dynamic: DynamicClient) -> Resource:
 def _mapped(what: str, error: ApiException) -> KubeError:
     """The one place that reads HTTP codes."""
     try:
-        said = json.loads(error.body or "{}").get("message") or error.reason
+        told = json.loads(error.body or "{}")
+        said = told.get("message") or error.reason
+        causes = {cause.get("reason") for cause in (told.get("details") or {}).get("causes") or ()}
     except (ValueError, AttributeError):
-        said = error.reason
+        said, causes = error.reason, set()
     text = f"{what}: {said}"
     match error.status:
+        case 429 if "DisruptionBudget" in causes:
+            return Disrupting(text)
         case 404:
             return Missing(text)
         case 409 | 410 | 412:

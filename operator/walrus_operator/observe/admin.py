@@ -11,8 +11,9 @@ from walrus_client import admin, errors
 from walrus_client.admin import AdminClient, Status
 
 from walrus_operator.desired.names import ADMIN_PORT
+from walrus_operator.kube.api import WRITE_SECONDS_MAX
 from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused
-from walrus_operator.observe.snapshot import Broker, Config, Replication
+from walrus_operator.observe.snapshot import Broker, Config, Member, Replication
 
 T = TypeVar("T")
 
@@ -23,9 +24,11 @@ _TOGETHER_SECONDS = 15.0
 class AdminBrokers:
     """Brokers by the addresses of their pods."""
 
-    def __init__(self, threads: int = 16, port: int = ADMIN_PORT) -> None:
+    def __init__(self, threads: int = 16, port: int = ADMIN_PORT, fence: Callable[[], None] = lambda: None) -> None:
+        """`fence` is asked when a call that changes something is sent; the call raises what it raises."""
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="admin")
         self._port = port
+        self._fence = fence
 
     def close(self) -> None:
         """End the threads; calls under way are waited for."""
@@ -43,7 +46,7 @@ class AdminBrokers:
     async def set_config(self, host: str, entries: Mapping[str, int], expect_version: int) -> int:
         """Change the cluster's configuration."""
         try:
-            return await self._call(host, lambda client: client.set_config(entries, expect_version=expect_version))
+            return await self._change(host, lambda client: client.set_config(entries, expect_version=expect_version))
         except errors.VersionMismatch as moved:
             raise ConfigMoved(str(moved)) from moved
         except errors.RejectedError as refused:
@@ -60,13 +63,16 @@ class AdminBrokers:
 
     async def transfer_leadership(self, host: str) -> None:
         """Let another broker lead the metadata."""
-        await self._ask(host, AdminClient.transfer_leadership)
+        try:
+            await self._change(host, AdminClient.transfer_leadership, WRITE_SECONDS_MAX)
+        except errors.RejectedError as refused:
+            raise BrokerError(f"{host}: {refused}") from refused
 
     async def set_replication(self, host: str, replication: Replication) -> None:
         """Change how segments are replicated."""
         wanted = admin.Replication(replication.factor, replication.write_quorum)
         try:
-            await self._call(host, lambda client: client.set_replication(wanted))
+            await self._change(host, lambda client: client.set_replication(wanted))
         except errors.RejectedError as refused:
             raise ConfigRefused(str(refused)) from refused
 
@@ -76,6 +82,17 @@ class AdminBrokers:
             return await self._call(host, ask, _TOGETHER_SECONDS)
         except errors.RejectedError as refused:
             raise BrokerError(f"{host}: {refused}") from refused
+
+    async def _change(
+        self, host: str, change: Callable[[AdminClient], T], timeout_seconds: float = _TIMEOUT_SECONDS
+    ) -> T:
+        """A call that changes something: only while this operator may write."""
+
+        def fenced(client: AdminClient) -> T:
+            self._fence()
+            return change(client)
+
+        return await self._call(host, fenced, timeout_seconds)
 
     async def _call(self, host: str, ask: Callable[[AdminClient], T], timeout_seconds: float = _TIMEOUT_SECONDS) -> T:
         address = f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
@@ -112,4 +129,5 @@ def _broker(told: Status) -> Broker:
         backend_reason=storage.reason or "",
         bytes_free=storage.bytes_free,
         bytes_total=storage.bytes_total,
+        members=tuple(Member(node.disk, node.name, node.alive) for node in told.nodes),
     )

@@ -16,11 +16,14 @@ from walrus_operator.objects import (
     SERVICE_ACCOUNT,
     STATEFUL_SET,
     Key,
+    Kind,
     Manifest,
     Ref,
+    owned_by,
+    uid_of,
 )
 from walrus_operator.observe.brokers import BrokerError, Brokers, look_all
-from walrus_operator.observe.snapshot import Broker, Cluster, Config, Pod, Snapshot, arranged
+from walrus_operator.observe.snapshot import Broker, Claim, Cluster, Config, Pod, Snapshot, arranged
 
 _CHILDREN = (STATEFUL_SET, CONFIG_MAP, SERVICE, SERVICE_ACCOUNT, BUDGET)
 
@@ -38,28 +41,32 @@ class Observer:
         if found is None:
             return None
         cluster = Cluster.parse(found)
-        children, pods, claims = await asyncio.gather(self._children(key), self._list_pods(key), self._list_claims(key))
-        hosts = {pod.name: pod.ip for pod in pods if pod.ip is not None and pod.running and not pod.deleting}
+        children, pods, claims = await asyncio.gather(
+            self._children(key), self._list(POD, key), self._list_claims(cluster)
+        )
+        made = _made_by(pods, children, cluster)
+        hosts = {pod.name: pod.ip for pod in made if pod.ip is not None and pod.running and not pod.deleting}
         brokers = await look_all(self._brokers, hosts)
         return Snapshot(
             cluster=cluster,
             objects=arranged(children),
-            pods={pod.name: pod for pod in pods},
+            pods={pod.name: pod for pod in made},
             claims=claims,
             brokers=brokers,
             config=await self._config(hosts, brokers),
         )
 
     async def _children(self, key: Key) -> list[Manifest]:
-        lists = await asyncio.gather(*(self._kube.list(kind, key.namespace, _selector(key)) for kind in _CHILDREN))
+        lists = await asyncio.gather(*(self._list(kind, key) for kind in _CHILDREN))
         return [manifest for manifests in lists for manifest in manifests]
 
-    async def _list_pods(self, key: Key) -> list[Pod]:
-        return [Pod.parse(found) for found in await self._kube.list(POD, key.namespace, _selector(key))]
+    async def _list(self, kind: Kind, key: Key) -> list[Manifest]:
+        return await self._kube.list(kind, key.namespace, _selector(key))
 
-    async def _list_claims(self, key: Key) -> dict[str, str]:
-        found = await self._kube.list(CLAIM, key.namespace, _selector(key))
-        return {claim["metadata"]["name"]: claim.get("status", {}).get("phase", "Pending") for claim in found}
+    async def _list_claims(self, cluster: Cluster) -> dict[str, Claim]:
+        listed = await self._list(CLAIM, cluster.key)
+        parsed = {found["metadata"]["name"]: Claim.parse(found, cluster.names) for found in listed}
+        return {name: claim for name, claim in parsed.items() if claim is not None}
 
     async def _config(self, hosts: dict[str, str], brokers: dict[str, Broker | None]) -> Config | None:
         """Asked of the broker that knows the latest, and is part of the cluster."""
@@ -70,6 +77,12 @@ class Observer:
             except BrokerError:
                 continue
         return None
+
+
+def _made_by(pods: list[Manifest], children: list[Manifest], cluster: Cluster) -> list[Pod]:
+    """Pods of the cluster's own StatefulSets. Anyone may put its label on another one, which says nothing about it."""
+    sets = [found for found in children if found["kind"] == STATEFUL_SET.name and cluster.owns(found)]
+    return [Pod.parse(found) for found in pods if any(owned_by(found, uid_of(one)) for one in sets)]
 
 
 def _selector(key: Key) -> str:

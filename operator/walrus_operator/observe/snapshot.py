@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from walrus_operator.desired.names import LABEL_POOL, PAUSE, REVISION, Names
-from walrus_operator.objects import CLAIM, POD, STATEFUL_SET, Key, Manifest, Ref, owned_by, ref_of, uid_of
+from walrus_operator.desired.names import ADOPT, LABEL_CLUSTER, LABEL_POOL, PAUSE, REVISION, Names
+from walrus_operator.objects import CLAIM, CLUSTER, POD, STATEFUL_SET, Key, Manifest, Ref, owned_by, ref_of, uid_of
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,9 @@ class Cluster:
     pause: str | None
     """The reason why the operator shall only look."""
     deleting: bool
+    adopt: bool = False
+    """Whether to take over what bears its labels and lost its owner."""
+    finalizers: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, manifest: Manifest) -> Cluster:
@@ -35,6 +38,20 @@ class Cluster:
             status=manifest.get("status", {}),
             pause=metadata.get("annotations", {}).get(PAUSE),
             deleting="deletionTimestamp" in metadata,
+            adopt=ADOPT in metadata.get("annotations", {}),
+            finalizers=tuple(metadata.get("finalizers", ())),
+        )
+
+    def owns(self, manifest: Manifest) -> bool:
+        """Whether the object is the cluster's: by its owner, or as it lost that one and shall be taken over."""
+        return owned_by(manifest, self.uid) or (self.adopt and self._lost(manifest))
+
+    def _lost(self, manifest: Manifest) -> bool:
+        """Whether it belonged to a WalrusCluster of this name: of those there is one at a time, and now it is this."""
+        metadata = manifest["metadata"]
+        return metadata.get("labels", {}).get(LABEL_CLUSTER) == self.key.name and all(
+            (reference.get("kind"), reference.get("name")) == (CLUSTER.name, self.key.name)
+            for reference in metadata.get("ownerReferences", ())
         )
 
     @property
@@ -90,8 +107,56 @@ def _trouble(conditions: Mapping[str, Any], containers: Iterable[Mapping[str, An
     for container in containers:
         waiting = container.get("state", {}).get("waiting", {})
         if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
-            return f"{waiting['reason']}: {waiting.get('message', '')}"[:300]
+            return f"{waiting['reason']}: {_last_end(container) or waiting.get('message', '')}"[:300]
     return None
+
+
+def _last_end(container: Mapping[str, Any]) -> str:
+    """How the container ended last, where that says more than that it is started again."""
+    ended = container.get("lastState", {}).get("terminated", {})
+    if ended.get("reason") == "OOMKilled":
+        return "OOMKilled: it used more memory than resources.limits.memory of its pool allows"
+    return f"{ended['reason']}, exit code {ended.get('exitCode')}" if "reason" in ended else ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A broker's claim."""
+
+    uid: str
+    pool: str
+    ordinal: int
+    phase: str
+    size: str
+    """What it asks for, as it is written there."""
+    bound: bool
+    """Whether it ever had a volume; one that never had holds nothing."""
+    deleting: bool
+
+    @classmethod
+    def parse(cls, manifest: Manifest, names: Names) -> Claim | None:
+        """From the API server's object; None where it is not one of the cluster's, whatever its labels say."""
+        metadata, spec = manifest["metadata"], manifest.get("spec", {})
+        pool = metadata.get("labels", {}).get(LABEL_POOL, "")
+        prefix, _, ordinal = metadata["name"].rpartition("-")
+        if prefix != names.claim(names.pool(pool)) or not ordinal.isdigit() or not is_labelled(manifest, names, pool):
+            return None
+        phase = manifest.get("status", {}).get("phase", "Pending")
+        return cls(
+            uid=uid_of(manifest),
+            pool=pool,
+            ordinal=int(ordinal),
+            phase=phase,
+            size=spec.get("resources", {}).get("requests", {}).get("storage", ""),
+            bound=phase != "Pending" or bool(spec.get("volumeName")),
+            deleting="deletionTimestamp" in metadata,
+        )
+
+
+def is_labelled(manifest: Manifest, names: Names, pool: str) -> bool:
+    """Whether the labels say that it is of this pool of this cluster. Names do not: two clusters can share them."""
+    labels = manifest["metadata"].get("labels", {})
+    return (labels.get(LABEL_CLUSTER), labels.get(LABEL_POOL)) == (names.cluster, pool)
 
 
 @dataclass(frozen=True)
@@ -103,6 +168,17 @@ class Replication:
 
     def __str__(self) -> str:
         return f"factor {self.factor}, writeQuorum {self.write_quorum}"
+
+
+@dataclass(frozen=True)
+class Member:
+    """A broker as the metadata list it, whether it is there or not."""
+
+    disk: str
+    name: str
+    """The name of the pod in which the broker last started."""
+    alive: bool
+    """Whether the others hear from it."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +208,8 @@ class Broker:
     backend_reason: str
     bytes_free: int
     bytes_total: int
+    members: tuple[Member, ...] = ()
+    """Everyone in its cluster, as it knows them."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +228,9 @@ class Snapshot:
     objects: Mapping[Ref, Manifest]
     """Everything that bears the cluster's label, but pods and claims."""
     pods: Mapping[str, Pod] = field(default_factory=dict)
-    claims: Mapping[str, str] = field(default_factory=dict)
-    """Phase of each claim, by name."""
+    """Those that the cluster's StatefulSets made."""
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    """The claims of the cluster's pools, by name."""
     brokers: Mapping[str, Broker | None] = field(default_factory=dict)
     """By pod; None where a broker runs and did not answer."""
     config: Config | None = None
@@ -161,13 +240,67 @@ class Snapshot:
         return {
             manifest["metadata"]["labels"].get(LABEL_POOL, ""): manifest
             for ref, manifest in self.objects.items()
-            if ref.kind == STATEFUL_SET.name and owned_by(manifest, self.cluster.uid)
+            if ref.kind == STATEFUL_SET.name and self.cluster.owns(manifest)
         }
+
+    def member(self, pod: str) -> Member | None:
+        """The broker of the pod as the metadata leader lists it: by its disk, or by its name if that is not known."""
+        leading, broker = self.leader(), self.brokers.get(pod)
+        listed = leading[1].members if leading is not None else ()
+        if broker is not None:
+            return next((member for member in listed if member.disk == broker.disk), None)
+        return next((member for member in listed if member.name == pod), None)
+
+    def joined(self, pod: str) -> bool | None:
+        """Whether the broker of the pod ever became part of the cluster; None: nobody who leads can tell."""
+        found, broker = self.pods.get(pod), self.brokers.get(pod)
+        if not self.cluster_ids():
+            claim = self.claims.get(self.cluster.names.claim(pod))
+            never = (found is None or found.node is None) and (claim is None or not claim.bound)
+            return False if never else None
+        leading = self.leader()
+        if leading is None or leading[1].disk not in {member.disk for member in leading[1].members}:
+            return None
+        if broker is not None and broker.cluster_id:
+            return True
+        listed = [member for told in self.brokers.values() if told is not None for member in told.members]
+        return any(pod == member.name or (broker is not None and broker.disk == member.disk) for member in listed)
 
     def leader(self) -> tuple[str, Broker] | None:
         """The pod that leads the metadata: the one of the latest term, where an isolated one still believes it does."""
         leading = [(b.term, name, b) for name, b in self.brokers.items() if b is not None and b.role == "Leader"]
         return max(leading)[1:] if leading else None
+
+    def members(self) -> tuple[Member, ...]:
+        """Everyone in the cluster, as the metadata leader lists them; empty where nobody leads."""
+        leading = self.leader()
+        return leading[1].members if leading is not None else ()
+
+    def lost_disks(self) -> dict[Member, Broker]:
+        """Members whose disk is gone, and the broker that came up on a new one under the same name.
+
+        A broker that only moved to the pod of another name is none: its disk is told by a pod, or a pod that may have
+        it does not answer and the others still hear from it.
+        """
+        told = {broker.disk for broker in self.brokers.values() if broker is not None}
+        all_answer = self.pods.keys() <= {name for name, broker in self.brokers.items() if broker is not None}
+        lost = {}
+        for member in self.members():
+            by = self.brokers.get(member.name)
+            new = by is not None and by.cluster_id and member.disk not in told
+            if by is not None and new and (all_answer or not member.alive):
+                lost[member] = by
+        return lost
+
+    def lost_cluster(self) -> bool:
+        """Whether the cluster was founded, and every broker there is answers from a disk that is in none."""
+        answers = list(self.brokers.values())
+        return (
+            bool(self.cluster.status.get("clusterId"))
+            and bool(answers)
+            and all(broker is not None and not broker.cluster_id for broker in answers)
+            and self.pods.keys() == self.brokers.keys()
+        )
 
     def replication(self) -> Replication | None:
         """As the metadata leader tells, or else whoever is in the cluster."""

@@ -46,6 +46,40 @@ class Grow:
 
 
 @dataclass(frozen=True)
+class Dismiss:
+    """Take away the last broker of a pool, which never became part of the cluster. Checked again before it is done."""
+
+    manifest: Manifest
+    pod: str
+
+    def __str__(self) -> str:
+        return f"Dismiss {self.pod}, which never joined"
+
+
+@dataclass(frozen=True)
+class RemoveClaim:
+    """Delete a claim, and with it what is on its volume. Looked at again before it is done."""
+
+    ref: Ref
+    uid: str
+    unbound: bool = False
+    """Only if it still never had a volume."""
+
+    def __str__(self) -> str:
+        return f"Delete {self.ref}"
+
+
+@dataclass(frozen=True)
+class HoldDeletion:
+    """Let the deletion of the cluster wait for the operator, or not any more."""
+
+    held: bool
+
+    def __str__(self) -> str:
+        return "Hold the deletion until the claims are gone" if self.held else "Hold the deletion no longer"
+
+
+@dataclass(frozen=True)
 class SetConfig:
     """Change the brokers' dynamic configuration."""
 
@@ -68,7 +102,7 @@ class SetReplication:
 
 @dataclass(frozen=True)
 class RestartPod:
-    """Delete a pod, which its StatefulSet makes anew. Disruptive: checked again with fresh eyes before it is done."""
+    """Evict a pod, which its StatefulSet makes anew. Disruptive: checked again with fresh eyes before it is done."""
 
     pod: str
     uid: str
@@ -91,20 +125,34 @@ class TransferLeadership:
 
 @dataclass(frozen=True)
 class RollPod:
-    """Delete the pod of a broker, so that it comes back made from the present spec. Disruptive: whether the others can
-    do without it is asked of them before.
+    """Evict the pod of a broker, so that it comes back made from the present spec. Disruptive: whether the others can
+    do without it is asked of them before, and Kubernetes counts it against the budget, as it does with every drain.
     """
 
     pod: str
     uid: str
     spared: bool
     """Replication can do without a broker; otherwise what is stored there waits meanwhile."""
+    broken: bool = False
+    """It does not serve: nobody waits until all others do."""
 
     def __str__(self) -> str:
         return f"Restart {self.pod} (the spec of its pool changed)"
 
 
-Action = Apply | Prune | Grow | SetConfig | SetReplication | RestartPod | TransferLeadership | RollPod
+Action = (
+    Apply
+    | Prune
+    | Grow
+    | Dismiss
+    | RemoveClaim
+    | HoldDeletion
+    | SetConfig
+    | SetReplication
+    | RestartPod
+    | TransferLeadership
+    | RollPod
+)
 
 
 class Gate(StrEnum):
@@ -115,12 +163,17 @@ class Gate(StrEnum):
     AMBIGUOUS_IDENTITY = "AmbiguousIdentity"
     NAME_TAKEN = "NameTaken"
     OBJECT_REFUSED = "ObjectRefused"
+    FORBIDDEN = "Forbidden"
+    UNANSWERED = "Unanswered"
+    EVICTION_REFUSED = "EvictionRefused"
+    CONTESTED = "Contested"
     CONFIG_REFUSED = "ConfigRefused"
     NOT_FOUNDED = "NotFounded"
     POD_PENDING = "PodPending"
     UNKNOWN_BROKER = "UnknownBroker"
     NOT_CAUGHT_UP = "NotCaughtUp"
     QUORUM_TIGHT = "QuorumTight"
+    SCALED_BY_HAND = "ScaledByHand"
     SHRINK_UNSUPPORTED = "ShrinkUnsupported"
     RESIZE_UNSUPPORTED = "ResizeUnsupported"
     POOL_REMOVAL_UNSUPPORTED = "PoolRemovalUnsupported"

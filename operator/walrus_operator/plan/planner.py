@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from walrus_operator.api.cluster import ClusterSpec
-from walrus_operator.desired.build import Facts, PoolFacts, build, image_of
+from walrus_operator.desired.build import Facts, PoolFacts, budget, build, image_of
 from walrus_operator.desired.config import entries
-from walrus_operator.desired.manifest import Owner
-from walrus_operator.desired.names import LABEL_CLUSTER, REVISION
+from walrus_operator.desired.manifest import Owner, sealed
+from walrus_operator.desired.names import ADOPT, LABEL_CLUSTER, REVISION
 from walrus_operator.objects import (
+    CLAIM,
     CONFIG_MAP,
     SERVICE,
     STATEFUL_SET,
@@ -21,66 +22,126 @@ from walrus_operator.objects import (
     uid_of,
 )
 from walrus_operator.observe.snapshot import Replication, Snapshot
-from walrus_operator.plan.actions import Action, Apply, Gate, Grow, Plan, Prune, SetConfig, SetReplication, Wait
+from walrus_operator.plan.accepted import kept_in, last_accepted, present_spec
+from walrus_operator.plan.actions import (
+    Action,
+    Apply,
+    Dismiss,
+    Gate,
+    Grow,
+    Plan,
+    Prune,
+    RemoveClaim,
+    SetConfig,
+    SetReplication,
+    Wait,
+)
 from walrus_operator.plan.budget import unavailable_max
+from walrus_operator.plan.deletion import hold_deletion
 from walrus_operator.plan.diff import differs
 from walrus_operator.plan.founding import bootstrap, restart_founder, unfounded
+from walrus_operator.plan.needs import possible
 from walrus_operator.plan.pools import PoolPlan, plan_pools
 from walrus_operator.plan.roll import outdated, roll, roll_broken
 
 _PRUNABLE = frozenset({CONFIG_MAP.name, SERVICE.name})
 
 
-def plan(spec: ClusterSpec, snapshot: Snapshot, image_repository: str) -> Plan:
-    """What comes next for this cluster. At most one action is disruptive or changes the number of brokers."""
+def plan(spec: ClusterSpec | None, snapshot: Snapshot, default_image: str, invalid: tuple[Wait, ...] = ()) -> Plan:
+    """What comes next for this cluster. At most one action is disruptive or changes the number of brokers.
+
+    A spec that is refused, or that cannot be parsed (None; `invalid` says why), changes nothing: the last one that was
+    accepted stays in force, and repairs go on.
+    """
     stop = _stopped(snapshot)
     if stop is not None:
-        return Plan(waits=(stop,))
-    pools, refused = plan_pools(spec, image_of(spec, image_repository), snapshot)
-    refused += tuple(wait for pool in pools.values() for wait in pool.refused)
+        return Plan(waits=(stop, *invalid))
+    if spec is not None:
+        pools, refused = plan_pools(spec, image_of(spec, default_image), snapshot)
+        if not refused:
+            return _plan(spec, pools, snapshot, (), accepted=True)
+    else:
+        refused = invalid
+    kept = last_accepted(snapshot)
+    if kept is None:
+        return Plan((*hold_deletion(snapshot.cluster), *_guard(snapshot)), refused)
+    pools, _ = plan_pools(kept, image_of(kept, default_image), snapshot)
+    # Repairs go on; growth is none.
+    pools = {name: replace(pool, target=0, dismissed=None) for name, pool in pools.items() if name in snapshot.sets()}
+    return _plan(kept, pools, snapshot, refused, accepted=False)
+
+
+def _plan(
+    spec: ClusterSpec, pools: dict[str, PoolPlan], snapshot: Snapshot, refused: tuple[Wait, ...], *, accepted: bool
+) -> Plan:
     owner = Owner(snapshot.cluster.names, snapshot.cluster.uid)
     founding = bootstrap(spec, snapshot)
-    facts = Facts(owner, {name: pool.now for name, pool in pools.items()}, founding, unavailable_max(snapshot))
+    facts = Facts(
+        owner,
+        {name: pool.now for name, pool in pools.items()},
+        founding,
+        unavailable_max(snapshot),
+        present_spec(snapshot) if accepted else None,
+    )
     desired = build(spec, facts)
-
     taken = _taken(desired, snapshot)
-    repairs: tuple[Action, ...] = (*_applies(desired, snapshot), *_prunes(desired, snapshot))
-    if taken:
-        return Plan(tuple(action for action in repairs if not _touches(action, taken)), (*taken.values(), *refused))
+    repairs: tuple[Action, ...] = (
+        *hold_deletion(snapshot.cluster),
+        *_applies(desired, snapshot),
+        *_prunes(desired, snapshot),
+        *_unbound(pools, snapshot),
+    )
     revisions = {name: pool.now.inputs.revision() for name, pool in pools.items()}
     steps, waits = _step(spec, snapshot, pools, facts, revisions)
+    extra = tuple(pool.extra for pool in pools.values() if pool.extra is not None)
     return Plan(
-        (*repairs, *steps, *_configure(spec, snapshot)),
-        (*waits, *refused),
+        possible((*repairs, *steps, *_configure(spec, snapshot)), taken.keys(), owner.names),
+        (*taken.values(), *waits, *refused, *extra),
         tuple(pod.name for pod in outdated(snapshot, revisions)),
     )
+
+
+def _guard(snapshot: Snapshot) -> tuple[Action, ...]:
+    """The budget alone: whatever else is held up, it follows what the cluster can spare."""
+    owner = Owner(snapshot.cluster.names, snapshot.cluster.uid)
+    there = sum(int(found["spec"].get("replicas", 0)) for found in snapshot.sets().values())
+    wanted = [sealed(made) for made in budget(owner, there, unavailable_max(snapshot))]
+    return possible(_applies(wanted, snapshot), _taken(wanted, snapshot).keys(), owner.names)
 
 
 def _step(
     spec: ClusterSpec, snapshot: Snapshot, pools: dict[str, PoolPlan], now: Facts, revisions: Mapping[str, str]
 ) -> tuple[tuple[Action, ...], tuple[Wait, ...]]:
-    """What happens to brokers: at most one thing."""
-    repair = restart_founder(spec, snapshot) or roll_broken(snapshot, revisions)
-    if repair is not None:
-        return (repair,), ()
-    steps, waits = _grow(spec, snapshot, pools, now)
-    if steps or waits:
-        return steps, waits
-    unseen = _unseen(snapshot, revisions)
-    if unseen is not None:
-        return (), (unseen,)
-    step = roll(snapshot, revisions)
-    return ((step,) if step is not None else ()), ()
+    """What happens to brokers: at most one thing. Who never joined the cluster holds up growth and nothing else."""
+    unseen = {name: wait for name in revisions if (wait := _unseen(snapshot, name, revisions[name])) is not None}
+    seen = {name: revision for name, revision in revisions.items() if name not in unseen}
+    step: Action | None = _dismiss(spec, pools, now) or restart_founder(spec, snapshot)
+    step = step or roll_broken(snapshot, seen)
+    if step is not None:
+        return (step,), ()
+    missing = unfounded(snapshot) or _not_serving(snapshot, pools, everyone=False)
+    if missing is not None:
+        return (), (missing,)
+    newcomer = _not_serving(snapshot, pools, everyone=True)
+    if newcomer is None:
+        grown = _grow(spec, snapshot, pools, now)
+        if grown is not None:
+            return (grown,), ()
+    waits = tuple(wait for wait in (newcomer, *unseen.values()) if wait is not None)
+    step = roll(snapshot, revisions) if not unseen else None
+    return ((step,) if step is not None else ()), waits
 
 
-def _unseen(snapshot: Snapshot, revisions: Mapping[str, str]) -> Wait | None:
+def _unseen(snapshot: Snapshot, pool: str, revision: str) -> Wait | None:
     """A StatefulSet that has just changed: a pod deleted now might be made anew from what was before."""
-    for name, found in snapshot.sets().items():
-        seen = found.get("status", {}).get("observedGeneration", 0)
-        made_of = found["spec"]["template"]["metadata"].get("annotations", {}).get(REVISION)
-        if name in revisions and (seen < found["metadata"].get("generation", 0) or made_of != revisions[name]):
-            return Wait(Gate.POD_PENDING, f"Kubernetes has not taken note of the StatefulSet of pool {name} yet")
-    return None
+    found = snapshot.sets().get(pool)
+    if found is None:
+        return None
+    seen = found.get("status", {}).get("observedGeneration", 0)
+    made_of = found["spec"]["template"]["metadata"].get("annotations", {}).get(REVISION)
+    if seen >= found["metadata"].get("generation", 0) and made_of == revision:
+        return None
+    return Wait(Gate.POD_PENDING, f"Kubernetes has not taken note of the StatefulSet of pool {pool} yet")
 
 
 def _stopped(snapshot: Snapshot) -> Wait | None:
@@ -102,19 +163,15 @@ def _taken(desired: list[Manifest], snapshot: Snapshot) -> dict[Ref, Wait]:
     taken = {}
     for manifest in desired:
         found = snapshot.objects.get(ref_of(manifest))
-        if found is not None and not owned_by(found, snapshot.cluster.uid):
+        if found is not None and not snapshot.cluster.owns(found):
             taken[ref_of(manifest)] = Wait(
                 Gate.NAME_TAKEN,
                 f"{ref_of(manifest)} is there and belongs to something else"
                 f" (label {LABEL_CLUSTER}={found['metadata'].get('labels', {}).get(LABEL_CLUSTER, '')}):"
                 " delete it, or give this cluster another name. What is left of a former cluster of this name goes by"
-                " itself",
+                f" itself; what lost its owner is taken over with the annotation {ADOPT}",
             )
     return taken
-
-
-def _touches(action: Action, refs: dict[Ref, Wait]) -> bool:
-    return isinstance(action, Apply) and ref_of(action.manifest) in refs
 
 
 def _applies(desired: list[Manifest], snapshot: Snapshot) -> list[Apply]:
@@ -130,7 +187,7 @@ def _applies(desired: list[Manifest], snapshot: Snapshot) -> list[Apply]:
 
 def _prunes(desired: list[Manifest], snapshot: Snapshot) -> list[Prune]:
     """What the operator made and nobody wants any more; never a StatefulSet, never a claim."""
-    wanted = {ref_of(manifest) for manifest in desired}
+    wanted = {kept_in(snapshot), *(ref_of(manifest) for manifest in desired)}
     return [
         Prune(ref, uid_of(found))
         for ref, found in sorted(snapshot.objects.items(), key=lambda item: item[0])
@@ -141,32 +198,56 @@ def _prunes(desired: list[Manifest], snapshot: Snapshot) -> list[Prune]:
     ]
 
 
-def _grow(
-    spec: ClusterSpec, snapshot: Snapshot, pools: dict[str, PoolPlan], now: Facts
-) -> tuple[tuple[Action, ...], tuple[Wait, ...]]:
+def _unbound(pools: dict[str, PoolPlan], snapshot: Snapshot) -> list[RemoveClaim]:
+    """Claims of brokers that went before they ever ran: without a volume there is nothing to lose."""
+    namespace, sets = snapshot.cluster.key.namespace, snapshot.sets()
+    return [
+        RemoveClaim(Ref(CLAIM.name, namespace, name), claim.uid, unbound=True)
+        for name, claim in sorted(snapshot.claims.items())
+        if claim.pool in pools
+        and claim.pool in sets
+        and claim.ordinal >= max(int(sets[claim.pool]["spec"].get("replicas", 0)), pools[claim.pool].now.replicas)
+        and not claim.bound
+        and not claim.deleting
+    ]
+
+
+def _dismiss(spec: ClusterSpec, pools: dict[str, PoolPlan], now: Facts) -> Dismiss | None:
+    """A broker that never joined goes, where nobody asks for it any more."""
+    for name, pool in pools.items():
+        if pool.dismissed is not None:
+            last = now.owner.names.pod(name, pool.dismissed.replicas)
+            return Dismiss(_set(spec, now, name, pool.dismissed), last)
+    return None
+
+
+def _grow(spec: ClusterSpec, snapshot: Snapshot, pools: dict[str, PoolPlan], now: Facts) -> Grow | None:
     """One broker more, once all that are there serve."""
-    growing = [name for name, pool in pools.items() if pool.now.replicas < pool.target and name in snapshot.sets()]
-    wait = unfounded(snapshot) or _not_serving(snapshot, pools)
-    if wait is not None:
-        return (), (wait,)
-    if not growing:
-        return (), ()
-    name = growing[0]
-    bigger = PoolFacts(pools[name].now.inputs, pools[name].now.replicas + 1)
-    facts = replace(now, pools={**now.pools, name: bigger})
-    wanted = Ref(STATEFUL_SET.name, now.owner.names.namespace, now.owner.names.pool(name))
-    manifest = next(manifest for manifest in build(spec, facts) if ref_of(manifest) == wanted)
-    return (Grow(manifest, name, bigger.replicas),), ()
+    for name, pool in pools.items():
+        if pool.now.asked < pool.target and name in snapshot.sets():
+            asked = pool.now.asked + 1
+            bigger = replace(pool.now, replicas=max(pool.now.replicas, asked), asked=asked)
+            return Grow(_set(spec, now, name, bigger), name, bigger.replicas)
+    return None
 
 
-def _not_serving(snapshot: Snapshot, pools: dict[str, PoolPlan]) -> Wait | None:
-    """The first broker that is not there, not ready, or does not answer."""
+def _set(spec: ClusterSpec, now: Facts, pool: str, facts: PoolFacts) -> Manifest:
+    """The StatefulSet of the pool, if the facts were these."""
+    wanted = Ref(STATEFUL_SET.name, now.owner.names.namespace, now.owner.names.pool(pool))
+    made = build(spec, replace(now, pools={**now.pools, pool: facts}))
+    return next(manifest for manifest in made if ref_of(manifest) == wanted)
+
+
+def _not_serving(snapshot: Snapshot, pools: dict[str, PoolPlan], *, everyone: bool) -> Wait | None:
+    """The first broker that is not there, not ready, or does not answer: of those that joined, or of everyone."""
     for name, pool in pools.items():
         if name not in snapshot.sets():
             continue
         for ordinal in range(pool.now.replicas):
-            pod = snapshot.pods.get(snapshot.cluster.names.pod(name, ordinal))
             expected = snapshot.cluster.names.pod(name, ordinal)
+            pod = snapshot.pods.get(expected)
+            if not everyone and snapshot.joined(expected) is False:
+                continue
             if pod is None:
                 told = f"kubectl describe statefulset {snapshot.cluster.names.pool(name)} tells why, if it stays so"
                 return Wait(Gate.POD_PENDING, f"pod {expected} is not there: {told}")

@@ -1,12 +1,14 @@
-"""How many brokers each pool has now and what its pods are made from: what is there, moved one step at most."""
+"""How many brokers each pool has now and what its pods are made from: what is there, moved one step at most. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from walrus_operator.api.cluster import ClusterSpec, Pool
+from walrus_operator.api.units import amount_of
 from walrus_operator.desired.build import PoolFacts
-from walrus_operator.desired.names import RENDERED_FROM
+from walrus_operator.desired.names import RENDERED_FROM, REPLICAS
 from walrus_operator.desired.statefulset import PodInputs, pod_inputs
 from walrus_operator.objects import Manifest
 from walrus_operator.observe.snapshot import Snapshot
@@ -19,11 +21,15 @@ class PoolPlan:
 
     now: PoolFacts
     target: int
-    refused: tuple[Wait, ...]
+    refused: tuple[Wait, ...] = ()
+    dismissed: PoolFacts | None = None
+    """The same without the last broker, where that one never joined and nobody asks for it."""
+    extra: Wait | None = None
+    """Brokers that nobody asked for, and that are part of the cluster."""
 
 
 def plan_pools(spec: ClusterSpec, image: str, snapshot: Snapshot) -> tuple[dict[str, PoolPlan], tuple[Wait, ...]]:
-    """Plans of the pools in the spec, and refusals of pools that are not in it any more."""
+    """Plans of the pools in the spec, and everything that is refused. A refused spec changes nothing at all."""
     sets = snapshot.sets()
     plans = {
         pool.name: _plan(pool, pod_inputs(spec, pool, image), sets.get(pool.name), snapshot) for pool in spec.pools
@@ -36,36 +42,106 @@ def plan_pools(spec: ClusterSpec, image: str, snapshot: Snapshot) -> tuple[dict[
         )
         for name in sorted(set(sets) - set(plans))
     )
-    if gone:
-        # A pool under another name is a pool less and a pool more: nothing of it is begun.
-        plans = {name: made for name, made in plans.items() if name in sets}
-    return plans, gone
+    return plans, (*(wait for made in plans.values() for wait in made.refused), *gone)
+
+
+def volume_size(pool: str, snapshot: Snapshot) -> str | None:
+    """What the claims of a pool have: the smallest of them, or what its StatefulSet asks for; None without claims."""
+    sizes = [claim.size for claim in snapshot.claims.values() if claim.pool == pool and amount_of(claim.size)]
+    if sizes:
+        return min(sizes, key=lambda size: amount_of(size) or 0)
+    found = snapshot.sets().get(pool)
+    applied = _applied(found) if found is not None else None
+    return _size(applied.storage) if applied is not None else None
 
 
 def _plan(pool: Pool, wanted: PodInputs, found: Manifest | None, snapshot: Snapshot) -> PoolPlan:
     if found is None:
-        return PoolPlan(PoolFacts(wanted, _first_replicas(pool, snapshot)), pool.replicas, ())
-    now = int(found["spec"].get("replicas", 0))
-    refused = []
-    if pool.replicas < now:
-        refused.append(
-            Wait(
-                Gate.SHRINK_UNSUPPORTED,
-                f"pool {pool.name} has {now} brokers and does not shrink to {pool.replicas} yet:"
-                f" set replicas back to {now}",
-            )
-        )
+        first = _first_replicas(pool, snapshot)
+        return PoolPlan(PoolFacts(wanted, first, first), pool.replicas)
     applied = _applied(found)
-    if applied is not None and applied.storage != wanted.storage:
-        changes = replace(wanted, storage=applied.storage).differences(wanted)
-        refused.append(
-            Wait(
-                Gate.RESIZE_UNSUPPORTED,
-                f"volumes of pool {pool.name} do not change yet ({'; '.join(changes)}): set it back",
-            )
-        )
+    refused = []
+    if applied is not None:
+        wanted = replace(wanted, others=applied.others)
+        wait = _resized(pool, wanted, applied, snapshot)
+        refused += [wait] if wait is not None else []
         wanted = replace(wanted, storage=applied.storage)
-    return PoolPlan(PoolFacts(wanted, now), pool.replicas, tuple(refused))
+    template = found["spec"]["template"] if applied == wanted and wanted.others else None
+    scale = _scale(pool, found, snapshot)
+    facts = PoolFacts(wanted, scale.now, scale.asked, template)
+    return PoolPlan(
+        facts,
+        pool.replicas,
+        (*scale.refused, *refused),
+        replace(facts, replicas=scale.now - 1, asked=min(scale.asked, scale.now - 1)) if scale.dismiss else None,
+        scale.extra,
+    )
+
+
+@dataclass(frozen=True)
+class _Scale:
+    now: int
+    asked: int
+    refused: tuple[Wait, ...] = ()
+    dismiss: bool = False
+    extra: Wait | None = None
+
+
+def _scale(pool: Pool, found: Manifest, snapshot: Snapshot) -> _Scale:
+    """How many brokers there shall be now. Whoever scaled the StatefulSet since is not believed.
+
+    Too few come back at once, all together: some of them alone may not be a majority. Too many stay if they are part of
+    the cluster, since they may hold records; those that never joined go, the last one first.
+    """
+    names = snapshot.cluster.names
+    asked = _asked(pool, found, snapshot)
+    now = max(int(found["spec"].get("replicas", 0)), asked)
+    needed = now
+    while needed > 1 and snapshot.joined(names.pod(pool.name, needed - 1)) is False:
+        needed -= 1
+    least = min(needed, asked)
+    if pool.replicas < least:
+        unknown = snapshot.joined(names.pod(pool.name, least - 1)) is None
+        return _Scale(now, asked, (_too_few(pool, least, unknown=unknown),))
+    return _Scale(
+        now,
+        asked,
+        dismiss=now > max(min(asked, pool.replicas), needed),
+        extra=_extra(pool, [names.pod(pool.name, ordinal) for ordinal in range(asked, needed)]),
+    )
+
+
+def _too_few(pool: Pool, least: int, *, unknown: bool) -> Wait:
+    if unknown:
+        return Wait(
+            Gate.UNKNOWN_BROKER,
+            f"pool {pool.name} shall have {pool.replicas} brokers: which of those that are there are part of the"
+            " cluster, only its metadata leader can tell, and none answers",
+        )
+    return Wait(
+        Gate.SHRINK_UNSUPPORTED,
+        f"pool {pool.name} has {least} brokers and does not shrink to {pool.replicas} yet:"
+        f" set replicas back to {least}",
+    )
+
+
+def _extra(pool: Pool, pods: list[str]) -> Wait | None:
+    """Brokers beyond those that the operator asked for, as long as the spec does not ask for them either."""
+    if not pods or pool.replicas >= int(pods[-1].rpartition("-")[2]) + 1:
+        return None
+    return Wait(
+        Gate.SCALED_BY_HAND,
+        f"{', '.join(pods)} came by scaling the StatefulSet, not by the spec, and joined: they stay, as they may hold"
+        f" records; set replicas of pool {pool.name} to {int(pods[-1].rpartition('-')[2]) + 1}",
+    )
+
+
+def _asked(pool: Pool, found: Manifest, snapshot: Snapshot) -> int:
+    """How many brokers the operator asked for last."""
+    told = found["metadata"].get("annotations", {}).get(REPLICAS, "")
+    if told.isdecimal() and 1 <= int(told) <= 1000:
+        return int(told)
+    return int(found["spec"].get("replicas", 0)) or max(1, *_left(pool, snapshot), 1)
 
 
 def _first_replicas(pool: Pool, snapshot: Snapshot) -> int:
@@ -75,15 +151,35 @@ def _first_replicas(pool: Pool, snapshot: Snapshot) -> int:
     alone may not be a majority.
     """
     founded = bool(snapshot.cluster_ids())
-    prefix = f"data-{snapshot.cluster.names.pool(pool.name)}-"
-    left = [int(name[len(prefix) :]) for name in snapshot.claims if _is_claim(name, prefix)]
     if not founded or not snapshot.sets():
-        return max(pool.replicas, *(ordinal + 1 for ordinal in left), 1)
-    return max(1, *(ordinal + 1 for ordinal in left)) if left else 1
+        return max(pool.replicas, *_left(pool, snapshot), 1)
+    return max(1, *_left(pool, snapshot), 1)
 
 
-def _is_claim(name: str, prefix: str) -> bool:
-    return name.startswith(prefix) and name[len(prefix) :].isdigit()
+def _left(pool: Pool, snapshot: Snapshot) -> list[int]:
+    """For each claim of the pool that ever had a volume: how many brokers there were at least."""
+    return [claim.ordinal + 1 for claim in snapshot.claims.values() if claim.pool == pool.name and claim.bound]
+
+
+def _resized(pool: Pool, wanted: PodInputs, applied: PodInputs, snapshot: Snapshot) -> Wait | None:
+    """Another storage than the pool has. A size may always go back to what the claims have, however they got it."""
+    size, have = _size(wanted.storage), volume_size(pool.name, snapshot)
+    same = _without_size(wanted.storage) == _without_size(applied.storage)
+    amounts = {amount_of(one) for one in (_size(applied.storage), have) if one is not None}
+    if same and (size is None or amount_of(size) in amounts):
+        return None
+    changes = "; ".join(replace(wanted, storage=applied.storage).differences(wanted))
+    back = f"set size back to {have}" if same and have else "set it back"
+    return Wait(Gate.RESIZE_UNSUPPORTED, f"volumes of pool {pool.name} do not change yet ({changes}): {back}")
+
+
+def _size(storage: dict[str, Any]) -> str | None:
+    volume = storage.get("claim") or storage.get("local") or {}
+    return volume.get("size")
+
+
+def _without_size(storage: dict[str, Any]) -> dict[str, Any]:
+    return {kind: {name: value for name, value in told.items() if name != "size"} for kind, told in storage.items()}
 
 
 def _applied(found: Manifest) -> PodInputs | None:

@@ -21,23 +21,42 @@ def outdated(snapshot: Snapshot, revisions: Mapping[str, str]) -> list[Pod]:
 
 
 def roll_broken(snapshot: Snapshot, revisions: Mapping[str, str]) -> Action | None:
-    """A pod that does not run as it was made, and would be made otherwise now: it has nothing to lose."""
-    for pod in outdated(snapshot, revisions):
-        if pod.trouble and not pod.running and not pod.deleting:
-            return RollPod(pod.name, pod.uid, spared=False)
+    """An outdated pod that does not serve goes first, and waits for nobody: it may be a release that never will.
+
+    One that does not run, or that the metadata leader does not hear from, has nothing to lose. One that takes part
+    goes only while no pod of the wanted spec is away: a release that does not come up shall not take a second broker.
+    """
+    broken = [pod for pod in outdated(snapshot, revisions) if not pod.ready and not pod.deleting]
+    lost = [pod for pod in broken if not pod.running] or [pod for pod in broken if not _heard(pod, snapshot)]
+    away = any(
+        not pod.ready and pod.revision == revisions.get(pod.pool) and snapshot.joined(pod.name) is not False
+        for pod in snapshot.pods.values()
+    )
+    for pod in lost or ([] if away else broken):
+        return RollPod(pod.name, pod.uid, _spared(snapshot), broken=True)
     return None
 
 
 def roll(snapshot: Snapshot, revisions: Mapping[str, str]) -> Action | None:
-    """The next step of a roll, once all brokers serve. None: nothing is outdated."""
+    """The next step of a roll, once all brokers of the cluster serve. None: nothing is outdated."""
     old = outdated(snapshot, revisions)
-    leading, replication = snapshot.leader(), snapshot.replication()
+    leading = snapshot.leader()
     followers = [pod for pod in old if leading is None or pod.name != leading[0]]
     if followers:
-        spared = replication is not None and spares(replication) and len(snapshot.pods) > 2
-        return RollPod(followers[0].name, followers[0].uid, spared)
+        return RollPod(followers[0].name, followers[0].uid, _spared(snapshot))
     if not old:
         return None
     if len(snapshot.pods) > 2:
         return TransferLeadership(old[0].name)
     return RollPod(old[0].name, old[0].uid, spared=False)
+
+
+def _heard(pod: Pod, snapshot: Snapshot) -> bool:
+    """Whether the others do something with it, as the metadata leader tells."""
+    member = snapshot.member(pod.name)
+    return member is not None and member.alive
+
+
+def _spared(snapshot: Snapshot) -> bool:
+    replication = snapshot.replication()
+    return replication is not None and spares(replication) and len(snapshot.pods) > 2

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from walrus_operator.clock import Monotonic
 
 RESYNC_SECONDS_MAX = 180.0
 PASS_SECONDS_MAX = 180.0
+_DEAF_LISTS = 2
+"""After so many lists that show the same deafness, listening anew has not helped."""
+
+
+@dataclass
+class _Listed:
+    """What the last list of one namespace showed, and what the watch had told by then."""
+
+    versions: Mapping[str, str] = field(default_factory=dict)
+    heard: Mapping[str, str] = field(default_factory=dict)
+    unheard: set[str] = field(default_factory=set)
+    deaf_lists: int = 0
 
 
 class Health:
@@ -14,42 +29,48 @@ class Health:
     def __init__(self, monotonic: Monotonic) -> None:
         self._monotonic = monotonic
         self._tried = monotonic()
-        self._resynced: float | None = None
+        self._answered: float | None = None
         self._busy: dict[object, float] = {}
         self._heard: dict[str, str] = {}
-        self._heard_then: dict[str, str] = {}
-        self._listed: dict[str, str] = {}
-        self._unheard: set[str] = set()
+        self._listed: dict[str, _Listed] = {}
 
     def tried_lease(self) -> None:
         """The lease was asked for, or renewed."""
         self._tried = self._monotonic()
 
     def heard(self, uid: str, version: str | None) -> None:
-        """The watch told of an object at this version; None: that it is gone."""
+        """The watch told of an object at this version; None: that it is gone. May be called from any thread."""
         if version is None:
             self._heard.pop(uid, None)
         else:
             self._heard[uid] = version
 
-    def resynced(self, versions: dict[str, str]) -> None:
-        """A list told of all objects and their versions.
+    def resynced(self, namespace: str, versions: Mapping[str, str]) -> bool:
+        """A list told of all objects of a namespace and their versions. Returns whether the watch is deaf there.
 
         What stood at the same version in the list before must have been told by the watch meanwhile, or something
         newer: otherwise the watch is deaf, however healthy its connection looks.
         """
-        self._unheard = {
+        listed = self._listed.setdefault(namespace, _Listed())
+        listed.unheard = {
             uid
             for uid, version in versions.items()
-            if self._listed.get(uid) == version
+            if listed.versions.get(uid) == version
             and self._heard.get(uid) != version
-            and self._heard.get(uid) == self._heard_then.get(uid)
+            and self._heard.get(uid) == listed.heard.get(uid)
         }
-        for uid in set(self._listed) - set(versions):
+        listed.deaf_lists = listed.deaf_lists + 1 if listed.unheard else 0
+        for uid in set(listed.versions) - set(versions):
             self._heard.pop(uid, None)
-        self._listed = versions
-        self._heard_then = dict(self._heard)
-        self._resynced = self._monotonic()
+        listed.versions = versions
+        listed.heard = {uid: self._heard[uid] for uid in versions if uid in self._heard}
+        self._answered = self._monotonic()
+        return bool(listed.unheard)
+
+    def closed(self, namespace: str) -> None:
+        """A namespace does not let the operator in: an answer, too, and nobody listens there."""
+        self._listed.pop(namespace, None)
+        self._answered = self._monotonic()
 
     def began(self, key: object) -> None:
         """A pass began."""
@@ -65,10 +86,12 @@ class Health:
         found = []
         if now - self._tried > RESYNC_SECONDS_MAX:
             found.append(f"the lease was last asked for {now - self._tried:.0f} s ago")
-        if self._resynced is not None and now - self._resynced > RESYNC_SECONDS_MAX:
-            found.append(f"the last list of clusters is {now - self._resynced:.0f} s old")
-        if self._unheard:
-            found.append(f"the watch is deaf: it never told of {len(self._unheard)} clusters that a list shows")
+        if self._answered is not None and now - self._answered > RESYNC_SECONDS_MAX:
+            found.append(f"the last list of clusters is {now - self._answered:.0f} s old")
+        for namespace, listed in sorted(self._listed.items()):
+            if listed.deaf_lists >= _DEAF_LISTS:
+                told = f"it never told of {len(listed.unheard)} objects that a list shows"
+                found.append(f"the watch of {namespace} is deaf: {told}")
         stuck = [str(key) for key, began in self._busy.items() if now - began > PASS_SECONDS_MAX]
         if stuck:
             found.append(f"a pass does not end: {', '.join(sorted(stuck))}")

@@ -8,14 +8,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from walrus_operator.clock import Monotonic, Now
-from walrus_operator.kube.api import Conflict, KubeApi, KubeError
+from walrus_operator.kube.api import WRITE_SECONDS_MAX, Conflict, KubeApi, KubeError
 from walrus_operator.objects import LEASE, Manifest, Ref
 
 log = logging.getLogger(__name__)
 
-DURATION_SECONDS = 15
+DURATION_SECONDS = 20
 RENEW_SECONDS = 5.0
-_MARGIN_SECONDS = 3.0
+SLOW_SECONDS = 2.0
+"""A renewal that takes longer is worth a line in the log."""
+_MARGIN_SECONDS = WRITE_SECONDS_MAX + 1.0
 
 
 class LeaseLost(Exception):  # noqa: N818 - called by what happened
@@ -23,18 +25,33 @@ class LeaseLost(Exception):  # noqa: N818 - called by what happened
 
 
 class Lease:
-    """One lease, held by one operator at a time. All times are taken before the request that claims them is sent."""
+    """One lease, held by one operator at a time. All times are taken before the request that claims them is sent.
+
+    Its `KubeApi` is its own: behind the calls of busy workers a renewal would come too late. The lease counts as held
+    until a write that is sent at the last moment has been given up, too.
+    """
 
     def __init__(
-        self, kube: KubeApi, *, namespace: str, name: str, holder: str, monotonic: Monotonic, now: Now
+        self,
+        kube: KubeApi,
+        *,
+        namespace: str,
+        name: str,
+        holder: str,
+        monotonic: Monotonic,
+        now: Now,
+        told_renewal: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._kube = kube
         self._ref = Ref(LEASE.name, namespace, name)
         self._holder = holder
         self._monotonic = monotonic
         self._now = now
+        self._told_renewal = told_renewal
+        self._waits_for: str | None = None
         self._held_until = float("-inf")
         self._seen: tuple[str, float] | None = None
+        self._ours: Manifest | None = None
 
     @property
     def held(self) -> bool:
@@ -49,30 +66,48 @@ class Lease:
     async def keep(self, tried: Callable[[], None]) -> None:
         """Renew the lease again and again, telling each time; ends when it is lost."""
         while self.held:
-            await asyncio.sleep(RENEW_SECONDS)
+            began = self._monotonic()
             await self.attempt()
             tried()
+            await asyncio.sleep(max(RENEW_SECONDS - (self._monotonic() - began), 0.0))
         log.error("%s is lost", self._ref)
 
     async def attempt(self) -> bool:
         """Take or renew the lease, if it is free or ours. That nobody answers is not an error yet."""
         began = self._monotonic()
+        # A renewal is one call where nobody else has touched the lease: at 3 s a call, two would be too slow.
+        found, self._ours = self._ours, None
         try:
-            found = await self._kube.get(self._ref)
             if found is None:
-                await self._kube.create(self._manifest(None))
+                found = await self._kube.get(self._ref)
+                began = self._monotonic()
+            if found is None:
+                self._ours = await self._kube.create(self._manifest(None))
             elif self._free(found):
-                await self._kube.replace(self._manifest(found))
+                self._ours = await self._kube.replace(self._manifest(found))
             else:
                 self._held_until = float("-inf")
+                self._stand_by(found)
                 return False
         except Conflict:
             return False
         except KubeError as error:
-            log.warning("%s cannot be renewed: %s", self._ref, error)
+            log.warning("%s cannot be renewed, after %.1f s: %s", self._ref, self._monotonic() - began, error)
             return False
+        seconds = self._monotonic() - began
+        self._told_renewal(seconds)
+        log.log(
+            logging.WARNING if seconds > SLOW_SECONDS else logging.DEBUG, "%s: renewed in %.1f s", self._ref, seconds
+        )
         self._held_until = began + DURATION_SECONDS - _MARGIN_SECONDS
         return True
+
+    def _stand_by(self, found: Manifest) -> None:
+        """Say once of each holder that this operator waits for it."""
+        holder = found["spec"]["holderIdentity"]
+        if holder != self._waits_for:
+            log.info("standing by: %s is held by %s; this operator takes over when that one is gone", self._ref, holder)
+        self._waits_for = holder
 
     async def release(self) -> None:
         """Give the lease up, so that the next operator need not wait for its end."""

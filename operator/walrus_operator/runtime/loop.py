@@ -1,13 +1,12 @@
-"""The loop: workers that take keys and reconcile them, and a list now and then of all clusters there are."""
+"""The loop: workers that take keys and reconcile them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 
-from walrus_operator.kube.api import KubeApi, KubeError
-from walrus_operator.objects import CLUSTER, Key, uid_of
+from walrus_operator.kube.api import KubeError
+from walrus_operator.objects import Key
 from walrus_operator.reconcile import Pass, Reconciler
 from walrus_operator.runtime.health import Health
 from walrus_operator.runtime.lease import LeaseLost
@@ -15,8 +14,6 @@ from walrus_operator.runtime.metrics import Metrics
 from walrus_operator.runtime.queue import WorkQueue
 
 log = logging.getLogger(__name__)
-
-RESYNC_SECONDS = 60.0
 
 
 class Loop:
@@ -51,22 +48,6 @@ class Loop:
                 self._passed(key, passed)
             finally:
                 self._health.ended(key)
-
-    async def resync(self, kube: KubeApi, namespaces: Sequence[str | None]) -> None:
-        """List all clusters again and again: what the watch missed is found here."""
-        while True:
-            versions = {}
-            try:
-                for namespace in namespaces:
-                    for found in await kube.list(CLUSTER, namespace):
-                        metadata = found["metadata"]
-                        versions[uid_of(found)] = metadata["resourceVersion"]
-                        self._queue.add(Key(metadata["namespace"], metadata["name"]))
-            except KubeError as error:
-                log.warning("clusters cannot be listed: %s", error)
-            else:
-                self._health.resynced(versions)
-            await asyncio.sleep(RESYNC_SECONDS)
 
     def _passed(self, key: Key, passed: Pass | None) -> None:
         self._metrics.passes.labels("ok").inc()

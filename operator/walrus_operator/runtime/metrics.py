@@ -36,6 +36,15 @@ class Metrics:
             ["namespace", "cluster", "gate"],
             registry=self.registry,
         )
+        self.closed = Gauge(
+            "walrus_operator_namespace_closed",
+            "1 while the namespace does not answer the operator: nothing is looked after there.",
+            ["namespace"],
+            registry=self.registry,
+        )
+        self.renewal_seconds = Histogram(
+            "walrus_operator_lease_renewal_seconds", "How long renewals of the lease took.", registry=self.registry
+        )
         self.holds_lease = Gauge("walrus_operator_holds_lease", "1 while this operator works.", registry=self.registry)
 
     def called(self, verb: str, kind: str, outcome: str, seconds: float) -> None:

@@ -54,6 +54,7 @@ class Reason(StrEnum):
     DISK_PRESSURE = "DiskPressure"
     CLAIM_PENDING = "ClaimPending"
     LOST_DISK = "LostDisk"
+    LOST_CLUSTER = "LostCluster"
     WHOLE = "Whole"
     UNDER_REPLICATED = "UnderReplicated"
     AS_REQUESTED = "AsRequested"
@@ -63,7 +64,16 @@ class Reason(StrEnum):
     WORKING = "Working"
 
 
-_MOVING = frozenset({Gate.POD_PENDING, Gate.NOT_FOUNDED, Gate.UNKNOWN_BROKER, Gate.NOT_CAUGHT_UP, Gate.QUORUM_TIGHT})
+_MOVING = frozenset(
+    {
+        Gate.POD_PENDING,
+        Gate.NOT_FOUNDED,
+        Gate.UNKNOWN_BROKER,
+        Gate.NOT_CAUGHT_UP,
+        Gate.QUORUM_TIGHT,
+        Gate.EVICTION_REFUSED,
+    }
+)
 """Gates that open by themselves when all goes well."""
 
 
@@ -151,7 +161,11 @@ def _ready(facts: Facts) -> Answer:
     serving = len(facts.rows) - len(lacking)
     count = f"{serving} of {len(facts.rows)} brokers serve"
     if _refusals(facts):
-        return Answer(Type.READY, False, Reason.BLOCKED, f"{count}; the spec asks for more, see SpecAccepted")
+        return Answer(
+            Type.READY, False, Reason.BLOCKED, f"{count}; the spec asks for what is refused, see SpecAccepted"
+        )
+    if facts.snapshot.lost_disks():
+        return Answer(Type.READY, False, Reason.DEGRADED, f"{count}; a disk is lost, see StorageHealthy")
     if any(wait.gate is Gate.PAUSED for wait in facts.waits):
         return Answer(Type.READY, False, Gate.PAUSED, f"{count}; the operator only looks")
     if lacking or not facts.rows:
@@ -171,12 +185,14 @@ def _ready(facts: Facts) -> Answer:
 
 
 def _available(facts: Facts) -> Answer:
+    if facts.snapshot.lost_cluster():
+        return Answer(Type.AVAILABLE, False, Reason.LOST_CLUSTER, _lost_cluster(facts))
     if not facts.snapshot.cluster_ids():
         return Answer(Type.AVAILABLE, False, Gate.NOT_FOUNDED, "no broker is in a cluster yet")
     if any(row.state == "Serving" for row in facts.rows):
         if facts.leader is None:
             return Answer(Type.AVAILABLE, False, Reason.NO_LEADER, "no broker leads the metadata")
-        return Answer(Type.AVAILABLE, True, Reason.SERVING, f"{facts.leader} leads the metadata")
+        return Answer(Type.AVAILABLE, True, Reason.SERVING, "a broker leads the metadata, and clients are served")
     if any(row.state == "Unreachable" for row in facts.rows):
         return Answer(Type.AVAILABLE, None, Reason.UNKNOWN, "no broker answers the operator")
     return Answer(Type.AVAILABLE, False, Reason.NO_ENDPOINTS, "no broker serves clients")
@@ -195,15 +211,25 @@ def _progressing(facts: Facts) -> Answer:
 
 
 def _storage_healthy(facts: Facts) -> Answer:
+    if facts.snapshot.lost_cluster():
+        return Answer(Type.STORAGE_HEALTHY, False, Reason.LOST_CLUSTER, _lost_cluster(facts))
+    gone = facts.snapshot.lost_disks()
+    if gone:
+        ways = "; ".join(
+            f"{member.name} came up on a new disk, and {member.disk} still votes and counts as a copy: bring that disk"
+            f" back, or give it up with: walrus cluster replace {member.disk} --by {by.disk}"
+            for member, by in sorted(gone.items(), key=lambda item: item[0].name)
+        )
+        return Answer(Type.STORAGE_HEALTHY, False, Reason.LOST_DISK, ways[:1800])
     claims = facts.snapshot.claims
-    lost = sorted(name for name, phase in claims.items() if phase == "Lost")
+    lost = sorted(name for name, claim in claims.items() if claim.phase == "Lost")
     if lost:
         return Answer(Type.STORAGE_HEALTHY, False, Reason.LOST_DISK, f"lost volumes of claims: {', '.join(lost)}")
     full = [row for row in facts.rows if (row.disk_percent or 0) >= DISK_PERCENT_MAX]
     if full:
         names = ", ".join(f"{row.pod} {row.disk_percent} %" for row in full)
         return Answer(Type.STORAGE_HEALTHY, False, Reason.DISK_PRESSURE, f"disks are nearly full: {names}")
-    unbound = sorted(name for name, phase in claims.items() if phase != "Bound")
+    unbound = sorted(name for name, claim in claims.items() if claim.phase != "Bound")
     if unbound:
         return Answer(
             Type.STORAGE_HEALTHY, False, Reason.CLAIM_PENDING, f"claims without a volume: {', '.join(unbound)}"
@@ -211,6 +237,13 @@ def _storage_healthy(facts: Facts) -> Answer:
     if not any(row.disk_percent is not None for row in facts.rows):
         return Answer(Type.STORAGE_HEALTHY, None, Reason.UNKNOWN, "no broker answers the operator")
     return Answer(Type.STORAGE_HEALTHY, True, Reason.HEALTHY, f"every disk that answers is below {DISK_PERCENT_MAX} %")
+
+
+def _lost_cluster(facts: Facts) -> str:
+    return (
+        f"no broker has a disk of cluster {facts.snapshot.cluster.status['clusterId']}: all are new. Nothing is founded"
+        " anew over it: bring the volumes back, or delete this WalrusCluster and make it again, empty"
+    )
 
 
 def _replicated(facts: Facts) -> Answer:

@@ -12,6 +12,7 @@ from walrus_operator.api.status import (
     ClusterStatus,
     ConfigRow,
     ListenerRow,
+    MemberRow,
     PlanRow,
     PoolRow,
     ReplicationRow,
@@ -20,10 +21,13 @@ from walrus_operator.desired.services import PORTS
 from walrus_operator.objects import SERVICE, Ref
 from walrus_operator.observe.snapshot import Broker, Pod, Replication, Snapshot
 from walrus_operator.plan.actions import REFUSED, Done, Gate, Plan, Wait
+from walrus_operator.plan.pools import volume_size
 from walrus_operator.status.conditions import Facts, answers, conditions
 
 _STEP = 5
+_ANSWERED = frozenset({"Serving", "NotReady", "Unreachable", "Waiting"})
 _DETAIL = 300
+_POOLS = 64
 
 
 def derive(spec: ClusterSpec | None, snapshot: Snapshot, plan: Plan, done: Done, now: datetime) -> dict[str, Any]:
@@ -57,6 +61,7 @@ def derive(spec: ClusterSpec | None, snapshot: Snapshot, plan: Plan, done: Done,
         config=_config(snapshot, known),
         pools=_pools(spec, snapshot, rows, plan.outdated),
         brokers=rows,
+        members=_members(snapshot),
         listeners=_listeners(spec, snapshot) if spec else None,
         conditions=conditions(answered, before, generation, now),
     )
@@ -74,16 +79,16 @@ def _rows(spec: ClusterSpec | None, snapshot: Snapshot, before: Mapping[str, Any
     }
     if spec is not None and not expected:
         expected = {names.pod(pool.name, ordinal): pool.name for pool in spec.pools for ordinal in range(pool.replicas)}
-    former = {row["pod"]: row.get("diskPercent") for row in before.get("brokers", ())}
+    former = {row["pod"]: row for row in before.get("brokers", ())}
     pods = {**expected, **{name: pod.pool for name, pod in snapshot.pods.items()}}
     return [
-        _row(name, pool, snapshot.pods.get(name), snapshot.brokers.get(name), former.get(name))
+        _row(name, pool, snapshot.pods.get(name), snapshot.brokers.get(name), former.get(name, {}))
         for name, pool in sorted(pods.items(), key=lambda item: (item[1], len(item[0]), item[0]))
     ]
 
 
-def _row(name: str, pool: str, pod: Pod | None, broker: Broker | None, percent: int | None) -> BrokerRow:
-    state = _state(pod, broker)
+def _row(name: str, pool: str, pod: Pod | None, broker: Broker | None, before: Mapping[str, Any]) -> BrokerRow:
+    state = _state(pod, broker, before)
     row: dict[str, Any] = {"pod": name, "pool": pool, "state": state}
     if pod is not None:
         row |= {"node": pod.node, "restarts": pod.restarts}
@@ -97,7 +102,7 @@ def _row(name: str, pool: str, pod: Pod | None, broker: Broker | None, percent: 
             "role": broker.role or None,
             "segments_led": broker.segments_led,
             "backend": broker.backend_in_use or None,
-            "disk_percent": _percent(broker, percent),
+            "disk_percent": _percent(broker, before.get("diskPercent")),
             "version": broker.version or None,
         }
         if broker.backend_asked not in ("auto", broker.backend_in_use) and broker.backend_in_use:
@@ -105,7 +110,7 @@ def _row(name: str, pool: str, pod: Pod | None, broker: Broker | None, percent: 
     return BrokerRow(**row)
 
 
-def _state(pod: Pod | None, broker: Broker | None) -> str:
+def _state(pod: Pod | None, broker: Broker | None, before: Mapping[str, Any]) -> str:
     if pod is None:
         return "Absent"
     if pod.deleting:
@@ -113,7 +118,9 @@ def _state(pod: Pod | None, broker: Broker | None) -> str:
     if not pod.running:
         return "Pending"
     if broker is None:
-        return "Unreachable" if pod.ready else "Starting"
+        # One that was there is cut off, or hangs; only one that never answered since it was started is starting.
+        answered = before.get("state") in _ANSWERED and before.get("restarts") == pod.restarts
+        return "Unreachable" if pod.ready or answered else "Starting"
     if not broker.cluster_id:
         return "Waiting"
     return "Serving" if pod.ready else "NotReady"
@@ -137,7 +144,9 @@ def _phase(snapshot: Snapshot, rows: Sequence[BrokerRow], desired: int, waits: S
         return "Invalid"
     if not snapshot.cluster_ids():
         return "Creating"
-    lacking = any(row.state != "Serving" for row in rows)
+    if snapshot.lost_cluster():
+        return "Lost"
+    lacking = any(row.state != "Serving" for row in rows) or bool(snapshot.lost_disks())
     if len(rows) < desired or (lacking and snapshot.cluster.status.get("phase") == "Growing"):
         return "Growing"
     if rolling or (lacking and snapshot.cluster.status.get("phase") == "Rolling"):
@@ -150,7 +159,7 @@ def _phase(snapshot: Snapshot, rows: Sequence[BrokerRow], desired: int, waits: S
 
 
 def _plan(plan: Plan, done: Done, waits: Sequence[Wait]) -> PlanRow | None:
-    left = plan.actions[len(done.actions) :]
+    left = [action for action in plan.actions if action not in done.actions]
     if not left and not waits:
         return None
     first = waits[0] if waits else None
@@ -159,6 +168,20 @@ def _plan(plan: Plan, done: Done, waits: Sequence[Wait]) -> PlanRow | None:
         blocked_by=str(first.gate) if first else None,
         detail=first.detail if first else None,
     )
+
+
+def _members(snapshot: Snapshot) -> list[MemberRow] | None:
+    """As the metadata leader lists them; the brokers' rows are about pods."""
+    lost = snapshot.lost_disks()
+    rows = [
+        MemberRow(
+            uuid=member.disk,
+            name=member.name,
+            state="Lost" if member in lost else "Alive" if member.alive else "Away",
+        )
+        for member in sorted(snapshot.members(), key=lambda one: (one.name, one.disk))
+    ]
+    return rows or None
 
 
 def _config(snapshot: Snapshot, known: Sequence[Broker]) -> ConfigRow | None:
@@ -187,9 +210,10 @@ def _pools(
             desired=desired.get(name, 0),
             replicas=now.get(name, 0),
             ready=sum(row.pool == name and row.state == "Serving" for row in rows),
+            storage=volume_size(name, snapshot),
             updated=sum(pod.pool == name and pod.name not in outdated for pod in snapshot.pods.values()),
         )
-        for name in sorted({*desired, *now})
+        for name in sorted({*desired, *now})[:_POOLS]
     ]
 
 

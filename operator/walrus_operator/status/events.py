@@ -10,9 +10,12 @@ from typing import Any
 from walrus_operator.objects import BUDGET
 from walrus_operator.plan.actions import (
     Apply,
+    Dismiss,
     Done,
     Grow,
+    HoldDeletion,
     Prune,
+    RemoveClaim,
     RestartPod,
     RollPod,
     SetConfig,
@@ -21,6 +24,7 @@ from walrus_operator.plan.actions import (
 )
 from walrus_operator.status import conditions
 from walrus_operator.status.conditions import Type
+from walrus_operator.status.writing import without_counts
 
 
 class Reason(StrEnum):
@@ -78,9 +82,11 @@ def _steps(done: Done) -> list[Event]:
                 made.append(Event(Reason.CREATED, str(action)))
             case Apply() if action.manifest["kind"] == BUDGET.name:
                 continue  # it follows the quorum to and fro
+            case HoldDeletion():
+                continue  # it follows the spec
             case Apply():
                 made.append(Event(Reason.UPDATED, str(action)))
-            case Prune():
+            case Prune() | RemoveClaim() | Dismiss():
                 made.append(Event(Reason.REMOVED, str(action)))
             case Grow():
                 made.append(Event(Reason.GROWING, str(action)))
@@ -110,6 +116,7 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Event]
         if reason is None or condition["status"] != "False" or condition["reason"] in _ORDINARY:
             continue
         old = former.get(condition["type"], {})
-        if (old.get("status"), old.get("message")) != ("False", condition["message"]):
+        said = without_counts(old.get("message", ""))
+        if (old.get("status"), said) != ("False", without_counts(condition["message"])):
             made.append(Event(reason, condition["message"]))
     return made

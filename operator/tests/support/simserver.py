@@ -1,0 +1,162 @@
+"""The API server of a `SimKube` as a network shows it: slow, refusing, with webhooks, old lists, a former definition.
+
+Every client has so many threads, as the real one, and asks its fence when a request leaves. A write of one who does not
+hold the lease when it arrives is a mistake, and fails the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from simkube import SimKube, deepcopy
+from walrus_operator.kube.api import WRITE_SECONDS_MAX, Unreachable
+from walrus_operator.objects import CLUSTER, LEASE, Ref, ref_of
+
+READ_SECONDS_MAX = 13.0
+
+
+class SimServer:
+    """What clients of a `SimKube` meet."""
+
+    def __init__(self, kube: SimKube):
+        self.kube = kube
+        self.seconds = 0.0  # how long a call takes
+        self.faults = []  # (error, verbs or None, namespace or None, kinds or None)
+        self.webhook = lambda _: None  # changes what was applied
+        self.pruned = ()  # fields of the status that the definition does not know
+        self.stale = False  # lists are those of before
+        self.log = []  # (time, verb, kind, namespace)
+        self._lists = {}
+
+    def fail(self, error, verbs=None, namespace=None, kinds=None):
+        """From now on, such calls end so. Returns what ends it."""
+        fault = (error, verbs, namespace, kinds)
+        self.faults.append(fault)
+        return lambda: self.faults.remove(fault)
+
+    def meet(self, verb, kind, namespace):
+        for error, verbs, where, kinds in self.faults:
+            if (
+                (verbs is None or verb in verbs)
+                and (kinds is None or kind in kinds)
+                and kind != LEASE.name
+                and where in (None, namespace)
+            ):
+                raise error(f"{verb} {kind}: as the test wants it")
+
+    def listed(self, kind, namespace, selector, fresh):
+        """The list, or the one before it."""
+        before = self._lists.get((kind.name, namespace, selector), fresh)
+        if not self.stale:
+            self._lists[kind.name, namespace, selector] = deepcopy(fresh)
+        return deepcopy(before) if self.stale else fresh
+
+    def holder(self):
+        found = [found for ref, found in self.kube.objects.items() if ref.kind == LEASE.name]
+        return found[0]["spec"]["holderIdentity"] if found else None
+
+    def count(self, verbs, since, kind=None):
+        return sum(at >= since and verb in verbs and kind in (None, of) for at, verb, of, _ in self.log)
+
+
+class SimClient:
+    """One client of one operator."""
+
+    def __init__(self, server, who, threads, fence):
+        self.server = server
+        self.kube = server.kube
+        self.who = who
+        self.fence = fence
+        self.threads = asyncio.Semaphore(threads)
+
+    def close(self):
+        pass
+
+    @asynccontextmanager
+    async def _call(self, verb, kind, namespace):
+        loop = asyncio.get_running_loop()
+        async with self.threads:
+            reading = verb in ("get", "list")
+            if not reading:
+                self.fence()
+            if kind != LEASE.name:
+                self.server.log.append((loop.time(), verb, kind, namespace))
+            most = READ_SECONDS_MAX if reading else WRITE_SECONDS_MAX
+            await asyncio.sleep(min(self.server.seconds, most))
+            if self.server.seconds > most:
+                raise Unreachable(f"{verb} {kind}: no answer in {most} s")
+            self.server.meet(verb, kind, namespace)
+            if not reading and kind != LEASE.name:
+                assert self.server.holder() == self.who, f"{self.who} writes and does not hold the lease"
+            yield
+
+    async def get(self, ref):
+        async with self._call("get", ref.kind, ref.namespace):
+            return await self.kube.get(ref)
+
+    async def list(self, kind, namespace, selector=""):
+        async with self._call("list", kind.name, namespace):
+            equal, exists = selector if "=" in selector else "", selector if "=" not in selector else ""
+            fresh = await self.kube.list(kind, namespace, equal)
+            fresh = [one for one in fresh if not exists or exists in one["metadata"].get("labels", {})]
+            return self.server.listed(kind, namespace, selector, fresh)
+
+    async def create(self, manifest):
+        async with self._call("create", manifest["kind"], manifest["metadata"]["namespace"]):
+            return await self.kube.create(manifest)
+
+    async def replace(self, manifest):
+        async with self._call("update", manifest["kind"], manifest["metadata"]["namespace"]):
+            return await self.kube.replace(manifest)
+
+    async def apply(self, manifest):
+        async with self._call("patch", manifest["kind"], manifest["metadata"]["namespace"]):
+            await self.kube.apply(manifest)
+            self.server.webhook(self.kube.objects[ref_of(manifest)])
+            return deepcopy(self.kube.objects[ref_of(manifest)])
+
+    async def apply_status(self, manifest):
+        async with self._call("patch", f"{manifest['kind']}/status", manifest["metadata"]["namespace"]):
+            known = {name: value for name, value in manifest["status"].items() if name not in self.server.pruned}
+            return await self.kube.apply_status({**manifest, "status": known})
+
+    async def delete(self, ref, uid):
+        async with self._call("delete", ref.kind, ref.namespace):
+            await self.kube.delete(ref, uid)
+
+    async def evict(self, ref, uid):
+        async with self._call("create", f"{ref.kind}/eviction", ref.namespace):
+            await self.kube.evict(ref, uid)
+
+
+class SimAdmin:
+    """The brokers, as far away as the API server; a call that changes something asks the fence."""
+
+    def __init__(self, server, fence, figures):
+        self.server = server
+        self.fence = fence
+        self.figures = figures
+
+    def close(self):
+        pass
+
+    def __getattr__(self, name):
+        call = getattr(self.server.kube.brokers, name)
+
+        async def asked(*arguments):
+            if name in ("set_config", "set_replication", "transfer_leadership"):
+                self.fence()
+            await asyncio.sleep(self.server.seconds)
+            answer = await call(*arguments)
+            return self.figures(answer) if name == "look" else answer
+
+        return asked
+
+
+def clusters(kube):
+    """Every WalrusCluster that there is."""
+    return {ref: found for ref, found in kube.objects.items() if ref.kind == CLUSTER.name}
+
+
+__all__ = ["Ref", "SimAdmin", "SimClient", "SimServer", "clusters"]

@@ -1,0 +1,105 @@
+"""The real client of Kubernetes against a server that is slow: a write leaves only while it may."""
+
+import asyncio
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import yaml
+from walrus_operator.kube.api import WRITE_SECONDS_MAX
+from walrus_operator.kube.official import _WRITE_TIMEOUT_SECONDS, OfficialApi
+from walrus_operator.objects import SERVICE, Ref
+from walrus_operator.runtime import lease
+
+MANIFEST = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "shop", "uid": "u"}}
+
+
+class Server:
+    """Answers once it is let; remembers what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+        self.arrived = threading.Semaphore(0)
+        self.answer = threading.Event()
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _any(self):
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                server.asked.append(self.command)
+                server.arrived.release()
+                server.answer.wait(30)
+                body = json.dumps({**MANIFEST, "items": []}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _any  # noqa: N815
+
+            def log_message(self, *arguments):
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http.daemon_threads = True
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    made = Server()
+    address = f"http://127.0.0.1:{made.http.server_port}"
+    kubeconfig = {
+        "current-context": "sim",
+        "contexts": [{"name": "sim", "context": {"cluster": "sim", "user": "sim"}}],
+        "clusters": [{"name": "sim", "cluster": {"server": address}}],
+        "users": [{"name": "sim", "user": {"token": "t"}}],
+    }
+    (tmp_path / "config").write_text(yaml.safe_dump(kubeconfig))
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "config"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    yield made
+    made.answer.set()
+    made.http.shutdown()
+    made.http.server_close()
+
+
+def test_a_write_that_waited_for_a_thread_while_the_lease_was_lost_is_not_sent(server):
+    held = True
+
+    def fence():
+        if not held:
+            raise lease.LeaseLost("not held")
+
+    async def story():
+        nonlocal held
+        kube = OfficialApi(threads=1, fence=fence)
+        first = asyncio.ensure_future(kube.list(SERVICE, "shop"))
+        await asyncio.to_thread(server.arrived.acquire)
+        writes = [
+            asyncio.ensure_future(write)
+            for write in (
+                kube.create(MANIFEST),
+                kube.replace(MANIFEST),
+                kube.apply(MANIFEST),
+                kube.apply_status(MANIFEST),
+                kube.delete(Ref("Service", "shop", "a"), "u"),
+            )
+        ]
+        await asyncio.sleep(0)  # they wait behind the list
+        held = False
+        server.answer.set()
+        await first
+        for write in writes:
+            with pytest.raises(lease.LeaseLost):
+                await write
+        assert server.asked == ["GET"]
+        await kube.get(Ref("Service", "shop", "a"))
+        kube.close()
+
+    asyncio.run(story())
+
+
+def test_a_write_is_given_up_before_another_operator_may_begin():
+    assert sum(_WRITE_TIMEOUT_SECONDS) <= WRITE_SECONDS_MAX < lease._MARGIN_SECONDS

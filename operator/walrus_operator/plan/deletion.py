@@ -1,0 +1,43 @@
+"""What is done when a cluster is deleted: its claims go where its spec says `Delete`, and stay in doubt. Pure."""
+
+from __future__ import annotations
+
+from walrus_operator.desired.names import FINALIZER
+from walrus_operator.objects import CLAIM, Ref
+from walrus_operator.observe.snapshot import Cluster, Snapshot
+from walrus_operator.plan.actions import Action, Gate, HoldDeletion, Plan, RemoveClaim, Wait
+
+
+def hold_deletion(cluster: Cluster) -> tuple[Action, ...]:
+    """Whether the deletion of the cluster waits for the operator: only while its claims would have to go."""
+    wanted = claims_go(cluster)
+    return () if wanted == (FINALIZER in cluster.finalizers) else (HoldDeletion(wanted),)
+
+
+def plan_deletion(snapshot: Snapshot) -> Plan:
+    """What comes next for a cluster that is being deleted. Kubernetes removes what it owns after it."""
+    cluster = snapshot.cluster
+    if FINALIZER not in cluster.finalizers:
+        return Plan()
+    release = HoldDeletion(held=False)
+    if not claims_go(cluster) or len(snapshot.cluster_ids()) > 1:
+        return Plan((release,))
+    if cluster.pause is not None:
+        return Plan(waits=(Wait(Gate.PAUSED, "its claims go, and then it, once the annotation is taken away"),))
+    pools = {*snapshot.sets(), *_pools(cluster)}
+    claims = [
+        RemoveClaim(Ref(CLAIM.name, cluster.key.namespace, name), claim.uid)
+        for name, claim in sorted(snapshot.claims.items())
+        if claim.pool in pools and not claim.deleting
+    ]
+    return Plan((*claims, release))
+
+
+def claims_go(cluster: Cluster) -> bool:
+    """As the spec says that is there now, accepted or not; whatever cannot be read keeps them."""
+    return cluster.spec.get("deletionPolicy") == "Delete"
+
+
+def _pools(cluster: Cluster) -> set[str]:
+    pools = cluster.spec.get("pools")
+    return {str(pool.get("name")) for pool in pools if isinstance(pool, dict)} if isinstance(pools, list) else set()

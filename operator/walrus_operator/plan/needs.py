@@ -1,0 +1,78 @@
+"""What an action cannot do without: who is refused one object goes on with everything that does not need it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+from walrus_operator.desired.names import Names
+from walrus_operator.objects import CLAIM, CONFIG_MAP, SERVICE, SERVICE_ACCOUNT, STATEFUL_SET, Ref, ref_of
+from walrus_operator.plan.actions import (
+    Action,
+    Apply,
+    Dismiss,
+    Grow,
+    HoldDeletion,
+    Prune,
+    RemoveClaim,
+    RestartPod,
+    RollPod,
+    SetConfig,
+    SetReplication,
+    TransferLeadership,
+)
+
+
+def touched(action: Action, names: Names) -> Ref | None:
+    """The object that the action makes or changes, or that makes its pod anew; None: only the brokers."""
+    match action:
+        case Apply() | Grow() | Dismiss():
+            return ref_of(action.manifest)
+        case Prune() | RemoveClaim():
+            return action.ref
+        case RestartPod() | RollPod() | TransferLeadership():
+            return Ref(STATEFUL_SET.name, names.namespace, action.pod.rpartition("-")[0])
+        case _:
+            return None
+
+
+def held_up(action: Action, refused: Set[Ref], names: Names) -> bool:
+    """Whether the action needs one of the objects that could not be made or changed. A budget needs nothing.
+
+    What a spec changes on brokers waits until it is kept as the accepted one: otherwise the next one that is refused
+    would take it back. A deletion is held as long as a claim cannot be removed.
+    """
+    accepted = Ref(CONFIG_MAP.name, names.namespace, names.accepted)
+    match action:
+        case SetConfig() | SetReplication():
+            return accepted in refused
+        case HoldDeletion(held=False):
+            return any(ref.kind == CLAIM.name for ref in refused)
+    ref = touched(action, names)
+    if ref in refused:
+        return True
+    needed = {accepted, *_read_by_brokers(names)}
+    return ref is not None and ref.kind == STATEFUL_SET.name and not refused.isdisjoint(needed)
+
+
+def possible(actions: Iterable[Action], refused: Set[Ref], names: Names) -> tuple[Action, ...]:
+    """The actions that can be done without these objects."""
+    left = []
+    refused = set(refused)
+    for action in actions:
+        if not held_up(action, refused, names):
+            left.append(action)
+        elif (ref := touched(action, names)) is not None:
+            refused.add(ref)
+    return tuple(left)
+
+
+def _read_by_brokers(names: Names) -> frozenset[Ref]:
+    """Without these a broker does not start, or starts as another one."""
+    return frozenset(
+        {
+            Ref(SERVICE_ACCOUNT.name, names.namespace, names.account),
+            Ref(CONFIG_MAP.name, names.namespace, names.config),
+            Ref(CONFIG_MAP.name, names.namespace, names.bootstrap),
+            Ref(SERVICE.name, names.namespace, names.brokers),
+        }
+    )
