@@ -12,7 +12,8 @@ import pytest
 from node_process import NodeProcess
 from waiting import wait_until
 from walrus_node.identity import DataDirectory, Identity
-from walrus_node.metadata.admission import Registration, join
+from walrus_node.metadata.admission import Admitted, JoinRequest, Registration, join
+from walrus_node.secret import Secrets
 
 pytest.importorskip("walrus_core")
 
@@ -133,8 +134,9 @@ def test_a_crash_before_the_identity_was_completed_is_made_good(node: Make, join
 def test_a_stranger_cannot_move_a_disk_that_is_known(node: Make) -> None:
     founder = node("--bootstrap").start()
     before = founder.wait_ready()
-    request = Registration(9, UUID(before["disk"]), uuid4(), *["127.0.0.1:1"] * 6, name="stranger", level=2)
-    admitted = asyncio.run(join([founder.raft_address], request, print))
+    registration = Registration(9, UUID(before["disk"]), uuid4(), *["127.0.0.1:1"] * 6, name="stranger", level=2)
+    admitted = asyncio.run(join([founder.raft_address], JoinRequest(registration, Secrets(None)), print))
+    assert isinstance(admitted, Admitted)
     assert admitted.node_id == 1
     after = founder.status()
     assert (after["nodes"], after["process"]) == (before["nodes"], before["process"])

@@ -129,6 +129,22 @@ def test_votes_and_a_compaction_find_the_space_that_the_reserve_gives(tmp_path: 
     reserve.close()
 
 
+def test_the_mark_behind_a_sync_finds_the_space_that_the_reserve_gives(tmp_path: Path, disk: FullDisk) -> None:
+    """The disk took the record and was full at the mark that says that it is durable: the member stopped for good."""
+    reserve = Reserve(tmp_path / "reserve", MIB)
+    Journal.create(tmp_path / "journal", OWNER, index=1, term=0)
+    journal = Journal(tmp_path / "journal", OWNER, reserve)
+    disk.fill(tmp_path)
+    journal.append(Entry(b"\x00", 2, 1), commit=0)
+    disk.free_bytes = 0  # somebody else was quicker
+    journal.sync()
+    assert not journal.has_unsynced
+    journal.close()
+    disk.free_bytes = 0
+    Journal(tmp_path / "journal", OWNER, reserve).close()
+    reserve.close()
+
+
 def test_a_compaction_without_space_leaves_the_journal_as_it_was_and_of_use(tmp_path: Path, disk: FullDisk) -> None:
     Journal.create(tmp_path / "journal", OWNER, index=1, term=0)
     journal = Journal(tmp_path / "journal", OWNER)

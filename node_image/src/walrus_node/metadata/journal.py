@@ -222,9 +222,13 @@ class Journal:
         self._unsynced = True
 
     def _mark(self) -> None:
-        """Say that everything written so far is durable."""
+        """Say that everything written so far is durable.
+
+        A mark overwrites an older one, and still may need space: file systems that never write in place take a new block.
+        """
         self._marks += 1
-        _write_all(self._file, _encode_mark(self._sequence), _HEADER_BYTES + self._marks % 2 * _MARK_BYTES)
+        mark, position = _encode_mark(self._sequence), _HEADER_BYTES + self._marks % 2 * _MARK_BYTES
+        self._spend(lambda: _write_all(self._file, mark, position))
 
     def _check_usable(self) -> None:
         if self._failure is not None:
