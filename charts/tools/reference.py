@@ -42,7 +42,7 @@ def _sections(path: str, schema: Schema, heading: str) -> Iterator[str]:
     if text := schema.get("description"):
         yield f"{text}\n"
     yield _table(schema)
-    if rules := _rules(schema):
+    if rules := _rules(schema) + _rules_of_values(schema):
         yield rules
     for name, field in schema["properties"].items():
         inner = field.get("items", field)
@@ -51,7 +51,22 @@ def _sections(path: str, schema: Schema, heading: str) -> Iterator[str]:
 
 
 def _rules(schema: Schema) -> str:
-    return "".join(f"- {rule['message']}\n" for rule in schema.get("x-kubernetes-validations", []))
+    return "".join(f"- {rule['message']}\n" for rule in _of(schema))
+
+
+def _rules_of_values(schema: Schema) -> str:
+    """How the fields that are no objects are spelled; an item of a map or a list as the field itself."""
+    lines = []
+    for name, field in schema["properties"].items():
+        value = field.get("additionalProperties", field)
+        if "properties" not in value:
+            lines += [f"- `{name}` {rule['message']}\n" for rule in _of(value)]
+    return "".join(lines)
+
+
+def _of(schema: Schema) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = schema.get("x-kubernetes-validations", [])
+    return found
 
 
 def _table(schema: Schema) -> str:

@@ -67,6 +67,8 @@ def test_sizes_and_durations():
         3_600_000,
         172_800_000,
     ]
+    assert milliseconds_of("1h30m") == 90 * 60_000
+    assert milliseconds_of("2s500ms") == 2_500
 
 
 MANIFEST = sealed(
@@ -237,17 +239,43 @@ def test_a_cluster_that_nobody_looks_after_says_so():
     assert {"Replicated", "Spec", "Phase"} <= set(columns)
 
 
-def test_a_broker_that_was_killed_for_its_memory_says_so():
-    pod = {
-        "metadata": {"name": "a", "uid": "u"},
-        "status": {
-            "containerStatuses": [
-                {
-                    "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting"}},
-                    "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}},
-                    "restartCount": 4,
-                }
-            ]
-        },
+@pytest.mark.parametrize(
+    ("state", "last", "begins"),
+    [
+        (
+            {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting"}},
+            {"terminated": {"reason": "OOMKilled", "exitCode": 137}},
+            "CrashLoopBackOff: OOMKilled: it used more memory than resources.limits",
+        ),
+        (
+            {"terminated": {"reason": "OOMKilled", "exitCode": 137}},
+            {},
+            "OOMKilled: it used more memory than resources.limits",
+        ),
+        (
+            {"running": {}},
+            {"terminated": {"reason": "OOMKilled", "exitCode": 137}},
+            "OOMKilled: it used more memory than resources.limits",
+        ),
+        ({"terminated": {"reason": "Error", "exitCode": 2}}, {}, "Error, exit code 2"),
+    ],
+    ids=["held back", "ended", "runs again, until the next time", "ended by itself"],
+)
+def test_a_broker_that_was_killed_for_its_memory_says_so(state, last, begins):
+    """It was named only while Kubernetes held its container back: most of the time it runs, and is never ready."""
+    container = {"state": state, "lastState": last, "restartCount": 4, "ready": False}
+    pod = Pod.parse({"metadata": {"name": "a", "uid": "u"}, "status": {"containerStatuses": [container]}})
+    assert pod.trouble.startswith(begins)
+    told_by_broker = replace(BROKER, missing=("catches up",))
+    assert row(broker=told_by_broker, pod=replace(POD, ready=False, trouble=pod.trouble))["detail"].startswith(begins)
+
+
+def test_what_happened_before_a_broker_served_is_no_trouble():
+    container = {
+        "state": {"running": {}},
+        "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}},
+        "ready": True,
     }
-    assert Pod.parse(pod).trouble.startswith("CrashLoopBackOff: OOMKilled: it used more memory than resources.limits")
+    prepared = {"state": {"terminated": {"reason": "Completed", "exitCode": 0}}, "ready": True}
+    status = {"initContainerStatuses": [prepared], "containerStatuses": [container]}
+    assert Pod.parse({"metadata": {"name": "a", "uid": "u"}, "status": status}).trouble is None

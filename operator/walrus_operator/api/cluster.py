@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from walrus_operator.api.schema import ATOMIC, Duration, Label, Model, Quantity, keyed_by, rules
+from walrus_operator.api.schema import ATOMIC, Duration, Label, Model, Quantity, Spelled, VolumeSize, keyed_by, rules
 
 GROUP = "walrus.dev"
 VERSION = "v1alpha1"
@@ -43,7 +43,7 @@ class Claim(Model):
         )
     )
 
-    size: Quantity
+    size: VolumeSize
     """Size of each broker's volume."""
     storage_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """Storage class of the volumes; without it the cluster's default class."""
@@ -61,7 +61,7 @@ class Local(Model):
         )
     )
 
-    size: Quantity
+    size: VolumeSize
     """Least size of each broker's disk."""
     storage_class_name: Annotated[str, Field(min_length=1, max_length=253)]
     """Storage class of local volumes, with `volumeBindingMode: WaitForFirstConsumer`."""
@@ -69,10 +69,14 @@ class Local(Model):
 
 _SYSTEM_FOLDERS = (
     *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/root", "/run", "/sbin", "/sys", "/usr"),
+    *("/tmp", "/var/tmp", "/var/log", "/var/run"),  # noqa: S108 - named so that no data are put there
     *("/var/lib/containerd", "/var/lib/containers", "/var/lib/docker", "/var/lib/etcd", "/var/lib/kubelet"),
-    *("/var/log", "/var/run"),
+    "/var/lib/rancher",
 )
-"""Folders where a broker's data would be lost, or the node."""
+"""Folders where a broker's data would be lost, or the node: also what is below them, and what they are below."""
+_SHARED_FOLDERS = ("/home", "/opt")
+"""Folders of whoever uses the node; one below them may be a broker's own."""
+_NESTED = "(self.path + '/').startsWith(f + '/') || f.startsWith(self.path + '/')"
 
 
 class HostPath(Model):
@@ -80,16 +84,22 @@ class HostPath(Model):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            ("!self.path.contains('..')", "path must be absolute and without '..'"),
             (
-                f"!{list(_SYSTEM_FOLDERS)}.exists(f, self.path == f || self.path.startsWith(f + '/'))",
+                f"!(self.path in {list(_SHARED_FOLDERS)}) && !{list(_SYSTEM_FOLDERS)}.exists(f, {_NESTED})",
                 "path must not be a folder of the node's own system: use one of its own, for example /var/lib/walrus",
             ),
             ("self.path == oldSelf.path", "the path of a pool cannot change: add another pool"),
         )
     )
 
-    path: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._-]+)+$", max_length=200)]
+    path: Annotated[
+        str,
+        Field(max_length=200),
+        Spelled(
+            "^(/[.]?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$",
+            "must be absolute, without '.' and '..' and a slash at its end, for example /var/lib/walrus",
+        ),
+    ]
     """Folder on each node; a broker's data lies below it in `<namespace>/<cluster>/<pool>`."""
 
 
@@ -117,20 +127,22 @@ class Storage(Model):
     """A folder of the node. Needs `allowHostPath`, and a namespace whose pod security allows it."""
 
 
-Amount = Annotated[str, Field(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$", max_length=20)]
-_AMOUNTS = {"x-kubernetes-int-or-string": True}
+Amount = Annotated[
+    int | str,
+    Field(json_schema_extra={"x-kubernetes-int-or-string": True, "maxLength": 20}),
+    Spelled(
+        "^[0-9]{1,12}([.][0-9]{1,6})?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$",
+        "must be an amount of 0 or more: 500m or 2 of cpu, 1.5Gi of memory",
+    ),
+]
 
 
 class Resources(Model):
     """Compute resources of each broker's container."""
 
-    requests: dict[str, Annotated[int | Amount, Field(json_schema_extra=_AMOUNTS)]] | None = Field(
-        default=None, max_length=8
-    )
+    requests: dict[str, Amount] | None = Field(default=None, max_length=8)
     """What a broker is guaranteed, for example `{cpu: 500m, memory: 1Gi}`."""
-    limits: dict[str, Annotated[int | Amount, Field(json_schema_extra=_AMOUNTS)]] | None = Field(
-        default=None, max_length=8
-    )
+    limits: dict[str, Amount] | None = Field(default=None, max_length=8)
     """What a broker may use at most."""
 
 
@@ -165,7 +177,14 @@ class Pool(Model):
         )
     )
 
-    name: Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=20)]
+    name: Annotated[
+        str,
+        Field(max_length=20),
+        Spelled(
+            "^[a-z]([-a-z0-9]*[a-z0-9])?$",
+            "must start with a letter and hold only small letters, digits and '-', for example general",
+        ),
+    ]
     """Name of the pool; the brokers of pool `general` of cluster `orders` are the pods `orders-general-N`."""
     replicas: Annotated[int, Field(ge=1, le=100)] = 3
     """Number of brokers. A running cluster grows by one broker at a time; it does not shrink yet."""
@@ -193,7 +212,11 @@ class Segments(Model):
     """Roll at so many bytes."""
     max_age: Duration | None = None
     """Roll at this age; without it age does not matter."""
-    check_interval: Annotated[str, Field(pattern=r"^([1-9][0-9]{1,4}ms|[1-9][0-9]{0,3}s)$", max_length=8)] = "10s"
+    check_interval: Annotated[
+        str,
+        Field(max_length=8),
+        Spelled("^([1-9][0-9]{1,4}ms|[1-9][0-9]{0,3}s)$", "must be a time from 10ms to 9999s, such as 250ms or 90s"),
+    ] = "10s"
     """How often each broker looks at its open segments."""
 
 
@@ -303,6 +326,9 @@ def _listeners() -> tuple[Listener, ...]:
     return (Listener(name=Protocol.TEXT), Listener(name=Protocol.GRPC))
 
 
+_BROKERS = "self.pools.map(p, p.replicas).sum()"
+
+
 class ClusterSpec(Model):
     """What the cluster shall be."""
 
@@ -314,18 +340,26 @@ class ClusterSpec(Model):
                 "deletionPolicy: Delete cannot remove folders of nodes: with storage.hostPath use Retain",
             ),
             (
-                "self.replication.factor <= self.pools.map(p, p.replicas).sum()",
-                (
-                    "replication.factor is above the number of brokers: lower it, or add brokers;"
-                    " with one broker write replication: {factor: 1}"
-                ),
+                f"{_BROKERS} == 1 || self.replication.factor <= {_BROKERS}",
+                "replication.factor is above the number of brokers: lower it, or add brokers",
+            ),
+            (
+                f"{_BROKERS} > 1 || self.replication.factor == 1",
+                "one broker has one copy: write replication: {factor: 1}, or add brokers",
             ),
         )
     )
 
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """Image of the brokers, for example one pinned by digest. Instead of `version`."""
-    version: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$", max_length=128)] | None = None
+    version: (
+        Annotated[
+            str,
+            Field(max_length=128),
+            Spelled("^[A-Za-z0-9_][A-Za-z0-9._-]*$", "must be a tag of an image, for example 1.4.0"),
+        ]
+        | None
+    ) = None
     """Version of the brokers: the tag of the node image that the operator is configured with. Instead of `image`."""
     pools: list[Pool] = Field(min_length=1, max_length=16, json_schema_extra=keyed_by("name"))
     """The brokers, grouped by kind. The first broker of the first pool founds the cluster."""

@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel
 
 from walrus_operator.api.cluster import GROUP, KIND, PLURAL, VERSION, ClusterSpec
-from walrus_operator.api.schema import rules
+from walrus_operator.api.schema import RULES, rules
 from walrus_operator.api.status import ClusterStatus
 
 Schema = dict[str, Any]
@@ -168,9 +168,8 @@ def _structural(node: Schema) -> Schema:
     """One value: without what structural schemas do not know, with one type."""
     node = _without_null(node)
     if node.get("x-kubernetes-int-or-string"):
-        pattern = next((option["pattern"] for option in node.get("anyOf", []) if "pattern" in option), None)
         kept = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
-        return {**kept, **({"pattern": pattern} if pattern else {})}
+        return {**kept, **{name: node[name] for name in ("maxLength", RULES) if name in node}}
     made = {key: value for key, value in node.items() if key not in ("title", "additionalProperties", "properties")}
     if isinstance(made.get("default"), dict):
         made["default"] = {key: value for key, value in made["default"].items() if value is not None}

@@ -29,6 +29,4 @@ def bytes_of(quantity: str) -> int:
 
 def milliseconds_of(duration: str) -> int:
     """Milliseconds of a duration that the models have checked."""
-    match = re.fullmatch(r"(\d+)(ms|s|m|h|d)", duration)
-    assert match is not None
-    return int(match[1]) * _MILLISECONDS[match[2]]
+    return sum(int(count) * _MILLISECONDS[unit] for count, unit in re.findall(r"(\d+)(ms|s|m|h|d)", duration))

@@ -76,7 +76,7 @@ class Pod:
     deleting: bool
     restarts: int
     trouble: str | None
-    """Why its container does not run, in the words of Kubernetes."""
+    """Why its container does not run, or did not before it was started again, in the words of Kubernetes."""
 
     @classmethod
     def parse(cls, manifest: Manifest) -> Pod:
@@ -105,15 +105,20 @@ def _trouble(conditions: Mapping[str, Any], containers: Iterable[Mapping[str, An
     if scheduled.get("status") == "False":
         return f"{scheduled.get('reason', 'Unschedulable')}: {scheduled.get('message', '')}"[:300]
     for container in containers:
-        waiting = container.get("state", {}).get("waiting", {})
+        state = container.get("state", {})
+        waiting, last = state.get("waiting", {}), container.get("lastState", {}).get("terminated", {})
         if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
-            return f"{waiting['reason']}: {_last_end(container) or waiting.get('message', '')}"[:300]
+            return f"{waiting['reason']}: {_end(last) or waiting.get('message', '')}"[:300]
+        # One that is killed again and again runs most of the time, and is not ready then.
+        if "terminated" in state and state["terminated"].get("exitCode") != 0:
+            return _end(state["terminated"])
+        if last.get("reason") == "OOMKilled" and not container.get("ready", False):
+            return _end(last)
     return None
 
 
-def _last_end(container: Mapping[str, Any]) -> str:
-    """How the container ended last, where that says more than that it is started again."""
-    ended = container.get("lastState", {}).get("terminated", {})
+def _end(ended: Mapping[str, Any]) -> str:
+    """How a container ended, where that says more than that it is started again."""
     if ended.get("reason") == "OOMKilled":
         return "OOMKilled: it used more memory than resources.limits.memory of its pool allows"
     return f"{ended['reason']}, exit code {ended.get('exitCode')}" if "reason" in ended else ""

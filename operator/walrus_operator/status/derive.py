@@ -93,8 +93,8 @@ def _row(name: str, pool: str, pod: Pod | None, broker: Broker | None, before: M
     if pod is not None:
         row |= {"node": pod.node, "restarts": pod.restarts}
     if state != "Serving":
-        missing = "; ".join(broker.missing) if broker is not None else ""
-        row["detail"] = missing[:_DETAIL] or (pod.trouble if pod is not None else None)
+        why = [pod.trouble or "" if pod is not None else "", *(broker.missing if broker is not None else ())]
+        row["detail"] = "; ".join(filter(None, why))[:_DETAIL] or None
     if broker is not None:
         row |= {
             "uuid": broker.disk or None,
