@@ -16,6 +16,7 @@ from walrus_operator.status.conditions import Reason, Type
 
 TUTORIAL = DOCS / "tutorial-kubernetes.md"
 ROOT = DOCS.parent
+PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("charts/*/README.md"), ROOT / "README.md"])
 
 SHOWN = list(manifests())
 
@@ -34,20 +35,28 @@ def test_the_tutorial_shows_the_example_that_it_applies() -> None:
     assert yaml.safe_load(shown) == yaml.safe_load(example)
 
 
+def test_the_way_of_the_readme_is_that_of_the_tutorial_which_a_test_walks() -> None:
+    (readme,) = [block for block in blocks(ROOT / "README.md", "sh") if "helm install" in block]
+    images, *commands = readme.splitlines()
+    assert images.startswith("make images "), "before an install that pulls them"
+    walked = "".join(blocks(TUTORIAL, "sh")).splitlines()
+    assert [command for command in commands if not any(line.startswith(command) for line in walked)] == []
+
+
 def test_the_notes_of_the_operator_show_a_valid_cluster(helm: Helm) -> None:
     notes = helm.render("walrus-operator", {}, release="walrus-operator", namespace="walrus-system").notes
     (shown,) = re.findall(r"<<'END'[^\n]*\n(.*?)^  END$", notes, re.MULTILINE | re.DOTALL)
     parse_spec(yaml.safe_load(shown)["spec"])
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_helm_install_that_is_shown_renders(page: Path, helm: Helm) -> None:
     for command in re.findall(r"helm install .*", page.read_text()):
         release, chart, settings = parsed(command)
         assert helm.render(chart, helm.values(settings), release=release, namespace="shop").manifests
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_linked_file_is_there(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target

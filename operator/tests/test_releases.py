@@ -70,6 +70,18 @@ def test_an_input_that_a_new_release_adds_restarts_nobody_until_a_user_sets_it(m
     assert replace(after, secret={"name": "s"}).revision() != before.revision()
 
 
+def test_brokers_are_made_anew_with_the_secret_of_a_registry_and_stay_where_nobody_names_one():
+    """Their image could come only from a registry that is open to all: one more field, and it restarts nobody else."""
+    assert "image_pull_secrets" not in pod_inputs(parse_spec(SMALLEST), parse_spec(SMALLEST).pools[0], "i").text()
+    kube = started()
+    before = uids(kube)
+    kube.put("orders", changed(SMALLEST, imagePullSecrets=[{"name": "registry"}]))
+    converge(kube)
+    assert kube.objects[SET]["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+    assert not set(uids(kube).values()) & set(before.values())
+    assert condition(kube, "Ready")["status"] == "True"
+
+
 def test_an_older_operator_takes_what_a_newer_one_has_made_as_it_is():
     kube = started()
     rendered_by_another_release(kube, future={"a": 1})

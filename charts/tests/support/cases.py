@@ -60,6 +60,7 @@ CASES = [
         {
             "nameOverride": "orders",
             "image": "registry.example/walrus-node:1.2.3",
+            "imagePullSecrets": [{"name": "registry"}],
             "pools": [
                 {
                     "name": "general",

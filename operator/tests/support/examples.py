@@ -11,6 +11,7 @@ SMALLEST: dict[str, Any] = {"version": "1.0.0", "pools": [{"name": "general", "s
 
 SINGLE: dict[str, Any] = {
     "image": "registry.example/walrus-node@sha256:" + "0" * 64,
+    "imagePullSecrets": [{"name": "registry"}],
     "deletionPolicy": "Delete",
     "replication": {"factor": 1},
     "pools": [{"name": "one", "replicas": 1, "backend": "direct", "storage": CLAIM}],

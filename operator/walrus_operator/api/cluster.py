@@ -326,6 +326,13 @@ def _listeners() -> tuple[Listener, ...]:
     return (Listener(name=Protocol.TEXT), Listener(name=Protocol.GRPC))
 
 
+class PullSecret(Model):
+    """A Secret of the cluster's namespace that a registry of images asks for."""
+
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    """Its name; its type is `kubernetes.io/dockerconfigjson`."""
+
+
 _BROKERS = "self.pools.map(p, p.replicas).sum()"
 
 
@@ -361,6 +368,8 @@ class ClusterSpec(Model):
         | None
     ) = None
     """Version of the brokers: the tag of the node image that the operator is configured with. Instead of `image`."""
+    image_pull_secrets: list[PullSecret] | None = Field(default=None, max_length=8, json_schema_extra=keyed_by("name"))
+    """Secrets of this namespace with which the brokers' image is pulled from a registry that is not open to all."""
     pools: list[Pool] = Field(min_length=1, max_length=16, json_schema_extra=keyed_by("name"))
     """The brokers, grouped by kind. The first broker of the first pool founds the cluster."""
     replication: Replication = Replication()

@@ -34,6 +34,7 @@ class PodInputs:
     resources: dict[str, Any]
     node_selector: dict[str, str]
     tolerations: list[dict[str, Any]]
+    image_pull_secrets: list[str] = field(default_factory=list)
     others: Mapping[str, Any] = field(default_factory=dict)
     """What a newer operator made them from besides."""
 
@@ -87,6 +88,7 @@ def pod_inputs(spec: ClusterSpec, pool: Pool, image: str) -> PodInputs:
         resources=_plain(pool.resources) if pool.resources else {},
         node_selector=dict(pool.node_selector or {}),
         tolerations=[_plain(toleration) for toleration in pool.tolerations or ()],
+        image_pull_secrets=[secret.name for secret in spec.image_pull_secrets or ()],
     )
 
 
@@ -143,6 +145,8 @@ def _pod(owner: Owner, pool: str, inputs: PodInputs, storage: Storage) -> Manife
         "containers": [_broker(owner, inputs)],
         "volumes": [{"name": "tmp", "emptyDir": {}}],
     }
+    if inputs.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in inputs.image_pull_secrets]
     if inputs.node_selector:
         spec["nodeSelector"] = inputs.node_selector
     if inputs.tolerations:
