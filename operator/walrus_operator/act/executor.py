@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 
 from walrus_operator.act.contested import Contested
 from walrus_operator.api.cluster import API_VERSION, KIND
 from walrus_operator.desired.names import FINALIZER, LABEL_CLUSTER, LABEL_POOL
-from walrus_operator.kube.api import Conflict, Denied, Disrupting, KubeApi, KubeError, Refused, Unreachable
+from walrus_operator.kube.api import Conflict, Denied, Disrupting, KubeApi, KubeError, Missing, Refused, Unreachable
 from walrus_operator.objects import CLAIM, POD, STATEFUL_SET, Manifest, Ref, owned_by, ref_of, uid_of
 from walrus_operator.observe.brokers import BrokerError, Brokers, ConfigMoved, ConfigRefused
 from walrus_operator.observe.snapshot import Cluster, Pod, Snapshot, is_labelled
@@ -41,15 +42,26 @@ _GATES: dict[type[KubeError], Gate] = {
     Denied: Gate.FORBIDDEN,
     Disrupting: Gate.EVICTION_REFUSED,
     Unreachable: Gate.UNANSWERED,
+    Conflict: Gate.CHANGED_MEANWHILE,
+    Missing: Gate.CHANGED_MEANWHILE,
 }
 
 
 class Stopped(Exception):  # noqa: N818 - called by what happened
-    """A step cannot be done now. Carries the gate that it met."""
+    """An action cannot be done now. Carries the gate that it met."""
 
     def __init__(self, wait: Wait) -> None:
         super().__init__(wait.detail)
         self.wait = wait
+
+
+@dataclass
+class _Progress:
+    """What has been done of a plan so far."""
+
+    done: list[Action] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    refused: set[Ref] = field(default_factory=set)
 
 
 class Executor:
@@ -61,30 +73,50 @@ class Executor:
         self._contested = contested
 
     async def act(self, plan: Plan, snapshot: Snapshot) -> Done:
-        """Do the plan's actions, but those that need what could not be done. Raises `KubeError` of a look too old."""
+        """Do the plan's actions and one of its steps, but those that need what could not be done.
+
+        Raises `KubeError` where the cluster itself is another one than was looked at.
+        """
+        progress = _Progress()
+        await self._all(plan.actions, snapshot, progress)
+        await self._one(plan.steps, snapshot, progress)
+        await self._all(plan.settings, snapshot, progress)
+        return Done(tuple(progress.done), tuple(progress.waits))
+
+    async def _all(self, actions: Iterable[Action], snapshot: Snapshot, progress: _Progress) -> None:
         names = snapshot.cluster.names
-        done: list[Action] = []
-        waits: list[Wait] = []
-        refused: set[Ref] = set()
-        for action in plan.actions:
+        for action in actions:
+            done = not held_up(action, progress.refused, names) and await self._is_done(action, snapshot, progress)
             ref = touched(action, names)
-            if not held_up(action, refused, names):
-                try:
-                    await self._do(action, snapshot)
-                except Stopped as stopped:
-                    waits.append(stopped.wait)
-                else:
-                    log.info("%s: %s", snapshot.cluster.key, action)
-                    done.append(action)
-                    continue
-            if ref is not None:
-                refused.add(ref)
-        return Done(tuple(done), tuple(waits))
+            if not done and ref is not None:
+                progress.refused.add(ref)
+
+    async def _one(self, steps: Iterable[Action], snapshot: Snapshot, progress: _Progress) -> None:
+        """The first that nothing stops. After an eviction of which nobody says whether it was done comes no other."""
+        for step in steps:
+            if held_up(step, progress.refused, snapshot.cluster.names):
+                continue
+            if await self._is_done(step, snapshot, progress):
+                return
+            if isinstance(step, RestartPod | RollPod) and progress.waits[-1].gate is Gate.UNANSWERED:
+                return
+
+    async def _is_done(self, action: Action, snapshot: Snapshot, progress: _Progress) -> bool:
+        try:
+            await self._do(action, snapshot)
+        except Stopped as stopped:
+            progress.waits.append(stopped.wait)
+            return False
+        log.info("%s: %s", snapshot.cluster.key, action)
+        progress.done.append(action)
+        return True
 
     async def _do(self, action: Action, snapshot: Snapshot) -> None:
         try:
             await self._step(action, snapshot)
-        except (Refused, Denied, Disrupting, Unreachable) as error:
+        except tuple(_GATES) as error:
+            if isinstance(action, HoldDeletion) and isinstance(error, Conflict | Missing):
+                raise
             raise Stopped(Wait(_GATES[type(error)], str(error))) from error
 
     async def _step(self, action: Action, snapshot: Snapshot) -> None:

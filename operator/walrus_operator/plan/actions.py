@@ -165,6 +165,7 @@ class Gate(StrEnum):
     OBJECT_REFUSED = "ObjectRefused"
     FORBIDDEN = "Forbidden"
     UNANSWERED = "Unanswered"
+    CHANGED_MEANWHILE = "ChangedMeanwhile"
     EVICTION_REFUSED = "EvictionRefused"
     CONTESTED = "Contested"
     CONFIG_REFUSED = "ConfigRefused"
@@ -202,9 +203,14 @@ class Wait:
 
 @dataclass(frozen=True)
 class Plan:
-    """What comes next, in order, and what is held up."""
+    """What comes next, and what is held up: repairs, then one of the steps, then settings."""
 
     actions: tuple[Action, ...] = ()
+    """Repairs: all of them, in this order."""
+    steps: tuple[Action, ...] = ()
+    """What happens to brokers: one of these, the first that nothing stops."""
+    settings: tuple[Action, ...] = ()
+    """What the brokers are told: all of it."""
     waits: tuple[Wait, ...] = ()
     outdated: tuple[str, ...] = ()
     """Pods that are made from something else than the spec says now."""
@@ -212,7 +218,17 @@ class Plan:
     @property
     def settled(self) -> bool:
         """Nothing to do and nothing to wait for."""
-        return not self.actions and not self.waits
+        return not self.wanted and not self.waits
+
+    @property
+    def wanted(self) -> tuple[Action, ...]:
+        """Everything that there is to do, in order, with all steps that it could begin with."""
+        return (*self.actions, *self.steps, *self.settings)
+
+    def left(self, done: Done) -> list[Action]:
+        """What is still to be done; after one step the next ones are only known by another look."""
+        over = {*map(id, self.steps)} if any(step in done.actions for step in self.steps) else set()
+        return [action for action in self.wanted if action not in done.actions and id(action) not in over]
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ MOVING = frozenset(
         Gate.POD_PENDING,
         Gate.NOT_FOUNDED,
         Gate.UNKNOWN_BROKER,
+        Gate.CHANGED_MEANWHILE,
         Gate.NAME_TAKEN,
         Gate.NOT_CAUGHT_UP,
         Gate.QUORUM_TIGHT,

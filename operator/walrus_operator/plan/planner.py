@@ -40,7 +40,7 @@ from walrus_operator.plan.budget import unavailable_max
 from walrus_operator.plan.deletion import hold_deletion
 from walrus_operator.plan.diff import differs
 from walrus_operator.plan.founding import bootstrap, restart_founder, unfounded
-from walrus_operator.plan.needs import possible
+from walrus_operator.plan.needs import held_up, possible
 from walrus_operator.plan.pools import PoolPlan, plan_pools
 from walrus_operator.plan.roll import outdated, roll, roll_broken
 
@@ -48,7 +48,7 @@ _PRUNABLE = frozenset({CONFIG_MAP.name, SERVICE.name})
 
 
 def plan(spec: ClusterSpec | None, snapshot: Snapshot, default_image: str, invalid: tuple[Wait, ...] = ()) -> Plan:
-    """What comes next for this cluster. At most one action is disruptive or changes the number of brokers.
+    """What comes next for this cluster. What disrupts or changes the number of brokers are steps: one in each pass.
 
     A spec that is refused, or that cannot be parsed (None; `invalid` says why), changes nothing: the last one that was
     accepted stays in force, and repairs go on.
@@ -64,7 +64,7 @@ def plan(spec: ClusterSpec | None, snapshot: Snapshot, default_image: str, inval
         refused = invalid
     kept = last_accepted(snapshot)
     if kept is None:
-        return Plan((*hold_deletion(snapshot.cluster), *_guard(snapshot)), refused)
+        return Plan((*hold_deletion(snapshot.cluster), *_guard(snapshot)), waits=refused)
     pools, _ = plan_pools(kept, image_of(kept, default_image), snapshot)
     # Repairs go on; growth is none.
     pools = {name: replace(pool, target=0, dismissed=None) for name, pool in pools.items() if name in snapshot.sets()}
@@ -92,12 +92,14 @@ def _plan(
         *_unbound(pools, snapshot),
     )
     revisions = {name: pool.now.inputs.revision() for name, pool in pools.items()}
-    steps, waits = _step(spec, snapshot, pools, facts, revisions)
+    steps, waits = _steps(spec, snapshot, pools, facts, revisions)
     extra = tuple(pool.extra for pool in pools.values() if pool.extra is not None)
     return Plan(
-        possible((*repairs, *steps, *_configure(spec, snapshot)), taken.keys(), owner.names),
-        (*taken.values(), *waits, *refused, *extra),
-        tuple(pod.name for pod in outdated(snapshot, revisions)),
+        possible(repairs, taken.keys(), owner.names),
+        tuple(step for step in steps if not held_up(step, taken.keys(), owner.names)),
+        possible(_configure(spec, snapshot), taken.keys(), owner.names),
+        waits=(*taken.values(), *waits, *refused, *extra),
+        outdated=tuple(pod.name for pod in outdated(snapshot, revisions)),
     )
 
 
@@ -109,27 +111,28 @@ def _guard(snapshot: Snapshot) -> tuple[Action, ...]:
     return possible(_applies(wanted, snapshot), _taken(wanted, snapshot).keys(), owner.names)
 
 
-def _step(
+def _steps(
     spec: ClusterSpec, snapshot: Snapshot, pools: dict[str, PoolPlan], now: Facts, revisions: Mapping[str, str]
 ) -> tuple[tuple[Action, ...], tuple[Wait, ...]]:
-    """What happens to brokers: at most one thing. Who never joined the cluster holds up growth and nothing else."""
+    """What can happen to brokers next, the most urgent first, each pool for itself: what one meets stops no other.
+
+    Who never joined the cluster holds up growth and nothing else.
+    """
     unseen = {name: wait for name in revisions if (wait := _unseen(snapshot, name, revisions[name])) is not None}
     seen = {name: revision for name, revision in revisions.items() if name not in unseen}
-    step: Action | None = _dismiss(spec, pools, now) or restart_founder(spec, snapshot)
-    step = step or roll_broken(snapshot, seen)
-    if step is not None:
-        return (step,), ()
+    founder = restart_founder(spec, snapshot)
+    urgent: tuple[Action, ...] = (
+        *_dismiss(spec, pools, now),
+        *((founder,) if founder is not None else ()),
+        *roll_broken(snapshot, seen),
+    )
     missing = unfounded(snapshot) or _not_serving(snapshot, pools, everyone=False)
     if missing is not None:
-        return (), (missing,)
+        return urgent, () if urgent else (missing,)
     newcomer = _not_serving(snapshot, pools, everyone=True)
-    if newcomer is None:
-        grown = _grow(spec, snapshot, pools, now)
-        if grown is not None:
-            return (grown,), ()
+    grown = _grow(spec, snapshot, pools, now) if newcomer is None else ()
     waits = tuple(wait for wait in (newcomer, *unseen.values()) if wait is not None)
-    step = roll(snapshot, revisions) if not unseen else None
-    return ((step,) if step is not None else ()), waits
+    return (*urgent, *grown, *roll(snapshot, seen)), waits
 
 
 def _unseen(snapshot: Snapshot, pool: str, revision: str) -> Wait | None:
@@ -212,23 +215,28 @@ def _unbound(pools: dict[str, PoolPlan], snapshot: Snapshot) -> list[RemoveClaim
     ]
 
 
-def _dismiss(spec: ClusterSpec, pools: dict[str, PoolPlan], now: Facts) -> Dismiss | None:
-    """A broker that never joined goes, where nobody asks for it any more."""
-    for name, pool in pools.items():
-        if pool.dismissed is not None:
-            last = now.owner.names.pod(name, pool.dismissed.replicas)
-            return Dismiss(_set(spec, now, name, pool.dismissed), last)
-    return None
+def _dismiss(spec: ClusterSpec, pools: dict[str, PoolPlan], now: Facts) -> list[Dismiss]:
+    """Brokers that never joined go, where nobody asks for them any more."""
+    return [
+        Dismiss(_set(spec, now, name, pool.dismissed), now.owner.names.pod(name, pool.dismissed.replicas))
+        for name, pool in pools.items()
+        if pool.dismissed is not None
+    ]
 
 
-def _grow(spec: ClusterSpec, snapshot: Snapshot, pools: dict[str, PoolPlan], now: Facts) -> Grow | None:
-    """One broker more, once all that are there serve."""
-    for name, pool in pools.items():
-        if pool.now.asked < pool.target and name in snapshot.sets():
-            asked = pool.now.asked + 1
-            bigger = replace(pool.now, replicas=max(pool.now.replicas, asked), asked=asked)
-            return Grow(_set(spec, now, name, bigger), name, bigger.replicas)
-    return None
+def _grow(spec: ClusterSpec, snapshot: Snapshot, pools: dict[str, PoolPlan], now: Facts) -> tuple[Grow, ...]:
+    """One broker more for each pool that shall have more, once all that are there serve."""
+    return tuple(
+        _bigger(spec, now, name, pool)
+        for name, pool in pools.items()
+        if pool.now.asked < pool.target and name in snapshot.sets()
+    )
+
+
+def _bigger(spec: ClusterSpec, now: Facts, name: str, pool: PoolPlan) -> Grow:
+    asked = pool.now.asked + 1
+    bigger = replace(pool.now, replicas=max(pool.now.replicas, asked), asked=asked)
+    return Grow(_set(spec, now, name, bigger), name, bigger.replicas)
 
 
 def _set(spec: ClusterSpec, now: Facts, pool: str, facts: PoolFacts) -> Manifest:

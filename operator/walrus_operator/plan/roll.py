@@ -20,7 +20,7 @@ def outdated(snapshot: Snapshot, revisions: Mapping[str, str]) -> list[Pod]:
     )
 
 
-def roll_broken(snapshot: Snapshot, revisions: Mapping[str, str]) -> Action | None:
+def roll_broken(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[RollPod, ...]:
     """An outdated pod that does not serve goes first, and waits for nobody: it may be a release that never will.
 
     One that does not run, or that the metadata leader does not hear from, has nothing to lose. One that takes part
@@ -32,23 +32,22 @@ def roll_broken(snapshot: Snapshot, revisions: Mapping[str, str]) -> Action | No
         not pod.ready and pod.revision == revisions.get(pod.pool) and snapshot.joined(pod.name) is not False
         for pod in snapshot.pods.values()
     )
-    for pod in lost or ([] if away else broken):
-        return RollPod(pod.name, pod.uid, _spared(snapshot), broken=True)
-    return None
+    return tuple(RollPod(pod.name, pod.uid, _spared(snapshot), broken=True) for pod in lost or ([] if away else broken))
 
 
-def roll(snapshot: Snapshot, revisions: Mapping[str, str]) -> Action | None:
-    """The next step of a roll, once all brokers of the cluster serve. None: nothing is outdated."""
+def roll(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[Action, ...]:
+    """The next steps of a roll, once all brokers of the cluster serve: a follower of each pool, or the leader."""
     old = outdated(snapshot, revisions)
     leading = snapshot.leader()
-    followers = [pod for pod in old if leading is None or pod.name != leading[0]]
+    # The first of each pool: of a dictionary, the last entry of a key stays.
+    followers = {pod.pool: pod for pod in reversed(old) if leading is None or pod.name != leading[0]}
     if followers:
-        return RollPod(followers[0].name, followers[0].uid, _spared(snapshot))
+        return tuple(RollPod(pod.name, pod.uid, _spared(snapshot)) for _, pod in sorted(followers.items()))
     if not old:
-        return None
+        return ()
     if len(snapshot.pods) > 2:
-        return TransferLeadership(old[0].name)
-    return RollPod(old[0].name, old[0].uid, spared=False)
+        return (TransferLeadership(old[0].name),)
+    return (RollPod(old[0].name, old[0].uid, spared=False),)
 
 
 def _heard(pod: Pod, snapshot: Snapshot) -> bool:

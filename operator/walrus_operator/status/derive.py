@@ -159,7 +159,7 @@ def _phase(snapshot: Snapshot, rows: Sequence[BrokerRow], desired: int, waits: S
 
 
 def _plan(plan: Plan, done: Done, waits: Sequence[Wait]) -> PlanRow | None:
-    left = [action for action in plan.actions if action not in done.actions]
+    left = plan.left(done)
     if not left and not waits:
         return None
     first = waits[0] if waits else None
