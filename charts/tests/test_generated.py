@@ -26,8 +26,8 @@ def test_no_generated_file_has_lost_its_source(sources: dict[Any, str]) -> None:
 def test_the_roles_grant_exactly_what_the_operator_says_it_uses(sources: dict[Any, str], helm: Helm) -> None:
     table = yaml.safe_load(sources[generate.OPERATOR_FILES / "rbac.yaml"])
     rendered = helm.render("walrus-operator", {}, release="walrus-operator", namespace="walrus-system")
-    granted = [m["rules"] for m in rendered.manifests if m["kind"] == "Role"]
-    assert granted == [table["watched"], table["watched"], table["own"]]
+    granted = [m["rules"] for m in rendered.manifests if m["kind"].endswith("Role")]
+    assert granted == [table["watched"], table["watched"], table["unwatched"], table["own"]]
 
 
 def test_the_definitions_of_a_release_are_those_of_the_repository(helm: Helm) -> None:

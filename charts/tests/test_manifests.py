@@ -85,20 +85,28 @@ def test_no_role_has_a_wildcard(rendered: Rendered) -> None:
             assert rule["resources"]
 
 
-def test_by_default_the_release_namespace_and_default_are_watched_and_nothing_is_granted_outside(helm: Helm) -> None:
+def test_by_default_the_release_namespace_and_default_are_watched_and_a_mark_is_granted_outside(helm: Helm) -> None:
     rendered = operator(helm)
     assert environment(rendered)["WALRUS_OPERATOR_NAMESPACES"] == "walrus-system,default"
     assert granted(rendered) == [
         ("Role", "walrus-operator", "walrus-system"),
         ("Role", "walrus-operator", "default"),
+        ("ClusterRole", "walrus-operator-unwatched", None),
         ("Role", "walrus-operator-own", "walrus-system"),
     ]
+    assert environment(rendered)["WALRUS_OPERATOR_MARKS_UNWATCHED"] == "true"
+
+
+def test_a_value_takes_every_right_outside_of_the_watched_namespaces_away(helm: Helm) -> None:
+    rendered = operator(helm, rbac={"clusterRole": False})
+    assert "ClusterRole" not in {kind for kind, _, _ in granted(rendered)}
+    assert environment(rendered)["WALRUS_OPERATOR_MARKS_UNWATCHED"] == "false"
 
 
 def test_the_release_namespace_alone_can_be_watched(helm: Helm) -> None:
     rendered = operator(helm, watch={"namespaces": []})
     assert environment(rendered)["WALRUS_OPERATOR_NAMESPACES"] == "walrus-system"
-    assert {namespace for _, _, namespace in granted(rendered)} == {"walrus-system"}
+    assert {namespace for _, _, namespace in granted(rendered)} == {"walrus-system", None}
 
 
 def test_each_watched_namespace_gets_the_same_role_once(helm: Helm) -> None:
@@ -113,7 +121,7 @@ def test_each_watched_namespace_gets_the_same_role_once(helm: Helm) -> None:
     assert rules["orders"] == rules["walrus-system"]
 
 
-def test_a_cluster_role_is_made_only_to_watch_every_namespace(helm: Helm) -> None:
+def test_to_watch_every_namespace_a_cluster_role_has_all_rights_and_marks_nothing(helm: Helm) -> None:
     rendered = operator(helm, watch={"all": True, "namespaces": ["orders"]})
     assert environment(rendered)["WALRUS_OPERATOR_NAMESPACES"] == "*"
     assert granted(rendered) == [

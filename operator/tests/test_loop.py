@@ -6,7 +6,7 @@ from examples import EXAMPLES, SMALLEST, changed, with_pool
 from simkube import Crash, SimKube
 from walrus_operator.objects import KINDS, Key, Ref
 from walrus_operator.observe.snapshot import Replication
-from walrus_operator.rbac import LEASE_RULES, RULES
+from walrus_operator.rbac import LEASE_RULES, RULES, UNWATCHED_RULES
 
 
 def started(spec=SMALLEST):
@@ -451,5 +451,6 @@ def test_the_verbs_used_are_the_verbs_granted():
     asked = {(verb, plural[kind]) for verb, kind in used if kind != "config"}
     granted = {(verb, resource) for _, resource, verbs in RULES for verb in verbs if verb != "watch"}
     assert granted - asked == {("list", "walrusclusters")}  # by the resync
+    assert {(verb, resource) for _, resource, verbs in UNWATCHED_RULES for verb in verbs} <= granted
     assert asked - granted == set()
     assert {resource for _, resource, _ in LEASE_RULES} == {"leases"}

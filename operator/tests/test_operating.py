@@ -11,6 +11,7 @@ from operating import World
 from virtual import run, until
 from walrus_operator.kube.api import Denied, Missing, Unreachable
 from walrus_operator.objects import LEASE, Ref
+from walrus_operator.runtime.unwatched import Unwatched
 
 TEN_MINUTES = 600.0
 
@@ -67,6 +68,53 @@ def test_a_namespace_whose_role_is_taken_away_and_given_back_is_listened_to_agai
 def closed(operator):
     samples = [sample for metric in operator.metrics.registry.collect() for sample in metric.samples]
     return {one.labels["namespace"]: one.value for one in samples if one.name == "walrus_operator_namespace_closed"}
+
+
+def test_a_cluster_that_nobody_watches_any_more_says_so():
+    """Its row said Running for ever, where its namespace was taken out of those that are watched."""
+
+    async def tell(world):
+        world.kube.put("orders", SMALLEST)
+        world.start()
+        await until(world.is_ready, 60)
+        await world.kill("one")
+        before = world.status()
+        world.start("two", namespaces=("other",), marks_unwatched=True)
+        await until(lambda: world.status()["phase"] == "NotWatched", 90)
+        assert world.status() == {**before, "phase": "NotWatched"}
+        marked = asyncio.get_running_loop().time()
+        await asyncio.sleep(TEN_MINUTES)
+        assert world.server.count(("patch", "create", "delete", "update"), marked + 1) == 0
+
+    story(tell)
+
+
+def test_a_cluster_that_another_operator_watches_is_marked_once_and_told_of_again():
+    async def tell(world):
+        world.kube.put("orders", SMALLEST)
+        world.start()
+        await until(world.is_ready, 60)
+        stranger = Unwatched(world.kube, ("other",))
+        await stranger.once()
+        assert world.status()["phase"] == "NotWatched"
+        await until(lambda: world.status()["phase"] == "Running", 130)
+        await stranger.once()
+        assert world.status()["phase"] == "Running"
+
+    story(tell)
+
+
+def test_an_operator_that_may_not_look_into_other_namespaces_looks_after_its_own(caplog):
+    async def tell(world):
+        world.server.fail(Denied, ("list",), namespace="*")
+        world.kube.put("orders", SMALLEST)
+        operator = world.start(marks_unwatched=True)
+        await until(world.is_ready, 60)
+        await asyncio.sleep(TEN_MINUTES)
+        assert operator.health.troubles() == []
+
+    story(tell)
+    assert len([one for one in caplog.records if "nobody watches cannot be marked" in one.message]) == 1
 
 
 # Rest

@@ -29,6 +29,7 @@ from walrus_operator.runtime.loop import Loop
 from walrus_operator.runtime.metrics import Metrics
 from walrus_operator.runtime.queue import WorkQueue
 from walrus_operator.runtime.resync import Resync
+from walrus_operator.runtime.unwatched import Unwatched
 from walrus_operator.settings import Settings
 
 log = logging.getLogger("walrus_operator")
@@ -186,10 +187,13 @@ class Operator:
             )
             for namespace in self._settings.watched
         ]
+        marks = self._settings.marks_unwatched and not self._settings.everywhere
+        unwatched = [Unwatched(self._kube, self._settings.watched)] if marks else []
         await self._first(
             self.lease.keep(self.health.tried_lease),
             listener.run(),
             *(one.run() for one in lists),
+            *(one.run() for one in unwatched),
             *(loop.work() for _ in range(self._settings.workers)),
         )
 

@@ -22,6 +22,12 @@ RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 """In the namespaces that are watched."""
 
+UNWATCHED_RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("walrus.dev", "walrusclusters", ("list",)),
+    ("walrus.dev", "walrusclusters/status", ("patch",)),
+)
+"""In all namespaces, where clusters that nobody watches shall say so."""
+
 LEASE_RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("coordination.k8s.io", "leases", ("create", "get", "update")),
 )
@@ -34,5 +40,6 @@ def rules(table: tuple[tuple[str, str, tuple[str, ...]], ...]) -> list[dict[str,
 
 
 def rules_yaml() -> str:
-    """Both lists of rules, as the charts take them."""
-    return yaml.safe_dump({"watched": rules(RULES), "own": rules(LEASE_RULES)}, sort_keys=False)
+    """All lists of rules, as the charts take them."""
+    tables = {"watched": rules(RULES), "unwatched": rules(UNWATCHED_RULES), "own": rules(LEASE_RULES)}
+    return yaml.safe_dump(tables, sort_keys=False)

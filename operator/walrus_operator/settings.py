@@ -26,6 +26,8 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     default_image: str = "walrus/walrus-node"
     """Image of brokers: `spec.version` replaces its tag; with a digest, that is pinned where the tags are the same."""
+    marks_unwatched: bool = False
+    """Whether clusters of other namespaces shall say that nobody watches them; takes rights in all namespaces."""
     workers: Annotated[int, Field(ge=1, le=64)] = 4
     """Clusters that are worked on at the same time."""
 

@@ -22,7 +22,10 @@ CASES = [
         "walrus-operator",
         "walrus",
         "walrus-system",
-        {"watch": {"namespaces": ["orders", "walrus-system", "trips"]}, "rbac": {"aggregate": True}},
+        {
+            "watch": {"namespaces": ["orders", "walrus-system", "trips"]},
+            "rbac": {"aggregate": True, "clusterRole": False},
+        },
     ),
     Case(
         "operator-everywhere",

@@ -41,10 +41,12 @@ class World:
             await asyncio.sleep(1)
             self.kube.step()
 
-    def start(self, name="one", namespaces=("shop",)):
+    def start(self, name="one", namespaces=("shop",), **settings):
         """An operator comes up."""
         loop = asyncio.get_running_loop()
-        settings = Settings(namespaces=namespaces, pod_namespace="walrus-system", pod_name=name, health_port=0)
+        settings = Settings(
+            namespaces=namespaces, pod_namespace="walrus-system", pod_name=name, health_port=0, **settings
+        )
         doors = Doors(
             kubernetes=lambda _, fence, threads: SimClient(self.server, name, threads, fence),
             brokers=lambda fence: SimAdmin(self.server, fence, lambda broker: self.figures(broker)),

@@ -96,7 +96,7 @@ class SimClient:
             return await self.kube.get(ref)
 
     async def list(self, kind, namespace, selector=""):
-        async with self._call("list", kind.name, namespace):
+        async with self._call("list", kind.name, namespace or "*"):
             equal, exists = selector if "=" in selector else "", selector if "=" not in selector else ""
             fresh = await self.kube.list(kind, namespace, equal)
             fresh = [one for one in fresh if not exists or exists in one["metadata"].get("labels", {})]

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from walrus_operator.api.cluster import GROUP, KIND, PLURAL, VERSION, ClusterSpec
 from walrus_operator.api.schema import RULES, rules
-from walrus_operator.api.status import ClusterStatus
+from walrus_operator.api.status import NOT_WATCHED, ClusterStatus
 
 Schema = dict[str, Any]
 
@@ -78,7 +78,7 @@ def crd() -> Schema:
             "metadata": {"type": "object"},
             "spec": structural(ClusterSpec),
             # The phase is what every status has: nothing of this is left once an operator has written one.
-            "status": {**structural(ClusterStatus), "default": {"phase": "NotWatched"}},
+            "status": {**structural(ClusterStatus), "default": {"phase": NOT_WATCHED}},
         },
         **_ROOT_RULES,
     }

@@ -8,6 +8,9 @@ from pydantic import Field
 
 from walrus_operator.api.schema import ATOMIC, Model, keyed_by
 
+NOT_WATCHED = "NotWatched"
+"""The phase of a cluster that no operator looks after; the definition's default."""
+
 
 class Condition(Model):
     """One question about the cluster, answered."""

@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from walrus_operator.api.status import NOT_WATCHED
 from walrus_operator.desired.names import LABEL_CLUSTER
 from walrus_operator.kube.api import Denied, KubeApi, KubeError, Missing
-from walrus_operator.objects import CLUSTER, STATEFUL_SET, Key, uid_of
+from walrus_operator.objects import CLUSTER, STATEFUL_SET, Key, Manifest, uid_of
 from walrus_operator.observe.wishes import Wishes
 from walrus_operator.runtime.health import Health
 from walrus_operator.runtime.metrics import Metrics
@@ -73,7 +74,7 @@ class Resync:
             log.warning("clusters of %s cannot be listed: %s", self._name, error)
             self._metric.set(1)
             return False
-        for found in (one for one in clusters if self._wishes.are_new(one["metadata"])):
+        for found in (one for one in clusters if self._wishes.are_new(one["metadata"]) or _is_marked(one)):
             self._look(Key(found["metadata"]["namespace"], found["metadata"]["name"]))
         for found in (*clusters, *sets):
             versions[uid_of(found)] = found["metadata"]["resourceVersion"]
@@ -95,3 +96,8 @@ class Resync:
             log.warning("%s is not looked after until it answers: %s", self._name, error)
             self._listen(self._name, False)
         self._open = False
+
+
+def _is_marked(cluster: Manifest) -> bool:
+    """Whether its status says that nobody watches it, which is not so: another operator may have marked it."""
+    return bool(cluster.get("status", {}).get("phase") == NOT_WATCHED)
