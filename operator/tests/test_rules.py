@@ -84,6 +84,19 @@ def test_refused(case):
     assert any(case["says"] in message for message in broken) == by_rule
 
 
+def test_every_rule_about_a_text_lets_kubernetes_know_how_long_it_may_be():
+    """The API server did not take the definition: a rule about `string(self)` may take for ever, whatever maxLength."""
+
+    def asked(schema):
+        if schema.get("type") == "string":
+            yield from (rule["rule"] for rule in schema.get(RULES, ()))
+        inner = (schema[name] for name in ("items", "additionalProperties") if isinstance(schema.get(name), dict))
+        for child in (*schema.get("properties", {}).values(), *inner):
+            yield from asked(child)
+
+    assert [rule for rule in asked(ROOT) if "string(self)" in rule] == []
+
+
 def test_nobody_has_to_read_a_regular_expression():
     assert "pattern" not in str(crd())
 
