@@ -68,9 +68,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail (printf "the name %s, made from the release's name, nameOverride and fullnameOverride, is none that a Service can bear: use small letters, digits and '-', beginning with a letter, for example walrus-operator" $name) -}}
 {{- end -}}
 {{- end -}}
-{{- /* Only where a cluster is asked, and this user may ask for the release's own namespace, can it be known. */ -}}
-{{- if and (not .Values.watch.all) .Values.rbac.create (lookup "v1" "Namespace" "" .Release.Namespace) -}}
-{{- range include "walrus-operator.namespaces" . | fromYamlArray -}}
+{{- /* Who may make a ClusterRole may ask for namespaces; where kube-system is not seen, no cluster is asked. The release's own namespace may be about to be made (--create-namespace). */ -}}
+{{- if and (not .Values.watch.all) .Values.rbac.create .Values.rbac.clusterRole (lookup "v1" "Namespace" "" "kube-system") -}}
+{{- range without .Values.watch.namespaces .Release.Namespace -}}
 {{- if not (lookup "v1" "Namespace" "" .) -}}
 {{- fail (printf "watch.namespaces names %s, which is no namespace here: kubectl create namespace %s, or take it out" . .) -}}
 {{- end -}}

@@ -28,6 +28,7 @@ class Installed:
     def install(self) -> None:
         helm(
             *("upgrade", "--install", RELEASE, str(self.chart), "--namespace", NAMESPACE, "--create-namespace"),
+            "--take-ownership",  # of the definition, which may be of a release elsewhere
             *("--set", "watch.all=true", "--set-json", json.dumps(ON_CONTROL_PLANE), "--wait", "--timeout", "180s"),
         )
 

@@ -1,9 +1,13 @@
 """Both charts: a cluster as a release, and the operator gone for a while."""
 
+import re
+import shlex
+
+import pytest
 from harness.kube.cluster import Cluster
 from harness.kube.installed import Installed
-from harness.kube.kubectl import Kubectl, NewNamespace, helm
-from harness.kube.repository import CHARTS
+from harness.kube.kubectl import CommandError, Kubectl, NewNamespace, helm
+from harness.kube.repository import CHARTS, ROOT
 from harness.kube.workbench import Workbench
 
 
@@ -34,3 +38,40 @@ def test_brokers_and_resources_outlive_an_operator_that_is_uninstalled(
         orders.wait_ready()
     workbench.check(orders.bootstrap, "unattended", load.acked)
     assert {pod["metadata"]["uid"] for pod in orders.pods()} == before
+
+
+def test_a_first_install_that_watches_a_namespace_which_is_not_there_says_so(operator: Installed) -> None:
+    """Its own namespace is not there yet either, which once was taken for: no cluster is asked."""
+    chart = ("second", str(CHARTS / "walrus-operator"), "--namespace", "not-there-yet", "--create-namespace")
+    with pytest.raises(
+        CommandError, match="watch.namespaces names nowhere, which is no namespace here: kubectl create"
+    ):
+        helm("install", *chart, "--set", "crds.install=false,watch.namespaces={nowhere}")
+    assert Kubectl("default").find("namespace", "not-there-yet") is None
+
+
+def test_an_operator_that_moves_takes_the_definition_with_it_and_tells_what_it_does_not_watch(
+    operator: Installed, orders: Cluster
+) -> None:
+    """As docs/guides/uninstall.md says. `orders` is in no namespace that the new one watches."""
+    orders.wait_ready()
+    before = {pod["metadata"]["uid"] for pod in orders.pods()}
+    (install,) = re.findall(r"^helm (install .* --take-ownership)$", page("uninstall"), re.MULTILINE)
+    operator.uninstall()
+    try:
+        chart = (argument.replace("charts/", f"{CHARTS}/") for argument in shlex.split(install))
+        helm(*chart, "--wait", "--timeout", "180s")
+        definition = Kubectl("default").get("crd", "walrusclusters.walrus.dev")
+        assert definition["metadata"]["annotations"]["meta.helm.sh/release-namespace"] == "streams"
+        orders.kubectl.wait("wc/orders", "jsonpath={.status.phase}=NotWatched", timeout_s=90)
+        assert orders.resource()["status"]["clusterId"]
+    finally:
+        helm("uninstall", "walrus-operator", "--namespace", "streams", "--ignore-not-found", "--wait")
+        Kubectl("streams")("delete", "namespace", "streams", "--ignore-not-found", "--wait=false")
+        operator.install()
+    orders.kubectl.wait("wc/orders", "jsonpath={.status.phase}=Running", timeout_s=90)
+    assert {pod["metadata"]["uid"] for pod in orders.pods()} == before
+
+
+def page(guide: str) -> str:
+    return (ROOT / f"docs/guides/{guide}.md").read_text()
