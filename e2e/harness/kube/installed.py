@@ -1,8 +1,11 @@
 """The operator as it is installed: its pod, its log, what it asked of the API server."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from harness.kube.kubectl import Kubectl, Object, helm, run
 from harness.waiting import wait_until
@@ -14,22 +17,30 @@ ON_CONTROL_PLANE = {  # where no fault of a worker reaches it
     "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
     "tolerations": [{"operator": "Exists"}],
 }
-AUDIT = ("docker", "exec", "walrus-control-plane", "cat", "/var/log/kubernetes/audit.log")
+CONTROL_PLANE = ("docker", "exec", "walrus-control-plane")
+AUDIT = (*CONTROL_PLANE, "cat", "/var/log/kubernetes/audit.log")
+KEPT = "/var/log/walrus-operator"
+# A kubelet removes the logs of a container that is gone; a second name keeps each from its first moments on.
+KEEP = (
+    f"while sleep 0.5; do cp --link --parents --no-clobber /var/log/pods/{NAMESPACE}_{RELEASE}-*/*/*.log {KEPT}/; done"
+)
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 
 @dataclass(frozen=True)
 class Installed:
-    """A release of the chart walrus-operator that watches all namespaces."""
+    """A release of the chart walrus-operator that watches all namespaces, unless told otherwise."""
 
     chart: Path
     kubectl: Kubectl = field(default_factory=lambda: Kubectl(NAMESPACE))
 
-    def install(self) -> None:
+    def install(self, *, watched: Sequence[str] = ()) -> None:
+        """Installs it, or upgrades it to watch these namespaces besides its own; without any, all."""
+        values = ON_CONTROL_PLANE | {"watch": {"all": not watched, "namespaces": [*watched]}}
         helm(
             *("upgrade", "--install", RELEASE, str(self.chart), "--namespace", NAMESPACE, "--create-namespace"),
             "--take-ownership",  # of the definition, which may be of a release elsewhere
-            *("--set", "watch.all=true", "--set-json", json.dumps(ON_CONTROL_PLANE), "--wait", "--timeout", "180s"),
+            *("--set-json", json.dumps(values), "--wait", "--timeout", "180s"),
         )
 
     def uninstall(self) -> None:
@@ -51,8 +62,27 @@ class Installed:
         )
         self.kubectl("rollout", "status", f"deployment/{RELEASE}", "--timeout=180s")
 
-    def log(self) -> list[str]:
-        return self.kubectl("logs", self.pod()["metadata"]["name"]).splitlines()
+    def keep_logs(self) -> None:
+        """From now on the log of each container stays, whatever becomes of its pod."""
+        run(*CONTROL_PLANE, "mkdir", "--parents", KEPT)
+        run("docker", "exec", "--detach", *CONTROL_PLANE[2:], "bash", "-c", KEEP)
+
+    def logs(self) -> dict[str, list[str]]:
+        """What each container of it has written so far, also those that have ended, by file."""
+        said: dict[str, list[str]] = {}
+        for line in run(*CONTROL_PLANE, "grep", "--recursive", "--with-filename", "", KEPT).splitlines():
+            file, _, text = line.partition(":")
+            said.setdefault(file, []).append(text)
+        return said
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The value of a metric, as its Service gives it."""
+        service = f"/api/v1/namespaces/{NAMESPACE}/services/{RELEASE}:8080/proxy/metrics"
+        for family in text_string_to_metric_families(self.kubectl("get", "--raw", service)):
+            for sample in family.samples:
+                if sample.name == name and sample.labels == labels:
+                    return float(sample.value)
+        raise LookupError(f"{name}{labels} is no metric of the operator")
 
     def resident_kib(self) -> int:
         status = self.kubectl.execute(self.pod()["metadata"]["name"], "cat", "/proc/1/status")

@@ -1,6 +1,7 @@
 """Harm under load: what was acknowledged is back, once and in order, and writes go on."""
 
 import json
+import re
 
 import pytest
 from harness.kube.cluster import Cluster, is_pod_ready, machine_of
@@ -112,3 +113,35 @@ def wait_for_machine(machine: str, ready: str) -> None:
         return any(each["type"] == "Ready" and each["status"] == ready for each in conditions)
 
     wait_until(is_so, f"node {machine} to be Ready={ready}", 180, every_s=0.5)
+
+
+def test_a_lost_disk_is_told_within_ten_seconds_and_the_printed_command_gives_it_up(
+    orders: Cluster, workbench: Workbench
+) -> None:
+    """It was silent: Running, Ready, no Event, and the dead voter in no row."""
+    orders.wait_ready()
+    orders.wait_replicated()
+    victim = orders.pods()[-1]
+    name = victim["metadata"]["name"]
+    orders.kubectl("delete", "persistentvolumeclaim", f"data-{name}", "--wait=false")
+    orders.kubectl("delete", "pod", name, "--wait=false")
+    orders.wait_pod_replaced(victim)
+    orders.wait_for(
+        "a lost disk", lambda _: orders.condition("StorageHealthy").get("reason") == "LostDisk", timeout_s=10
+    )
+    told = orders.condition("StorageHealthy")["message"]
+    assert orders.condition("Ready")["status"] == "False"
+    lost = [member for member in orders.resource()["status"]["members"] if member["state"] == "Lost"]
+    assert [member["name"] for member in lost] == [name]
+    wait_until(lambda: ("StorageUnhealthy", told) in said(orders), "an Event with the same words", 10, every_s=0.5)
+
+    (command,) = re.findall(r"walrus cluster replace \S+ --by \S+", told)
+    orders.kubectl.execute(orders.pods()[0]["metadata"]["name"], *command.split())
+    orders.wait_ready()
+    assert [member["state"] for member in orders.resource()["status"]["members"]] == ["Alive"] * 3
+    orders.wait_replicated()
+
+
+def said(cluster: Cluster) -> list[tuple[str, str]]:
+    """Reasons and messages of the Events in the cluster's namespace."""
+    return [(event["reason"], event["message"]) for event in cluster.kubectl.list("events")]

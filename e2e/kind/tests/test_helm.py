@@ -24,54 +24,59 @@ def test_a_cluster_is_a_release(new_namespace: NewNamespace, workbench: Workbenc
     assert cluster.kubectl.find("wc", "trips") is None
 
 
-def test_brokers_and_resources_outlive_an_operator_that_is_uninstalled(
+def test_brokers_outlive_an_operator_that_is_uninstalled_and_one_elsewhere_says_that_it_does_not_watch_them(
     operator: Installed, orders: Cluster, workbench: Workbench
 ) -> None:
+    """It moves as docs/guides/uninstall.md says; `orders` is in no namespace that is watched then."""
     before = {pod["metadata"]["uid"] for pod in orders.pods()}
     with workbench.producing(orders.bootstrap, "unattended", producers=1) as load:
         load.wait_for_more(500)
         operator.uninstall()
         load.wait_for_more(500)
-        assert Kubectl("default").find("crd", "walrusclusters.walrus.dev") is not None
         assert orders.resource()["spec"]["pools"][0]["replicas"] == 3
-        operator.install()
+        try:
+            install_elsewhere()
+            definition = Kubectl("default").get("crd", "walrusclusters.walrus.dev")
+            assert definition["metadata"]["annotations"]["meta.helm.sh/release-namespace"] == "streams"
+            orders.kubectl.wait("wc/orders", "jsonpath={.status.phase}=NotWatched", timeout_s=90)
+            assert orders.resource()["status"]["clusterId"]
+            assert phase_of_a_new_cluster(orders.kubectl) == "NotWatched"
+        finally:
+            helm("uninstall", "walrus-operator", "--namespace", "streams", "--ignore-not-found", "--wait")
+            Kubectl("streams")("delete", "namespace", "streams", "--ignore-not-found", "--wait=false")
+            operator.install()
+        orders.kubectl.wait("wc/orders", "jsonpath={.status.phase}=Running", timeout_s=90)
         orders.wait_ready()
     workbench.check(orders.bootstrap, "unattended", load.acked)
     assert {pod["metadata"]["uid"] for pod in orders.pods()} == before
+
+
+def install_elsewhere() -> None:
+    """Runs the command of the guide."""
+    guide = (ROOT / "docs/guides/uninstall.md").read_text()
+    (command,) = re.findall(r"^helm (install .* --take-ownership)$", guide, re.MULTILINE)
+    helm(*shlex.split(command.replace("charts/", f"{CHARTS}/")), "--wait", "--timeout", "180s")
+
+
+def phase_of_a_new_cluster(kubectl: Kubectl) -> str:
+    """What the definition says of a cluster that no operator has seen."""
+    wanted = {
+        "apiVersion": "walrus.dev/v1alpha1",
+        "kind": "WalrusCluster",
+        "metadata": {"name": "unseen"},
+        "spec": {"version": "0.1.0", "pools": [{"name": "general", "storage": {"claim": {"size": "1Gi"}}}]},
+    }
+    kubectl.apply(wanted)
+    phase: str = kubectl.get("wc", "unseen")["status"]["phase"]
+    kubectl("delete", "wc", "unseen")
+    return phase
 
 
 def test_a_first_install_that_watches_a_namespace_which_is_not_there_says_so(operator: Installed) -> None:
     """Its own namespace is not there yet either, which once was taken for: no cluster is asked."""
     chart = ("second", str(CHARTS / "walrus-operator"), "--namespace", "not-there-yet", "--create-namespace")
     with pytest.raises(
-        CommandError, match="watch.namespaces names nowhere, which is no namespace here: kubectl create"
+        CommandError, match="names nowhere, which is no namespace here: kubectl create namespace nowhere"
     ):
         helm("install", *chart, "--set", "crds.install=false,watch.namespaces={nowhere}")
     assert Kubectl("default").find("namespace", "not-there-yet") is None
-
-
-def test_an_operator_that_moves_takes_the_definition_with_it_and_tells_what_it_does_not_watch(
-    operator: Installed, orders: Cluster
-) -> None:
-    """As docs/guides/uninstall.md says. `orders` is in no namespace that the new one watches."""
-    orders.wait_ready()
-    before = {pod["metadata"]["uid"] for pod in orders.pods()}
-    (install,) = re.findall(r"^helm (install .* --take-ownership)$", page("uninstall"), re.MULTILINE)
-    operator.uninstall()
-    try:
-        chart = (argument.replace("charts/", f"{CHARTS}/") for argument in shlex.split(install))
-        helm(*chart, "--wait", "--timeout", "180s")
-        definition = Kubectl("default").get("crd", "walrusclusters.walrus.dev")
-        assert definition["metadata"]["annotations"]["meta.helm.sh/release-namespace"] == "streams"
-        orders.kubectl.wait("wc/orders", "jsonpath={.status.phase}=NotWatched", timeout_s=90)
-        assert orders.resource()["status"]["clusterId"]
-    finally:
-        helm("uninstall", "walrus-operator", "--namespace", "streams", "--ignore-not-found", "--wait")
-        Kubectl("streams")("delete", "namespace", "streams", "--ignore-not-found", "--wait=false")
-        operator.install()
-    orders.kubectl.wait("wc/orders", "jsonpath={.status.phase}=Running", timeout_s=90)
-    assert {pod["metadata"]["uid"] for pod in orders.pods()} == before
-
-
-def page(guide: str) -> str:
-    return (ROOT / f"docs/guides/{guide}.md").read_text()
