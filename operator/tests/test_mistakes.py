@@ -1,0 +1,155 @@
+"""Each mistake that once broke clusters, put back, is found by the test that tells its story."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from walrus_operator.act import executor
+from walrus_operator.act.executor import Executor
+from walrus_operator.desired import statefulset
+from walrus_operator.desired.names import FINALIZER
+from walrus_operator.kube.api import KubeError
+from walrus_operator.objects import POD, Ref
+from walrus_operator.observe.snapshot import Snapshot
+from walrus_operator.plan import deletion, planner, pools
+from walrus_operator.runtime import lease
+from walrus_operator.runtime.lease import Lease
+from walrus_operator.runtime.resync import Resync
+from walrus_operator.status.writing import Writing
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+Put = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """Something that is wrong, how to make it so, and who finds it."""
+
+    name: str
+    put: Put
+    found_by: str
+    """`module.function`, called without arguments."""
+
+
+def instead(place: object, name: str, wrong: object) -> Put:
+    """This is there instead of what is right."""
+    return lambda monkeypatch: monkeypatch.setattr(place, name, wrong)
+
+
+def both(*puts: Put) -> Put:
+    def put(monkeypatch):
+        for one in puts:
+            one(monkeypatch)
+
+    return put
+
+
+async def _delete(self, action, snapshot):
+    await self._kube.delete(Ref(POD.name, snapshot.cluster.key.namespace, action.pod), action.uid)
+
+
+def _accept_everything(spec, image, snapshot):
+    return pools.plan_pools(spec, image, snapshot)[0], ()
+
+
+def _claims_go(cluster):
+    return cluster.spec.get("deletionPolicy") == "Delete" or FINALIZER in cluster.finalizers
+
+
+def _end(self, error):
+    raise error
+
+
+def _at_once(self, uid, stored, wanted, now):
+    return None if stored == wanted else 0.0
+
+
+def _held_up(action, refused, names):
+    return bool(refused)
+
+
+MISTAKES = [
+    Mistake(
+        "a release that never gets ready has no way back",
+        instead(planner, "roll_broken", lambda *_: ()),
+        "test_ways_back.test_a_release_whose_brokers_never_get_ready_is_taken_back",
+    ),
+    Mistake(
+        "a broker that never came is taken for a member",
+        instead(Snapshot, "joined", lambda *_: True),
+        "test_ways_back.test_no_roll_and_no_setting_waits_for_a_broker_that_never_came",
+    ),
+    Mistake(
+        "whoever scales a StatefulSet is believed",
+        instead(pools, "_asked", lambda _, found, __: int(found["spec"]["replicas"]) or 1),
+        "test_ways_back.test_a_set_that_someone_scaled_down_comes_back_all_together",
+    ),
+    Mistake(
+        "defaults of a new input change the hash of every pod",
+        instead(statefulset, "_default", lambda _: object()),
+        "test_releases.test_the_pods_of_the_former_release_are_as_they_shall_be",
+    ),
+    Mistake(
+        "a roll deletes pods, whatever the budget says",
+        instead(Executor, "_roll", _delete),
+        "test_evictions.test_a_drain_and_a_roll_at_the_same_moment_take_one_broker",
+    ),
+    Mistake(
+        "claims are known by their names",
+        instead(executor, "is_labelled", lambda *_: True),
+        "test_ownership.test_a_cluster_never_mounts_the_disks_of_another_one_whose_names_are_the_same",
+    ),
+    Mistake(
+        "a finalizer outweighs the spec that is deleted",
+        instead(deletion, "claims_go", _claims_go),
+        "test_deletion.test_delete_that_became_retain_a_moment_before_the_deletion_keeps_the_claims",
+    ),
+    Mistake(
+        "a refused spec is done as far as it can be",
+        instead(planner, "plan_pools", _accept_everything),
+        "test_accepted.test_fewer_brokers_and_fewer_copies_at_once_are_refused_whole",
+    ),
+    Mistake(
+        "a size cannot go back to what the claims have",
+        instead(pools, "volume_size", lambda *_: None),
+        "test_accepted.test_a_size_may_follow_claims_that_someone_made_larger",
+    ),
+    Mistake(
+        "one refused object stops the rest",
+        both(instead(executor, "held_up", _held_up), instead(planner, "held_up", _held_up)),
+        "test_refusals.test_a_node_port_that_is_taken_holds_up_that_service_and_nothing_else",
+    ),
+    Mistake(
+        "one forbidden namespace stops all",
+        instead(Resync, "_close", _end),
+        "test_operating.test_a_namespace_whose_role_is_taken_away_and_given_back_is_listened_to_again",
+    ),
+    Mistake(
+        "a status is written whenever a figure has moved",
+        instead(Writing, "due_seconds", _at_once),
+        "test_operating.test_figures_that_move_with_traffic_are_written_once_a_minute",
+    ),
+    Mistake(
+        "writes do not ask whether the lease is held",
+        instead(Lease, "check", lambda _: None),
+        "test_runtime.test_an_operator_that_cannot_renew_stops_writing",
+    ),
+    Mistake(
+        "a write may take longer than the lease outlasts it",
+        instead(lease, "_MARGIN_SECONDS", 3.0),
+        "test_official.test_a_write_is_given_up_before_another_operator_may_begin",
+    ),
+]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_a_mistake_that_is_put_back_is_found(mistake, monkeypatch):
+    module, _, function = mistake.found_by.partition(".")
+    story = getattr(importlib.import_module(module), function)
+    mistake.put(monkeypatch)
+    with pytest.raises((AssertionError, pytest.fail.Exception, KubeError)):
+        story()
