@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from walrus_operator.desired.names import FINALIZER
-from walrus_operator.objects import CLAIM, Ref
+from walrus_operator.desired.names import FINALIZER, LABEL_POOL
+from walrus_operator.objects import CLAIM, STATEFUL_SET, Ref, owned_by
 from walrus_operator.observe.snapshot import Cluster, Snapshot
 from walrus_operator.plan.actions import Action, Gate, HoldDeletion, Plan, RemoveClaim, Wait
+
+_ORPHAN = "orphan"
+"""Kubernetes' own finalizer: it takes the owner off what belongs to the cluster, and leaves it."""
 
 
 def hold_deletion(cluster: Cluster) -> tuple[Action, ...]:
@@ -20,7 +23,7 @@ def plan_deletion(snapshot: Snapshot) -> Plan:
     if FINALIZER not in cluster.finalizers:
         return Plan()
     release = HoldDeletion(held=False)
-    if not claims_go(cluster) or len(snapshot.cluster_ids()) > 1:
+    if not claims_go(cluster) or _orphaned(snapshot) or len(snapshot.cluster_ids()) > 1:
         return Plan((release,))
     if cluster.pause is not None:
         return Plan(waits=(Wait(Gate.PAUSED, "its claims go, and then it, once the annotation is taken away"),))
@@ -36,6 +39,17 @@ def plan_deletion(snapshot: Snapshot) -> Plan:
 def claims_go(cluster: Cluster) -> bool:
     """As the spec says that is there now, accepted or not; whatever cannot be read keeps them."""
     return cluster.spec.get("deletionPolicy") == "Delete"
+
+
+def _orphaned(snapshot: Snapshot) -> bool:
+    """Whether what belongs to the cluster shall outlive it (`--cascade=orphan`), or already has no owner."""
+    cluster = snapshot.cluster
+    return _ORPHAN in cluster.finalizers or any(
+        ref.kind == STATEFUL_SET.name
+        and ref.name == cluster.names.pool(found["metadata"].get("labels", {}).get(LABEL_POOL, ""))
+        and not owned_by(found, cluster.uid)
+        for ref, found in snapshot.objects.items()
+    )
 
 
 def _pools(cluster: Cluster) -> set[str]:
