@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from driving import KEY, Operator, converge, status
 from examples import SMALLEST, changed
-from simkube import Crash, SimKube
+from simkube import Crash, SimKube, is_ready
 from walrus_operator.act.executor import _marked
 from walrus_operator.kube.api import Conflict, Denied
 from walrus_operator.objects import CLAIM, Ref
@@ -103,6 +103,20 @@ def test_a_claim_that_may_not_be_removed_holds_the_deletion_and_is_told():
     converge(kube)
     assert claims(kube) == []
     assert CLUSTER not in kube.objects
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "after Kubernetes let go"])
+def test_a_cluster_that_is_deleted_without_what_belongs_to_it_keeps_its_claims(late):
+    """`--cascade=orphan` left the StatefulSets, and the operator deleted the claims under their brokers."""
+    kube = started(REMOVES)
+    kube.orphan("WalrusCluster", "orders")
+    if late:
+        kube.step()
+    converge(kube)
+    assert CLUSTER not in kube.objects
+    assert len(claims(kube)) == 3
+    assert not any("deletionTimestamp" in kube.objects[ref]["metadata"] for ref in kube.objects)
+    assert sum(is_ready(pod) for pod in kube.pods().values()) == 3
 
 
 def test_a_paused_cluster_keeps_its_claims_until_it_goes_on_and_retain_waits_for_nobody():

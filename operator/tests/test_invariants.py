@@ -62,7 +62,7 @@ OPERATIONS = st.lists(
         ),
         st.tuples(st.just("scale"), st.integers(0, 5)),
         st.tuples(st.just("refuse"), st.tuples(st.sampled_from(REFUSED), st.sampled_from(ERRORS))),
-        st.tuples(st.just("allow"), st.just(None)),
+        st.tuples(st.sampled_from(["allow", "orphan"]), st.just(None)),
         st.tuples(st.just("foreign"), st.sampled_from(["data-orders-general-3", "data-orders-more-0", "pod"])),
         st.tuples(
             st.just("delete"),
@@ -87,9 +87,11 @@ class Watched(SimKube):
     """Looks at every write of the operator."""
 
     paused = False
+    adopts = False
 
     def __init__(self):
         super().__init__()
+        self.taken = set()  # by the operator's hand
         self.sick.add("walrus/walrus-node:sick")
 
     async def apply(self, manifest):
@@ -134,7 +136,20 @@ class Watched(SimKube):
         pod = self.objects.get(ref)
         if pod is not None and is_ready(pod):
             self._everyone_serves(joined_only=True)
+        if pod is not None and "podIP" in pod["status"]:
+            assert not {name for name in self.taken - {ref.name} if self._gone(name)}, ref
         await super().evict(ref, uid)
+        self.taken.add(ref.name)
+
+    def _gone(self, name):
+        """Whether it shall be there and does not run yet, though nothing keeps it from running."""
+        pool, _, ordinal = name.rpartition("-")
+        found = self.objects.get(Ref(STATEFUL_SET.name, "shop", pool))
+        pod = self.objects.get(Ref(POD.name, "shop", name), {"status": {}})
+        held = name in self.stuck | self.no_room
+        return (
+            found is not None and int(ordinal) < found["spec"]["replicas"] and not held and "podIP" not in pod["status"]
+        )
 
     def _everyone_serves(self, *, joined_only=False):
         """Growth and a roll build upon brokers that are known to serve."""
@@ -194,6 +209,10 @@ def test_the_invariants_hold_and_it_heals(operations):
                 kube.refused.clear()
             case "foreign":
                 foreign(kube, value)
+            case "orphan":
+                if CLUSTER in kube.objects:
+                    orphan(kube)
+                    put(kube, spec)
             case "delete":
                 kube.remove(*value)
                 if value[0] == "WalrusCluster":
@@ -209,7 +228,23 @@ def test_the_invariants_hold_and_it_heals(operations):
 
 
 def put(kube, spec):
-    kube.put("orders", spec, annotations={"walrus.dev/pause": ""} if kube.paused else None)
+    annotations = {"walrus.dev/pause": ""} if kube.paused else {}
+    kube.put("orders", spec, annotations=annotations | ({"walrus.dev/adopt": ""} if kube.adopts else {}))
+
+
+def orphan(kube):
+    """The cluster goes and leaves everything, and the next one of its name takes it over."""
+    kept = {ref for ref, found in kube.objects.items() if ref.kind == CLAIM.name and is_bound(found)}
+    kube.paused, kube.adopts = False, True
+    kube.objects[CLUSTER]["metadata"]["annotations"] = {}
+    kube.orphan("WalrusCluster", "orders")
+    passes(kube, 4)
+    assert CLUSTER not in kube.objects
+    assert kept <= kube.objects.keys()
+
+
+def is_bound(claim):
+    return "volumeName" in claim["spec"]
 
 
 def end(kube):

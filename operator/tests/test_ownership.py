@@ -105,6 +105,7 @@ def test_the_claims_of_another_cluster_do_not_tell_how_many_brokers_come_back():
 def orphaned():
     kube = started()
     kube.orphan("WalrusCluster", "orders")
+    kube.step()
     return kube
 
 

@@ -3,7 +3,7 @@
 import pytest
 from driving import Operator, condition, converge, status
 from examples import POOLS, SMALLEST, changed, with_pool
-from simkube import SimKube
+from simkube import SimKube, is_ready
 from walrus_operator.objects import POD
 
 NEWER = changed(SMALLEST, version="2.0.0")
@@ -33,9 +33,7 @@ def restarted(kube, spec):
         now = uids(kube)
         order.extend(name for name, uid in now.items() if known.get(name) not in (None, uid))
         known.update(now)
-        away = set(known) - {
-            ref.name for ref, pod in kube.objects.items() if ref.kind == POD.name and pod["status"].get("conditions")
-        }
+        away = set(known) - {ref.name for ref, pod in kube.objects.items() if ref.kind == POD.name and is_ready(pod)}
         assert len(away) <= 1
 
     converge(kube, each=look)

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
-from simkube import SimKube
+from simkube import SimKube, is_ready
 from simserver import SimAdmin, SimClient, SimServer
 from walrus_operator.main import Doors, Operator
 from walrus_operator.objects import CLUSTER, POD, STATEFUL_SET, Key, uid_of
@@ -17,8 +17,8 @@ from walrus_operator.settings import Settings
 class World:
     """A Kubernetes that moves by itself, a step each second, and operators that look after it."""
 
-    def __init__(self):
-        self.kube = SimKube()
+    def __init__(self, kube=None):
+        self.kube = kube or SimKube()
         self.server = SimServer(self.kube)
         self.figures = lambda broker: broker
         self.operators = {}
@@ -65,6 +65,13 @@ class World:
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
+
+    def replace(self, name):
+        """It dies, and its Deployment starts another one at once."""
+        operator, running = self.operators.pop(name)
+        operator.lease.release = _nothing
+        running.cancel()
+        return self.start(f"{name}+")
 
     def status(self, name="orders", namespace="shop"):
         found = next(
@@ -123,4 +130,4 @@ class SimListener:
             for other, pod in self.server.kube.objects.items()
             if other.kind == POD.name and other.namespace == ref.namespace and other.name.startswith(f"{ref.name}-")
         ]
-        return found["metadata"]["resourceVersion"], sum(bool(pod["status"].get("conditions")) for pod in owned)
+        return found["metadata"]["resourceVersion"], sum(map(is_ready, owned))

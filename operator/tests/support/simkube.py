@@ -89,14 +89,10 @@ class SimKube:
         self._delete(Ref(kind, namespace, name))
 
     def orphan(self, kind, name, namespace="shop"):
-        """kubectl delete --cascade=orphan: what it owned stays, without an owner."""
+        """kubectl delete --cascade=orphan: what it owned stays, without an owner, once the next step is done."""
         ref = Ref(kind, namespace, name)
-        uid = uid_of(self.objects[ref])
-        for found in self.objects.values():
-            owners = found["metadata"].get("ownerReferences", [])
-            if any(owner["uid"] == uid for owner in owners):
-                found["metadata"].pop("ownerReferences")
-        self._erase(ref)
+        self.objects[ref]["metadata"].setdefault("finalizers", []).append("orphan")
+        self._delete(ref)
 
     def scale(self, name, replicas, namespace="shop"):
         """kubectl scale statefulset."""
@@ -222,13 +218,15 @@ class SimKube:
         """Controllers and brokers do their next thing. Returns whether anything changed."""
         before = self._state()
         self._time += timedelta(seconds=2)
+        for ref in list(self.objects):
+            self._let_go(ref)
         self._collect_garbage()
         for ref in [ref for ref in self.objects if ref.kind == STATEFUL_SET.name]:
             self._stateful_set(ref)
         for ref in [ref for ref in self.objects if ref.kind == POD.name]:
             self._pod(ref)
         for ref in list(self.objects):
-            self._end_deletion(ref)
+            self._end_deletion(ref, stopped=True)
         return before != self._state()
 
     def pods(self, namespace="shop"):
@@ -270,6 +268,18 @@ class SimKube:
             if expected - healthy >= found["spec"]["maxUnavailable"]:
                 return False
         return True
+
+    def _let_go(self, ref):
+        """What belongs to it loses its owner, then the finalizer goes that held it for that."""
+        metadata = self.objects[ref]["metadata"]
+        if "deletionTimestamp" not in metadata or "orphan" not in metadata.get("finalizers", ()):
+            return
+        for found in self.objects.values():
+            owners = found["metadata"].get("ownerReferences", [])
+            if any(owner["uid"] == metadata["uid"] for owner in owners):
+                found["metadata"].pop("ownerReferences")
+        metadata["finalizers"].remove("orphan")
+        self._end_deletion(ref)
 
     def _collect_garbage(self):
         uids = {uid_of(found) for found in self.objects.values()}
@@ -336,6 +346,8 @@ class SimKube:
         """Pending, then running, then part of a cluster, then ready: one of them in each step."""
         pod = self.objects[ref]
         status = pod["status"]
+        if "deletionTimestamp" in pod["metadata"]:
+            return
         if "podIP" not in status and ref.name in self.no_room:
             full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes fit"}
             status["conditions"] = [full]
@@ -356,13 +368,13 @@ class SimKube:
             status.update(
                 {
                     "podIP": f"ip-{ref.namespace}-{ref.name}",
-                    "containerStatuses": [{"state": {"running": {}}, "restartCount": 0}],
+                    "containerStatuses": [{"state": {"running": {"startedAt": self._now()}}, "restartCount": 0}],
                     "conditions": [],
                 }
             )
             self.disks.setdefault(self._disk(ref), {"disk": f"disk-{next(self._disks)}", "cluster": ""})
         elif self._is_sick(pod):
-            status["conditions"] = []
+            self._not_ready(status)
         elif not self.identity(ref)["cluster"]:
             peers = {self.identity(other)["cluster"] for other in self._peers(ref)} - {""}
             joinable = sorted(peer for peer in peers if self.brokers.leader(ref.namespace, peer) is not None)
@@ -378,7 +390,17 @@ class SimKube:
         else:
             leads = self.brokers.leader(ref.namespace, self.identity(ref)["cluster"]) is not None
             ready = leads and ref.name not in self.unready
-            status["conditions"] = [{"type": "Ready", "status": "True"}] if ready else []
+            if ready:
+                status["conditions"] = [{"type": "Ready", "status": "True"}]
+            else:
+                self._not_ready(status)
+
+    def _not_ready(self, status):
+        if {"type": "Ready", "status": "True"} in status["conditions"]:
+            status["conditions"] = [{"type": "Ready", "status": "False", "lastTransitionTime": self._now()}]
+
+    def _now(self):
+        return self._time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def identity(self, ref):
         return self.disks[self._disk(ref)]
@@ -422,7 +444,7 @@ class SimKube:
         manifest["metadata"] |= {
             "uid": f"uid-{next(self._uids)}",
             "generation": 1,
-            "creationTimestamp": self._time.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "creationTimestamp": self._now(),
         }
         assert ref.kind in KINDS
         self.objects[ref] = manifest
@@ -435,14 +457,17 @@ class SimKube:
     def _delete(self, ref):
         """Mark it, and let it go unless something holds it."""
         if ref in self.objects:
-            self.objects[ref]["metadata"].setdefault("deletionTimestamp", self._time.strftime("%Y-%m-%dT%H:%M:%SZ"))
+            self.objects[ref]["metadata"].setdefault("deletionTimestamp", self._now())
             self._touch(ref)
             self._end_deletion(ref)
 
-    def _end_deletion(self, ref):
-        """What is deleted goes once no finalizer and, if it is a claim, no pod holds it."""
+    def _end_deletion(self, ref, *, stopped=False):
+        """What is deleted goes once no finalizer and, if it is a claim, no pod holds it; a pod once it has stopped."""
         found = self.objects.get(ref)
         if found is None or "deletionTimestamp" not in found["metadata"] or found["metadata"].get("finalizers"):
+            return
+        if ref.kind == POD.name and not stopped:
+            found["status"] = {}
             return
         if ref.kind == CLAIM.name and Ref(POD.name, ref.namespace, ref.name.removeprefix("data-")) in self.objects:
             return
@@ -612,10 +637,12 @@ class SimBrokers:
 
 
 def _merge(into, manifest):
-    """Fields of the manifest, as server-side apply sets them; lists are whole here."""
+    """Fields of the manifest, as server-side apply sets them; lists are whole here, but finalizers are a set."""
     for key, value in manifest.items():
         if isinstance(value, dict) and isinstance(into.get(key), dict):
             _merge(into[key], value)
+        elif key == "finalizers":
+            into[key] = [*dict.fromkeys([*into.get(key, ()), *value])]
         else:
             into[key] = value
 
@@ -623,7 +650,9 @@ def _merge(into, manifest):
 def _take_back(into, before, manifest):
     """Fields that the manager said before and does not say any more."""
     for key, value in before.items():
-        if key not in manifest:
+        if key == "finalizers":
+            into[key] = [one for one in into.get(key, ()) if one not in value or one in manifest.get(key, ())]
+        elif key not in manifest:
             into.pop(key, None)
         elif isinstance(value, dict) and isinstance(into.get(key), dict) and isinstance(manifest[key], dict):
             _take_back(into[key], value, manifest[key])

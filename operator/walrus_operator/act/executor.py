@@ -12,7 +12,7 @@ from walrus_operator.api.cluster import API_VERSION, KIND
 from walrus_operator.desired.names import FINALIZER, LABEL_CLUSTER, LABEL_POOL
 from walrus_operator.kube.api import Conflict, Denied, Disrupting, KubeApi, KubeError, Missing, Refused, Unreachable
 from walrus_operator.objects import CLAIM, POD, STATEFUL_SET, Manifest, Ref, owned_by, ref_of, uid_of
-from walrus_operator.observe.brokers import BrokerError, Brokers, ConfigMoved, ConfigRefused
+from walrus_operator.observe.brokers import BrokerError, Brokers, ConfigMoved, ConfigRefused, look_all
 from walrus_operator.observe.snapshot import Cluster, Pod, Snapshot, is_labelled
 from walrus_operator.plan.actions import (
     Action,
@@ -274,7 +274,16 @@ class Executor:
         await self._kube.evict(ref, action.uid)
 
     async def _not_missed(self, action: RollPod, snapshot: Snapshot) -> None:
-        """Nobody who leads hears from it, or whoever leads can do without it."""
+        """Nobody who leads hears from it, or whoever leads can do without it; that nobody leads is asked again."""
+        if snapshot.leader() is None:
+            hosts = {pod.name: pod.ip for pod in snapshot.pods.values() if pod.ip is not None and pod.running}
+            told = await look_all(self._brokers, hosts)
+            leads = sorted(name for name, broker in told.items() if broker is not None and broker.role == "Leader")
+            if leads:
+                detail = (
+                    f"{leads[0]} leads the metadata since just now: whether it misses {action.pod}, it is asked next"
+                )
+                raise Stopped(Wait(Gate.UNKNOWN_BROKER, detail))
         member = snapshot.member(action.pod)
         if member is not None and member.alive and action.spared:
             await self._can_stop(action.pod, member.disk, snapshot)

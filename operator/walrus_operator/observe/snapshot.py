@@ -77,6 +77,8 @@ class Pod:
     restarts: int
     trouble: str | None
     """Why its container does not run, or did not before it was started again, in the words of Kubernetes."""
+    served: bool = False
+    """Whether it was ready since its container started last."""
 
     @classmethod
     def parse(cls, manifest: Manifest) -> Pod:
@@ -85,6 +87,7 @@ class Pod:
         conditions = {condition["type"]: condition for condition in status.get("conditions", ())}
         containers = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
         brokers = status.get("containerStatuses", ())
+        ready = conditions.get("Ready", {})
         return cls(
             name=metadata["name"],
             uid=uid_of(manifest),
@@ -92,12 +95,18 @@ class Pod:
             revision=metadata.get("annotations", {}).get(REVISION, ""),
             ip=status.get("podIP"),
             node=spec.get("nodeName"),
-            ready=conditions.get("Ready", {}).get("status") == "True",
+            ready=ready.get("status") == "True",
+            served=ready.get("status") == "True" or ready.get("lastTransitionTime", "") > _started(brokers),
             running=any("running" in container.get("state", {}) for container in brokers),
             deleting="deletionTimestamp" in metadata,
             restarts=sum(container.get("restartCount", 0) for container in brokers),
             trouble=_trouble(conditions, containers),
         )
+
+
+def _started(containers: Iterable[Mapping[str, Any]]) -> str:
+    """When the last of them started; later than anything where none runs."""
+    return max((one["state"].get("running", {}).get("startedAt", "~") for one in containers), default="~")
 
 
 def _trouble(conditions: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> str | None:
@@ -247,6 +256,14 @@ class Snapshot:
             for ref, manifest in self.objects.items()
             if ref.kind == STATEFUL_SET.name and self.cluster.owns(manifest)
         }
+
+    def expected(self) -> list[str]:
+        """The pods that the StatefulSets of the cluster make."""
+        return [
+            self.cluster.names.pod(pool, ordinal)
+            for pool, found in self.sets().items()
+            for ordinal in range(int(found["spec"].get("replicas", 0)))
+        ]
 
     def member(self, pod: str) -> Member | None:
         """The broker of the pod as the metadata leader lists it: by its disk, or by its name if that is not known."""

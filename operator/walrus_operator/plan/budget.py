@@ -20,12 +20,7 @@ def unavailable_max(snapshot: Snapshot) -> int:
 
 
 def _newcomers(snapshot: Snapshot) -> int:
-    expected = [
-        snapshot.cluster.names.pod(pool, ordinal)
-        for pool, found in snapshot.sets().items()
-        for ordinal in range(int(found["spec"].get("replicas", 0)))
-    ]
-    waiting = [name for name in expected if name not in snapshot.pods or not snapshot.pods[name].ready]
+    waiting = [name for name in snapshot.expected() if name not in snapshot.pods or not snapshot.pods[name].ready]
     return sum(snapshot.joined(name) is False for name in waiting)
 
 

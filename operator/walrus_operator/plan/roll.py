@@ -21,18 +21,18 @@ def outdated(snapshot: Snapshot, revisions: Mapping[str, str]) -> list[Pod]:
 
 
 def roll_broken(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[RollPod, ...]:
-    """An outdated pod that does not serve goes first, and waits for nobody: it may be a release that never will.
+    """An outdated pod that does not serve goes first, whoever else does not: it may be a release that never will.
 
-    One that does not run, or that the metadata leader does not hear from, has nothing to lose. One that takes part
-    goes only while no pod of the wanted spec is away: a release that does not come up shall not take a second broker.
+    One that does not run, or that the others do not hear from, has nothing to lose; it goes once nobody is on the way
+    back, or a moment in which all of them start would take them all. One that takes part goes only while no pod of the
+    wanted spec is away: a release that does not come up shall not take a second broker.
     """
     broken = [pod for pod in outdated(snapshot, revisions) if not pod.ready and not pod.deleting]
-    lost = [pod for pod in broken if not pod.running] or [pod for pod in broken if not _heard(pod, snapshot)]
-    away = any(
-        not pod.ready and pod.revision == revisions.get(pod.pool) and snapshot.joined(pod.name) is not False
-        for pod in snapshot.pods.values()
-    )
-    return tuple(RollPod(pod.name, pod.uid, _spared(snapshot), broken=True) for pod in lost or ([] if away else broken))
+    lost = [pod for pod in broken if not pod.running] or [pod for pod in broken if _is_lost(pod, snapshot)]
+    candidates = lost or ([] if _away(snapshot, revisions) else broken if snapshot.leader() is not None else [])
+    if _on_the_way(snapshot, revisions):
+        return ()
+    return tuple(RollPod(pod.name, pod.uid, _spared(snapshot), broken=True) for pod in candidates)
 
 
 def roll(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[Action, ...]:
@@ -50,10 +50,42 @@ def roll(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[Action, ...]
     return (RollPod(old[0].name, old[0].uid, spared=False),)
 
 
-def _heard(pod: Pod, snapshot: Snapshot) -> bool:
-    """Whether the others do something with it, as the metadata leader tells."""
+def _is_lost(pod: Pod, snapshot: Snapshot) -> bool:
+    """Whether the others do nothing with it, as the metadata leader tells.
+
+    While nobody leads, whoever has served may be part of the next majority; only one that never did is of no use.
+    """
+    if snapshot.leader() is None:
+        return not pod.served
     member = snapshot.member(pod.name)
-    return member is not None and member.alive
+    return member is None or not member.alive
+
+
+def _away(snapshot: Snapshot, revisions: Mapping[str, str]) -> bool:
+    """Whether a pod of the wanted spec does not serve that is part of the cluster."""
+    return any(
+        not pod.ready and pod.revision == revisions.get(pod.pool) and snapshot.joined(pod.name) is not False
+        for pod in snapshot.pods.values()
+    )
+
+
+def _on_the_way(snapshot: Snapshot, revisions: Mapping[str, str]) -> bool:
+    """Whether a broker that may be part of the cluster is stopping, or not yet as far as it will get.
+
+    One of the wanted spec is on the way until it answers, or Kubernetes says what keeps it.
+    """
+    return any(
+        (pod := snapshot.pods.get(name)) is None
+        or pod.deleting
+        or (
+            pod.revision == revisions.get(pod.pool)
+            and not pod.ready
+            and pod.trouble is None
+            and snapshot.brokers.get(name) is None
+        )
+        for name in snapshot.expected()
+        if snapshot.joined(name) is not False
+    )
 
 
 def _spared(snapshot: Snapshot) -> bool:
