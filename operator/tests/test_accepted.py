@@ -150,3 +150,30 @@ def test_a_size_may_follow_claims_that_someone_made_larger():
         kube.put("orders", size(SMALLEST, text))
         converge(kube)
         assert condition(kube, "SpecAccepted")["status"] == accepted
+
+
+def test_while_a_spec_is_refused_the_status_speaks_of_the_one_in_force():
+    """It told of a replication that waits, of growth, and of Services that were never made."""
+    accepted = with_pool(SMALLEST, replicas=4)
+    kube = SimKube()
+    kube.put("orders", accepted)
+    converge(kube)
+    before = status(kube)
+    wished = changed(
+        with_pool(SMALLEST, replicas=1, storage={"claim": {"size": "2Gi"}}),
+        replication={"factor": 1},
+        listeners=[{"name": "grpc", "type": "NodePort"}],
+        pools=[
+            *with_pool(SMALLEST, replicas=1)["pools"],
+            {"name": "more", "replicas": 5, "storage": {"claim": {"size": "1Gi"}}},
+        ],
+    )
+    kube.put("orders", wished)
+    converge(kube)
+    after = status(kube)
+    assert condition(kube, "SpecAccepted")["reason"] == "ShrinkUnsupported"
+    assert condition(kube, "Replicated")["status"] == "True"
+    assert (before["phase"], after["phase"]) == ("Running", "Blocked")
+    for told in ("replicas", "readyReplicas", "listeners", "pools", "replication"):
+        assert after[told] == before[told], told
+    assert after["observedGeneration"] > before["observedGeneration"]

@@ -30,7 +30,7 @@ def told(broker=BROKER, pod=POD, before=None, claims=None):
         for name, phase in (claims or {}).items()
     }
     snapshot = Snapshot(cluster, {}, pods, made, brokers)
-    return derive(parse_spec(SMALLEST), snapshot, Plan(), Done(), datetime(2026, 1, 1, tzinfo=UTC))
+    return derive(snapshot, Plan(spec=parse_spec(SMALLEST)), Done(), datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def row(**given):
@@ -198,7 +198,6 @@ def test_availability(given, answer):
 def test_the_time_of_an_answer_is_when_it_last_changed():
     first = told()
     again = derive(
-        parse_spec(SMALLEST),
         Snapshot(
             Cluster(Key("shop", "orders"), "uid", 1, SMALLEST, first, None, deleting=False),
             {},
@@ -206,7 +205,7 @@ def test_the_time_of_an_answer_is_when_it_last_changed():
             {},
             {POD.name: BROKER},
         ),
-        Plan(),
+        Plan(spec=parse_spec(SMALLEST)),
         Done(),
         datetime(2027, 1, 1, tzinfo=UTC),
     )

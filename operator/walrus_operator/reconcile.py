@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from walrus_operator.act.contested import Contested
 from walrus_operator.act.executor import Executor
-from walrus_operator.api.cluster import API_VERSION, KIND, ClusterSpec, parse_spec
+from walrus_operator.api.cluster import API_VERSION, KIND, parse_spec
 from walrus_operator.clock import Monotonic, Now, monotonic
 from walrus_operator.kube.api import KubeApi, Missing
 from walrus_operator.objects import Key, Manifest
@@ -77,10 +77,10 @@ class Reconciler:
             return None
         if snapshot.cluster.deleting:
             return await self._end(snapshot)
-        spec, todo = self._plan(snapshot)
+        todo = self._plan(snapshot)
         todo = self._contested.held(todo)
         done = await self._executor.act(todo, snapshot)
-        status = derive(spec, snapshot, todo, done, self._now())
+        status = derive(snapshot, todo, done, self._now())
         happened = events(snapshot.cluster.status, status, done)
         written, due = await self._tell(snapshot.cluster, status)
         await self._recorder.record(snapshot.cluster, happened)
@@ -96,16 +96,16 @@ class Reconciler:
         done = await self._executor.act(todo, snapshot)
         written = False
         if todo.waits or done.waits:
-            written, _ = await self._tell(snapshot.cluster, derive(None, snapshot, todo, done, self._now()))
+            written, _ = await self._tell(snapshot.cluster, derive(snapshot, todo, done, self._now()))
         return Pass(todo, done, written, self._patience.after(snapshot.cluster.key, todo, done))
 
-    def _plan(self, snapshot: Snapshot) -> tuple[ClusterSpec | None, Plan]:
+    def _plan(self, snapshot: Snapshot) -> Plan:
         try:
             spec = parse_spec(dict(snapshot.cluster.spec))
         except ValidationError as error:
             invalid = (Wait(Gate.INVALID, _explained(error)),)
-            return None, plan(None, snapshot, self._default_image, invalid)
-        return spec, plan(spec, snapshot, self._default_image)
+            return plan(None, snapshot, self._default_image, invalid)
+        return plan(spec, snapshot, self._default_image)
 
     async def _tell(self, cluster: Cluster, status: Manifest) -> tuple[bool, float | None]:
         """Write the status if it is due; whether it was written, and in how many seconds it is due otherwise."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from walrus_operator.api.cluster import ClusterSpec
 from walrus_operator.objects import Manifest, Ref, ref_of
 from walrus_operator.observe.snapshot import Replication
 
@@ -214,6 +215,8 @@ class Plan:
     waits: tuple[Wait, ...] = ()
     outdated: tuple[str, ...] = ()
     """Pods that are made from something else than the spec says now."""
+    spec: ClusterSpec | None = None
+    """The spec in force: the one that is there, or while that is refused the last one that was accepted; None: none."""
 
     @property
     def settled(self) -> bool:

@@ -55,7 +55,7 @@ def plan(spec: ClusterSpec | None, snapshot: Snapshot, default_image: str, inval
     """
     stop = _stopped(snapshot)
     if stop is not None:
-        return Plan(waits=(stop, *invalid))
+        return Plan(waits=(stop, *invalid), spec=last_accepted(snapshot) or spec)
     if spec is not None:
         pools, refused = plan_pools(spec, image_of(spec, default_image), snapshot)
         if not refused:
@@ -100,6 +100,7 @@ def _plan(
         possible(_configure(spec, snapshot), taken.keys(), owner.names),
         waits=(*taken.values(), *waits, *refused, *extra),
         outdated=tuple(pod.name for pod in outdated(snapshot, revisions)),
+        spec=spec,
     )
 
 
@@ -130,7 +131,8 @@ def _steps(
     if missing is not None:
         return urgent, () if urgent else (missing,)
     newcomer = _not_serving(snapshot, pools, everyone=True)
-    grown = _grow(spec, snapshot, pools, now) if newcomer is None else ()
+    noticed = all(_is_noticed(found) for found in snapshot.sets().values())
+    grown = _grow(spec, snapshot, pools, now) if newcomer is None and noticed else ()
     waits = tuple(wait for wait in (newcomer, *unseen.values()) if wait is not None)
     return (*urgent, *grown, *roll(snapshot, seen)), waits
 
@@ -140,11 +142,15 @@ def _unseen(snapshot: Snapshot, pool: str, revision: str) -> Wait | None:
     found = snapshot.sets().get(pool)
     if found is None:
         return None
-    seen = found.get("status", {}).get("observedGeneration", 0)
     made_of = found["spec"]["template"]["metadata"].get("annotations", {}).get(REVISION)
-    if seen >= found["metadata"].get("generation", 0) and made_of == revision:
+    if _is_noticed(found) and made_of == revision:
         return None
     return Wait(Gate.POD_PENDING, f"Kubernetes has not taken note of the StatefulSet of pool {pool} yet")
+
+
+def _is_noticed(found: Manifest) -> bool:
+    """Whether Kubernetes has taken note of the StatefulSet as it is: until then its pods are those of before."""
+    return bool(found.get("status", {}).get("observedGeneration", 0) >= found["metadata"].get("generation", 0))
 
 
 def _stopped(snapshot: Snapshot) -> Wait | None:

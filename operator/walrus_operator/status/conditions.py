@@ -95,9 +95,9 @@ class Facts:
     snapshot: Snapshot
     rows: Sequence[BrokerRow]
     desired: int
-    """Brokers that the spec asks for."""
+    """Brokers that the spec in force asks for."""
     replication: Replication | None
-    """What the spec asks for; None where it cannot be parsed."""
+    """What the spec in force asks for; None where there is none."""
     leader: str | None
     outdated: Sequence[str]
     """Pods that are made from something else than the spec says now."""

@@ -30,8 +30,9 @@ _DETAIL = 300
 _POOLS = 64
 
 
-def derive(spec: ClusterSpec | None, snapshot: Snapshot, plan: Plan, done: Done, now: datetime) -> dict[str, Any]:
-    """The status as the API server shall have it. `spec` is None where it cannot be parsed."""
+def derive(snapshot: Snapshot, plan: Plan, done: Done, now: datetime) -> dict[str, Any]:
+    """The status as the API server shall have it: of the spec in force, and what of the present one is refused."""
+    spec = plan.spec
     before = snapshot.cluster.status
     rows = _rows(spec, snapshot, before)
     waits = (*done.waits, *plan.waits)
