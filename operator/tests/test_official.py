@@ -96,7 +96,23 @@ def test_a_write_that_waited_for_a_thread_while_the_lease_was_lost_is_not_sent(s
                 await write
         assert server.asked == ["GET"]
         await kube.get(Ref("Service", "shop", "a"))
-        kube.close()
+        await kube.close()
+
+    asyncio.run(story())
+
+
+def test_the_end_waits_for_a_write_that_is_under_way_though_nobody_else_does(server):
+    async def story():
+        kube = OfficialApi()
+        write = asyncio.ensure_future(kube.apply(MANIFEST))
+        await asyncio.to_thread(server.arrived.acquire)
+        write.cancel()
+        end = asyncio.ensure_future(kube.close())
+        ended, _ = await asyncio.wait([end], timeout=0.2)
+        assert not ended
+        server.answer.set()
+        await end
+        assert server.asked == ["PATCH"]
 
     asyncio.run(story())
 

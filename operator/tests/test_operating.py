@@ -349,3 +349,25 @@ def test_lists_that_are_old_change_nothing_of_the_end():
         assert world.kube.objects[Ref("StatefulSet", "shop", "orders-general")]["spec"]["replicas"] == 3
 
     story(tell)
+
+
+def test_an_operator_that_ends_lets_nobody_begin_before_its_last_write_has_arrived():
+    """The lease was given up first: a write that was under way then arrived beside those of the next operator."""
+
+    async def tell(world):
+        first = world.start("one")
+        world.kube.put("orders", SMALLEST)
+        await until(world.is_ready, 60)
+        world.server.seconds, world.server.lease_seconds = 4.0, 0.1
+        world.kube.put("orders", changed(SMALLEST, segments={"maxEntries": 7}, version="2.0.0"))
+        began = len(world.server.log)
+        await until(lambda: "patch" in [verb for _, verb, _, _ in world.server.log[began:]], 60)
+        _, running = world.operators.pop("one")
+        world.start("two")
+        first.stop()
+        await running
+        assert world.server.holder() in ("", "two")
+        world.server.seconds = 0.0
+        await until(lambda: world.server.holder() == "two" and world.is_ready(), 120)
+
+    story(tell)

@@ -58,15 +58,15 @@ def run() -> int:
 class ClosedKube(KubeApi, Protocol):
     """Kubernetes, with a connection that ends."""
 
-    def close(self) -> None:
-        """End it."""
+    async def close(self) -> None:
+        """End it; returns once no call is under way."""
 
 
 class ClosedBrokers(Brokers, Protocol):
     """Brokers, with connections that end."""
 
-    def close(self) -> None:
-        """End them."""
+    async def close(self) -> None:
+        """End them; returns once no call is under way."""
 
 
 class Listens(Protocol):
@@ -151,12 +151,16 @@ class Operator:
                 await self._operate()
             return 0 if self._stop.is_set() else 1
         finally:
-            await self.lease.release()
+            await self._end()
             await server.stop()
-            self._queue.close()
-            self._brokers.close()
-            self._kube.close()
-            self._lease_kube.close()
+
+    async def _end(self) -> None:
+        """No write begins any more, those under way end; only then another operator may begin."""
+        self.lease.stop()
+        self._queue.close()
+        await asyncio.gather(self._brokers.close(), self._kube.close())
+        await self.lease.release()
+        await self._lease_kube.close()
 
     async def _stand_by(self) -> None:
         """Until the lease is ours."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import wraps
 
 from simkube import SimKube, deepcopy
 from walrus_operator.kube.api import WRITE_SECONDS_MAX, Unreachable
@@ -22,10 +23,12 @@ class SimServer:
     def __init__(self, kube: SimKube):
         self.kube = kube
         self.seconds = 0.0  # how long a call takes
+        self.lease_seconds = None  # how long one takes that is about the lease, if not as long
         self.faults = []  # (error, verbs or None, namespace or None, kinds or None)
         self.webhook = lambda _: None  # changes what was applied
         self.pruned = ()  # fields of the status that the definition does not know
         self.stale = False  # lists are those of before
+        self.unheard = 0  # so many of the next writes are done, and their answers are lost
         self.log = []  # (time, verb, kind, namespace)
         self._lists = {}
 
@@ -60,6 +63,19 @@ class SimServer:
         return sum(at >= since and verb in verbs and kind in (None, of) for at, verb, of, _ in self.log)
 
 
+def in_thread(call):
+    """A call that is under way comes to its end, whoever waits for it."""
+
+    @wraps(call)
+    async def begin(client, *arguments):
+        task = asyncio.ensure_future(call(client, *arguments))
+        client.under_way.add(task)
+        task.add_done_callback(client.under_way.discard)
+        return await asyncio.shield(task)
+
+    return begin
+
+
 class SimClient:
     """One client of one operator."""
 
@@ -69,9 +85,11 @@ class SimClient:
         self.who = who
         self.fence = fence
         self.threads = asyncio.Semaphore(threads)
+        self.under_way = set()
 
-    def close(self):
-        pass
+    async def close(self):
+        ended = await asyncio.gather(*self.under_way, return_exceptions=True)
+        assert not [error for error in ended if isinstance(error, AssertionError)], ended
 
     @asynccontextmanager
     async def _call(self, verb, kind, namespace):
@@ -83,18 +101,25 @@ class SimClient:
             if kind != LEASE.name:
                 self.server.log.append((loop.time(), verb, kind, namespace))
             most = READ_SECONDS_MAX if reading else WRITE_SECONDS_MAX
-            await asyncio.sleep(min(self.server.seconds, most))
-            if self.server.seconds > most:
+            quick = kind == LEASE.name and self.server.lease_seconds is not None
+            seconds = self.server.lease_seconds if quick else self.server.seconds
+            await asyncio.sleep(min(seconds, most))
+            if seconds > most:
                 raise Unreachable(f"{verb} {kind}: no answer in {most} s")
             self.server.meet(verb, kind, namespace)
             if not reading and kind != LEASE.name:
                 assert self.server.holder() == self.who, f"{self.who} writes and does not hold the lease"
             yield
+            if not reading and kind != LEASE.name and self.server.unheard:
+                self.server.unheard -= 1
+                raise Unreachable(f"{verb} {kind}: done, and the answer is lost")
 
+    @in_thread
     async def get(self, ref):
         async with self._call("get", ref.kind, ref.namespace):
             return await self.kube.get(ref)
 
+    @in_thread
     async def list(self, kind, namespace, selector=""):
         async with self._call("list", kind.name, namespace or "*"):
             equal, exists = selector if "=" in selector else "", selector if "=" not in selector else ""
@@ -102,29 +127,35 @@ class SimClient:
             fresh = [one for one in fresh if not exists or exists in one["metadata"].get("labels", {})]
             return self.server.listed(kind, namespace, selector, fresh)
 
+    @in_thread
     async def create(self, manifest):
         async with self._call("create", manifest["kind"], manifest["metadata"]["namespace"]):
             return await self.kube.create(manifest)
 
+    @in_thread
     async def replace(self, manifest):
         async with self._call("update", manifest["kind"], manifest["metadata"]["namespace"]):
             return await self.kube.replace(manifest)
 
+    @in_thread
     async def apply(self, manifest):
         async with self._call("patch", manifest["kind"], manifest["metadata"]["namespace"]):
             await self.kube.apply(manifest)
             self.server.webhook(self.kube.objects[ref_of(manifest)])
             return deepcopy(self.kube.objects[ref_of(manifest)])
 
+    @in_thread
     async def apply_status(self, manifest):
         async with self._call("patch", f"{manifest['kind']}/status", manifest["metadata"]["namespace"]):
             known = {name: value for name, value in manifest["status"].items() if name not in self.server.pruned}
             return await self.kube.apply_status({**manifest, "status": known})
 
+    @in_thread
     async def delete(self, ref, uid):
         async with self._call("delete", ref.kind, ref.namespace):
             await self.kube.delete(ref, uid)
 
+    @in_thread
     async def evict(self, ref, uid):
         async with self._call("create", f"{ref.kind}/eviction", ref.namespace):
             await self.kube.evict(ref, uid)
@@ -138,7 +169,7 @@ class SimAdmin:
         self.fence = fence
         self.figures = figures
 
-    def close(self):
+    async def close(self):
         pass
 
     def __getattr__(self, name):

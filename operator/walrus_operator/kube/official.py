@@ -65,9 +65,9 @@ class OfficialApi:
         self._told = told
         self._fence = fence
 
-    def close(self) -> None:
-        """End the threads; calls under way are waited for."""
-        self._threads.shutdown()
+    async def close(self) -> None:
+        """End the threads; calls under way are waited for, as whoever was cancelled did not."""
+        await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
         self._client.close()
 
     async def get(self, ref: Ref) -> Manifest | None:

@@ -30,9 +30,9 @@ class AdminBrokers:
         self._port = port
         self._fence = fence
 
-    def close(self) -> None:
-        """End the threads; calls under way are waited for."""
-        self._threads.shutdown()
+    async def close(self) -> None:
+        """End the threads; calls under way are waited for, as whoever was cancelled did not."""
+        await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
 
     async def look(self, host: str) -> Broker:
         """What the broker tells about itself."""

@@ -52,6 +52,7 @@ class Lease:
         self._held_until = float("-inf")
         self._seen: tuple[str, float] | None = None
         self._ours: Manifest | None = None
+        self._gives_up = False
 
     @property
     def held(self) -> bool:
@@ -109,11 +110,17 @@ class Lease:
             log.info("standing by: %s is held by %s; this operator takes over when that one is gone", self._ref, holder)
         self._waits_for = holder
 
-    async def release(self) -> None:
-        """Give the lease up, so that the next operator need not wait for its end."""
-        if not self.held:
-            return
+    def stop(self) -> None:
+        """No write begins any more: whoever asks is told that the lease is not held."""
+        self._gives_up = self._gives_up or self.held
         self._held_until = float("-inf")
+
+    async def release(self) -> None:
+        """Give the lease up, so that the next operator need not wait for its end; after the last write has ended."""
+        self.stop()
+        if not self._gives_up:
+            return
+        self._gives_up = False
         try:
             found = await self._kube.get(self._ref)
             if found is not None and found.get("spec", {}).get("holderIdentity") == self._holder:
