@@ -24,9 +24,14 @@ settings.load_profile("walrus")
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    log_file = tmp_path_factory.mktemp("spark") / "spark.log"
-    session = create_session("tests", master="local[2,4]", java_options=JAVA_SHORT, log_file=log_file)
+def spark_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What Java and the workers say."""
+    return tmp_path_factory.mktemp("spark") / "spark.log"
+
+
+@pytest.fixture(scope="session")
+def spark(spark_log: Path) -> Iterator[SparkSession]:
+    session = create_session("tests", master="local[2,4]", java_options=JAVA_SHORT, log_file=spark_log)
     yield session
     session.stop()
 

@@ -41,7 +41,7 @@ def test_the_text_is_the_documented_one():
     offsets = Offsets({"orders": "u-1"}, {("orders", 0): 1200, ("orders", 1): 980})
     assert (
         json.dumps(offsets.to_json())
-        == '{"ids": {"orders": "u-1"}, "offsets": {"orders": {"0": 1200, "1": 980}}, "v": 1}'
+        == '{"ids": {"orders": "u-1"}, "offsets": {"orders": {"0": 1200, "1": 980}}, "v": 2}'
     )
 
 
@@ -49,12 +49,12 @@ def test_the_text_is_the_documented_one():
     "text",
     [
         "{}",
-        '{"ids": {}, "offsets": {}, "v": 2}',
-        '{"ids": {}, "offsets": {"orders": {"0": 1}}, "v": 1}',
-        '{"ids": {"orders": "u"}, "offsets": {"orders": {"0": -1}}, "v": 1}',
-        '{"ids": {"orders": "u"}, "offsets": {"orders": {"0": 1.5}}, "v": 1}',
-        '{"ids": {"orders": "u"}, "offsets": {"orders": {"x": 1}}, "v": 1}',
-        '{"ids": {"orders": "u"}, "offsets": {"orders": [1]}, "v": 1}',
+        '{"ids": {}, "offsets": {}, "v": 1}',
+        '{"ids": {}, "offsets": {"orders": {"0": 1}}, "v": 2}',
+        '{"ids": {"orders": "u"}, "offsets": {"orders": {"0": -1}}, "v": 2}',
+        '{"ids": {"orders": "u"}, "offsets": {"orders": {"0": 1.5}}, "v": 2}',
+        '{"ids": {"orders": "u"}, "offsets": {"orders": {"x": 1}}, "v": 2}',
+        '{"ids": {"orders": "u"}, "offsets": {"orders": [1]}, "v": 2}',
         '{"orders": {"0": 1}}',
     ],
 )

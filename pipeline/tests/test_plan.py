@@ -19,6 +19,7 @@ from pyspark_walrus.plan import (
     changed_topics,
     next_end,
     plan_range,
+    replaced,
     share_out,
     unreachable,
 )
@@ -160,13 +161,28 @@ def test_a_fixed_target_leaves_out_partitions_that_came_later():
     assert next_end(start, target, there, offsets_max=None, bytes_max=None).next == {("orders", 0): 10}
 
 
-def test_a_partition_that_lost_its_end_goes_on_from_there():
+def test_a_partition_that_lost_its_end_is_told_of_and_its_range_back_has_no_records():
     there = layout(topic(partition(100)))
     start = Offsets(ids(there), {("orders", 0): 150})
     assert unreachable(start, there) == [Loss("orders", 0, 100, 150, Cause.CUT_OFF)]
-    end = next_end(start, latest(there), there, offsets_max=10, bytes_max=10)
-    assert end.next == {("orders", 0): 100}
-    assert planned(there, start, end) == Plan((), ())
+    assert next_end(start, latest(there), there, offsets_max=10, bytes_max=10) == start
+    assert planned(there, start, Offsets(ids(there), {("orders", 0): 100})) == Plan((), ())
+
+
+def test_offsets_that_lie_in_other_segments_than_they_did_are_lost():
+    before = layout(topic(partition(100, 200)))
+    read = pieces(splits(before))
+    assert replaced(read, before) == []
+    assert replaced(read, layout(topic(partition(100, 250)))) == []  # it went on
+    assert replaced(read, layout(topic(partition(100, 100)))) == []  # nothing was appended instead
+    assert replaced(read, layout(topic(partition(100, 200), uuid="another"))) == []
+    after = layout(topic(partition(100, 40, 500)))
+    assert replaced(read, after) == [Loss("orders", 0, 140, 300, Cause.CUT_OFF)]
+    shorter = layout(topic(partition(100, 40, 20)))
+    assert replaced(read, shorter) == [Loss("orders", 0, 140, 160, Cause.CUT_OFF)]
+    trimmed = partition(100, 40, 500)
+    there = layout(topic(replace(trimmed, log_start=150, segments=trimmed.segments[2:])))
+    assert replaced(read, there) == [Loss("orders", 0, 150, 300, Cause.CUT_OFF)]
 
 
 later_partitions = st.one_of(
@@ -186,14 +202,18 @@ def test_any_range_on_any_later_layout_gives_each_offset_once_or_names_it(
     if later is not None:
         log_start, length, segment_length, count = later
         segments = [segment_length] * (length // segment_length) + [length % segment_length]
-        changed = [partition(*segments, log_start=log_start)] * max(count, len(before["orders"].partitions))
-        after["orders"] = topic(*changed)
+        after["orders"] = topic(*[partition(*segments, log_start=log_start)] * count)
     if recreated:
         after["orders"] = replace(after["orders"], uuid="another")
     if deleted:
         del after["bills"]
     if recreated:
         with pytest.raises(SourceError, match="topic orders was deleted and made again"):
+            planned(after, *ranges)
+        return
+    gone = [number for name, number in start if name == "orders" and number not in after["orders"].partitions]
+    if gone:
+        with pytest.raises(SourceError, match=rf"topic orders has no partition [{''.join(map(str, gone))}] any more"):
             planned(after, *ranges)
         return
     plan = planned(after, *ranges, bytes_max=bytes_max, splits_min=splits_min)

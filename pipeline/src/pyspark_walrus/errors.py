@@ -34,7 +34,8 @@ class Reason(Enum):
     DATA_LOSS = Kind(
         "DATA_LOSS",
         False,
-        "records that this query had not read are gone; failOnDataLoss=false goes on without them",
+        "records that this query had not read are gone; failOnDataLoss=false, or --accept-loss of `walrus archive`, "
+        "goes on without them",
     )
     SEGMENT_CORRUPT = Kind("SEGMENT_CORRUPT", False, "a stored batch is damaged; look at the broker's log")
     BATCH_UNREADABLE = Kind(
@@ -42,7 +43,11 @@ class Reason(Enum):
     )
     SEGMENT_UNAVAILABLE = Kind("SEGMENT_UNAVAILABLE", True, "no node that could serve the segment answered in time")
     BROKER_UNREACHABLE = Kind("BROKER_UNREACHABLE", True, "check bootstrap.servers and that the cluster is up")
-    VERSION_UNSUPPORTED = Kind("VERSION_UNSUPPORTED", False, "the checkpoint was written by a newer pyspark_walrus")
+    VERSION_UNSUPPORTED = Kind(
+        "VERSION_UNSUPPORTED",
+        False,
+        "another version of pyspark_walrus wrote the checkpoint: use that one, or start with a new checkpoint",
+    )
 
 
 class SourceError(Exception):

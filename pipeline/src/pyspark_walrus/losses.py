@@ -31,6 +31,11 @@ class Loss:
     end: int
     cause: Cause
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """The partition."""
+        return self.topic, self.partition
+
     def __str__(self) -> str:
         return (
             f"offsets {self.start} to {self.end - 1} of partition {self.partition} of topic {self.topic}: {self.cause}"
@@ -55,6 +60,7 @@ class Losses:
         self._trimmed_to: dict[tuple[str, int], int] = {}
         self._told: set[Loss] = set()
         self._unreported: list[Loss] = []
+        self._in_report = 0  # how many of them the newest report has
 
     def face(self, losses: Iterable[Loss]) -> None:
         """Raises DATA_LOSS for the first, if the query does not accept losses; else logs those that are new."""
@@ -66,13 +72,18 @@ class Losses:
                 log.warning("[WALRUS_DATA_LOSS] skips %s", new)
                 self._unreported.append(new)
 
-    def unreported(self) -> list[Loss]:
-        """What was told since this was asked last."""
-        told, self._unreported = self._unreported, []
-        return told
+    def to_report(self) -> list[Loss]:
+        """What no report of a micro-batch has told yet. Spark shows a report only if a micro-batch follows it."""
+        self._in_report = len(self._unreported)
+        return list(self._unreported)
+
+    def batch_follows(self) -> None:
+        """What the newest report has is told."""
+        del self._unreported[: self._in_report]
+        self._in_report = 0
 
     def _new_part(self, loss: Loss) -> Loss | None:
-        key = (loss.topic, loss.partition)
+        key = loss.key
         if loss.cause is Cause.TRIMMED:  # the beginning of a partition only rises
             known = self._trimmed_to.get(key, 0)
             self._trimmed_to[key] = max(known, loss.end)

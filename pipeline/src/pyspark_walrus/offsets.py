@@ -13,7 +13,8 @@ from pyspark_walrus.errors import Reason, SourceError
 from pyspark_walrus.layout import Layout, PartitionLayout
 from pyspark_walrus.options import EARLIEST, LATEST, Bound
 
-VERSION: Final = 1
+# Until version 1 the first micro-batch of a query was not empty, so its checkpoint does not say where the query began.
+VERSION: Final = 2
 
 TopicPartition = tuple[str, int]
 
@@ -128,6 +129,14 @@ def check_order(start: Offsets, end: Offsets) -> None:
                 start=start.next[key],
                 end=last,
             )
+
+
+def furthest(first: Offsets, second: Offsets) -> Offsets:
+    """Of each partition the greater offset."""
+    keys = first.next.keys() | second.next.keys()
+    return Offsets(
+        {**first.ids, **second.ids}, {key: max(first.next.get(key, 0), second.next.get(key, 0)) for key in keys}
+    )
 
 
 def latest(layout: Layout) -> Offsets:

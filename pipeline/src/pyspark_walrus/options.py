@@ -112,6 +112,7 @@ _BY_NAME: Final = "name the topics with subscribe"
 _BY_OFFSET: Final = "choose offsets with startingOffsets and endingOffsets, and filter by the column timestamp"
 _IN_FULL: Final = "leave it out; maxOffsetsPerTrigger and maxBytesPerTrigger bound a micro-batch"
 _NO_GROUP: Final = "leave it out: there are no consumer groups, the checkpoint says how far a query got"
+_PATIENT: Final = "leave it out: a query waits for nodes that are away, for up to a minute"
 _KAFKAS: Final = {
     "subscribePattern": _BY_NAME,
     "assign": _BY_NAME,
@@ -123,6 +124,9 @@ _KAFKAS: Final = {
     "minOffsetsPerTrigger": _IN_FULL,
     "maxTriggerDelay": _IN_FULL,
     "maxRecordsPerPartition": "use minPartitions or maxBytesPerPartition",
+    "kafkaConsumer.pollTimeoutMs": _PATIENT,
+    "fetchOffset.numRetries": _PATIENT,
+    "fetchOffset.retryIntervalMs": _PATIENT,
     "groupIdPrefix": _NO_GROUP,
     "kafka.group.id": _NO_GROUP,
 }

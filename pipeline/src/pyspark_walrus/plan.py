@@ -7,7 +7,7 @@ a partition that its start does not name is not read by it. The end of that rang
 begins, and the next range reads on from there; however often a range is repeated, it means the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -67,7 +67,7 @@ def next_end(
 
     Offsets of topics that the layout does not have stay as they are. A partition that `start` does not name begins
     here, and is read from the next micro-batch on: a new partition of a known topic at 0, one of a new topic where
-    its log begins. One that ends before `start` goes on from its end.
+    its log begins. One that ends before `start` stays; `unreachable` tells of it.
     """
     ends = dict(start.next)
     begins: dict[TopicPartition, int] = {}
@@ -77,8 +77,6 @@ def next_end(
         if at is None:
             if goal is not None:
                 ends[key] = 0 if key[0] in start.ids else partition.log_start
-        elif at > partition.high_watermark:
-            ends[key] = partition.high_watermark
         else:
             goals[key] = max(at, min(goal if goal is not None else at, partition.high_watermark))
             begins[key] = min(max(at, partition.log_start), goals[key])
@@ -157,6 +155,30 @@ def unreachable(start: Offsets, layout: Layout) -> list[Loss]:
         elif partition is not None and at > partition.high_watermark:
             losses.append(Loss(*key, partition.high_watermark, at, Cause.CUT_OFF))
     return losses
+
+
+def replaced(pieces: Iterable[Piece], layout: Layout) -> list[Loss]:
+    """What of the pieces lies in other segments now: the partition had lost its end, and others were appended there.
+
+    Offsets at which nothing lies any more are told by `unreachable`.
+    """
+    losses: dict[TopicPartition, Loss] = {}
+    for piece in sorted(pieces, key=lambda piece: piece.start):
+        there = layout.get(piece.topic)
+        if there is None or there.uuid != piece.topic_uuid or piece.partition not in there.partitions:
+            continue
+        partition, key = there.partitions[piece.partition], (piece.topic, piece.partition)
+        begin, end = max(piece.start, partition.log_start), min(piece.end, partition.high_watermark)
+        others = [
+            max(begin, segment.base_offset)
+            for segment in partition.segments
+            if segment.uuid != piece.segment and segment.base_offset < end and begin < segment.end_offset
+        ]
+        if key in losses:
+            losses[key] = replace(losses[key], end=max(losses[key].end, end))
+        elif others and begin < end:
+            losses[key] = Loss(*key, min(others), end, Cause.CUT_OFF)
+    return [losses[key] for key in sorted(losses)]
 
 
 def changed_topics(start: Offsets, end: Offsets) -> set[str]:

@@ -6,7 +6,7 @@ so what is learnt while planning travels in the splits and nowhere else.
 """
 
 from collections.abc import Iterator, MutableMapping, Sequence
-from itertools import chain
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -34,12 +34,13 @@ from pyspark_walrus.offsets import (
     check_found,
     check_order,
     check_same_topics,
+    furthest,
     latest,
     partitions,
     resolve,
 )
 from pyspark_walrus.options import SourceOptions
-from pyspark_walrus.plan import Plan, Split, changed_topics, next_end, plan_range, unreachable
+from pyspark_walrus.plan import Piece, Plan, Split, changed_topics, next_end, plan_range, replaced, unreachable
 from pyspark_walrus.schema import spark_schema
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Offsets | None = None
         self._began = False
         self._target: Offsets | None = None
+        self._planned: dict[TopicPartition, tuple[Piece, ...]] = {}  # what tasks last got of each partition
         self._cut_off_at: dict[TopicPartition, int] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -147,10 +149,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             check_bound(self._starting, layout, option="startingOffsets")
             self._began = True
             return start
-        layout = self._connected().confirmed(layout, begin)
-        self._losses.face(unreachable(begin, layout))
-        behind = {key: end for key, end in self._cut_off_at.items() if end < begin.next.get(key, 0)}
-        self._cut_off_at = {}
+        layout = self._connected().confirmed(layout, furthest(begin, self._target or begin))
+        behind = self._ends_before(begin, layout)
         if behind:  # what was appended there since is read from the next micro-batch on
             return Offsets(begin.ids, {**begin.next, **behind}).to_json()
         unlimited = isinstance(limit, ReadAllAvailable)
@@ -167,7 +167,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The high watermarks as last seen, for the lag in Spark's progress reports, and losses that were accepted."""
         if not self._layout:
             return None
-        lost = [loss.to_json() for loss in self._losses.unreported()]
+        lost = [loss.to_json() for loss in self._losses.to_report()]
         return {**latest(self._layout).to_json(), **({"lost": lost} if lost else {})}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -176,6 +176,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         A range is planned from the topics that it names, whether the query still subscribes to them or not.
         """
         begin, last = Offsets.from_json(start), Offsets.from_json(end)
+        self._losses.batch_follows()
         if begin == self._initial and not self._began:  # the first micro-batch again, whose start is not the same now
             self._began = True
             return []
@@ -189,8 +190,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         plan = _plan(begin, last, layout, self._options)
         for loss in plan.losses:
             if loss.cause is Cause.CUT_OFF:
-                self._cut_off_at[loss.topic, loss.partition] = loss.start
+                self._cut_off_at[loss.key] = loss.start
         self._losses.face(plan.losses)
+        pieces = [piece for split in plan.splits for piece in split.pieces]
+        for key, run in groupby(pieces, key=lambda piece: (piece.topic, piece.partition)):
+            self._planned[key] = tuple(run)
         return list(plan.splits)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
@@ -205,6 +209,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
+
+    def _ends_before(self, begin: Offsets, layout: Layout) -> dict[TopicPartition, int]:
+        """Where partitions go on that lost their ends since they were planned, or while tasks were reading them.
+
+        Tasks cannot tell the driver what they skipped. It sees it, too: at offsets that they read lie other segments.
+        """
+        ends, self._cut_off_at = self._cut_off_at, {}
+        losses = [*replaced(chain.from_iterable(self._planned.values()), layout), *unreachable(begin, layout)]
+        self._losses.face(loss for loss in losses if loss.cause is Cause.TRIMMED or loss.key not in ends)
+        for loss in losses:
+            if loss.cause is Cause.CUT_OFF:
+                ends[loss.key] = min(loss.start, ends.get(loss.key, loss.start))
+                self._planned.pop(loss.key, None)
+        return {key: end for key, end in ends.items() if end < begin.next.get(key, 0)}
 
     def _look_at_subscribed(self) -> Layout:
         layout = self._connected().look(self._options.topics)

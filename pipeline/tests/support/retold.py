@@ -4,6 +4,7 @@ Brokers cannot yet delete topics, add partitions or trim on demand, and lose no 
 live with all of it. This one stands between a query and real brokers: what is not retold comes from them.
 """
 
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -37,10 +38,10 @@ class Retold:
         with self._lock:
             self._changes[topic] = change
 
-    def list_late(self, topic: str, change: Change, *, times: int) -> None:
-        """The next lists of the topic's segments are those of a node that is behind; reads find everything."""
+    def list_late(self, topic: str, change: Change, *, times: int, skip: int = 0) -> None:
+        """After `skip` lists of the topic's segments come those of a node that is behind; reads find everything."""
         with self._lock:
-            self._late[topic] = [change] * times
+            self._late[topic] = [change] * times + [unchanged] * skip
 
     def forget(self, topic: str) -> None:
         """From now on there is no such topic."""
@@ -90,7 +91,9 @@ class Retold:
             if request.segment and request.segment not in {segment.uuid for segment in partition.segments}:
                 _refuse(context, grpc.StatusCode.NOT_FOUND, "UnknownSegment", {"segment": request.segment})
             request.end_offset = min(request.end_offset, end) if request.HasField("end_offset") else end
-        yield from self._forward_stream("Read", request.SerializeToString())
+            request.ClearField("segment")  # the brokers may not know it
+        for answer in self._forward_stream("Read", request.SerializeToString()):
+            yield _without_batches_from(request.end_offset, answer) if retold else answer
 
     def nodes(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         self._note("ListNodes", context)
@@ -133,6 +136,18 @@ class Retold:
         yield from self._channel.unary_stream(SERVICE + method)(request, timeout=60)
 
 
+def _without_batches_from(end: int, encoded: bytes) -> bytes:
+    """An answer as of brokers that have nothing from `end` on: they send batches whole, also such behind the range."""
+    answer, at = log_pb2.ReadResponse.FromString(encoded), 0
+    while at < len(answer.batches):
+        base_offset, length = struct.unpack_from(">qi", answer.batches, at)
+        if base_offset >= end:
+            break
+        at += 12 + length
+    answer.batches = answer.batches[:at]
+    return answer.SerializeToString()
+
+
 def trimmed(log_start: int, partition: int = 0) -> Change:
     """Retention took everything below `log_start`."""
 
@@ -159,6 +174,27 @@ def cut_off(end: int, partition: int = 0) -> Change:
         found.segments.extend(kept)
 
     return change
+
+
+def overwritten(start: int, partition: int = 0) -> Change:
+    """Everything from `start` on was lost, and as much was appended since, to another segment."""
+
+    def change(answer: log_pb2.ListSegmentsResponse) -> None:
+        found = answer.partitions[partition]
+        end = found.high_watermark
+        cut_off(start, partition)(answer)
+        another = log_pb2.Segment()
+        another.CopyFrom(found.segments[-1])
+        another.uuid = "33333333-3333-4333-8333-333333333333"
+        another.base_offset, another.end_offset = start, end
+        found.segments.append(another)
+        found.high_watermark = end
+
+    return change
+
+
+def unchanged(answer: log_pb2.ListSegmentsResponse) -> None:
+    """As it is."""
 
 
 def with_partitions(count: int) -> Change:
