@@ -6,7 +6,7 @@ The limit is measured in the same rounds: Spark reading the same rows from Arrow
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -60,12 +60,14 @@ class Source:
         return rows
 
     def ready(self, start: int, end: int, path: Path) -> DataFrame:
-        """As many rows of ready batches like the source's own, from as many tasks."""
+        """As many rows of ready batches like the source's own, from as many tasks, and read once to warm Spark up."""
         reader = BatchReader(SourceOptions.parse(self._options(start, end)))
         splits = reader.partitions()
         keep(next(iter(reader.read(splits[0]))), path)
         options = {"path": str(path), "rows": str(end - start), "tasks": str(len(splits))}
-        return self.session.read.format("ready").options(**options).load()
+        rows = self.session.read.format("ready").options(**options).load()
+        _seconds(rows)
+        return rows
 
     def _options(self, start: int, end: int) -> dict[str, str]:
         return {
@@ -74,6 +76,14 @@ class Source:
             "startingOffsets": json.dumps({self.topic: {"0": start}}),
             "endingOffsets": json.dumps({self.topic: {"0": end}}),
         }
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that a query reads, and how many they are."""
+
+    frame: DataFrame
+    count: int
 
 
 @contextmanager
@@ -89,33 +99,33 @@ def reading(settings: Settings) -> Iterator[Prepared]:
             session.dataSource.register(ReadyBatches)
             kib = Source(session, cluster.bootstrap, "kib", RECORD_BYTES)
             small = Source(session, cluster.bootstrap, "small", SMALL_BYTES)
-            kib_sealed, kib_open = kib.rows(0, sealed), kib.rows(sealed, records)
-            all_small = small.rows(0, small_records)
-            ready = kib.ready(0, sealed, settings.data_dir / "kib.arrow")
-            ready_small = small.ready(0, small_records, settings.data_dir / "small.arrow")
             yield Prepared(
-                [
-                    Subject("spark_ready", PROBE, "", partial(_megabytes, ready, sealed)),
-                    Subject("spark_source", "walrus", "auto", partial(_megabytes, kib_sealed, sealed)),
-                    Subject("spark_ready_small", PROBE, "", partial(_rows, ready_small, small_records)),
-                    Subject("spark_source_small", "walrus", "auto", partial(_rows, all_small, small_records)),
-                    Subject(
-                        "spark_open_over_sealed",
-                        "walrus",
-                        "auto",
-                        partial(_open_over_sealed, kib_open, records - sealed, kib_sealed, sealed),
-                    ),
-                    Subject(
-                        "spark_archive",
-                        "walrus",
-                        "auto",
-                        partial(_archive, session, cluster, records, settings.data_dir / "archive"),
-                    ),
-                ],
+                subjects(
+                    sealed=Rows(kib.rows(0, sealed), sealed),
+                    opened=Rows(kib.rows(sealed, records), records - sealed),
+                    small=Rows(small.rows(0, small_records), small_records),
+                    ready=Rows(kib.ready(0, sealed, settings.data_dir / "kib.arrow"), sealed),
+                    ready_small=Rows(small.ready(0, small_records, settings.data_dir / "small.arrow"), small_records),
+                    archived=partial(_archive, session, cluster, records, settings.data_dir / "archive"),
+                ),
                 pids=brokers.pids(cluster),
             )
         finally:
             session.stop()
+
+
+def subjects(
+    *, sealed: Rows, opened: Rows, small: Rows, ready: Rows, ready_small: Rows, archived: Callable[[], Sample]
+) -> list[Subject]:
+    """What is measured in each round, the limit in front of what is held against it."""
+    return [
+        Subject("spark_ready", PROBE, "", partial(_megabytes, ready)),
+        Subject("spark_source", "walrus", "auto", partial(_megabytes, sealed)),
+        Subject("spark_ready_small", PROBE, "", partial(_rows, ready_small)),
+        Subject("spark_source_small", "walrus", "auto", partial(_rows, small)),
+        Subject("spark_open_over_sealed", "walrus", "auto", partial(_open_over_sealed, opened, sealed)),
+        Subject("spark_archive", "walrus", "auto", archived),
+    ]
 
 
 def _fill(cluster: DevCluster, topic: str, record_bytes: int, records: int, settings: Settings) -> tuple[int, int]:
@@ -138,18 +148,18 @@ def _seconds(rows: DataFrame) -> float:
     return time.monotonic() - start
 
 
-def _megabytes(rows: DataFrame, records: int) -> Sample:
-    seconds = _seconds(rows)
-    return Sample(records * RECORD_BYTES / 1e6 / seconds, "MB/s", {"seconds": seconds, "records": records})
+def _megabytes(rows: Rows) -> Sample:
+    seconds = _seconds(rows.frame)
+    return Sample(rows.count * RECORD_BYTES / 1e6 / seconds, "MB/s", {"seconds": seconds, "records": rows.count})
 
 
-def _rows(rows: DataFrame, records: int) -> Sample:
-    seconds = _seconds(rows)
-    return Sample(records / seconds, "rows/s", {"seconds": seconds, "records": records})
+def _rows(rows: Rows) -> Sample:
+    seconds = _seconds(rows.frame)
+    return Sample(rows.count / seconds, "rows/s", {"seconds": seconds, "records": rows.count})
 
 
-def _open_over_sealed(opened: DataFrame, opened_records: int, sealed: DataFrame, sealed_records: int) -> Sample:
-    rates = opened_records / _seconds(opened), sealed_records / _seconds(sealed)
+def _open_over_sealed(opened: Rows, sealed: Rows) -> Sample:
+    rates = opened.count / _seconds(opened.frame), sealed.count / _seconds(sealed.frame)
     return Sample(rates[0] / rates[1], "x", {"open_rows_per_s": rates[0], "sealed_rows_per_s": rates[1]})
 
 
