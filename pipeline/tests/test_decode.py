@@ -2,6 +2,7 @@
 
 import resource
 import threading
+import zlib
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,15 @@ def test_a_compressed_batch_is_opened_once_however_many_arrow_batches_it_fills(c
 def test_records_that_cannot_be_opened_are_not_called_damaged_and_name_the_codec(number, name):
     stored = record_batch.of_codec(record_batch.encode([PlainRecord(0, 0, None, b"x")]), number, b"no such stream")
     with pytest.raises(SourceError, match=name) as caught:
+        decoded([Chunk(0, 1, stored)], 0, 1)
+    assert caught.value.reason is Reason.BATCH_UNREADABLE
+
+
+def test_a_compressed_batch_without_records_in_it_is_its_producers_fault():
+    # It was called damaged, with the advice to look at the broker's log.
+    broken = zlib.compress(b"\x01 no record", wbits=31)
+    stored = record_batch.of_codec(record_batch.encode([PlainRecord(0, 0, None, b"x")]), 1, broken)
+    with pytest.raises(SourceError) as caught:
         decoded([Chunk(0, 1, stored)], 0, 1)
     assert caught.value.reason is Reason.BATCH_UNREADABLE
 

@@ -19,8 +19,8 @@ GATHERED_BYTES_MIN: Final = 4 << 20
 ARROW_BYTES_MAX: Final = 8 << 20
 # Pages that are on their way or here while one is decoded.
 PAGES_AHEAD: Final = 2
-# What says that the bytes are those of the producer, and what it compressed cannot be opened.
-_CODEC_PROBLEMS: Final = ("UnknownCodec", "Unopened", "OpenedTooLarge")
+# The checksum is right, so the bytes are those of the producer: they cannot be opened, or hold no records.
+_PRODUCERS_PROBLEMS: Final = ("UnknownCodec", "Unopened", "OpenedTooLarge", "InvalidRecord")
 
 
 def record_batches(chunks: Iterator[Chunk], split: Split, *, headers: bool) -> Iterator[pa.RecordBatch]:
@@ -77,7 +77,7 @@ def _take(decoder: walrus_core.BatchDecoder, split: Split) -> walrus_core.Column
     except walrus_core.WalrusError as error:
         first = split.pieces[0]
         raise SourceError(
-            Reason.BATCH_UNREADABLE if error.reason in _CODEC_PROBLEMS else Reason.SEGMENT_CORRUPT,
+            Reason.BATCH_UNREADABLE if error.reason in _PRODUCERS_PROBLEMS else Reason.SEGMENT_CORRUPT,
             f"a batch of topic {first.topic} could not be decoded: {error}",
             topic=first.topic,
             partition=first.partition,
