@@ -56,6 +56,18 @@ def test_segments_are_read_side_by_side(topic, append, reader):
     assert sorted(row.offset for row in split.select("offset").collect()) == list(range(1_600))
 
 
+def test_records_that_producers_compressed_are_read_like_others(topic, append, reader, retold):
+    # They were called damaged.
+    append(topic, start=0, end=1_000)
+    retold.compress(topic)
+    rows = reader(topic, **{"bootstrap.servers": retold.address, "includeHeaders": "true"})
+    found = dictionaries(rows.orderBy("offset").collect())
+    for row in found:
+        row["timestamp"] = row["timestamp"].astimezone(UTC)
+        row["headers"] = row["headers"] or []
+    assert found == [expected_row(topic, 0, offset) for offset in range(1_000)]
+
+
 def test_an_empty_topic_has_no_rows(topic, reader):
     assert reader(topic).count() == 0
 

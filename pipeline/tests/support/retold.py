@@ -4,6 +4,7 @@ Brokers cannot yet delete topics, add partitions or trim on demand, and lose no 
 live with all of it. This one stands between a query and real brokers: what is not retold comes from them.
 """
 
+import itertools
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 import grpc
+import record_batch
 from walrus_client.v1 import log_pb2
 
 SERVICE = "/walrus.v1.Log/"
@@ -29,6 +31,7 @@ class Retold:
         self._acting = threading.Lock()
         self._changes: dict[str, Change | None] = {}
         self._late: dict[str, list[Change]] = {}
+        self._compressed: set[str] = set()
         self._before_read: Callable[[], None] | None = None
         self.calls: list[str] = []  # methods, in their order
         self.peers: set[str] = set()  # one for each connection
@@ -47,6 +50,11 @@ class Retold:
         """From now on there is no such topic."""
         with self._lock:
             self._changes[topic] = None
+
+    def compress(self, topic: str) -> None:
+        """From now on batches of the topic come as if its producers had compressed them, each codec in its turn."""
+        with self._lock:
+            self._compressed.add(topic)
 
     def before_next_read(self, act: Callable[[], None]) -> None:
         """Acts once, when a task asks for records."""
@@ -81,7 +89,7 @@ class Retold:
                 if act is not None:
                     act()
         with self._lock:
-            retold = request.topic in self._changes
+            retold, compressed = request.topic in self._changes, request.topic in self._compressed
         if retold:
             partition = self._listed(request.topic, context).partitions[request.partition]
             start, end = partition.log_start, partition.high_watermark
@@ -93,7 +101,8 @@ class Retold:
             request.end_offset = min(request.end_offset, end) if request.HasField("end_offset") else end
             request.ClearField("segment")  # the brokers may not know it
         for answer in self._forward_stream("Read", request.SerializeToString()):
-            yield _without_batches_from(request.end_offset, answer) if retold else answer
+            kept = _without_batches_from(request.end_offset, answer) if retold else answer
+            yield _compressed(kept) if compressed else kept
 
     def nodes(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         self._note("ListNodes", context)
@@ -138,14 +147,27 @@ class Retold:
 
 def _without_batches_from(end: int, encoded: bytes) -> bytes:
     """An answer as of brokers that have nothing from `end` on: they send batches whole, also such behind the range."""
-    answer, at = log_pb2.ReadResponse.FromString(encoded), 0
-    while at < len(answer.batches):
-        base_offset, length = struct.unpack_from(">qi", answer.batches, at)
-        if base_offset >= end:
-            break
-        at += 12 + length
-    answer.batches = answer.batches[:at]
+    answer = log_pb2.ReadResponse.FromString(encoded)
+    answer.batches = b"".join(batch for base_offset, batch in _batches(answer.batches) if base_offset < end)
     return answer.SerializeToString()
+
+
+def _compressed(encoded: bytes) -> bytes:
+    answer = log_pb2.ReadResponse.FromString(encoded)
+    plain = [list(record_batch.decode(batch, 0, 1 << 62)) for _, batch in _batches(answer.batches)]
+    codecs = itertools.cycle(record_batch.CODECS)
+    answer.batches = b"".join(
+        record_batch.encode(records, codec) for records, codec in zip(plain, codecs, strict=False)
+    )
+    return answer.SerializeToString()
+
+
+def _batches(batches: bytes) -> Iterator[tuple[int, bytes]]:
+    """Batches that lie back to back, and their base offsets."""
+    while batches:
+        base_offset, length = struct.unpack_from(">qi", batches)
+        yield base_offset, batches[: 12 + length]
+        batches = batches[12 + length :]
 
 
 def trimmed(log_start: int, partition: int = 0) -> Change:
