@@ -14,6 +14,7 @@ from walrus_operator.desired import statefulset
 from walrus_operator.desired.build import image_of
 from walrus_operator.desired.names import RENDERED_FROM, REVISION
 from walrus_operator.desired.statefulset import PodInputs, pod_inputs
+from walrus_operator.desired.template import carried_over
 from walrus_operator.objects import Ref
 
 FORMER = Path(__file__).parent / "data" / "objects-of-2026-11-24.yaml"
@@ -101,8 +102,36 @@ def test_what_a_newer_operator_knew_stays_when_a_user_changes_something_else():
     converge(kube)
     told = json.loads(kube.objects[SET]["metadata"]["annotations"][RENDERED_FROM])
     assert (told["future"], told["image"]) == ({"a": 1}, "walrus/walrus-node:2.0.0")
+    for pod in kube.pods().values():
+        container = pod["spec"]["containers"][0]
+        assert {"name": "WALRUS_FUTURE", "value": "1"} in container["env"]
+        assert container["image"] == "walrus/walrus-node:2.0.0"
     assert status(kube)["pools"][0]["updated"] == 3
     assert condition(kube, "Ready")["status"] == "True"
+
+
+def test_of_a_template_that_a_newer_operator_made_only_what_is_known_here_changes():
+    found = {
+        "image": "a",
+        "env": [{"name": "A", "value": "1"}, {"name": "NEW", "value": "n"}, {"name": "GONE", "value": "x"}],
+        "args": ["a"],
+        "new": {"b": 1},
+        "tolerations": [{"key": "k"}],
+    }
+    before = {
+        "image": "a",
+        "env": [{"name": "A", "value": "1"}, {"name": "GONE", "value": "x"}],
+        "args": ["a"],
+        "tolerations": [{"key": "k"}],
+    }
+    now = {"image": "b", "env": [{"name": "A", "value": "2"}, {"name": "B", "value": "3"}], "args": ["b"]}
+    assert carried_over(found, before=before, now=now) == {
+        "image": "b",
+        "env": [{"name": "A", "value": "2"}, {"name": "NEW", "value": "n"}, {"name": "B", "value": "3"}],
+        "args": ["b"],
+        "new": {"b": 1},
+    }
+    assert carried_over(found, before=before, now=before) == found
 
 
 @pytest.mark.parametrize("text", ["", "[]", "5", "{}", '{"image": 1}', "{"])

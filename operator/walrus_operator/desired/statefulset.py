@@ -12,6 +12,7 @@ from walrus_operator.api.cluster import Backend, ClusterSpec, Pool, Storage
 from walrus_operator.desired import names as n
 from walrus_operator.desired.config import fsync_flag
 from walrus_operator.desired.manifest import Owner, object_of
+from walrus_operator.desired.template import carried_over
 from walrus_operator.objects import STATEFUL_SET, Manifest
 
 _ZONE = "topology.kubernetes.io/zone"
@@ -73,6 +74,14 @@ class PodInputs:
         return changes
 
 
+@dataclass(frozen=True)
+class Former:
+    """Pods as they are made now, and what from."""
+
+    inputs: PodInputs
+    template: Manifest
+
+
 def _default(one: Field[Any]) -> Any:
     """What is not written down; a field of the first release has none."""
     return one.default_factory() if one.default_factory is not MISSING else one.default
@@ -97,11 +106,11 @@ def stateful_set(
     pool: str,
     inputs: PodInputs,
     replicas: int,
-    template: Manifest | None = None,
+    former: Former | None = None,
 ) -> Manifest:
     """The StatefulSet of a pool. A pod is replaced only when someone deletes it (`OnDelete`); all start together.
 
-    `template` is that of its pods, where a newer operator has made it from the same inputs and more; it stays then.
+    `former` is there where a newer operator has made it, from more than is known here; that stays as it is.
     """
     storage = Storage.model_validate(inputs.storage)
     made = object_of(
@@ -117,11 +126,20 @@ def stateful_set(
             # Kubernetes would remove claims as a StatefulSet said that has not followed its cluster yet.
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
             "selector": {"matchLabels": owner.names.selector(pool)},
-            "template": template or _pod(owner, pool, inputs, storage),
+            "template": _template(owner, pool, inputs, former),
             **_claims(owner, pool, storage),
         },
     )
     made["metadata"]["annotations"] = {n.RENDERED_FROM: inputs.text()}
+    return made
+
+
+def _template(owner: Owner, pool: str, inputs: PodInputs, former: Former | None) -> Manifest:
+    now = _pod(owner, pool, inputs, Storage.model_validate(inputs.storage))
+    if former is None:
+        return now
+    before = _pod(owner, pool, former.inputs, Storage.model_validate(former.inputs.storage))
+    made: Manifest = carried_over(former.template, before=before, now=now)
     return made
 
 

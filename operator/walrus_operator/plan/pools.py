@@ -9,7 +9,7 @@ from walrus_operator.api.cluster import ClusterSpec, Pool
 from walrus_operator.api.units import amount_of
 from walrus_operator.desired.build import PoolFacts
 from walrus_operator.desired.names import RENDERED_FROM, REPLICAS
-from walrus_operator.desired.statefulset import PodInputs, pod_inputs
+from walrus_operator.desired.statefulset import Former, PodInputs, pod_inputs
 from walrus_operator.objects import Manifest
 from walrus_operator.observe.snapshot import Snapshot
 from walrus_operator.plan.actions import Gate, Wait
@@ -66,9 +66,9 @@ def _plan(pool: Pool, wanted: PodInputs, found: Manifest | None, snapshot: Snaps
         wait = _resized(pool, wanted, applied, snapshot)
         refused += [wait] if wait is not None else []
         wanted = replace(wanted, storage=applied.storage)
-    template = found["spec"]["template"] if applied == wanted and wanted.others else None
+    former = Former(applied, found["spec"]["template"]) if applied is not None and applied.others else None
     scale = _scale(pool, found, snapshot)
-    facts = PoolFacts(wanted, scale.now, scale.asked, template)
+    facts = PoolFacts(wanted, scale.now, scale.asked, former)
     return PoolPlan(
         facts,
         pool.replicas,
