@@ -310,6 +310,7 @@ def heal(kube):
     kube.unready.clear()
     kube.refused.clear()
     kube.crash_at = None
+    kube.step()  # pods go that someone scaled away: they may be on claims of others
     for ref in [ref for ref, found in kube.objects.items() if ref.kind == CLAIM.name and of_others(found)]:
         if Ref(POD.name, "shop", ref.name.removeprefix("data-")) not in kube.objects:
             del kube.objects[ref]

@@ -225,7 +225,7 @@ class SimKube:
             self._stateful_set(ref)
         for ref in [ref for ref in self.objects if ref.kind == POD.name]:
             self._pod(ref)
-        for ref in list(self.objects):
+        for ref in sorted(self.objects, key=lambda ref: ref.kind != POD.name):  # claims are held by pods
             self._end_deletion(ref, stopped=True)
         return before != self._state()
 

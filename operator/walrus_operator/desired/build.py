@@ -10,7 +10,7 @@ from walrus_operator.desired.config import accepted_map, bootstrap_map, config_m
 from walrus_operator.desired.manifest import Owner, object_of, sealed
 from walrus_operator.desired.names import POD_NAME, REPLICAS
 from walrus_operator.desired.services import services
-from walrus_operator.desired.statefulset import PodInputs, stateful_set
+from walrus_operator.desired.statefulset import Former, PodInputs, stateful_set
 from walrus_operator.objects import BUDGET, SERVICE_ACCOUNT, Manifest
 
 
@@ -22,8 +22,8 @@ class PoolFacts:
     replicas: int
     asked: int
     """Brokers that the operator asks for; not more than there are, which someone may have made more."""
-    template: Manifest | None = None
-    """The template of its pods, where a newer operator has made it from more than is known here."""
+    former: Former | None = None
+    """Its pods, where a newer operator has made them from more than is known here."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class Facts:
     """Brokers that may be evicted now."""
     accepted: str | None = None
     """The spec as JSON, where it is to be kept as the last one that was accepted."""
+    cluster_id: str = ""
+    """Which cluster it is, to be kept beside it; "" before it is founded."""
 
 
 def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
@@ -56,7 +58,7 @@ def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
     owner = facts.owner
     made = budget(owner, sum(pool.replicas for pool in facts.pools.values()), facts.unavailable_max)
     if facts.accepted is not None:
-        made.append(accepted_map(owner, facts.accepted))
+        made.append(accepted_map(owner, facts.accepted, facts.cluster_id))
     made += [_account(owner), config_map(owner)]
     if facts.bootstrap is not None:
         made.append(bootstrap_map(owner, facts.bootstrap.founder, facts.bootstrap.untold, spec.replication))
@@ -67,7 +69,7 @@ def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
 
 
 def _stateful_set(owner: Owner, name: str, pool: PoolFacts) -> Manifest:
-    made = stateful_set(owner, name, pool.inputs, pool.replicas, pool.template)
+    made = stateful_set(owner, name, pool.inputs, pool.replicas, pool.former)
     made["metadata"]["annotations"][REPLICAS] = str(pool.asked)
     return made
 

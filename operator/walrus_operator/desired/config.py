@@ -29,9 +29,10 @@ def bootstrap_map(owner: Owner, founder: str, untold: str, replication: Replicat
     return made
 
 
-def accepted_map(owner: Owner, spec: str) -> Manifest:
-    """Keeps the last spec that was accepted, as JSON. A status may be pruned; this is not."""
-    return object_of(owner, CONFIG_MAP, owner.names.accepted, data={n.ACCEPTED_SPEC: spec})
+def accepted_map(owner: Owner, spec: str, cluster_id: str) -> Manifest:
+    """Keeps the last spec that was accepted, as JSON, and which cluster it is. A status may be pruned; this is not."""
+    data = {n.ACCEPTED_SPEC: spec} | ({n.CLUSTER_ID: cluster_id} if cluster_id else {})
+    return object_of(owner, CONFIG_MAP, owner.names.accepted, data=data)
 
 
 def entries(spec: ClusterSpec) -> dict[str, int]:

@@ -30,6 +30,8 @@ PAUSE = f"{GROUP}/pause"
 
 ACCEPTED_SPEC = "spec"
 """Key of the ConfigMap with the last spec that was accepted."""
+CLUSTER_ID = "clusterId"
+"""Key of the same ConfigMap with the identity of the cluster, once it is founded."""
 POD_NAME = "statefulset.kubernetes.io/pod-name"
 """Label that Kubernetes puts on every pod that a StatefulSet made."""
 

@@ -6,8 +6,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from walrus_operator.desired.names import ADOPT, LABEL_CLUSTER, LABEL_POOL, PAUSE, REVISION, Names
-from walrus_operator.objects import CLAIM, CLUSTER, POD, STATEFUL_SET, Key, Manifest, Ref, owned_by, ref_of, uid_of
+from walrus_operator.desired.names import ADOPT, CLUSTER_ID, LABEL_CLUSTER, LABEL_POOL, PAUSE, REVISION, Names
+from walrus_operator.objects import (
+    CLAIM,
+    CLUSTER,
+    CONFIG_MAP,
+    POD,
+    STATEFUL_SET,
+    Key,
+    Manifest,
+    Ref,
+    owned_by,
+    ref_of,
+    uid_of,
+)
 
 
 @dataclass(frozen=True)
@@ -294,23 +306,28 @@ class Snapshot:
         return max(leading)[1:] if leading else None
 
     def members(self) -> tuple[Member, ...]:
-        """Everyone in the cluster, as the metadata leader lists them; empty where nobody leads."""
+        """Everyone in the cluster, as the metadata leader lists them, or else whoever knows the latest term."""
         leading = self.leader()
-        return leading[1].members if leading is not None else ()
+        if leading is not None:
+            return leading[1].members
+        known = [broker for broker in self.brokers.values() if broker is not None and broker.members]
+        return max(known, key=lambda broker: broker.term).members if known else ()
 
     def lost_disks(self) -> dict[Member, Broker]:
         """Members whose disk is gone, and the broker that came up on a new one under the same name.
 
         A broker that only moved to the pod of another name is none: its disk is told by a pod, or a pod that may have
-        it does not answer and the others still hear from it.
+        it does not answer and the others still hear from it. The new disk is in the cluster, or, while nobody leads
+        who could let it in, waits and is in no list.
         """
+        leaderless, listed = self.leader() is None, {member.disk for member in self.members()}
         told = {broker.disk for broker in self.brokers.values() if broker is not None}
         all_answer = self.pods.keys() <= {name for name, broker in self.brokers.items() if broker is not None}
         lost = {}
         for member in self.members():
             by = self.brokers.get(member.name)
-            new = by is not None and by.cluster_id and member.disk not in told
-            if by is not None and new and (all_answer or not member.alive):
+            new = by is not None and (by.cluster_id or (leaderless and by.disk not in listed))
+            if by is not None and new and member.disk not in told and (all_answer or not member.alive):
                 lost[member] = by
         return lost
 
@@ -318,7 +335,7 @@ class Snapshot:
         """Whether the cluster was founded, and every broker there is answers from a disk that is in none."""
         answers = list(self.brokers.values())
         return (
-            bool(self.cluster.status.get("clusterId"))
+            bool(self.kept_id())
             and bool(answers)
             and all(broker is not None and not broker.cluster_id for broker in answers)
             and self.pods.keys() == self.brokers.keys()
@@ -331,9 +348,15 @@ class Snapshot:
         return next((broker.replication for broker in known if broker.replication is not None), None)
 
     def cluster_ids(self) -> set[str]:
-        """Every identity of a cluster that is told: by the status, by brokers. More than one is a mistake."""
+        """Every identity of a cluster that is told: by what was kept, by brokers. More than one is a mistake."""
         told = {broker.cluster_id for broker in self.brokers.values() if broker is not None}
-        return {*told, str(self.cluster.status.get("clusterId", ""))} - {""}
+        return {*told, self.kept_id(), str(self.cluster.status.get("clusterId", ""))} - {""}
+
+    def kept_id(self) -> str:
+        """The identity of the cluster as it was known before; "" where it never was. A status may be pruned."""
+        found = self.objects.get(Ref(CONFIG_MAP.name, self.cluster.key.namespace, self.cluster.names.accepted))
+        kept = found.get("data", {}).get(CLUSTER_ID, "") if found is not None and self.cluster.owns(found) else ""
+        return str(kept or self.cluster.status.get("clusterId", ""))
 
 
 def arranged(manifests: Iterable[Manifest]) -> dict[Ref, Manifest]:

@@ -82,6 +82,7 @@ def _plan(
         founding,
         unavailable_max(snapshot),
         present_spec(snapshot) if accepted else None,
+        next(iter(snapshot.cluster_ids()), ""),
     )
     desired = build(spec, facts)
     taken = _taken(desired, snapshot)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from walrus_operator.api.status import BrokerRow, Condition
-from walrus_operator.observe.snapshot import Replication, Snapshot
+from walrus_operator.observe.snapshot import Broker, Member, Replication, Snapshot
 from walrus_operator.plan.actions import REFUSED, Action, Gate, Wait
 
 DISK_PERCENT_MAX = 90
@@ -217,7 +217,7 @@ def _storage_healthy(facts: Facts) -> Answer:
     if gone:
         ways = "; ".join(
             f"{member.name} came up on a new disk, and {member.disk} still votes and counts as a copy: bring that disk"
-            f" back, or give it up with: walrus cluster replace {member.disk} --by {by.disk}"
+            f" back, or {_give_up(facts, member, by)}"
             for member, by in sorted(gone.items(), key=lambda item: item[0].name)
         )
         return Answer(Type.STORAGE_HEALTHY, False, Reason.LOST_DISK, ways[:1800])
@@ -239,9 +239,15 @@ def _storage_healthy(facts: Facts) -> Answer:
     return Answer(Type.STORAGE_HEALTHY, True, Reason.HEALTHY, f"every disk that answers is below {DISK_PERCENT_MAX} %")
 
 
+def _give_up(facts: Facts, member: Member, by: Broker) -> str:
+    if facts.leader is None:
+        return "others, until a majority leads the metadata: before, none can be given up"
+    return f"give it up with: walrus cluster replace {member.disk} --by {by.disk}"
+
+
 def _lost_cluster(facts: Facts) -> str:
     return (
-        f"no broker has a disk of cluster {facts.snapshot.cluster.status['clusterId']}: all are new. Nothing is founded"
+        f"no broker has a disk of cluster {facts.snapshot.kept_id()}: all are new. Nothing is founded"
         " anew over it: bring the volumes back, or delete this WalrusCluster and make it again, empty"
     )
 
