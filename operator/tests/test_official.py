@@ -20,14 +20,17 @@ class Server:
 
     def __init__(self):
         self.asked = []
+        self.paths = []
+        self.bodies = []
         self.arrived = threading.Semaphore(0)
         self.answer = threading.Event()
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def _any(self):
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                server.bodies.append(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
                 server.asked.append(self.command)
+                server.paths.append(self.path.partition("?")[0])
                 server.arrived.release()
                 server.answer.wait(30)
                 body = json.dumps({**MANIFEST, "items": []}).encode()
@@ -85,6 +88,7 @@ def test_a_write_that_waited_for_a_thread_while_the_lease_was_lost_is_not_sent(s
                 kube.apply(MANIFEST),
                 kube.apply_status(MANIFEST),
                 kube.delete(Ref("Service", "shop", "a"), "u"),
+                kube.evict(Ref("Pod", "shop", "a-0"), "u"),
             )
         ]
         await asyncio.sleep(0)  # they wait behind the list
@@ -96,6 +100,19 @@ def test_a_write_that_waited_for_a_thread_while_the_lease_was_lost_is_not_sent(s
                 await write
         assert server.asked == ["GET"]
         await kube.get(Ref("Service", "shop", "a"))
+        await kube.close()
+
+    asyncio.run(story())
+
+
+def test_an_eviction_is_of_the_pod_that_was_looked_at_and_no_later_one(server):
+    async def story():
+        kube = OfficialApi()
+        server.answer.set()
+        await kube.evict(Ref("Pod", "shop", "a-0"), "u")
+        assert server.paths == ["/api/v1/namespaces/shop/pods/a-0/eviction"]
+        sent = json.loads(server.bodies[0])
+        assert (sent["kind"], sent["deleteOptions"]) == ("Eviction", {"preconditions": {"uid": "u"}})
         await kube.close()
 
     asyncio.run(story())
