@@ -290,6 +290,26 @@ def test_an_event_that_is_refused_is_no_error():
     asyncio.run(recorder.record(CLUSTER, [Event(Reason.CREATED, "Create Service a")]))
 
 
+def test_an_event_that_could_not_be_posted_is_no_posted_one():
+    """It counted as posted before it was: what happened again right after was never told."""
+
+    class Closing(SimKube):
+        open = False
+
+        async def create(self, manifest):
+            if not self.open:
+                raise Unreachable(f"create {manifest['kind']}: no answer")
+            return await super().create(manifest)
+
+    kube, clock = Closing(), Clock()
+    recorder = EventRecorder(kube, instance="one", monotonic=clock, now=clock.now)
+    happened = [Event(Reason.CREATED, "Create Service a")]
+    asyncio.run(recorder.record(CLUSTER, happened))
+    kube.open = True
+    asyncio.run(recorder.record(CLUSTER, happened))
+    assert kube.calls["create", "Event"] == 1
+
+
 # Settings
 
 

@@ -37,15 +37,16 @@ class EventRecorder:
             at = self._posted.get((cluster.uid, event))
             if at is not None and self._monotonic() - at < _QUIET_SECONDS:
                 continue
-            self._posted[cluster.uid, event] = self._monotonic()
-            while len(self._posted) > _REMEMBERED:
-                self._posted.popitem(last=False)
             try:
                 await self._kube.create(self._manifest(cluster, event))
             except Conflict:
-                continue
+                pass  # it is there
             except KubeError as error:
                 log.debug("an Event could not be posted: %s", error)
+                continue
+            self._posted[cluster.uid, event] = self._monotonic()
+            while len(self._posted) > _REMEMBERED:
+                self._posted.popitem(last=False)
 
     def _manifest(self, cluster: Cluster, event: Event) -> Manifest:
         now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
