@@ -1,6 +1,8 @@
-"""What the operator's tests share lies beside them: modules without packages (importlib mode)."""
+"""What the operator's tests share lies beside them, and some run others: modules without packages (importlib mode)."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent / "support"))
+TESTS = Path(__file__).parent
+
+sys.path[:0] = [str(TESTS / "support"), str(TESTS)]

@@ -390,7 +390,8 @@ def test_two_clusters_in_one_namespace_do_not_know_each_other():
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_a_crash_at_any_write_leads_to_the_same_end(before):
-    """Create, grow, change the policy, lose a pod: dying before or after each write, and starting anew."""
+    """Create, grow, change policy and copies, lose a pod: dying before or after each write, and starting anew."""
+    grown = with_pool(changed(SMALLEST, segments={"maxEntries": 500}, replication={"factor": 4}), replicas=4)
 
     def story(crash_at):
         kube = SimKube()
@@ -398,8 +399,8 @@ def test_a_crash_at_any_write_leads_to_the_same_end(before):
         crashes = 0
         for spec, lost in (
             (SMALLEST, None),
-            (with_pool(changed(SMALLEST, segments={"maxEntries": 500}), replicas=4), None),
-            (with_pool(changed(SMALLEST, segments={"maxEntries": 500}), replicas=4), "orders-general-0"),
+            (grown, None),
+            (grown, "orders-general-0"),
         ):
             kube.put("orders", spec)
             if lost:
@@ -414,6 +415,7 @@ def test_a_crash_at_any_write_leads_to_the_same_end(before):
         return kube, crashes
 
     straight, _ = story(None)
+    assert straight.calls["set", "replication"] == 1
     expected = end_state(straight)
     for crash_at in range(1, straight.writes + 1):
         kube, crashes = story(crash_at)

@@ -1,10 +1,8 @@
 """Each mistake that once broke clusters, put back, is found by the test that tells its story."""
 
 import importlib
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from walrus_operator.act import executor
@@ -19,8 +17,6 @@ from walrus_operator.runtime import lease
 from walrus_operator.runtime.lease import Lease
 from walrus_operator.runtime.resync import Resync
 from walrus_operator.status.writing import Writing
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 Put = Callable[[pytest.MonkeyPatch], None]
 
