@@ -50,6 +50,29 @@ def test_a_namespace_that_does_not_answer_stops_only_itself_and_is_tried_again(e
     story(tell)
 
 
+def test_a_namespace_that_may_be_listed_and_not_watched_is_listed_more_often_and_harms_no_other():
+    """Its watch was taken for a deaf operator, which Kubernetes then killed again and again."""
+
+    async def tell(world):
+        world.server.unwatched.add("closed")
+        world.kube.put("orders", SMALLEST)
+        world.kube.put("bills", SMALLEST, namespace="closed")
+        operator = world.start(namespaces=("closed", "shop"))
+        await until(lambda: world.is_ready() and world.is_ready("bills", "closed"), 120)
+        await asyncio.sleep(TEN_MINUTES)
+        assert operator.health.troubles() == []
+        deaf = operator.metrics.registry.get_sample_value
+        told = {name: deaf("walrus_operator_namespace_deaf", {"namespace": name}) for name in ("closed", "shop")}
+        assert told == {"closed": 1, "shop": 0}
+        world.kube.put("bills", changed(SMALLEST, segments={"maxEntries": 7}), namespace="closed")
+        await until(lambda: 7 in [told.get("segments.max_entries") for _, told in world.kube.config.values()], 10)
+        world.server.unwatched.add("shop")
+        world.kube.put("orders", changed(SMALLEST, segments={"maxEntries": 8}))
+        await until(lambda: operator.health.troubles(), 240)
+
+    story(tell)
+
+
 def test_a_namespace_whose_role_is_taken_away_and_given_back_is_listened_to_again():
     async def tell(world):
         world.kube.put("orders", SMALLEST)

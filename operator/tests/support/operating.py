@@ -111,7 +111,7 @@ class SimListener:
         while True:
             await asyncio.sleep(1)
             for ref, found in self.server.kube.objects.items():
-                if "*" not in self.open and ref.namespace not in self.open:
+                if ("*" not in self.open and ref.namespace not in self.open) or ref.namespace in self.server.unwatched:
                     continue
                 if ref.kind == CLUSTER.name:
                     self.heard(uid_of(found), found["metadata"]["resourceVersion"])

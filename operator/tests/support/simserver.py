@@ -27,6 +27,7 @@ class SimServer:
         self.faults = []  # (error, verbs or None, namespace or None, kinds or None)
         self.webhook = lambda _: None  # changes what was applied
         self.pruned = ()  # fields of the status that the definition does not know
+        self.unwatched = set()  # namespaces whose watches are refused, and whose lists are not
         self.stale = False  # lists are those of before
         self.unheard = 0  # so many of the next writes are done, and their answers are lost
         self.log = []  # (time, verb, kind, namespace)

@@ -88,8 +88,10 @@ class Health:
             found.append(f"the lease was last asked for {now - self._tried:.0f} s ago")
         if self._answered is not None and now - self._answered > RESYNC_SECONDS_MAX:
             found.append(f"the last list of clusters is {now - self._answered:.0f} s old")
-        for namespace, listed in sorted(self._listed.items()):
-            if listed.deaf_lists >= _DEAF_LISTS:
+        telling = {namespace: listed for namespace, listed in sorted(self._listed.items()) if listed.versions}
+        # Where some are heard a new process would hear no more: the operator may list the others, but not watch them.
+        if all(listed.deaf_lists >= _DEAF_LISTS for listed in telling.values()):
+            for namespace, listed in telling.items():
                 told = f"it never told of {len(listed.unheard)} objects that a list shows"
                 found.append(f"the watch of {namespace} is deaf: {told}")
         stuck = [str(key) for key, began in self._busy.items() if now - began > PASS_SECONDS_MAX]

@@ -42,6 +42,12 @@ class Metrics:
             ["namespace"],
             registry=self.registry,
         )
+        self.deaf = Gauge(
+            "walrus_operator_namespace_deaf",
+            "1 while no watch tells of what lists of the namespace show: it is listed each few seconds instead.",
+            ["namespace"],
+            registry=self.registry,
+        )
         self.renewal_seconds = Histogram(
             "walrus_operator_lease_renewal_seconds", "How long renewals of the lease took.", registry=self.registry
         )

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 RESYNC_SECONDS = 60.0
 FIRST_SECONDS = 5.0
 """How soon a namespace that does not let the operator in is tried again at first: its role may be on its way."""
+DEAF_SECONDS = 5.0
+"""How often a namespace is listed of which no watch tells, such as one whose role has `list` and no `watch`."""
 
 EVERYWHERE = "*"
 """What all namespaces together are called, where they are watched as one."""
@@ -47,8 +49,11 @@ class Resync:
         self._listen = listen
         self._health = health
         self._open: bool | None = None
+        self._is_deaf = False
         self._wishes = Wishes()
+        self._sets: dict[str, str] = {}
         self._metric = metrics.closed.labels(self._name)
+        self._deaf = metrics.deaf.labels(self._name)
 
     async def run(self) -> None:
         """List until cancelled."""
@@ -56,41 +61,63 @@ class Resync:
         while True:
             if await self.once():
                 wait = FIRST_SECONDS
-                await asyncio.sleep(RESYNC_SECONDS)
+                await self._rest()
             else:
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, RESYNC_SECONDS)
 
+    async def _rest(self) -> None:
+        """Until the next list that also asks whether the watch hears. Where it is deaf, lists stand in for it."""
+        if not self._is_deaf:
+            await asyncio.sleep(RESYNC_SECONDS)
+            return
+        for _ in range(int(RESYNC_SECONDS / DEAF_SECONDS)):
+            await asyncio.sleep(DEAF_SECONDS)
+            if await self._list() is None:
+                return
+
     async def once(self) -> bool:
-        """One list. Returns whether the namespace answered."""
-        versions = {}
-        try:
-            clusters = await self._kube.list(CLUSTER, self._namespace)
-            sets = await self._kube.list(STATEFUL_SET, self._namespace, LABEL_CLUSTER)
-        except (Denied, Missing) as error:
-            self._close(error)
+        """One list, and whether the watch told of what it shows. Returns whether the namespace answered."""
+        versions = await self._list()
+        if versions is None:
             return False
-        except KubeError as error:
-            log.warning("clusters of %s cannot be listed: %s", self._name, error)
-            self._metric.set(1)
-            return False
-        for found in (one for one in clusters if self._wishes.are_new(one["metadata"]) or _is_marked(one)):
-            self._look(Key(found["metadata"]["namespace"], found["metadata"]["name"]))
-        for found in (*clusters, *sets):
-            versions[uid_of(found)] = found["metadata"]["resourceVersion"]
-        deaf = self._health.resynced(self._name, versions)
-        if deaf:
+        self._is_deaf = self._health.resynced(self._name, versions)
+        self._deaf.set(self._is_deaf)
+        if self._is_deaf:
             log.warning("the watch of %s is deaf: listening anew", self._name)
         if self._open is False:
             log.info("%s answers again", self._name)
-        if deaf or not self._open:
+        if self._is_deaf or not self._open:
             self._listen(self._name, True)
         self._open = True
         self._metric.set(0)
         return True
 
+    async def _list(self) -> dict[str, str] | None:
+        """Look at what is new. Returns the versions of everything; None where the namespace does not answer."""
+        try:
+            clusters = await self._kube.list(CLUSTER, self._namespace)
+            sets = await self._kube.list(STATEFUL_SET, self._namespace, LABEL_CLUSTER)
+        except (Denied, Missing) as error:
+            self._close(error)
+            return None
+        except KubeError as error:
+            log.warning("clusters of %s cannot be listed: %s", self._name, error)
+            self._metric.set(1)
+            return None
+        for found in (one for one in clusters if self._wishes.are_new(one["metadata"]) or _is_marked(one)):
+            self._look(Key(found["metadata"]["namespace"], found["metadata"]["name"]))
+        for found in sets:
+            version = found["metadata"]["resourceVersion"]
+            if self._is_deaf and self._sets.get(uid_of(found)) != version:
+                self._look(Key(found["metadata"]["namespace"], found["metadata"]["labels"][LABEL_CLUSTER]))
+        self._sets = {uid_of(found): found["metadata"]["resourceVersion"] for found in sets}
+        return {uid_of(found): found["metadata"]["resourceVersion"] for found in clusters} | self._sets
+
     def _close(self, error: KubeError) -> None:
         self._health.closed(self._name)
+        self._is_deaf = False
+        self._deaf.set(0)
         self._metric.set(1)
         if self._open is not False:
             log.warning("%s is not looked after until it answers: %s", self._name, error)
