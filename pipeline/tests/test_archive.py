@@ -1,14 +1,20 @@
 """The archive of a topic, as a function and as a command."""
 
+import fcntl
 import json
+import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
-from collections import Counter
-from contextlib import contextmanager
+import threading
+import time
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
+import duckdb
 import pyarrow.dataset
 import pytest
 from pyspark.errors import PySparkException
@@ -16,9 +22,13 @@ from pyspark_walrus import archive as archive_module
 from pyspark_walrus import binding
 from pyspark_walrus.archive import archive, check, read_archive
 from pyspark_walrus.binding import ArchiveRefusedError
-from pyspark_walrus.folder import HadoopFolder, LocalFolder
-from retold import made_again
+from pyspark_walrus.folder import JAVA_LOCK, LEASE, HadoopFolder, LocalFolder
+from retold import made_again, trimmed
 from walrus_client import OutRecord
+
+# In which a Spark of its own has surely started, whatever else the machine has to do.
+STARTED_SECONDS = 240
+ARCHIVER = Path(__file__).parent / "support" / "archiver.py"
 
 
 @pytest.fixture
@@ -95,7 +105,8 @@ def test_files_that_failed_tasks_left_count_for_nobody_and_the_next_run_goes_on(
     assert offsets_in(tmp_path / "a") == list(range(1_000))
     offsets = [row.offset for row in read_archive(spark, tmp_path / "a").select("offset").collect()]
     assert sorted(offsets) == list(range(1_000))
-    assert len(list((tmp_path / "a" / "_unfinished").rglob("*.parquet"))) >= 1
+    assert len(list((tmp_path / "a" / "_unfinished").rglob("*.parquet.unfinished"))) >= 1
+    assert duckdb.sql(f"SELECT count(*) FROM '{tmp_path}/a/**/*.parquet'").fetchall() == [(1_000,)]
 
 
 def test_an_archive_can_be_copied_and_both_go_on(spark, topic, append, tmp_path, run):
@@ -108,6 +119,31 @@ def test_an_archive_can_be_copied_and_both_go_on(spark, topic, append, tmp_path,
     shutil.move(tmp_path / "b", tmp_path / "c")
     assert sorted(r.offset for r in read_archive(spark, tmp_path / "c").select("offset").collect()) == list(range(150))
     assert offsets_in(tmp_path / "c") == list(range(150))
+
+
+def test_a_checkpoint_of_another_copy_that_went_on_is_refused(topic, append, tmp_path, run):
+    # Both copies number on from the same micro-batch: with the other's checkpoint one lost or doubled records, exit 0.
+    append(topic, start=0, end=100)
+    run(topic)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    for end, folder in ((150, "a"), (200, "b")):
+        append(topic, start=end - 50, end=end)
+        run(topic, folder)
+    shutil.rmtree(tmp_path / "a" / "_checkpoint")
+    shutil.copytree(tmp_path / "b" / "_checkpoint", tmp_path / "a" / "_checkpoint")
+    with pytest.raises(ArchiveRefusedError, match="another copy of it, or an old one: restore the checkpoint"):
+        run(topic)
+    assert offsets_in(tmp_path / "a") == list(range(150))
+
+
+def test_a_folder_may_have_any_name(spark, topic, append, tmp_path, monkeypatch, run):
+    # Hadoop took "[1]*" for a pattern, and "b:" for the scheme of a URL.
+    append(topic, start=0, end=100)
+    monkeypatch.chdir(tmp_path)
+    for folder in ("a [1]* {2}?", "./b:c/d"):
+        run(topic, folder)
+        assert read_archive(spark, folder).count() == 100
+        assert offsets_in(tmp_path / folder) == list(range(100))
 
 
 def test_another_topic_is_refused(client, topic, append, tmp_path, run):
@@ -162,48 +198,103 @@ def test_a_second_archiver_is_refused(topic, append, tmp_path, run):
     assert run(topic).records == 10
 
 
-@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(10**6)])
-def test_any_order_of_runs_kills_and_changes_stores_each_record_once_or_is_refused(
+@pytest.fixture
+def archiver(retold, tmp_path):
+    """Starts a run of the archive `a` in a process of its own; it ends, and its Java does, with the test."""
+    started = []
+
+    def _archiver(topic):
+        command = [sys.executable, str(ARCHIVER), retold.address, topic, str(tmp_path / "a")]
+        started.append(subprocess.Popen(command, start_new_session=True))
+        return started[-1]
+
+    yield _archiver
+    for process in started:
+        kill_with_java(process)
+
+
+def kill_with_java(process):
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(timeout=60)
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + STARTED_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def wait_for_java(folder):
+    with (folder / JAVA_LOCK).open("a") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+
+
+@pytest.mark.timeout(4 * STARTED_SECONDS)
+def test_an_archiver_that_is_killed_at_any_moment_is_followed_by_one_that_goes_on(
+    topic, append, tmp_path, run, retold, archiver
+):
+    append(topic, start=0, end=1_000)
+    folder = tmp_path / "a"
+    for moment in ("_checkpoint/offsets/0", "_spark_metadata/1", "_checkpoint/commits/3"):
+        killed = archiver(topic)
+        wait_until((folder / moment).exists)
+        kill_with_java(killed)
+    reading = threading.Event()
+    retold.before_next_read(reading.set)
+    killed = archiver(topic)
+    assert reading.wait(timeout=STARTED_SECONDS)
+    killed.kill()  # and its Java goes on as long as it can
+    killed.wait(timeout=60)
+    wait_for_java(folder)
+    assert not (folder / "_spark_metadata" / "10").exists()
+    run(topic)
+    assert offsets_in(folder) == list(range(1_000))
+
+
+@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(10**6) for _ in range(2)])
+def test_any_order_of_runs_failures_and_changes_stores_each_record_once_or_is_refused(
     seed, client, topic, append, tmp_path, run, failing_at
 ):
     print("seed", seed)  # shown where it fails
     choose = random.Random(seed)
     other = f"{topic}-b"
     client.create_topic(other)
-    folder, kept, appended = tmp_path / "a", tmp_path / "kept", {topic: 0, other: 0}
-    owner = None
+    appended = {topic: 0, other: 0}
+    run(topic)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
     for _ in range(6):
-        action = choose.choice(["archive", "archive", "archive the other", "kill", "delete", "swap", "copy"])
-        print(action)
+        action = choose.choice(["archive", "archive", "archive the other", "fail", "delete", "swap", "copy"])
+        mine, copy = (tmp_path / name for name in choose.sample("ab", 2))
+        print(action, mine.name)
         name = other if action == "archive the other" else topic
         append(name, start=appended[name], end=appended[name] + 100)
         appended[name] += 100
         if action == "delete":
-            shutil.rmtree(folder / "_checkpoint", ignore_errors=True)
-        elif action == "swap":
-            shutil.rmtree(folder / "_checkpoint", ignore_errors=True)
-            if (kept / "_checkpoint").exists():
-                shutil.copytree(kept / "_checkpoint", folder / "_checkpoint")
-        elif action == "copy" and folder.exists():
-            shutil.rmtree(kept, ignore_errors=True)
-            shutil.move(folder, kept)
-            shutil.copytree(kept, folder)
+            shutil.rmtree(mine / "_checkpoint", ignore_errors=True)
+        elif action == "swap" and all((folder / "_checkpoint").exists() for folder in (mine, copy)):
+            (mine / "_checkpoint").rename(tmp_path / "on-its-way")
+            (copy / "_checkpoint").rename(mine / "_checkpoint")
+            (tmp_path / "on-its-way").rename(copy / "_checkpoint")
+        elif action == "copy":
+            shutil.rmtree(copy)
+            shutil.copytree(mine, copy)
         try:
-            if action == "kill":
+            if action == "fail":
                 with failing_at(choose.randrange(appended[name])):
-                    run(name, records_per_batch_max=choose.choice([30, 1000]))
-            run(name, records_per_batch_max=choose.choice([40, 1000]))
+                    run(name, mine.name, records_per_batch_max=choose.choice([60, 1000]))
+            run(name, mine.name, records_per_batch_max=choose.choice([80, 1000]))
         except PySparkException as error:
             assert "on purpose" in str(error)  # noqa: PT017
         except ArchiveRefusedError as refused:
             print(refused)
         else:
-            owner = owner or name
-            assert offsets_in(folder) == list(range(appended[name]))
-            assert owner == name
-        found = Counter(offsets_in(folder)) if folder.exists() else Counter()
-        assert all(count == 1 for count in found.values())
-        assert sorted(found) == list(range(len(found)))
+            assert name == topic
+            assert offsets_in(mine) == list(range(appended[topic]))
+        for folder in (mine, copy):
+            found = offsets_in(folder)
+            assert found == list(range(len(found)))
 
 
 def test_a_url_is_written_to_through_sparks_file_systems(spark, cluster, topic, append, tmp_path, monkeypatch):
@@ -225,9 +316,29 @@ def test_a_url_is_written_to_through_sparks_file_systems(spark, cluster, topic, 
         archive(spark, bootstrap_servers=cluster.bootstrap, topic=topic, path=url)
 
 
+def test_a_run_at_a_url_is_refused_while_another_one_renews_its_lease(
+    spark, cluster, topic, append, tmp_path, monkeypatch
+):
+    # It moved the files aside that the other one was writing.
+    monkeypatch.setattr("pyspark_walrus.folder.local_path", {}.get)
+    monkeypatch.setattr("pyspark_walrus.folder.RENEW_SECONDS", 0.01)
+    append(topic, start=0, end=100)
+    url, lease = f"file://{tmp_path}/a", tmp_path / "a" / LEASE
+    with HadoopFolder(url, spark).locked():
+        with pytest.raises(ArchiveRefusedError, match="another run archives into it"):
+            archive(spark, bootstrap_servers=cluster.bootstrap, topic=topic, path=url)
+        past = time.time() - 61
+        os.utime(lease, (past, past))
+        wait_until(lambda: lease.stat().st_mtime > past + 60)  # it is renewed
+    lease.write_text("of a run that was killed")
+    os.utime(lease, (past, past))
+    assert archive(spark, bootstrap_servers=cluster.bootstrap, topic=topic, path=url).records == 100
+    assert not lease.exists()
+
+
 def walrus(*arguments):
     command = [sys.executable, "-m", "walrus_client.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=STARTED_SECONDS)
 
 
 def test_the_command_archives_and_says_how_much_and_what_it_refuses(cluster, client, topic, append, tmp_path):
@@ -243,6 +354,36 @@ def test_the_command_archives_and_says_how_much_and_what_it_refuses(cluster, cli
     assert refused.returncode == 1
     assert f"{tmp_path}/a: it is the archive of topic {topic}" in refused.stderr
     assert "starting Spark" not in refused.stderr
+
+
+def test_the_command_says_what_a_url_needs_that_spark_cannot_open(cluster, topic, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    done = walrus("archive", topic, "s3a://bucket/x", "--bootstrap", cluster.bootstrap)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    said = " ".join(done.stderr.split())
+    assert "s3a://bucket/x: Spark cannot open it" in said
+    assert "hadoop-aws" in said
+    assert (tmp_path / f"walrus-archive-{topic}.log").exists()
+
+
+def test_an_archive_goes_on_without_records_that_are_gone_if_that_is_accepted(topic, append, tmp_path, run, retold):
+    append(topic, start=0, end=100)
+    run(topic, servers=retold.address)
+    append(topic, start=100, end=300)
+    retold.tell(topic, trimmed(150))
+    with pytest.raises(PySparkException, match=r"\[WALRUS_DATA_LOSS\] offsets 100 to 149 .*--accept-loss"):
+        run(topic, servers=retold.address)
+    run(topic, servers=retold.address, accept_loss=True)
+    assert offsets_in(tmp_path / "a") == [*range(100), *range(150, 300)]
+
+
+def test_micro_batches_of_an_archive_keep_to_the_number_of_bytes(client, topic, append, tmp_path, run):
+    append(topic, start=0, end=400)
+    (partition,) = client.segments(topic)
+    done = run(topic, bytes_per_batch_max=sum(segment.bytes for segment in partition.segments) // 3)
+    assert 3 <= done.batches <= 4
+    assert offsets_in(tmp_path / "a") == list(range(400))
 
 
 def test_the_command_says_what_is_wrong_in_one_line(cluster, tmp_path):

@@ -1,6 +1,10 @@
 """Whether a run may go on in an archive's folder, from what lies there."""
 
+import fcntl
 import json
+import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -16,10 +20,11 @@ from pyspark_walrus.binding import (
     look,
     set_aside,
 )
-from pyspark_walrus.folder import InUseError, LocalFolder, local_path, open_folder
+from pyspark_walrus.folder import JAVA_LOCK, InUseError, LocalFolder, local_path, open_folder
 
-MINE = Binding("c-1", "orders", "u-1", "q-1")
-EMPTY = Found(None, None, -1, -1, -1, has_data=False)
+MINE = Binding("c-1", "orders", "u-1", "q-1", "r-1")
+RUNS = frozenset(("r-0", "r-1"))
+EMPTY = Found(None, None, frozenset(), -1, -1, -1, has_data=False)
 
 
 def decided(found, topic="orders", uuid="u-1", cluster="c-1"):
@@ -27,8 +32,8 @@ def decided(found, topic="orders", uuid="u-1", cluster="c-1"):
 
 
 def going_on(**changed):
-    usual = {"binding": MINE, "query": "q-1", "archived": 7, "planned": 8, "committed": 7, "has_data": True}
-    return Found(**{**usual, **changed})
+    usual = {"archived": 7, "planned": 8, "committed": 7, "has_data": True}
+    return Found(**{"binding": MINE, "query": "q-1", "runs": RUNS, **usual, **changed})
 
 
 def test_an_empty_folder_is_bound_to_the_topic_and_to_a_query_of_its_own():
@@ -41,7 +46,8 @@ def test_an_empty_folder_is_bound_to_the_topic_and_to_a_query_of_its_own():
 def test_a_run_goes_on_in_its_folder():
     assert decided(going_on()) == MINE
     assert decided(going_on(archived=8)) == MINE  # the driver died between sink and checkpoint
-    assert decided(going_on(query=None, archived=-1, planned=-1, committed=-1)) == MINE  # before the first
+    assert decided(going_on(runs=frozenset(("r-1", "r-2")))) == MINE  # it died before the folder named its run
+    assert decided(going_on(query=None, runs=frozenset(), archived=-1, planned=-1, committed=-1)) == MINE
 
 
 def test_a_topic_of_another_cluster_is_refused():
@@ -58,20 +64,19 @@ def test_a_topic_of_another_cluster_is_refused():
         (going_on(query="q-2"), "orders", "u-1", "checkpoint is another query's"),
         (going_on(planned=6, committed=6), "orders", "u-1", "checkpoint is older than the archive"),
         (going_on(archived=3), "orders", "u-1", "checkpoint is ahead of the archive"),
-        (Found(None, "q-2", -1, 3, 3, has_data=False), "orders", "u-1", "checkpoint is another query's"),
-        (Found(None, None, -1, -1, -1, has_data=True), "orders", "u-1", "no _walrus.json"),
-        (Found(None, "q-1", 3, 3, 3, has_data=True), "orders", "u-1", "no _walrus.json"),
+        (going_on(runs=frozenset(("r-0", "r-2"))), "orders", "u-1", "that of another copy of it, or an old one"),
+        (going_on(runs=frozenset()), "orders", "u-1", "that of another copy of it, or an old one"),
+        (Found(None, "q-2", RUNS, -1, 3, 3, has_data=False), "orders", "u-1", "checkpoint is another query's"),
+        (Found(None, None, RUNS, -1, -1, -1, has_data=True), "orders", "u-1", "no _walrus.json"),
+        (Found(None, "q-1", RUNS, 3, 3, 3, has_data=True), "orders", "u-1", "no _walrus.json"),
     ],
 )
 def test_a_run_that_would_lose_or_double_records_is_refused_with_what_to_do(found, topic, uuid, why):
     with pytest.raises(ArchiveRefusedError, match=why) as refused:
         decided(found, topic, uuid)
     assert "\n" not in str(refused.value)
-    assert (
-        "folder" in str(refused.value)
-        or "checkpoint of its own" in str(refused.value)
-        or "of its own" in str(refused.value)
-    )
+    remedies = ("archive into a new folder", "archive bills into another folder", "give this archive one of its own")
+    assert str(refused.value).endswith(remedies)
 
 
 numbers = st.integers(-1, 5)
@@ -79,7 +84,7 @@ numbers = st.integers(-1, 5)
 
 @given(numbers, numbers, numbers, st.sampled_from([None, "q-1", "q-2"]), st.booleans(), st.sampled_from(["u-1", "u-2"]))
 def test_only_a_checkpoint_that_fits_the_archive_is_gone_on_with(archived, planned, committed, query, bound, uuid):
-    found = Found(MINE if bound else None, query, archived, planned, committed, has_data=archived >= 0)
+    found = Found(MINE if bound else None, query, RUNS, archived, planned, committed, has_data=archived >= 0)
     try:
         binding = decided(found, uuid=uuid)
     except ArchiveRefusedError:
@@ -96,13 +101,19 @@ def test_a_damaged_binding_is_not_taken_for_none(text):
         Binding.parse(text)
 
 
-def test_what_is_bound_is_found_again(tmp_path):
+def test_what_is_bound_is_found_again_by_the_run_that_was_last(tmp_path):
     folder, state = LocalFolder(tmp_path / "a"), LocalFolder(tmp_path / "state")
     assert look(folder, state) == EMPTY
-    bind(folder, state, MINE)
-    assert look(folder, state) == Found(MINE, "q-1", -1, -1, -1, has_data=False)
-    bind(folder, state, Binding("c-1", "bills", "u-2", "q-2"))  # never replaced
-    assert look(folder, state).binding == MINE
+    runs = [MINE.run]
+    for _ in range(3):
+        bind(folder, state, look(folder, state).binding or MINE)
+        found = look(folder, state)
+        assert found.binding is not None
+        assert replace(found.binding, run=MINE.run) == MINE
+        assert found.runs == {runs[-1], found.binding.run}
+        assert found.binding.run not in runs
+        runs.append(found.binding.run)
+        assert decided(found) == found.binding
 
 
 def sink_log(folder, name, *paths):
@@ -119,23 +130,68 @@ def test_the_files_that_count_are_those_that_the_sink_lists_wherever_the_archive
     assert archived_files(folder) == ["month=2024-01/old", "month=2024-02/a", "month=2024-02/b"]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("1", None, "is missing"),
+        ("0", None, "is missing"),
+        ("2", "", "is damaged"),
+        ("2", 'v1\n{"path": "file:///x/mon', "is damaged"),
+        ("2", "v1\n[]", "is damaged"),
+        ("1", "v9\n", "is damaged"),
+    ],
+)
+def test_a_list_with_a_gap_or_a_torn_file_is_refused_before_anything_is_moved(tmp_path, name, text, problem):
+    # Files that it names were moved aside as if they did not count.
+    folder = LocalFolder(tmp_path)
+    for number in range(4):
+        folder.write(f"month=2024-01/{number}.parquet", "")
+        sink_log(folder, str(number), f"month=2024-01/{number}.parquet")
+    assert set_aside(folder) == 0
+    if text is None:
+        (tmp_path / "_spark_metadata" / name).unlink()
+    else:
+        folder.write(f"_spark_metadata/{name}", text)
+    for act in (set_aside, archived_files, lambda found: look(found, LocalFolder(tmp_path / "_checkpoint"))):
+        with pytest.raises(ArchiveRefusedError, match=f"_spark_metadata/{name}.* {problem}: restore it") as refused:
+            act(folder)
+        assert "\n" not in str(refused.value)
+    assert len(folder.data_files()) == 4
+
+
 def test_what_no_finished_batch_lists_is_moved_out_of_sight_and_kept(tmp_path):
     folder = LocalFolder(tmp_path)
     for name in ("month=2024-01/a.parquet", "month=2024-01/stray.parquet", "month=2024-02/stray.parquet"):
         folder.write(name, name)
     sink_log(folder, "0", "month=2024-01/a.parquet")
     assert set_aside(folder) == 2
-    assert folder.data_files() == ["month=2024-01/a.parquet"]
-    assert sorted(path.read_text() for path in (tmp_path / "_unfinished").rglob("*.parquet")) == [
-        "month=2024-01/stray.parquet",
-        "month=2024-02/stray.parquet",
-    ]
+    # Readers that are told `**/*.parquet` look into every folder.
+    assert [path.name for path in tmp_path.rglob("*.parquet")] == ["a.parquet"]
+    moved = [path for path in (tmp_path / "_unfinished").rglob("*") if path.is_file()]
+    assert sorted(path.read_text() for path in moved) == ["month=2024-01/stray.parquet", "month=2024-02/stray.parquet"]
     assert set_aside(folder) == 0
 
 
 def test_a_folder_in_use_is_said_to_be(tmp_path):
     with LocalFolder(tmp_path).locked(), pytest.raises(InUseError), LocalFolder(tmp_path).locked():
         pass
+    with LocalFolder(tmp_path).locked():
+        pass
+
+
+def test_a_folder_is_in_use_as_long_as_the_java_of_a_killed_run_lives(tmp_path, spark):
+    # Python's lock went with Python, and Java was still finishing its micro-batch.
+    lives = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.lockf(f, fcntl.LOCK_EX); print(); sys.stdin.read()"
+    command = [sys.executable, "-c", lives, str(tmp_path / JAVA_LOCK)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as java:
+        assert java.stdout is not None
+        java.stdout.readline()
+        for folder in (LocalFolder(tmp_path), LocalFolder(tmp_path, spark)):
+            with pytest.raises(InUseError), folder.locked():
+                pass
+        java.communicate()
+    with LocalFolder(tmp_path, spark).locked(), (tmp_path / JAVA_LOCK).open("a") as file, pytest.raises(OSError):
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with LocalFolder(tmp_path).locked():
         pass
 
@@ -148,5 +204,7 @@ def test_a_url_stays_what_it_is(url):
 
 @pytest.mark.parametrize("path", ["archive", "/srv/archive", "./a:b/c", "file:///srv/an%20archive"])
 def test_a_path_is_local(path):
-    assert local_path(path) is not None
+    folder = open_folder(path)
+    assert folder is not None
+    assert folder.url.startswith("/")  # Hadoop takes "a:b" in front of a slash for the scheme of a URL
     assert str(local_path("file:///srv/an%20archive")) == "/srv/an archive"

@@ -1,7 +1,9 @@
 """Finding Java, or saying how to get it."""
 
+from inspect import signature
+
 import pytest
-from pyspark_walrus.session import JavaMissingError, check_java
+from pyspark_walrus.session import JavaMissingError, check_java, create_session
 
 
 @pytest.fixture
@@ -13,6 +15,11 @@ def no_java(monkeypatch, tmp_path):
 
 def test_the_java_of_this_machine_will_do():
     check_java()
+
+
+def test_a_session_uses_all_cores_and_allows_a_task_four_tries():
+    # An archive took two cores of any machine.
+    assert signature(create_session).parameters["master"].default == "local[*,4]"
 
 
 def test_a_missing_java_is_said_with_what_to_install(no_java):

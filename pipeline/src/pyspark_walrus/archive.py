@@ -5,6 +5,7 @@ archive exactly-once, whatever is killed and run again. What makes them belong t
 files that readers see are exactly those that count; while one runs, or after one was killed, `read_archive` knows them.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark_walrus import binding
 from pyspark_walrus.binding import ArchiveRefusedError
 from pyspark_walrus.cluster import Cluster
-from pyspark_walrus.folder import Folder, InUseError, open_folder
+from pyspark_walrus.folder import Folder, InUseError, UnreachableError, open_folder
 from pyspark_walrus.layout import TopicLayout
 from pyspark_walrus.offsets import check_found
 from pyspark_walrus.options import servers_of
@@ -37,6 +38,8 @@ FILES_AT_ONCE: Final = 6
 # Each file that is being written keeps so much in Java's memory.
 ROW_GROUP_BYTES: Final = 32 << 20
 POLL_SECONDS: Final = 1
+# What Hadoop would take for a pattern in the name of a file.
+GLOB: Final = re.compile(r"[\\\[\]{}*?]")
 
 
 @dataclass(frozen=True)
@@ -57,19 +60,19 @@ def archive(
     checkpoint: Path | str | None = None,
     records_per_batch_max: int | None = None,
     bytes_per_batch_max: int = BATCH_BYTES_MAX,
+    accept_loss: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> ArchiveRun:
     """Archives what the topic holds now and the last run had not, under `path`/month=YYYY-MM/.
 
     Blocks until done; then everything it read is durable under `path`. `path` may be a URL that Spark can write to.
-    `checkpoint` (by default within `path`) ties runs together: keep it as long as the archive. `on_progress` gets the
-    records of this run so far, and about how many it will be.
+    `checkpoint` (by default within `path`) ties runs together: keep it as long as the archive. Records that retention
+    took before they were archived end the run with DATA_LOSS, unless `accept_loss`. `on_progress` gets the records of
+    this run so far, and about how many it will be.
 
     Raises ArchiveRefusedError where the folder is another archive's, or in use, or the checkpoint is not its own.
     """
-    folder, state = open_folder(path, spark), open_folder(checkpoint_of(path, checkpoint), spark)
-    assert folder is not None, "Spark is running"
-    assert state is not None, "Spark is running"
+    folder, state = _open(path, spark), _open(checkpoint_of(path, checkpoint), spark)
     cluster, there = _look(bootstrap_servers, topic)
     with _held(folder):
         binding.bind(folder, state, _decide(folder, state, cluster, there))
@@ -83,6 +86,7 @@ def archive(
                 options={
                     "bootstrap.servers": bootstrap_servers,
                     "maxBytesPerTrigger": str(bytes_per_batch_max),
+                    "failOnDataLoss": str(not accept_loss),
                     **({"maxOffsetsPerTrigger": str(records_per_batch_max)} if records_per_batch_max else {}),
                 },
                 on_progress=on_progress,
@@ -103,17 +107,30 @@ def check(*, bootstrap_servers: str, topic: str, path: Path | str, checkpoint: P
 
 def read_archive(spark: "SparkSession", path: Path | str) -> "DataFrame":
     """The archive's records, with their `month`; only those of finished micro-batches, at any time and any place."""
-    folder = open_folder(path, spark)
-    assert folder is not None, "Spark is running"
-    files = [f"{folder.url}/{name}" for name in binding.archived_files(folder)]
+    folder = _open(path, spark)
+    with _named(folder):
+        files = [f"{folder.url}/{name}" for name in binding.archived_files(folder)]
     if not files:
         return spark.createDataFrame([], SCHEMA)
-    return spark.read.schema(SCHEMA).option("basePath", folder.url).parquet(*files)
+    exact = [GLOB.sub(r"\\\g<0>", file) for file in files]
+    return spark.read.schema(SCHEMA).option("basePath", folder.url).parquet(*exact)
 
 
 def checkpoint_of(path: Path | str, checkpoint: Path | str | None) -> Path | str:
     """Where the checkpoint is, if nothing else is said."""
     return checkpoint if checkpoint is not None else f"{str(path).rstrip('/')}/{CHECKPOINT}"
+
+
+def _open(place: Path | str, spark: "SparkSession") -> Folder:
+    try:
+        folder = open_folder(place, spark)
+    except UnreachableError as error:
+        jar = "its file system may need a jar (spark.jars.packages, for s3a hadoop-aws) and settings of its own"
+        raise ArchiveRefusedError(
+            f"{error}: {jar}; archive into a local folder, or from a session that has them"
+        ) from None
+    assert folder is not None, "Spark is running"
+    return folder
 
 
 def _look(bootstrap_servers: str, topic: str) -> tuple[str, TopicLayout]:
@@ -125,22 +142,29 @@ def _look(bootstrap_servers: str, topic: str) -> tuple[str, TopicLayout]:
 
 
 @contextmanager
+def _named(folder: Folder) -> Iterator[None]:
+    """Refusals name the folder."""
+    try:
+        yield
+    except ArchiveRefusedError as refused:
+        raise ArchiveRefusedError(f"{folder.url}: {refused}") from None
+
+
+@contextmanager
 def _held(folder: Folder) -> Iterator[None]:
     try:
         with folder.locked():
             yield
     except InUseError:
         raise ArchiveRefusedError(
-            f"{folder.url}: another run archives into it right now: wait until it is done"
+            f"{folder.url}: another run archives into it, or was killed a moment ago: wait until it is done"
         ) from None
 
 
 def _decide(folder: Folder, state: Folder, cluster: str, there: TopicLayout) -> binding.Binding:
-    try:
+    with _named(folder):
         found = binding.look(folder, state)
         return binding.decide(found, cluster=cluster, topic=there.name, topic_uuid=there.uuid)
-    except ArchiveRefusedError as refused:
-        raise ArchiveRefusedError(f"{folder.url}: {refused}") from None
 
 
 def _run(

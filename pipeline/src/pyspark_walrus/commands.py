@@ -42,6 +42,10 @@ def archive_command(
     batch_records_max: Annotated[
         int | None, typer.Option(min=1, help="Records of one micro-batch. [default: any]", show_default=False)
     ] = None,
+    accept_loss: Annotated[
+        bool,
+        typer.Option("--accept-loss", help="Go on without records that are gone; the log names them."),
+    ] = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
@@ -52,7 +56,7 @@ def archive_command(
     there that do not count, which read_archive of pyspark_walrus leaves out.
 
     A folder belongs to one topic. A run that would lose or double records is refused: another topic, one that was made
-    again, a missing or foreign checkpoint, a second run at the same time.
+    again, a missing or foreign checkpoint or that of another copy, a second run at the same time.
 
     Example: walrus archive flights ./flights-archive
     """
@@ -85,6 +89,7 @@ def archive_command(
                 checkpoint=checkpoint,
                 records_per_batch_max=batch_records_max,
                 bytes_per_batch_max=batch_bytes_max,
+                accept_loss=accept_loss,
                 on_progress=lambda records, total: bar.update(task, completed=records, total=total),
             )
     except (ArchiveRefusedError, SourceError) as error:

@@ -5,8 +5,10 @@ Paths inside are relative, with `/`. A name that begins with `_` or `.` is no da
 
 import fcntl
 import os
+import threading
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
@@ -15,10 +17,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCK: Final = "_walrus.lock"
+# A file of its own: where a disk of the network is mounted, Python's lock and Java's are of one kind.
+JAVA_LOCK: Final = "_walrus.java.lock"
+# What locks a folder at a URL: a file that is renewed, and another one that tells the time.
+LEASE: Final = "_walrus.lease"
+PROBE: Final = "_walrus.now"
+LEASE_SECONDS: Final = 60
+RENEW_SECONDS: Final = 10
 
 
 class InUseError(Exception):
     """Another process works in the folder."""
+
+
+class UnreachableError(Exception):
+    """Spark has no file system for the URL, or it does not let anybody in."""
 
 
 class Folder(Protocol):
@@ -42,14 +55,14 @@ class Folder(Protocol):
         """Moves a file within the folder."""
 
     def locked(self) -> Any:
-        """A context in which no other process has the same folder locked; raises InUseError."""
+        """A context in which no other run has the same folder locked; raises InUseError."""
 
 
 def open_folder(place: Path | str, spark: "SparkSession | None" = None) -> Folder | None:
     """The folder at a path or URL; None for one that only Spark can open, as long as that has not started."""
     local = local_path(place)
     if local is not None:
-        return LocalFolder(local)
+        return LocalFolder(local, spark)
     return HadoopFolder(str(place), spark) if spark is not None else None
 
 
@@ -65,9 +78,10 @@ def local_path(place: Path | str) -> Path | None:
 class LocalFolder:
     """A folder on a local disk, or on what is mounted like one."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self.url = str(root)
+    def __init__(self, root: Path, spark: "SparkSession | None" = None) -> None:
+        self._root = root.absolute()
+        self._spark = spark
+        self.url = str(self._root)
 
     def names(self, inside: str = "") -> list[str]:
         try:
@@ -112,28 +126,54 @@ class LocalFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """The lock of the kernel: it goes with the process, however that ends."""
+        """The kernel's locks, which go with their processes, however those end.
+
+        Java has one of its own, because it writes: when Python is killed, it may still finish a micro-batch.
+        """
         self._root.mkdir(parents=True, exist_ok=True)
         with (self._root / LOCK).open("a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InUseError from None
+            with self._unlocked_by_java() if self._spark is None else self._locked_by_java(self._spark):
+                yield
+
+    @contextmanager
+    def _unlocked_by_java(self) -> Iterator[None]:
+        with (self._root / JAVA_LOCK).open("a") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InUseError from None
+            yield
+
+    @contextmanager
+    def _locked_by_java(self, spark: "SparkSession") -> Iterator[None]:
+        java: Any = spark.sparkContext._jvm
+        with closing(java.java.io.RandomAccessFile(str(self._root / JAVA_LOCK), "rw")) as file:
+            if file.getChannel().tryLock() is None:
+                raise InUseError
             yield
 
 
 class HadoopFolder:
     """A folder at a URL, through the file systems that the running Spark has.
 
-    It is not locked, since there is no lock that all of them have: of two runs at once Spark's own log of offsets ends
-    one, and its file sink counts each micro-batch once.
+    There is no lock that all of them have, so who works in the folder renews a file; while that is fresh, it is locked.
+    Of two that begin in the same moment Spark's own log of offsets ends one.
     """
 
     def __init__(self, url: str, spark: "SparkSession") -> None:
+        from py4j.protocol import Py4JJavaError
+
         self.url = url.rstrip("/")
         context: Any = spark.sparkContext
         self._jvm = context._jvm
-        self._files = self._path("").getFileSystem(context._jsc.hadoopConfiguration())
+        try:
+            self._files = self._path("").getFileSystem(context._jsc.hadoopConfiguration())
+        except Py4JJavaError as error:
+            raise UnreachableError(f"{url}: Spark cannot open it ({error.java_exception.toString()})") from None
 
     def names(self, inside: str = "") -> list[str]:
         path = self._path(inside)
@@ -177,7 +217,36 @@ class HadoopFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        yield
+        """One that was killed has it locked for LEASE_SECONDS more."""
+        from py4j.protocol import Py4JJavaError
+
+        if self._is_leased():
+            raise InUseError
+        mine, done = str(uuid.uuid4()), threading.Event()
+
+        def renew() -> None:
+            while not done.wait(RENEW_SECONDS):
+                with suppress(Py4JJavaError):  # the next one may reach it again
+                    self.write(LEASE, mine)
+
+        self.write(LEASE, mine)
+        renewing = threading.Thread(target=renew, name="walrus-lease", daemon=True)
+        renewing.start()
+        try:
+            yield
+        finally:
+            done.set()
+            renewing.join()
+            self._files.delete(self._path(LEASE), False)
+
+    def _is_leased(self) -> bool:
+        """Both ages are told by the clock of the file system."""
+        if not self._files.exists(self._path(LEASE)):
+            return False
+        self.write(PROBE, "")
+        renewed, now = (self._files.getFileStatus(self._path(name)).getModificationTime() for name in (LEASE, PROBE))
+        self._files.delete(self._path(PROBE), False)
+        return bool(now - renewed < LEASE_SECONDS * 1000)
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.url}/{name}".rstrip("/"))
