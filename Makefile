@@ -9,8 +9,9 @@ ENV := . tools/env
 COUNT ?= 10000
 SEED ?= 0
 STATES ?= 2200000
+PYSPARK ?= 4.2.1
 .PHONY: model bugs damage simulate fuzz miri
-.PHONY: help setup run test test-rust test-python images e2e check fmt bench chaos proto golden charts clean
+.PHONY: help setup run test test-rust test-python test-spark images e2e check fmt bench chaos proto golden charts clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -29,6 +30,9 @@ test-rust:
 
 test-python:
 	@$(ENV); uv run --frozen --no-sync pytest
+
+test-spark: setup ## Tests of the Spark side with another Spark: make test-spark PYSPARK=4.2.1
+	@$(ENV); uv run --frozen --no-sync --with pyspark==$(PYSPARK) pytest pipeline/tests
 
 images: setup ## The broker's and the operator's image, by the docker engine at hand or one built here
 	@$(ENV); e2e/kind/images
