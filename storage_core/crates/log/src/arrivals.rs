@@ -92,12 +92,10 @@ impl Log {
                 Seen::End => return Ok(false),
                 Seen::Nothing => {}
             }
-            let is_over = match deadline {
-                Some(deadline) => log.arrivals.threads.wait_until(&mut tasks, deadline).timed_out(),
-                None => {
-                    log.arrivals.threads.wait(&mut tasks);
-                    false
-                }
+            let is_over;
+            (tasks, is_over) = match deadline {
+                Some(deadline) => log.arrivals.threads.wait_until(tasks, deadline),
+                None => (log.arrivals.threads.wait(tasks), false),
             };
             if is_over {
                 return Ok(log.readable.load(Ordering::Acquire) > offset.0);

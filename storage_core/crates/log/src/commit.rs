@@ -43,7 +43,7 @@ impl Group {
             let mut turn = self.turn.lock();
             if turn.is_taken {
                 self.waiting.fetch_add(1, Ordering::Relaxed);
-                self.done.wait(&mut turn);
+                drop(self.done.wait(turn));
                 continue;
             }
             turn.is_taken = true;
@@ -81,7 +81,7 @@ impl Group {
     pub(crate) fn exclusive<T>(&self, work: impl FnOnce() -> T) -> T {
         let mut turn = self.turn.lock();
         while turn.is_taken {
-            self.done.wait(&mut turn);
+            turn = self.done.wait(turn);
         }
         turn.is_taken = true;
         drop(turn);

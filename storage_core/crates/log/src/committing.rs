@@ -61,13 +61,17 @@ impl Committing {
                 _ if asked.now => {}
                 Some(due) if due <= now() => {}
                 Some(due) => {
-                    self.wake.wait_until(&mut asked, due);
+                    (asked, _) = self.wake.wait_until(asked, due);
                     continue;
                 }
                 None => {
-                    if is_trimmed {
-                        self.wake.wait(&mut asked);
-                    } else if self.wake.wait_for(&mut asked, MEMORY_KEPT).timed_out() {
+                    let is_over;
+                    (asked, is_over) = if is_trimmed {
+                        (self.wake.wait(asked), false)
+                    } else {
+                        self.wake.wait_for(asked, MEMORY_KEPT)
+                    };
+                    if is_over {
                         // No burst has come again: what the last one needed is given back.
                         engine.pool.trim();
                         is_trimmed = true;

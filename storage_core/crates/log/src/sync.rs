@@ -1,23 +1,133 @@
-//! What threads share and wait with: locks of `parking_lot`, atomics and threads of the standard library. With the feature
-//! `schedules` the same names are those of a scheduler that decides who runs next at each of their uses, and time goes on
-//! only when somebody looks at it or waits: `walrus-trials` runs the store in thousands of orders of its threads.
+//! What threads share and wait with: locks, atomics and threads of the standard library. With the feature `schedules` the
+//! same names are those of a scheduler that decides who runs next at each of their uses, and time goes on only when
+//! somebody looks at it or waits: `walrus-trials` runs the store in thousands of orders of its threads.
+//!
+//! A lock keeps all that it needs in itself. `parking_lot` keeps the threads that wait in a table of the process: a forked
+//! child inherits their entries, the stacks that these point into become those of its own threads, and now and then a
+//! store that the child had opened never woke one up.
 
 #[cfg(not(feature = "schedules"))]
-pub(crate) use free::*;
+pub(crate) use plain::*;
 #[cfg(feature = "schedules")]
 pub(crate) use scheduled::*;
 
-#[cfg(not(feature = "schedules"))]
-mod free {
-    pub(crate) use std::sync::atomic;
-    pub(crate) use std::thread;
+/// Locks over those of the module `base`. Whoever locks after a holder has panicked finds what that one left.
+macro_rules! locks {
+    () => {
+        #[derive(Debug, Default)]
+        pub(crate) struct Mutex<T>(base::Mutex<T>);
 
-    pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+        /// A condition that is waited for lets go of the second field, and takes it again from the first.
+        pub(crate) struct MutexGuard<'a, T>(&'a Mutex<T>, base::MutexGuard<'a, T>);
+
+        impl<T> Mutex<T> {
+            pub(crate) fn new(value: T) -> Self {
+                Self(base::Mutex::new(value))
+            }
+
+            #[inline]
+            pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+                MutexGuard(self, self.0.lock().unwrap_or_else(PoisonError::into_inner))
+            }
+
+            pub(crate) fn get_mut(&mut self) -> &mut T {
+                self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+            }
+        }
+
+        impl<T> Deref for MutexGuard<'_, T> {
+            type Target = T;
+
+            #[inline]
+            fn deref(&self) -> &T {
+                &self.1
+            }
+        }
+
+        impl<T> DerefMut for MutexGuard<'_, T> {
+            #[inline]
+            fn deref_mut(&mut self) -> &mut T {
+                &mut self.1
+            }
+        }
+
+        #[derive(Debug, Default)]
+        pub(crate) struct RwLock<T>(base::RwLock<T>);
+
+        impl<T> RwLock<T> {
+            pub(crate) fn new(value: T) -> Self {
+                Self(base::RwLock::new(value))
+            }
+
+            #[inline]
+            pub(crate) fn read(&self) -> base::RwLockReadGuard<'_, T> {
+                self.0.read().unwrap_or_else(PoisonError::into_inner)
+            }
+
+            #[inline]
+            pub(crate) fn write(&self) -> base::RwLockWriteGuard<'_, T> {
+                self.0.write().unwrap_or_else(PoisonError::into_inner)
+            }
+        }
+
+        /// A condition of what a `Mutex` guards. Waits end now and then without a notification, too.
+        #[derive(Debug, Default)]
+        pub(crate) struct Condvar(base::Condvar);
+
+        impl Condvar {
+            pub(crate) fn notify_one(&self) {
+                self.0.notify_one();
+            }
+
+            pub(crate) fn notify_all(&self) {
+                self.0.notify_all();
+            }
+
+            pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+                let MutexGuard(mutex, held) = guard;
+                MutexGuard(mutex, self.0.wait(held).unwrap_or_else(PoisonError::into_inner))
+            }
+
+            /// Waits until that time at most; whether it is over comes with the guard.
+            pub(crate) fn wait_until<'a, T>(
+                &self,
+                guard: MutexGuard<'a, T>,
+                until: Instant,
+            ) -> (MutexGuard<'a, T>, bool) {
+                self.wait_for(guard, until.saturating_duration_since(now()))
+            }
+        }
+    };
+}
+
+/// The standard library's, also where a scheduler decides over the others: for what is no part of a schedule.
+#[cfg_attr(feature = "schedules", expect(dead_code, reason = "few use them beside a scheduler"))]
+pub(crate) mod plain {
+    use std::ops::{Deref, DerefMut};
+    pub(crate) use std::sync::atomic;
+    use std::sync::{self as base, PoisonError};
+    pub(crate) use std::thread;
+    use std::time::{Duration, Instant};
+
+    locks!();
 
     /// The time.
     #[inline]
-    pub(crate) fn now() -> std::time::Instant {
-        std::time::Instant::now()
+    pub(crate) fn now() -> Instant {
+        Instant::now()
+    }
+
+    impl Condvar {
+        /// Waits for that long at most; whether the time is over comes with the guard.
+        pub(crate) fn wait_for<'a, T>(
+            &self,
+            guard: MutexGuard<'a, T>,
+            time: Duration,
+        ) -> (MutexGuard<'a, T>, bool) {
+            let MutexGuard(mutex, held) = guard;
+            let (held, waited) = self.0.wait_timeout(held, time).unwrap_or_else(PoisonError::into_inner);
+            (MutexGuard(mutex, held), waited.timed_out())
+        }
     }
 }
 
@@ -29,9 +139,11 @@ mod scheduled {
     use std::time::{Duration, Instant};
 
     use shuttle::rand::{Rng, thread_rng};
-    use shuttle::sync;
+    use shuttle::sync as base;
     pub(crate) use shuttle::sync::atomic;
     pub(crate) use shuttle::thread;
+
+    locks!();
 
     /// What a look at the clock takes.
     const LOOK: Duration = Duration::from_micros(50);
@@ -52,98 +164,23 @@ mod scheduled {
         start() + ELAPSED.get()
     }
 
-    #[derive(Debug, Default)]
-    pub(crate) struct Mutex<T>(sync::Mutex<T>);
-
-    /// `None` only while a condition is waited for.
-    pub(crate) struct MutexGuard<'a, T>(&'a Mutex<T>, Option<sync::MutexGuard<'a, T>>);
-
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Self(sync::Mutex::new(value))
-        }
-
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            MutexGuard(self, Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
-        }
-
-        pub(crate) fn get_mut(&mut self) -> &mut T {
-            self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
-        }
-    }
-
-    impl<T> Deref for MutexGuard<'_, T> {
-        type Target = T;
-
-        fn deref(&self) -> &T {
-            self.1.as_ref().expect("held")
-        }
-    }
-
-    impl<T> DerefMut for MutexGuard<'_, T> {
-        fn deref_mut(&mut self) -> &mut T {
-            self.1.as_mut().expect("held")
-        }
-    }
-
-    #[derive(Debug, Default)]
-    pub(crate) struct RwLock<T>(sync::RwLock<T>);
-
-    impl<T> RwLock<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Self(sync::RwLock::new(value))
-        }
-
-        pub(crate) fn read(&self) -> sync::RwLockReadGuard<'_, T> {
-            self.0.read().unwrap_or_else(PoisonError::into_inner)
-        }
-
-        pub(crate) fn write(&self) -> sync::RwLockWriteGuard<'_, T> {
-            self.0.write().unwrap_or_else(PoisonError::into_inner)
-        }
-    }
-
-    #[derive(Debug, Default)]
-    pub(crate) struct Condvar(sync::Condvar);
-
-    pub(crate) struct TimedOut(bool);
-
-    impl TimedOut {
-        pub(crate) fn timed_out(&self) -> bool {
-            self.0
-        }
-    }
-
     impl Condvar {
-        pub(crate) fn notify_one(&self) {
-            self.0.notify_one();
-        }
-
-        pub(crate) fn notify_all(&self) {
-            self.0.notify_all();
-        }
-
-        pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-            let held = guard.1.take().expect("held");
-            guard.1 = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
-        }
-
-        pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, time: Duration) -> TimedOut {
-            self.wait_until(guard, now() + time)
-        }
-
         /// The time is over at once, or only after whatever else can happen has happened and notified.
-        pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, until: Instant) -> TimedOut {
-            let is_over = thread_rng().gen_bool(0.5);
-            if is_over {
-                guard.1 = None;
-                thread::yield_now();
-                guard.1 = guard.0.lock().1;
-                ELAPSED.set(ELAPSED.get().max(until - start()));
-            } else {
-                self.wait(guard);
+        pub(crate) fn wait_for<'a, T>(
+            &self,
+            guard: MutexGuard<'a, T>,
+            time: Duration,
+        ) -> (MutexGuard<'a, T>, bool) {
+            if !thread_rng().gen_bool(0.5) {
+                return (self.wait(guard), false);
             }
-            TimedOut(is_over)
+            let MutexGuard(mutex, held) = guard;
+            let until = ELAPSED.get() + time;
+            drop(held);
+            thread::yield_now();
+            let guard = mutex.lock();
+            ELAPSED.set(ELAPSED.get().max(until));
+            (guard, true)
         }
     }
 }

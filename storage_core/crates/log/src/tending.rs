@@ -98,7 +98,7 @@ impl Tending {
     pub(crate) fn settle(&self) {
         let mut queue = self.queue.lock();
         while !queue.stop && (queue.working || queue.look || !queue.jobs.is_empty()) {
-            self.idle.wait(&mut queue);
+            queue = self.idle.wait(queue);
         }
     }
 
@@ -141,8 +141,8 @@ impl Tending {
                 let times = [queue.marks_at, queue.ages_at];
                 match times.into_iter().flatten().min() {
                     _ if queue.stop => return,
-                    Some(at) => drop(self.wake.wait_until(&mut queue, at)),
-                    None => self.wake.wait(&mut queue),
+                    Some(at) => (queue, _) = self.wake.wait_until(queue, at),
+                    None => queue = self.wake.wait(queue),
                 }
             }
         }

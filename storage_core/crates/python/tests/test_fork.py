@@ -191,6 +191,21 @@ def test_a_child_opens_a_store_of_its_own_and_its_children_are_refused(tmp_path:
         assert own.offsets("t") == range(2)
 
 
+def test_the_threads_of_stores_that_children_open_are_woken(tmp_path: Path) -> None:
+    """Waiting threads lay in one table of the process: a child inherited the entries of its parent's threads, its own took
+    their stacks, and now and then one of them was never woken, so that the child waited for its end for ever."""
+    waiting = [walrus_core.Walrus.open(tmp_path / f"parent-{number}", **SMALL) for number in range(6)]
+
+    def child() -> None:
+        for number in range(4):
+            with walrus_core.Walrus.open(tmp_path / f"child-{number}", **SMALL) as own:
+                own.append("t", b"child's")
+
+    assert [in_child(child) for _ in range(25)] == [0] * 25
+    for walrus in waiting:
+        walrus.close()
+
+
 def test_an_event_loop_of_a_child_is_told_and_its_parent_misses_nothing(tmp_path: Path) -> None:
     """The pipe that wakes the loop and the epoll descriptor of the loop are shared: a child that closed its
     `AsyncWalrus` made the parent's loop deaf, one that took a completion left the parent waiting for it."""

@@ -106,7 +106,7 @@ impl Ahead {
     pub(super) fn settle(&self) {
         let mut queue = self.queue.lock();
         while !queue.stop && (queue.working || queue.look) {
-            self.idle.wait(&mut queue);
+            queue = self.idle.wait(queue);
         }
     }
 
@@ -128,7 +128,7 @@ impl Ahead {
                 queue.working = false;
             } else {
                 self.idle.notify_all();
-                self.wake.wait(&mut queue);
+                queue = self.wake.wait(queue);
             }
         }
     }

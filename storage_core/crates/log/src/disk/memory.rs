@@ -149,7 +149,7 @@ impl ChunkPool {
         let mut ahead = self.ahead.lock();
         while !ahead.stop {
             if !std::mem::take(&mut ahead.is_asked) {
-                self.wake.wait(&mut ahead);
+                ahead = self.wake.wait(ahead);
                 continue;
             }
             drop(ahead);

@@ -9,13 +9,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::directory::{LOCK_NAME, boot_id};
 use super::process::Lock;
 use super::{BackendInUse, Disk, DiskFile, FileKind, MappedRange, Prepare, TailKind, calls};
 use crate::format::{PAGE_BYTES, page_down};
+use crate::sync::plain::Mutex;
 
 pub(crate) struct Overlay {
     path: PathBuf,

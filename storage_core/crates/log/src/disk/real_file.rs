@@ -7,13 +7,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw};
-use parking_lot::Mutex;
 
 use super::memory::AlignedPage;
 use super::process::Origin;
 use super::ring::{self, Piece, Ring};
 use super::{DiskFile, MappedRange, Prepare, calls, write_all};
 use crate::format::PAGE_BYTES;
+use crate::sync::plain::Mutex;
 
 /// How many zeros one write of preparation has.
 const ZEROS_BYTES: u64 = 512 << 10;

@@ -8,7 +8,8 @@ use std::os::fd::AsRawFd;
 use std::process::abort;
 
 use io_uring::{IoUring, opcode, types};
-use parking_lot::Mutex;
+
+use crate::sync::plain::Mutex;
 
 /// Writes on the way at a time.
 const DEPTH: usize = 16;

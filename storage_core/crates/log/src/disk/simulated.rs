@@ -68,7 +68,7 @@ impl Stall {
     fn wait(&self) {
         let mut is_stalled = self.is_stalled.lock();
         while *is_stalled {
-            self.over.wait(&mut is_stalled);
+            is_stalled = self.over.wait(is_stalled);
         }
     }
 }

@@ -234,7 +234,7 @@ impl LogState {
         batch.check_dense()?;
         let mut guard = self.writer.lock();
         if guard.is_grouping {
-            self.wait_for_group(&mut guard);
+            guard = self.wait_for_group(guard);
         }
         let writer = &mut *guard;
         self.check_active(writer)?;
@@ -319,10 +319,11 @@ impl LogState {
     }
 
     #[cold]
-    fn wait_for_group(&self, writer: &mut MutexGuard<'_, Writer>) {
+    fn wait_for_group<'a>(&self, mut writer: MutexGuard<'a, Writer>) -> MutexGuard<'a, Writer> {
         while writer.is_grouping {
-            self.grouped.wait(writer);
+            writer = self.grouped.wait(writer);
         }
+        writer
     }
 
     pub(crate) fn check_active(&self, writer: &Writer) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::panic::resume_unwind;
 use std::thread;
 
-use parking_lot::Mutex;
+use crate::sync::plain::Mutex;
 
 /// Who works on what.
 #[derive(Clone, Copy)]
