@@ -214,6 +214,7 @@ impl Broker {
         config: Config,
         secrets: Secrets,
         store: walrus_log::Store,
+        copies: Copies,
         metrics: Arc<Metrics>,
         runtime: tokio::runtime::Handle,
     ) -> Self {
@@ -221,7 +222,7 @@ impl Broker {
         let secrets = Arc::new(secrets);
         let inner = Arc::new_cyclic(|weak: &Weak<Inner>| Inner {
             limits: ArcSwap::from_pointee(config.limits()),
-            copies: Copies::new(&config, store.clone()),
+            copies,
             budget: budget.clone(),
             liveness: Liveness::default(),
             presence: Mutex::new(Presence::new(Duration::from_millis(config.lease_ms))),

@@ -11,13 +11,16 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::time::MissedTickBehavior;
+use uuid::Uuid;
 use walrus_log::{Disk, Store};
 use walrus_metadata::Metadata;
 
 use crate::broker::Broker;
 use crate::config::{Config, ConfigError, LiveConfig};
 use crate::edge::{Door, Secrets, raise_descriptors};
+use crate::error::Error;
 use crate::metrics::{LedPartition, Metrics};
+use crate::replication::copies::Copies;
 use crate::replication::{catch_up, departure, lag, repair, retiring, succession};
 use crate::{grpc, liveness, peer, space, text, upkeep};
 
@@ -42,6 +45,23 @@ pub enum StartError {
         listener: &'static str,
         /// `host:port`.
         address: String,
+    },
+    /// The disk has forgotten what it promised.
+    #[error(
+        "the journal of disk {disk} had lost its end, and with it votes and promises of this node's copies: it must not vote \
+         again. Start the node on an empty data directory with --replaces {disk}; what it stored is copied from the others"
+    )]
+    LostPromises {
+        /// The disk, as the metadata know it.
+        disk: Uuid,
+    },
+    /// What the disk has promised cannot be read.
+    #[error(
+        "{source}; this node must not vote before it can: start a version that reads it, or start on an empty data directory"
+    )]
+    Unreadable {
+        /// What cannot be read.
+        source: Error,
     },
     /// The address cannot be listened on.
     #[error("cannot listen on {address} for {listener}: {source}")]
@@ -108,12 +128,17 @@ impl DataPlane {
         }
 
         let store = open()?;
+        if store.has_lost_promises() {
+            return Err(StartError::LostPromises { disk: config.disk });
+        }
+        let copies =
+            Copies::load(&config, store.clone()).map_err(|source| StartError::Unreadable { source })?;
         tracing::info!(backend = ?store.backend(), node = config.node_id, ?addresses, "data plane starts");
         let monitor = Arc::new(tokio::sync::watch::Sender::new(config.monitor_period()));
         let caps = config.caps();
         let metrics = Arc::new(Metrics::new());
         metrics.note_recovery(store.report());
-        let broker = Broker::new(config, secrets, store, metrics, runtime.handle().clone());
+        let broker = Broker::new(config, secrets, store, copies, metrics, runtime.handle().clone());
         broker.spawn("text listener", text::serve(Door::new("text", text, caps), broker.clone()));
         broker.spawn("grpc listener", grpc::serve(Door::new("grpc", grpc, caps), broker.clone()));
         broker.spawn("peer listener", peer::serve(Door::new("peer", peer, caps), broker.clone()));
@@ -210,9 +235,8 @@ impl DataPlane {
     }
 
     /// What lies on this disk of topics that the metadata do not name: a list of [`walrus_metadata::Remains`].
-    #[must_use]
-    pub fn remains(&self) -> Value {
-        json!(self.broker.remains())
+    pub fn remains(&self) -> Result<Value, Error> {
+        Ok(json!(self.broker.remains()?))
     }
 
     /// How many copies on this disk, of open segments too, have lacked something for a minute.

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use walrus_broker::Config;
 use walrus_log::{Error, Origin};
 
-use crate::error::Result;
+use crate::error::{CorruptionError, Result};
 use crate::json;
 use crate::metadata::Metadata;
 
@@ -114,7 +114,9 @@ impl DataPlane {
 
     fn remains<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         let plane = self.get()?;
-        let found = py.detach(|| plane.remains());
+        let found = py
+            .detach(|| plane.remains())
+            .map_err(|unreadable| CorruptionError::new_err(unreadable.to_string()))?;
         Ok(json::to_python(py, &found)?)
     }
 

@@ -151,6 +151,8 @@ table! {
     }
     StartError {
         AddressInUse { listener, address } => AddressInUse,
+        LostPromises { disk } => CorruptionError,
+        @ StartError::Unreadable { .. }, message => raise::<CorruptionError>(message, "Unreadable", json!({})),
         @ StartError::Config(error), _ => error.into(),
         @ StartError::Store(error), _ => error.into(),
         @ StartError::Listen { source, .. }, message => os_error(&source, message),
@@ -208,6 +210,12 @@ macro_rules! facts {
 }
 
 facts!(u8, u32, u64, i8, i16, i32, i64, &'static str, String);
+
+impl Fact for uuid::Uuid {
+    fn json(&self) -> Value {
+        json!(self.to_string())
+    }
+}
 
 impl Fact for Arc<str> {
     fn json(&self) -> Value {

@@ -46,15 +46,18 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    pub(crate) fn new(config: &Config, store: Store) -> Self {
+    /// Reads what the disk remembers of segments. An error where some of it cannot be read: a copy that does not know what
+    /// it has promised must not answer.
+    pub(crate) fn load(config: &Config, store: Store) -> Result<Self> {
+        promises::all_descriptors(&store)?;
         let me =
             walrus_metadata::ReplicaRef { node: walrus_metadata::NodeId(config.node_id), disk: config.disk };
         let start = CutId(config.process.as_u128());
-        Self {
+        Ok(Self {
             me: convert::replica_ref(me),
             start,
             holdings: Mutex::new(Holdings::new(me)),
-            tombstones: Tombstones::open(&store),
+            tombstones: Tombstones::open(&store)?,
             aside: Mutex::default(),
             store,
             known: Mutex::default(),
@@ -63,7 +66,7 @@ impl Copies {
             damage: Notify::new(),
             doubted: Mutex::default(),
             holed: Arc::default(),
-        }
+        })
     }
 
     /// This disk.

@@ -1,19 +1,19 @@
 //! What this disk has promised about segments, as it lies in the journal: one property for each.
 
-use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use walrus_log::Store;
 use walrus_metadata::Descriptor;
 use walrus_replica::{Promises, Value};
 
 use super::convert;
+use crate::copies::codec::{self, Unreadable, fields};
 use crate::error::{Error, Result};
 
 /// What the keys of promises begin with.
 const KEYS: &str = "replica/";
 
 /// The promises about one segment.
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, PartialEq)]
 struct Record {
     descriptor: Descriptor,
     promised: walrus_metadata::Ballot,
@@ -24,11 +24,12 @@ struct Record {
     trimmed: bool,
 }
 
+fields!(Record { descriptor, promised, writer, accepted, sealed, suspect, trimmed });
+
 /// Durable on return.
 pub(crate) fn write(store: &Store, descriptor: &Descriptor, promises: &Promises) -> walrus_log::Result<()> {
-    let record = Record::new(descriptor, promises);
-    let bytes = serde_json::to_vec(&record).expect("promises are plain data");
-    store.put_property(&key(descriptor.uuid), &bytes)
+    let key = key(descriptor.uuid);
+    store.put_property(&key, &codec::encode(&key, &Record::new(descriptor, promises)))
 }
 
 /// What was promised about a segment, if anything.
@@ -56,11 +57,10 @@ pub(crate) fn forget_votes(store: &Store, segment: Uuid) -> Result<()> {
     store.remove_property(&key).map_err(failed)
 }
 
-/// All segments about which something is remembered here.
-pub(crate) fn all_descriptors(store: &Store) -> Vec<Descriptor> {
+/// All segments about which something is remembered here; the first of them that cannot be read is the error.
+pub(crate) fn all_descriptors(store: &Store) -> Result<Vec<Descriptor>> {
     let records = store.properties().into_iter().filter(|(key, _)| key.starts_with(KEYS));
-    let parsed = records.filter_map(|(_, bytes)| serde_json::from_slice::<Record>(&bytes).ok());
-    parsed.map(|record| record.descriptor).collect()
+    records.map(|(key, bytes)| Ok(parse(&key, &bytes)?.descriptor)).collect()
 }
 
 impl Record {
@@ -97,9 +97,47 @@ fn key(segment: Uuid) -> String {
 }
 
 fn read_record(store: &Store, segment: Uuid) -> Result<Option<Record>> {
-    let Some(bytes) = store.property(&key(segment)) else { return Ok(None) };
-    let damaged = |problem: serde_json::Error| Error::Internal {
-        message: format!("the promises about segment {segment} are not understood: {problem}"),
-    };
-    serde_json::from_slice(&bytes).map(Some).map_err(damaged)
+    let key = key(segment);
+    store.property(&key).map(|bytes| parse(&key, &bytes)).transpose()
+}
+
+fn parse(key: &str, bytes: &[u8]) -> Result<Record> {
+    codec::decode(key, bytes).map_err(|problem: Unreadable| Error::Internal {
+        message: format!("what this disk has promised, {key}, cannot be read: {problem}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use walrus_metadata::{Ballot, Epoch, Offset, OffsetRange};
+
+    use super::*;
+    use crate::copies::codec::tests::descriptor;
+
+    #[test]
+    fn promises_lie_on_the_disk_as_the_page_of_the_format_says() {
+        let ballot = |epoch| Ballot { epoch: Epoch(epoch), attempt: Uuid::from_u128(epoch.into()) };
+        let lost = OffsetRange { start: Offset(3), end: Offset(5) };
+        let value = walrus_metadata::Value {
+            end: Offset(9),
+            digest: 77,
+            successor: descriptor(3),
+            possible_loss: vec![lost],
+            lost: vec![lost, lost],
+        };
+        let record = Record {
+            descriptor: descriptor(2),
+            promised: ballot(258),
+            writer: Some(Uuid::from_u128(5)),
+            accepted: Some((ballot(257), value.clone())),
+            sealed: Some(value),
+            suspect: false,
+            trimmed: true,
+        };
+        let written = codec::encode("replica/x", &record);
+        let golden = include_str!("promises.golden");
+        let hex: String = written.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, golden.trim_end());
+        assert_eq!(codec::decode("replica/x", &written), Ok(record));
+    }
 }

@@ -4,22 +4,24 @@
 use std::collections::HashMap;
 
 use parking_lot::RwLock;
-use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use walrus_log::Store;
 use walrus_metadata::{Descriptor, Partition, TopicId};
 
+use crate::copies::codec::{self, fields};
+use crate::error::{Error, Result};
+
 /// What the keys in the store begin with.
 const KEYS: &str = "trimmed/";
 
-/// See the module.
+/// The tombstones of one disk, in memory and in its store.
 pub(crate) struct Tombstones {
     store: Store,
     known: RwLock<HashMap<(TopicId, u32), Tombstone>>,
 }
 
-/// Of one partition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The tombstone of one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tombstone {
     /// Segments with lower numbers are trimmed.
     pub(crate) below: u64,
@@ -27,18 +29,21 @@ pub(crate) struct Tombstone {
     pub(crate) first: Descriptor,
 }
 
+fields!(Tombstone { below, first });
+
 impl Tombstones {
-    pub(crate) fn open(store: &Store) -> Self {
+    /// Reads those of the store. One that cannot be read is an error: without it, the copy of a trimmed segment would
+    /// answer as one that never held anything.
+    pub(crate) fn open(store: &Store) -> Result<Self> {
         let mut known = HashMap::new();
-        for (key, bytes) in store.properties() {
-            if let Some(place) = parse(&key) {
-                match serde_json::from_slice(&bytes) {
-                    Ok(tombstone) => drop(known.insert(place, tombstone)),
-                    Err(problem) => tracing::error!(key, %problem, "a tombstone is not understood"),
-                }
-            }
+        for (key, bytes) in store.properties().into_iter().filter(|(key, _)| key.starts_with(KEYS)) {
+            let unreadable = |problem: &dyn std::fmt::Display| Error::Internal {
+                message: format!("what this disk remembers of trims, {key}, cannot be read: {problem}"),
+            };
+            let place = parse(&key).ok_or_else(|| unreadable(&"its key names no partition"))?;
+            known.insert(place, codec::decode(&key, &bytes).map_err(|problem| unreadable(&problem))?);
         }
-        Self { store: store.clone(), known: RwLock::new(known) }
+        Ok(Self { store: store.clone(), known: RwLock::new(known) })
     }
 
     /// Remembers what metadata has trimmed, durably. True: more than before.
@@ -51,8 +56,8 @@ impl Tombstones {
             return Ok(false);
         }
         let tombstone = Tombstone { below: partition.trimmed_below, first: first.descriptor.clone() };
-        let bytes = serde_json::to_vec(&tombstone).expect("descriptors are plain data");
-        self.store.put_property(&key(place), &bytes)?;
+        let key = key(place);
+        self.store.put_property(&key, &codec::encode(&key, &tombstone))?;
         self.known.write().insert(place, tombstone);
         Ok(true)
     }

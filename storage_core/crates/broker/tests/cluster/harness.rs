@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use uuid::Uuid;
-use walrus_broker::{Broker, Config, DataPlane};
+use walrus_broker::{Broker, Config, DataPlane, StartError};
 use walrus_log::{CrashChoice, LogId, SimulatedDisk};
 use walrus_metadata::{Answer, Command, Metadata, NodeId, Replication, SegmentState, upkeep};
 
@@ -288,8 +288,13 @@ impl Cluster {
         self.nodes[id as usize - 1].disk
     }
 
-    fn start_node(&self, id: u32, disk: Uuid) -> Node {
-        let process = Uuid::new_v4();
+    /// Why a stopped node does not start again.
+    pub(crate) fn refused_start(&self, id: u32) -> StartError {
+        let config = self.config(id, self.disk(id), Uuid::new_v4());
+        DataPlane::start(config).err().expect("it does not start")
+    }
+
+    fn config(&self, id: u32, disk: Uuid, process: Uuid) -> Config {
         let mut config = json!({
             "data_dir": self.data_dir(id),
             "cluster_id": self.shared.cluster_id,
@@ -306,7 +311,12 @@ impl Cluster {
         for (key, value) in self.options.as_object().into_iter().flatten() {
             config[key] = value.clone();
         }
-        let config = Config::parse(&config.to_string()).unwrap();
+        Config::parse(&config.to_string()).unwrap()
+    }
+
+    fn start_node(&self, id: u32, disk: Uuid) -> Node {
+        let process = Uuid::new_v4();
+        let config = self.config(id, disk, process);
         let plane = match self.disks.get(id as usize - 1) {
             Some(disk) => DataPlane::start_on(Arc::new(disk.clone()), config),
             None => DataPlane::start(config),

@@ -16,6 +16,7 @@ mod load;
 mod lost;
 mod metadata;
 mod peer;
+mod promises;
 mod replicated;
 mod restart;
 mod rollover;

@@ -1,0 +1,96 @@
+//! A disk that cannot tell what it has promised: a damaged record was passed over, and its copy answered as one that had
+//! promised nothing; a journal that had lost its end was noted in a metric, and the node voted again.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt as _;
+
+use serde_json::json;
+use walrus_broker::{PartitionRef, StartError};
+use walrus_log::{Options, Store};
+use walrus_metadata::Replication;
+
+use crate::client::put;
+use crate::harness::Cluster;
+use crate::replicated::put_until_taken;
+
+const VICTIM: u32 = 3;
+
+fn orders() -> PartitionRef {
+    PartitionRef::parse("orders", 0).unwrap()
+}
+
+/// Three nodes with a segment that all store; the last one is stopped.
+fn stopped() -> Cluster {
+    let replication = Replication { factor: 3, write_quorum: 2 };
+    let mut cluster = Cluster::start_replicated(3, json!({}), replication);
+    cluster.block_on(async {
+        let broker = cluster.broker(1);
+        broker.create_topic("orders", 1, false).await.unwrap();
+        for number in 0..10 {
+            put(&broker, &orders(), &number.to_string()).await.unwrap();
+        }
+    });
+    cluster.stop(VICTIM);
+    cluster
+}
+
+fn store(cluster: &Cluster) -> Store {
+    let options = Options { block_bytes: 256 << 10, blocks_per_file: 16, ..Options::default() };
+    Store::open(cluster.data_dir(VICTIM).join("log"), options).unwrap()
+}
+
+/// The two that are left have all records, and take more.
+fn check_others(cluster: &Cluster) {
+    let next = cluster.block_on(put_until_taken(&cluster.broker(1), &orders(), "10"));
+    assert_eq!(next, 10);
+}
+
+#[test]
+fn a_promise_that_cannot_be_read_is_told_and_its_node_does_not_answer() {
+    let cluster = stopped();
+    let store = store(&cluster);
+    let promise = store.properties().into_iter().find(|(key, _)| key.starts_with("replica/"));
+    let (key, bytes) = promise.expect("a copy of an open segment has promised something");
+    let mut bytes = bytes.to_vec();
+    bytes[20] ^= 1;
+    store.put_property(&key, &bytes).unwrap();
+    store.close().unwrap();
+    drop(store);
+    let refused = cluster.refused_start(VICTIM);
+    assert!(matches!(refused, StartError::Unreadable { .. }), "{refused:?}");
+    assert!(refused.to_string().contains(&key), "{refused}");
+    check_others(&cluster);
+}
+
+#[test]
+fn a_tombstone_that_cannot_be_read_is_told_and_its_node_does_not_answer() {
+    let cluster = stopped();
+    let store = store(&cluster);
+    let key = format!("trimmed/{}/0", uuid::Uuid::new_v4());
+    store.put_property(&key, b"what was here before").unwrap();
+    store.close().unwrap();
+    drop(store);
+    let refused = cluster.refused_start(VICTIM);
+    assert!(matches!(refused, StartError::Unreadable { .. }), "{refused:?}");
+    assert!(refused.to_string().contains(&key), "{refused}");
+    check_others(&cluster);
+}
+
+#[test]
+fn a_node_whose_journal_lost_its_end_does_not_vote_again() {
+    let cluster = stopped();
+    let folder = cluster.data_dir(VICTIM).join("log");
+    let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let journal = names.into_iter().find(|path| path.to_string_lossy().contains("journal-")).unwrap();
+    let bytes = std::fs::read(&journal).unwrap();
+    let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    let file = OpenOptions::new().write(true).open(&journal).unwrap();
+    file.write_all_at(&vec![0; bytes.len() - used / 2], (used / 2) as u64).unwrap();
+    for _ in 0..2 {
+        let refused = cluster.refused_start(VICTIM);
+        let disk = cluster.disk(VICTIM);
+        assert!(matches!(refused, StartError::LostPromises { disk: told } if told == disk), "{refused:?}");
+        assert!(refused.to_string().contains(&format!("--replaces {disk}")), "{refused}");
+    }
+    check_others(&cluster);
+}
