@@ -300,6 +300,10 @@ impl Store {
         self.handle.engine.blocks.settle();
     }
 
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.handle.engine
+    }
+
     fn wrap(&self, log: Arc<LogState>) -> Log {
         Log::new(log, Arc::clone(&self.handle))
     }
@@ -337,6 +341,7 @@ impl StoreHandle {
             None => saved.and_then(|()| close_journal(engine, &logs)),
         };
         logs.iter().for_each(|log| log.arrivals.announce());
+        engine.topics_made.announce();
         // Logs and engine hold each other.
         engine.logs.write().clear();
         *self.lock.lock() = None;

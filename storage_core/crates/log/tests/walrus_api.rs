@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use support::*;
 use walrus_log::{
-    Backend, CrashChoice, Error, FsyncSchedule, Offset, Options, ReadConsistency, SimulatedDisk, TailKind,
-    Walrus,
+    Backend, CrashChoice, Error, FsyncSchedule, Offset, Options, ReadConsistency, Retention, SimulatedDisk,
+    TailKind, Walrus,
 };
 
 const LONG: Duration = Duration::from_secs(120);
@@ -314,6 +314,63 @@ fn an_arrival_can_be_awaited() {
     assert!(block_on(arrival).unwrap());
     appending.join().unwrap();
     assert_eq!(log.durable_offset(), Offset(3));
+}
+
+/// An append that was refused left an empty topic of its name behind, durably.
+#[test]
+fn a_refused_append_makes_no_topic() {
+    let walrus = on(&SimulatedDisk::new(TailKind::Buffered));
+    let (many, huge) = (vec![&b""[..]; 2001], vec![0; 1 << 20]);
+    let too_large = |refused: Result<_, Error>| assert!(matches!(refused, Err(Error::TooLarge { .. })));
+    too_large(walrus.batch_append_for_topic("t", &many).map(drop));
+    too_large(walrus.batch_append_for_topic("t", &[b"small", &huge]).map(drop));
+    too_large(walrus.append_for_topic("t", &huge).map(drop));
+    too_large(walrus.append_keyed_for_topic("t", b"key", Some(&huge)).map(drop));
+    too_large(walrus.submit_for_topic("t", &many).map(drop));
+    assert!(matches!(walrus.submit_for_topic("t", &[]), Err(Error::Batch(_))));
+    assert!(matches!(walrus.append_for_topic("", b"x"), Err(Error::InvalidName { .. })));
+    assert_eq!(walrus.batch_append_for_topic("t", &[]).unwrap(), Offset(0)..Offset(0));
+    assert!(walrus.topics().is_empty(), "{:?}", walrus.topics());
+}
+
+/// Whoever asked something of a misspelt topic made it, and then waited there for ever.
+#[test]
+fn what_is_said_of_a_topic_that_is_not_there_is_refused() {
+    let walrus = on(&SimulatedDisk::new(TailKind::Buffered));
+    let unknown = |refused: Result<(), Error>| {
+        assert!(matches!(refused, Err(Error::UnknownTopic { name }) if name == "mispelt"));
+    };
+    unknown(walrus.cursor("mispelt", "c").map(drop));
+    unknown(walrus.mark_topic_clean("mispelt"));
+    unknown(walrus.mark_topic_dirty("mispelt"));
+    unknown(walrus.set_topic_retention("mispelt", Retention::default()));
+    assert!(walrus.topics().is_empty());
+}
+
+#[test]
+fn a_wait_for_a_topic_that_is_not_there_makes_none_and_ends_with_its_first_entry() {
+    let walrus = on(&SimulatedDisk::new(TailKind::Buffered));
+    assert!(!walrus.wait_for_data("t", Duration::ZERO).unwrap());
+    assert!(!walrus.wait_for_data("t", Duration::from_millis(1)).unwrap());
+    let (at_cursor, at_offset) = (walrus.arrival("t", None), walrus.arrival("t", Some(Offset(1))));
+    let threads = [0; 2].map(|_| {
+        let walrus = walrus.clone();
+        thread::spawn(move || walrus.wait_for_data("t", LONG))
+    });
+    let tasks = [at_cursor, at_offset].map(|arrival| thread::spawn(move || block_on(arrival)));
+    assert!(walrus.topics().is_empty());
+    fill(&walrus, "t", 0..2);
+    for waiting in threads.into_iter().chain(tasks) {
+        assert!(waiting.join().unwrap().unwrap());
+    }
+    let other = walrus.clone();
+    let (thread, task) =
+        (thread::spawn(move || other.wait_for_data("none", LONG)), walrus.arrival("none", None));
+    let task = thread::spawn(move || block_on(task));
+    walrus.store().close().unwrap();
+    for waiting in [thread, task] {
+        assert!(matches!(waiting.join().unwrap(), Err(Error::Closed)));
+    }
 }
 
 #[test]

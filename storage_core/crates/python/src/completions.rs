@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use pyo3::prelude::*;
-use walrus_log::{Arrival, CommitTicket, Error, Origin};
+use walrus_log::{CommitTicket, Error, Origin, TopicArrival};
 
 use crate::error::{Raised, Result};
 
@@ -32,7 +32,7 @@ struct Waiting {
     next_id: u64,
     /// In the order of their appends.
     commits: Vec<(u64, CommitTicket)>,
-    arrivals: HashMap<u64, Arrival>,
+    arrivals: HashMap<u64, TopicArrival>,
 }
 
 impl Waiting {
@@ -101,7 +101,7 @@ impl Completions {
     }
 
     /// As [`Completions::add_commit`].
-    pub(crate) fn add_arrival(&self, mut arrival: Arrival) -> Result<Option<u64>> {
+    pub(crate) fn add_arrival(&self, mut arrival: TopicArrival) -> Result<Option<u64>> {
         self.check_origin()?;
         let mut waiting = self.waiting();
         let id = waiting.id();
@@ -114,7 +114,7 @@ impl Completions {
         }
     }
 
-    fn look(&self, arrival: &mut Arrival, id: u64) -> Poll<Result<()>> {
+    fn look(&self, arrival: &mut TopicArrival, id: u64) -> Poll<Result<()>> {
         let waker = Waker::from(Arc::new(Arrived { bell: Arc::clone(&self.bell), id }));
         let looked = Pin::new(arrival).poll(&mut Context::from_waker(&waker));
         looked.map_ok(drop).map_err(Raised::from)

@@ -144,7 +144,7 @@ impl Walrus {
         let entries = all_bytes_of(&entries)?;
         let appended = py.detach(|| {
             let entries: Vec<&[u8]> = entries.iter().map(AsRef::as_ref).collect();
-            walrus.topic(topic)?.submit(&entries)
+            walrus.submit_for_topic(topic, &entries)
         })?;
         submitted(py, appended, completions)
     }
@@ -159,20 +159,12 @@ impl Walrus {
     ) -> Result<(Bound<'py, PyRange>, Option<u64>)> {
         let walrus = self.get()?;
         let packed = Packed::new(data, positions)?;
-        let appended = py.detach(|| walrus.topic(topic)?.submit(&packed.entries()))?;
+        let appended = py.detach(|| walrus.submit_for_topic(topic, &packed.entries()))?;
         submitted(py, appended, completions)
     }
 
-    fn expect(
-        &self,
-        py: Python<'_>,
-        topic: &str,
-        offset: u64,
-        completions: &Completions,
-    ) -> Result<Option<u64>> {
-        let walrus = self.get()?;
-        let topic = py.detach(|| walrus.topic(topic))?;
-        completions.add_arrival(topic.log().arrival(Offset(offset)))
+    fn expect(&self, topic: &str, offset: Option<u64>, completions: &Completions) -> Result<Option<u64>> {
+        completions.add_arrival(self.get()?.arrival(topic, offset.map(Offset)))
     }
 
     #[pyo3(signature = (topic, *, checkpoint=true))]
@@ -234,6 +226,11 @@ impl Walrus {
         Ok(self.get()?.topics())
     }
 
+    fn make_topic(&self, py: Python<'_>, topic: &str) -> Result<()> {
+        let walrus = self.get()?;
+        Ok(py.detach(|| walrus.topic(topic)).map(drop)?)
+    }
+
     fn delete_topic(&self, py: Python<'_>, topic: &str) -> Result<bool> {
         let walrus = self.get()?;
         Ok(py.detach(|| walrus.delete_topic(topic))?)
@@ -287,9 +284,7 @@ impl Walrus {
         let walrus = self.get()?;
         let (consumed_by, pinned_by) = (consumed_by.unwrap_or_default(), pinned_by.unwrap_or_default());
         let retention = Retention { age: age_s.map(Duration::from_secs), bytes, consumed_by, pinned_by };
-        let topic = py.detach(|| walrus.topic(topic))?;
-        topic.log().set_retention(retention);
-        Ok(())
+        Ok(py.detach(|| walrus.set_topic_retention(topic, retention))?)
     }
 
     fn trim(&self, py: Python<'_>, topic: &str, before: u64) -> Result<(u64, String)> {

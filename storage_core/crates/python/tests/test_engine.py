@@ -4,6 +4,7 @@ import array
 import ctypes
 import select
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,57 @@ def readable_while_holding_the_lock(descriptor: int) -> bool:
     polled = PollFd(descriptor, select.POLLIN, 0)
     # Calls of a `PyDLL` keep the lock, those of a `CDLL` do not.
     return bool(ctypes.PyDLL(None).poll(ctypes.byref(polled), 1, int(LONG * 1000)) == 1)
+
+
+def test_a_refused_append_makes_no_topic(tmp_path: Path) -> None:
+    """It left an empty topic of its name behind, durably."""
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        completions = walrus_core.Completions()
+        many, huge = [b""] * 2001, bytes(1 << 20)
+        appends: list[Callable[[], object]] = [
+            lambda: walrus.append("t", huge),
+            lambda: walrus.append_keyed("t", b"key", huge),
+            lambda: walrus.append_many("t", many),
+            lambda: walrus.append_packed("t", b"", array.array("q", [0] * 2002)),
+            lambda: walrus.submit("t", many, completions),
+            lambda: walrus.submit_packed("t", huge, array.array("q", [0, len(huge)]), completions),
+        ]
+        for append in appends:
+            with pytest.raises(walrus_core.RejectedError) as raised:
+                append()
+            assert raised.value.reason == "TooLarge"
+        with pytest.raises(walrus_core.InvalidBatch):
+            walrus.submit("t", [], completions)
+        assert walrus.append_many("t", []) == range(0)
+        assert walrus.topics() == []
+
+
+def test_a_wait_makes_no_topic_and_ends_with_the_first_entry_of_one(tmp_path: Path) -> None:
+    """A wait made misspelt topics, and everything else that names one did, too."""
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        assert not walrus.wait("mispelt", 0)
+        completions = walrus_core.Completions()
+        waits = {walrus.expect("t", 1, completions), walrus.expect("t", None, completions)}
+        said: list[Callable[[], object]] = [
+            lambda: walrus.cursor("mispelt", "c"),
+            lambda: walrus.mark_clean("mispelt"),
+            lambda: walrus.mark_dirty("mispelt"),
+            lambda: walrus.set_retention("mispelt", bytes=1),
+        ]
+        for say in said:
+            with pytest.raises(walrus_core.RejectedError, match="there is no topic") as raised:
+                say()
+            assert (raised.value.reason, raised.value.facts) == ("UnknownTopic", {"name": "mispelt"})
+        assert walrus.topics() == []
+        walrus.append_many("t", [b"a", b"b"])
+        while waits:
+            assert readable_while_holding_the_lock(completions.fileno())
+            for wait, error in completions.take():
+                assert error is None
+                waits.remove(wait)
+        walrus.make_topic("made")
+        walrus.make_topic("t")
+        assert (walrus.topics(), walrus.offsets("t")) == (["made", "t"], range(2))
 
 
 def test_a_deleted_topic_is_gone(tmp_path: Path) -> None:

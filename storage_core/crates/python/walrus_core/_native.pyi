@@ -269,7 +269,8 @@ class DataPlane:
 class Walrus:
     """The storage engine inside this process: a store whose logs are topics. Threads share it.
 
-    Topics are made by what needs them; offsets count their entries from 0.
+    A topic is made by its first append, or by `make_topic`; offsets count its entries from 0. What can only be said of a
+    topic that is there raises `RejectedError` with the reason `UnknownTopic`.
     """
 
     @staticmethod
@@ -319,8 +320,11 @@ class Walrus:
     ) -> tuple[range, int | None]:
         """As `append_packed`, without waiting; see `submit`."""
 
-    def expect(self, topic: str, offset: int, completions: Completions) -> int | None:
-        """Has `completions` say when the topic has an entry at an offset; see `submit`."""
+    def expect(self, topic: str, offset: int | None, completions: Completions) -> int | None:
+        """Has `completions` say when the topic has an entry at an offset, or for its default cursor (`None`).
+
+        A topic that is not there is waited for, and not made. See `submit`.
+        """
 
     def read_next(self, topic: str, *, checkpoint: bool = True) -> tuple[int, bytes] | None:
         """Offset and data of the next entry of the topic's default cursor; see `Cursor.read_next`."""
@@ -334,10 +338,13 @@ class Walrus:
         """
 
     def wait(self, topic: str, timeout: float) -> bool:
-        """Waits up to `timeout` seconds until the default cursor has an entry to read; see `Cursor.wait`."""
+        """Waits up to `timeout` seconds until the default cursor has an entry to read; see `Cursor.wait`.
+
+        A topic that is not there is waited for, too, and not made.
+        """
 
     def cursor(self, topic: str, name: str) -> Cursor:
-        """A cursor of the topic. A new one stands at the topic's start."""
+        """A cursor of the topic, which is there. A new one stands at the topic's start."""
 
     def cursors(self, topic: str) -> dict[str, int]:
         """Names and places of the cursors that were stored."""
@@ -347,6 +354,9 @@ class Walrus:
 
     def topics(self) -> list[str]:
         """Names of the topics, sorted."""
+
+    def make_topic(self, topic: str) -> None:
+        """Makes a topic, durably, as its first append would; nothing changes if it is there."""
 
     def delete_topic(self, topic: str) -> bool:
         """Deletes a topic and its cursors, durably. False: there was none."""

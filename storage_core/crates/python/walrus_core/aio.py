@@ -49,7 +49,7 @@ class AsyncWalrus:
     async def read_batch(self, topic: str, bytes_max: int = 1 << 20, *, checkpoint: bool = True) -> EntryBatch:
         """Waits until the default cursor has an entry, then as `Walrus.read_batch`, in a thread."""
         while True:
-            await self.wait_for(topic, self._walrus.cursor(topic, "default").position)
+            await self._done(self._walrus.expect(topic, None, self._completions))
             batch = await asyncio.to_thread(self._walrus.read_batch, topic, bytes_max, checkpoint=checkpoint)
             # Another reader of the cursor may have been faster.
             if len(batch):
