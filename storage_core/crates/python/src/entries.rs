@@ -1,7 +1,7 @@
 //! Entries on their way in and out: borrowed or copied bytes of Python's, and batches of read entries as one buffer.
 
-use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -37,25 +37,10 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// `positions` are 64 or 32 bit integers, in any buffer; bytes stand for 64 bit ones. Entry i lies from position i to
-    /// the next.
+    /// `positions` as [`integers`] takes them. Entry i lies from position i to the next.
     pub(crate) fn new(data: &Bound<'_, PyAny>, positions: &Bound<'_, PyAny>) -> Result<Self> {
-        let py = data.py();
         let data = bytes_of(data)?;
-        let wide = if let Ok(wide) = PyBuffer::<i64>::get(positions) {
-            wide.to_vec(py)?
-        } else if let Ok(narrow) = PyBuffer::<i32>::get(positions) {
-            narrow.to_vec(py)?.into_iter().map(i64::from).collect()
-        } else {
-            let bytes = bytes_of(positions)?;
-            let (words, rest) = bytes.as_chunks::<8>();
-            if !rest.is_empty() {
-                return Err(PyValueError::new_err("positions are no 64 bit integers").into());
-            }
-            words.iter().map(|word| i64::from_ne_bytes(*word)).collect()
-        };
-        let positions: Option<Vec<usize>> = wide.iter().map(|&at| usize::try_from(at).ok()).collect();
-        match positions {
+        match integers(positions)? {
             Some(positions)
                 if positions.is_sorted() && positions.last().is_some_and(|&last| last <= data.len()) =>
             {
@@ -71,6 +56,45 @@ impl Packed {
     pub(crate) fn entries(&self) -> Vec<&[u8]> {
         self.positions.windows(2).map(|ends| &self.data[ends[0]..ends[1]]).collect()
     }
+}
+
+/// 64 or 32 bit integers of any buffer; plain bytes stand for 64 bit ones. `None`: one is below 0. Items of another kind are
+/// refused: their bytes could pass for positions.
+fn integers(values: &Bound<'_, PyAny>) -> PyResult<Option<Vec<usize>>> {
+    let py = values.py();
+    let buffer = PyUntypedBuffer::get(values)?;
+    if let Ok(signed) = buffer.as_typed::<i64>() {
+        return Ok(unsigned(signed.to_vec(py)?));
+    }
+    if let Ok(signed) = buffer.as_typed::<i32>() {
+        return Ok(unsigned(signed.to_vec(py)?));
+    }
+    if let Ok(all) = buffer.as_typed::<u64>() {
+        return Ok(unsigned(all.to_vec(py)?));
+    }
+    if let Ok(all) = buffer.as_typed::<u32>() {
+        return Ok(unsigned(all.to_vec(py)?));
+    }
+    if !matches!(buffer.format().to_bytes(), b"B" | b"b" | b"c") {
+        let message = format!(
+            "positions have items of the format {:?}: they must be 64 or 32 bit integers, or the bytes of 64 bit ones",
+            buffer.format().to_string_lossy(),
+        );
+        return Err(PyTypeError::new_err(message));
+    }
+    let bytes = bytes_of(values)?;
+    let (words, rest) = bytes.as_chunks::<8>();
+    if !rest.is_empty() {
+        return Err(PyValueError::new_err("positions are no 64 bit integers"));
+    }
+    Ok(unsigned(words.iter().map(|word| i64::from_ne_bytes(*word)).collect()))
+}
+
+fn unsigned<T>(values: Vec<T>) -> Option<Vec<usize>>
+where
+    usize: TryFrom<T>,
+{
+    values.into_iter().map(|value| usize::try_from(value).ok()).collect()
 }
 
 /// Entries that were read, in one buffer.

@@ -6,6 +6,7 @@ import select
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import walrus_core
@@ -44,13 +45,13 @@ def test_entries_may_be_any_buffer(tmp_path: Path) -> None:
 def test_packed_entries_lie_in_one_buffer(tmp_path: Path) -> None:
     with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
         data, positions = b"..onetwo!", [2, 5, 5, 8]
-        for typecode in "qi":
+        for typecode in "qilQIL":
             walrus.append_packed("t", data, array.array(typecode, positions))
         walrus.append_packed("t", bytearray(data), array.array("q", positions).tobytes())
         batch = walrus.read_batch("t")
-        assert [entry for _, entry in batch] == [b"one", b"", b"two"] * 3
-        assert walrus.append_packed("t", batch, batch.positions) == range(9, 18)
-        assert walrus.append_packed("t", b"", array.array("q", [0])) == range(18, 18)
+        assert [entry for _, entry in batch] == [b"one", b"", b"two"] * 7
+        assert walrus.append_packed("t", batch, batch.positions) == range(21, 42)
+        assert walrus.append_packed("t", b"", array.array("q", [0])) == range(42, 42)
         wrong = [[], [0, 10], [-1, 2], [3, 2], [0, 1 << 40]]
         for each in wrong:
             with pytest.raises(ValueError, match="positions must rise"):
@@ -59,7 +60,30 @@ def test_packed_entries_lie_in_one_buffer(tmp_path: Path) -> None:
             walrus.append_packed("t", data, b"12345")
         with pytest.raises(walrus_core.RejectedError):
             walrus.append_packed("t", b"", array.array("q", [0] * 2002))
-        assert walrus.offsets("t") == range(18)
+        with pytest.raises(ValueError, match="positions must rise"):
+            walrus.append_packed("t", data, array.array("Q", [0, 1 << 63]))
+        assert walrus.offsets("t") == range(42)
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [
+        array.array("h", [0, 0, 0, 0, 3, 0, 0, 0]),
+        array.array("H", [0, 0, 0, 0, 3, 0, 0, 0]),
+        array.array("d", [0.0, 5e-324]),
+        array.array("f", [0.0, 0.0]),
+        memoryview(bytes(8)).cast("?"),
+        [0, 3],
+        3,
+    ],
+    ids=str,
+)
+def test_positions_of_another_kind_are_refused_not_misread(tmp_path: Path, positions: Any) -> None:
+    """Their bytes were taken for 64 bit integers: these were stored as one entry, or none, of what lay somewhere else."""
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        with pytest.raises(TypeError):
+            walrus.append_packed("t", b"onetwo", positions)
+        assert walrus.topics() == []
 
 
 def test_a_batch_is_one_buffer_with_its_places(tmp_path: Path) -> None:

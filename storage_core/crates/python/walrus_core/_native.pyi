@@ -306,8 +306,9 @@ class Walrus:
     def append_packed(self, topic: str, data: ReadableBuffer, positions: ReadableBuffer) -> range:
         """As `append_many`, of entries that lie in one buffer: entry i from `positions[i]` to `positions[i + 1]`.
 
-        `positions` are int64 or int32, one more than entries, as Arrow's offsets are: of an `array.array("q")`, a NumPy
-        array, a `pyarrow.Buffer`. `bytes` are not copied before they are in the batch.
+        `positions` are integers of 64 or 32 bits, one more than entries, as Arrow's offsets are: of an `array.array("q")`,
+        a NumPy array; plain bytes, as those of a `pyarrow.Buffer`, are int64. Items of another kind raise `TypeError`.
+        `bytes` are not copied before they are in the batch.
         """
 
     def submit(
