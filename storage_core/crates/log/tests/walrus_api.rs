@@ -373,6 +373,25 @@ fn a_wait_for_a_topic_that_is_not_there_makes_none_and_ends_with_its_first_entry
     }
 }
 
+/// Each wait that was given up left its waker in the log until the next record came, and so the task that it wakes.
+#[test]
+fn a_wait_that_is_dropped_leaves_no_waker_behind() {
+    let walrus = on(&SimulatedDisk::new(TailKind::Buffered));
+    let log = walrus.topic("t").unwrap().log().clone();
+    let task = Arc::new(Unpark(thread::current()));
+    let waker = Waker::from(Arc::clone(&task));
+    let mut context = Context::from_waker(&waker);
+    let mut waits = (log.arrival(Offset(5)), walrus.arrival("t", None), walrus.arrival("none", None));
+    for _ in 0..3 {
+        assert!(pin!(&mut waits.0).poll(&mut context).is_pending());
+        assert!(pin!(&mut waits.1).poll(&mut context).is_pending());
+        assert!(pin!(&mut waits.2).poll(&mut context).is_pending());
+    }
+    assert_eq!(Arc::strong_count(&task), 2 + 3, "one for each wait, however often it is looked at");
+    drop(waits);
+    assert_eq!(Arc::strong_count(&task), 2);
+}
+
 #[test]
 fn errors_have_the_kinds_of_the_original() {
     let walrus = on(&SimulatedDisk::new(TailKind::Buffered));

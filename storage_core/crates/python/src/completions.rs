@@ -155,6 +155,23 @@ impl Completions {
         Ok(self.reader.as_raw_fd())
     }
 
+    fn forget(&self, py: Python<'_>, id: u64) -> Result<()> {
+        self.check_origin()?;
+        let mut waiting = self.waiting();
+        let arrival = waiting.arrivals.remove(&id);
+        let commit = waiting.commits.extract_if(.., |(of, _)| *of == id).next();
+        drop(waiting);
+        // They may be the last that keeps a store open, which closes then.
+        py.detach(|| drop((arrival, commit)));
+        Ok(())
+    }
+
+    fn __repr__(&self) -> Result<String> {
+        self.check_origin()?;
+        let waiting = self.waiting();
+        Ok(format!("<Completions: {} waits>", waiting.commits.len() + waiting.arrivals.len()))
+    }
+
     fn take<'py>(&self, py: Python<'py>) -> Result<Vec<(u64, Option<Bound<'py, PyAny>>)>> {
         self.check_origin()?;
         if self.bell.rings.load(Ordering::Acquire) {

@@ -106,6 +106,7 @@ def test_every_call_of_a_child_is_refused_and_the_parent_goes_on(tmp_path: Path,
             lambda: cursor.persist(),
             lambda: cursor.wait(LONG_S),
             lambda: completions.fileno(),
+            lambda: completions.forget(1),
             lambda: completions.take(),
         ):
             refused(call)

@@ -506,6 +506,10 @@ class Completions:
     def fileno(self) -> int:
         """Can be read from when there is something to take."""
 
+    def forget(self, id: int) -> None:  # noqa: A002 - as `submit` and `expect` gave it
+        """Nobody waits for that any more: it is not told by `take`, and keeps nothing alive."""
+
+    def __repr__(self) -> str: ...
     def take(self) -> list[tuple[int, Exception | None]]:
         """Ids that are done since the last call, and why they failed."""
 

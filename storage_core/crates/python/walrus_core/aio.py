@@ -58,7 +58,8 @@ class AsyncWalrus:
     def close(self) -> None:
         """Stops waiting: what was appended becomes durable all the same, but nobody is told."""
         self._loop.remove_reader(self._completions.fileno())
-        for waiting in self._waiting.values():
+        for wait, waiting in self._waiting.items():
+            self._completions.forget(wait)
             waiting.cancel()
         self._waiting.clear()
 
@@ -73,13 +74,18 @@ class AsyncWalrus:
     async def _done(self, wait: int | None) -> None:
         if wait is None:
             return
-        self._waiting[wait] = self._loop.create_future()
-        await self._waiting[wait]
+        waiting = self._waiting[wait] = self._loop.create_future()
+        try:
+            await waiting
+        except asyncio.CancelledError:
+            if self._waiting.pop(wait, None) is not None:
+                self._completions.forget(wait)
+            raise
 
     def _complete(self) -> None:
         for wait, error in self._completions.take():
             waiting = self._waiting.pop(wait, None)
-            # A task that was cancelled does not wait any more.
+            # A task that was cancelled a moment ago does not wait any more.
             if waiting is None or waiting.done():
                 continue
             if error is None:
