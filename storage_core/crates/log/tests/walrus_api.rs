@@ -16,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use support::*;
+use walrus_log::batch::ProducerRef;
 use walrus_log::{
     Backend, CrashChoice, Error, FsyncSchedule, Offset, Options, ReadConsistency, Retention, SimulatedDisk,
     TailKind, Walrus,
@@ -371,6 +372,39 @@ fn a_wait_for_a_topic_that_is_not_there_makes_none_and_ends_with_its_first_entry
     for waiting in [thread, task] {
         assert!(matches!(waiting.join().unwrap(), Err(Error::Closed)));
     }
+}
+
+#[test]
+fn what_a_producer_sends_again_is_stored_once_also_after_a_restart() {
+    let disk = SimulatedDisk::new(TailKind::Buffered);
+    let once = |walrus: &Walrus, epoch, base_sequence, entries: &[&[u8]]| {
+        let producer = ProducerRef { id: 7, epoch, base_sequence };
+        let appended = walrus.submit_once_for_topic("t", producer, entries)?;
+        appended.commit.wait()?;
+        Ok((appended.base_offset.0..appended.end_offset.0, appended.duplicate))
+    };
+    let walrus = on(&disk);
+    for refused in [once(&walrus, 0, -1, &[b"x"]), once(&walrus, 0, 0, &[])] {
+        assert!(matches!(refused, Err(Error::Batch(_))), "{refused:?}");
+    }
+    let huge = vec![0; 1 << 20];
+    assert!(matches!(once(&walrus, 0, 0, &[&huge]), Err(Error::TooLarge { .. })));
+    assert!(walrus.topics().is_empty());
+    walrus.append_for_topic("t", b"another's").unwrap();
+    assert_eq!(once(&walrus, 0, 0, &[b"a", b"b"]).unwrap(), (1..3, false));
+    assert_eq!(once(&walrus, 0, 0, &[b"a", b"b"]).unwrap(), (1..3, true));
+    assert_eq!(once(&walrus, 0, 2, &[b"c"]).unwrap(), (3..4, false));
+    drop(walrus);
+    let walrus = on(&disk.crash_image(disk.changes(), CrashChoice::Nothing));
+    assert_eq!(once(&walrus, 0, 0, &[b"a", b"b"]).unwrap(), (1..3, true));
+    let gap = once(&walrus, 0, 4, &[b"x"]);
+    assert!(matches!(gap, Err(Error::OutOfOrderSequence { expected: 3, got: 4, .. })), "{gap:?}");
+    assert_eq!(once(&walrus, 1, 0, &[b"d"]).unwrap(), (4..5, false));
+    let fenced = once(&walrus, 0, 3, &[b"x"]);
+    assert!(matches!(fenced, Err(Error::ProducerFenced { current: 1, attempted: 0, .. })), "{fenced:?}");
+    let data = |entry: &walrus_log::Entry| entry.data.to_vec();
+    let stored = walrus.batch_read_for_topic("t", 1 << 20, false, Some(Offset(1))).unwrap();
+    assert_eq!(stored.iter().map(data).collect::<Vec<_>>(), [b"a", b"b", b"c", b"d"]);
 }
 
 /// Each wait that was given up left its waker in the log until the next record came, and so the task that it wakes.

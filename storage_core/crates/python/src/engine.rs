@@ -10,6 +10,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyRange};
+use walrus_log::batch::ProducerRef;
 use walrus_log::{
     Appended, Error, Floor, FloorReason, FsyncSchedule, Offset, Options, ReadConsistency, Retention, Topic,
 };
@@ -161,6 +162,43 @@ impl Walrus {
         let packed = Packed::new(data, positions)?;
         let appended = py.detach(|| walrus.submit_for_topic(topic, &packed.entries()))?;
         submitted(py, appended, completions)
+    }
+
+    #[pyo3(signature = (topic, entries, *, producer, epoch=0, sequence))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of a Python function")]
+    fn append_once<'py>(
+        &self,
+        py: Python<'py>,
+        topic: &str,
+        entries: Vec<Bound<'py, PyAny>>,
+        producer: i64,
+        epoch: i16,
+        sequence: i32,
+    ) -> Result<(Bound<'py, PyRange>, bool)> {
+        let producer = ProducerRef { id: producer, epoch, base_sequence: sequence };
+        let Appended { base_offset, end_offset, duplicate, commit } =
+            self.send_once(py, topic, &entries, producer)?;
+        py.detach(|| commit.wait())?;
+        Ok((to_range(py, base_offset, end_offset)?, duplicate))
+    }
+
+    #[pyo3(signature = (topic, entries, completions, *, producer, epoch=0, sequence))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of a Python function")]
+    fn submit_once<'py>(
+        &self,
+        py: Python<'py>,
+        topic: &str,
+        entries: Vec<Bound<'py, PyAny>>,
+        completions: &Completions,
+        producer: i64,
+        epoch: i16,
+        sequence: i32,
+    ) -> Result<(Bound<'py, PyRange>, bool, Option<u64>)> {
+        let producer = ProducerRef { id: producer, epoch, base_sequence: sequence };
+        let appended = self.send_once(py, topic, &entries, producer)?;
+        let duplicate = appended.duplicate;
+        let (offsets, wait) = submitted(py, appended, completions)?;
+        Ok((offsets, duplicate, wait))
     }
 
     fn expect(&self, topic: &str, offset: Option<u64>, completions: &Completions) -> Result<Option<u64>> {
@@ -317,6 +355,21 @@ impl Walrus {
     fn get(&self) -> Result<&walrus_log::Walrus> {
         self.walrus.store().check_open()?;
         Ok(&self.walrus)
+    }
+
+    fn send_once(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        entries: &[Bound<'_, PyAny>],
+        producer: ProducerRef,
+    ) -> Result<Appended> {
+        let walrus = self.get()?;
+        let entries = all_bytes_of(entries)?;
+        Ok(py.detach(|| {
+            let entries: Vec<&[u8]> = entries.iter().map(AsRef::as_ref).collect();
+            walrus.submit_once_for_topic(topic, producer, &entries)
+        })?)
     }
 }
 

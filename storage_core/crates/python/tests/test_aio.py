@@ -64,6 +64,17 @@ def test_a_task_that_was_cancelled_disturbs_nobody(tmp_path: Path) -> None:
         asyncio.run(run(walrus))
 
 
+def test_a_task_may_send_again(tmp_path: Path) -> None:
+    async def run(walrus: walrus_core.Walrus) -> None:
+        async with AsyncWalrus(walrus) as log:
+            sent = [await log.append_once("t", [b"a", b"b"], producer=7, sequence=0) for _ in range(2)]
+            assert sent == [(range(2), False), (range(2), True)]
+
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        asyncio.run(run(walrus))
+        assert walrus.offsets("t") == range(2)
+
+
 def test_a_wait_that_was_cancelled_is_forgotten(tmp_path: Path) -> None:
     """Each left a future here, an arrival that kept the store open, and a waker in its log, until an entry came."""
 

@@ -266,6 +266,29 @@ def test_a_refused_append_makes_no_topic(tmp_path: Path) -> None:
         assert walrus.topics() == []
 
 
+def test_what_a_producer_sends_again_is_stored_once(tmp_path: Path) -> None:
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        walrus.append("t", b"another's")
+        assert walrus.append_once("t", [b"a", bytearray(b"b")], producer=7, sequence=0) == (range(1, 3), False)
+        assert walrus.append_once("t", [b"a", b"b"], producer=7, sequence=0) == (range(1, 3), True)
+        with pytest.raises(walrus_core.InvalidBatch):
+            walrus.append_once("new", [b"x"], producer=-1, sequence=0)
+        with pytest.raises(walrus_core.RejectedError) as raised:
+            walrus.append_once("new", [bytes(1 << 20)], producer=7, sequence=0)
+        assert (raised.value.reason, walrus.topics()) == ("TooLarge", ["t"])
+    with walrus_core.Walrus.open(tmp_path) as walrus:
+        assert walrus.append_once("t", [b"a", b"b"], producer=7, sequence=0) == (range(1, 3), True)
+        with pytest.raises(walrus_core.RejectedError) as raised:
+            walrus.append_once("t", [b"x"], producer=7, sequence=3)
+        assert raised.value.reason == "OutOfOrderSequence"
+        assert raised.value.facts == {"producer": 7, "expected": 2, "got": 3}
+        assert walrus.append_once("t", [b"c"], producer=7, epoch=1, sequence=0) == (range(3, 4), False)
+        with pytest.raises(walrus_core.RejectedError) as raised:
+            walrus.append_once("t", [b"x"], producer=7, sequence=2)
+        assert raised.value.reason == "ProducerFenced"
+        assert [data for _, data in walrus.read_batch("t")] == [b"another's", b"a", b"b", b"c"]
+
+
 def test_a_wait_makes_no_topic_and_ends_with_the_first_entry_of_one(tmp_path: Path) -> None:
     """A wait made misspelt topics, and everything else that names one did, too."""
     with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:

@@ -321,6 +321,30 @@ class Walrus:
     ) -> tuple[range, int | None]:
         """As `append_packed`, without waiting; see `submit`."""
 
+    def append_once(
+        self, topic: str, entries: Sequence[ReadableBuffer], *, producer: int, epoch: int = 0, sequence: int
+    ) -> tuple[range, bool]:
+        """As `append_many`, of entries that a producer may send again, when it cannot know whether they were stored.
+
+        What it sends again with the same `sequence`, as one of its last five calls, is not stored again: the offsets are
+        those of the first time, and True says so; also after a restart. `producer` is its number in this topic, and
+        `sequence` how many entries of this `epoch` it has sent there before. A higher epoch begins at 0, and locks out
+        the lower ones. Raises `RejectedError` with the reason `OutOfOrderSequence` (the fact `expected` is what comes next)
+        or `ProducerFenced`, or `TooLarge` for more than one batch holds; `RetryableError` (`TooManyProducers`).
+        """
+
+    def submit_once(
+        self,
+        topic: str,
+        entries: Sequence[ReadableBuffer],
+        completions: Completions,
+        *,
+        producer: int,
+        epoch: int = 0,
+        sequence: int,
+    ) -> tuple[range, bool, int | None]:
+        """As `append_once`, without waiting; see `submit`."""
+
     def expect(self, topic: str, offset: int | None, completions: Completions) -> int | None:
         """Has `completions` say when the topic has an entry at an offset, or for its default cursor (`None`).
 

@@ -42,6 +42,16 @@ class AsyncWalrus:
         await self._done(wait)
         return offsets
 
+    async def append_once(
+        self, topic: str, entries: Sequence[Buffer], *, producer: int, epoch: int = 0, sequence: int
+    ) -> tuple[range, bool]:
+        """See `Walrus.append_once`."""
+        offsets, duplicate, wait = self._walrus.submit_once(
+            topic, entries, self._completions, producer=producer, epoch=epoch, sequence=sequence
+        )
+        await self._done(wait)
+        return offsets, duplicate
+
     async def wait_for(self, topic: str, offset: int) -> None:
         """Waits until the topic has an entry at an offset that can be read."""
         await self._done(self._walrus.expect(topic, offset, self._completions))

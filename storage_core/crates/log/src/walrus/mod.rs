@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::batch::{Batch, BatchBuilder, HEADER_BYTES};
+use crate::batch::{Batch, BatchBuilder, HEADER_BYTES, ProducerRef};
 use crate::blocks::Blocks;
 use crate::clock::now_ms;
 use crate::cursors::{Cursor, ENTRIES_MAX, Entry, read_entries};
@@ -198,6 +198,25 @@ impl Walrus {
         self.topic_for(topic, |blocks| check_entries(entries, blocks))?.submit(entries)
     }
 
+    /// As [`Walrus::submit_for_topic`], of entries that a producer may send again, whenever it cannot know whether they were
+    /// stored: a repetition of one of its last five calls, with the same sequence and as many entries, is not stored but gives
+    /// the offsets of the first time ([`Appended::duplicate`]), also after a restart. What one batch cannot hold is refused.
+    ///
+    /// The producer's sequence counts its entries in this topic, from 0 in each of its epochs; a higher epoch locks out the
+    /// lower ones. Errors: `OutOfOrderSequence` for a gap or an older repetition, `ProducerFenced`, `TooManyProducers`.
+    pub fn submit_once_for_topic(
+        &self,
+        topic: &str,
+        producer: ProducerRef,
+        entries: &[&[u8]],
+    ) -> Result<Appended> {
+        check_count(entries)?;
+        in_one_batch(entries, Some(producer), |batch| {
+            let check = |blocks: &Blocks| check_fits(batch.bytes().len() as u64, blocks);
+            self.topic_for(topic, check)?.inner.log.append(batch)
+        })
+    }
+
     /// As [`Walrus::append_for_topic`], of an entry with a key: a compaction keeps the last of each. Without data it is a
     /// tombstone: the key is gone.
     pub fn append_keyed_for_topic(&self, topic: &str, key: &[u8], data: Option<&[u8]>) -> Result<Offset> {
@@ -346,18 +365,7 @@ impl Topic {
         if batch_bytes(entries) > bytes_max {
             return self.append_group(entries, bytes_max);
         }
-        BUILDING.with_borrow_mut(|(builder, bytes)| {
-            let now = now_ms();
-            for data in entries {
-                builder.push(None, Some(data), now, &[]);
-            }
-            let batch = builder.build_in(bytes)?;
-            let appended = self.inner.log.append(&batch);
-            if bytes.capacity() > BUILDING_BYTES_KEPT {
-                (*builder, *bytes) = Default::default();
-            }
-            appended
-        })
+        in_one_batch(entries, None, |batch| self.inner.log.append(batch))
     }
 
     /// Entries that one batch cannot hold: durable on return.
@@ -382,6 +390,28 @@ impl Topic {
     pub fn read_at(&self, start: Offset, bytes_max: usize) -> Result<Vec<Entry>> {
         read_entries(&self.inner.log, start, bytes_max)
     }
+}
+
+/// Builds a batch of the entries, in memory that the thread keeps, and appends it.
+fn in_one_batch(
+    entries: &[&[u8]],
+    producer: Option<ProducerRef>,
+    append: impl FnOnce(&Batch<'_>) -> Result<Appended>,
+) -> Result<Appended> {
+    BUILDING.with_borrow_mut(|(builder, bytes)| {
+        let now = now_ms();
+        for data in entries {
+            builder.push(None, Some(data), now, &[]);
+        }
+        if let Some(producer) = producer {
+            builder.producer(producer);
+        }
+        let appended = append(&builder.build_in(bytes)?);
+        if bytes.capacity() > BUILDING_BYTES_KEPT {
+            (*builder, *bytes) = Default::default();
+        }
+        appended
+    })
 }
 
 fn check_count(entries: &[&[u8]]) -> Result<()> {
