@@ -46,7 +46,7 @@ impl Cursor {
     fn read_next<'py>(&self, py: Python<'py>, checkpoint: bool) -> Result<Option<ReadEntry<'py>>> {
         let cursor = self.get()?;
         let entry = py.detach(|| cursor.read_next(checkpoint))?;
-        Ok(entry.map(|entry| to_python(py, &entry)))
+        Ok(entry.map(|entry| to_python(py, &entry)).transpose()?)
     }
 
     #[pyo3(signature = (bytes_max=1_048_576, *, checkpoint=true))]

@@ -17,11 +17,8 @@ use walrus_log::{
 
 use crate::completions::Completions;
 use crate::cursor::{Cursor, Wait};
-use crate::entries::{EntryBatch, Packed, ReadEntry, bytes_of, to_python};
+use crate::entries::{EntryBatch, Packed, QUICK_BYTES_MAX, ReadEntry, bytes_of, to_python};
 use crate::error::Result;
-
-/// An entry that is only copied keeps the interpreter lock up to this size: giving it up takes longer than the copy.
-const QUICK_BYTES_MAX: usize = 64 << 10;
 
 /// A store whose logs are topics.
 #[pyclass(frozen, module = "walrus_core")]
@@ -214,7 +211,7 @@ impl Walrus {
     ) -> Result<Option<ReadEntry<'py>>> {
         let walrus = self.get()?;
         let entry = py.detach(|| walrus.read_next(topic, checkpoint))?;
-        Ok(entry.map(|entry| to_python(py, &entry)))
+        Ok(entry.map(|entry| to_python(py, &entry)).transpose()?)
     }
 
     #[pyo3(signature = (topic, bytes_max=1_048_576, *, checkpoint=true, start_offset=None))]

@@ -3,6 +3,7 @@
 import array
 import ctypes
 import select
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -315,6 +316,55 @@ def test_a_wait_makes_no_topic_and_ends_with_the_first_entry_of_one(tmp_path: Pa
         walrus.make_topic("made")
         walrus.make_topic("t")
         assert (walrus.topics(), walrus.offsets("t")) == (["made", "t"], range(2))
+
+
+@pytest.mark.parametrize("copying", ["an entry of a batch", "an iteration", "a buffer that is not bytes"])
+def test_other_threads_run_while_much_is_copied(tmp_path: Path, copying: str) -> None:
+    """A 200 MB `read_next` held up all other threads for as long as its copy took."""
+    with walrus_core.Walrus.open(tmp_path, fsync="never") as walrus:
+        walrus.append("t", bytes(32 << 20))
+        batch, mutable = walrus.read_batch("t"), bytearray(32 << 20)
+
+        def copy() -> None:
+            if copying == "an entry of a batch":
+                batch[0]
+            elif copying == "an iteration":
+                next(iter(batch))
+            else:
+                # Is refused as soon as the data is copied, and waits for nothing else.
+                with pytest.raises(ValueError, match="64 bit"):
+                    walrus.append_packed("t", mutable, b"12345")
+
+        assert runs_beside(copy), "another thread gets the interpreter lock during the copy"
+
+
+def runs_beside(work: Callable[[], None]) -> bool:
+    """Whether another thread ever runs while this one works. None interrupts this one here: the lock must be given up.
+
+    Whether the other thread wakes up in time is the system's to say, so it has many chances.
+    """
+    ended, steps = threading.Event(), 0
+
+    def other() -> None:
+        nonlocal steps
+        while not ended.wait(0.0001):
+            steps += 1
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(3600)
+    thread = threading.Thread(target=other)
+    thread.start()
+    try:
+        for _ in range(200):
+            before = steps
+            work()
+            if steps > before:
+                return True
+        return False
+    finally:
+        ended.set()
+        sys.setswitchinterval(interval)
+        thread.join()
 
 
 def test_a_deleted_topic_is_gone(tmp_path: Path) -> None:
