@@ -15,7 +15,7 @@ use walrus_log::{CommitTicket, Error, Origin, TopicArrival};
 
 use crate::error::{Raised, Result};
 
-/// Waits of one event loop.
+/// What an event loop waits for; `walrus_core.aio.AsyncWalrus` uses it. Threads of the engine never take the GIL.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Completions {
     /// A forked child shares the pipe: what it took there its parent would miss.
@@ -145,16 +145,19 @@ impl Completions {
         Ok(Self { origin, waiting: Mutex::default(), bell, on_commit, reader })
     }
 
+    /// Whether this process is a forked child of the one that made it: every call is refused then.
     #[getter]
     fn is_forked(&self) -> bool {
         !self.origin.is_here()
     }
 
+    /// Can be read from when there is something to take.
     fn fileno(&self) -> Result<i32> {
         self.check_origin()?;
         Ok(self.reader.as_raw_fd())
     }
 
+    /// Nobody waits for that any more: it is not told by `take`, and keeps nothing alive.
     fn forget(&self, py: Python<'_>, id: u64) -> Result<()> {
         self.check_origin()?;
         let mut waiting = self.waiting();
@@ -166,12 +169,15 @@ impl Completions {
         Ok(())
     }
 
-    fn __repr__(&self) -> Result<String> {
-        self.check_origin()?;
+    fn __repr__(&self) -> String {
+        if !self.origin.is_here() {
+            return "<Completions of another process>".to_owned();
+        }
         let waiting = self.waiting();
-        Ok(format!("<Completions: {} waits>", waiting.commits.len() + waiting.arrivals.len()))
+        format!("<Completions: {} waits>", waiting.commits.len() + waiting.arrivals.len())
     }
 
+    /// Ids that are done since the last call, and why they failed.
     fn take<'py>(&self, py: Python<'py>) -> Result<Vec<(u64, Option<Bound<'py, PyAny>>)>> {
         self.check_origin()?;
         if self.bell.rings.load(Ordering::Acquire) {

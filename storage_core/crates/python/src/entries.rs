@@ -159,7 +159,9 @@ where
     values.into_iter().map(|value| usize::try_from(value).ok()).collect()
 }
 
-/// Entries that were read, in one buffer.
+/// Entries that were read, in one buffer: `memoryview(batch)` has their data back to back and copies nothing.
+///
+/// `batch[i]` and iteration give offset and data as `read_next` does, copied.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct EntryBatch {
     offsets: Vec<i64>,
@@ -190,27 +192,32 @@ impl From<Vec<Entry>> for EntryBatch {
 
 #[pymethods]
 impl EntryBatch {
+    /// int64, those of the entries.
     #[getter]
     fn offsets(&self) -> Buffer {
         self.offsets.clone().into()
     }
 
+    /// int64, when they were appended, since the epoch.
     #[getter]
     fn timestamps_ms(&self) -> Buffer {
         self.timestamps_ms.clone().into()
     }
 
+    /// Those of the entries, copied; `None` for an entry without one.
     #[getter]
     fn entry_keys<'py>(&self, py: Python<'py>) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
         let key_of = |place: usize| self.keys.get(place)?.as_ref().map(|key| copied(py, key));
         (0..self.offsets.len()).map(|place| key_of(place).transpose()).collect()
     }
 
+    /// int64, one more than entries: entry i is `memoryview(batch)[positions[i]:positions[i + 1]]`.
     #[getter]
     fn positions(&self) -> Buffer {
         self.positions.clone().into()
     }
 
+    /// Behind the last entry; `None` for an empty batch.
     #[getter]
     fn next_offset(&self) -> Option<i64> {
         self.offsets.last().map(|last| last + 1)
@@ -218,6 +225,16 @@ impl EntryBatch {
 
     fn __len__(&self) -> usize {
         self.offsets.len()
+    }
+
+    fn __repr__(&self) -> String {
+        let (count, size_bytes) = (self.offsets.len(), self.data.len());
+        match (self.offsets.first(), self.offsets.last()) {
+            (Some(first), Some(last)) => {
+                format!("<EntryBatch of {count} entries, offsets {first} to {last}, {size_bytes} bytes>")
+            }
+            _ => "<EntryBatch of 0 entries>".to_owned(),
+        }
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, index: isize) -> PyResult<(i64, Bound<'py, PyBytes>)> {

@@ -367,6 +367,21 @@ def runs_beside(work: Callable[[], None]) -> bool:
         thread.join()
 
 
+def test_objects_say_what_they_are(tmp_path: Path) -> None:
+    walrus = walrus_core.Walrus.open(tmp_path, key="shop", backend="mmap", **SMALL)
+    walrus.append_many("t", [b"one", b"three"])
+    cursor, batch = walrus.cursor("t", "c"), walrus.read_batch("t")
+    cursor.seek(1)
+    assert repr(walrus) == f'<Walrus "{tmp_path}", key "shop": 1 topics, mmap>'
+    assert repr(cursor) == '<Cursor "c" of "t" at 1>'
+    assert repr(batch) == "<EntryBatch of 2 entries, offsets 0 to 1, 8 bytes>"
+    assert repr(walrus.read_batch("t")) == "<EntryBatch of 0 entries>"
+    assert repr(walrus_core.Completions()) == "<Completions: 0 waits>"
+    walrus.close()
+    assert repr(walrus) == f'<Walrus "{tmp_path}", key "shop": the store is closed>'
+    assert repr(cursor) == '<Cursor "c" of "t", which cannot be used here any more>'
+
+
 def test_a_deleted_topic_is_gone(tmp_path: Path) -> None:
     with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
         walrus.append("t", b"x")

@@ -262,6 +262,7 @@ class DataPlane:
     def prometheus(self) -> str:
         """All metrics in Prometheus's text format."""
 
+    def __repr__(self) -> str: ...
     def stop(self, grace_ms: int) -> None:
         """Lets requests in flight end for at most `grace_ms`, then syncs and closes. A second call does nothing."""
 
@@ -447,6 +448,7 @@ class Walrus:
     def close(self) -> None:
         """Syncs and closes; what comes later is refused. A second call does nothing."""
 
+    def __repr__(self) -> str: ...
     def __enter__(self) -> Walrus: ...
     def __exit__(self, *_exception: object) -> None: ...
 
@@ -454,8 +456,12 @@ class Walrus:
 class Cursor:
     """A named, durable place in a topic. Handles of one name share it."""
 
+    def __repr__(self) -> str: ...
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """As it was asked for."""
+
     @property
     def position(self) -> int:
         """Offset of the next entry."""
@@ -513,6 +519,7 @@ class EntryBatch:
     def next_offset(self) -> int | None:
         """Behind the last entry; `None` for an empty batch."""
 
+    def __repr__(self) -> str: ...
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> tuple[int, bytes]: ...
     def __iter__(self) -> Iterator[tuple[int, bytes]]: ...
@@ -581,7 +588,8 @@ class HeadersColumn:
         """UTF-8; none is absent."""
 
     @property
-    def value(self) -> BinaryColumn: ...
+    def value(self) -> BinaryColumn:
+        """Bytes; absent for a header without one."""
 
 @final
 class Columns:
@@ -604,9 +612,13 @@ class Columns:
         """int32: 0 set by the producer (CreateTime), 1 by the broker (LogAppendTime)."""
 
     @property
-    def key(self) -> BinaryColumn: ...
+    def key(self) -> BinaryColumn:
+        """Absent for a record without one."""
+
     @property
-    def value(self) -> BinaryColumn: ...
+    def value(self) -> BinaryColumn:
+        """Absent for a record without one: a tombstone."""
+
     @property
     def headers(self) -> HeadersColumn | None:
         """Only if they were asked for."""
