@@ -289,7 +289,8 @@ class Walrus:
 
         `backend` is auto, mmap, direct or io_uring. `fsync` is each (an append that returned is durable), never, or
         `<n>ms`. With `persist_every` the place where a read begins is stored once in so many entries, and the end at
-        close: at most that many, or those of the last read, come again after a crash; without, each is given once. The
+        close: at most that many, or those of the last read, come again after a crash; that holds for one reader of a
+        cursor at a time, since each read says that all that was given before is done. Without, each is given once. The
         sizes are those of a new store (10 MiB, 100). Raises `Locked`, `UnsupportedFormat`, `CorruptionError`,
         `RejectedError` for wrong options, `OSError`.
         """
@@ -401,7 +402,10 @@ class Walrus:
 
         `clean`: the store was closed in order. `lost_something`: something below may have been promised. `torn_tails`:
         bytes cut from the end of logs, and the file that they are in now. `damaged`: ranges of offsets that cannot be
-        read. `unknown_blocks`, `unsynced_logs`, `moved_cursors`, `made_again`: as `walrus log inspect --json` has them.
+        read. `lost_end`: the journal ended before what it had promised (else `None`); `logs_found` are those that only
+        their blocks knew, seals, trims, deletions and moves of cursors may be forgotten, and a cursor that must not give
+        an entry twice raises `CorruptionError` with the reason `DoubtedCursor` until it is sought. `unknown_blocks`,
+        `unsynced_logs`, `moved_cursors`, `made_again`, `journal_cut_bytes`: as `walrus log inspect -o json` has them.
         """
 
     def mark_clean(self, topic: str) -> None:
