@@ -22,8 +22,8 @@ use crate::error::Result;
 
 /// The storage engine inside this process: a store whose logs are topics. Threads share it.
 ///
-/// A topic is made by its first append, or by `make_topic`; offsets count its entries from 0. What can only be said of a
-/// topic that is there raises `RejectedError` with the reason `UnknownTopic`.
+/// A topic is made by its first append, or by `make_topic`; offsets count its entries from 0. What can only be said of
+/// one that is there raises `RejectedError` with the reason `UnknownTopic`.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Walrus {
     walrus: walrus_log::Walrus,
@@ -146,9 +146,9 @@ impl Walrus {
 
     /// As `append_many`, of entries that lie in one buffer: entry i from `positions[i]` to `positions[i + 1]`.
     ///
-    /// `positions` are integers of 64 or 32 bits, one more than entries, as Arrow's offsets are: of an `array.array("q")`,
-    /// a NumPy array; plain bytes, as those of a `pyarrow.Buffer`, are int64. Items of another kind raise `TypeError`.
-    /// `bytes` are not copied before they are in the batch.
+    /// `positions` are integers of 64 or 32 bits, one more than entries, as Arrow's offsets are: of an
+    /// `array.array("q")`, a NumPy array; plain bytes, as those of a `pyarrow.Buffer`, are int64. Items of another kind
+    /// raise `TypeError`. `bytes` are not copied before they are in the batch.
     fn append_packed<'py>(
         &self,
         py: Python<'py>,
@@ -196,13 +196,12 @@ impl Walrus {
 
     /// As `append_many`, of entries that a producer may send again, when it cannot know whether they were stored.
     ///
-    /// What it sends again with the same `sequence`, as one of its last five calls, is not stored again: the offsets are
-    /// those of the first time, and True says so; also after a restart. `producer` is its number in this topic, and
+    /// What it sends again with the same `sequence`, as one of its last five calls, is not stored again: the offsets
+    /// are those of the first time, and True says so; also after a restart. `producer` is its number in this topic, and
     /// `sequence` how many entries of this `epoch` it has sent there before. A higher epoch begins at 0, and locks out
-    /// the lower ones. Raises `RejectedError` with the reason `OutOfOrderSequence` (the fact `expected` is what comes next)
-    /// or `ProducerFenced`, or `TooLarge` for more than one batch holds; `RetryableError` (`TooManyProducers`).
+    /// the lower ones. Raises `RejectedError` with the reason `OutOfOrderSequence` (the fact `expected` says what comes
+    /// next), `ProducerFenced`, or `TooLarge` for more than one batch holds; `RetryableError` (`TooManyProducers`).
     #[pyo3(signature = (topic, entries, *, producer, epoch=0, sequence))]
-    #[expect(clippy::too_many_arguments, reason = "keywords of a Python function")]
     fn append_once<'py>(
         &self,
         py: Python<'py>,
@@ -242,8 +241,18 @@ impl Walrus {
     /// Has `completions` say when the topic has an entry at an offset, or for its default cursor (`None`).
     ///
     /// A topic that is not there is waited for, and not made. See `submit`.
-    fn expect(&self, topic: &str, offset: Option<u64>, completions: &Completions) -> Result<Option<u64>> {
-        completions.add_arrival(self.get()?.arrival(topic, offset.map(Offset)))
+    fn expect(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        offset: Option<u64>,
+        completions: &Completions,
+    ) -> Result<Option<u64>> {
+        let walrus = self.get()?;
+        // A read may be moving the cursor: waited for without the interpreter lock.
+        let at_cursor = || Some(walrus.find(topic)?.cursor().position());
+        let offset = offset.map(Offset).or_else(|| py.detach(at_cursor));
+        completions.add_arrival(walrus.arrival(topic, offset))
     }
 
     /// Offset and data of the next entry of the topic's default cursor; see `Cursor.read_next`.
@@ -365,9 +374,10 @@ impl Walrus {
     /// `clean`: the store was closed in order. `lost_something`: something below may have been promised. `torn_tails`:
     /// bytes cut from the end of logs, and the file that they are in now. `damaged`: ranges of offsets that cannot be
     /// read. `lost_end`: the journal ended before what it had promised (else `None`); `logs_found` are those that only
-    /// their blocks knew, seals, trims, deletions and moves of cursors may be forgotten, and a cursor that must not give
-    /// an entry twice raises `CorruptionError` with the reason `DoubtedCursor` until it is sought. `unknown_blocks`,
-    /// `unsynced_logs`, `moved_cursors`, `made_again`, `journal_cut_bytes`: as `walrus log inspect -o json` has them.
+    /// their blocks knew, seals, trims, deletions and moves of cursors may be forgotten, and a cursor that must not
+    /// give an entry twice raises `CorruptionError` with the reason `DoubtedCursor` until it is sought.
+    /// `unknown_blocks`, `unsynced_logs`, `moved_cursors`, `made_again`, `journal_cut_bytes`: as `walrus log inspect`
+    /// has them in JSON.
     fn recovery<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         Ok(crate::json::to_python(py, &self.get()?.recovery().to_json())?)
     }

@@ -80,7 +80,7 @@ def test_packed_entries_lie_in_one_buffer(tmp_path: Path) -> None:
     ids=str,
 )
 def test_positions_of_another_kind_are_refused_not_misread(tmp_path: Path, positions: Any) -> None:
-    """Their bytes were taken for 64 bit integers: these were stored as one entry, or none, of what lay somewhere else."""
+    """Their bytes were taken for 64 bit integers: one entry was stored, or none, of what lay somewhere else."""
     with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
         with pytest.raises(TypeError):
             walrus.append_packed("t", b"onetwo", positions)

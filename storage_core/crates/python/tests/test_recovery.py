@@ -52,7 +52,7 @@ def add_a_strange_block(directory: Path) -> None:
         walrus.append_many("t", ENTRIES)
     file = min(directory.glob("*.wal"))
     block = bytearray(file.read_bytes())
-    free = block.rindex(bytes(4096))
+    free = 3 * SMALL["block_bytes"]
     block[free : free + 4096] = b"\x5a" * 4096
     file.write_bytes(block)
 
@@ -63,11 +63,10 @@ def run(command: str, directory: Path) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("harm", "field"), [(tear_the_tail, "torn_tails"), (lose_the_end, "lost_end"), (add_a_strange_block, "unknown_blocks")]
+    ("harm", "field"),
+    [(tear_the_tail, "torn_tails"), (lose_the_end, "lost_end"), (add_a_strange_block, "unknown_blocks")],
 )
-def test_what_an_open_cuts_or_moves_aside_is_told(
-    tmp_path: Path, harm: Callable[[Path], None], field: str
-) -> None:
+def test_what_an_open_cuts_or_moves_aside_is_told(tmp_path: Path, harm: Callable[[Path], None], field: str) -> None:
     harm(tmp_path)
     for command in ("inspect", "verify"):
         code, seen = run(command, tmp_path)

@@ -46,7 +46,7 @@ def test_a_class_has_the_members_and_parent_of_its_stub(node: ast.ClassDef) -> N
             assert described(vars(found)[name]) == ast.get_docstring(item), name
         elif name not in IMPLIED and not name.startswith("__"):
             assert parameters(getattr(found, name)) == list(stub_parameters(item)), name
-            assert described(vars(found)[name]) == ast.get_docstring(item), name
+            assert described(getattr(found, name)) == ast.get_docstring(item), name
 
 
 @pytest.mark.parametrize("node", FUNCTIONS, ids=lambda node: node.name)

@@ -270,8 +270,8 @@ class DataPlane:
 class Walrus:
     """The storage engine inside this process: a store whose logs are topics. Threads share it.
 
-    A topic is made by its first append, or by `make_topic`; offsets count its entries from 0. What can only be said of a
-    topic that is there raises `RejectedError` with the reason `UnknownTopic`.
+    A topic is made by its first append, or by `make_topic`; offsets count its entries from 0. What can only be said of
+    one that is there raises `RejectedError` with the reason `UnknownTopic`.
     """
 
     @staticmethod
@@ -308,9 +308,9 @@ class Walrus:
     def append_packed(self, topic: str, data: ReadableBuffer, positions: ReadableBuffer) -> range:
         """As `append_many`, of entries that lie in one buffer: entry i from `positions[i]` to `positions[i + 1]`.
 
-        `positions` are integers of 64 or 32 bits, one more than entries, as Arrow's offsets are: of an `array.array("q")`,
-        a NumPy array; plain bytes, as those of a `pyarrow.Buffer`, are int64. Items of another kind raise `TypeError`.
-        `bytes` are not copied before they are in the batch.
+        `positions` are integers of 64 or 32 bits, one more than entries, as Arrow's offsets are: of an
+        `array.array("q")`, a NumPy array; plain bytes, as those of a `pyarrow.Buffer`, are int64. Items of another kind
+        raise `TypeError`. `bytes` are not copied before they are in the batch.
         """
 
     def submit(
@@ -328,11 +328,11 @@ class Walrus:
     ) -> tuple[range, bool]:
         """As `append_many`, of entries that a producer may send again, when it cannot know whether they were stored.
 
-        What it sends again with the same `sequence`, as one of its last five calls, is not stored again: the offsets are
-        those of the first time, and True says so; also after a restart. `producer` is its number in this topic, and
+        What it sends again with the same `sequence`, as one of its last five calls, is not stored again: the offsets
+        are those of the first time, and True says so; also after a restart. `producer` is its number in this topic, and
         `sequence` how many entries of this `epoch` it has sent there before. A higher epoch begins at 0, and locks out
-        the lower ones. Raises `RejectedError` with the reason `OutOfOrderSequence` (the fact `expected` is what comes next)
-        or `ProducerFenced`, or `TooLarge` for more than one batch holds; `RetryableError` (`TooManyProducers`).
+        the lower ones. Raises `RejectedError` with the reason `OutOfOrderSequence` (the fact `expected` says what comes
+        next), `ProducerFenced`, or `TooLarge` for more than one batch holds; `RetryableError` (`TooManyProducers`).
         """
 
     def submit_once(
@@ -403,9 +403,10 @@ class Walrus:
         `clean`: the store was closed in order. `lost_something`: something below may have been promised. `torn_tails`:
         bytes cut from the end of logs, and the file that they are in now. `damaged`: ranges of offsets that cannot be
         read. `lost_end`: the journal ended before what it had promised (else `None`); `logs_found` are those that only
-        their blocks knew, seals, trims, deletions and moves of cursors may be forgotten, and a cursor that must not give
-        an entry twice raises `CorruptionError` with the reason `DoubtedCursor` until it is sought. `unknown_blocks`,
-        `unsynced_logs`, `moved_cursors`, `made_again`, `journal_cut_bytes`: as `walrus log inspect -o json` has them.
+        their blocks knew, seals, trims, deletions and moves of cursors may be forgotten, and a cursor that must not
+        give an entry twice raises `CorruptionError` with the reason `DoubtedCursor` until it is sought.
+        `unknown_blocks`, `unsynced_logs`, `moved_cursors`, `made_again`, `journal_cut_bytes`: as `walrus log inspect`
+        has them in JSON.
         """
 
     def mark_clean(self, topic: str) -> None:
@@ -461,7 +462,6 @@ class Cursor:
     """A named, durable place in a topic. Handles of one name share it."""
 
     def __repr__(self) -> str: ...
-
     @property
     def name(self) -> str:
         """As it was asked for."""
