@@ -457,6 +457,14 @@ impl Engine {
         }
     }
 
+    /// For calls that have no error to give: in a forked child they would wait for a lock that is held by a thread that is not
+    /// there, or answer with what was true before the fork.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn assert_origin(&self) {
+        assert!(self.origin.is_here(), "{}", Error::Forked);
+    }
+
     /// The log of an id.
     pub(crate) fn log(&self, id: LogId) -> Option<Arc<LogState>> {
         self.logs.read().get(&id).cloned()

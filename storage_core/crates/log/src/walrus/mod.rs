@@ -156,11 +156,13 @@ impl Walrus {
 
     /// The topic of a name, if it is there.
     pub fn find(&self, name: &str) -> Option<Topic> {
+        self.inner.store.engine().assert_origin();
         self.inner.topics.read().get(name).cloned()
     }
 
     /// Names of the topics, sorted.
     pub fn topics(&self) -> Vec<String> {
+        self.inner.store.engine().assert_origin();
         let mut names: Vec<_> = self.inner.topics.read().keys().cloned().collect();
         names.sort_unstable();
         names
@@ -186,8 +188,8 @@ impl Walrus {
     /// to every reader. Gives their offsets. What one batch cannot hold is stored as several, one after the other; other
     /// appends to the topic wait meanwhile.
     pub fn batch_append_for_topic(&self, topic: &str, entries: &[&[u8]]) -> Result<Range<Offset>> {
+        self.inner.store.check_open()?;
         if entries.is_empty() && self.find(topic).is_none() {
-            self.inner.store.check_open()?;
             return Ok(Offset(0)..Offset(0));
         }
         self.topic_for(topic, |blocks| check_entries(entries, blocks))?.batch_append(entries)
@@ -267,6 +269,7 @@ impl Walrus {
 
     /// The same of all topics.
     pub fn get_topic_entry_counts(&self) -> HashMap<String, u64> {
+        self.inner.store.engine().assert_origin();
         let count = |(name, topic): (&String, &Topic)| (name.clone(), topic.inner.cursor.unread());
         self.inner.topics.read().iter().map(count).collect()
     }
