@@ -123,40 +123,35 @@ impl Packed {
 /// 64 or 32 bit integers of any buffer; plain bytes stand for 64 bit ones. `None`: one is below 0. Items of another kind are
 /// refused: their bytes could pass for positions.
 fn integers(values: &Bound<'_, PyAny>) -> PyResult<Option<Vec<usize>>> {
-    let py = values.py();
     let buffer = PyUntypedBuffer::get(values)?;
-    if let Ok(signed) = buffer.as_typed::<i64>() {
-        return Ok(unsigned(signed.to_vec(py)?));
-    }
-    if let Ok(signed) = buffer.as_typed::<i32>() {
-        return Ok(unsigned(signed.to_vec(py)?));
-    }
-    if let Ok(all) = buffer.as_typed::<u64>() {
-        return Ok(unsigned(all.to_vec(py)?));
-    }
-    if let Ok(all) = buffer.as_typed::<u32>() {
-        return Ok(unsigned(all.to_vec(py)?));
-    }
-    if !matches!(buffer.format().to_bytes(), b"B" | b"b" | b"c") {
-        let message = format!(
-            "positions have items of the format {:?}: they must be 64 or 32 bit integers, or the bytes of 64 bit ones",
-            buffer.format().to_string_lossy(),
-        );
-        return Err(PyTypeError::new_err(message));
-    }
     let bytes = bytes_of(values)?;
-    let (words, rest) = bytes.as_chunks::<8>();
-    if !rest.is_empty() {
-        return Err(PyValueError::new_err("positions are no 64 bit integers"));
-    }
-    Ok(unsigned(words.iter().map(|word| i64::from_ne_bytes(*word)).collect()))
+    let words = || bytes.as_chunks::<8>().0.iter().copied();
+    let half_words = || bytes.as_chunks::<4>().0.iter().copied();
+    let format = buffer.format().to_bytes();
+    // Both prefixes say that the order of bytes is that of the machine.
+    let item = format.strip_prefix(b"@").or(format.strip_prefix(b"=")).unwrap_or(format);
+    Ok(match (item, buffer.item_size()) {
+        (b"q" | b"l", 8) => unsigned(words().map(i64::from_ne_bytes)),
+        (b"Q" | b"L", 8) => unsigned(words().map(u64::from_ne_bytes)),
+        (b"i" | b"l", 4) => unsigned(half_words().map(i32::from_ne_bytes)),
+        (b"I" | b"L", 4) => unsigned(half_words().map(u32::from_ne_bytes)),
+        (b"B" | b"b" | b"c", 1) if bytes.len().is_multiple_of(8) => unsigned(words().map(i64::from_ne_bytes)),
+        (b"B" | b"b" | b"c", 1) => return Err(PyValueError::new_err("positions are no 64 bit integers")),
+        _ => {
+            let message = format!(
+                "positions have items of the format {:?}: they must be 64 or 32 bit integers, or the bytes of 64 bit ones",
+                buffer.format().to_string_lossy(),
+            );
+            return Err(PyTypeError::new_err(message));
+        }
+    })
 }
 
-fn unsigned<T>(values: Vec<T>) -> Option<Vec<usize>>
+fn unsigned<T>(values: impl Iterator<Item = T>) -> Option<Vec<usize>>
 where
     usize: TryFrom<T>,
 {
-    values.into_iter().map(|value| usize::try_from(value).ok()).collect()
+    values.map(|value| usize::try_from(value).ok()).collect()
 }
 
 /// Entries that were read, in one buffer: `memoryview(batch)` has their data back to back and copies nothing.

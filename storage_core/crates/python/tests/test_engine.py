@@ -87,6 +87,13 @@ def test_positions_of_another_kind_are_refused_not_misread(tmp_path: Path, posit
         assert walrus.topics() == []
 
 
+def test_positions_may_lie_at_any_address(tmp_path: Path) -> None:
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        odd = memoryview(b"." + array.array("q", [0, 3, 6]).tobytes())[1:].cast("q")
+        assert walrus.append_packed("t", b"onetwo", odd) == range(2)
+        assert [entry for _, entry in walrus.read_batch("t")] == [b"one", b"two"]
+
+
 def test_a_batch_is_one_buffer_with_its_places(tmp_path: Path) -> None:
     with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
         walrus.append_many("t", [b"one", b"", b"three"])
