@@ -1,26 +1,49 @@
-//! Waiting for a log to grow. Nobody who appends pays for it as long as nobody waits.
+//! Waiting for a log to grow, or for a topic to be made. Nobody who appends pays for it as long as nobody waits.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{Ordering, fence};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::log::state::{LogState, Phase};
 use crate::seeded;
-use crate::sync::{Condvar, Mutex, atomic::AtomicBool, now};
+use crate::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicBool, now};
 use crate::types::Offset;
 
-/// Those who wait for a log.
+/// Those who wait for something to come: records of a log, a topic of a store.
 #[derive(Default)]
 pub(crate) struct Arrivals {
-    /// Set by who is about to wait, under the mutex of the log's writer, and before looking whether there is something.
+    /// Set by who is about to wait, and before looking whether there is something: for records under the mutex of the log's
+    /// writer.
     is_awaited: AtomicBool,
     /// Never locked while the writer is.
-    tasks: Mutex<Vec<Waker>>,
+    tasks: Mutex<Tasks>,
     threads: Condvar,
+}
+
+/// Tasks to wake, each until it is woken or forgets its wait.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    last_id: u64,
+    /// In the order in which they came.
+    wakers: BTreeMap<u64, Waker>,
+}
+
+impl Tasks {
+    /// The task of a wait, which keeps its `id`, is woken by what comes next. Gives the waker that this one replaces, to be
+    /// dropped without the lock: the last waker of a task may drop a wait.
+    #[must_use]
+    pub(crate) fn note(&mut self, id: &mut Option<u64>, waker: &Waker) -> Option<Waker> {
+        let id = *id.get_or_insert_with(|| {
+            self.last_id += 1;
+            self.last_id
+        });
+        self.wakers.insert(id, waker.clone())
+    }
 }
 
 impl Arrivals {
@@ -38,9 +61,37 @@ impl Arrivals {
             let mut tasks = self.tasks.lock();
             self.is_awaited.store(false, Ordering::Relaxed);
             self.threads.notify_all();
-            let woken = std::mem::take(&mut *tasks);
+            let woken = std::mem::take(&mut tasks.wakers);
             drop(tasks);
-            woken.into_iter().for_each(Waker::wake);
+            woken.into_values().for_each(Waker::wake);
+        }
+    }
+
+    /// Says that who holds the tasks is about to wait for what has no mutex of its own; a look at it follows.
+    pub(crate) fn expect(&self) -> MutexGuard<'_, Tasks> {
+        let tasks = self.tasks.lock();
+        self.is_awaited.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        tasks
+    }
+
+    /// Lets go of the tasks until something is announced. True: the time was over before (`None`: it never is).
+    pub(crate) fn wait<'a>(
+        &self,
+        tasks: MutexGuard<'a, Tasks>,
+        deadline: Option<Instant>,
+    ) -> (MutexGuard<'a, Tasks>, bool) {
+        match deadline {
+            Some(deadline) => self.threads.wait_until(tasks, deadline),
+            None => (self.threads.wait(tasks), false),
+        }
+    }
+
+    /// The wait is over, or nobody waits any more.
+    pub(crate) fn forget(&self, id: Option<u64>) {
+        if let Some(id) = id {
+            let forgotten = self.tasks.lock().wakers.remove(&id);
+            drop(forgotten);
         }
     }
 }
@@ -93,10 +144,7 @@ impl Log {
                 Seen::Nothing => {}
             }
             let is_over;
-            (tasks, is_over) = match deadline {
-                Some(deadline) => log.arrivals.threads.wait_until(tasks, deadline),
-                None => (log.arrivals.threads.wait(tasks), false),
-            };
+            (tasks, is_over) = log.arrivals.wait(tasks, deadline);
             if is_over {
                 return Ok(log.readable.load(Ordering::Acquire) > offset.0);
             }
@@ -105,32 +153,46 @@ impl Log {
 
     /// As [`Log::wait_for`], to be awaited in any runtime, without a limit of time.
     pub fn arrival(&self, offset: Offset) -> Arrival {
-        Arrival { log: self.clone(), offset }
+        Arrival { log: self.clone(), offset, task: None }
     }
 }
 
-/// Resolves when a log has a record at an offset (true), or never will have (false).
+/// Resolves when a log has a record at an offset (true), or never will have (false). One that is dropped leaves nothing
+/// behind.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Arrival {
     log: Log,
     offset: Offset,
+    task: Option<u64>,
 }
 
 impl Future for Arrival {
     type Output = Result<bool>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let log = self.log.state();
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { log, offset, task } = &mut *self;
+        let log = log.state();
         log.engine.check_open()?;
         let mut tasks = log.arrivals.tasks.lock();
-        match log.look_for(self.offset.0)? {
+        match log.look_for(offset.0)? {
             Seen::Data => Poll::Ready(Ok(true)),
             Seen::End => Poll::Ready(Ok(false)),
             Seen::Nothing => {
-                tasks.push(context.waker().clone());
+                let replaced = tasks.note(task, context.waker());
+                drop((tasks, replaced));
                 Poll::Pending
             }
+        }
+    }
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        let log = self.log.state();
+        // In a forked child the lock may be held by a thread that is not there.
+        if log.engine.check_origin().is_ok() {
+            log.arrivals.forget(self.task);
         }
     }
 }

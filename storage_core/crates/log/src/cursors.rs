@@ -102,6 +102,7 @@ impl Log {
 
     /// Names and places of the cursors that have moved.
     pub fn cursors(&self) -> Vec<(String, Offset)> {
+        self.state().engine.assert_origin();
         let journal = &self.state().engine.journal;
         journal.with_state(|journal| {
             let cursors = journal.logs.get(&self.id()).map(|entry| &entry.cursors);
@@ -128,6 +129,7 @@ impl Cursor {
     /// The next entry's offset.
     pub fn position(&self) -> Offset {
         let log = self.log.state();
+        log.engine.assert_origin();
         let mut place = self.place.state.lock();
         let _standing = log.reshaping.read();
         place.follow(log, &self.place.name);

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
+use crate::arrivals::Arrivals;
 use crate::blocks::{BlockFile, Blocks};
 use crate::commit::Group;
 use crate::committing::Committing;
@@ -69,6 +70,8 @@ pub(crate) struct Engine {
     /// How many logs the last commit wrote.
     busy_logs: AtomicU64,
     pub(crate) waiters: Waiters,
+    /// Those who wait for a topic that is not there.
+    pub(crate) topics_made: Arrivals,
     pub(crate) logs: RwLock<HashMap<LogId, Arc<LogState>>>,
     /// Deleted logs whose blocks may not be zeroed yet.
     pub(crate) deleted: Mutex<Vec<LogId>>,
@@ -138,6 +141,7 @@ impl Engine {
             dirty: Mutex::default(),
             busy_logs: AtomicU64::new(0),
             waiters: Waiters::default(),
+            topics_made: Arrivals::default(),
             logs: RwLock::default(),
             deleted: Mutex::default(),
             aged: Mutex::default(),
@@ -451,6 +455,14 @@ impl Engine {
         if !aged.is_empty() {
             self.tending.retain_later();
         }
+    }
+
+    /// For calls that have no error to give: in a forked child they would wait for a lock that is held by a thread that is not
+    /// there, or answer with what was true before the fork.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn assert_origin(&self) {
+        assert!(self.origin.is_here(), "{}", Error::Forked);
     }
 
     /// The log of an id.

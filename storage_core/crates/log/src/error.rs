@@ -159,6 +159,14 @@ pub enum Error {
         /// As asked for.
         log: LogId,
     },
+    /// No topic has that name.
+    #[error(
+        "there is no topic {name:?}: check its name; an append makes it, and so does whoever asks for a new one"
+    )]
+    UnknownTopic {
+        /// As asked for.
+        name: String,
+    },
     /// A log of that id exists and is another one.
     #[error("log {log} exists with another {field}")]
     LogExists {
@@ -193,7 +201,7 @@ impl From<Error> for io::Error {
             | Error::Batch(_) => io::ErrorKind::InvalidData,
             Error::UnsupportedFormat { .. } => io::ErrorKind::Unsupported,
             Error::Locked { .. } => io::ErrorKind::ResourceBusy,
-            Error::UnknownLog { .. } => io::ErrorKind::NotFound,
+            Error::UnknownLog { .. } | Error::UnknownTopic { .. } => io::ErrorKind::NotFound,
             Error::LogExists { .. } => io::ErrorKind::AlreadyExists,
             Error::OffsetOutOfRange { .. }
             | Error::TooLarge { .. }

@@ -75,7 +75,7 @@ pub use retention::{Floor, FloorReason, Retention};
 pub use store::Store;
 pub use ticket::CommitTicket;
 pub use types::{Epoch, LogId, Offset};
-pub use walrus::{Topic, Walrus, WalrusBuilder};
+pub use walrus::{Topic, TopicArrival, Walrus, WalrusBuilder};
 
 const _: () = assert!(usize::BITS == 64, "files are mapped whole");
 

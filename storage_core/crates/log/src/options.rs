@@ -60,7 +60,8 @@ pub enum ReadConsistency {
     StrictlyAtOnce,
     /// When a read would give more than so many entries since the place that is stored: then the place where that read
     /// begins is stored. After a crash at most so many come again, or those of the last read where that gave more, and none
-    /// is lost: what a read gives counts as consumed by the next one, or when the store is closed.
+    /// is lost: what a read gives counts as consumed by the next one, or when the store is closed. So a cursor has one reader
+    /// at a time: the next read of another one says that what this one is still working on is consumed, and a crash loses it.
     AtLeastOnce {
         /// Entries.
         persist_every: u32,

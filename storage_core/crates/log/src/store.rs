@@ -185,11 +185,13 @@ impl Store {
 
     /// The log of an id.
     pub fn log(&self, id: LogId) -> Option<Log> {
+        self.handle.engine.assert_origin();
         self.handle.engine.log(id).map(|log| self.wrap(log))
     }
 
     /// All logs, in order of id.
     pub fn logs(&self) -> Vec<Log> {
+        self.handle.engine.assert_origin();
         let mut logs: Vec<_> =
             self.handle.engine.logs.read().values().map(|log| self.wrap(Arc::clone(log))).collect();
         logs.sort_unstable_by_key(Log::id);
@@ -233,17 +235,19 @@ impl Store {
 
     /// The fact under a key.
     pub fn property(&self, key: &str) -> Option<Bytes> {
+        self.handle.engine.assert_origin();
         self.handle.engine.journal.with_state(|state| state.properties.get(key).cloned())
     }
 
     /// All facts, in order of key.
     pub fn properties(&self) -> Vec<(String, Bytes)> {
+        self.handle.engine.assert_origin();
         let pairs = |(key, value): (&String, &Bytes)| (key.clone(), value.clone());
         self.handle.engine.journal.with_state(|state| state.properties.iter().map(pairs).collect())
     }
 
-    /// Whether the store answers: `Closed` after its close, `Forked` in a child of the process that opened it. What this
-    /// crate gives without an error (names, places, counts) must not be asked for in a child: it may wait there for ever.
+    /// Whether the store answers: `Closed` after its close, `Forked` in a child of the process that opened it. What has no
+    /// error to give (names, places, counts) panics in a child, at once and with the same words.
     pub fn check_open(&self) -> Result<()> {
         self.handle.engine.check_open()
     }
@@ -251,6 +255,7 @@ impl Store {
     /// Whether this open or an earlier one found that the journal had lost its end: promises are forgotten for good, as by
     /// another disk.
     pub fn has_lost_promises(&self) -> bool {
+        self.handle.engine.assert_origin();
         self.handle.engine.journal.with_state(|state| state.end_lost.is_some())
     }
 
@@ -282,6 +287,7 @@ impl Store {
 
     /// Counters.
     pub fn stats(&self) -> Stats {
+        self.handle.engine.assert_origin();
         self.handle.engine.stats()
     }
 
@@ -295,9 +301,14 @@ impl Store {
     /// Writes what waits in memory and returns when the background has nothing left to do: for tests and for
     /// measurements.
     pub fn settle(&self) {
+        self.handle.engine.assert_origin();
         self.handle.engine.commit_all();
         self.handle.engine.tending.settle();
         self.handle.engine.blocks.settle();
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.handle.engine
     }
 
     fn wrap(&self, log: Arc<LogState>) -> Log {
@@ -337,6 +348,7 @@ impl StoreHandle {
             None => saved.and_then(|()| close_journal(engine, &logs)),
         };
         logs.iter().for_each(|log| log.arrivals.announce());
+        engine.topics_made.announce();
         // Logs and engine hold each other.
         engine.logs.write().clear();
         *self.lock.lock() = None;

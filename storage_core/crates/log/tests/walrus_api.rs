@@ -16,9 +16,10 @@ use std::thread;
 use std::time::Duration;
 
 use support::*;
+use walrus_log::batch::ProducerRef;
 use walrus_log::{
-    Backend, CrashChoice, Error, FsyncSchedule, Offset, Options, ReadConsistency, SimulatedDisk, TailKind,
-    Walrus,
+    Backend, CrashChoice, Error, FsyncSchedule, Offset, Options, ReadConsistency, Retention, SimulatedDisk,
+    TailKind, Walrus,
 };
 
 const LONG: Duration = Duration::from_secs(120);
@@ -314,6 +315,115 @@ fn an_arrival_can_be_awaited() {
     assert!(block_on(arrival).unwrap());
     appending.join().unwrap();
     assert_eq!(log.durable_offset(), Offset(3));
+}
+
+/// An append that was refused left an empty topic of its name behind, durably.
+#[test]
+fn a_refused_append_makes_no_topic() {
+    let walrus = on(&SimulatedDisk::new(TailKind::Buffered));
+    let (many, huge) = (vec![&b""[..]; 2001], vec![0; 1 << 20]);
+    let too_large = |refused: Result<_, Error>| assert!(matches!(refused, Err(Error::TooLarge { .. })));
+    too_large(walrus.batch_append_for_topic("t", &many).map(drop));
+    too_large(walrus.batch_append_for_topic("t", &[b"small", &huge]).map(drop));
+    too_large(walrus.append_for_topic("t", &huge).map(drop));
+    too_large(walrus.append_keyed_for_topic("t", b"key", Some(&huge)).map(drop));
+    too_large(walrus.submit_for_topic("t", &many).map(drop));
+    assert!(matches!(walrus.submit_for_topic("t", &[]), Err(Error::Batch(_))));
+    assert!(matches!(walrus.append_for_topic("", b"x"), Err(Error::InvalidName { .. })));
+    assert_eq!(walrus.batch_append_for_topic("t", &[]).unwrap(), Offset(0)..Offset(0));
+    assert!(walrus.topics().is_empty(), "{:?}", walrus.topics());
+}
+
+/// Whoever asked something of a misspelt topic made it, and then waited there for ever.
+#[test]
+fn what_is_said_of_a_topic_that_is_not_there_is_refused() {
+    let walrus = on(&SimulatedDisk::new(TailKind::Buffered));
+    let unknown = |refused: Result<(), Error>| {
+        assert!(matches!(refused, Err(Error::UnknownTopic { name }) if name == "mispelt"));
+    };
+    unknown(walrus.cursor("mispelt", "c").map(drop));
+    unknown(walrus.mark_topic_clean("mispelt"));
+    unknown(walrus.mark_topic_dirty("mispelt"));
+    unknown(walrus.set_topic_retention("mispelt", Retention::default()));
+    assert!(walrus.topics().is_empty());
+}
+
+#[test]
+fn a_wait_for_a_topic_that_is_not_there_makes_none_and_ends_with_its_first_entry() {
+    let walrus = on(&SimulatedDisk::new(TailKind::Buffered));
+    assert!(!walrus.wait_for_data("t", Duration::ZERO).unwrap());
+    assert!(!walrus.wait_for_data("t", Duration::from_millis(1)).unwrap());
+    let (at_cursor, at_offset) = (walrus.arrival("t", None), walrus.arrival("t", Some(Offset(1))));
+    let threads = [0; 2].map(|_| {
+        let walrus = walrus.clone();
+        thread::spawn(move || walrus.wait_for_data("t", LONG))
+    });
+    let tasks = [at_cursor, at_offset].map(|arrival| thread::spawn(move || block_on(arrival)));
+    assert!(walrus.topics().is_empty());
+    fill(&walrus, "t", 0..2);
+    for waiting in threads.into_iter().chain(tasks) {
+        assert!(waiting.join().unwrap().unwrap());
+    }
+    let other = walrus.clone();
+    let (thread, task) =
+        (thread::spawn(move || other.wait_for_data("none", LONG)), walrus.arrival("none", None));
+    let task = thread::spawn(move || block_on(task));
+    walrus.store().close().unwrap();
+    for waiting in [thread, task] {
+        assert!(matches!(waiting.join().unwrap(), Err(Error::Closed)));
+    }
+}
+
+#[test]
+fn what_a_producer_sends_again_is_stored_once_also_after_a_restart() {
+    let disk = SimulatedDisk::new(TailKind::Buffered);
+    let once = |walrus: &Walrus, epoch, base_sequence, entries: &[&[u8]]| {
+        let producer = ProducerRef { id: 7, epoch, base_sequence };
+        let appended = walrus.submit_once_for_topic("t", producer, entries)?;
+        appended.commit.wait()?;
+        Ok((appended.base_offset.0..appended.end_offset.0, appended.duplicate))
+    };
+    let walrus = on(&disk);
+    for refused in [once(&walrus, 0, -1, &[b"x"]), once(&walrus, 0, 0, &[])] {
+        assert!(matches!(refused, Err(Error::Batch(_))), "{refused:?}");
+    }
+    let huge = vec![0; 1 << 20];
+    assert!(matches!(once(&walrus, 0, 0, &[&huge]), Err(Error::TooLarge { .. })));
+    assert!(walrus.topics().is_empty());
+    walrus.append_for_topic("t", b"another's").unwrap();
+    assert_eq!(once(&walrus, 0, 0, &[b"a", b"b"]).unwrap(), (1..3, false));
+    assert_eq!(once(&walrus, 0, 0, &[b"a", b"b"]).unwrap(), (1..3, true));
+    assert_eq!(once(&walrus, 0, 2, &[b"c"]).unwrap(), (3..4, false));
+    drop(walrus);
+    let walrus = on(&disk.crash_image(disk.changes(), CrashChoice::Nothing));
+    assert_eq!(once(&walrus, 0, 0, &[b"a", b"b"]).unwrap(), (1..3, true));
+    let gap = once(&walrus, 0, 4, &[b"x"]);
+    assert!(matches!(gap, Err(Error::OutOfOrderSequence { expected: 3, got: 4, .. })), "{gap:?}");
+    assert_eq!(once(&walrus, 1, 0, &[b"d"]).unwrap(), (4..5, false));
+    let fenced = once(&walrus, 0, 3, &[b"x"]);
+    assert!(matches!(fenced, Err(Error::ProducerFenced { current: 1, attempted: 0, .. })), "{fenced:?}");
+    let data = |entry: &walrus_log::Entry| entry.data.to_vec();
+    let stored = walrus.batch_read_for_topic("t", 1 << 20, false, Some(Offset(1))).unwrap();
+    assert_eq!(stored.iter().map(data).collect::<Vec<_>>(), [b"a", b"b", b"c", b"d"]);
+}
+
+/// Each wait that was given up left its waker in the log until the next record came, and so the task that it wakes.
+#[test]
+fn a_wait_that_is_dropped_leaves_no_waker_behind() {
+    let walrus = on(&SimulatedDisk::new(TailKind::Buffered));
+    let log = walrus.topic("t").unwrap().log().clone();
+    let task = Arc::new(Unpark(thread::current()));
+    let waker = Waker::from(Arc::clone(&task));
+    let mut context = Context::from_waker(&waker);
+    let mut waits = (log.arrival(Offset(5)), walrus.arrival("t", None), walrus.arrival("none", None));
+    for _ in 0..3 {
+        assert!(pin!(&mut waits.0).poll(&mut context).is_pending());
+        assert!(pin!(&mut waits.1).poll(&mut context).is_pending());
+        assert!(pin!(&mut waits.2).poll(&mut context).is_pending());
+    }
+    assert_eq!(Arc::strong_count(&task), 2 + 3, "one for each wait, however often it is looked at");
+    drop(waits);
+    assert_eq!(Arc::strong_count(&task), 2);
 }
 
 #[test]

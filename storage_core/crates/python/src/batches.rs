@@ -12,35 +12,52 @@ use crate::buffer::Buffer;
 use crate::columns::{self, Selection};
 use crate::error::Result;
 
-/// Decoded records, column by column.
+/// Decoded records, column by column, all with `rows` rows.
 #[pyclass(frozen, get_all, module = "walrus_core")]
 pub(crate) struct Columns {
+    /// Number of records.
     rows: usize,
+    /// int64.
     offset: Py<Buffer>,
+    /// int64, microseconds since the epoch.
     timestamp_us: Py<Buffer>,
+    /// int32: 0 set by the producer (CreateTime), 1 by the broker (LogAppendTime).
     timestamp_type: Py<Buffer>,
+    /// Absent for a record without one.
     key: Py<BinaryColumn>,
+    /// Absent for a record without one: a tombstone.
     value: Py<BinaryColumn>,
+    /// Only if they were asked for.
     headers: Option<Py<HeadersColumn>>,
+    /// Where in `data` to go on.
     position: usize,
+    /// The `start` to go on with.
     next_offset: u64,
 }
 
-/// A column of bytes in Arrow's layout.
+/// A column of bytes in the layout of Arrow's `binary`.
 #[pyclass(frozen, get_all, module = "walrus_core")]
 pub(crate) struct BinaryColumn {
+    /// One bit per row, lowest first; `None` when no row is absent.
     validity: Option<Py<Buffer>>,
+    /// Rows that are absent.
     null_count: usize,
+    /// int32, one more than rows: row i is `data[offsets[i]:offsets[i + 1]]`.
     offsets: Py<Buffer>,
+    /// All values, back to back; less than 2 GiB.
     data: Py<Buffer>,
 }
 
-/// A column of lists of headers in Arrow's layout.
+/// A column in the layout of Arrow's `list<struct<key: string, value: binary>>`.
 #[pyclass(frozen, get_all, module = "walrus_core")]
 pub(crate) struct HeadersColumn {
+    /// Headers of all rows.
     count: usize,
+    /// int32, one more than rows: row i has the headers `offsets[i]` to `offsets[i + 1] - 1`.
     offsets: Py<Buffer>,
+    /// UTF-8; none is absent.
     key: Py<BinaryColumn>,
+    /// Bytes; absent for a header without one.
     value: Py<BinaryColumn>,
 }
 
@@ -49,6 +66,14 @@ type Header<'py> = (Bound<'py, PyString>, Option<Bound<'py, PyBytes>>);
 /// Greatest `bytes_max`, and its default: a column stays below Arrow's 2 GiB.
 const BYTES_MAX: usize = i32::MAX as usize;
 
+/// Decodes Kafka RecordBatches v2 that lie back to back into columns that Arrow can take as they are.
+///
+/// Takes the records `start <= offset < end` from `position` on, checks every checksum, and stops in front of the
+/// record that would bring keys, values and headers over `bytes_max` (one record is always taken). To go on, call it
+/// again with `position` and `next_offset` of the answer; no rows means that nothing is left. Offsets must grow; what
+/// comes a second time (where two answers of a read were joined) is left out.
+/// Compressed batches (gzip, snappy, lz4, zstd) are opened, up to 256 MiB each. Raises `CorruptionError`, and
+/// `InvalidBatch` where that is not possible.
 #[pyfunction]
 #[pyo3(signature = (data, *, position=0, start=0, end=None, bytes_max=2_147_483_647, headers=false))]
 pub(crate) fn decode_batches(
@@ -70,7 +95,8 @@ pub(crate) fn decode_batches(
     Ok(Columns::new(py, columns)?)
 }
 
-/// Pages of batches to columns, one after the other.
+/// Decodes pages of Kafka RecordBatches v2 into columns, as they come and where they lie: `decode_batches` for more
+/// than fits into one piece of memory. Safe to use from many threads.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct BatchDecoder(Mutex<columns::Decoder<PyBackedBytes>>);
 
@@ -84,15 +110,20 @@ impl BatchDecoder {
         Self(Mutex::new(columns::Decoder::new(selection)))
     }
 
+    /// Adds a page, which begins with a whole batch. It is kept, not copied, until it is decoded.
     fn add(&self, py: Python<'_>, page: PyBackedBytes) {
         py.detach(|| self.decoder().add(page));
     }
 
+    /// The bytes of pages that are not decoded yet.
     #[getter]
     fn waiting(&self, py: Python<'_>) -> usize {
         py.detach(|| self.decoder().waiting())
     }
 
+    /// Decodes what is there, up to `bytes_max`; no rows where nothing is left. `position` says nothing.
+    ///
+    /// Raises what `decode_batches` raises, and is of no use from then on.
     fn take(&self, py: Python<'_>) -> Result<Columns> {
         let columns = py.detach(|| self.decoder().take())?;
         Ok(Columns::new(py, columns)?)
@@ -142,6 +173,9 @@ impl HeadersColumn {
     }
 }
 
+/// Builds an uncompressed Kafka RecordBatch v2 with base offset 0.
+///
+/// All sequences are of one length, at least 1. Raises `InvalidBatch` where the records do not fit into one batch.
 #[pyfunction]
 #[pyo3(signature = (
     values, *, timestamps_ms, keys=None, headers=None, producer_id=None, producer_epoch=0, base_sequence=0

@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use pyo3::prelude::*;
-use walrus_log::{Arrival, CommitTicket, Error, Origin};
+use walrus_log::{CommitTicket, Error, Origin, TopicArrival};
 
 use crate::error::{Raised, Result};
 
-/// Waits of one event loop.
+/// What an event loop waits for; `walrus_core.aio.AsyncWalrus` uses it. Threads of the engine never take the GIL.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Completions {
     /// A forked child shares the pipe: what it took there its parent would miss.
@@ -32,7 +32,7 @@ struct Waiting {
     next_id: u64,
     /// In the order of their appends.
     commits: Vec<(u64, CommitTicket)>,
-    arrivals: HashMap<u64, Arrival>,
+    arrivals: HashMap<u64, TopicArrival>,
 }
 
 impl Waiting {
@@ -101,7 +101,7 @@ impl Completions {
     }
 
     /// As [`Completions::add_commit`].
-    pub(crate) fn add_arrival(&self, mut arrival: Arrival) -> Result<Option<u64>> {
+    pub(crate) fn add_arrival(&self, mut arrival: TopicArrival) -> Result<Option<u64>> {
         self.check_origin()?;
         let mut waiting = self.waiting();
         let id = waiting.id();
@@ -114,7 +114,7 @@ impl Completions {
         }
     }
 
-    fn look(&self, arrival: &mut Arrival, id: u64) -> Poll<Result<()>> {
+    fn look(&self, arrival: &mut TopicArrival, id: u64) -> Poll<Result<()>> {
         let waker = Waker::from(Arc::new(Arrived { bell: Arc::clone(&self.bell), id }));
         let looked = Pin::new(arrival).poll(&mut Context::from_waker(&waker));
         looked.map_ok(drop).map_err(Raised::from)
@@ -145,16 +145,39 @@ impl Completions {
         Ok(Self { origin, waiting: Mutex::default(), bell, on_commit, reader })
     }
 
+    /// Whether this process is a forked child of the one that made it: every call is refused then.
     #[getter]
     fn is_forked(&self) -> bool {
         !self.origin.is_here()
     }
 
+    /// Can be read from when there is something to take.
     fn fileno(&self) -> Result<i32> {
         self.check_origin()?;
         Ok(self.reader.as_raw_fd())
     }
 
+    /// Nobody waits for that any more: it is not told by `take`, and keeps nothing alive.
+    fn forget(&self, py: Python<'_>, id: u64) -> Result<()> {
+        self.check_origin()?;
+        let mut waiting = self.waiting();
+        let arrival = waiting.arrivals.remove(&id);
+        let commit = waiting.commits.extract_if(.., |(of, _)| *of == id).next();
+        drop(waiting);
+        // They may be the last that keeps a store open, which closes then.
+        py.detach(|| drop((arrival, commit)));
+        Ok(())
+    }
+
+    fn __repr__(&self) -> String {
+        if !self.origin.is_here() {
+            return "<Completions of another process>".to_owned();
+        }
+        let waiting = self.waiting();
+        format!("<Completions: {} waits>", waiting.commits.len() + waiting.arrivals.len())
+    }
+
+    /// Ids that are done since the last call, and why they failed.
     fn take<'py>(&self, py: Python<'py>) -> Result<Vec<(u64, Option<Bound<'py, PyAny>>)>> {
         self.check_origin()?;
         if self.bell.rings.load(Ordering::Acquire) {

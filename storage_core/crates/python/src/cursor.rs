@@ -8,10 +8,11 @@ use walrus_log::Offset;
 use crate::entries::{EntryBatch, ReadEntry, to_python};
 use crate::error::Result;
 
-/// A named, durable place in a topic.
+/// A named, durable place in a topic. Handles of one name share it.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Cursor {
     pub(crate) walrus: walrus_log::Walrus,
+    pub(crate) topic: String,
     pub(crate) cursor: walrus_log::Cursor,
 }
 
@@ -25,46 +26,67 @@ impl Cursor {
 
 #[pymethods]
 impl Cursor {
+    /// As it was asked for.
     #[getter]
     fn name(&self) -> &str {
         self.cursor.name()
     }
 
+    /// Offset of the next entry.
     #[getter]
     fn position(&self, py: Python<'_>) -> Result<u64> {
         let cursor = self.get()?;
         Ok(py.detach(|| cursor.position()).0)
     }
 
+    /// Entries from there on.
     #[getter]
     fn unread(&self, py: Python<'_>) -> Result<u64> {
         let cursor = self.get()?;
         Ok(py.detach(|| cursor.unread()))
     }
 
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let (name, topic) = (self.cursor.name(), &self.topic);
+        match self.get() {
+            Ok(cursor) => format!("<Cursor {name:?} of {topic:?} at {}>", py.detach(|| cursor.position())),
+            Err(_) => format!("<Cursor {name:?} of {topic:?}, which cannot be used here any more>"),
+        }
+    }
+
+    /// Offset and data of the next entry; `None` at the end.
+    ///
+    /// With `checkpoint` the cursor moves behind it, durably, before it is returned: two readers never get the same
+    /// entry. Without, it stays.
     #[pyo3(signature = (*, checkpoint=true))]
     fn read_next<'py>(&self, py: Python<'py>, checkpoint: bool) -> Result<Option<ReadEntry<'py>>> {
         let cursor = self.get()?;
         let entry = py.detach(|| cursor.read_next(checkpoint))?;
-        Ok(entry.map(|entry| to_python(py, &entry)))
+        Ok(entry.map(|entry| to_python(py, &entry)).transpose()?)
     }
 
+    /// The next entries, about `bytes_max` bytes of them: at least one, if there is one, at most 2,000.
     #[pyo3(signature = (bytes_max=1_048_576, *, checkpoint=true))]
     fn read_batch(&self, py: Python<'_>, bytes_max: usize, checkpoint: bool) -> Result<EntryBatch> {
         let cursor = self.get()?;
         py.detach(|| Ok(cursor.batch_read(bytes_max, checkpoint)?.into()))
     }
 
+    /// Moves the cursor, durably. Raises `OffsetOutOfRange`.
     fn seek(&self, py: Python<'_>, offset: u64) -> Result<()> {
         let cursor = self.get()?;
         Ok(py.detach(|| cursor.seek(Offset(offset)))?)
     }
 
+    /// Makes the place durable now, where `persist_every` would wait.
     fn persist(&self, py: Python<'_>) -> Result<()> {
         let cursor = self.get()?;
         Ok(py.detach(|| cursor.persist())?)
     }
 
+    /// Waits up to `timeout` seconds for an entry to read; signals are seen meanwhile.
+    ///
+    /// False: none came, or none will. Raises `RejectedError` when the topic is deleted or the store closed.
     fn wait(&self, py: Python<'_>, timeout: f64) -> Result<bool> {
         let cursor = self.get()?;
         let until = Wait::new(timeout)?;

@@ -15,7 +15,7 @@ use crate::metadata::Metadata;
 /// Python sees a signal (Ctrl-C, SIGTERM) after at most this long in a call that waits.
 const SIGNAL_CHECK: Duration = Duration::from_millis(100);
 
-/// The running broker. Its threads never attach to the interpreter.
+/// The broker inside this process: its threads never take the interpreter lock.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct DataPlane {
     plane: Arc<walrus_broker::DataPlane>,
@@ -46,18 +46,22 @@ impl DataPlane {
         Ok(Self { plane: Arc::new(plane), origin: Origin::here() })
     }
 
+    /// `host:port` of the listeners `text`, `grpc` and `peer`, as bound.
     fn addresses<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         Ok(json::to_python(py, &self.get()?.addresses())?)
     }
 
+    /// `cluster_id`, `node_id`, `disk` and `process`.
     fn identity<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         Ok(json::to_python(py, &self.get()?.identity())?)
     }
 
+    /// What opening the store found: `backend` in use, why another one was `refused` (or `None`), `opened`.
     fn store_report<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         Ok(json::to_python(py, &self.get()?.store_report())?)
     }
 
+    /// Takes the state as it is now; requests that wait for a change wake up.
     fn publish(&self, py: Python<'_>, metadata: &Metadata) -> Result<()> {
         let plane = self.get()?;
         let snapshot = metadata.current();
@@ -65,6 +69,7 @@ impl DataPlane {
         Ok(())
     }
 
+    /// Raft's own words about itself, for `METRICS`: a JSON object.
     fn set_raft_status(&self, py: Python<'_>, status_json: &str) -> Result<()> {
         let plane = self.get()?;
         let status =
@@ -73,6 +78,9 @@ impl DataPlane {
         Ok(())
     }
 
+    /// Pulls up to `max` control events, in order, as (id, JSON); waits up to `timeout_ms` for the first.
+    ///
+    /// The interpreter lock is released, and signals are seen, while it waits. Empty at once after `stop`.
     fn poll_events(&self, py: Python<'_>, max: usize, timeout_ms: u64) -> Result<Vec<(u64, String)>> {
         let plane = self.get()?;
         let until = Instant::now() + Duration::from_millis(timeout_ms);
@@ -88,30 +96,46 @@ impl DataPlane {
         }
     }
 
+    /// Answers an event with `{"ok": {...}}` or `{"error": {"reason", "message", "retryable"}}`.
+    ///
+    /// Publish the state that the answer is about first. Raises `ValueError` for an answer that is not understood;
+    /// whoever waited for it is refused then.
     fn complete(&self, py: Python<'_>, event_id: u64, answer_json: &str) -> Result<()> {
         let plane = self.get()?;
         Ok(py.detach(|| plane.complete(event_id, answer_json)).map_err(PyValueError::new_err)?)
     }
 
+    /// Changes options while it runs: `segment_{entries,bytes,age_ms}_max`, `monitor_check_ms`.
     fn configure(&self, py: Python<'_>, config_json: &str) -> Result<()> {
         let plane = self.get()?;
         Ok(py.detach(|| plane.configure(config_json))?)
     }
 
+    /// For tests, refused unless the config has `test_controls`.
+    ///
+    /// `revoke_leases`, `sync_leases`, `fail_reads` or `allow_reads`. Raises `ValueError`.
     fn test_control(&self, py: Python<'_>, control: &str) -> Result<()> {
         let plane = self.get()?;
         Ok(py.detach(|| plane.test_control(control))?)
     }
 
+    /// How many copies on this disk, of open segments too, have lacked something for a minute.
     fn copies_not_whole(&self) -> Result<u64> {
         Ok(self.get()?.copies_not_whole())
     }
 
+    /// How many unsealed segments this node stores without all that was acknowledged before the call.
+    ///
+    /// Also those whose end is being decided, or whose leader does not answer in time. `None`: it stops.
     fn open_behind(&self, py: Python<'_>, timeout_ms: u64) -> Result<Option<u64>> {
         let plane = self.get()?;
         Ok(py.detach(|| plane.open_behind(Duration::from_millis(timeout_ms))))
     }
 
+    /// What lies on this disk of topics that the metadata neither name nor call deleted.
+    ///
+    /// For each topic `replica` (`node`, `disk`), `topic`, `facts` (`org`, `name`, `internal`, `partitions`; or None)
+    /// and `segments`: what `Metadata.lost_topics` takes of all disks.
     fn remains<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         let plane = self.get()?;
         let found = py
@@ -120,11 +144,27 @@ impl DataPlane {
         Ok(json::to_python(py, &found)?)
     }
 
+    /// All metrics in Prometheus's text format.
     fn prometheus(&self, py: Python<'_>) -> Result<String> {
         let plane = self.get()?;
         Ok(py.detach(|| plane.prometheus()))
     }
 
+    fn __repr__(&self) -> String {
+        self.get().map_or_else(
+            |_| "<DataPlane of another process>".to_owned(),
+            |plane| {
+                let addresses: Vec<_> = plane
+                    .addresses()
+                    .into_iter()
+                    .map(|(name, address)| format!("{name} {address}"))
+                    .collect();
+                format!("<DataPlane of node {}: {}>", plane.identity()["node_id"], addresses.join(", "))
+            },
+        )
+    }
+
+    /// Lets requests in flight end for at most `grace_ms`, then syncs and closes. A second call does nothing.
     fn stop(&self, py: Python<'_>, grace_ms: u64) -> Result<()> {
         let plane = self.get()?;
         py.detach(|| plane.stop(Duration::from_millis(grace_ms)));

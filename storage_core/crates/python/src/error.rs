@@ -143,6 +143,7 @@ table! {
         InvalidName { name, reason } => RejectedError,
         InvalidOption { option, reason } => RejectedError,
         UnknownLog { log } => RejectedError,
+        UnknownTopic { name } => RejectedError,
         LogExists { log, field } => RejectedError,
         Closed {} => RejectedError,
         Forked {} => RejectedError,

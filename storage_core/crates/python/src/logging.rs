@@ -12,7 +12,9 @@ use tracing_subscriber::{EnvFilter, Registry, fmt};
 
 static FILTER: OnceLock<Handle<EnvFilter, Registry>> = OnceLock::new();
 
-/// See the stub.
+/// Sends Rust's log lines to standard error, as far as the directives let them (`info`, the syntax of `RUST_LOG`).
+///
+/// False where logging was set up before: then nothing changes. Raises `ValueError` for wrong directives.
 #[pyfunction]
 pub(crate) fn init_logging(directives: &str) -> PyResult<bool> {
     let (filter, handle) = reload::Layer::new(parse(directives)?);
@@ -25,7 +27,7 @@ pub(crate) fn init_logging(directives: &str) -> PyResult<bool> {
     Ok(set_up)
 }
 
-/// See the stub.
+/// Changes what `init_logging` lets through. False where logging was not set up by it. Raises `ValueError`.
 #[pyfunction]
 pub(crate) fn set_log_filter(directives: &str) -> PyResult<bool> {
     let filter = parse(directives)?;

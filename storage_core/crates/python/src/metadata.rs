@@ -12,7 +12,9 @@ use crate::error::Result;
 use crate::json;
 use crate::presence::Present;
 
-/// The state, shared with its copies and with what was published until one of them changes.
+/// The cluster's state, and the pure function that changes it.
+///
+/// A copy costs a pointer, so does publishing it to a `DataPlane`.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Metadata {
     state: Mutex<Arc<walrus_metadata::Metadata>>,
@@ -43,6 +45,8 @@ impl Metadata {
         Self::new(Arc::default(), level)
     }
 
+    /// Reads what `snapshot` gave. Raises `CorruptionError`; where a newer Walrus wrote it `UnsupportedFormat`, or
+    /// `Rejected` where its cluster is at a higher level.
     #[staticmethod]
     #[pyo3(signature = (snapshot, level = walrus_metadata::LEVEL))]
     fn restore(snapshot: &[u8], level: u32) -> Result<Self> {
@@ -51,11 +55,16 @@ impl Metadata {
         Ok(Self::new(Arc::new(state), level))
     }
 
+    /// The whole state as versioned JSON.
     fn snapshot<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let state = self.current();
         PyBytes::new(py, &py.detach(|| state.to_snapshot()))
     }
 
+    /// Applies one command, given as the JSON of its envelope; gives JSON with `version` and `answer`.
+    ///
+    /// Raises `Rejected` with the reason and facts of the refusal. A command whose id is remembered changes nothing
+    /// and is answered, or refused, as it was the first time.
     fn apply<'py>(&self, py: Python<'py>, envelope: &[u8]) -> Result<Bound<'py, PyBytes>> {
         let envelope = Envelope::from_json(envelope, self.level)?;
         let applied = {
@@ -68,35 +77,47 @@ impl Metadata {
         Ok(PyBytes::new(py, &json))
     }
 
+    /// Grows by one with every command that changed something.
     #[getter]
     fn version(&self) -> u64 {
         self.current().version
     }
 
+    /// A state of its own, equal now.
     fn copy(&self) -> Self {
         Self::new(self.current(), self.level)
     }
 
+    /// The level of commands that all members know, if it is above the cluster's.
     fn reachable_level(&self) -> Option<u32> {
         self.current().reachable_level()
     }
 
+    /// The state as dicts and lists, in the shape of its JSON.
     fn view<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         json::to_python(py, &*self.current())
     }
 
+    /// The nodes by id, in the shape of their JSON.
     fn nodes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         json::to_python(py, &self.current().nodes.values().collect::<Vec<_>>())
     }
 
+    /// Disks that were taken out of the cluster for good.
     fn gone_disks(&self) -> Vec<String> {
         self.current().gone_disks.iter().map(Uuid::to_string).collect()
     }
 
+    /// The cluster-wide settings: `version` of their last change (0: none), and `entries` by key.
     fn config<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         json::to_python(py, &self.current().config)
     }
 
+    /// Per node id (as text) the segments `led`, `held` and of these `filling` (no whole copy yet); how many
+    /// segments are `under_replicated`; how many nodes (`spare_nodes`, None where nothing is stored) may stop with
+    /// every segment still written and read; the `replication` (`factor`, `write_quorum`) of new segments.
+    ///
+    /// A replica, or a verified copy, counts where its node is in `alive` and still has the disk.
     fn census<'py>(&self, py: Python<'py>, alive: Vec<u32>) -> PyResult<Bound<'py, PyAny>> {
         let state = self.current();
         let alive = alive.into_iter().map(NodeId).collect();
@@ -104,6 +125,11 @@ impl Metadata {
         json::to_python(py, &census)
     }
 
+    /// What would lack its quorum if a node stopped, the others of `alive` being those that serve.
+    ///
+    /// Replicas of open segments count on the nodes of `current`: they have all that was acknowledged.
+    ///
+    /// `open_without_quorum`, `sealed_without_copy`, `led`: numbers of segments; `topics`: some of theirs.
     #[pyo3(signature = (node, *, alive, current))]
     fn stopping<'py>(
         &self,
@@ -118,12 +144,16 @@ impl Metadata {
         json::to_python(py, &stopping)
     }
 
+    /// `changes` of copies to propose now as `set_copies`, the most urgent first; `progress`: how far things are.
+    ///
+    /// `progress`: sealed segments `under_replicated` and of these `without_copy`, copies `moving` and `damaged`.
     fn upkeep<'py>(&self, py: Python<'py>, present: &Present) -> PyResult<Bound<'py, PyAny>> {
         let state = self.current();
         let upkeep = py.detach(|| walrus_metadata::upkeep(&state, &present.of));
         json::to_python(py, &upkeep)
     }
 
+    /// Segments in order, one dict for each: of one topic (`organisation/name`), or that lack copies, if wanted.
     #[pyo3(signature = (alive, *, topic, under_replicated, limit))]
     fn segments<'py>(
         &self,
@@ -140,11 +170,17 @@ impl Metadata {
         json::to_python(py, &lines)
     }
 
+    /// Topics that this state does not name, put together from the `DataPlane.remains` of all disks, as JSON.
+    ///
+    /// For each `topic`, `facts` and `partitions` (`index`, `first`, `begins`, `ends`, `bytes`, `problem`).
     fn lost_topics<'py>(&self, py: Python<'py>, remains_json: &str) -> PyResult<Bound<'py, PyAny>> {
         let lost = walrus_metadata::lost_topics(&self.current(), &parse_json::<Vec<Remains>>(remains_json)?);
         json::to_python(py, &lost)
     }
 
+    /// The command that names one of `lost_topics` (as JSON) again, under *name* if one is given.
+    ///
+    /// Raises `ValueError` that says why it cannot be: no name is known, or nobody can say which segment is the first.
     fn recover_topic<'py>(
         &self,
         py: Python<'py>,
@@ -158,11 +194,16 @@ impl Metadata {
         json::to_python(py, &command)
     }
 
+    /// Raises `Rejected` where the command must not be proposed.
+    ///
+    /// This version does not understand it: `Malformed`, `UnsupportedVersion`, `UnsupportedLevel`. A member may not:
+    /// `LevelNotReached`.
     fn check(&self, envelope: &[u8]) -> Result<()> {
         let envelope = Envelope::from_json(envelope, self.level)?;
         Ok(self.current().check_level(&envelope.command)?)
     }
 
+    /// Descriptor of the first segment of a partition of a new topic; `None` when no node is healthy.
     fn first_descriptor<'py>(
         &self,
         py: Python<'py>,
@@ -177,6 +218,9 @@ impl Metadata {
             .transpose()
     }
 
+    /// Descriptor of the segment that follows the partition's last one, not led by a node of `avoid`.
+    ///
+    /// `None` when no healthy node is left or the partition does not exist.
     fn successor<'py>(
         &self,
         py: Python<'py>,
@@ -193,6 +237,10 @@ impl Metadata {
             .transpose()
     }
 
+    /// `ballot` and `successor` of the next attempt to decide where the partition's last segment ends.
+    ///
+    /// Its epoch is fresh, and above `above`: the highest one that a refused fence has named, or 0. `attempt` and
+    /// `successor` are new UUIDs. `None` as for `successor`.
     #[pyo3(signature = (topic, partition, *, attempt, successor, above, avoid, present))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn recovery<'py>(

@@ -8,7 +8,7 @@ use walrus_metadata::NodeId;
 
 use crate::metadata::Metadata;
 
-/// Shared by threads.
+/// Who is alive, by the renewals of leases that this process has seen, on its CLOCK_BOOTTIME. Thread-safe.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Presence {
     seen: Mutex<walrus_metadata::Presence>,
@@ -21,18 +21,20 @@ impl Presence {
         Self { seen: Mutex::new(walrus_metadata::Presence::new(Duration::from_millis(lease_ms))) }
     }
 
+    /// Takes in a newer state. A node that was never seen before counts as seen now.
     fn observe(&self, metadata: &Metadata, now_ns: u64) {
         let mut seen = self.seen.lock().expect("nothing panics while it is held");
         seen.observe(&metadata.current(), Duration::from_nanos(now_ns));
     }
 
+    /// Who is there; `now_ns` is not before the last `observe`.
     fn look(&self, metadata: &Metadata, now_ns: u64) -> Present {
         let seen = self.seen.lock().expect("nothing panics while it is held");
         Present { of: seen.look(&metadata.current(), Duration::from_nanos(now_ns)) }
     }
 }
 
-/// See there.
+/// Who was there at a moment, for those methods of `Metadata` that choose nodes.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Present {
     pub(crate) of: walrus_metadata::Present,
@@ -40,11 +42,13 @@ pub(crate) struct Present {
 
 #[pymethods]
 impl Present {
+    /// Node ids, in order: nodes whose lease had not lapsed.
     #[getter]
     fn alive(&self) -> Vec<u32> {
         self.of.alive.iter().map(|NodeId(id)| *id).collect()
     }
 
+    /// The same, and nodes that were not away for longer than `copies.grace_ms` besides.
     #[getter]
     fn staying(&self) -> Vec<u32> {
         self.of.staying.iter().map(|NodeId(id)| *id).collect()

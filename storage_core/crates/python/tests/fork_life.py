@@ -29,6 +29,8 @@ class Life:
         self.facts = os.open(facts, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         backend = self.random.choice(["mmap", "direct", "io_uring"])
         self.walrus = walrus_core.Walrus.open(directory, backend=backend, block_bytes=64 << 10, blocks_per_file=4)
+        for topic in ("t0", "t1"):
+            self.walrus.make_topic(topic)
         self.cursor = self.walrus.cursor("t0", "c")
         self.stop = threading.Event()
         self.stepped = threading.Semaphore(0)

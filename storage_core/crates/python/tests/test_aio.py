@@ -64,6 +64,57 @@ def test_a_task_that_was_cancelled_disturbs_nobody(tmp_path: Path) -> None:
         asyncio.run(run(walrus))
 
 
+def test_a_task_may_send_again(tmp_path: Path) -> None:
+    async def run(walrus: walrus_core.Walrus) -> None:
+        async with AsyncWalrus(walrus) as log:
+            sent = [await log.append_once("t", [b"a", b"b"], producer=7, sequence=0) for _ in range(2)]
+            assert sent == [(range(2), False), (range(2), True)]
+
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        asyncio.run(run(walrus))
+        assert walrus.offsets("t") == range(2)
+
+
+def test_a_wait_that_was_cancelled_is_forgotten(tmp_path: Path) -> None:
+    """Each left a future here, an arrival that kept the store open, and a waker in its log, until an entry came."""
+
+    async def run(walrus: walrus_core.Walrus) -> None:
+        async with AsyncWalrus(walrus) as log:
+            for _ in range(10):
+                waits = [asyncio.create_task(log.wait_for(topic, 5)) for topic in ("t", "none") for _ in range(500)]
+                await asyncio.sleep(0)
+                assert repr(log._completions) == "<Completions: 1000 waits>"
+                for waiting in waits:
+                    waiting.cancel()
+                await asyncio.gather(*waits, return_exceptions=True)
+            assert log._waiting == {}
+            assert repr(log._completions) == "<Completions: 0 waits>"
+            closing = asyncio.create_task(log.wait_for("t", 5))
+            await asyncio.sleep(0)
+        assert repr(log._completions) == "<Completions: 0 waits>"
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        walrus.append("t", b"")
+        asyncio.run(run(walrus))
+
+
+def test_a_forgotten_wait_keeps_no_store_open(tmp_path: Path) -> None:
+    completions = walrus_core.Completions()
+    walrus = walrus_core.Walrus.open(tmp_path, **SMALL)
+    walrus.append("t", b"")
+    waits = [walrus.expect(topic, 5, completions) for topic in ("t", "none")]
+    del walrus
+    with pytest.raises(walrus_core.Locked):
+        walrus_core.Walrus.open(tmp_path)
+    for wait in waits:
+        assert wait is not None
+        completions.forget(wait)
+    with walrus_core.Walrus.open(tmp_path) as again:
+        assert again.offsets("t") == range(1)
+
+
 def test_who_waits_is_told_when_the_topic_goes(tmp_path: Path) -> None:
     async def run(walrus: walrus_core.Walrus) -> None:
         async with AsyncWalrus(walrus) as log:

@@ -3,8 +3,11 @@
 import array
 import ctypes
 import select
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import walrus_core
@@ -43,13 +46,13 @@ def test_entries_may_be_any_buffer(tmp_path: Path) -> None:
 def test_packed_entries_lie_in_one_buffer(tmp_path: Path) -> None:
     with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
         data, positions = b"..onetwo!", [2, 5, 5, 8]
-        for typecode in "qi":
+        for typecode in "qilQIL":
             walrus.append_packed("t", data, array.array(typecode, positions))
         walrus.append_packed("t", bytearray(data), array.array("q", positions).tobytes())
         batch = walrus.read_batch("t")
-        assert [entry for _, entry in batch] == [b"one", b"", b"two"] * 3
-        assert walrus.append_packed("t", batch, batch.positions) == range(9, 18)
-        assert walrus.append_packed("t", b"", array.array("q", [0])) == range(18, 18)
+        assert [entry for _, entry in batch] == [b"one", b"", b"two"] * 7
+        assert walrus.append_packed("t", batch, batch.positions) == range(21, 42)
+        assert walrus.append_packed("t", b"", array.array("q", [0])) == range(42, 42)
         wrong = [[], [0, 10], [-1, 2], [3, 2], [0, 1 << 40]]
         for each in wrong:
             with pytest.raises(ValueError, match="positions must rise"):
@@ -58,7 +61,37 @@ def test_packed_entries_lie_in_one_buffer(tmp_path: Path) -> None:
             walrus.append_packed("t", data, b"12345")
         with pytest.raises(walrus_core.RejectedError):
             walrus.append_packed("t", b"", array.array("q", [0] * 2002))
-        assert walrus.offsets("t") == range(18)
+        with pytest.raises(ValueError, match="positions must rise"):
+            walrus.append_packed("t", data, array.array("Q", [0, 1 << 63]))
+        assert walrus.offsets("t") == range(42)
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [
+        array.array("h", [0, 0, 0, 0, 3, 0, 0, 0]),
+        array.array("H", [0, 0, 0, 0, 3, 0, 0, 0]),
+        array.array("d", [0.0, 5e-324]),
+        array.array("f", [0.0, 0.0]),
+        memoryview(bytes(8)).cast("?"),
+        [0, 3],
+        3,
+    ],
+    ids=str,
+)
+def test_positions_of_another_kind_are_refused_not_misread(tmp_path: Path, positions: Any) -> None:
+    """Their bytes were taken for 64 bit integers: one entry was stored, or none, of what lay somewhere else."""
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        with pytest.raises(TypeError):
+            walrus.append_packed("t", b"onetwo", positions)
+        assert walrus.topics() == []
+
+
+def test_positions_may_lie_at_any_address(tmp_path: Path) -> None:
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        odd = memoryview(b"." + array.array("q", [0, 3, 6]).tobytes())[1:].cast("q")
+        assert walrus.append_packed("t", b"onetwo", odd) == range(2)
+        assert [entry for _, entry in walrus.read_batch("t")] == [b"one", b"two"]
 
 
 def test_a_batch_is_one_buffer_with_its_places(tmp_path: Path) -> None:
@@ -216,6 +249,144 @@ def readable_while_holding_the_lock(descriptor: int) -> bool:
     polled = PollFd(descriptor, select.POLLIN, 0)
     # Calls of a `PyDLL` keep the lock, those of a `CDLL` do not.
     return bool(ctypes.PyDLL(None).poll(ctypes.byref(polled), 1, int(LONG * 1000)) == 1)
+
+
+def test_a_refused_append_makes_no_topic(tmp_path: Path) -> None:
+    """It left an empty topic of its name behind, durably."""
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        completions = walrus_core.Completions()
+        many, huge = [b""] * 2001, bytes(1 << 20)
+        appends: list[Callable[[], object]] = [
+            lambda: walrus.append("t", huge),
+            lambda: walrus.append_keyed("t", b"key", huge),
+            lambda: walrus.append_many("t", many),
+            lambda: walrus.append_packed("t", b"", array.array("q", [0] * 2002)),
+            lambda: walrus.submit("t", many, completions),
+            lambda: walrus.submit_packed("t", huge, array.array("q", [0, len(huge)]), completions),
+        ]
+        for append in appends:
+            with pytest.raises(walrus_core.RejectedError) as raised:
+                append()
+            assert raised.value.reason == "TooLarge"
+        with pytest.raises(walrus_core.InvalidBatch):
+            walrus.submit("t", [], completions)
+        assert walrus.append_many("t", []) == range(0)
+        assert walrus.topics() == []
+
+
+def test_what_a_producer_sends_again_is_stored_once(tmp_path: Path) -> None:
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        walrus.append("t", b"another's")
+        assert walrus.append_once("t", [b"a", bytearray(b"b")], producer=7, sequence=0) == (range(1, 3), False)
+        assert walrus.append_once("t", [b"a", b"b"], producer=7, sequence=0) == (range(1, 3), True)
+        with pytest.raises(walrus_core.InvalidBatch):
+            walrus.append_once("new", [b"x"], producer=-1, sequence=0)
+        with pytest.raises(walrus_core.RejectedError) as raised:
+            walrus.append_once("new", [bytes(1 << 20)], producer=7, sequence=0)
+        assert (raised.value.reason, walrus.topics()) == ("TooLarge", ["t"])
+    with walrus_core.Walrus.open(tmp_path) as walrus:
+        assert walrus.append_once("t", [b"a", b"b"], producer=7, sequence=0) == (range(1, 3), True)
+        with pytest.raises(walrus_core.RejectedError) as raised:
+            walrus.append_once("t", [b"x"], producer=7, sequence=3)
+        assert raised.value.reason == "OutOfOrderSequence"
+        assert raised.value.facts == {"producer": 7, "expected": 2, "got": 3}
+        assert walrus.append_once("t", [b"c"], producer=7, epoch=1, sequence=0) == (range(3, 4), False)
+        with pytest.raises(walrus_core.RejectedError) as raised:
+            walrus.append_once("t", [b"x"], producer=7, sequence=2)
+        assert raised.value.reason == "ProducerFenced"
+        assert [data for _, data in walrus.read_batch("t")] == [b"another's", b"a", b"b", b"c"]
+
+
+def test_a_wait_makes_no_topic_and_ends_with_the_first_entry_of_one(tmp_path: Path) -> None:
+    """A wait made misspelt topics, and everything else that names one did, too."""
+    with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
+        assert not walrus.wait("mispelt", 0)
+        completions = walrus_core.Completions()
+        waits = {walrus.expect("t", 1, completions), walrus.expect("t", None, completions)}
+        said: list[Callable[[], object]] = [
+            lambda: walrus.cursor("mispelt", "c"),
+            lambda: walrus.mark_clean("mispelt"),
+            lambda: walrus.mark_dirty("mispelt"),
+            lambda: walrus.set_retention("mispelt", bytes=1),
+        ]
+        for say in said:
+            with pytest.raises(walrus_core.RejectedError, match="there is no topic") as raised:
+                say()
+            assert (raised.value.reason, raised.value.facts) == ("UnknownTopic", {"name": "mispelt"})
+        assert walrus.topics() == []
+        walrus.append_many("t", [b"a", b"b"])
+        while waits:
+            assert readable_while_holding_the_lock(completions.fileno())
+            for wait, error in completions.take():
+                assert error is None
+                waits.remove(wait)
+        walrus.make_topic("made")
+        walrus.make_topic("t")
+        assert (walrus.topics(), walrus.offsets("t")) == (["made", "t"], range(2))
+
+
+@pytest.mark.parametrize("copying", ["an entry of a batch", "an iteration", "a buffer that is not bytes"])
+def test_other_threads_run_while_much_is_copied(tmp_path: Path, copying: str) -> None:
+    """A 200 MB `read_next` held up all other threads for as long as its copy took."""
+    with walrus_core.Walrus.open(tmp_path, fsync="never") as walrus:
+        walrus.append("t", bytes(32 << 20))
+        batch, mutable = walrus.read_batch("t"), bytearray(32 << 20)
+
+        def copy() -> None:
+            if copying == "an entry of a batch":
+                batch[0]
+            elif copying == "an iteration":
+                next(iter(batch))
+            else:
+                # Is refused as soon as the data is copied, and waits for nothing else.
+                with pytest.raises(ValueError, match="64 bit"):
+                    walrus.append_packed("t", mutable, b"12345")
+
+        assert runs_beside(copy), "another thread gets the interpreter lock during the copy"
+
+
+def runs_beside(work: Callable[[], None]) -> bool:
+    """Whether another thread ever runs while this one works. None interrupts this one here: the lock must be given up.
+
+    Whether the other thread wakes up in time is the system's to say, so it has many chances.
+    """
+    ended, steps = threading.Event(), 0
+
+    def other() -> None:
+        nonlocal steps
+        while not ended.wait(0.0001):
+            steps += 1
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(3600)
+    thread = threading.Thread(target=other)
+    thread.start()
+    try:
+        for _ in range(200):
+            before = steps
+            work()
+            if steps > before:
+                return True
+        return False
+    finally:
+        ended.set()
+        sys.setswitchinterval(interval)
+        thread.join()
+
+
+def test_objects_say_what_they_are(tmp_path: Path) -> None:
+    walrus = walrus_core.Walrus.open(tmp_path, key="shop", backend="mmap", **SMALL)
+    walrus.append_many("t", [b"one", b"three"])
+    cursor, batch = walrus.cursor("t", "c"), walrus.read_batch("t")
+    cursor.seek(1)
+    assert repr(walrus) == f'<Walrus "{tmp_path}", key "shop": 1 topics, mmap>'
+    assert repr(cursor) == '<Cursor "c" of "t" at 1>'
+    assert repr(batch) == "<EntryBatch of 2 entries, offsets 0 to 1, 8 bytes>"
+    assert repr(walrus.read_batch("t")) == "<EntryBatch of 0 entries>"
+    assert repr(walrus_core.Completions()) == "<Completions: 0 waits>"
+    walrus.close()
+    assert repr(walrus) == f'<Walrus "{tmp_path}", key "shop": the store is closed>'
+    assert repr(cursor) == '<Cursor "c" of "t", which cannot be used here any more>'
 
 
 def test_a_deleted_topic_is_gone(tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ did not open again; or the child hung.
 """
 
 import asyncio
+import json
 import os
 import select
 import signal
 import sys
 import threading
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -74,6 +76,8 @@ def test_every_call_of_a_child_is_refused_and_the_parent_goes_on(tmp_path: Path,
             lambda: walrus.append_keyed("t", b"k", b"child"),
             lambda: walrus.submit("t", [b"child"], completions),
             lambda: walrus.submit_packed("t", b"", bytes(8), completions),
+            lambda: walrus.append_once("t", [b"child"], producer=1, sequence=0),
+            lambda: walrus.submit_once("t", [b"child"], completions, producer=1, sequence=0),
             lambda: walrus.expect("t", 0, completions),
             lambda: walrus.read_next("t"),
             lambda: walrus.read_next("t", checkpoint=False),
@@ -84,6 +88,7 @@ def test_every_call_of_a_child_is_refused_and_the_parent_goes_on(tmp_path: Path,
             lambda: walrus.cursors("t"),
             lambda: walrus.delete_cursor("t", "c"),
             lambda: walrus.topics(),
+            lambda: walrus.make_topic("t"),
             lambda: walrus.delete_topic("t"),
             lambda: walrus.offsets("t"),
             lambda: walrus.unread("t"),
@@ -105,6 +110,7 @@ def test_every_call_of_a_child_is_refused_and_the_parent_goes_on(tmp_path: Path,
             lambda: cursor.persist(),
             lambda: cursor.wait(LONG_S),
             lambda: completions.fileno(),
+            lambda: completions.forget(1),
             lambda: completions.take(),
         ):
             refused(call)
@@ -237,6 +243,43 @@ def test_an_event_loop_of_a_child_is_told_and_its_parent_misses_nothing(tmp_path
 
     with walrus_core.Walrus.open(tmp_path, **SMALL) as walrus:
         asyncio.run(run(walrus))
+
+
+def test_the_broker_refuses_every_call_of_a_child_and_goes_on(tmp_path: Path) -> None:
+    """A child has none of the broker's threads: it would wait for their answers, or for their end, for ever."""
+    identity = {name: str(uuid.uuid4()) for name in ("cluster_id", "disk", "process")}
+    plane = walrus_core.DataPlane(json.dumps({"data_dir": str(tmp_path), "node_id": 1, **identity}))
+    metadata = walrus_core.Metadata()
+
+    def child() -> None:
+        for call in (
+            plane.addresses,
+            plane.identity,
+            plane.store_report,
+            lambda: plane.publish(metadata),
+            lambda: plane.set_raft_status("{}"),
+            lambda: plane.poll_events(1, 60_000),
+            lambda: plane.complete(1, "{}"),
+            lambda: plane.configure("{}"),
+            lambda: plane.test_control("sync_leases"),
+            plane.copies_not_whole,
+            lambda: plane.open_behind(60_000),
+            plane.remains,
+            plane.prometheus,
+            lambda: plane.stop(1000),
+        ):
+            refused(call)
+        assert repr(plane) == "<DataPlane of another process>"
+
+    def dropping() -> None:
+        nonlocal plane
+        del plane
+
+    for work in (child, dropping):
+        assert in_child(work) == 0
+    assert plane.identity().items() >= identity.items()
+    assert repr(plane).startswith("<DataPlane of node 1: grpc 127.0.0.1:")
+    plane.stop(1000)
 
 
 @pytest.mark.parametrize("moment", ["append", "read", "close"])

@@ -12,7 +12,7 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.DOTALL |
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 5
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

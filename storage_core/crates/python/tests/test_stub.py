@@ -1,4 +1,4 @@
-"""The stub is the documentation: it must name what the module has, and nothing else."""
+"""The stub is the documentation: it must name what the module has, and nothing else, and `help()` must say the same."""
 
 import ast
 import inspect
@@ -34,6 +34,7 @@ def test_a_class_has_the_members_and_parent_of_its_stub(node: ast.ClassDef) -> N
         assert found.__base__.__name__ == ast.unparse(node.bases[0])
         assert inspect.getdoc(found) == ast.get_docstring(node)
         return
+    assert inspect.getdoc(found) == ast.get_docstring(node)
     members = {item.name: item for item in node.body if isinstance(item, ast.FunctionDef)}
     constants = {ast.unparse(item.target) for item in node.body if isinstance(item, ast.AnnAssign)}
     assert set(vars(found)) - IMPLIED == (set(members) | constants) - IMPLIED
@@ -42,13 +43,23 @@ def test_a_class_has_the_members_and_parent_of_its_stub(node: ast.ClassDef) -> N
             assert parameters(found) == list(stub_parameters(item))
         elif is_property(item):
             assert inspect.isdatadescriptor(vars(found)[name]), name
+            assert described(vars(found)[name]) == ast.get_docstring(item), name
         elif name not in IMPLIED and not name.startswith("__"):
             assert parameters(getattr(found, name)) == list(stub_parameters(item)), name
+            assert described(getattr(found, name)) == ast.get_docstring(item), name
 
 
 @pytest.mark.parametrize("node", FUNCTIONS, ids=lambda node: node.name)
-def test_a_function_has_the_parameters_of_its_stub(node: ast.FunctionDef) -> None:
+def test_a_function_has_the_parameters_and_help_of_its_stub(node: ast.FunctionDef) -> None:
     assert parameters(getattr(_native, node.name)) == list(stub_parameters(node))
+    assert described(getattr(_native, node.name)) == ast.get_docstring(node)
+
+
+def described(found: object) -> str:
+    """What `help()` says of it; there is something."""
+    text = inspect.getdoc(found)
+    assert text, f"{found!r} has no help"
+    return text
 
 
 def parameters(found: object) -> list[tuple[str, bool, str | None]]:

@@ -262,6 +262,7 @@ class DataPlane:
     def prometheus(self) -> str:
         """All metrics in Prometheus's text format."""
 
+    def __repr__(self) -> str: ...
     def stop(self, grace_ms: int) -> None:
         """Lets requests in flight end for at most `grace_ms`, then syncs and closes. A second call does nothing."""
 
@@ -269,7 +270,8 @@ class DataPlane:
 class Walrus:
     """The storage engine inside this process: a store whose logs are topics. Threads share it.
 
-    Topics are made by what needs them; offsets count their entries from 0.
+    A topic is made by its first append, or by `make_topic`; offsets count its entries from 0. What can only be said of
+    one that is there raises `RejectedError` with the reason `UnknownTopic`.
     """
 
     @staticmethod
@@ -287,7 +289,8 @@ class Walrus:
 
         `backend` is auto, mmap, direct or io_uring. `fsync` is each (an append that returned is durable), never, or
         `<n>ms`. With `persist_every` the place where a read begins is stored once in so many entries, and the end at
-        close: at most that many, or those of the last read, come again after a crash; without, each is given once. The
+        close: at most that many, or those of the last read, come again after a crash; that holds for one reader of a
+        cursor at a time, since each read says that all that was given before is done. Without, each is given once. The
         sizes are those of a new store (10 MiB, 100). Raises `Locked`, `UnsupportedFormat`, `CorruptionError`,
         `RejectedError` for wrong options, `OSError`.
         """
@@ -305,8 +308,9 @@ class Walrus:
     def append_packed(self, topic: str, data: ReadableBuffer, positions: ReadableBuffer) -> range:
         """As `append_many`, of entries that lie in one buffer: entry i from `positions[i]` to `positions[i + 1]`.
 
-        `positions` are int64 or int32, one more than entries, as Arrow's offsets are: of an `array.array("q")`, a NumPy
-        array, a `pyarrow.Buffer`. `bytes` are not copied before they are in the batch.
+        `positions` are integers of 64 or 32 bits, one more than entries, as Arrow's offsets are: of an
+        `array.array("q")`, a NumPy array; plain bytes, as those of a `pyarrow.Buffer`, are int64. Items of another kind
+        raise `TypeError`. `bytes` are not copied before they are in the batch.
         """
 
     def submit(
@@ -319,8 +323,35 @@ class Walrus:
     ) -> tuple[range, int | None]:
         """As `append_packed`, without waiting; see `submit`."""
 
-    def expect(self, topic: str, offset: int, completions: Completions) -> int | None:
-        """Has `completions` say when the topic has an entry at an offset; see `submit`."""
+    def append_once(
+        self, topic: str, entries: Sequence[ReadableBuffer], *, producer: int, epoch: int = 0, sequence: int
+    ) -> tuple[range, bool]:
+        """As `append_many`, of entries that a producer may send again, when it cannot know whether they were stored.
+
+        What it sends again with the same `sequence`, as one of its last five calls, is not stored again: the offsets
+        are those of the first time, and True says so; also after a restart. `producer` is its number in this topic, and
+        `sequence` how many entries of this `epoch` it has sent there before. A higher epoch begins at 0, and locks out
+        the lower ones. Raises `RejectedError` with the reason `OutOfOrderSequence` (the fact `expected` says what comes
+        next), `ProducerFenced`, or `TooLarge` for more than one batch holds; `RetryableError` (`TooManyProducers`).
+        """
+
+    def submit_once(
+        self,
+        topic: str,
+        entries: Sequence[ReadableBuffer],
+        completions: Completions,
+        *,
+        producer: int,
+        epoch: int = 0,
+        sequence: int,
+    ) -> tuple[range, bool, int | None]:
+        """As `append_once`, without waiting; see `submit`."""
+
+    def expect(self, topic: str, offset: int | None, completions: Completions) -> int | None:
+        """Has `completions` say when the topic has an entry at an offset, or for its default cursor (`None`).
+
+        A topic that is not there is waited for, and not made. See `submit`.
+        """
 
     def read_next(self, topic: str, *, checkpoint: bool = True) -> tuple[int, bytes] | None:
         """Offset and data of the next entry of the topic's default cursor; see `Cursor.read_next`."""
@@ -334,10 +365,13 @@ class Walrus:
         """
 
     def wait(self, topic: str, timeout: float) -> bool:
-        """Waits up to `timeout` seconds until the default cursor has an entry to read; see `Cursor.wait`."""
+        """Waits up to `timeout` seconds until the default cursor has an entry to read; see `Cursor.wait`.
+
+        A topic that is not there is waited for, too, and not made.
+        """
 
     def cursor(self, topic: str, name: str) -> Cursor:
-        """A cursor of the topic. A new one stands at the topic's start."""
+        """A cursor of the topic, which is there. A new one stands at the topic's start."""
 
     def cursors(self, topic: str) -> dict[str, int]:
         """Names and places of the cursors that were stored."""
@@ -347,6 +381,9 @@ class Walrus:
 
     def topics(self) -> list[str]:
         """Names of the topics, sorted."""
+
+    def make_topic(self, topic: str) -> None:
+        """Makes a topic, durably, as its first append would; nothing changes if it is there."""
 
     def delete_topic(self, topic: str) -> bool:
         """Deletes a topic and its cursors, durably. False: there was none."""
@@ -365,7 +402,11 @@ class Walrus:
 
         `clean`: the store was closed in order. `lost_something`: something below may have been promised. `torn_tails`:
         bytes cut from the end of logs, and the file that they are in now. `damaged`: ranges of offsets that cannot be
-        read. `unknown_blocks`, `unsynced_logs`, `moved_cursors`, `made_again`: as `walrus log inspect --json` has them.
+        read. `lost_end`: the journal ended before what it had promised (else `None`); `logs_found` are those that only
+        their blocks knew, seals, trims, deletions and moves of cursors may be forgotten, and a cursor that must not
+        give an entry twice raises `CorruptionError` with the reason `DoubtedCursor` until it is sought.
+        `unknown_blocks`, `unsynced_logs`, `moved_cursors`, `made_again`, `journal_cut_bytes`: as `walrus log inspect`
+        has them in JSON.
         """
 
     def mark_clean(self, topic: str) -> None:
@@ -412,6 +453,7 @@ class Walrus:
     def close(self) -> None:
         """Syncs and closes; what comes later is refused. A second call does nothing."""
 
+    def __repr__(self) -> str: ...
     def __enter__(self) -> Walrus: ...
     def __exit__(self, *_exception: object) -> None: ...
 
@@ -419,8 +461,11 @@ class Walrus:
 class Cursor:
     """A named, durable place in a topic. Handles of one name share it."""
 
+    def __repr__(self) -> str: ...
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """As it was asked for."""
+
     @property
     def position(self) -> int:
         """Offset of the next entry."""
@@ -478,6 +523,7 @@ class EntryBatch:
     def next_offset(self) -> int | None:
         """Behind the last entry; `None` for an empty batch."""
 
+    def __repr__(self) -> str: ...
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> tuple[int, bytes]: ...
     def __iter__(self) -> Iterator[tuple[int, bytes]]: ...
@@ -495,6 +541,10 @@ class Completions:
     def fileno(self) -> int:
         """Can be read from when there is something to take."""
 
+    def forget(self, id: int) -> None:  # noqa: A002 - as `submit` and `expect` gave it
+        """Nobody waits for that any more: it is not told by `take`, and keeps nothing alive."""
+
+    def __repr__(self) -> str: ...
     def take(self) -> list[tuple[int, Exception | None]]:
         """Ids that are done since the last call, and why they failed."""
 
@@ -542,7 +592,8 @@ class HeadersColumn:
         """UTF-8; none is absent."""
 
     @property
-    def value(self) -> BinaryColumn: ...
+    def value(self) -> BinaryColumn:
+        """Bytes; absent for a header without one."""
 
 @final
 class Columns:
@@ -565,9 +616,13 @@ class Columns:
         """int32: 0 set by the producer (CreateTime), 1 by the broker (LogAppendTime)."""
 
     @property
-    def key(self) -> BinaryColumn: ...
+    def key(self) -> BinaryColumn:
+        """Absent for a record without one."""
+
     @property
-    def value(self) -> BinaryColumn: ...
+    def value(self) -> BinaryColumn:
+        """Absent for a record without one: a tombstone."""
+
     @property
     def headers(self) -> HeadersColumn | None:
         """Only if they were asked for."""

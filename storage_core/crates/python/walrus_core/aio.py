@@ -42,6 +42,16 @@ class AsyncWalrus:
         await self._done(wait)
         return offsets
 
+    async def append_once(
+        self, topic: str, entries: Sequence[Buffer], *, producer: int, epoch: int = 0, sequence: int
+    ) -> tuple[range, bool]:
+        """See `Walrus.append_once`."""
+        offsets, duplicate, wait = self._walrus.submit_once(
+            topic, entries, self._completions, producer=producer, epoch=epoch, sequence=sequence
+        )
+        await self._done(wait)
+        return offsets, duplicate
+
     async def wait_for(self, topic: str, offset: int) -> None:
         """Waits until the topic has an entry at an offset that can be read."""
         await self._done(self._walrus.expect(topic, offset, self._completions))
@@ -49,7 +59,7 @@ class AsyncWalrus:
     async def read_batch(self, topic: str, bytes_max: int = 1 << 20, *, checkpoint: bool = True) -> EntryBatch:
         """Waits until the default cursor has an entry, then as `Walrus.read_batch`, in a thread."""
         while True:
-            await self.wait_for(topic, self._walrus.cursor(topic, "default").position)
+            await self._done(self._walrus.expect(topic, None, self._completions))
             batch = await asyncio.to_thread(self._walrus.read_batch, topic, bytes_max, checkpoint=checkpoint)
             # Another reader of the cursor may have been faster.
             if len(batch):
@@ -58,7 +68,8 @@ class AsyncWalrus:
     def close(self) -> None:
         """Stops waiting: what was appended becomes durable all the same, but nobody is told."""
         self._loop.remove_reader(self._completions.fileno())
-        for waiting in self._waiting.values():
+        for wait, waiting in self._waiting.items():
+            self._completions.forget(wait)
             waiting.cancel()
         self._waiting.clear()
 
@@ -73,13 +84,18 @@ class AsyncWalrus:
     async def _done(self, wait: int | None) -> None:
         if wait is None:
             return
-        self._waiting[wait] = self._loop.create_future()
-        await self._waiting[wait]
+        waiting = self._waiting[wait] = self._loop.create_future()
+        try:
+            await waiting
+        except asyncio.CancelledError:
+            if self._waiting.pop(wait, None) is not None:
+                self._completions.forget(wait)
+            raise
 
     def _complete(self) -> None:
         for wait, error in self._completions.take():
             waiting = self._waiting.pop(wait, None)
-            # A task that was cancelled does not wait any more.
+            # A task that was cancelled a moment ago does not wait any more.
             if waiting is None or waiting.done():
                 continue
             if error is None:

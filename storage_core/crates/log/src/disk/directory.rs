@@ -103,9 +103,9 @@ impl Disk for Directory {
     }
 
     fn lock(&self) -> io::Result<Box<dyn Send + Sync>> {
-        let file =
-            OpenOptions::new().create(true).truncate(false).write(true).open(self.path.join(LOCK_NAME))?;
-        Ok(Box::new(Lock::take(file)?))
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true);
+        Ok(Box::new(Lock::take(|| options.open(self.path.join(LOCK_NAME)))?))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {

@@ -48,8 +48,8 @@ impl Disk for Overlay {
 
     /// Of the real directory: what a running store does meanwhile would make no sense here.
     fn lock(&self) -> io::Result<Box<dyn Send + Sync>> {
-        match File::open(self.path.join(LOCK_NAME)) {
-            Ok(file) => Ok(Box::new(Lock::take(file)?)),
+        match Lock::take(|| File::open(self.path.join(LOCK_NAME))) {
+            Ok(lock) => Ok(Box::new(lock)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Box::new(())),
             Err(error) => Err(error),
         }

@@ -3,6 +3,7 @@
 //! the lock that it has inherited, or the store stayed locked for as long as any child lives.
 #![allow(unsafe_code, reason = "the disk folder is where unsafe lives")]
 
+use std::cell::UnsafeCell;
 use std::fs::File;
 use std::io;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -26,9 +27,10 @@ impl Origin {
     pub fn here() -> Self {
         static WATCH: Once = Once::new();
         WATCH.call_once(|| {
-            // SAFETY: `after_fork` is a function for the life of the program, and does nothing that a child of a program
-            // with threads must not do.
-            let failed = unsafe { libc::pthread_atfork(None, None, Some(after_fork)) };
+            // SAFETY: functions for the life of the program; `after_fork` does nothing that a child of a program with threads
+            // must not do.
+            let failed =
+                unsafe { libc::pthread_atfork(Some(before_fork), Some(after_own_fork), Some(after_fork)) };
             assert_eq!(failed, 0, "there is memory for one more handler of forks");
         });
         Self(FORKS.load(Ordering::Relaxed))
@@ -41,8 +43,42 @@ impl Origin {
     }
 }
 
+/// Shut while the file of a lock is open and not yet known, and by every fork: no child has a descriptor that it does not know
+/// of, which would keep the file locked when its parent has let go.
+static GATE: Gate = Gate(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
+
+/// A mutex that one function locks and another one unlocks, in the child of a fork too.
+struct Gate(UnsafeCell<libc::pthread_mutex_t>);
+
+// SAFETY: a mutex is for threads; nothing but the two methods touches it.
+unsafe impl Sync for Gate {}
+
+impl Gate {
+    fn shut(&self) {
+        // SAFETY: it is initialised, and never moved.
+        let failed = unsafe { libc::pthread_mutex_lock(self.0.get()) };
+        assert_eq!(failed, 0, "no thread shuts it twice");
+    }
+
+    fn open(&self) {
+        // SAFETY: as above. The thread that opens it has shut it, or is the child's copy of that thread.
+        unsafe { libc::pthread_mutex_unlock(self.0.get()) };
+    }
+}
+
+/// Runs in the thread that forks, before it does.
+unsafe extern "C" fn before_fork() {
+    GATE.shut();
+}
+
+/// Runs in that thread when it has forked.
+unsafe extern "C" fn after_own_fork() {
+    GATE.open();
+}
+
 /// Runs in each child before its `fork` returns. Only calls that are safe in a signal handler are allowed here.
 unsafe extern "C" fn after_fork() {
+    GATE.open();
     FORKS.fetch_add(1, Ordering::Relaxed);
     let mut next = LOCKS.load(Ordering::Acquire);
     // SAFETY: slots are never freed, and their links never change once they are in the list.
@@ -74,10 +110,14 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// `WouldBlock` if somebody else holds it.
-    pub(super) fn take(file: File) -> io::Result<Self> {
-        // Known before it is locked: no child that is forked meanwhile keeps it.
-        let lock = Self { slot: keep(file.into_raw_fd()) };
+    /// Locks the file that `open` opens, and does not fork. `WouldBlock` if somebody else holds it.
+    pub(super) fn take(open: impl FnOnce() -> io::Result<File>) -> io::Result<Self> {
+        // Forks are seen from here on.
+        Origin::here();
+        GATE.shut();
+        let opened = open().map(|file| keep(file.into_raw_fd()));
+        GATE.open();
+        let lock = Self { slot: opened? };
         calls::lock(lock.slot.load(Ordering::Relaxed))?;
         Ok(lock)
     }
@@ -110,6 +150,54 @@ fn keep(descriptor: RawFd) -> &'static AtomicI32 {
         match LOCKS.compare_exchange(head, slot, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return &slot.descriptor,
             Err(other) => head = other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A child of a fork at this moment had a descriptor of the file that it did not know of: the store stayed locked for as long
+    /// as the child lived, though its parent had closed it.
+    #[test]
+    fn a_child_that_is_forked_while_the_file_is_being_opened_does_not_keep_it_locked() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("LOCK");
+        let open = || File::create(&path);
+        Origin::here();
+        let (done, forked) = mpsc::channel();
+        let lock = Lock::take(|| {
+            let file = open()?;
+            thread::spawn(move || done.send(fork_and_stay()).unwrap());
+            // The fork waits until the file is known; one that does not wait is over long before.
+            assert!(forked.recv_timeout(Duration::from_secs(1)).is_err(), "the fork does not wait");
+            Ok(file)
+        });
+        let child = forked.recv().unwrap();
+        drop(lock.unwrap());
+        let again = Lock::take(open);
+        // SAFETY: the child is this test's, and is waited for once.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, ptr::null_mut(), 0);
+        }
+        assert!(again.is_ok(), "the child has no copy of the lock");
+    }
+
+    /// Forks a child that does nothing until it is killed.
+    fn fork_and_stay() -> libc::pid_t {
+        // SAFETY: the child calls only what a signal handler may.
+        unsafe {
+            let child = libc::fork();
+            while child == 0 {
+                libc::pause();
+            }
+            child
         }
     }
 }

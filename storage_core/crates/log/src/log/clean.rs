@@ -21,6 +21,7 @@ impl Log {
 
     /// Whether nothing was appended since the log was called clean, or ever.
     pub fn is_clean(&self) -> bool {
+        self.state().engine.assert_origin();
         let log = self.state();
         let mark = log.engine.journal.with_state(|state| state.logs.get(&log.id).map(|entry| entry.clean_at));
         mark == Some(self.end_offset().0)

@@ -229,7 +229,8 @@ impl LogState {
     }
 }
 
-fn check_sizes(sizes: &[PartSize], end: u64) -> Result<()> {
+/// Refuses what is no group, whatever its log holds.
+pub(crate) fn check_sizes(sizes: &[PartSize], end: u64) -> Result<()> {
     let too_large = |bytes, bytes_max| Err(Error::TooLarge { bytes, bytes_max });
     let bytes = sizes.iter().map(|size| size.bytes).sum();
     if bytes > GROUP_BYTES_MAX {

@@ -238,11 +238,13 @@ impl Log {
 
     /// What is known of producers at the log's end.
     pub fn producers(&self) -> ProducerTable {
+        self.state.engine.assert_origin();
         self.state.writer.lock().producers.clone()
     }
 
     /// See [`ProducerTable::is_crowded`].
     pub fn is_crowded_with_producers(&self) -> bool {
+        self.state.engine.assert_origin();
         self.state.writer.lock().producers.is_crowded()
     }
 
@@ -254,6 +256,7 @@ impl Log {
     /// Over all batches as they are now: equal for logs with equal batches, wherever they are stored. A compaction changes
     /// it, for what it leaves is another generation of the log.
     pub fn digest(&self) -> u64 {
+        self.state.engine.assert_origin();
         self.state.writer.lock().digest.value
     }
 

@@ -46,6 +46,7 @@ impl Log {
     /// What this open store forgets of the log by itself, in the background: whole blocks, whenever one is filled, a
     /// named cursor has passed one, or has become old. Not remembered over a restart.
     pub fn set_retention(&self, retention: Retention) {
+        self.state().engine.assert_origin();
         let state = self.state();
         let (has_rules, has_age) = (retention != Retention::default(), retention.age.is_some());
         state.retaining.has_rules.store(has_rules, Ordering::Relaxed);
@@ -56,11 +57,13 @@ impl Log {
 
     /// What [`Log::set_retention`] said.
     pub fn retention(&self) -> Retention {
+        self.state().engine.assert_origin();
         self.state().retaining.rules.lock().retention.clone()
     }
 
     /// Where the log may begin now, and why.
     pub fn floor(&self) -> Floor {
+        self.state().engine.assert_origin();
         self.state().floor(now_ms())
     }
 
@@ -83,6 +86,7 @@ impl Log {
 
     /// Holds the records from an offset on; `by` names who does, for the reasons of floors.
     pub fn hold(&self, by: &str, offset: Offset) -> Hold {
+        self.state().engine.assert_origin();
         let mut rules = self.state().retaining.rules.lock();
         let number = rules.next_hold;
         rules.next_hold += 1;
@@ -95,6 +99,7 @@ impl Log {
 impl Hold {
     /// Holds from another offset on.
     pub fn advance(&self, to: Offset) {
+        self.log.state().engine.assert_origin();
         if let Some((_, at)) = self.log.state().retaining.rules.lock().holds.get_mut(&self.number) {
             *at = to.0;
         }

@@ -2,6 +2,7 @@
 
 mod builder;
 mod namespace;
+mod topic_arrival;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,11 +14,12 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::batch::{BatchBuilder, HEADER_BYTES};
+use crate::batch::{Batch, BatchBuilder, HEADER_BYTES, ProducerRef};
+use crate::blocks::Blocks;
 use crate::clock::now_ms;
 use crate::cursors::{Cursor, ENTRIES_MAX, Entry, read_entries};
 use crate::error::{Error, Result};
-use crate::log::group::PartSize;
+use crate::log::group::{PartSize, check_sizes};
 use crate::log::{Appended, Compacted, Log, LogSpec};
 use crate::options::{Options, ReadConsistency};
 use crate::producers::ProducerTable;
@@ -28,6 +30,7 @@ use crate::sync::{Mutex, RwLock};
 use crate::ticket::CommitTicket;
 use crate::types::{Epoch, LogId, Offset};
 pub use builder::WalrusBuilder;
+pub use topic_arrival::TopicArrival;
 
 /// The cursor of the calls that name none.
 const DEFAULT_CURSOR: &str = "default";
@@ -114,7 +117,7 @@ impl Walrus {
         if let Some(topic) = self.find(name) {
             return Ok(topic);
         }
-        let _making = self.inner.making.lock();
+        let making = self.inner.making.lock();
         if let Some(topic) = self.find(name) {
             return Ok(topic);
         }
@@ -128,16 +131,38 @@ impl Walrus {
         };
         let topic = self.serve(self.inner.store.create_log(spec)?)?;
         self.inner.topics.write().insert(name.to_owned(), topic.clone());
+        drop(making);
+        self.inner.store.engine().topics_made.announce();
         Ok(topic)
+    }
+
+    /// The topic that is appended to. One that is not there is made, unless the append would be refused whatever the topic
+    /// holds.
+    fn topic_for(&self, name: &str, check: impl FnOnce(&Blocks) -> Result<()>) -> Result<Topic> {
+        let engine = self.inner.store.engine();
+        engine.check_open()?;
+        if let Some(topic) = self.find(name) {
+            return Ok(topic);
+        }
+        check(&engine.blocks)?;
+        self.topic(name)
+    }
+
+    /// The topic of a call that only a topic that is there can answer.
+    fn known_topic(&self, name: &str) -> Result<Topic> {
+        self.inner.store.check_open()?;
+        self.find(name).ok_or_else(|| Error::UnknownTopic { name: name.to_owned() })
     }
 
     /// The topic of a name, if it is there.
     pub fn find(&self, name: &str) -> Option<Topic> {
+        self.inner.store.engine().assert_origin();
         self.inner.topics.read().get(name).cloned()
     }
 
     /// Names of the topics, sorted.
     pub fn topics(&self) -> Vec<String> {
+        self.inner.store.engine().assert_origin();
         let mut names: Vec<_> = self.inner.topics.read().keys().cloned().collect();
         names.sort_unstable();
         names
@@ -153,22 +178,54 @@ impl Walrus {
         Ok(true)
     }
 
-    /// Appends an entry, durably as the schedule says, and gives its offset. Makes the topic if it is not there.
+    /// Appends an entry, durably as the schedule says, and gives its offset. Makes the topic if it is not there; one that is
+    /// refused makes none.
     pub fn append_for_topic(&self, topic: &str, data: &[u8]) -> Result<Offset> {
-        self.topic(topic)?.append(data)
+        self.topic_for(topic, |blocks| check_entries(&[data], blocks))?.append(data)
     }
 
     /// Appends up to 2,000 entries of 10 GB in all as one: all of them are there, or none, after a crash at any point and
     /// to every reader. Gives their offsets. What one batch cannot hold is stored as several, one after the other; other
     /// appends to the topic wait meanwhile.
     pub fn batch_append_for_topic(&self, topic: &str, entries: &[&[u8]]) -> Result<Range<Offset>> {
-        self.topic(topic)?.batch_append(entries)
+        self.inner.store.check_open()?;
+        if entries.is_empty() && self.find(topic).is_none() {
+            return Ok(Offset(0)..Offset(0));
+        }
+        self.topic_for(topic, |blocks| check_entries(entries, blocks))?.batch_append(entries)
+    }
+
+    /// As [`Walrus::batch_append_for_topic`], but does not wait; see [`Topic::submit`].
+    pub fn submit_for_topic(&self, topic: &str, entries: &[&[u8]]) -> Result<Appended> {
+        self.topic_for(topic, |blocks| check_entries(entries, blocks))?.submit(entries)
+    }
+
+    /// As [`Walrus::submit_for_topic`], of entries that a producer may send again, whenever it cannot know whether they were
+    /// stored: a repetition of one of its last five calls, with the same sequence and as many entries, is not stored but gives
+    /// the offsets of the first time ([`Appended::duplicate`]), also after a restart. What one batch cannot hold is refused.
+    ///
+    /// The producer's sequence counts its entries in this topic, from 0 in each of its epochs; a higher epoch locks out the
+    /// lower ones. Errors: `OutOfOrderSequence` for a gap or an older repetition, `ProducerFenced`, `TooManyProducers`.
+    pub fn submit_once_for_topic(
+        &self,
+        topic: &str,
+        producer: ProducerRef,
+        entries: &[&[u8]],
+    ) -> Result<Appended> {
+        check_count(entries)?;
+        in_one_batch(entries, Some(producer), |batch| {
+            let check = |blocks: &Blocks| check_fits(batch.bytes().len() as u64, blocks);
+            self.topic_for(topic, check)?.inner.log.append(batch)
+        })
     }
 
     /// As [`Walrus::append_for_topic`], of an entry with a key: a compaction keeps the last of each. Without data it is a
     /// tombstone: the key is gone.
     pub fn append_keyed_for_topic(&self, topic: &str, key: &[u8], data: Option<&[u8]>) -> Result<Offset> {
-        self.topic(topic)?.append_keyed(key, data)
+        let mut bytes = Vec::new();
+        let batch = keyed_batch(key, data, &mut bytes)?;
+        let check = |blocks: &Blocks| check_fits(batch.bytes().len() as u64, blocks);
+        self.topic_for(topic, check)?.append_built(&batch)
     }
 
     /// Keeps the last entry of each key; see [`Log::compact`]. `None`: there is no topic.
@@ -200,9 +257,9 @@ impl Walrus {
         }
     }
 
-    /// A cursor of a topic, by name.
+    /// A cursor of a topic, by name. `UnknownTopic`: there is none to stand in.
     pub fn cursor(&self, topic: &str, name: &str) -> Result<Cursor> {
-        self.topic(topic)?.inner.log.cursor_with(name, self.inner.consistency)
+        self.known_topic(topic)?.inner.log.cursor_with(name, self.inner.consistency)
     }
 
     /// Entries that the default cursor has not consumed; 0 where there is no topic. See [`Cursor::unread`].
@@ -212,6 +269,7 @@ impl Walrus {
 
     /// The same of all topics.
     pub fn get_topic_entry_counts(&self) -> HashMap<String, u64> {
+        self.inner.store.engine().assert_origin();
         let count = |(name, topic): (&String, &Topic)| (name.clone(), topic.inner.cursor.unread());
         self.inner.topics.read().iter().map(count).collect()
     }
@@ -221,14 +279,14 @@ impl Walrus {
         self.find(topic).map_or(0, |topic| topic.inner.log.size_bytes())
     }
 
-    /// Calls the topic clean until its next append; see [`Log::mark_clean`]. Makes the topic if it is not there.
+    /// Calls the topic clean until its next append; see [`Log::mark_clean`]. Errors: `UnknownTopic`.
     pub fn mark_topic_clean(&self, topic: &str) -> Result<()> {
-        self.topic(topic)?.inner.log.mark_clean()
+        self.known_topic(topic)?.inner.log.mark_clean()
     }
 
-    /// Calls the topic dirty until it is called clean. Makes the topic if it is not there.
+    /// Calls the topic dirty until it is called clean. Errors: `UnknownTopic`.
     pub fn mark_topic_dirty(&self, topic: &str) -> Result<()> {
-        self.topic(topic)?.inner.log.mark_dirty()
+        self.known_topic(topic)?.inner.log.mark_dirty()
     }
 
     /// Whether nothing was appended since the topic was called clean. A topic that is not there is clean.
@@ -242,10 +300,10 @@ impl Walrus {
         self.find(topic).map(|topic| topic.inner.log.trim(before)).transpose()
     }
 
-    /// Blocks until the default cursor has an entry to read, or until the time is over. Makes the topic if it is not
-    /// there; see [`Log::wait_for`].
-    pub fn wait_for_data(&self, topic: &str, timeout: Duration) -> Result<bool> {
-        self.topic(topic)?.inner.cursor.wait(timeout)
+    /// Says what the topic forgets in the background, until the store is closed. Errors: `UnknownTopic`.
+    pub fn set_topic_retention(&self, topic: &str, retention: Retention) -> Result<()> {
+        self.known_topic(topic)?.inner.log.set_retention(retention);
+        Ok(())
     }
 
     /// Closes the store; see [`Store::close`].
@@ -273,8 +331,11 @@ impl Topic {
     /// See [`Walrus::append_keyed_for_topic`].
     pub fn append_keyed(&self, key: &[u8], data: Option<&[u8]>) -> Result<Offset> {
         let mut bytes = Vec::new();
-        let batch = BatchBuilder::new().push(Some(key), data, now_ms(), &[]).build_in(&mut bytes)?;
-        let appended = self.inner.log.append(&batch)?;
+        self.append_built(&keyed_batch(key, data, &mut bytes)?)
+    }
+
+    fn append_built(&self, batch: &Batch<'_>) -> Result<Offset> {
+        let appended = self.inner.log.append(batch)?;
         appended.commit.wait()?;
         Ok(appended.base_offset)
     }
@@ -307,28 +368,13 @@ impl Topic {
         if batch_bytes(entries) > bytes_max {
             return self.append_group(entries, bytes_max);
         }
-        BUILDING.with_borrow_mut(|(builder, bytes)| {
-            let now = now_ms();
-            for data in entries {
-                builder.push(None, Some(data), now, &[]);
-            }
-            let batch = builder.build_in(bytes)?;
-            let appended = self.inner.log.append(&batch);
-            if bytes.capacity() > BUILDING_BYTES_KEPT {
-                (*builder, *bytes) = Default::default();
-            }
-            appended
-        })
+        in_one_batch(entries, None, |batch| self.inner.log.append(batch))
     }
 
     /// Entries that one batch cannot hold: durable on return.
     fn append_group(&self, entries: &[&[u8]], batch_bytes_max: u64) -> Result<Appended> {
         let parts = group_parts(entries, batch_bytes_max.min(PART_BYTES));
-        let size = |part: &Range<usize>| PartSize {
-            bytes: batch_bytes(&entries[part.clone()]),
-            records: part.len() as u32,
-        };
-        let sizes: Vec<_> = parts.iter().map(size).collect();
+        let sizes = part_sizes(entries, &parts);
         let (mut builder, mut bytes, now) = (BatchBuilder::new(), Vec::new(), now_ms());
         let log = self.inner.log.state();
         let (base_offset, end_offset) = log.append_group(&sizes, &mut |part, write| {
@@ -349,11 +395,59 @@ impl Topic {
     }
 }
 
+/// Builds a batch of the entries, in memory that the thread keeps, and appends it.
+fn in_one_batch(
+    entries: &[&[u8]],
+    producer: Option<ProducerRef>,
+    append: impl FnOnce(&Batch<'_>) -> Result<Appended>,
+) -> Result<Appended> {
+    BUILDING.with_borrow_mut(|(builder, bytes)| {
+        let now = now_ms();
+        for data in entries {
+            builder.push(None, Some(data), now, &[]);
+        }
+        if let Some(producer) = producer {
+            builder.producer(producer);
+        }
+        let appended = append(&builder.build_in(bytes)?);
+        if bytes.capacity() > BUILDING_BYTES_KEPT {
+            (*builder, *bytes) = Default::default();
+        }
+        appended
+    })
+}
+
 fn check_count(entries: &[&[u8]]) -> Result<()> {
     if entries.len() > ENTRIES_MAX {
         return Err(Error::TooLarge { bytes: entries.len() as u64, bytes_max: ENTRIES_MAX as u64 });
     }
     Ok(())
+}
+
+/// Refuses entries that no topic takes, whatever it holds.
+fn check_entries(entries: &[&[u8]], blocks: &Blocks) -> Result<()> {
+    check_count(entries)?;
+    if entries.is_empty() {
+        return Ok(BatchBuilder::new().build(&mut Vec::new())?);
+    }
+    let bytes_max = blocks.batch_bytes_max();
+    if batch_bytes(entries) <= bytes_max {
+        return Ok(());
+    }
+    let sizes = part_sizes(entries, &group_parts(entries, bytes_max.min(PART_BYTES)));
+    check_sizes(&sizes, 0)?;
+    sizes.iter().try_for_each(|part| check_fits(part.bytes, blocks))
+}
+
+/// Refuses a batch that fits into no block.
+fn check_fits(batch_bytes: u64, blocks: &Blocks) -> Result<()> {
+    let bytes_max = blocks.batch_bytes_max();
+    if batch_bytes > bytes_max { Err(Error::TooLarge { bytes: batch_bytes, bytes_max }) } else { Ok(()) }
+}
+
+/// A batch of one entry with a key, in memory that is given.
+fn keyed_batch<'a>(key: &[u8], data: Option<&[u8]>, bytes: &'a mut Vec<u8>) -> Result<Batch<'a>> {
+    Ok(BatchBuilder::new().push(Some(key), data, now_ms(), &[]).build_in(bytes)?)
 }
 
 /// What a batch of entries takes at most.
@@ -372,6 +466,14 @@ fn group_parts(entries: &[&[u8]], part_bytes_max: u64) -> Vec<Range<usize>> {
         }
     }
     parts
+}
+
+fn part_sizes(entries: &[&[u8]], parts: &[Range<usize>]) -> Vec<PartSize> {
+    let size = |part: &Range<usize>| PartSize {
+        bytes: batch_bytes(&entries[part.clone()]),
+        records: part.len() as u32,
+    };
+    parts.iter().map(size).collect()
 }
 
 /// What an entry takes besides its bytes at most: lengths, deltas, no key, no headers.

@@ -1,0 +1,98 @@
+//! Waiting for entries of a topic that may not be there yet: its first append makes it, a wait for it never does.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::{Topic, Walrus};
+use crate::arrivals::Arrival;
+use crate::error::Result;
+use crate::sync::now;
+use crate::types::Offset;
+
+impl Walrus {
+    /// Blocks until the default cursor has an entry to read, or until the time is over. A topic that is not there is waited
+    /// for, too, and not made. See [`Log::wait_for`](crate::Log::wait_for).
+    pub fn wait_for_data(&self, topic: &str, timeout: Duration) -> Result<bool> {
+        // A time that no clock reaches is none.
+        let deadline = now().checked_add(timeout);
+        let Some(topic) = self.wait_for_topic(topic, deadline)? else { return Ok(false) };
+        let left = deadline.map_or(timeout, |deadline| deadline.saturating_duration_since(now()));
+        topic.inner.cursor.wait(left)
+    }
+
+    /// The topic, as soon as it is there; `None`: the time was over before.
+    fn wait_for_topic(&self, name: &str, deadline: Option<Instant>) -> Result<Option<Topic>> {
+        let engine = self.inner.store.engine();
+        engine.check_open()?;
+        if let Some(topic) = self.find(name) {
+            return Ok(Some(topic));
+        }
+        loop {
+            let tasks = engine.topics_made.expect();
+            engine.check_open()?;
+            if let Some(topic) = self.find(name) {
+                return Ok(Some(topic));
+            }
+            let (_tasks, is_over) = engine.topics_made.wait(tasks, deadline);
+            if is_over {
+                return Ok(self.find(name));
+            }
+        }
+    }
+
+    /// Resolves when the topic has an entry at an offset, or at the place of its default cursor (`None`); to be awaited in any
+    /// runtime, without a limit of time. A topic that is not there is waited for, too, and not made.
+    pub fn arrival(&self, topic: &str, offset: Option<Offset>) -> TopicArrival {
+        TopicArrival { walrus: self.clone(), name: topic.to_owned(), offset, task: None, of_log: None }
+    }
+}
+
+/// Resolves when a topic is there and has an entry (true), or never will have (false). One that is dropped leaves nothing
+/// behind.
+#[must_use = "futures do nothing unless polled"]
+pub struct TopicArrival {
+    walrus: Walrus,
+    name: String,
+    /// `None`: where the default cursor stands when the topic is there.
+    offset: Option<Offset>,
+    /// Of the wait for the topic.
+    task: Option<u64>,
+    of_log: Option<Arrival>,
+}
+
+impl Future for TopicArrival {
+    type Output = Result<bool>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { walrus, name, offset, task, of_log } = &mut *self;
+        if let Some(arrival) = of_log {
+            return Pin::new(arrival).poll(context);
+        }
+        let engine = walrus.inner.store.engine();
+        engine.check_open()?;
+        let mut tasks = engine.topics_made.expect();
+        // Looked at again: a close announces itself to those who were there before.
+        engine.check_open()?;
+        let Some(topic) = walrus.find(name) else {
+            let replaced = tasks.note(task, context.waker());
+            drop((tasks, replaced));
+            return Poll::Pending;
+        };
+        drop(tasks);
+        engine.topics_made.forget(task.take());
+        let offset = offset.unwrap_or_else(|| topic.inner.cursor.position());
+        Pin::new(of_log.insert(topic.inner.log.arrival(offset))).poll(context)
+    }
+}
+
+impl Drop for TopicArrival {
+    fn drop(&mut self) {
+        let engine = self.walrus.inner.store.engine();
+        // In a forked child the lock may be held by a thread that is not there.
+        if engine.check_origin().is_ok() {
+            engine.topics_made.forget(self.task);
+        }
+    }
+}

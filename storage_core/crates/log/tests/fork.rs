@@ -1,0 +1,89 @@
+//! A store in a forked child of the process that opened it. Alone in its program: it forks while its own threads work.
+#![allow(clippy::unwrap_used, reason = "tests unwrap")]
+#![expect(unsafe_code, reason = "forks are made of system calls")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use walrus_log::{Offset, Options, Retention, Walrus};
+
+/// A child that is still there then hangs, and is ended by the system.
+const LONG_S: u32 = 60;
+
+/// Forks, and works in the child: its exit code is what the work gives.
+fn in_child(work: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the child leaves by `_exit`, and so runs nothing of its parent's. glibc lets it allocate.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::alarm(LONG_S);
+            libc::_exit(work());
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+        if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -libc::WTERMSIG(status) }
+    }
+}
+
+/// Such a call waited for a lock that a thread of the parent held, and hung; or it told what was true before the fork.
+#[test]
+fn a_call_that_has_no_error_to_give_panics_in_a_child_and_never_waits() {
+    let directory = tempfile::tempdir().unwrap();
+    let walrus = Walrus::open(directory.path(), Options::small()).unwrap();
+    walrus.append_for_topic("t", b"before").unwrap();
+    let (store, topic) = (walrus.store(), walrus.topic("t").unwrap());
+    let (log, cursor) = (topic.log(), topic.cursor());
+    let hold = log.hold("test", Offset(0));
+    let calls: [&(dyn Fn() + Sync); 24] = [
+        &|| drop(walrus.find("t")),
+        &|| drop(walrus.topics()),
+        &|| drop(walrus.get_topic_entry_count("t")),
+        &|| drop(walrus.get_topic_entry_counts()),
+        &|| drop(walrus.get_topic_size("t")),
+        &|| drop(walrus.topic_is_clean("t")),
+        &|| drop(store.logs()),
+        &|| drop(store.log(log.id())),
+        &|| drop(store.property("key")),
+        &|| drop(store.properties()),
+        &|| drop(store.has_lost_promises()),
+        &|| drop(store.stats()),
+        &|| drop(log.cursors()),
+        &|| drop(log.digest()),
+        &|| drop(log.producers()),
+        &|| drop(log.is_crowded_with_producers()),
+        &|| drop(log.is_clean()),
+        &|| log.set_retention(Retention::default()),
+        &|| drop(log.retention()),
+        &|| drop(log.floor()),
+        &|| drop(log.hold("child", Offset(0))),
+        &|| hold.advance(Offset(0)),
+        &|| drop(cursor.position()),
+        &|| drop(cursor.unread()),
+    ];
+    let is_refused = |call: &dyn Fn()| {
+        let said = catch_unwind(AssertUnwindSafe(call)).err().and_then(|said| said.downcast::<String>().ok());
+        said.is_some_and(|said| said.contains("before this process was forked"))
+    };
+    // What a panic prints waits for a lock of its own.
+    set_hook(Box::new(|_| ()));
+    let is_over = AtomicBool::new(false);
+    let codes: Vec<i32> = thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    topic.append(b"parent's").unwrap();
+                    calls.iter().for_each(|call| call());
+                }
+            });
+        }
+        let first_taken =
+            || calls.iter().position(|call| !is_refused(call)).map_or(0, |place| 1 + place as i32);
+        let codes = (0..20).map(|_| in_child(first_taken)).collect();
+        is_over.store(true, Ordering::Relaxed);
+        codes
+    });
+    drop(std::panic::take_hook());
+    assert_eq!(codes, [0; 20], "0, or which call was taken, or the signal that ended a child that hung");
+    walrus.close().unwrap();
+}
