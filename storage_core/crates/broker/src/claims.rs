@@ -28,20 +28,29 @@ const CONFIRM_PATIENCE: Duration = Duration::from_secs(1);
 const NEWS_PATIENCE: Duration = Duration::from_millis(500);
 
 impl Broker {
-    /// An error that calls something unknown, if this node may; else `Unavailable`. Others stay as they are.
-    pub(crate) fn as_claim(&self, error: Error) -> Error {
-        let is_claim = matches!(
-            error,
-            Error::UnknownTopic { .. } | Error::UnknownPartition { .. } | Error::UnknownSegment { .. }
-        );
-        match self.may_claim_unknown() {
-            Err(doubt) if is_claim => Error::Unavailable { what: format!("{error}, perhaps: {doubt}") },
-            _ => error,
+    /// What is found in the metadata here. Before something is called unknown they are made as new as the question, and
+    /// looked through again; where that cannot be, it is `Unavailable`.
+    pub(crate) async fn confirmed<T>(&self, look: impl Fn() -> Result<T>) -> Result<T> {
+        match look() {
+            Err(unknown) if unknown.is_unknown() => {
+                self.knows_all(&format!("{unknown}, perhaps")).await?;
+                look()
+            }
+            found => found,
         }
     }
 
-    /// Whether no topic can be missing in what this node knows.
-    pub(crate) fn may_claim_unknown(&self) -> Result<(), Doubt> {
+    /// Returns when this node knows all metadata that were committed before the call; else `Unavailable`, with what is
+    /// doubted.
+    pub(crate) async fn knows_all(&self, doubted: &str) -> Result<()> {
+        let unavailable = |why: &dyn std::fmt::Display| Error::Unavailable { what: format!("{doubted}: {why}") };
+        self.may_be_told().map_err(|doubt| unavailable(&doubt))?;
+        let passed = self.barrier().pass(self.control()).await;
+        passed.map_err(|refusal| unavailable(&refusal.message))
+    }
+
+    /// Whether it is worth asking the metadata store: one that has not answered for seconds would be waited for in vain.
+    fn may_be_told(&self) -> Result<(), Doubt> {
         let (routing, process) = (self.routing(), self.config().process);
         let me = routing.metadata.nodes.get(&NodeId(self.node_id())).filter(|node| node.process == process);
         standing::may_claim_unknown(me.is_some(), me.is_some_and(|me| self.holds_lease(me)))

@@ -45,7 +45,13 @@ impl Broker {
         let started = Instant::now();
         // Nothing is awaited before the batch has its place: this keeps the callers' order.
         let ticket = self.submit(to, bytes, internal, started + self.append_patience());
-        let result = ticket.finish(self).await;
+        let result = match ticket.finish(self).await {
+            Err(unknown) if unknown.is_unknown() => {
+                let found = self.confirmed(|| self.routing().partition(to).map(drop)).await;
+                found.and_then(|()| Err(Error::Unavailable { what: format!("{to} has just become known here") }))
+            }
+            finished => finished,
+        };
         match &result {
             Ok(_) => self.metrics().append_seconds.observe(started.elapsed().as_secs_f64()),
             Err(error) => self.metrics().count_error(error),
@@ -67,11 +73,11 @@ impl Broker {
                     let sequencer = &route.sequencers[to.partition as usize];
                     sequencer.submit(self, bytes.clone(), &batch, deadline)
                 }
-                Err(error) => Ticket::failed(self.as_claim(error)),
+                Err(error) => Ticket::failed(error),
             };
         }
         if internal || !self.config().auto_create_topics {
-            return Ticket::failed(self.as_claim(Error::UnknownTopic { topic: to.topic.to_string() }));
+            return Ticket::failed(Error::UnknownTopic { topic: to.topic.to_string() });
         }
         self.creations().submit(self, to, bytes.clone(), deadline)
     }

@@ -50,7 +50,7 @@ impl log_server::Log for LogService {
     }
 
     async fn list_topics(&self, request: Request<ListTopicsRequest>) -> Answer<ListTopicsResponse> {
-        let topics = self.broker.list_topics(request.into_inner().internal).map_err(failed)?;
+        let topics = self.broker.list_topics(request.into_inner().internal).await.map_err(failed)?;
         Ok(Response::new(ListTopicsResponse { topics: topics.into_iter().map(topic_message).collect() }))
     }
 
@@ -94,10 +94,8 @@ impl log_server::Log for LogService {
 
     async fn list_segments(&self, request: Request<ListSegmentsRequest>) -> Answer<ListSegmentsResponse> {
         let name = request.into_inner().topic;
-        let Some(topic) = self.broker.topic(&name) else {
-            let unknown = Error::UnknownTopic { topic: name.chars().take(249).collect() };
-            return Err(failed(self.broker.as_claim(unknown)));
-        };
+        let unknown = || Error::UnknownTopic { topic: name.chars().take(249).collect() };
+        let topic = self.broker.confirmed(|| self.broker.topic(&name).ok_or_else(unknown)).await.map_err(failed)?;
         let partitions = self.broker.segments(&name).await.map_err(failed)?;
         Ok(Response::new(ListSegmentsResponse {
             topic: Some(topic_message(topic)),

@@ -204,15 +204,88 @@ fn a_node_that_has_just_started_does_not_know_which_topics_there_are() {
         is_unavailable("a read", broker.read(&topic(), 0, options(Duration::ZERO)).await);
         is_unavailable("the segments", broker.segments("logs").await);
         is_unavailable("the state", broker.topic_state("logs").await);
-        is_unavailable("the topics", broker.list_topics(false));
+        is_unavailable("the topics", broker.list_topics(false).await);
         is_unavailable("a deletion", broker.delete_topic("logs").await);
     });
     cluster.catch_up(id);
     cluster.block_on(async {
-        assert_eq!(broker.list_topics(false).unwrap().len(), 1);
+        assert_eq!(broker.list_topics(false).await.unwrap().len(), 1);
         let unknown = PartitionRef::parse("other", 0).unwrap();
         let error = put(&broker, &unknown, "1").await.unwrap_err();
         assert!(matches!(error, Error::UnknownTopic { .. }), "{error:?}");
+    });
+}
+
+/// It held its lease, and had missed what was committed a moment ago: for seconds it called new topics unknown, and those that
+/// were dropped were there for it.
+#[test]
+fn a_node_that_has_missed_the_latest_metadata_hears_them_before_it_calls_anything_unknown() {
+    let cluster = linked(json!({ "auto_create_topics": false, "segment_entries_max": 10 }));
+    let first = leader(&cluster);
+    let (ahead, late) = (cluster.broker(first), others(&cluster, first)[0]);
+    let broker = cluster.broker(late);
+    cluster.be_late(late);
+    let new = async |name: &str| {
+        ahead.create_topic(name, 1, false).await.unwrap();
+        assert!(broker.topic(name).is_none(), "{name} is news");
+        PartitionRef::parse(name, 0).unwrap()
+    };
+    cluster.block_on(async {
+        assert_eq!(put(&broker, &new("appended").await, "0").await.unwrap().base_offset, 0);
+        let page = broker.read(&new("read").await, 0, options(Duration::ZERO)).await.unwrap();
+        assert_eq!((page.high_watermark, page.batches.len()), (0, 0));
+        assert_eq!(broker.segments(new("listed").await.topic.as_str()).await.unwrap().len(), 1);
+        assert_eq!(broker.topic_state(new("described").await.topic.as_str()).await.unwrap().current_segment, 0);
+        let topic = new("shared").await.topic;
+        assert!(broker.cursors().consumer().next(&topic, 0).await.unwrap().is_none());
+        new("named").await;
+        assert!(broker.list_topics(false).await.unwrap().iter().any(|topic| topic.name == "named"));
+        broker.delete_topic(new("dropped").await.topic.as_str()).await.unwrap();
+        ahead.delete_topic("named").await.unwrap();
+        assert!(broker.create_topic("named", 1, false).await.unwrap().1, "it is made anew");
+        for number in 0..15 {
+            put(&ahead, &topic(), &number.to_string()).await.unwrap();
+        }
+        assert_eq!(broker.topic_state("logs").await.unwrap().current_segment, 1);
+    });
+}
+
+/// The same where it hears nothing when it asks.
+#[test]
+fn a_node_that_cannot_hear_the_latest_metadata_calls_nothing_unknown_though_it_holds_its_lease() {
+    let cluster = linked(json!({ "auto_create_topics": false }));
+    let first = leader(&cluster);
+    let (ahead, behind) = (cluster.broker(first), others(&cluster, first)[0]);
+    let broker = cluster.broker(behind);
+    cluster.fall_behind(behind);
+    cluster.block_on(async {
+        ahead.create_topic("new", 1, false).await.unwrap();
+        ahead.delete_topic("logs").await.unwrap();
+        let new = PartitionRef::parse("new", 0).unwrap();
+        is_unavailable("an append", put(&broker, &new, "0").await);
+        is_unavailable("a read", broker.read(&new, 0, options(Duration::ZERO)).await);
+        is_unavailable("the segments", broker.segments("new").await);
+        is_unavailable("the state", broker.topic_state("new").await);
+        is_unavailable("the state of a topic that is gone", broker.topic_state("logs").await);
+        is_unavailable("the topics", broker.list_topics(false).await);
+        is_unavailable("a deletion", broker.delete_topic("new").await);
+        is_unavailable("a topic that is there already", broker.create_topic("logs", 1, false).await);
+        is_unavailable("the next entry", broker.cursors().consumer().next(&new.topic, 0).await);
+    });
+}
+
+/// The end that it named was where the last segment begins.
+#[test]
+fn an_offset_below_the_first_record_is_out_of_the_range_that_there_is() {
+    let cluster = linked(json!({ "segment_entries_max": 10 }));
+    cluster.block_on(async {
+        let broker = cluster.broker(leader(&cluster));
+        for number in 0..15 {
+            put(&broker, &topic(), &number.to_string()).await.unwrap();
+        }
+        broker.trim(&topic(), 1).await.unwrap();
+        let read = broker.read(&topic(), 3, options(Duration::ZERO)).await;
+        let Err(Error::OffsetOutOfRange { requested: 3, start: 10, end: 15 }) = read else { panic!("{read:?}") };
     });
 }
 
