@@ -102,7 +102,16 @@ impl Broker {
                 return Err(Error::DataLoss { key, start, end: lost_end });
             }
             let may_settle = || Instant::now() < settled_by && !self.is_cut_off(&segment.descriptor);
+            let is_only_copy = segment.descriptor.replicas.len() == 1;
             let fetched = match self.fetch(&topic, &segment, offset, bytes_max, wait).await {
+                // The other copies have it, and its leader mends its own.
+                Err(damaged @ (Error::Corrupted { .. } | Error::DataLoss { .. })) if end.is_none() && !is_only_copy => {
+                    if may_settle() {
+                        news.wait(LOOK_AGAIN).await;
+                        continue;
+                    }
+                    return Err(Error::Unavailable { what: format!("the leader's copy is not mended yet: {damaged}") });
+                }
                 // Its leader is gone: soon another one has it, or its end is decided.
                 Err(Error::Unavailable { .. }) if end.is_none() && may_settle() => {
                     news.wait(LOOK_AGAIN).await;

@@ -107,12 +107,14 @@ impl Copies {
         self.holdings.lock().settled()
     }
 
-    /// Copies that somebody should mend: read ones that were damaged, and those listed so.
-    pub(crate) fn to_mend(&self) -> Vec<Held> {
-        let damaged = std::mem::take(&mut *self.damaged.lock());
+    /// Copies that somebody should mend: those of sealed segments that a reader found damaged or that are listed so, and
+    /// segments of the others that a reader found damaged.
+    pub(crate) fn to_mend(&self) -> (Vec<Held>, Vec<Uuid>) {
+        let mut damaged = std::mem::take(&mut *self.damaged.lock());
         let held = self.holdings.lock().all();
-        let is_bad = |held: &Held| held.state == CopyState::Damaged || damaged.contains(&held.segment);
-        held.into_iter().filter(is_bad).collect()
+        let is_bad = |held: &Held| damaged.remove(&held.segment) || held.state == CopyState::Damaged;
+        let sealed = held.into_iter().filter(is_bad).collect();
+        (sealed, damaged.into_iter().collect())
     }
 
     /// A read of the own copy met damage.

@@ -87,6 +87,22 @@ fn one_rotten_bit_of_a_node_that_restarts_is_mended_and_the_copy_follows_its_lea
     check_reads(&cluster, &[follower], COUNT + 1);
 }
 
+/// Readers failed until the segment was sealed, though two good copies were there.
+#[test]
+fn rot_under_a_leader_that_runs_is_mended_from_the_others_and_readers_notice_nothing() {
+    let (cluster, [leader, other, _]) = start();
+    flip(&cluster, leader, 3);
+    flip(&cluster, leader, 9);
+    assert!(!has_all(&cluster, leader, COUNT));
+    check_reads(&cluster, &[other, leader], COUNT);
+    wait_until("the copy is whole", PATIENCE, || has_all(&cluster, leader, COUNT));
+    cluster.block_on(async {
+        put(&cluster.broker(other), &topic(), &value(COUNT)).await.unwrap();
+    });
+    check_reads(&cluster, &[leader, other], COUNT + 1);
+    assert_eq!(cluster.broker(other).leadership(&topic()).unwrap().number, 0, "the segment goes on");
+}
+
 /// The same with the leader, whose segment is recovered.
 #[test]
 fn one_rotten_bit_of_a_leader_that_restarts_is_mended_and_all_copies_are_whole() {
