@@ -98,19 +98,28 @@ impl Broker {
                 let question = Request::Confirm(Confirm { replicas, metadata_version });
                 let answer = self.peers().call(node, question, CONFIRM_PATIENCE).await;
                 let answer = answer.ok().and_then(|payload| ConfirmAnswer::decode(payload).ok());
-                (places, answer.unwrap_or_default().takes_appends)
+                (places, answer.unwrap_or_default())
             })
             .collect();
+        let mut over = vec![0; segments.len()];
         while tails.iter().any(|tail| matches!(tail.may_claim_end(), Err(Doubt::TooFew { .. })))
-            && let Some((places, takes_appends)) = answers.next().await
+            && let Some((places, answer)) = answers.next().await
         {
-            for (place, takes_appends) in places.into_iter().zip(takes_appends) {
-                tails[place].confirmed += usize::from(takes_appends);
+            for (place, takes_appends) in places.iter().zip(answer.takes_appends) {
+                tails[*place].confirmed += usize::from(takes_appends);
+            }
+            for (place, is_over) in places.iter().zip(answer.is_over) {
+                over[*place] += usize::from(is_over);
             }
         }
         let claims: Vec<_> = tails.iter().map(Tail::may_claim_end).collect();
-        for (segment, claim) in segments.iter().zip(&claims) {
+        for ((segment, claim), over) in segments.iter().zip(&claims).zip(over) {
             if claim.is_err() && is_led_by(segment.leader, self.config()) {
+                if let Some(leader) = self.known_leader(segment.uuid)
+                    && standing::is_led_in_vain(segment.replicas.len(), segment.write_quorum as usize, over)
+                {
+                    leader.note_left();
+                }
                 self.copies().note_doubt(segment.uuid);
             }
         }
@@ -152,17 +161,17 @@ impl Broker {
     pub(crate) async fn confirm(&self, question: &Confirm) -> ConfirmAnswer {
         self.metadata_reaches(question.metadata_version, NEWS_PATIENCE).await;
         let knows_enough = self.metadata_version() >= question.metadata_version;
-        let stands = |name: &ReplicaName| {
+        let part = |name: &ReplicaName| {
             let uuid = |bytes: &Bytes| Uuid::from_slice(bytes).ok();
-            let (Some(disk), Some(segment), Some(topic)) =
-                (uuid(&name.disk), uuid(&name.segment), uuid(&name.topic))
-            else {
-                return false;
-            };
-            self.copies().is_me(disk) && self.own_part(TopicId(topic), name.partition, segment).is_ok()
+            let (disk, segment, topic) = (uuid(&name.disk)?, uuid(&name.segment)?, uuid(&name.topic)?);
+            let is_asked = knows_enough && self.copies().is_me(disk);
+            is_asked.then(|| self.own_part(TopicId(topic), name.partition, segment))
         };
-        let takes_appends = question.replicas.iter().map(|name| knows_enough && stands(name)).collect();
-        ConfirmAnswer { takes_appends }
+        let parts: Vec<_> = question.replicas.iter().map(part).collect();
+        ConfirmAnswer {
+            takes_appends: parts.iter().map(|part| matches!(part, Some(Ok(_)))).collect(),
+            is_over: parts.iter().map(|part| part.is_some_and(|part| part.is_err_and(Doubt::is_final))).collect(),
+        }
     }
 
     /// Whether appends to a segment are not worth waiting for here: too few of its replicas have answered this node

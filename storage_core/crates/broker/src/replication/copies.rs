@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -21,6 +21,9 @@ use super::tombstones::Tombstones;
 use crate::config::Config;
 use crate::copies::holes::Holed;
 use crate::error::{Error, Result};
+
+/// A reader that waits asks more often.
+const DOUBT_LASTS: Duration = Duration::from_secs(10);
 
 /// See the module.
 pub(crate) struct Copies {
@@ -40,7 +43,7 @@ pub(crate) struct Copies {
     /// There are such.
     damage: Notify,
     /// Open segments that this process is to lead, whose end somebody wanted to know and was not told.
-    doubted: Mutex<HashSet<Uuid>>,
+    doubted: Mutex<HashMap<Uuid, Instant>>,
     /// Copies of segments that are not sealed in which batches rotted.
     holed: Arc<Holed>,
 }
@@ -125,14 +128,14 @@ impl Copies {
 
     /// Somebody waits to hear how far a segment goes that this process is to lead.
     pub(crate) fn note_doubt(&self, segment: Uuid) {
-        self.doubted.lock().insert(segment);
+        self.doubted.lock().insert(segment, Instant::now());
     }
 
-    /// Segments whose end somebody waits for. Those of which `is_settled` holds are forgotten.
-    pub(crate) fn doubted(&self, is_settled: impl Fn(Uuid) -> bool) -> HashSet<Uuid> {
+    /// Segments whose end somebody waits for, or did a moment ago: whoever still wants to know asks again.
+    pub(crate) fn doubted(&self) -> HashSet<Uuid> {
         let mut doubted = self.doubted.lock();
-        doubted.retain(|segment| !is_settled(*segment));
-        doubted.clone()
+        doubted.retain(|_, asked| asked.elapsed() < DOUBT_LASTS);
+        doubted.keys().copied().collect()
     }
 
     /// Returns when damage was noted.

@@ -1,6 +1,7 @@
 //! A node that was cut off, replaced or just started calls nothing over: no end of a log, no gap, no range, no topic. What
 //! it cannot know is `Unavailable`, and clients go elsewhere.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -10,7 +11,9 @@ use walrus_metadata::Replication;
 
 use crate::client::{batch_of, options, put, read_values};
 use crate::harness::{Cluster, PATIENCE, wait_until};
+use crate::hostile::fence;
 use crate::links::Link;
+use crate::peer::{Peer, REPLICA};
 
 const REPLICATION: Replication = Replication { factor: 3, write_quorum: 2 };
 /// Longer than a test may take.
@@ -438,6 +441,29 @@ fn a_reader_that_waits_brings_a_segment_forward_whose_leader_is_there_and_cannot
         until_listed(&cluster.broker(1), 15).await;
         assert_eq!(read_values(&cluster.broker(2), &topic(), 0, 15).await.len(), 15);
     });
+}
+
+/// Metadata forgot the recovery for which its followers had promised to take no more of its appends. It stayed there, idle, and
+/// nobody could say how far the segment goes, until somebody appended.
+#[test]
+fn a_leader_whose_followers_promised_to_another_is_found_out_by_readers_that_wait() {
+    let cluster = linked(json!({}));
+    let idle = leader(&cluster);
+    cluster.block_on(put(&cluster.broker(idle), &topic(), "0")).unwrap();
+    let segment = last_segment(&cluster);
+    cluster.rewrite(|metadata| {
+        let topic = metadata.topics.get_mut(&segment.descriptor.topic).unwrap();
+        Arc::make_mut(topic).partitions[0].next_epoch.0 += 1;
+    });
+    for id in others(&cluster, idle) {
+        let fence = fence(&segment.descriptor, id, segment.descriptor.epoch.0 + 1);
+        Peer::greet(&cluster, id).refusal_of(REPLICA, &fence).unwrap_err();
+    }
+    cluster.block_on(async {
+        until_listed(&cluster.broker(idle), 1).await;
+        assert_eq!(read_values(&cluster.broker(idle), &topic(), 0, 1).await.len(), 1);
+    });
+    assert_ne!(last_segment(&cluster).descriptor.uuid, segment.descriptor.uuid);
 }
 
 /// It said "its leader is gone or not sure of it", whatever the reason was.
