@@ -186,7 +186,7 @@ impl Leader {
             if appended.duplicate {
                 return Ok(((appended, None), None));
             }
-            let mark = mark_behind(last, batch);
+            let mark = mark_behind(last, batch).expect("the log has taken it");
             assert_eq!(
                 (appended.base_offset.0, appended.end_offset.0),
                 (last.end.0, mark.end.0),
