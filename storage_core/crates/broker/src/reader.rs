@@ -57,7 +57,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// So many records before the end of an open log are taken to be in memory.
 const NEW_RECORDS: u64 = 1_000;
 /// For room in the memory that answers may take.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
 /// For this node's disk to have what others have.
 const OWN_DISK_PATIENCE: Duration = Duration::from_secs(1);
 

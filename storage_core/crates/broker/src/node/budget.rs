@@ -25,19 +25,22 @@ pub(crate) enum Purpose {
     Appends,
     /// Batches between replicas.
     Replication,
+    /// Pages with which copies are made, mended and compared, until another node has read them.
+    Repairs,
     /// Votes, questions about segments, pings: small, and what everything else depends on.
     Votes,
 }
 
 impl Purpose {
-    pub(crate) const ALL: [Self; 4] = [Self::Reads, Self::Appends, Self::Replication, Self::Votes];
+    pub(crate) const ALL: [Self; 5] = [Self::Reads, Self::Appends, Self::Replication, Self::Repairs, Self::Votes];
 
     /// Sixteenths of the budget.
     fn part(self) -> usize {
         match self {
-            Self::Reads => 8,
+            Self::Reads => 7,
             Self::Appends => 4,
             Self::Replication => 3,
+            Self::Repairs => 1,
             Self::Votes => 1,
         }
     }
@@ -48,6 +51,7 @@ impl Purpose {
             Self::Reads => "reads",
             Self::Appends => "appends",
             Self::Replication => "replication",
+            Self::Repairs => "repairs",
             Self::Votes => "votes",
         }
     }
@@ -55,7 +59,7 @@ impl Purpose {
 
 /// See the module.
 pub(crate) struct Budget {
-    shares: [Arc<Share>; 4],
+    shares: [Arc<Share>; 5],
 }
 
 impl Budget {
@@ -284,7 +288,7 @@ mod tests {
     fn one_share_leaves_the_others_alone() {
         let budget = Budget::new(BYTES_MIN);
         let _reads = budget.share(Purpose::Reads).hold(BYTES_MIN);
-        for purpose in [Purpose::Appends, Purpose::Replication, Purpose::Votes] {
+        for purpose in [Purpose::Appends, Purpose::Replication, Purpose::Repairs, Purpose::Votes] {
             assert!(budget.share(purpose).try_take(1 << 20).is_some());
         }
         assert!(default_bytes() >= BYTES_MIN);

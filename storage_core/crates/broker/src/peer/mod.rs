@@ -60,7 +60,7 @@ impl Request {
         match self {
             Self::Fetch(fetch) if !fetch.durable => Purpose::Reads,
             Self::Cursor(_) => Purpose::Reads,
-            Self::Fetch(_) => Purpose::Replication,
+            Self::Fetch(_) => Purpose::Repairs,
             _ => Purpose::Votes,
         }
     }
