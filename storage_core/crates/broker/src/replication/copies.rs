@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use uuid::Uuid;
 use walrus_log::{FsyncSchedule, LogId, Store};
-use walrus_metadata::{CopyState, Descriptor, Metadata};
+use walrus_metadata::{CopyState, Descriptor, Epoch, Metadata};
 use walrus_replica::{CutId, ReplicaRef};
 
 use super::convert;
@@ -191,9 +191,13 @@ impl Copies {
         }
     }
 
-    /// Whether the journal of this disk remembers a promise about this very segment.
-    pub(crate) fn has_promised(&self, segment: &Descriptor) -> Result<bool> {
-        Ok(promises::descriptor(&self.store, segment.uuid)?.is_some_and(|known| known == *segment))
+    /// The epoch up to which the journal of this disk remembers a promise about this very segment.
+    pub(crate) fn promised(&self, segment: &Descriptor) -> Result<Option<Epoch>> {
+        if promises::descriptor(&self.store, segment.uuid)?.is_none_or(|known| known != *segment) {
+            return Ok(None);
+        }
+        let promises = promises::read(&self.store, segment.uuid)?;
+        Ok(promises.map(|promises| convert::ballot_back(promises.promised).epoch.max(segment.epoch)))
     }
 
     /// The copy of a segment that this disk is to store. Nothing is written by that.
