@@ -97,12 +97,14 @@ impl Copies {
         self.holdings.lock().unfinished()
     }
 
-    /// Segments whose copies here lack something: they rotted, or are to be made.
-    pub(crate) fn lacking(&self) -> HashSet<Uuid> {
+    /// Segments whose copies here lack something, for they rotted or are to be made, and how far each copy is.
+    pub(crate) fn lacking(&self) -> HashMap<Uuid, u64> {
         let listed = self.holdings.lock().all();
         let is_lacking = |held: &Held| matches!(held.state, CopyState::Filling | CopyState::Damaged);
         let listed = listed.into_iter().filter(is_lacking).map(|held| held.segment);
-        listed.chain(self.holed.all()).collect()
+        let holed = self.holed.all().into_iter().map(|segment| (segment, 0)); // appends do not fill them
+        let end = |segment| self.store.log(LogId(segment)).map_or(0, |log| log.end_offset().0);
+        listed.map(|segment| (segment, end(segment))).chain(holed).collect()
     }
 
     /// Copies listed here that were found once.
