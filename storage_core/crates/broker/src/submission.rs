@@ -43,12 +43,15 @@ impl Broker {
 
     async fn append_as(&self, to: &PartitionRef, bytes: Bytes, internal: bool) -> Result<AppendAck> {
         let started = Instant::now();
+        let deadline = started + self.append_patience();
         // Nothing is awaited before the batch has its place: this keeps the callers' order.
-        let ticket = self.submit(to, bytes, internal, started + self.append_patience());
+        let ticket = self.submit(to, bytes.clone(), internal, deadline);
         let result = match ticket.finish(self).await {
             Err(unknown) if unknown.is_unknown() => {
-                let found = self.confirmed(|| self.routing().partition(to).map(drop)).await;
-                found.and_then(|()| Err(Error::Unavailable { what: format!("{to} has just become known here") }))
+                match self.confirmed(|| self.routing().partition(to).map(drop)).await {
+                    Ok(()) => self.submit(to, bytes, internal, deadline).finish(self).await,
+                    Err(error) => Err(error),
+                }
             }
             finished => finished,
         };

@@ -109,7 +109,7 @@ fn a_replica_whose_metadata_have_lost_a_segment_promises_no_epoch_out_of_reach()
     for id in cluster.ids() {
         cluster.catch_up(id);
     }
-    assert_eq!(cluster.block_on(put_until_taken(&cluster.broker(replica), &topic, "1")), 1);
+    assert!(cluster.block_on(put_until_taken(&cluster.broker(replica), &topic, "1")) >= 1);
 }
 
 /// A value that no metadata would take, once decided, would leave the partition without a next segment.
