@@ -2,7 +2,7 @@
 //! large fetch does not stand before an append, nor clients' appends before those of replicas.
 
 mod connection;
-mod frame;
+pub(crate) mod frame;
 mod outlet;
 mod server;
 mod serving;
