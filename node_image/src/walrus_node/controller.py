@@ -224,7 +224,9 @@ class Controller:
             case Applied():
                 return {}
             case Unknown(why):
-                raise _RefusedError("Unavailable", f"the metadata may hold more than this node knows: {why}", retryable=True)
+                raise _RefusedError(
+                    "Unavailable", f"the metadata may hold more than this node knows: {why}", retryable=True
+                )
             case Rejected(reason, message):
                 raise _RefusedError(reason, message, retryable=True)
 
