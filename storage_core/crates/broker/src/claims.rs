@@ -43,7 +43,8 @@ impl Broker {
     /// Returns when this node knows all metadata that were committed before the call; else `Unavailable`, with what is
     /// doubted.
     pub(crate) async fn knows_all(&self, doubted: &str) -> Result<()> {
-        let unavailable = |why: &dyn std::fmt::Display| Error::Unavailable { what: format!("{doubted}: {why}") };
+        let unavailable =
+            |why: &dyn std::fmt::Display| Error::Unavailable { what: format!("{doubted}: {why}") };
         self.may_be_told().map_err(|doubt| unavailable(&doubt))?;
         let passed = self.barrier().pass(self.control()).await;
         passed.map_err(|refusal| unavailable(&refusal.message))
@@ -170,7 +171,10 @@ impl Broker {
         let parts: Vec<_> = question.replicas.iter().map(part).collect();
         ConfirmAnswer {
             takes_appends: parts.iter().map(|part| matches!(part, Some(Ok(_)))).collect(),
-            is_over: parts.iter().map(|part| part.is_some_and(|part| part.is_err_and(Doubt::is_final))).collect(),
+            is_over: parts
+                .iter()
+                .map(|part| part.is_some_and(|part| part.is_err_and(Doubt::is_final)))
+                .collect(),
         }
     }
 

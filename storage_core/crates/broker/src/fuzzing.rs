@@ -6,7 +6,9 @@ use futures_util::FutureExt as _;
 use prost::Message;
 
 use crate::peer::frame::{FRAME_BYTES_MAX, FrameReader};
-use crate::proto::peer::{Confirm, CursorRequest, Fetch, ForwardAppend, Hello, Prepare, Proof, ReplicaRequest, SegmentInfo};
+use crate::proto::peer::{
+    Confirm, CursorRequest, Fetch, ForwardAppend, Hello, Prepare, Proof, ReplicaRequest, SegmentInfo,
+};
 use crate::replication::wire::decode_ask;
 use crate::text::codec;
 use crate::text::command::Command;

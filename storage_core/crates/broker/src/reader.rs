@@ -105,12 +105,16 @@ impl Broker {
             let is_only_copy = segment.descriptor.replicas.len() == 1;
             let fetched = match self.fetch(&topic, &segment, offset, bytes_max, wait).await {
                 // The other copies have it, and its leader mends its own.
-                Err(damaged @ (Error::Corrupted { .. } | Error::DataLoss { .. })) if end.is_none() && !is_only_copy => {
+                Err(damaged @ (Error::Corrupted { .. } | Error::DataLoss { .. }))
+                    if end.is_none() && !is_only_copy =>
+                {
                     if may_settle() {
                         news.wait(LOOK_AGAIN).await;
                         continue;
                     }
-                    return Err(Error::Unavailable { what: format!("the leader's copy is not mended yet: {damaged}") });
+                    return Err(Error::Unavailable {
+                        what: format!("the leader's copy is not mended yet: {damaged}"),
+                    });
                 }
                 // Its leader is gone: soon another one has it, or its end is decided.
                 Err(Error::Unavailable { .. }) if end.is_none() && may_settle() => {
@@ -188,8 +192,7 @@ impl Broker {
             }
             None => (segment_at(partition, offset), log_start),
         };
-        let segment =
-            found.ok_or(Error::OffsetOutOfRange { requested: offset, start, end: start })?;
+        let segment = found.ok_or(Error::OffsetOutOfRange { requested: offset, start, end: start })?;
         Ok((route.name.clone(), segment.clone(), log_start))
     }
 
@@ -292,7 +295,9 @@ impl Broker {
             }
             let out_of_range = Error::OffsetOutOfRange { requested: offset, start, end: high_watermark };
             if offset < start {
-                return unavailable(format!("offset {offset} is before segment {segment}, in one that it follows"));
+                return unavailable(format!(
+                    "offset {offset} is before segment {segment}, in one that it follows"
+                ));
             }
             if sealed || !is_all {
                 // Whoever asks takes it for open, and so may the metadata here.

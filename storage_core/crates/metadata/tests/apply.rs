@@ -318,7 +318,8 @@ fn clocks_that_differ_share_one_limit_of_creations_and_one_that_is_far_ahead_hol
         let topic = TopicId(Uuid::new_v4());
         let first = first_descriptor(&metadata, topic, 0, Uuid::new_v4(), &everybody(&metadata));
         let (org, name) = ("default".to_owned(), name.to_owned());
-        let command = Command::CreateTopic { topic, org, name, internal: false, first: first.into_iter().collect() };
+        let command =
+            Command::CreateTopic { topic, org, name, internal: false, first: first.into_iter().collect() };
         apply(&mut metadata, &Envelope { at_ms, ..envelope(Uuid::new_v4().as_u128(), command) }).map(drop)
     };
     let refused = Err(Rejected::TooManyCreations { max: 3 });

@@ -270,7 +270,8 @@ impl CursorService {
                 Error::UnknownTopic { topic: name } if name != log.topic.as_str() => {
                     let listed = || broker.topic(topic.name.as_str()).filter(|listed| listed.id == topic.id);
                     broker.confirmed(|| listed().ok_or_else(|| problem.clone())).await?;
-                    problem = Error::Unavailable { what: format!("the owner has not heard of {} yet", topic.name) };
+                    problem =
+                        Error::Unavailable { what: format!("the owner has not heard of {} yet", topic.name) };
                 }
                 Error::UnknownTopic { .. } => {} // the owner has not heard of its log yet
                 Error::NotLeader { .. } | Error::OutcomeUnknown { .. } => {}

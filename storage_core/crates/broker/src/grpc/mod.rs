@@ -60,12 +60,10 @@ pub(crate) async fn serve(door: Door, broker: Broker) {
         .max_concurrent_streams(STREAMS_MAX)
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
-        .layer(MapRequestLayer::new(move |request: Request<Body>| {
-            match Sender::of(request.uri().path()) {
-                Sender::Appends => request.map(|body| counted::while_received(body, &appends)),
-                Sender::Health => request.map(counted::while_small),
-                Sender::Rest => request.map(|body| counted::while_received(body, &reads)),
-            }
+        .layer(MapRequestLayer::new(move |request: Request<Body>| match Sender::of(request.uri().path()) {
+            Sender::Appends => request.map(|body| counted::while_received(body, &appends)),
+            Sender::Health => request.map(counted::while_small),
+            Sender::Rest => request.map(|body| counted::while_received(body, &reads)),
         }))
         .layer(MapResponseLayer::new(move |response: Response<Body>| {
             response.map(|body| counted::until_written(body, answered.clone()))

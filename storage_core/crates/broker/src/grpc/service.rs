@@ -98,7 +98,8 @@ impl log_server::Log for LogService {
         self.room().await?;
         let name = request.into_inner().topic;
         let unknown = || Error::UnknownTopic { topic: name.chars().take(249).collect() };
-        let topic = self.broker.confirmed(|| self.broker.topic(&name).ok_or_else(unknown)).await.map_err(failed)?;
+        let topic =
+            self.broker.confirmed(|| self.broker.topic(&name).ok_or_else(unknown)).await.map_err(failed)?;
         let partitions = self.broker.segments(&name).await.map_err(failed)?;
         Ok(Response::new(ListSegmentsResponse {
             topic: Some(topic_message(topic)),

@@ -32,7 +32,8 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    pub(crate) const ALL: [Self; 5] = [Self::Reads, Self::Appends, Self::Replication, Self::Repairs, Self::Votes];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Reads, Self::Appends, Self::Replication, Self::Repairs, Self::Votes];
 
     /// Sixteenths of the budget.
     fn part(self) -> usize {
@@ -237,13 +238,13 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    fn reads(bytes: usize) -> Arc<Share> {
-        Budget::new(2 * bytes).share(Purpose::Reads).clone()
+    fn a_share(bytes: usize) -> Arc<Share> {
+        Budget::new(4 * bytes).share(Purpose::Appends).clone()
     }
 
     #[tokio::test]
     async fn who_finds_no_room_waits_until_others_give_theirs_back() {
-        let share = reads(100 << 4);
+        let share = a_share(100 << 4);
         let first = share.take(1_000, PATIENCE).await.unwrap();
         let mut second = pin!(share.take(700, PATIENCE));
         assert!(poll!(&mut second).is_pending());
@@ -255,7 +256,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_larger_than_the_share_goes_alone() {
-        let share = reads(100 << 4);
+        let share = a_share(100 << 4);
         let small = share.try_take(1).unwrap();
         assert!(share.try_take(5_000).is_none());
         drop(small);
@@ -266,7 +267,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_room_longer_than_it_is_patient() {
-        let share = reads(100 << 4);
+        let share = a_share(100 << 4);
         let _all = share.hold(1_600);
         let refused = share.take(1, Duration::from_secs(3)).await;
         assert!(matches!(refused, Err(Error::Unavailable { .. })));
@@ -274,7 +275,7 @@ mod tests {
 
     #[test]
     fn bytes_count_as_long_as_a_part_of_them_is_there() {
-        let share = reads(100 << 4);
+        let share = a_share(100 << 4);
         let bytes = Bytes::from_static(b"abcdef");
         let all = counted(bytes, Arc::new(share.hold(6)));
         let part = all.slice(2..3);

@@ -46,7 +46,8 @@ mod tests {
     fn a_place_that_a_peer_names_at_the_end_of_all_offsets_has_none_behind_it() {
         let mut bytes = Vec::new();
         BatchBuilder::new().push(None, Some(b"x"), 0, &[]).build(&mut bytes).unwrap();
-        let marked = |end| mark_batches(Mark { end: Offset(end), digest: Digest(0) }, &[bytes.clone().into()]);
+        let marked =
+            |end| mark_batches(Mark { end: Offset(end), digest: Digest(0) }, &[bytes.clone().into()]);
         let last = i64::MAX.unsigned_abs();
         assert_eq!(marked(last - 1).unwrap()[0].end, Offset(last));
         for end in [last, u64::MAX - 1, u64::MAX] {

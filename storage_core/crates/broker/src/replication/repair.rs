@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use uuid::Uuid;
 use walrus_log::batch::Batch;
 use walrus_log::{Log, LogId};
 use walrus_metadata::{CopyState, Descriptor, Found, Segment, SegmentState};
-use uuid::Uuid;
 use walrus_replica::{Digest, Mark, Offset};
 
 use super::catch_up;

@@ -237,7 +237,10 @@ fn a_node_that_has_missed_the_latest_metadata_hears_them_before_it_calls_anythin
         let page = broker.read(&new("read").await, 0, options(Duration::ZERO)).await.unwrap();
         assert_eq!((page.high_watermark, page.batches.len()), (0, 0));
         assert_eq!(broker.segments(new("listed").await.topic.as_str()).await.unwrap().len(), 1);
-        assert_eq!(broker.topic_state(new("described").await.topic.as_str()).await.unwrap().current_segment, 0);
+        assert_eq!(
+            broker.topic_state(new("described").await.topic.as_str()).await.unwrap().current_segment,
+            0
+        );
         let shared = new("shared").await.topic;
         assert!(broker.cursors().consumer().next(&shared, 0).await.unwrap().is_none());
         new("named").await;
@@ -287,7 +290,9 @@ fn an_offset_below_the_first_record_is_out_of_the_range_that_there_is() {
         }
         broker.trim(&topic(), 1).await.unwrap();
         let read = broker.read(&topic(), 3, options(Duration::ZERO)).await;
-        let Err(Error::OffsetOutOfRange { requested: 3, start: 10, end: 15 }) = read else { panic!("{read:?}") };
+        let Err(Error::OffsetOutOfRange { requested: 3, start: 10, end: 15 }) = read else {
+            panic!("{read:?}")
+        };
     });
 }
 

@@ -62,7 +62,9 @@ impl Shared {
         let plane = self.planes.lock()[id as usize - 1].clone();
         if let Some(plane) = plane {
             let links = self.links.as_ref();
-            plane.publish(links.map_or_else(|| Arc::new(metadata.clone()), |links| shown(metadata, links, id)));
+            plane.publish(
+                links.map_or_else(|| Arc::new(metadata.clone()), |links| shown(metadata, links, id)),
+            );
         }
     }
 

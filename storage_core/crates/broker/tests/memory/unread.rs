@@ -137,7 +137,9 @@ async fn append_half(address: String) {
     let size: u32 = 16 << 20;
     let prefix = [&[0], size.to_be_bytes().as_slice()].concat();
     let half = (0..9).map(|_| Bytes::from(vec![0; 1 << 20]));
-    let pieces = std::iter::once(Bytes::from(prefix)).chain(half).map(|piece| Ok::<_, Status>(http_body::Frame::data(piece)));
+    let pieces = std::iter::once(Bytes::from(prefix))
+        .chain(half)
+        .map(|piece| Ok::<_, Status>(http_body::Frame::data(piece)));
     let body = Body::new(StreamBody::new(tokio_stream::iter(pieces).chain(tokio_stream::pending())));
     let request = Request::post("/walrus.v1.Log/Append").header("content-type", "application/grpc");
     let channel = Endpoint::from_shared(address).unwrap().connect().await.unwrap();

@@ -9,7 +9,8 @@ impl World {
     #[must_use]
     pub fn may_forget(&self, id: NodeId, segment: SegmentId, known: &Committed) -> bool {
         let stored = &self.node(id).held[&segment].stored;
-        let listed = known.state.topics.get(&TOPIC).into_iter().flat_map(|topic| &topic.partitions[0].segments);
+        let listed =
+            known.state.topics.get(&TOPIC).into_iter().flat_map(|topic| &topic.partitions[0].segments);
         let is_listed = listed.into_iter().any(|one| {
             one.descriptor.uuid.as_u128() == segment.0 && matches!(one.state, SegmentState::Sealed(_))
         });
