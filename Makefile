@@ -53,7 +53,7 @@ damage: ## Damaged stores of each backend: make damage COUNT=10000 SEED=7
 	@. tools/env; cd storage_core
 	cargo run --locked --quiet -p walrus-trials -- damage $(COUNT) $(SEED)
 
-fuzz: ## Any bytes for the decoders of the engine, with a nightly compiler: make fuzz SECONDS=600
+fuzz: ## Any bytes for the decoders of disks and sockets, with a nightly compiler: make fuzz SECONDS=600
 	@tools/fuzz $(SECONDS)
 
 miri: ## The decoders of the engine in an interpreter that sees undefined behaviour, with a nightly compiler

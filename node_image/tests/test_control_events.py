@@ -27,6 +27,16 @@ def test_a_topic_made_on_one_node_is_there_on_all(node: Make) -> None:
     assert sorted(say(each, "GET flights") for each in nodes) == ["OK hello"] * 3
 
 
+def test_a_topic_is_known_at_once_on_every_node_and_gone_at_once_too(node: Make) -> None:
+    nodes = three(node, "--no-auto-create-topics")
+    for number in range(20):
+        maker, asked = nodes[number % 3], nodes[(number + 1) % 3]
+        assert say(maker, f"REGISTER quick-{number}") == "OK"
+        assert say(asked, f"GET quick-{number}") == "EMPTY"
+        assert say(asked, f"DELETE quick-{number}") == "OK"
+        assert say(maker, f"STATE quick-{number}") == f"ERR unknown topic quick-{number}"
+
+
 def test_a_topic_made_on_all_nodes_at_once_is_one_topic(node: Make) -> None:
     nodes = three(node)
     with ThreadPoolExecutor(12) as pool:

@@ -21,13 +21,15 @@ from walrus_node.commands import PAUSE_SECONDS, PROPOSE_SECONDS_MAX, envelope, e
 from walrus_node.metadata.admission import Registration
 from walrus_node.metadata.machine import ClusterState
 from walrus_node.metadata.membership import AddVoter, plan_voters
-from walrus_node.metadata.store import Applied, MetadataStore, Outcome, Rejected, Status
+from walrus_node.metadata.store import Applied, MetadataStore, Outcome, Rejected, Status, Unknown
 from walrus_node.presence import LEASE_MS, Presence, boottime_ns
 from walrus_node.upkeep import CopyKeeper
 
 log = logging.getLogger(__name__)
 
 RENEW_SECONDS = 1.0
+# For a barrier: whoever waits for it has little more patience.
+_BARRIER_SECONDS = 1.5
 # How often a command is built anew because the state it was built from had moved on.
 _REBUILDS_MAX = 8
 # Refusals after which the same request may be taken a moment later.
@@ -189,6 +191,8 @@ class Controller:
 
     async def _carry_out(self, event: dict[str, Any]) -> dict[str, Any]:
         match event["kind"]:
+            case "barrier":
+                return await self._barrier()
             case "create_topic":
                 return await self._create_topic(event)
             case "begin_roll":
@@ -212,6 +216,19 @@ class Controller:
                 return {}
             case kind:
                 raise _RefusedError("UnknownEvent", f"the control plane does not know {kind}", retryable=False)
+
+    async def _barrier(self) -> dict[str, Any]:
+        """Returns when this node knows, and the data plane with it, all that was committed before the call."""
+        outcome = await asyncio.wrap_future(self._store.barrier(timeout=_BARRIER_SECONDS))
+        match outcome:
+            case Applied():
+                return {}
+            case Unknown(why):
+                raise _RefusedError(
+                    "Unavailable", f"the metadata may hold more than this node knows: {why}", retryable=True
+                )
+            case Rejected(reason, message):
+                raise _RefusedError(reason, message, retryable=True)
 
     async def _create_topic(self, event: dict[str, Any]) -> dict[str, Any]:
         topic = str(uuid4())

@@ -16,6 +16,7 @@ use walrus_metadata::{Metadata, Node, Presence, Present};
 
 use crate::bucket::Bucket;
 use crate::clock;
+use crate::cluster::barrier::Barrier;
 use crate::config::Config;
 use crate::control::ControlQueue;
 use crate::creation::TopicCreations;
@@ -64,6 +65,7 @@ struct Inner {
     /// Held while a log is made, so that it is made once.
     opening: tokio::sync::Mutex<()>,
     control: ControlQueue,
+    barrier: Barrier,
     peers: Peers,
     cursors: CursorService,
     creations: TopicCreations,
@@ -165,6 +167,11 @@ impl Broker {
         &self.inner.control
     }
 
+    /// Before this node says that something is not there.
+    pub(crate) fn barrier(&self) -> &Barrier {
+        &self.inner.barrier
+    }
+
     pub(crate) fn creations(&self) -> &TopicCreations {
         &self.inner.creations
     }
@@ -233,6 +240,7 @@ impl Broker {
             leaders: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
             control: ControlQueue::new(),
+            barrier: Barrier::default(),
             peers: Peers::new(&config, secrets.clone(), budget.clone(), runtime.clone()),
             secrets: secrets.clone(),
             cursors: CursorService::new(WeakBroker { inner: weak.clone() }, &metrics),

@@ -40,8 +40,12 @@ impl Broker {
             let problem = format!("{partitions} partitions are more than {PARTITIONS_MAX}");
             return Err(Error::InvalidRequest { problem });
         }
-        if let Some(topic) = self.topic(name.as_str()) {
-            return checked(topic, partitions).map(|topic| (topic, false));
+        if self.topic(name.as_str()).is_some() {
+            // It may have been dropped elsewhere.
+            self.knows_all(&format!("whether there is a topic {name}")).await?;
+            if let Some(topic) = self.topic(name.as_str()) {
+                return checked(topic, partitions).map(|topic| (topic, false));
+            }
         }
         let event = Event::CreateTopic {
             org: DEFAULT_ORG.to_owned(),
@@ -59,8 +63,8 @@ impl Broker {
 
     /// Drops a topic with all its records. Refuses internal topics.
     pub async fn delete_topic(&self, name: &str) -> Result<()> {
-        let unknown = || self.as_claim(Error::UnknownTopic { topic: name.to_owned() });
-        let topic = self.topic(name).ok_or_else(unknown)?;
+        self.knows_all(&format!("which topic {name} is")).await?;
+        let topic = self.topic(name).ok_or_else(|| Error::UnknownTopic { topic: name.to_owned() })?;
         if topic.internal {
             let problem = "it belongs to Walrus itself".to_owned();
             return Err(Error::InvalidTopic { topic: topic.name, problem });
@@ -72,11 +76,8 @@ impl Broker {
 
     /// Drops the sealed segments of a partition below a segment's number.
     pub async fn trim(&self, partition: &PartitionRef, below_number: u64) -> Result<()> {
-        let topic = {
-            let routing = self.routing();
-            let found = routing.partition(partition).map_err(|unknown| self.as_claim(unknown))?;
-            found.0.topic.id.0
-        };
+        self.knows_all(&format!("which topic {} is", partition.topic)).await?;
+        let topic = self.routing().partition(partition)?.0.topic.id.0;
         let event = Event::Trim { topic, partition: partition.partition, below_number, first: None };
         self.control().ask(&event, CONTROL_PATIENCE).await?;
         tracing::info!(%partition, below_number, "trimmed");
@@ -94,9 +95,8 @@ impl Broker {
     }
 
     /// The same for a client, whom they are all that there are: `Unavailable` from a node that may have missed some.
-    pub fn list_topics(&self, internal: bool) -> Result<Vec<TopicInfo>> {
-        let doubted = |doubt| Error::Unavailable { what: format!("which topics there are: {doubt}") };
-        self.may_claim_unknown().map_err(doubted)?;
+    pub async fn list_topics(&self, internal: bool) -> Result<Vec<TopicInfo>> {
+        self.knows_all("which topics there are").await?;
         Ok(self.topics(internal))
     }
 
@@ -120,30 +120,21 @@ impl Broker {
     /// what can be read would let readers take a part for the whole.
     pub async fn segments(&self, topic: &str) -> Result<Vec<PartitionView>> {
         let name = TopicName::parse(topic)?;
-        let route = self.routing().find(&name).cloned();
-        let unknown = || self.as_claim(Error::UnknownTopic { topic: name.to_string() });
-        let route = route.ok_or_else(unknown)?;
-        let (sizes, silent) = self.sizes(&route.topic.partitions).await;
-        let mut segments = route.topic.partitions.iter().flat_map(|partition| &partition.segments);
-        let unknown = segments.find_map(|segment| {
-            let doubt = doubt_of(segment, &sizes, &silent)?;
-            Some((segment.descriptor.uuid, doubt))
-        });
-        if let Some((segment, doubt)) = unknown {
-            let what = format!("how far segment {segment} of {topic} goes is not known: {doubt}");
-            return Err(Error::Unavailable { what });
-        }
+        let unknown = || Error::UnknownTopic { topic: name.to_string() };
+        let route = self.confirmed(|| self.routing().find(&name).cloned().ok_or_else(unknown)).await?;
+        let sizes = self.sure_sizes(topic, &route.topic.partitions).await?;
         let routing = self.routing();
         let alive = self.present(&routing.metadata).alive;
         let view = |id: NodeId| node_view(id, routing.metadata.nodes.get(&id), &alive);
         Ok(route.topic.partitions.iter().map(|partition| partition_view(partition, &sizes, view)).collect())
     }
 
-    /// `STATE` of the text protocol (partition 0).
+    /// `STATE` of the text protocol (partition 0), of when it was asked or later.
     pub async fn topic_state(&self, topic: &str) -> Result<TopicState> {
-        let routing = self.routing();
         let wanted = PartitionRef::parse(topic, 0)?;
-        let (_, partition) = routing.partition(&wanted).map_err(|unknown| self.as_claim(unknown))?;
+        self.knows_all(&format!("the state of topic {topic}")).await?;
+        let routing = self.routing();
+        let (_, partition) = routing.partition(&wanted)?;
         let last = partition.segments.last();
         let nobody = || Error::Unavailable { what: format!("topic {topic} has no segment") };
         let last = last.ok_or_else(nobody)?;
@@ -183,6 +174,33 @@ impl Broker {
         all["topics"] = json!(routing.metadata.topics.len());
         all["leases"] = json!(routing.leases.by_key.len());
         all
+    }
+
+    /// The end of a partition, or of one of its segments.
+    pub(crate) async fn end_of(&self, place: &PartitionRef, segment: Option<Uuid>) -> Result<u64> {
+        let mut partition = self.routing().partition(place)?.1.clone();
+        let last = partition.segments.last().map(|last| last.descriptor.uuid);
+        partition.segments.retain(|listed| Some(listed.descriptor.uuid) == segment.or(last));
+        let sizes = self.sure_sizes(place.topic.as_str(), std::slice::from_ref(&partition)).await?;
+        let none = || Error::Unavailable { what: format!("{place} has no segment") };
+        let listed = partition.segments.first().ok_or_else(none)?;
+        Ok(end_of(listed, sizes.get(&listed.descriptor.uuid)))
+    }
+
+    /// [`Broker::sizes`], or `Unavailable` where somebody does not know how far an open segment goes.
+    async fn sure_sizes(&self, topic: &str, partitions: &[Partition]) -> Result<HashMap<Uuid, Size>> {
+        let (sizes, silent) = self.sizes(partitions).await;
+        let mut segments = partitions.iter().flat_map(|partition| &partition.segments);
+        let unknown = segments.find_map(|segment| {
+            let doubt = doubt_of(segment, &sizes, &silent)?;
+            Some((segment.descriptor.uuid, doubt))
+        });
+        match unknown {
+            Some((segment, doubt)) => Err(Error::Unavailable {
+                what: format!("how far segment {segment} of {topic} goes is not known: {doubt}"),
+            }),
+            None => Ok(sizes),
+        }
     }
 
     /// Bytes and high watermarks of all segments of some partitions, from whoever stores them, and who of them did not
@@ -253,6 +271,14 @@ fn doubt_of(segment: &Segment, sizes: &HashMap<Uuid, Size>, silent: &HashSet<u32
     }
 }
 
+/// Of an open segment what its leader says.
+fn end_of(segment: &Segment, size: Option<&Size>) -> u64 {
+    match &segment.state {
+        SegmentState::Sealed(value) => value.end.0,
+        _ => size.map_or(0, |size| size.end_offset).max(base_of(segment)),
+    }
+}
+
 fn checked(topic: TopicInfo, wanted: u32) -> Result<TopicInfo> {
     if wanted != 0 && wanted != topic.partitions {
         return Err(Error::TopicExists { topic: topic.name, partitions: topic.partitions, wanted });
@@ -277,18 +303,17 @@ fn partition_view(
         let descriptor = &segment.descriptor;
         let base_offset = base_of(segment);
         let size = sizes.get(&descriptor.uuid);
-        let reached = size.map_or(base_offset, |size| size.end_offset.max(base_offset));
-        let (state, end_offset) = match &segment.state {
-            SegmentState::Open => (SegmentStateView::Open, reached),
-            SegmentState::Sealing(_) => (SegmentStateView::Sealing, reached),
-            SegmentState::Sealed(value) => (SegmentStateView::Sealed, value.end.0),
+        let state = match &segment.state {
+            SegmentState::Open => SegmentStateView::Open,
+            SegmentState::Sealing(_) => SegmentStateView::Sealing,
+            SegmentState::Sealed(_) => SegmentStateView::Sealed,
         };
         SegmentView {
             uuid: descriptor.uuid,
             number: descriptor.number,
             epoch: descriptor.epoch.0,
             base_offset,
-            end_offset,
+            end_offset: end_of(segment, size),
             state,
             leader: node(descriptor.leader.node),
             replicas: descriptor.replicas.iter().map(|replica| node(replica.node)).collect(),

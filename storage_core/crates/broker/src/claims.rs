@@ -28,20 +28,30 @@ const CONFIRM_PATIENCE: Duration = Duration::from_secs(1);
 const NEWS_PATIENCE: Duration = Duration::from_millis(500);
 
 impl Broker {
-    /// An error that calls something unknown, if this node may; else `Unavailable`. Others stay as they are.
-    pub(crate) fn as_claim(&self, error: Error) -> Error {
-        let is_claim = matches!(
-            error,
-            Error::UnknownTopic { .. } | Error::UnknownPartition { .. } | Error::UnknownSegment { .. }
-        );
-        match self.may_claim_unknown() {
-            Err(doubt) if is_claim => Error::Unavailable { what: format!("{error}, perhaps: {doubt}") },
-            _ => error,
+    /// What is found in the metadata here. Before something is called unknown they are made as new as the question, and
+    /// looked through again; where that cannot be, it is `Unavailable`.
+    pub(crate) async fn confirmed<T>(&self, look: impl Fn() -> Result<T>) -> Result<T> {
+        match look() {
+            Err(unknown) if unknown.is_unknown() => {
+                self.knows_all(&format!("{unknown}, perhaps")).await?;
+                look()
+            }
+            found => found,
         }
     }
 
-    /// Whether no topic can be missing in what this node knows.
-    pub(crate) fn may_claim_unknown(&self) -> Result<(), Doubt> {
+    /// Returns when this node knows all metadata that were committed before the call; else `Unavailable`, with what is
+    /// doubted.
+    pub(crate) async fn knows_all(&self, doubted: &str) -> Result<()> {
+        let unavailable =
+            |why: &dyn std::fmt::Display| Error::Unavailable { what: format!("{doubted}: {why}") };
+        self.may_be_told().map_err(|doubt| unavailable(&doubt))?;
+        let passed = self.barrier().pass(self.control()).await;
+        passed.map_err(|refusal| unavailable(&refusal.message))
+    }
+
+    /// Whether it is worth asking the metadata store: one that has not answered for seconds would be waited for in vain.
+    fn may_be_told(&self) -> Result<(), Doubt> {
         let (routing, process) = (self.routing(), self.config().process);
         let me = routing.metadata.nodes.get(&NodeId(self.node_id())).filter(|node| node.process == process);
         standing::may_claim_unknown(me.is_some(), me.is_some_and(|me| self.holds_lease(me)))
@@ -89,19 +99,28 @@ impl Broker {
                 let question = Request::Confirm(Confirm { replicas, metadata_version });
                 let answer = self.peers().call(node, question, CONFIRM_PATIENCE).await;
                 let answer = answer.ok().and_then(|payload| ConfirmAnswer::decode(payload).ok());
-                (places, answer.unwrap_or_default().takes_appends)
+                (places, answer.unwrap_or_default())
             })
             .collect();
+        let mut over = vec![0; segments.len()];
         while tails.iter().any(|tail| matches!(tail.may_claim_end(), Err(Doubt::TooFew { .. })))
-            && let Some((places, takes_appends)) = answers.next().await
+            && let Some((places, answer)) = answers.next().await
         {
-            for (place, takes_appends) in places.into_iter().zip(takes_appends) {
-                tails[place].confirmed += usize::from(takes_appends);
+            for (place, takes_appends) in places.iter().zip(answer.takes_appends) {
+                tails[*place].confirmed += usize::from(takes_appends);
+            }
+            for (place, is_over) in places.iter().zip(answer.is_over) {
+                over[*place] += usize::from(is_over);
             }
         }
         let claims: Vec<_> = tails.iter().map(Tail::may_claim_end).collect();
-        for (segment, claim) in segments.iter().zip(&claims) {
+        for ((segment, claim), over) in segments.iter().zip(&claims).zip(over) {
             if claim.is_err() && is_led_by(segment.leader, self.config()) {
+                if let Some(leader) = self.known_leader(segment.uuid)
+                    && standing::is_led_in_vain(segment.replicas.len(), segment.write_quorum as usize, over)
+                {
+                    leader.note_left();
+                }
                 self.copies().note_doubt(segment.uuid);
             }
         }
@@ -143,17 +162,20 @@ impl Broker {
     pub(crate) async fn confirm(&self, question: &Confirm) -> ConfirmAnswer {
         self.metadata_reaches(question.metadata_version, NEWS_PATIENCE).await;
         let knows_enough = self.metadata_version() >= question.metadata_version;
-        let stands = |name: &ReplicaName| {
+        let part = |name: &ReplicaName| {
             let uuid = |bytes: &Bytes| Uuid::from_slice(bytes).ok();
-            let (Some(disk), Some(segment), Some(topic)) =
-                (uuid(&name.disk), uuid(&name.segment), uuid(&name.topic))
-            else {
-                return false;
-            };
-            self.copies().is_me(disk) && self.own_part(TopicId(topic), name.partition, segment).is_ok()
+            let (disk, segment, topic) = (uuid(&name.disk)?, uuid(&name.segment)?, uuid(&name.topic)?);
+            let is_asked = knows_enough && self.copies().is_me(disk);
+            is_asked.then(|| self.own_part(TopicId(topic), name.partition, segment))
         };
-        let takes_appends = question.replicas.iter().map(|name| knows_enough && stands(name)).collect();
-        ConfirmAnswer { takes_appends }
+        let parts: Vec<_> = question.replicas.iter().map(part).collect();
+        ConfirmAnswer {
+            takes_appends: parts.iter().map(|part| matches!(part, Some(Ok(_)))).collect(),
+            is_over: parts
+                .iter()
+                .map(|part| part.is_some_and(|part| part.is_err_and(Doubt::is_final)))
+                .collect(),
+        }
     }
 
     /// Whether appends to a segment are not worth waiting for here: too few of its replicas have answered this node

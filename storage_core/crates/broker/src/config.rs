@@ -97,6 +97,9 @@ pub struct Config {
     /// How long a node that renews its lease no more is held to be alive, the same on all nodes.
     #[serde(default = "lease_ms")]
     pub lease_ms: u64,
+    /// How long a copy may lack something, and get no further, before it is told.
+    #[serde(default = "lacking_ms_max")]
+    pub lacking_ms_max: u64,
     /// Threads that serve clients and peers, beside those that write to disks.
     #[serde(default = "workers")]
     pub workers: usize,
@@ -263,6 +266,10 @@ fn monitor_check_ms() -> u64 {
 
 fn append_wait_ms() -> u64 {
     30_000
+}
+
+fn lacking_ms_max() -> u64 {
+    60_000
 }
 
 fn lease_ms() -> u64 {

@@ -20,6 +20,8 @@ const OUTSTANDING_MAX: usize = 4_096;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Event {
+    /// Nothing but an answer, when this node knows all that was committed before it asked.
+    Barrier,
     /// A topic by its name; one that is there already is fine.
     CreateTopic {
         /// Tenant.

@@ -206,6 +206,14 @@ impl Error {
         }
     }
 
+    /// Whether it says that something is not there, which only a node that knows all may say.
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownTopic { .. } | Self::UnknownPartition { .. } | Self::UnknownSegment { .. }
+        )
+    }
+
     /// Stable name, for protocols and metrics.
     #[must_use]
     pub fn reason(&self) -> &str {

@@ -41,6 +41,8 @@ pub(crate) struct Leader {
     /// This node's own copy, a replica like the others.
     copy: Arc<Copy>,
     own_copy_fenced: AtomicBool,
+    /// So many replicas have promised to another, or know the decision, that no append is acknowledged any more.
+    is_left: AtomicBool,
     /// Place of this node among the descriptor's replicas.
     own_replica: usize,
     /// What was known of producers at the segment's base.
@@ -119,6 +121,7 @@ impl Leader {
         let epoch = Epoch(descriptor.epoch.0);
         Ok(Self {
             own_copy_fenced: AtomicBool::new(false),
+            is_left: AtomicBool::new(false),
             own_replica,
             first_producers: log.first_producers(),
             high_watermark: HighWatermark::new(log.base_offset().0),
@@ -183,7 +186,7 @@ impl Leader {
             if appended.duplicate {
                 return Ok(((appended, None), None));
             }
-            let mark = mark_behind(last, batch);
+            let mark = mark_behind(last, batch).expect("the log has taken it");
             assert_eq!(
                 (appended.base_offset.0, appended.end_offset.0),
                 (last.end.0, mark.end.0),
@@ -476,12 +479,17 @@ impl Leader {
         self.ended.subscribe()
     }
 
-    /// Whether it takes appends, as far as its replicas said.
-    /// Too many replicas refuse its appends: it never leads again.
-    pub(crate) fn is_deposed(&self) -> bool {
-        *self.state.lock().machine.phase() == LeaderPhase::Deposed
+    /// Its replicas said that they follow it no more, when they were asked.
+    pub(crate) fn note_left(&self) {
+        self.is_left.store(true, Ordering::Release);
     }
 
+    /// Too many replicas refuse its appends: it never leads again.
+    pub(crate) fn is_deposed(&self) -> bool {
+        self.is_left.load(Ordering::Acquire) || *self.state.lock().machine.phase() == LeaderPhase::Deposed
+    }
+
+    /// Whether it takes appends, as far as its replicas said.
     pub(crate) fn is_leading(&self) -> bool {
         !self.own_copy_fenced.load(Ordering::Acquire)
             && *self.state.lock().machine.phase() == LeaderPhase::Leading

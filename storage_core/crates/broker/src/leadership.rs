@@ -31,10 +31,10 @@ pub struct Leadership {
 }
 
 impl Broker {
-    /// Who leads a partition now.
+    /// Who leads a partition, as far as this node knows: neither an answer nor an error is final.
     pub fn leadership(&self, partition: &PartitionRef) -> Result<Leadership> {
         let routing = self.routing();
-        let (_, found) = routing.partition(partition).map_err(|unknown| self.as_claim(unknown))?;
+        let (_, found) = routing.partition(partition)?;
         let nobody = || Error::Unavailable { what: format!("{partition} has no open segment") };
         let Descriptor { uuid, number, base_offset, epoch, leader, .. } =
             &open_segment(found).ok_or_else(nobody)?.descriptor;
@@ -136,7 +136,7 @@ impl Broker {
             Some(sequencer) => sequencer.carry(self, carried),
             None => {
                 for append in carried {
-                    let error = self.as_claim(Error::UnknownTopic { topic: segment.topic.0.to_string() });
+                    let error = Error::UnknownTopic { topic: segment.topic.0.to_string() };
                     drop(append.reply.send(Err(error))); // whoever asked may be gone
                 }
             }

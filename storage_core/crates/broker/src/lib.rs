@@ -18,6 +18,8 @@ pub mod cursors;
 mod data_plane;
 pub mod edge;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod grpc;
 mod high_watermark;
 mod leader;

@@ -57,7 +57,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// So many records before the end of an open log are taken to be in memory.
 const NEW_RECORDS: u64 = 1_000;
 /// For room in the memory that answers may take.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
 /// For this node's disk to have what others have.
 const OWN_DISK_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -77,7 +77,7 @@ impl Broker {
         let bytes_max = options.bytes_max.min(PAGE_BYTES_MAX);
         loop {
             let news = self.news();
-            let (topic, segment, log_start) = self.locate(from, offset, options.segment)?;
+            let (topic, segment, log_start) = self.located(from, offset, options.segment).await?;
             let end = match &segment.state {
                 SegmentState::Sealed(value) => Some(value.end.0),
                 _ => None,
@@ -102,7 +102,20 @@ impl Broker {
                 return Err(Error::DataLoss { key, start, end: lost_end });
             }
             let may_settle = || Instant::now() < settled_by && !self.is_cut_off(&segment.descriptor);
+            let is_only_copy = segment.descriptor.replicas.len() == 1;
             let fetched = match self.fetch(&topic, &segment, offset, bytes_max, wait).await {
+                // The other copies have it, and its leader mends its own.
+                Err(damaged @ (Error::Corrupted { .. } | Error::DataLoss { .. }))
+                    if end.is_none() && !is_only_copy =>
+                {
+                    if may_settle() {
+                        news.wait(LOOK_AGAIN).await;
+                        continue;
+                    }
+                    return Err(Error::Unavailable {
+                        what: format!("the leader's copy is not mended yet: {damaged}"),
+                    });
+                }
                 // Its leader is gone: soon another one has it, or its end is decided.
                 Err(Error::Unavailable { .. }) if end.is_none() && may_settle() => {
                     news.wait(LOOK_AGAIN).await;
@@ -137,7 +150,30 @@ impl Broker {
         }
     }
 
-    /// The segment to read from.
+    /// The segment to read from. That there is none is said by metadata as new as the question, with the range that there is.
+    async fn located(
+        &self,
+        from: &PartitionRef,
+        offset: u64,
+        wanted: Option<Uuid>,
+    ) -> Result<(TopicName, Segment, u64)> {
+        let look = || self.locate(from, offset, wanted);
+        match self.confirmed(look).await {
+            Err(Error::OffsetOutOfRange { .. }) => {
+                self.knows_all(&format!("where {from} begins")).await?;
+                match look() {
+                    Err(Error::OffsetOutOfRange { requested, start, .. }) => {
+                        let end = self.end_of(from, wanted).await?;
+                        Err(Error::OffsetOutOfRange { requested, start, end })
+                    }
+                    found => found,
+                }
+            }
+            found => found,
+        }
+    }
+
+    /// The same as far as this node knows: of a range that is said here only the start counts.
     fn locate(
         &self,
         from: &PartitionRef,
@@ -145,20 +181,19 @@ impl Broker {
         wanted: Option<Uuid>,
     ) -> Result<(TopicName, Segment, u64)> {
         let routing = self.routing();
-        let (route, partition) = routing.partition(from).map_err(|unknown| self.as_claim(unknown))?;
-        let start = log_start(partition);
-        let found = match wanted {
+        let (route, partition) = routing.partition(from)?;
+        let log_start = log_start(partition);
+        let (found, start) = match wanted {
             Some(uuid) => {
-                let unknown = || self.as_claim(Error::UnknownSegment { segment: uuid.to_string() });
+                let unknown = || Error::UnknownSegment { segment: uuid.to_string() };
                 let listed = partition.segments.iter().find(|listed| listed.descriptor.uuid == uuid);
-                Some(listed.ok_or_else(unknown)?).filter(|segment| base_of(segment) <= offset)
+                let listed = listed.ok_or_else(unknown)?;
+                (Some(listed).filter(|segment| base_of(segment) <= offset), base_of(listed))
             }
-            None => segment_at(partition, offset),
+            None => (segment_at(partition, offset), log_start),
         };
-        let end = || partition.segments.last().map_or(start, base_of);
-        let segment =
-            found.ok_or_else(|| Error::OffsetOutOfRange { requested: offset, start, end: end() })?;
-        Ok((route.name.clone(), segment.clone(), start))
+        let segment = found.ok_or(Error::OffsetOutOfRange { requested: offset, start, end: start })?;
+        Ok((route.name.clone(), segment.clone(), log_start))
     }
 
     /// From the own disk if it has a copy that may answer, else from a node that does.
@@ -260,7 +295,9 @@ impl Broker {
             }
             let out_of_range = Error::OffsetOutOfRange { requested: offset, start, end: high_watermark };
             if offset < start {
-                return Err(out_of_range);
+                return unavailable(format!(
+                    "offset {offset} is before segment {segment}, in one that it follows"
+                ));
             }
             if sealed || !is_all {
                 // Whoever asks takes it for open, and so may the metadata here.

@@ -43,9 +43,18 @@ impl Broker {
 
     async fn append_as(&self, to: &PartitionRef, bytes: Bytes, internal: bool) -> Result<AppendAck> {
         let started = Instant::now();
+        let deadline = started + self.append_patience();
         // Nothing is awaited before the batch has its place: this keeps the callers' order.
-        let ticket = self.submit(to, bytes, internal, started + self.append_patience());
-        let result = ticket.finish(self).await;
+        let ticket = self.submit(to, bytes.clone(), internal, deadline);
+        let result = match ticket.finish(self).await {
+            Err(unknown) if unknown.is_unknown() => {
+                match self.confirmed(|| self.routing().partition(to).map(drop)).await {
+                    Ok(()) => self.submit(to, bytes, internal, deadline).finish(self).await,
+                    Err(error) => Err(error),
+                }
+            }
+            finished => finished,
+        };
         match &result {
             Ok(_) => self.metrics().append_seconds.observe(started.elapsed().as_secs_f64()),
             Err(error) => self.metrics().count_error(error),
@@ -67,11 +76,11 @@ impl Broker {
                     let sequencer = &route.sequencers[to.partition as usize];
                     sequencer.submit(self, bytes.clone(), &batch, deadline)
                 }
-                Err(error) => Ticket::failed(self.as_claim(error)),
+                Err(error) => Ticket::failed(error),
             };
         }
         if internal || !self.config().auto_create_topics {
-            return Ticket::failed(self.as_claim(Error::UnknownTopic { topic: to.topic.to_string() }));
+            return Ticket::failed(Error::UnknownTopic { topic: to.topic.to_string() });
         }
         self.creations().submit(self, to, bytes.clone(), deadline)
     }

@@ -6,6 +6,7 @@
 
 mod apply;
 mod census;
+mod clock;
 mod cluster_config;
 mod command;
 mod levels;

@@ -164,6 +164,9 @@ pub struct Node {
     /// 0: this process has renewed nothing yet.
     #[serde(default)]
     pub asked_boottime_ms: u64,
+    /// What the clock of its machine said at that renewal, milliseconds since the epoch; 0: it has renewed nothing yet.
+    #[serde(default)]
+    pub clock_ms: u64,
     /// Version of the metadata at the last change of this node but its lease: what commands compare with.
     pub version: u64,
 }

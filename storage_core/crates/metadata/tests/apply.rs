@@ -24,6 +24,13 @@ fn run(metadata: &mut Metadata, command: Command) -> Result<Applied, Rejected> {
     apply(metadata, &Envelope { v: ENVELOPE_VERSION, id, at_ms: NOW_MS, expect: None, command })
 }
 
+/// Node n renews its lease, and its clock says so.
+fn renew_at(metadata: &mut Metadata, n: u32, at_ms: u64) {
+    let (node, process) = (NodeId(n), metadata.nodes[&NodeId(n)].process);
+    let renew = Command::RenewLease { node, process, asked_boottime_ms: 0 };
+    apply(metadata, &Envelope { at_ms, ..envelope(0, renew) }).expect("its own");
+}
+
 fn bootstrap(id: u128) -> Command {
     Command::Bootstrap { cluster_id: uuid(id), replication: Replication::single() }
 }
@@ -257,6 +264,7 @@ fn a_segment_says_which_producers_had_been_silent_when_it_was_opened() {
         let segment = last_segment(&metadata, topic).uuid;
         let value = value(&metadata, topic, end);
         let at_ms = NOW_MS + minutes * 60_000;
+        renew_at(&mut metadata, 1, at_ms);
         let seal = Command::SealAndOpen { topic, partition: 0, segment, value };
         apply(&mut metadata, &Envelope { at_ms, ..envelope(u128::from(100 + end), seal) }).expect("open");
         metadata.topics[&topic].partitions[0].segments.last().expect("one").silent_below
@@ -268,6 +276,66 @@ fn a_segment_says_which_producers_had_been_silent_when_it_was_opened() {
     assert_eq!(seal_at(40, 22), Offset(10));
     assert_eq!(seal_at(50, 36), Offset(30), "segment 3 is 15 minutes old");
     assert_eq!(seal_at(60, 1), Offset(30), "a clock that goes back takes nothing back");
+}
+
+/// One whose clock was an hour ahead made all copies forget producers that had written a minute before, and what these sent
+/// again was stored twice.
+#[test]
+fn no_clock_that_is_wrong_makes_a_producer_forgotten() {
+    let mut metadata = cluster_of(3);
+    run(&mut metadata, Command::RaiseLevel { level: LEVEL }).expect("all know it");
+    let topic = create(&mut metadata, "t", 1).expect("a topic");
+    let minute = |minutes: u64| NOW_MS + minutes * 60_000;
+    let seal_at = |metadata: &mut Metadata, end: u64, at_ms: u64| {
+        let (segment, value) = (last_segment(metadata, topic).uuid, value(metadata, topic, end));
+        let seal = Command::SealAndOpen { topic, partition: 0, segment, value };
+        apply(metadata, &Envelope { at_ms, ..envelope(u128::from(100 + end), seal) }).expect("open");
+        metadata.topics[&topic].partitions[0].segments.last().expect("one").silent_below
+    };
+    for (node, minutes) in [(1, 1), (2, 1), (3, 61)] {
+        renew_at(&mut metadata, node, minute(minutes));
+    }
+    assert_eq!(seal_at(&mut metadata, 10, minute(61)), Offset(0), "a clock that is ahead");
+    assert_eq!(seal_at(&mut metadata, 20, 0), Offset(0), "one that is behind");
+    for node in [1, 2] {
+        renew_at(&mut metadata, node, minute(2));
+    }
+    assert_eq!(seal_at(&mut metadata, 30, minute(2)), Offset(0), "nor is what that one opened old");
+    for node in [1, 2] {
+        renew_at(&mut metadata, node, minute(17));
+    }
+    assert_eq!(seal_at(&mut metadata, 40, minute(17)), Offset(30), "by the clocks of a majority");
+}
+
+/// Two nodes whose clocks are a second apart, used in turn, had no limit.
+#[test]
+fn clocks_that_differ_share_one_limit_of_creations_and_one_that_is_far_ahead_holds_up_nobody() {
+    let mut metadata = cluster_of(1);
+    run(&mut metadata, Command::RaiseLevel { level: LEVEL }).expect("all know it");
+    let set = [("topics.creations_per_second_max".to_owned(), 3)].into();
+    run(&mut metadata, Command::SetConfig { set, unset: Default::default() }).expect("settings");
+    let mut create_at = |name: &str, at_ms: u64| {
+        let topic = TopicId(Uuid::new_v4());
+        let first = first_descriptor(&metadata, topic, 0, Uuid::new_v4(), &everybody(&metadata));
+        let (org, name) = ("default".to_owned(), name.to_owned());
+        let command =
+            Command::CreateTopic { topic, org, name, internal: false, first: first.into_iter().collect() };
+        apply(&mut metadata, &Envelope { at_ms, ..envelope(Uuid::new_v4().as_u128(), command) }).map(drop)
+    };
+    let refused = Err(Rejected::TooManyCreations { max: 3 });
+    for (name, ms) in [("a", 0), ("b", 1_000), ("c", 0)] {
+        create_at(name, NOW_MS + ms).expect("room");
+    }
+    create_at("d", NOW_MS + 1_000).expect("the third in that second");
+    for ms in [0, 1_000] {
+        assert_eq!(create_at("e", NOW_MS + ms), refused);
+    }
+    create_at("e", NOW_MS + 2_000).expect("the next");
+    create_at("f", NOW_MS + 3_600_000).expect("a clock that is an hour ahead");
+    for name in ["g", "h", "i"] {
+        create_at(name, NOW_MS + 3_000).expect("it is not waited for");
+    }
+    assert_eq!(create_at("j", NOW_MS + 3_000), refused);
 }
 
 #[test]

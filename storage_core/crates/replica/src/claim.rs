@@ -31,6 +31,14 @@ pub enum Doubt {
     },
 }
 
+impl Doubt {
+    /// Whether the copy never takes appends of the segment's leader again, while the metadata list the segment as open.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Ending | Self::Forgotten)
+    }
+}
+
 impl std::fmt::Display for Doubt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -12,7 +12,11 @@ fn no_life_of_a_cluster_loses_or_forks_what_was_acknowledged() {
         }
     }
     assert!(
-        tally.acknowledged > 5_000 && tally.sealed > 1_000 && tally.faults > 2_000,
+        tally.acknowledged > 5_000
+            && tally.sealed > 1_000
+            && tally.faults > 2_000
+            && tally.filled > 0
+            && tally.claims > 5_000,
         "too quiet: {tally:?}"
     );
 }

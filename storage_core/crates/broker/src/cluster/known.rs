@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use walrus_metadata::{Descriptor, Epoch, Partition};
+use walrus_metadata::{Descriptor, Epoch};
 
 use crate::broker::Broker;
 use crate::error::{Error, Result};
@@ -13,6 +13,15 @@ use crate::topic::PartitionRef;
 
 /// How long a peer's message waits for the metadata that the peer acted on.
 const CATCH_UP_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Epochs of a partition that metadata may have handed out and lost again.
+const EPOCHS_LOST_MAX: u32 = 1 << 16;
+
+/// Whether metadata that have lost a part may have handed out an epoch, where the highest that is known is that one. Without a
+/// bound one message would keep everybody else out for good: no epoch is above the last.
+fn is_near(epoch: Epoch, known: Epoch) -> bool {
+    epoch.0 <= known.0.saturating_add(EPOCHS_LOST_MAX)
+}
 
 impl Broker {
     /// Waits until this node knows a segment and the epoch of an attempt to end it; a peer acted on `version` of the metadata.
@@ -54,17 +63,23 @@ impl Broker {
     }
 
     fn knows_now(&self, segment: &Descriptor, epoch: Epoch) -> Result<bool> {
-        // What the metadata have handed out in this partition is below its next epoch.
-        let listed = |found: &Partition| found.knows(segment).then_some(epoch < found.next_epoch);
-        let routing = self.routing();
-        let topic = routing.metadata.topics.get(&segment.topic);
-        let found = topic.and_then(|topic| topic.partitions.get(segment.partition as usize));
-        match found.and_then(listed) {
-            Some(is_handed_out) => Ok(is_handed_out),
-            None => {
-                let has_log = self.bucket().log(log_id(segment)).is_some();
-                Ok(has_log || self.copies().has_promised(segment)?)
+        let next_epoch = {
+            let routing = self.routing();
+            let topic = routing.metadata.topics.get(&segment.topic);
+            let found = topic.and_then(|topic| topic.partitions.get(segment.partition as usize));
+            if let Some(found) = found.filter(|found| found.knows(segment)) {
+                // What the metadata have handed out in this partition is below its next epoch.
+                return Ok(epoch < found.next_epoch);
             }
-        }
+            found.map_or(Epoch(0), |found| found.next_epoch)
+        };
+        let log = self.bucket().log(log_id(segment));
+        let promised = self.copies().promised(segment)?;
+        Ok(match (promised, log) {
+            // Its end is decided: no promise is made any more.
+            (_, Some(log)) if log.is_sealed() => true,
+            (None, None) => false,
+            (promised, _) => is_near(epoch, promised.unwrap_or(Epoch(0)).max(next_epoch)),
+        })
     }
 }

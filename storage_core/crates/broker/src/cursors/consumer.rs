@@ -78,7 +78,7 @@ impl Consumer {
             let problem = format!("{HELD_MAX} answers to GET wait for a sign that they arrived: send COMMIT");
             return Err(Error::InvalidRequest { problem });
         }
-        let topic = self.service.resolve(topic)?;
+        let topic = self.service.resolve(topic).await?;
         if self.unsure.len() >= UNSURE_MAX {
             self.record().await?;
         }

@@ -351,7 +351,7 @@ impl Owner {
 fn partitions(broker: &Broker, topic: &TopicRef) -> Result<u32> {
     match broker.topic(topic.name.as_str()) {
         Some(info) if info.id == topic.id => Ok(info.partitions),
-        _ => Err(broker.as_claim(Error::UnknownTopic { topic: topic.name.to_string() })),
+        _ => Err(Error::UnknownTopic { topic: topic.name.to_string() }),
     }
 }
 

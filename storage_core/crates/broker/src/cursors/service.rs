@@ -150,15 +150,15 @@ impl CursorService {
         }
     }
 
-    pub(super) fn resolve(&self, name: &TopicName) -> Result<TopicRef> {
+    pub(super) async fn resolve(&self, name: &TopicName) -> Result<TopicRef> {
         let broker = self.inner.broker.upgrade()?;
-        match broker.topic(name.as_str()) {
-            Some(topic) if topic.internal => Err(Error::InvalidRequest {
-                problem: format!("topic {name} is internal, it has no shared cursor"),
-            }),
-            Some(topic) => Ok(TopicRef { id: topic.id, name: name.clone() }),
-            None => Err(broker.as_claim(Error::UnknownTopic { topic: name.to_string() })),
+        let unknown = || Error::UnknownTopic { topic: name.to_string() };
+        let topic = broker.confirmed(|| broker.topic(name.as_str()).ok_or_else(unknown)).await?;
+        if topic.internal {
+            let problem = format!("topic {name} is internal, it has no shared cursor");
+            return Err(Error::InvalidRequest { problem });
         }
+        Ok(TopicRef { id: topic.id, name: name.clone() })
     }
 
     /// Reserves the next entry of a topic.
@@ -258,18 +258,22 @@ impl CursorService {
             let mut metadata = broker.watch_metadata();
             metadata.mark_unchanged();
             let leadership = broker.leadership(&log);
-            let problem = match self.ask_once(&broker, leadership.clone(), &request, deadline).await {
+            let mut problem = match self.ask_once(&broker, leadership.clone(), &request, deadline).await {
                 Ok(answer) => return Ok(answer),
                 Err(problem) => problem,
             };
-            let is_ours =
-                |topic: &TopicRef| broker.topic(topic.name.as_str()).is_some_and(|info| info.id == topic.id);
             match &problem {
-                Error::UnknownTopic { topic: name } if name == log.topic.as_str() => {
+                Error::UnknownTopic { topic: name } if leadership.is_err() => {
                     broker.create_topic(name, PARTITIONS, true).await?;
                     continue;
                 }
-                Error::UnknownTopic { .. } if is_ours(topic) => {} // the owner has not heard of it yet
+                Error::UnknownTopic { topic: name } if name != log.topic.as_str() => {
+                    let listed = || broker.topic(topic.name.as_str()).filter(|listed| listed.id == topic.id);
+                    broker.confirmed(|| listed().ok_or_else(|| problem.clone())).await?;
+                    problem =
+                        Error::Unavailable { what: format!("the owner has not heard of {} yet", topic.name) };
+                }
+                Error::UnknownTopic { .. } => {} // the owner has not heard of its log yet
                 Error::NotLeader { .. } | Error::OutcomeUnknown { .. } => {}
                 other if other.retryable() => {}
                 _ => return Err(problem),

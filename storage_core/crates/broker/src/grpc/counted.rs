@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Limited};
 use tonic::Status;
 use tonic::body::Body;
 
@@ -18,6 +18,8 @@ use crate::node::budget::{Held, Share, counted};
 const PIECE_BYTES_MIN: usize = 4 << 10;
 /// How long a client's message waits for room.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A question about a service's health is its name.
+const SMALL_BYTES_MAX: usize = 1 << 10;
 /// A message of gRPC has a flag and its length in front.
 const PREFIX_BYTES: usize = 5;
 
@@ -35,6 +37,11 @@ pub(super) fn until_written(body: Body, share: Arc<Share>) -> Body {
 pub(super) fn while_received(body: Body, share: &Arc<Share>) -> Body {
     let held = share.hold(0);
     Body::new(Received { body, share: share.clone(), held, meter: Meter::default(), room: None })
+}
+
+/// A request's body that needs no room, for it may not be longer than what is asked there.
+pub(super) fn while_small(body: Body) -> Body {
+    Body::new(Limited::new(body, SMALL_BYTES_MAX))
 }
 
 type Room = Pin<Box<dyn Future<Output = Result<()>> + Send>>;

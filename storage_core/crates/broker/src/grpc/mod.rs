@@ -49,6 +49,7 @@ pub(crate) async fn serve(door: Door, broker: Broker) {
         .build_v1()
         .expect("the descriptors were made by the build");
     let (appends, reads) = (broker.share(Purpose::Appends).clone(), broker.share(Purpose::Reads).clone());
+    let answered = reads.clone();
     let silence = broker.config().patience.silence();
     let log = LogServer::new(LogService::new(broker))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -59,11 +60,13 @@ pub(crate) async fn serve(door: Door, broker: Broker) {
         .max_concurrent_streams(STREAMS_MAX)
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
-        .layer(MapRequestLayer::new(move |request: Request<Body>| {
-            request.map(|body| counted::while_received(body, &appends))
+        .layer(MapRequestLayer::new(move |request: Request<Body>| match Sender::of(request.uri().path()) {
+            Sender::Appends => request.map(|body| counted::while_received(body, &appends)),
+            Sender::Health => request.map(counted::while_small),
+            Sender::Rest => request.map(|body| counted::while_received(body, &reads)),
         }))
         .layer(MapResponseLayer::new(move |response: Response<Body>| {
-            response.map(|body| counted::until_written(body, reads.clone()))
+            response.map(|body| counted::until_written(body, answered.clone()))
         }))
         .add_service(health_service)
         .add_service(reflection)
@@ -79,6 +82,24 @@ pub(crate) async fn serve(door: Door, broker: Broker) {
             tracing::error!(%problem, "gRPC listener failed");
         },
         () = stopped => {}
+    }
+}
+
+/// Whose room a request's body takes: whoever appends must not stop those who read, and nobody those who ask for the health.
+#[derive(Debug, PartialEq, Eq)]
+enum Sender {
+    Appends,
+    Health,
+    Rest,
+}
+
+impl Sender {
+    fn of(path: &str) -> Self {
+        match path.rsplit_once('/') {
+            Some(("/walrus.v1.Log", "Append" | "AppendStream")) => Self::Appends,
+            Some(("/grpc.health.v1.Health", _)) => Self::Health,
+            _ => Self::Rest,
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use crate::proto::v1::{
     ListTopicsRequest, ListTopicsResponse, Node, Partition, ReadRequest, ReadResponse, Segment, Topic,
     log_server, segment,
 };
+use crate::reader::MEMORY_PATIENCE;
 use crate::topic::{NodeView, PartitionView, SegmentStateView, SegmentView, TopicInfo, TopicName};
 
 /// Answers of a stream that wait for the client.
@@ -50,7 +51,8 @@ impl log_server::Log for LogService {
     }
 
     async fn list_topics(&self, request: Request<ListTopicsRequest>) -> Answer<ListTopicsResponse> {
-        let topics = self.broker.list_topics(request.into_inner().internal).map_err(failed)?;
+        self.room().await?;
+        let topics = self.broker.list_topics(request.into_inner().internal).await.map_err(failed)?;
         Ok(Response::new(ListTopicsResponse { topics: topics.into_iter().map(topic_message).collect() }))
     }
 
@@ -93,11 +95,11 @@ impl log_server::Log for LogService {
     }
 
     async fn list_segments(&self, request: Request<ListSegmentsRequest>) -> Answer<ListSegmentsResponse> {
+        self.room().await?;
         let name = request.into_inner().topic;
-        let Some(topic) = self.broker.topic(&name) else {
-            let unknown = Error::UnknownTopic { topic: name.chars().take(249).collect() };
-            return Err(failed(self.broker.as_claim(unknown)));
-        };
+        let unknown = || Error::UnknownTopic { topic: name.chars().take(249).collect() };
+        let topic =
+            self.broker.confirmed(|| self.broker.topic(&name).ok_or_else(unknown)).await.map_err(failed)?;
         let partitions = self.broker.segments(&name).await.map_err(failed)?;
         Ok(Response::new(ListSegmentsResponse {
             topic: Some(topic_message(topic)),
@@ -106,10 +108,18 @@ impl log_server::Log for LogService {
     }
 
     async fn list_nodes(&self, _: Request<ListNodesRequest>) -> Answer<ListNodesResponse> {
+        self.room().await?;
         Ok(Response::new(ListNodesResponse {
             cluster_id: self.broker.config().cluster_id.to_string(),
             nodes: self.broker.nodes().into_iter().map(node_message).collect(),
         }))
+    }
+}
+
+impl LogService {
+    /// Before an answer of any length is made: it counts once it is written.
+    async fn room(&self) -> Result<(), Status> {
+        self.broker.share(Purpose::Reads).room(MEMORY_PATIENCE).await.map_err(failed)
     }
 }
 

@@ -25,19 +25,23 @@ pub(crate) enum Purpose {
     Appends,
     /// Batches between replicas.
     Replication,
+    /// Pages with which copies are made, mended and compared, until another node has read them.
+    Repairs,
     /// Votes, questions about segments, pings: small, and what everything else depends on.
     Votes,
 }
 
 impl Purpose {
-    pub(crate) const ALL: [Self; 4] = [Self::Reads, Self::Appends, Self::Replication, Self::Votes];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Reads, Self::Appends, Self::Replication, Self::Repairs, Self::Votes];
 
     /// Sixteenths of the budget.
     fn part(self) -> usize {
         match self {
-            Self::Reads => 8,
+            Self::Reads => 7,
             Self::Appends => 4,
             Self::Replication => 3,
+            Self::Repairs => 1,
             Self::Votes => 1,
         }
     }
@@ -48,6 +52,7 @@ impl Purpose {
             Self::Reads => "reads",
             Self::Appends => "appends",
             Self::Replication => "replication",
+            Self::Repairs => "repairs",
             Self::Votes => "votes",
         }
     }
@@ -55,7 +60,7 @@ impl Purpose {
 
 /// See the module.
 pub(crate) struct Budget {
-    shares: [Arc<Share>; 4],
+    shares: [Arc<Share>; 5],
 }
 
 impl Budget {
@@ -233,13 +238,13 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    fn reads(bytes: usize) -> Arc<Share> {
-        Budget::new(2 * bytes).share(Purpose::Reads).clone()
+    fn a_share(bytes: usize) -> Arc<Share> {
+        Budget::new(4 * bytes).share(Purpose::Appends).clone()
     }
 
     #[tokio::test]
     async fn who_finds_no_room_waits_until_others_give_theirs_back() {
-        let share = reads(100 << 4);
+        let share = a_share(100 << 4);
         let first = share.take(1_000, PATIENCE).await.unwrap();
         let mut second = pin!(share.take(700, PATIENCE));
         assert!(poll!(&mut second).is_pending());
@@ -251,7 +256,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_larger_than_the_share_goes_alone() {
-        let share = reads(100 << 4);
+        let share = a_share(100 << 4);
         let small = share.try_take(1).unwrap();
         assert!(share.try_take(5_000).is_none());
         drop(small);
@@ -262,7 +267,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_room_longer_than_it_is_patient() {
-        let share = reads(100 << 4);
+        let share = a_share(100 << 4);
         let _all = share.hold(1_600);
         let refused = share.take(1, Duration::from_secs(3)).await;
         assert!(matches!(refused, Err(Error::Unavailable { .. })));
@@ -270,7 +275,7 @@ mod tests {
 
     #[test]
     fn bytes_count_as_long_as_a_part_of_them_is_there() {
-        let share = reads(100 << 4);
+        let share = a_share(100 << 4);
         let bytes = Bytes::from_static(b"abcdef");
         let all = counted(bytes, Arc::new(share.hold(6)));
         let part = all.slice(2..3);
@@ -284,7 +289,7 @@ mod tests {
     fn one_share_leaves_the_others_alone() {
         let budget = Budget::new(BYTES_MIN);
         let _reads = budget.share(Purpose::Reads).hold(BYTES_MIN);
-        for purpose in [Purpose::Appends, Purpose::Replication, Purpose::Votes] {
+        for purpose in [Purpose::Appends, Purpose::Replication, Purpose::Repairs, Purpose::Votes] {
             assert!(budget.share(purpose).try_take(1 << 20).is_some());
         }
         assert!(default_bytes() >= BYTES_MIN);

@@ -2,7 +2,7 @@
 //! large fetch does not stand before an append, nor clients' appends before those of replicas.
 
 mod connection;
-mod frame;
+pub(crate) mod frame;
 mod outlet;
 mod server;
 mod serving;
@@ -60,7 +60,7 @@ impl Request {
         match self {
             Self::Fetch(fetch) if !fetch.durable => Purpose::Reads,
             Self::Cursor(_) => Purpose::Reads,
-            Self::Fetch(_) => Purpose::Replication,
+            Self::Fetch(_) => Purpose::Repairs,
             _ => Purpose::Votes,
         }
     }

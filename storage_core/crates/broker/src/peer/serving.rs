@@ -219,7 +219,7 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
             if durable {
                 let batches = broker.durable_batches(uuid(&segment)?, offset, bytes_max).await?;
                 let page = FetchAnswer { batches, ..FetchAnswer::default() };
-                return Ok(weighed(broker, Purpose::Replication, page.encode_to_vec()));
+                return Ok(weighed(broker, Purpose::Repairs, page.encode_to_vec()));
             }
             let wait = Duration::from_millis(wait_ms.into()).min(POLL_MAX);
             let page = broker.fetch_here(uuid(&segment)?, offset, bytes_max, wait).await?;

@@ -135,7 +135,7 @@ impl Broker {
     ) -> Result<Vec<Bytes>> {
         let unknown = || Error::UnknownSegment { segment: segment.to_string() };
         let log = self.bucket().log(walrus_log::LogId(segment)).ok_or_else(unknown)?;
-        Ok(self.batches_of(&log, from, bytes_max, Purpose::Replication).await?.batches)
+        Ok(self.batches_of(&log, from, bytes_max, Purpose::Repairs).await?.batches)
     }
 
     /// How far a segment may be read on this node.

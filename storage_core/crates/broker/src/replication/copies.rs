@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use uuid::Uuid;
 use walrus_log::{FsyncSchedule, LogId, Store};
-use walrus_metadata::{CopyState, Descriptor, Metadata};
+use walrus_metadata::{CopyState, Descriptor, Epoch, Metadata};
 use walrus_replica::{CutId, ReplicaRef};
 
 use super::convert;
@@ -21,6 +21,9 @@ use super::tombstones::Tombstones;
 use crate::config::Config;
 use crate::copies::holes::Holed;
 use crate::error::{Error, Result};
+
+/// A reader that waits asks more often.
+const DOUBT_LASTS: Duration = Duration::from_secs(10);
 
 /// See the module.
 pub(crate) struct Copies {
@@ -40,7 +43,7 @@ pub(crate) struct Copies {
     /// There are such.
     damage: Notify,
     /// Open segments that this process is to lead, whose end somebody wanted to know and was not told.
-    doubted: Mutex<HashSet<Uuid>>,
+    doubted: Mutex<HashMap<Uuid, Instant>>,
     /// Copies of segments that are not sealed in which batches rotted.
     holed: Arc<Holed>,
 }
@@ -97,12 +100,14 @@ impl Copies {
         self.holdings.lock().unfinished()
     }
 
-    /// Segments whose copies here lack something: they rotted, or are to be made.
-    pub(crate) fn lacking(&self) -> HashSet<Uuid> {
+    /// Segments whose copies here lack something, for they rotted or are to be made, and how far each copy is.
+    pub(crate) fn lacking(&self) -> HashMap<Uuid, u64> {
         let listed = self.holdings.lock().all();
         let is_lacking = |held: &Held| matches!(held.state, CopyState::Filling | CopyState::Damaged);
         let listed = listed.into_iter().filter(is_lacking).map(|held| held.segment);
-        listed.chain(self.holed.all()).collect()
+        let holed = self.holed.all().into_iter().map(|segment| (segment, 0)); // appends do not fill them
+        let end = |segment| self.store.log(LogId(segment)).map_or(0, |log| log.end_offset().0);
+        listed.map(|segment| (segment, end(segment))).chain(holed).collect()
     }
 
     /// Copies listed here that were found once.
@@ -110,12 +115,14 @@ impl Copies {
         self.holdings.lock().settled()
     }
 
-    /// Copies that somebody should mend: read ones that were damaged, and those listed so.
-    pub(crate) fn to_mend(&self) -> Vec<Held> {
-        let damaged = std::mem::take(&mut *self.damaged.lock());
+    /// Copies that somebody should mend: those of sealed segments that a reader found damaged or that are listed so, and
+    /// segments of the others that a reader found damaged.
+    pub(crate) fn to_mend(&self) -> (Vec<Held>, Vec<Uuid>) {
+        let mut damaged = std::mem::take(&mut *self.damaged.lock());
         let held = self.holdings.lock().all();
-        let is_bad = |held: &Held| held.state == CopyState::Damaged || damaged.contains(&held.segment);
-        held.into_iter().filter(is_bad).collect()
+        let is_bad = |held: &Held| damaged.remove(&held.segment) || held.state == CopyState::Damaged;
+        let sealed = held.into_iter().filter(is_bad).collect();
+        (sealed, damaged.into_iter().collect())
     }
 
     /// A read of the own copy met damage.
@@ -126,14 +133,14 @@ impl Copies {
 
     /// Somebody waits to hear how far a segment goes that this process is to lead.
     pub(crate) fn note_doubt(&self, segment: Uuid) {
-        self.doubted.lock().insert(segment);
+        self.doubted.lock().insert(segment, Instant::now());
     }
 
-    /// Segments whose end somebody waits for. Those of which `is_settled` holds are forgotten.
-    pub(crate) fn doubted(&self, is_settled: impl Fn(Uuid) -> bool) -> HashSet<Uuid> {
+    /// Segments whose end somebody waits for, or did a moment ago: whoever still wants to know asks again.
+    pub(crate) fn doubted(&self) -> HashSet<Uuid> {
         let mut doubted = self.doubted.lock();
-        doubted.retain(|segment| !is_settled(*segment));
-        doubted.clone()
+        doubted.retain(|_, asked| asked.elapsed() < DOUBT_LASTS);
+        doubted.keys().copied().collect()
     }
 
     /// Returns when damage was noted.
@@ -189,9 +196,13 @@ impl Copies {
         }
     }
 
-    /// Whether the journal of this disk remembers a promise about this very segment.
-    pub(crate) fn has_promised(&self, segment: &Descriptor) -> Result<bool> {
-        Ok(promises::descriptor(&self.store, segment.uuid)?.is_some_and(|known| known == *segment))
+    /// The epoch up to which the journal of this disk remembers a promise about this very segment.
+    pub(crate) fn promised(&self, segment: &Descriptor) -> Result<Option<Epoch>> {
+        if promises::descriptor(&self.store, segment.uuid)?.is_none_or(|known| known != *segment) {
+            return Ok(None);
+        }
+        let promises = promises::read(&self.store, segment.uuid)?;
+        Ok(promises.map(|promises| convert::ballot_back(promises.promised).epoch.max(segment.epoch)))
     }
 
     /// The copy of a segment that this disk is to store. Nothing is written by that.

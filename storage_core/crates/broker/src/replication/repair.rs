@@ -1,9 +1,10 @@
-//! Sealed copies that rot: all of them are read now and then, slowly, and damage that is found, here or by a reader, is
-//! mended from the other copies. What cannot be mended is told to the metadata, which has the copy made anew.
+//! Copies that rot: all sealed ones are read now and then, slowly, and damage that is found, here or by a reader, is mended
+//! from the other copies. What cannot be mended is told to the metadata, which has the copy made anew.
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use uuid::Uuid;
 use walrus_log::batch::Batch;
 use walrus_log::{Log, LogId};
 use walrus_metadata::{CopyState, Descriptor, Found, Segment, SegmentState};
@@ -61,8 +62,14 @@ fn interval(broker: &Broker) -> Duration {
 pub(crate) async fn keep_whole(broker: Broker) {
     let mending = async {
         loop {
-            for held in broker.copies().to_mend() {
+            let (sealed, open) = broker.copies().to_mend();
+            for held in sealed {
                 look_after(&broker, &held, None).await;
+            }
+            for segment in open {
+                if let Err(error) = mend_open(&broker, segment).await {
+                    tracing::warn!(%segment, %error, "a copy in use cannot be mended yet");
+                }
             }
             drop(tokio::time::timeout(RETRY, broker.copies().damage()).await); // both ends are fine
         }
@@ -157,6 +164,35 @@ async fn read_through(broker: &Broker, held: &Held, mut pace: Option<&mut Pace>)
     );
     broker.metrics().alarms.inc();
     Ok(Health::Damaged)
+}
+
+/// Mends what rotted of a copy that is not sealed while it was in use: its machine counts the batches, and there they are
+/// again. What a start found is left to `upkeep/holes.rs`: there the machine knows of the holes.
+async fn mend_open(broker: &Broker, segment: Uuid) -> Result<()> {
+    let Some(copy) = broker.copies().find(segment)? else { return Ok(()) };
+    let Some(log) = copy.log().filter(|log| !log.is_sealed()) else { return Ok(()) };
+    let mut next = log.base_offset();
+    while broker.copies().holed().knows_as_whole(segment) {
+        let (reading, from) = (log.clone(), next);
+        match broker.blocking(move || Ok(reading.read(from, READ_BYTES))).await? {
+            Ok(slices) if slices.next_offset > next => next = slices.next_offset,
+            Ok(_) => break,
+            Err(walrus_log::Error::Corrupted { start, end, .. }) if end > next => {
+                broker.metrics().damaged_ranges.inc();
+                tracing::error!(
+                    alarm = "damaged_copy", log = log.name(), %segment, start = start.0, end = end.0,
+                    "the copy of an open segment is damaged; it is mended from others"
+                );
+                if mend(broker, copy.descriptor(), &log, (start.0, end.0)).await {
+                    broker.metrics().mended_ranges.inc();
+                    tracing::info!(%segment, start = start.0, end = end.0, "the damage is mended");
+                }
+                next = end;
+            }
+            Err(error) => return Err(broker.bucket().error(log.name(), error)),
+        }
+    }
+    Ok(())
 }
 
 fn is_lost(segment: &Segment, offset: Offset) -> bool {

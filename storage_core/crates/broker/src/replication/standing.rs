@@ -12,6 +12,12 @@ pub(crate) fn may_claim_unknown(is_listed: bool, holds_lease: bool) -> Result<()
     }
 }
 
+/// Whether a leader can never again have an append acknowledged: so many of the n replicas of its segment take none of it, and w
+/// are needed.
+pub(crate) fn is_led_in_vain(replicas: usize, write_quorum: usize, over: usize) -> bool {
+    replicas.saturating_sub(over) < write_quorum
+}
+
 /// Whether appends to a segment can not succeed as seen from here: of its n replicas so many have not answered for long,
 /// and w are needed. The only copy is waited for: nobody else could be asked instead.
 pub(crate) fn is_cut_off(replicas: usize, write_quorum: usize, lost: usize) -> bool {
@@ -28,6 +34,14 @@ mod tests {
         assert_eq!(may_claim_unknown(false, false), Err(Doubt::NotListed));
         assert_eq!(may_claim_unknown(true, false), Err(Doubt::NotHeard));
         assert_eq!(may_claim_unknown(true, true), Ok(()));
+    }
+
+    #[test]
+    fn a_segment_is_led_in_vain_once_fewer_than_w_replicas_can_take_appends() {
+        assert!(!is_led_in_vain(3, 2, 1));
+        assert!(is_led_in_vain(3, 2, 2));
+        assert!(is_led_in_vain(5, 3, 3));
+        assert!(!is_led_in_vain(1, 1, 0));
     }
 
     #[test]

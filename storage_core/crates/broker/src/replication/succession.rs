@@ -146,14 +146,8 @@ fn unable(broker: &Broker) -> HashSet<Uuid> {
             .map(|segment| segment.descriptor.uuid)
             .collect()
     };
-    let doubted = broker.copies().doubted(|_| false);
-    if doubted.is_empty() {
-        return doubted;
-    }
-    let unable = led_in_vain(&doubted);
-    // Whoever still wants to know asks again.
-    drop(broker.copies().doubted(|segment| !unable.contains(&segment)));
-    unable
+    let doubted = broker.copies().doubted();
+    if doubted.is_empty() { doubted } else { led_in_vain(&doubted) }
 }
 
 fn cause(broker: &Broker, metadata: &walrus_metadata::Metadata, segment: &Segment) -> Option<Cause> {

@@ -75,7 +75,7 @@ impl Sequencer {
             let Some(segment) = self.open_segment(broker) else {
                 let is_gone = broker.routing().topic(self.topic).is_none();
                 if is_gone {
-                    let error = broker.as_claim(Error::UnknownTopic { topic: self.name.to_string() });
+                    let error = Error::UnknownTopic { topic: self.name.to_string() };
                     self.fail_queue(broker, &mut self.state.lock(), &error);
                 } else {
                     self.obstacle(format!("{}/{} has no open segment", self.name, self.partition));

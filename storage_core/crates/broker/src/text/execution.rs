@@ -50,7 +50,8 @@ pub(super) async fn execute(
         Command::State { topic } => Answer::Json(json(&broker.topic_state(topic.as_str()).await?)),
         Command::Metrics => Answer::Json(json(&broker.cluster_metrics())),
         Command::Topics => {
-            let names: Vec<String> = broker.list_topics(false)?.into_iter().map(|topic| topic.name).collect();
+            let topics = broker.list_topics(false).await?;
+            let names: Vec<String> = topics.into_iter().map(|topic| topic.name).collect();
             Answer::Json(json(&names))
         }
         Command::Delete { topic } => {

@@ -2,8 +2,8 @@
 
 mod answer;
 mod arrivals;
-mod codec;
-mod command;
+pub(crate) mod codec;
+pub(crate) mod command;
 mod execution;
 mod listener;
 mod session;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use walrus_log::LogId;
+
 use crate::broker::Broker;
 use crate::copies::holes;
 
@@ -21,7 +23,12 @@ pub(crate) async fn keep_filling(broker: Broker) {
                             tracing::warn!(%segment, %error, "a damaged copy cannot be looked at");
                         }
                     }
-                    Ok(None) | Err(_) => broker.copies().holed().note(*segment, false), // it was given up
+                    Ok(None) => broker.copies().holed().note(*segment, false), // it was given up
+                    Err(error) => {
+                        let is_gone = broker.bucket().log(LogId(*segment)).is_none();
+                        broker.copies().holed().note(*segment, !is_gone);
+                        tracing::warn!(%segment, %error, "what was promised about a copy cannot be read");
+                    }
                 }
             }
             let found = broker.copies().holed().found();
@@ -38,9 +45,15 @@ pub(crate) async fn keep_filling(broker: Broker) {
 /// Rot is found by reading: nobody reads an open copy but its leader.
 async fn look_through(broker: &Broker) {
     for log in broker.bucket().store().logs().into_iter().filter(|log| !log.is_sealed()) {
-        let Ok(Some(copy)) = broker.copies().find(log.id().0) else { continue };
-        if let Err(error) = broker.blocking(move || copy.holes()).await {
+        let looked = match broker.copies().find(log.id().0) {
+            Ok(Some(copy)) => broker.blocking(move || copy.holes()).await.map(drop),
+            Ok(None) => continue,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = looked {
+            // Nobody knows what it lacks: it is not whole until somebody does.
             tracing::warn!(log = log.name(), %error, "a copy cannot be looked through");
+            broker.copies().holed().note(log.id().0, true);
         }
     }
     broker.copies().holed().set_complete();

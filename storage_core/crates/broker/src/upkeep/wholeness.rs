@@ -1,23 +1,29 @@
-//! Copies on this disk that have not been whole for a minute: mending and copying take seconds, so somebody should look.
+//! Copies on this disk that have lacked something for a minute, and got no further: mending takes seconds, and a copy that is
+//! being made grows all the time, so somebody should look.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
 use crate::broker::Broker;
 
-/// How long a copy may lack something before it is told.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Since when copies have lacked something.
-#[derive(Default)]
+/// Since when copies have lacked something and got no further.
 struct Lacking {
-    since: HashMap<Uuid, Instant>,
+    patience: Duration,
+    since: HashMap<Uuid, Stuck>,
     /// Somebody was told that there are such.
     is_told: bool,
+}
+
+/// A copy that lacks something.
+struct Stuck {
+    /// How far it is.
+    end: u64,
+    since: Instant,
 }
 
 /// What a look found.
@@ -30,12 +36,17 @@ struct Found {
 }
 
 impl Lacking {
-    fn look(&mut self, now: Instant, lacking: &HashSet<Uuid>) -> Found {
-        self.since.retain(|segment, _| lacking.contains(segment));
-        for segment in lacking {
-            self.since.entry(*segment).or_insert(now);
+    fn new(patience: Duration) -> Self {
+        Self { patience, since: HashMap::new(), is_told: false }
+    }
+
+    fn look(&mut self, now: Instant, lacking: &HashMap<Uuid, u64>) -> Found {
+        self.since.retain(|segment, known| lacking.get(segment) == Some(&known.end));
+        for (segment, end) in lacking {
+            self.since.entry(*segment).or_insert(Stuck { end: *end, since: now });
         }
-        let lasting = self.since.values().filter(|since| now.duration_since(**since) >= PATIENCE).count();
+        let is_lasting = |known: &&Stuck| now.duration_since(known.since) >= self.patience;
+        let lasting = self.since.values().filter(is_lasting).count();
         let is_news = lasting > 0 && !self.is_told;
         self.is_told = lasting > 0;
         Found { lasting, is_news }
@@ -45,7 +56,7 @@ impl Lacking {
 /// Shows how many there are, and says so once, until the node stops.
 pub(crate) async fn keep_watch(broker: Broker) {
     let watching = async {
-        let mut known = Lacking::default();
+        let mut known = Lacking::new(Duration::from_millis(broker.config().lacking_ms_max));
         loop {
             let lacking = broker.copies().lacking();
             let Found { lasting, is_news } = known.look(Instant::now(), &lacking);
@@ -68,16 +79,18 @@ pub(crate) async fn keep_watch(broker: Broker) {
 mod tests {
     use super::*;
 
-    fn segments(numbers: &[u128]) -> HashSet<Uuid> {
-        numbers.iter().copied().map(Uuid::from_u128).collect()
+    /// Of copies by number, each as far as it is.
+    fn segments(numbers: &[(u128, u64)]) -> HashMap<Uuid, u64> {
+        numbers.iter().map(|(number, end)| (Uuid::from_u128(*number), *end)).collect()
     }
 
     #[test]
     fn copies_are_told_once_they_have_lacked_something_for_a_minute_and_again_after_all_was_well() {
-        let (start, mut known) = (Instant::now(), Lacking::default());
+        let (start, mut known) = (Instant::now(), Lacking::new(Duration::from_secs(60)));
         let mut look = |seconds: u64, numbers: &[u128]| {
+            let lacking: Vec<_> = numbers.iter().map(|number| (*number, 0)).collect();
             let Found { lasting, is_news } =
-                known.look(start + Duration::from_secs(seconds), &segments(numbers));
+                known.look(start + Duration::from_secs(seconds), &segments(&lacking));
             (lasting, is_news)
         };
         assert_eq!(look(0, &[1, 2]), (0, false));
@@ -87,5 +100,19 @@ mod tests {
         assert_eq!(look(120, &[]), (0, false));
         assert_eq!(look(130, &[1]), (0, false));
         assert_eq!(look(190, &[1]), (1, true));
+    }
+
+    /// A copy that was merely being made, and was large, was told as one that lost something.
+    #[test]
+    fn a_copy_that_grows_is_not_told_until_it_stands_still_for_a_minute() {
+        let (start, mut known) = (Instant::now(), Lacking::new(Duration::from_secs(60)));
+        let mut lasting = |seconds: u64, end: u64| {
+            known.look(start + Duration::from_secs(seconds), &segments(&[(1, end)])).lasting
+        };
+        for minutes in 0..10 {
+            assert_eq!(lasting(minutes * 50, minutes), 0);
+        }
+        assert_eq!(lasting(9 * 50 + 59, 9), 0);
+        assert_eq!(lasting(9 * 50 + 60, 9), 1);
     }
 }

@@ -1,6 +1,7 @@
 //! A node that was cut off, replaced or just started calls nothing over: no end of a log, no gap, no range, no topic. What
 //! it cannot know is `Unavailable`, and clients go elsewhere.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -10,7 +11,9 @@ use walrus_metadata::Replication;
 
 use crate::client::{batch_of, options, put, read_values};
 use crate::harness::{Cluster, PATIENCE, wait_until};
+use crate::hostile::fence;
 use crate::links::Link;
+use crate::peer::{Peer, REPLICA};
 
 const REPLICATION: Replication = Replication { factor: 3, write_quorum: 2 };
 /// Longer than a test may take.
@@ -204,15 +207,92 @@ fn a_node_that_has_just_started_does_not_know_which_topics_there_are() {
         is_unavailable("a read", broker.read(&topic(), 0, options(Duration::ZERO)).await);
         is_unavailable("the segments", broker.segments("logs").await);
         is_unavailable("the state", broker.topic_state("logs").await);
-        is_unavailable("the topics", broker.list_topics(false));
+        is_unavailable("the topics", broker.list_topics(false).await);
         is_unavailable("a deletion", broker.delete_topic("logs").await);
     });
     cluster.catch_up(id);
     cluster.block_on(async {
-        assert_eq!(broker.list_topics(false).unwrap().len(), 1);
+        assert_eq!(broker.list_topics(false).await.unwrap().len(), 1);
         let unknown = PartitionRef::parse("other", 0).unwrap();
         let error = put(&broker, &unknown, "1").await.unwrap_err();
         assert!(matches!(error, Error::UnknownTopic { .. }), "{error:?}");
+    });
+}
+
+/// It held its lease, and had missed what was committed a moment ago: for seconds it called new topics unknown, and those that
+/// were dropped were there for it.
+#[test]
+fn a_node_that_has_missed_the_latest_metadata_hears_them_before_it_calls_anything_unknown() {
+    let cluster = linked(json!({ "auto_create_topics": false, "segment_entries_max": 10 }));
+    let first = leader(&cluster);
+    let (ahead, late) = (cluster.broker(first), others(&cluster, first)[0]);
+    let broker = cluster.broker(late);
+    cluster.be_late(late);
+    let new = async |name: &str| {
+        ahead.create_topic(name, 1, false).await.unwrap();
+        PartitionRef::parse(name, 0).unwrap()
+    };
+    cluster.block_on(async {
+        assert_eq!(put(&broker, &new("appended").await, "0").await.unwrap().base_offset, 0);
+        let page = broker.read(&new("read").await, 0, options(Duration::ZERO)).await.unwrap();
+        assert_eq!((page.high_watermark, page.batches.len()), (0, 0));
+        assert_eq!(broker.segments(new("listed").await.topic.as_str()).await.unwrap().len(), 1);
+        assert_eq!(
+            broker.topic_state(new("described").await.topic.as_str()).await.unwrap().current_segment,
+            0
+        );
+        let shared = new("shared").await.topic;
+        assert!(broker.cursors().consumer().next(&shared, 0).await.unwrap().is_none());
+        new("named").await;
+        assert!(broker.list_topics(false).await.unwrap().iter().any(|topic| topic.name == "named"));
+        broker.delete_topic(new("dropped").await.topic.as_str()).await.unwrap();
+        ahead.delete_topic("named").await.unwrap();
+        assert!(broker.create_topic("named", 1, false).await.unwrap().1, "it is made anew");
+        for number in 0..15 {
+            put(&ahead, &topic(), &number.to_string()).await.unwrap();
+        }
+        assert_eq!(broker.topic_state("logs").await.unwrap().current_segment, 1);
+    });
+}
+
+/// The same where it hears nothing when it asks.
+#[test]
+fn a_node_that_cannot_hear_the_latest_metadata_calls_nothing_unknown_though_it_holds_its_lease() {
+    let cluster = linked(json!({ "auto_create_topics": false }));
+    let first = leader(&cluster);
+    let (ahead, behind) = (cluster.broker(first), others(&cluster, first)[0]);
+    let broker = cluster.broker(behind);
+    cluster.fall_behind(behind);
+    cluster.block_on(async {
+        ahead.create_topic("new", 1, false).await.unwrap();
+        ahead.delete_topic("logs").await.unwrap();
+        let new = PartitionRef::parse("new", 0).unwrap();
+        is_unavailable("an append", put(&broker, &new, "0").await);
+        is_unavailable("a read", broker.read(&new, 0, options(Duration::ZERO)).await);
+        is_unavailable("the segments", broker.segments("new").await);
+        is_unavailable("the state", broker.topic_state("new").await);
+        is_unavailable("the state of a topic that is gone", broker.topic_state("logs").await);
+        is_unavailable("the topics", broker.list_topics(false).await);
+        is_unavailable("a deletion", broker.delete_topic("new").await);
+        is_unavailable("a topic that is there already", broker.create_topic("logs", 1, false).await);
+        is_unavailable("the next entry", broker.cursors().consumer().next(&new.topic, 0).await);
+    });
+}
+
+/// The end that it named was where the last segment begins.
+#[test]
+fn an_offset_below_the_first_record_is_out_of_the_range_that_there_is() {
+    let cluster = linked(json!({ "segment_entries_max": 10 }));
+    cluster.block_on(async {
+        let broker = cluster.broker(leader(&cluster));
+        for number in 0..15 {
+            put(&broker, &topic(), &number.to_string()).await.unwrap();
+        }
+        broker.trim(&topic(), 1).await.unwrap();
+        let read = broker.read(&topic(), 3, options(Duration::ZERO)).await;
+        let Err(Error::OffsetOutOfRange { requested: 3, start: 10, end: 15 }) = read else {
+            panic!("{read:?}")
+        };
     });
 }
 
@@ -365,6 +445,29 @@ fn a_reader_that_waits_brings_a_segment_forward_whose_leader_is_there_and_cannot
         until_listed(&cluster.broker(1), 15).await;
         assert_eq!(read_values(&cluster.broker(2), &topic(), 0, 15).await.len(), 15);
     });
+}
+
+/// Metadata forgot the recovery for which its followers had promised to take no more of its appends. It stayed there, idle, and
+/// nobody could say how far the segment goes, until somebody appended.
+#[test]
+fn a_leader_whose_followers_promised_to_another_is_found_out_by_readers_that_wait() {
+    let cluster = linked(json!({}));
+    let idle = leader(&cluster);
+    cluster.block_on(put(&cluster.broker(idle), &topic(), "0")).unwrap();
+    let segment = last_segment(&cluster);
+    cluster.rewrite(|metadata| {
+        let topic = metadata.topics.get_mut(&segment.descriptor.topic).unwrap();
+        Arc::make_mut(topic).partitions[0].next_epoch.0 += 1;
+    });
+    for id in others(&cluster, idle) {
+        let fence = fence(&segment.descriptor, id, segment.descriptor.epoch.0 + 1);
+        Peer::greet(&cluster, id).refusal_of(REPLICA, &fence).unwrap_err();
+    }
+    cluster.block_on(async {
+        until_listed(&cluster.broker(idle), 1).await;
+        assert_eq!(read_values(&cluster.broker(idle), &topic(), 0, 1).await.len(), 1);
+    });
+    assert_ne!(last_segment(&cluster).descriptor.uuid, segment.descriptor.uuid);
 }
 
 /// It said "its leader is gone or not sure of it", whatever the reason was.

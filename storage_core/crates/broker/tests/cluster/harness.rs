@@ -97,6 +97,7 @@ impl Cluster {
             away: AtomicBool::new(false),
             lapsed: Mutex::default(),
             behind: Mutex::default(),
+            late: Mutex::default(),
             unheard: Mutex::default(),
             refused: Mutex::default(),
             links,
@@ -237,6 +238,12 @@ impl Cluster {
     /// Lets a node hear of no more metadata.
     pub(crate) fn fall_behind(&self, id: u32) {
         self.shared.behind.lock().push(id);
+    }
+
+    /// Lets a node hear of metadata only when it asks for something.
+    pub(crate) fn be_late(&self, id: u32) {
+        self.shared.late.lock().push(id);
+        self.fall_behind(id);
     }
 
     /// Lets it hear of all that it has missed.

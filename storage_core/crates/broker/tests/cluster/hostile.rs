@@ -17,7 +17,7 @@ use walrus_metadata::{Descriptor, EPOCH_MAX, Epoch, Offset, Replication, Segment
 
 use crate::client::{put, read_values};
 use crate::harness::{Cluster, PATIENCE, wait_until};
-use crate::peer::{ANSWER, ERROR, HELLO, Peer, connect_to, frame, hello, read_frame};
+use crate::peer::{ANSWER, ERROR, HELLO, Peer, REPLICA, connect_to, frame, hello, read_frame};
 use crate::replicated::put_until_taken;
 
 fn bytes(id: Uuid) -> bytes::Bytes {
@@ -42,7 +42,7 @@ fn to_replica(segment: &Descriptor, node: u32, message: replica_request::Message
     ReplicaRequest { segment, disk: bytes(disk), message: Some(message), metadata_version: 0 }
 }
 
-fn fence(segment: &Descriptor, node: u32, epoch: u32) -> ReplicaRequest {
+pub(crate) fn fence(segment: &Descriptor, node: u32, epoch: u32) -> ReplicaRequest {
     let ballot = Some(ReplicaBallot { epoch, attempt: bytes(Uuid::from_u128(7)) });
     let descriptor_json = serde_json::to_vec(segment).unwrap().into();
     to_replica(segment, node, replica_request::Message::Fence(ReplicaFence { ballot, descriptor_json }))
@@ -55,7 +55,6 @@ fn start_replicated() -> Cluster {
 /// One frame with epoch 2^32 - 1 made a partition unwritable for ever: no attempt can have a higher one.
 #[test]
 fn a_fence_that_no_metadata_ordered_ends_no_segment() {
-    const REPLICA: u8 = 10;
     let mut cluster = start_replicated();
     let topic = PartitionRef::parse("logs", 0).unwrap();
     cluster.block_on(put(&cluster.broker(1), &topic, "0")).unwrap();
@@ -77,10 +76,45 @@ fn a_fence_that_no_metadata_ordered_ends_no_segment() {
     assert!(cluster.block_on(put_until_taken(&cluster.broker(other), &topic, "2")) >= 2);
 }
 
+/// What a disk has of a segment that its metadata have lost was enough for an epoch of any height.
+#[test]
+fn a_replica_whose_metadata_have_lost_a_segment_promises_no_epoch_out_of_reach() {
+    let mut cluster = start_replicated();
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    cluster.block_on(put(&cluster.broker(1), &topic, "0")).unwrap();
+    let segment = open_segment(&cluster);
+    let replica = segment.leader.node.0 % 3 + 1;
+    wait_until("the replica has it", PATIENCE, || {
+        let log = cluster.broker(replica).bucket().log(LogId(segment.uuid));
+        log.is_some_and(|log| log.durable_offset().0 == 1)
+    });
+    let known = cluster.metadata();
+    for id in cluster.ids().filter(|id| *id != replica) {
+        cluster.fall_behind(id);
+    }
+    cluster.stop_unnoticed(replica);
+    cluster.rewrite(|metadata| {
+        metadata.topics.clear();
+        metadata.names.clear();
+    });
+    cluster.restart(replica);
+    let mut peer = Peer::greet(&cluster, replica);
+    for epoch in [EPOCH_MAX.0, EPOCH_MAX.0 - 1, segment.epoch.0 + (1 << 16) + 1] {
+        let refusal = peer.refusal_of(REPLICA, &fence(&segment, replica, epoch)).unwrap();
+        assert!(refusal.contains(&epoch.to_string()), "{refusal}");
+    }
+    // A recoverer that metadata had sent before they lost it is heard.
+    peer.refusal_of(REPLICA, &fence(&segment, replica, segment.epoch.0 + 1)).unwrap_err();
+    cluster.rewrite(|metadata| (metadata.topics, metadata.names) = (known.topics, known.names));
+    for id in cluster.ids() {
+        cluster.catch_up(id);
+    }
+    assert!(cluster.block_on(put_until_taken(&cluster.broker(replica), &topic, "1")) >= 1);
+}
+
 /// A value that no metadata would take, once decided, would leave the partition without a next segment.
 #[test]
 fn a_vote_for_an_impossible_successor_is_refused() {
-    const REPLICA: u8 = 10;
     let cluster = start_replicated();
     let topic = PartitionRef::parse("logs", 0).unwrap();
     cluster.block_on(put(&cluster.broker(1), &topic, "0")).unwrap();

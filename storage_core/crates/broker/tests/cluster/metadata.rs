@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) lapsed: Mutex<Vec<u32>>,
     /// Nodes that hear of nothing new.
     pub(crate) behind: Mutex<Vec<u32>>,
+    /// Those of them that hear of all once they ask for anything.
+    pub(crate) late: Mutex<Vec<u32>>,
     /// Nodes that the metadata store does not answer.
     pub(crate) unheard: Mutex<Vec<u32>>,
     /// What nodes asked for in vain while it was away or did not hear them.
@@ -51,18 +53,32 @@ impl Shared {
     /// Tells all nodes that are not behind.
     pub(crate) fn publish(&self, metadata: &Metadata) {
         let behind = self.behind.lock().clone();
-        let same = Arc::new(metadata.clone());
-        for (id, plane) in (1..).zip(self.planes.lock().iter()) {
-            if let Some(plane) = plane.as_ref().filter(|_| !behind.contains(&id)) {
-                plane.publish(
-                    self.links.as_ref().map_or_else(|| same.clone(), |links| shown(metadata, links, id)),
-                );
-            }
+        let nodes = 1..=u32::try_from(self.planes.lock().len()).unwrap();
+        nodes.filter(|id| !behind.contains(id)).for_each(|id| self.show(id, metadata));
+    }
+
+    /// Tells one node.
+    fn show(&self, id: u32, metadata: &Metadata) {
+        let plane = self.planes.lock()[id as usize - 1].clone();
+        if let Some(plane) = plane {
+            let links = self.links.as_ref();
+            plane.publish(
+                links.map_or_else(|| Arc::new(metadata.clone()), |links| shown(metadata, links, id)),
+            );
         }
     }
 
-    /// What the control plane does with an event.
+    /// What the control plane does with an event. A node that is late knows by the answer what it was told.
     pub(crate) fn handle(&self, from: u32, event: &Value) -> Value {
+        let answer = self.carry_out(from, event);
+        if self.late.lock().contains(&from) {
+            let metadata = self.metadata.lock().clone();
+            self.show(from, &metadata);
+        }
+        answer
+    }
+
+    fn carry_out(&self, from: u32, event: &Value) -> Value {
         if self.away.load(Ordering::Relaxed) || self.unheard.lock().contains(&from) {
             self.refused.lock().push((from, event["kind"].as_str().unwrap().to_owned()));
             return refusal("Unavailable", true);
@@ -71,6 +87,7 @@ impl Shared {
         let topic = || TopicId(uuid("topic"));
         let partition = || u32::try_from(event["partition"].as_u64().unwrap()).unwrap();
         let command = match event["kind"].as_str().unwrap() {
+            "barrier" => return self.barrier(from),
             "create_topic" => return self.create_topic(event),
             "begin_roll" => {
                 let avoided = event["avoid"].as_array().unwrap().iter();
@@ -119,6 +136,12 @@ impl Shared {
             Ok(_) => json!({"ok": {}}),
             Err(rejected) => rejection(&rejected),
         }
+    }
+
+    /// A node that hears of nothing waits for it in vain.
+    fn barrier(&self, from: u32) -> Value {
+        let is_deaf = self.behind.lock().contains(&from) && !self.late.lock().contains(&from);
+        if is_deaf { refusal("Unavailable", true) } else { json!({"ok": {}}) }
     }
 
     fn begin_recovery(&self, event: &Value, place: (TopicId, u32), segment: Uuid) -> Value {

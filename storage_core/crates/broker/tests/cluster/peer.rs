@@ -14,6 +14,7 @@ use crate::harness::Cluster;
 pub(crate) const HELLO: u8 = 1;
 pub(crate) const ANSWER: u8 = 2;
 pub(crate) const ERROR: u8 = 3;
+pub(crate) const REPLICA: u8 = 10;
 pub(crate) const CHALLENGE: u8 = 12;
 pub(crate) const PROOF: u8 = 13;
 

@@ -14,6 +14,8 @@ use crate::harness::{Cluster, PATIENCE, wait_until};
 use crate::replicated::put_until_taken;
 
 const COUNT: u64 = 20;
+/// As the harness has its stores made.
+const BLOCK_BYTES: usize = 256 << 10;
 
 fn topic() -> PartitionRef {
     PartitionRef::parse("logs", 0).unwrap()
@@ -85,6 +87,54 @@ fn one_rotten_bit_of_a_node_that_restarts_is_mended_and_the_copy_follows_its_lea
         cluster.plane(follower).open_behind(Duration::from_secs(2)) == Some(0)
     });
     check_reads(&cluster, &[follower], COUNT + 1);
+}
+
+#[test]
+fn a_copy_with_holes_that_nobody_fills_is_told() {
+    let (mut cluster, [_, follower, _]) = start();
+    for id in cluster.ids() {
+        cluster.stop(id);
+    }
+    flip(&cluster, follower, 3);
+    cluster.set_option("lacking_ms_max", json!(1));
+    cluster.restart(follower);
+    wait_until("it is told", PATIENCE, || cluster.plane(follower).copies_not_whole() == 1);
+    assert!(cluster.plane(follower).prometheus().contains("walrus_copies_not_whole 1"));
+}
+
+/// It was skipped, and so the node knew it as whole.
+#[test]
+fn a_copy_whose_promises_cannot_be_read_is_told_too() {
+    let (mut cluster, [_, follower, _]) = start();
+    let store = cluster.broker(follower).bucket().store().clone();
+    let (promises, _) = store.properties().into_iter().find(|(key, _)| key.starts_with("replica/")).unwrap();
+    store.put_property(&promises, b"rubbish").unwrap();
+    drop(store);
+    for id in cluster.ids() {
+        cluster.stop(id);
+    }
+    cluster.set_option("lacking_ms_max", json!(1));
+    cluster.restart(follower);
+    wait_until("it is told", PATIENCE, || cluster.plane(follower).copies_not_whole() == 1);
+}
+
+/// Readers failed until the segment was sealed, though two good copies were there.
+#[test]
+fn rot_under_a_leader_that_runs_is_mended_from_the_others_and_readers_notice_nothing() {
+    let (cluster, [leader, other, _]) = start();
+    // Another block: what the last one holds is in memory.
+    let large = "y".repeat(BLOCK_BYTES / 2);
+    for _ in 0..3 {
+        cluster.block_on(put(&cluster.broker(leader), &topic(), &large)).unwrap();
+    }
+    flip(&cluster, leader, 3);
+    flip(&cluster, leader, 9);
+    assert!(!has_all(&cluster, leader, COUNT));
+    check_reads(&cluster, &[other, leader], COUNT);
+    wait_until("the copy is whole", PATIENCE, || has_all(&cluster, leader, COUNT));
+    let ack = cluster.block_on(put(&cluster.broker(other), &topic(), "more")).unwrap();
+    assert_eq!(ack.base_offset, COUNT + 3);
+    assert_eq!(cluster.broker(other).leadership(&topic()).unwrap().number, 0, "the segment goes on");
 }
 
 /// The same with the leader, whose segment is recovered.

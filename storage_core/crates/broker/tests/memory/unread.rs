@@ -4,13 +4,22 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::StreamBody;
 use prost::Message as _;
 use serde_json::json;
 use tokio_stream::StreamExt as _;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::http::Request;
+use tonic::transport::Endpoint;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+use tower::ServiceExt as _;
 use walrus_broker::PartitionRef;
 use walrus_broker::proto::peer::Fetch;
 use walrus_broker::proto::v1::log_client::LogClient;
-use walrus_broker::proto::v1::{Format, ReadRequest};
+use walrus_broker::proto::v1::{Format, ListTopicsRequest, ReadRequest};
 
 use crate::TURN;
 use crate::client::{batch_of, put};
@@ -52,10 +61,14 @@ fn reset_peak() -> usize {
     status("VmRSS")
 }
 
+/// Bytes of pages for readers.
 fn held(cluster: &Cluster) -> usize {
-    let metrics = cluster.plane(1).prometheus();
-    let line = metrics.lines().find_map(|line| line.strip_prefix("walrus_held_bytes{share=\"reads\"} "));
-    line.unwrap().parse().unwrap()
+    held_of(cluster, "reads")
+}
+
+fn held_of(cluster: &Cluster, share: &str) -> usize {
+    let (metrics, name) = (cluster.plane(1).prometheus(), format!("walrus_held_bytes{{share=\"{share}\"}} "));
+    metrics.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
 }
 
 fn wait_until_full(cluster: &Cluster) {
@@ -101,6 +114,58 @@ fn sixty_pages_that_a_peer_does_not_read_stay_within_the_budget_and_stop_no_appe
     let growth = status("VmHWM").saturating_sub(before);
     assert!(growth < GROWTH_BYTES, "{} MiB", growth >> 20);
     wait_until("nothing is held any more", PATIENCE, || held(&cluster) == 0);
+}
+
+/// They took the room of batches between replicas, whose connections ended then.
+#[test]
+fn pages_for_repairs_that_a_peer_does_not_read_leave_room_for_batches_between_replicas() {
+    const FETCH: u8 = 5;
+    let _turn = TURN.lock();
+    let (cluster, topic) = start();
+    let Peer { mut stream } = Peer::greet(&cluster, 1);
+    let segment = cluster.broker(1).leadership(&topic).unwrap().segment.as_bytes().to_vec();
+    let fetch = Fetch { segment: segment.into(), bytes_max: 10 << 20, durable: true, ..Fetch::default() };
+    for id in 1..=20 {
+        stream.write_all(&frame(FETCH, id, &fetch.encode_to_vec())).unwrap();
+    }
+    wait_until("pages wait for their reader", PATIENCE, || held_of(&cluster, "repairs") > BATCH_BYTES);
+    assert_eq!(held_of(&cluster, "replication"), 0);
+}
+
+/// A message of which half has come in.
+async fn append_half(address: String) {
+    let size: u32 = 16 << 20;
+    let prefix = [&[0], size.to_be_bytes().as_slice()].concat();
+    let half = (0..9).map(|_| Bytes::from(vec![0; 1 << 20]));
+    let pieces = std::iter::once(Bytes::from(prefix))
+        .chain(half)
+        .map(|piece| Ok::<_, Status>(http_body::Frame::data(piece)));
+    let body = Body::new(StreamBody::new(tokio_stream::iter(pieces).chain(tokio_stream::pending())));
+    let request = Request::post("/walrus.v1.Log/Append").header("content-type", "application/grpc");
+    let channel = Endpoint::from_shared(address).unwrap().connect().await.unwrap();
+    drop(channel.oneshot(request.body(body).unwrap()).await);
+}
+
+/// All requests took the room of appends: who read, or asked for the health, waited for ten seconds and failed.
+#[test]
+fn appends_that_never_come_in_whole_stop_neither_readers_nor_questions_about_the_health() {
+    let _turn = TURN.lock();
+    let (cluster, _) = start();
+    let address = format!("http://{}", cluster.plane(1).addresses()["grpc"]);
+    cluster.block_on(async {
+        let senders: Vec<_> = (0..3).map(|_| tokio::spawn(append_half(address.clone()))).collect();
+        while held_of(&cluster, "appends") < BUDGET_BYTES / 4 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let channel = Endpoint::from_shared(address).unwrap().connect().await.unwrap();
+        let (mut log, mut health) = (LogClient::new(channel.clone()), HealthClient::new(channel));
+        let asked = async {
+            log.list_topics(ListTopicsRequest::default()).await.unwrap();
+            health.check(HealthCheckRequest::default()).await.unwrap();
+        };
+        tokio::time::timeout(Duration::from_secs(5), asked).await.expect("answers at once");
+        senders.iter().for_each(tokio::task::JoinHandle::abort);
+    });
 }
 
 /// They cost 750 MiB.

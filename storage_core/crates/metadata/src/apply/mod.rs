@@ -107,6 +107,7 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Rejec
             let found = current_process(metadata, *node, *process)?;
             found.renewals += 1;
             found.asked_boottime_ms = found.asked_boottime_ms.max(*asked_boottime_ms);
+            found.clock_ms = envelope.at_ms;
             Ok(Answer::Nothing)
         }
         Command::SetNodeState { node, process, state } => {
@@ -146,9 +147,11 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Rejec
         }
         Command::ReportCopies { replica, reports } => report_copies(metadata, *replica, reports, version),
         Command::SealAndOpen { topic, partition, segment, value } => {
-            let forgets_producers = metadata.level >= LIMITS_LEVEL;
+            let reached_ms = metadata.reached_ms();
+            let forgets_at_ms = (metadata.level >= LIMITS_LEVEL).then_some(reached_ms);
+            let opened_at_ms = envelope.at_ms.max(reached_ms);
             let found = partition_mut(metadata, *topic, *partition)?;
-            seal_and_open(found, *segment, value, envelope.at_ms, (version, forgets_producers))
+            seal_and_open(found, *segment, value, (opened_at_ms, version), forgets_at_ms)
         }
         Command::Trim { topic, partition, below_number, first } => {
             let found = partition_mut(metadata, *topic, *partition)?;

@@ -60,6 +60,7 @@ pub(super) fn register_node(
         asked_boottime_ms: known
             .filter(|node| node.process == *process)
             .map_or(0, |node| node.asked_boottime_ms),
+        clock_ms: known.map_or(0, |node| node.clock_ms),
         version,
     };
     metadata.nodes.insert(id, node);

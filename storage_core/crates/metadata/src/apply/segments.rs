@@ -86,8 +86,8 @@ pub(super) fn seal_and_open(
     partition: &mut Partition,
     segment: Uuid,
     value: &Value,
-    at_ms: u64,
-    (version, forgets_producers): (u64, bool),
+    (opened_at_ms, version): (u64, u64),
+    forgets_at_ms: Option<u64>,
 ) -> Result<Answer, Rejected> {
     if value.successor.number <= partition.trimmed_below {
         return Ok(Answer::Nothing); // published before, and trimmed since
@@ -108,12 +108,12 @@ pub(super) fn seal_and_open(
     found.successor = None;
     found.earlier_successors = Vec::new();
     found.version = version;
-    let mut next = open_segment(value.successor.clone(), at_ms, version);
+    let mut next = open_segment(value.successor.clone(), opened_at_ms, version);
     if !is_known {
         next.state = SegmentState::Sealing(Ballot::zero(next.descriptor.epoch));
     }
-    if forgets_producers {
-        next.silent_below = silent_below(partition, at_ms);
+    if let Some(now_ms) = forgets_at_ms {
+        next.silent_below = silent_below(partition, now_ms);
     }
     partition.segments.push(next);
     partition.next_epoch = next_epoch.max(Epoch(value.successor.epoch.0 + 1));
@@ -122,8 +122,8 @@ pub(super) fn seal_and_open(
 }
 
 /// Where the latest segment begins that was opened a quarter of an hour ago, or longer; or what was known before.
-fn silent_below(partition: &Partition, at_ms: u64) -> Offset {
-    let is_old = |segment: &&Segment| segment.opened_at_ms.saturating_add(PRODUCER_SILENCE_MS) <= at_ms;
+fn silent_below(partition: &Partition, now_ms: u64) -> Offset {
+    let is_old = |segment: &&Segment| segment.opened_at_ms.saturating_add(PRODUCER_SILENCE_MS) <= now_ms;
     let old = partition.segments.iter().rev().find(is_old).and_then(|segment| segment.descriptor.base_offset);
     let known = partition.segments.last().map(|segment| segment.silent_below);
     old.max(known).unwrap_or(Offset(0))

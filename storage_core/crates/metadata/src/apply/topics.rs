@@ -14,6 +14,9 @@ use crate::rejected::Rejected;
 /// A topic with more partitions is refused: each costs a log on some disk.
 const PARTITIONS_MAX: usize = 10_000;
 
+/// Further apart than this no clocks of a cluster are, unless one is wrong.
+const CLOCKS_APART_SECONDS_MAX: u64 = 10;
+
 /// What a topic is called, and whose it is: identity, organisation, name, whether it is internal.
 type Named<'a> = (TopicId, &'a str, &'a str, bool);
 
@@ -116,7 +119,9 @@ fn count_creation(
 ) -> Result<Creations, Rejected> {
     let Creations { second, count } = metadata.creations;
     let now = at_ms / 1_000;
-    let count = if second == now { count + 1 } else { 1 };
+    // Proposers' clocks differ: the latest of them counts, but not one that is so far ahead that it must be wrong.
+    let is_ahead = second > now && second - now <= CLOCKS_APART_SECONDS_MAX;
+    let (now, count) = if is_ahead || second == now { (second, count + 1) } else { (now, 1) };
     if metadata.level >= LIMITS_LEVEL && !internal {
         let max = metadata.config.creations_per_second_max();
         if count > max {

@@ -32,9 +32,25 @@ impl Simulation {
         Ok(())
     }
 
+    /// Nodes that are awake hear of metadata, most of the time; none takes older ones than it has.
+    pub(super) fn hear(&mut self) {
+        for index in 0..self.known.len() {
+            let node = &self.world.nodes[index];
+            let is_newer = self.world.metadata.state.version >= self.known[index].state.version;
+            // A process that starts learns what there is.
+            if !node.up || (is_newer && self.paused[index] <= self.now && !self.lags.one_in(4)) {
+                self.known[index] = self.world.metadata.clone();
+            }
+        }
+    }
+
     /// Leaders are asked how far their segments go, those that sleep as if they had just woken up.
     pub(super) fn claims(&mut self) -> Checked {
-        self.world.leaders.keys().try_for_each(|segment| self.world.claim(*segment))
+        for segment in self.world.leaders.keys() {
+            let answers = |node| self.is_alive(node);
+            self.tally.claims += u64::from(self.world.claim(*segment, &self.known, answers)?);
+        }
+        Ok(())
     }
 
     fn rolls(&mut self) -> Checked {
@@ -105,7 +121,7 @@ impl Simulation {
                 {
                     self.world.fill_hole(node, segment)?;
                 }
-                if self.world.may_forget(node, segment) && self.dice.one_in(20) {
+                if self.world.may_forget(node, segment, &self.known[index(node)]) && self.dice.one_in(20) {
                     self.world.forget_votes(node, segment);
                 }
                 let of_node = &self.world.nodes[index(node)];

@@ -110,6 +110,7 @@ impl Simulation {
                         self.world.add_node();
                         self.paused.push(0);
                         self.full.push(0);
+                        self.known.push(self.world.metadata.clone());
                     } else {
                         self.at(until, Happening::Restart(node));
                     }

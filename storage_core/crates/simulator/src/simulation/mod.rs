@@ -55,6 +55,10 @@ struct Simulation {
     /// Nothing is committed until then.
     metadata_away: u64,
     past: Vec<Arc<Committed>>,
+    /// By node: the metadata that it has heard of. One that sleeps hears of nothing, the others now and then.
+    known: Vec<Arc<Committed>>,
+    /// For when nodes hear of metadata.
+    lags: Dice,
     /// Where an attempt runs, and until when it lives.
     homes: Vec<(NodeId, u64)>,
     /// When a leader was last able to do something.
@@ -93,6 +97,7 @@ impl Simulation {
     fn new(seed: u64, mistake: Option<Mistake>) -> Self {
         let world = World::new(setting_of(seed, mistake));
         let nodes = world.nodes.len();
+        let known = vec![world.metadata.clone(); nodes];
         let mut simulation = Self {
             world,
             dice: Dice(seed),
@@ -104,6 +109,8 @@ impl Simulation {
             full: vec![0; nodes],
             metadata_away: 0,
             past: Vec::new(),
+            known,
+            lags: Dice(!seed),
             homes: Vec::new(),
             heard: 0,
             tally: Tally { schedules: 1, ..Tally::default() },
@@ -231,6 +238,7 @@ impl Simulation {
         self.clients()?;
         self.repeat()?;
         self.control()?;
+        self.hear();
         self.claims()?;
         self.tidy()
     }

@@ -21,6 +21,8 @@ pub struct Tally {
     pub losses_told: u64,
     /// Holes of open copies that were filled from other copies.
     pub filled: u64,
+    /// Ends of segments that a leader, asked for them, could name.
+    pub claims: u64,
     /// Ranges that had rotted on all copies, and were told as lost.
     pub lost: u64,
 }
@@ -37,6 +39,7 @@ impl Tally {
         self.faults += other.faults;
         self.losses_told += other.losses_told;
         self.filled += other.filled;
+        self.claims += other.claims;
         self.lost += other.lost;
     }
 }

@@ -4,11 +4,13 @@
 use super::*;
 
 impl World {
-    /// Whether the votes of a copy may go: it is sealed, and metadata list its segment so. Its seal answers for it.
+    /// Whether the votes of a copy may go: it is sealed, and the metadata that its node knows list its segment so. Its seal
+    /// answers for it.
     #[must_use]
-    pub fn may_forget(&self, id: NodeId, segment: SegmentId) -> bool {
+    pub fn may_forget(&self, id: NodeId, segment: SegmentId, known: &Committed) -> bool {
         let stored = &self.node(id).held[&segment].stored;
-        let listed = self.partition().into_iter().flat_map(|partition| &partition.segments);
+        let listed =
+            known.state.topics.get(&TOPIC).into_iter().flat_map(|topic| &topic.partitions[0].segments);
         let is_listed = listed.into_iter().any(|one| {
             one.descriptor.uuid.as_u128() == segment.0 && matches!(one.state, SegmentState::Sealed(_))
         });
@@ -22,42 +24,53 @@ impl World {
         }
     }
 
-    /// A leader is asked where its segment ends, and asks the other replicas. What it then says must be so, however long its
-    /// process slept before.
-    pub fn claim(&self, segment: SegmentId) -> Checked {
-        let Some(leading) = self.leaders.get(&segment) else { return Ok(()) };
+    /// A leader is asked where its segment ends, and asks the other replicas, each of which goes by the metadata that it knows,
+    /// if these are as new as the leader's word of the segment. What it then says must be so, however long its process slept
+    /// before. True: it says something.
+    pub fn claim(
+        &self,
+        segment: SegmentId,
+        known: &[Arc<Committed>],
+        answers: impl Fn(NodeId) -> bool,
+    ) -> Result<bool, Violation> {
+        let Some(leading) = self.leaders.get(&segment) else { return Ok(false) };
+        let known = |node: NodeId| &*known[node.0 as usize - 1];
         let descriptor = self.descriptor(segment);
         let is_own = |replica: &&ReplicaRef| replica.node == descriptor.leader.node;
         let own = descriptor.replicas.iter().find(is_own).expect("the leader stores it");
+        let version = listed(known(own.node), segment).map_or(0, |listed| listed.version);
+        let confirms = |replica: &&ReplicaRef| {
+            let known = known(replica.node);
+            let knows_enough = known.state.version >= version;
+            answers(replica.node) && knows_enough && self.part(**replica, segment, known).is_ok()
+        };
         let others = descriptor.replicas.iter().filter(|replica| !is_own(replica));
         let tail = Tail {
             replicas: descriptor.replicas.len(),
             write_quorum: descriptor.write_quorum(),
             is_leader: true,
-            own: self.part(*own, segment),
-            confirmed: others.filter(|replica| self.part(**replica, segment).is_ok()).count(),
+            own: self.part(*own, segment, known(own.node)),
+            confirmed: others.filter(confirms).count(),
         };
-        let end = leading.machine.high_watermark();
-        if tail.may_claim_end().is_ok()
-            && let Some(value) = self.promised.decided.get(&segment)
-        {
-            return violation(format!(
-                "a leader that was asleep says that {segment:?} ends at {end:?}, and it was decided as {value:?}"
-            ));
+        if tail.may_claim_end().is_err() {
+            return Ok(false);
         }
-        Ok(())
+        let end = leading.machine.high_watermark();
+        match self.promised.decided.get(&segment) {
+            Some(value) => violation(format!(
+                "a leader that was asleep says that {segment:?} ends at {end:?}, and it was decided as {value:?}"
+            )),
+            None => Ok(true),
+        }
     }
 
-    /// How a copy stands for its leader; one whose node does not answer does not.
-    fn part(&self, replica: ReplicaRef, segment: SegmentId) -> Result<Part, Doubt> {
+    /// How a copy stands for its leader, by the metadata that its node knows; one whose node is down does not.
+    fn part(&self, replica: ReplicaRef, segment: SegmentId, known: &Committed) -> Result<Part, Doubt> {
         let node = self.node(replica.node);
         if !node.up || node.disk != replica.disk {
             return Err(Doubt::Unreadable);
         }
-        let last = self.partition().and_then(|partition| partition.segments.last());
-        let is_open = last.is_some_and(|last| {
-            last.descriptor.uuid.as_u128() == segment.0 && last.state == SegmentState::Open
-        });
+        let is_open = listed(known, segment).is_some_and(|listed| listed.state == SegmentState::Open);
         let held = node.held.get(&segment);
         let stored = held.map(|held| &held.stored);
         let is_trimmed = stored.is_some_and(|stored| stored.promises.trimmed);
@@ -66,4 +79,10 @@ impl World {
         let machine = held.filter(|held| !held.stored.forgotten).and_then(|held| held.machine.as_ref());
         OwnCopy { is_open, is_trimmed, is_written, takes_appends: machine.map(Replica::takes_appends) }.part()
     }
+}
+
+/// The segment, where it is the last one that these metadata list.
+fn listed(known: &Committed, segment: SegmentId) -> Option<&metadata::Segment> {
+    let last = known.state.topics.get(&TOPIC)?.partitions[0].segments.last()?;
+    (last.descriptor.uuid.as_u128() == segment.0).then_some(last)
 }

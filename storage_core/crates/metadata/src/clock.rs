@@ -1,0 +1,14 @@
+//! Time as the metadata know it. What is forgotten by age is forgotten by no single node's clock: one may be an hour ahead.
+
+use crate::model::Metadata;
+
+impl Metadata {
+    /// What the clocks of a majority of the nodes had reached when they last renewed their leases, milliseconds since the
+    /// epoch; 0 as long as no majority has renewed one.
+    pub(crate) fn reached_ms(&self) -> u64 {
+        let mut clocks: Vec<u64> = self.nodes.values().map(|node| node.clock_ms).collect();
+        clocks.sort_unstable();
+        let majority = clocks.len() / 2 + 1;
+        clocks.len().checked_sub(majority).map_or(0, |place| clocks[place])
+    }
+}
