@@ -127,18 +127,10 @@ pub(super) fn read_journal(disk: &dyn Disk, number: u64, manifest: Manifest) -> 
     // later record knows that what is missing here was durable.
     let wanted = read.next_sequence;
     let rest = &bytes[position..];
-    for start in (RECORD_ALIGN..rest.len()).step_by(RECORD_ALIGN) {
-        let later = Fields(rest.get(start + 8..).unwrap_or_default()).u64();
-        if later.is_none_or(|sequence| sequence <= wanted || sequence - wanted > SEQUENCES_SEARCHED) {
-            continue;
-        }
-        if let Some(stored) = Stored::decode(&rest[start..])
-            && stored.proven >= wanted
-            && !seeded!(JournalCut)
-        {
-            let reason = format!("record {wanted} at byte {position} was durable and cannot be read");
-            return Err(damaged(reason));
-        }
+    if records_behind(rest, wanted).any(|stored| stored.sequence > wanted && stored.proven >= wanted)
+        && !seeded!(JournalCut)
+    {
+        return Err(damaged(format!("record {wanted} at byte {position} was durable and cannot be read")));
     }
     let torn = rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     read.cut_bytes = torn as u64;
@@ -146,12 +138,22 @@ pub(super) fn read_journal(disk: &dyn Disk, number: u64, manifest: Manifest) -> 
     Ok(read)
 }
 
+/// Valid records behind the last one that could be read, of the sequence that is missing or of a later one.
+pub(super) fn records_behind(rest: &[u8], wanted: u64) -> impl Iterator<Item = Stored<'_>> {
+    let is_later = move |start: &usize| {
+        let later = Fields(rest.get(start + 8..).unwrap_or_default()).u64();
+        later.is_some_and(|sequence| sequence >= wanted && sequence - wanted <= SEQUENCES_SEARCHED)
+    };
+    let starts = (0..rest.len()).step_by(RECORD_ALIGN).filter(is_later);
+    starts.filter_map(|start| Stored::decode(&rest[start..]))
+}
+
 /// How a journal begins.
 pub(super) struct Front {
     /// Of its first record.
     pub(super) next_sequence: u64,
     /// 0 where the header is damaged.
-    made_sequence: u64,
+    pub(super) made_sequence: u64,
     lacks_header: bool,
 }
 
