@@ -178,6 +178,42 @@ fn a_repaired_journal_of_many_logs_does_not_pass_for_a_whole_one() {
     assert_eq!(store.logs().len(), 201);
 }
 
+/// A record of a kind that this program does not know, with a right checksum, counted as damage: a repair by an older program
+/// threw away what a newer one had promised.
+#[test]
+fn a_record_of_a_newer_program_is_refused_by_name_and_no_repair_touches_it() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path());
+    let path = journal(directory.path());
+    let mut bytes = fs::read(&path).unwrap();
+    // The last one, `closed`, becomes one of kind 200.
+    let closed = (0..bytes.len() - 32).step_by(8).rfind(|&at| bytes[at + 24] == 14).unwrap();
+    bytes[closed + 24] = 200;
+    let checksum = crc(&bytes[closed + 4..closed + 32]);
+    bytes[closed..closed + 4].copy_from_slice(&checksum.to_le_bytes());
+    fs::write(&path, &bytes).unwrap();
+    let before = contents(directory.path());
+    for refused in [Store::open(directory.path(), options()).map(drop), repair(directory.path()).map(drop)] {
+        let Err(error @ Error::UnsupportedFormat { found: 200, .. }) = refused else { panic!("{refused:?}") };
+        assert!(error.to_string().contains("newer program"), "{error}");
+        assert_eq!(contents(directory.path()), before, "nothing is changed");
+    }
+}
+
+/// CRC-32C.
+fn crc(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0u32, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg()))
+    })
+}
+
+fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let paths = fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
+    let mut files: Vec<_> = paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+    files.sort();
+    files
+}
+
 #[test]
 fn blocks_of_a_log_of_which_only_the_creation_is_known_are_kept() {
     let directory = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::header::{HEADER_BYTES, HeaderBytes, JournalHeader};
-use super::record::{RECORD_ALIGN, Stored};
+use super::record::{KIND_LAST, RECORD_ALIGN, Stored};
 use super::{JournalState, journal_name, journal_number, list};
 use crate::disk::{Disk, DiskFile, FileKind};
 use crate::error::{Error, Result};
@@ -114,9 +114,15 @@ pub(super) fn read_journal(disk: &dyn Disk, number: u64, manifest: Manifest) -> 
     let mut position = HEADER_BYTES;
     while let Some(stored) = Stored::decode(&bytes[position..]).filter(|s| s.sequence == read.next_sequence) {
         let place = format!("record {} at byte {position}", stored.sequence);
-        let record = stored
-            .record()
-            .ok_or_else(|| damaged(format!("{place} is of a kind that a newer program writes")))?;
+        let Some(record) = stored.record() else {
+            if stored.kind <= KIND_LAST {
+                return Err(damaged(format!("{place} is too short or too long for its kind")));
+            }
+            // Its checksum is right: another program promised something, and that is not ours to forget.
+            let path = format!("{path}, the kind of {place},");
+            let (found, supported) = (u32::from(stored.kind), u32::from(KIND_LAST));
+            return Err(Error::UnsupportedFormat { path, found, supported });
+        };
         if !read.state.apply(&record) {
             return Err(damaged(format!("{place} contradicts those before it")));
         }

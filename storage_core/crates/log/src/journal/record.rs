@@ -14,6 +14,9 @@ pub(super) const RECORD_HEADER_BYTES: usize = 32;
 /// Records start at multiples of this: so that valid ones can be found behind damage.
 pub(super) const RECORD_ALIGN: usize = 8;
 
+/// Greater kinds are those of newer programs.
+pub(super) const KIND_LAST: u8 = 19;
+
 /// A promise of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
@@ -305,7 +308,7 @@ impl<'a> Record<'a> {
 pub(super) struct Stored<'a> {
     pub(super) sequence: u64,
     pub(super) proven: u64,
-    kind: u8,
+    pub(super) kind: u8,
     payload: &'a [u8],
     /// Bytes taken, padding included.
     pub(super) size: usize,
@@ -409,6 +412,7 @@ mod tests {
             let stored = Stored::decode(&bytes).unwrap();
             assert_eq!((stored.sequence, stored.proven, stored.size), (7, 5, bytes.len()));
             assert_eq!(stored.record().as_ref(), Some(record), "record {index}");
+            assert!(stored.kind <= KIND_LAST, "record {index}");
             for position in 0..bytes.len() {
                 let mut flipped = bytes.clone();
                 flipped[position] ^= 1;
