@@ -337,6 +337,10 @@ impl StoreHandle {
             None => saved.and_then(|()| close_journal(engine, &logs)),
         };
         logs.iter().for_each(|log| log.arrivals.announce());
+        // Whoever still holds a log, or the store, holds no file of it.
+        logs.iter().for_each(|log| log.let_go());
+        engine.blocks.let_go();
+        engine.journal.let_go();
         // Logs and engine hold each other.
         engine.logs.write().clear();
         *self.lock.lock() = None;

@@ -231,6 +231,12 @@ impl Blocks {
         self.ahead.stop();
     }
 
+    /// Closes all files; the store is closed, and its threads have ended.
+    pub(crate) fn let_go(&self) {
+        self.ahead.let_go();
+        self.files.lock().clear();
+    }
+
     /// Waits until everything wanted is ready.
     pub(crate) fn settle(&self) {
         self.ahead.settle();

@@ -48,7 +48,7 @@ impl Disk for Overlay {
 
     /// Of the real directory: what a running store does meanwhile would make no sense here.
     fn lock(&self) -> io::Result<Box<dyn Send + Sync>> {
-        match File::open(self.path.join(LOCK_NAME)) {
+        match calls::open_regular(&self.path.join(LOCK_NAME), File::options().read(true)) {
             Ok(file) => Ok(Box::new(Lock::take(file)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Box::new(())),
             Err(error) => Err(error),
@@ -108,7 +108,7 @@ impl Overlay {
             Some(Some(file)) => Ok(Arc::clone(file)),
             Some(None) => Err(io::ErrorKind::NotFound.into()),
             None => {
-                let base = File::open(self.path.join(name))?;
+                let base = calls::open_regular(&self.path.join(name), File::options().read(true))?;
                 let size = base.metadata()?.len().max(bytes);
                 let file = Arc::new(OverlayFile::new(Some(base), size));
                 names.insert(name.to_owned(), Some(Arc::clone(&file)));

@@ -81,6 +81,11 @@ impl EndFile {
         }
     }
 
+    /// Closes the file; a later write opens it again.
+    pub(crate) fn let_go(&self) {
+        *self.file.lock() = None;
+    }
+
     fn try_write(&self, end: End) -> std::io::Result<()> {
         let mut file = self.file.lock();
         let opened = match &*file {

@@ -24,7 +24,7 @@ pub(crate) use salvage::{Salvaged, replace, salvage};
 pub(crate) use state::{Compaction, JournalState, LogEntry, SealedEntry};
 
 use crate::commit::Group;
-use crate::disk::{ChunkPool, Disk, FileKind, Prepare, TailKind};
+use crate::disk::{ChunkPool, ClosedFile, Disk, FileKind, Prepare, TailKind};
 use crate::error::{Error, Result};
 use crate::format::manifest::Manifest;
 use crate::options::Options;
@@ -208,6 +208,16 @@ impl Journal {
             self.write_end(true);
         }
         Ok(())
+    }
+
+    /// Closes its files: who still holds the store, or a log of it, holds none of them.
+    pub(crate) fn let_go(&self) {
+        let mut writer = self.writer.lock();
+        writer.is_closed = true;
+        writer.tail.let_go();
+        writer.space = Arc::new(Space::new(Arc::new(ClosedFile), 0..RANGE_BYTES, RANGE_BYTES, self.how));
+        drop(writer);
+        self.end_file.let_go();
     }
 
     /// Sequence of the last record that is on the disk.
