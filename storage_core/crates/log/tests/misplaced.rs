@@ -269,3 +269,31 @@ fn a_journal_under_another_number_is_refused() {
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
     assert!(error.to_string().contains("another number"), "{error}");
 }
+
+/// A header page of zeros made its block a free slot: what lay behind it was thrown away, and where it was the last block of its
+/// log nothing was said.
+#[test]
+fn data_behind_a_header_of_zeros_is_told_and_kept() {
+    let kind = TailKind::Buffered;
+    let mut blocks = 0;
+    for closes in [true, false] {
+        let contents = filled(kind, closes);
+        let places = contents.iter().filter(|(name, _)| name.ends_with(".wal")).flat_map(|(name, bytes)| {
+            let headers = (0..bytes.len()).step_by(BLOCK).filter(|&at| bytes[at..].starts_with(b"WALRUSBK"));
+            headers.map(move |at| (name.clone(), at))
+        });
+        for (name, at) in places {
+            let mut zeroed = contents.clone();
+            zeroed.get_mut(&name).unwrap()[at..at + PAGE].fill(0);
+            let disk = SimulatedDisk::from_contents(kind, &zeroed);
+            let store = open_on(&disk, &options()).unwrap();
+            store.settle();
+            assert_eq!(store.report().unknown_blocks.len(), 1, "closed: {closes}, {name} at {at}");
+            let first = &contents[&name][at + PAGE..at + PAGE + VALUE_BYTES];
+            let is_kept = |bytes: &Vec<u8>| bytes.windows(VALUE_BYTES).any(|window| window == first);
+            assert!(disk.contents().values().any(is_kept), "closed: {closes}, {name} at {at}");
+            blocks += 1;
+        }
+    }
+    assert!(blocks > 10, "{blocks}");
+}

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::lost::write_lost;
 use super::parallel::{self, Share};
 use super::report::{OpenReport, UnknownBlock};
-use crate::batch::HEADER_BYTES;
+use crate::batch::{Batch, BatchHeader, HEADER_BYTES};
 use crate::blocks::{BlockFile, Blocks, SlotState, Slots};
 use crate::disk::Disk;
 use crate::engine::Engine;
@@ -99,8 +99,23 @@ fn read_front(file: &BlockFile, slot: u32, count: u32, manifest: Manifest) -> io
     Ok(match BlockHeader::decode(page) {
         HeaderPage::Header(header) if !is_here(&header) => Front { page: HeaderPage::Damaged, first: None },
         page @ HeaderPage::Header(_) => Front { page, first: little(data) },
+        HeaderPage::Empty if holds_batch(file, start, data)? => {
+            Front { page: HeaderPage::Damaged, first: None }
+        }
         page => Front { page, first: None },
     })
+}
+
+/// Whether a block's data begins with a whole batch: then a header of zeros was lost, and the slot is not free.
+fn holds_batch(file: &BlockFile, slot_start: u64, data: &[u8]) -> io::Result<bool> {
+    let Ok(header) = BatchHeader::peek(data) else { return Ok(false) };
+    let bytes = header.size_bytes() as u64;
+    if bytes > file.slot_bytes - PAGE_BYTES {
+        return Ok(false);
+    }
+    let mut batch = Vec::new();
+    file.file.read(slot_start + PAGE_BYTES, bytes as usize, &mut batch)?;
+    Ok(Batch::parse(&batch).is_ok())
 }
 
 /// What the headers of all blocks say.
