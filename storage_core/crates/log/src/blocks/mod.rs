@@ -247,6 +247,11 @@ impl Blocks {
         self.set(slots, SlotState::Freed);
     }
 
+    /// Leaves slots as they are: they hold what could not be moved aside.
+    pub(crate) fn keep(&self, slots: &Slots) {
+        self.set(slots, SlotState::Kept);
+    }
+
     fn set(&self, slots: &Slots, state: SlotState) {
         if let Some(file) = self.files.lock().get_mut(&slots.file.number) {
             file.set(slots, state);

@@ -145,6 +145,12 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// Whether it must go through on a full disk, too: it gives space back or leads there, ends something for good, or is a fact
+    /// of the program above, such as a vote. What only goes on waits for space: moves of cursors, new logs.
+    pub(super) fn frees_space(&self) -> bool {
+        !matches!(self, Self::LogCreated { .. } | Self::Cursor { .. } | Self::CleanMark { .. })
+    }
+
     fn kind(&self) -> u8 {
         match self {
             Self::LogCreated { .. } => 1,

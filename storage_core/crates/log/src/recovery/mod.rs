@@ -87,8 +87,7 @@ pub(crate) fn recover(
         engine.logs.write().insert(log.id, log);
     }
     for slots in damaged {
-        let moved_to =
-            if report.corrupted.is_empty() { Some(set_block_aside(engine, &slots)?) } else { None };
+        let moved_to = if report.corrupted.is_empty() { set_block_aside(engine, &slots)? } else { None };
         let (path, slot) = (slots.file.path.clone(), slots.first);
         report.unknown_blocks.push(UnknownBlock { path, slot, moved_to });
     }

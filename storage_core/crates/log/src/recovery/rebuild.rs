@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use super::lost::write_lost;
+use super::lost::write_lost_if_room;
 use super::report::{CorruptedRange, TornTail};
 use super::slots::Found;
 use crate::blocks::BlockFile;
@@ -201,8 +201,13 @@ impl Rebuild<'_> {
     fn take_away(&mut self, chain: &mut Chain, found: &Found) -> Result<()> {
         let block = self.block(found);
         let batches = self.behind(&block, PAGE_BYTES - 1, found.header.base_offset)?.batches;
+        let known = self.findings.torn_tails.len();
         self.set_aside(chain.end, &block, PAGE_BYTES, batches)?;
-        self.engine.blocks.free(&found.slots);
+        if self.findings.torn_tails[known..].iter().any(|tail| tail.moved_to.is_none()) {
+            self.engine.blocks.keep(&found.slots);
+        } else {
+            self.engine.blocks.free(&found.slots);
+        }
         chain.is_cut = true;
         Ok(())
     }
@@ -381,8 +386,8 @@ impl Rebuild<'_> {
             let mut bytes = Vec::new();
             block.file().read(block.start + from, (end - from) as usize, &mut bytes).map_err(failed)?;
             let what = format!("{}-{offset}-{}", self.id, block.sequence);
-            let moved_to = write_lost(&*self.engine.disk, &what, &bytes)?;
-            tracing::warn!(log = %self.id, offset, bytes = end - from, batches, moved_to, "a torn tail was cut");
+            let moved_to = write_lost_if_room(&*self.engine.disk, &what, &bytes)?;
+            tracing::warn!(log = %self.id, offset, bytes = end - from, batches, ?moved_to, "a torn tail was cut");
             let bytes = end - from;
             let tail = TornTail { log: self.id, offset: Offset(offset), bytes, batches, moved_to };
             self.findings.torn_tails.push(tail);

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::lost::write_lost;
+use super::lost::write_lost_if_room;
 use super::parallel::{self, Share};
 use super::report::{OpenReport, UnknownBlock};
 use crate::batch::{Batch, BatchHeader, HEADER_BYTES};
@@ -200,8 +200,9 @@ fn owner(state: &JournalState, header: &BlockHeader) -> LogId {
     header.log
 }
 
-/// Moves a block without a readable header out of the way and frees its slot.
-pub(super) fn set_block_aside(engine: &Engine, slots: &Slots) -> Result<String> {
+/// Moves a block without a readable header out of the way and frees its slot; where a full disk has no room for it, `None`, and
+/// nothing is done.
+pub(super) fn set_block_aside(engine: &Engine, slots: &Slots) -> Result<Option<String>> {
     let file = &slots.file;
     let range = slots.range();
     let start = range.start;
@@ -210,7 +211,8 @@ pub(super) fn set_block_aside(engine: &Engine, slots: &Slots) -> Result<String> 
     let end = ranges.last().map_or(start, |range| range.end);
     let mut bytes = Vec::new();
     file.file.read(start, (end - start) as usize, &mut bytes).map_err(failed)?;
-    let moved_to = write_lost(&*engine.disk, &format!("block-{}-{}", file.number, slots.first), &bytes)?;
+    let what = format!("block-{}-{}", file.number, slots.first);
+    let Some(moved_to) = write_lost_if_room(&*engine.disk, &what, &bytes)? else { return Ok(None) };
     tracing::warn!(
         path = file.path,
         slot = slots.first,
@@ -218,7 +220,7 @@ pub(super) fn set_block_aside(engine: &Engine, slots: &Slots) -> Result<String> 
         "a block without a readable header was moved"
     );
     engine.blocks.free(slots);
-    Ok(moved_to)
+    Ok(Some(moved_to))
 }
 
 #[cfg(test)]
