@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use super::lost::write_lost_if_room;
-use super::report::{CorruptedRange, TornTail};
+use super::report::{CorruptedRange, TornTail, UnknownBlock};
 use super::slots::Found;
 use crate::blocks::BlockFile;
 use crate::digest::Digest;
@@ -58,6 +58,7 @@ pub(super) struct Rebuild<'a> {
 pub(super) struct Findings {
     pub(super) torn_tails: Vec<TornTail>,
     pub(super) corrupted: Vec<CorruptedRange>,
+    pub(super) unknown_blocks: Vec<UnknownBlock>,
     /// Files with data of the log that may be in the page cache only.
     pub(super) unsynced: Vec<Arc<BlockFile>>,
 }
@@ -80,7 +81,7 @@ impl Rebuild<'_> {
     pub(super) fn run(mut self, mut found: Vec<Found>) -> Result<(Arc<LogState>, Findings)> {
         let entry = self.entry;
         found.sort_unstable_by_key(|found| (found.header.base_offset, found.header.sequence));
-        let live = self.drop_dead(found);
+        let live = self.drop_dead(found)?;
         let last_sequence = live.iter().map(|found| found.header.sequence).max().unwrap_or(0);
         let trimmed_producers = entry.trimmed_producers.as_ref().unwrap_or(&entry.producers);
         let mut chain = Chain {
@@ -158,7 +159,7 @@ impl Rebuild<'_> {
     }
 
     /// Frees blocks that compactions, truncations and trims left over.
-    fn drop_dead(&self, found: Vec<Found>) -> Vec<Found> {
+    fn drop_dead(&mut self, found: Vec<Found>) -> Result<Vec<Found>> {
         let (cut, live): (Vec<_>, Vec<_>) = found.into_iter().partition(|Found { header, .. }| {
             header.base_offset >= self.cap(header.sequence) || self.is_replaced(header)
         });
@@ -166,10 +167,10 @@ impl Rebuild<'_> {
         let below = live.iter().take_while(|found| found.header.base_offset < self.entry.freed).count();
         let mut live = live;
         let kept = live.split_off(below);
-        for Found { slots, .. } in cut.into_iter().chain(live) {
-            self.engine.blocks.free(&slots);
+        for dead in cut.into_iter().chain(live) {
+            self.findings.unknown_blocks.extend(dead.let_go(&self.engine.blocks)?);
         }
-        kept
+        Ok(kept)
     }
 
     /// Looks for a commit that begins in the blocks behind a place where the log is torn: what is in front of it was durable, so

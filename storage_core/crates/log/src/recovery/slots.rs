@@ -15,6 +15,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::block_header::{BlockHeader, HeaderPage};
 use crate::format::manifest::Manifest;
+use crate::format::mark::BlockKey;
 use crate::format::{FORMAT_VERSION, PAGE_BYTES};
 use crate::journal::{JournalState, LogEntry};
 use crate::seeded;
@@ -108,14 +109,43 @@ fn read_front(file: &BlockFile, slot: u32, count: u32, manifest: Manifest) -> io
 
 /// Whether a block's data begins with a whole batch: then a header of zeros was lost, and the slot is not free.
 fn holds_batch(file: &BlockFile, slot_start: u64, data: &[u8]) -> io::Result<bool> {
-    let Ok(header) = BatchHeader::peek(data) else { return Ok(false) };
-    let bytes = header.size_bytes() as u64;
-    if bytes > file.slot_bytes - PAGE_BYTES {
-        return Ok(false);
+    Ok(BatchHeader::peek(data).is_ok() && first_batch(file, slot_start, file.slot_bytes)?.is_some())
+}
+
+/// The header of the batch that a block of so many bytes begins with; `None`: no whole one is there.
+fn first_batch(file: &BlockFile, block_start: u64, block_bytes: u64) -> io::Result<Option<BatchHeader>> {
+    let mut bytes = Vec::new();
+    file.file.read(block_start + PAGE_BYTES, HEADER_BYTES, &mut bytes)?;
+    let Ok(header) = BatchHeader::peek(&bytes) else { return Ok(None) };
+    if header.size_bytes() as u64 > block_bytes - PAGE_BYTES {
+        return Ok(None);
     }
-    let mut batch = Vec::new();
-    file.file.read(slot_start + PAGE_BYTES, bytes as usize, &mut batch)?;
-    Ok(Batch::parse(&batch).is_ok())
+    bytes.clear();
+    file.file.read(block_start + PAGE_BYTES, header.size_bytes(), &mut bytes)?;
+    Ok(Batch::parse(&bytes).is_ok().then_some(header))
+}
+
+impl Found {
+    /// Whether the data is another block's: an old header came back to a slot that was used again since.
+    pub(super) fn holds_others_data(&self) -> Result<bool> {
+        let Self { header: BlockHeader { manifest, log, sequence, .. }, slots, .. } = self;
+        let range = slots.range();
+        let first = first_batch(&slots.file, range.start, range.end - range.start);
+        let first = first.map_err(|e| slots.file.error("read", e))?;
+        let key = BlockKey::new(manifest.store, *log, *sequence);
+        Ok(first.is_some_and(|batch| key.check(PAGE_BYTES, &batch).is_none()))
+    }
+
+    /// Frees the slots of a dead block. Data of another block is left as it is, and told.
+    pub(super) fn let_go(&self, blocks: &Blocks) -> Result<Option<UnknownBlock>> {
+        if !self.holds_others_data()? {
+            blocks.free(&self.slots);
+            return Ok(None);
+        }
+        blocks.keep(&self.slots);
+        let (path, slot) = (self.slots.file.path.clone(), self.slots.first);
+        Ok(Some(UnknownBlock { path, slot, moved_to: None }))
+    }
 }
 
 /// What the headers of all blocks say.
