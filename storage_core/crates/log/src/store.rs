@@ -104,6 +104,8 @@ impl Store {
         let mut next_sequence = old.last_sequence() + 1;
         report.lost_end = find_lost_end(&old, end, &fronts);
         if let Some(lost) = &mut report.lost_end {
+            // Whatever its last record says.
+            report.clean = false;
             // Numbers go on above all that were given: what tells of the loss must not look like less than the journal has.
             next_sequence = lost.durable_sequence + 1;
             lost.logs_found = adopt(&mut state, fronts.iter().flat_map(FileFronts::headers));

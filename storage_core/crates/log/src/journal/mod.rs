@@ -251,6 +251,11 @@ impl Journal {
         self.commit(sequence, durable)?;
         if durable {
             self.write_end(true);
+        } else if let boot @ Some(_) = self.disk.boot() {
+            self.end_file.write(|| {
+                let number = self.writer.lock().number;
+                End { number, sequence: self.written.load(Ordering::Acquire), is_closed: true, boot }
+            });
         }
         Ok(())
     }
@@ -273,8 +278,10 @@ impl Journal {
 
     /// Says in END how far the journal is on the disk.
     pub(crate) fn write_end(&self, is_closed: bool) {
-        let number = self.writer.lock().number;
-        self.end_file.write(End { number, sequence: self.durable_sequence(), is_closed });
+        self.end_file.write(|| {
+            let number = self.writer.lock().number;
+            End { number, sequence: self.durable_sequence(), is_closed, boot: None }
+        });
     }
 
     /// Reads the state.
