@@ -22,11 +22,11 @@ pub(crate) use record::Record;
 #[cfg(any(test, feature = "fuzzing"))]
 use record::Stored;
 pub(crate) use salvage::{Salvaged, replace, salvage};
-use spare::Spare;
+use spare::{Room, Spare};
 pub(crate) use state::{Compaction, JournalState, LogEntry, SealedEntry};
 
 use crate::commit::Group;
-use crate::disk::{ChunkPool, ClosedFile, Disk, DiskFile, FileKind, Prepare, TailKind};
+use crate::disk::{ChunkPool, ClosedFile, Disk, DiskFile, FileKind, TailKind};
 use crate::error::{Error, Result};
 use crate::format::manifest::Manifest;
 use crate::options::Options;
@@ -47,11 +47,8 @@ pub(crate) struct Journal {
     disk: Arc<dyn Disk>,
     manifest: Manifest,
     pool: Arc<ChunkPool>,
-    /// How space is prepared.
-    how: Prepare,
+    room: Room,
     bytes_max: u64,
-    /// So much of the file's space is for records that free space.
-    reserve_bytes: u64,
     /// Ordinary records may take it too: the store is being opened or closed.
     is_reserve_open: AtomicBool,
     /// The disk is full and nothing can be written: a journal in memory, of a store that is only read.
@@ -128,16 +125,16 @@ impl Journal {
         end_file: EndFile,
     ) -> Result<Self> {
         let OldJournal { number, older, read } = old;
-        let how = Prepare::fitting(options.fsync);
+        let room = Room::new(options);
         let number_new = number + 1;
-        let write = || write_journal(&disk, manifest, pool, how, &state, number_new, first_sequence);
+        let write = || write_journal(&disk, manifest, pool, room, &state, number_new, first_sequence);
         let is_full = |error: &Error| matches!(error, Error::NoSpace { .. });
         let mut written = write();
         if written.as_ref().is_err_and(is_full) {
             remove_new(&*disk)?;
             if let Some(file) = spare::take(&*disk)? {
                 written =
-                    write_journal_in(file, &disk, manifest, pool, how, &state, number_new, first_sequence);
+                    write_journal_in(file, &disk, manifest, pool, room, &state, number_new, first_sequence);
             }
         }
         if number > 0 && written.as_ref().is_err_and(is_full) {
@@ -155,9 +152,8 @@ impl Journal {
             disk,
             manifest,
             pool: Arc::clone(pool),
-            how,
+            room,
             bytes_max: options.journal_bytes_max,
-            reserve_bytes: spare::reserve_bytes(options.journal_bytes_max),
             is_reserve_open: AtomicBool::new(true),
             is_read_only: AtomicBool::new(false),
             spare: Spare::default(),
@@ -199,7 +195,7 @@ impl Journal {
             return Err(Error::NoSpace { path: self.disk.path("") });
         }
         let takes_all = record.frees_space() || self.is_reserve_open.load(Ordering::Acquire);
-        let kept = if takes_all { 0 } else { self.reserve_bytes };
+        let kept = if takes_all { 0 } else { self.room.reserve_bytes };
         let mut guard = self.writer.lock();
         let writer = &mut *guard;
         if writer.is_closed {
@@ -265,7 +261,7 @@ impl Journal {
         let mut writer = self.writer.lock();
         writer.is_closed = true;
         writer.tail.let_go();
-        writer.space = Arc::new(Space::new(Arc::new(ClosedFile), 0..RANGE_BYTES, RANGE_BYTES, self.how));
+        writer.space = Arc::new(Space::new(Arc::new(ClosedFile), 0..RANGE_BYTES, RANGE_BYTES, self.room.how));
         drop(writer);
         self.spare.let_go();
         self.end_file.let_go();
@@ -301,7 +297,7 @@ impl Journal {
         if is_large {
             return self.group.exclusive(|| self.compact());
         }
-        let wanted = written + self.reserve_bytes;
+        let wanted = written + self.room.reserve_bytes;
         if space.is_short(wanted) {
             space.prepare_ahead(wanted).map_err(|e| Error::io("grow", &self.path(number), e))?;
         }
@@ -319,7 +315,7 @@ impl Journal {
     /// Whether the background thread should tend it.
     pub(crate) fn needs_tending(&self) -> bool {
         let writer = self.writer.lock();
-        let wanted = writer.tail.written() + self.reserve_bytes;
+        let wanted = writer.tail.written() + self.room.reserve_bytes;
         writer.space.is_short(wanted) || self.spare.is_short(wanted) || self.is_large(&writer)
     }
 
@@ -330,7 +326,7 @@ impl Journal {
             &self.disk,
             self.manifest,
             &self.pool,
-            self.how,
+            self.room,
             &writer.state,
             number + 1,
             writer.next_sequence,
@@ -417,7 +413,7 @@ fn write_journal(
     disk: &Arc<dyn Disk>,
     manifest: Manifest,
     pool: &Arc<ChunkPool>,
-    how: Prepare,
+    room: Room,
     state: &JournalState,
     number: u64,
     first_sequence: u64,
@@ -425,7 +421,7 @@ fn write_journal(
     remove_new(&**disk)?;
     let failed = |e| Error::io("create", &disk.path(NEW_NAME), e);
     let file = disk.create(NEW_NAME, 0, FileKind::Pages).map_err(failed)?;
-    write_journal_in((file, 0), disk, manifest, pool, how, state, number, first_sequence)
+    write_journal_in((file, 0), disk, manifest, pool, room, state, number, first_sequence)
 }
 
 /// What a crash left of a journal that was being written.
@@ -444,7 +440,7 @@ fn write_journal_in(
     disk: &Arc<dyn Disk>,
     manifest: Manifest,
     pool: &Arc<ChunkPool>,
-    how: Prepare,
+    room: Room,
     state: &JournalState,
     number: u64,
     first_sequence: u64,
@@ -464,9 +460,9 @@ fn write_journal_in(
     let (made_sequence, made_bytes) = (sequence, (bytes.len() + proof.len()) as u64);
     let header = JournalHeader { manifest, number, first_sequence, made_sequence, made_bytes };
     bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
-    let space = Arc::new(Space::new(Arc::clone(&file), 0..RANGE_BYTES, prepared, how));
+    let space = Arc::new(Space::new(Arc::clone(&file), 0..RANGE_BYTES, prepared, room.how));
     let end = bytes.len() as u64;
-    match space.prepare_ahead(end) {
+    match space.prepare_ahead(end + room.reserve_bytes) {
         // As much as it needs, then.
         Err(error) if error.kind() == std::io::ErrorKind::StorageFull => space.reach(end),
         prepared => prepared,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::read::{Read, front, read_journal, records_behind};
 use super::record::Stored;
+use super::spare::Room;
 use super::{HEADER_BYTES, JournalState, journal_name, journal_number, list, write_journal};
 use crate::disk::{ChunkPool, Disk, FileKind, Prepare};
 use crate::error::{Error, Result};
@@ -73,7 +74,8 @@ pub(crate) fn replace(
     next_sequence: u64,
 ) -> Result<()> {
     let pool = Arc::new(ChunkPool::default());
-    write_journal(disk, manifest, &pool, Prepare::Reserved, state, number + 1, next_sequence)?;
+    let room = Room { how: Prepare::Reserved, reserve_bytes: 0 };
+    write_journal(disk, manifest, &pool, room, state, number + 1, next_sequence)?;
     if number > 0 {
         let old = journal_name(number);
         disk.remove(&old).map_err(|e| Error::io("remove", &disk.path(&old), e))?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{NEW_NAME, RANGE_BYTES, list};
 use crate::disk::{Disk, DiskFile, FileKind, Prepare};
 use crate::error::{Error, Result};
+use crate::options::Options;
 use crate::space::Space;
 use crate::sync::Mutex;
 
@@ -13,9 +14,20 @@ const SPARE_NAME: &str = "journal.spare";
 /// At the end of the journal's file; less where journals are to be smaller.
 const RESERVE_BYTES_MAX: u64 = 256 << 10;
 
-/// How much of a journal's file is kept for what frees space.
-pub(super) fn reserve_bytes(journal_bytes_max: u64) -> u64 {
-    journal_bytes_max.min(RESERVE_BYTES_MAX)
+/// The space of a journal's file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// How it is prepared.
+    pub(super) how: Prepare,
+    /// So much of it is for records that free space.
+    pub(super) reserve_bytes: u64,
+}
+
+impl Room {
+    pub(super) fn new(options: &Options) -> Self {
+        let reserve_bytes = options.journal_bytes_max.min(RESERVE_BYTES_MAX);
+        Self { how: Prepare::fitting(options.fsync), reserve_bytes }
+    }
 }
 
 /// The file of the next journal: zeros with all of their space.
