@@ -2,9 +2,8 @@
 //! is accepted, what was accepted stays, and nothing piles up.
 
 use std::collections::VecDeque;
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::Path;
+use std::fs;
+use std::io;
 use std::thread;
 
 use walrus_log::batch::{Batch, BatchBuilder};
@@ -25,8 +24,6 @@ const REOPENED_EACH: u64 = 10;
 const DELETED_EACH: u64 = 3;
 /// After so many cycles everything has been used once.
 const WARM_CYCLES: usize = 20;
-/// Moves of a cursor on the full disk: more than the journal has room for, so that some are refused.
-const MOVES: u64 = 2_000;
 /// Files that are being made ready, or freed; each has two.
 const DESCRIPTORS_SLACK: u64 = 8;
 /// Memory is taken in chunks, and given back when the allocator likes.
@@ -86,17 +83,6 @@ impl Filled {
         }
     }
 
-    /// Moves a cursor for as long as there is room; whether there was not for all.
-    fn move_cursor(&self) -> bool {
-        let cursor = self.log.cursor("c").expect("a cursor");
-        let moves = (0..MOVES).map(|i| cursor.seek(Offset(self.start + i % (self.values.len() as u64 + 1))));
-        moves.map(Result::err).any(|error| match error {
-            None => false,
-            Some(Error::NoSpace { .. }) => true,
-            Some(error) => panic!("a full disk is told to a cursor as {error}"),
-        })
-    }
-
     fn check(&self) {
         let (start, end) = (self.log.start_offset().0, self.log.durable_offset().0);
         assert_eq!((start, end), (self.start, self.end()), "start and end");
@@ -133,8 +119,6 @@ pub fn fill_often(backend: Backend, cycles: u64) -> io::Result<(Vec<Use>, u64)> 
         let filled = fill(&mut logs, &mut random);
         assert!(filled >= FILL_BYTES_MIN, "cycle {cycle}: full after {filled} bytes");
         total += filled;
-        let refused = logs[0].move_cursor();
-        assert!(refused || cycle > 0, "a journal on a full disk took {MOVES} moves");
         if cycle % REOPENED_EACH == 0 {
             store.close().unwrap_or_else(|error| panic!("a full disk is not closed: {error}"));
             store = open(&directory, options.clone(), backend).expect("a full disk opens");
@@ -155,48 +139,8 @@ pub fn fill_often(backend: Backend, cycles: u64) -> io::Result<(Vec<Use>, u64)> 
         store.settle();
         uses.push(used(&store)?);
     }
-    fill(&mut logs, &mut random);
-    store.close().expect("a full disk");
-    read_without_room(&directory, options, backend, &mut logs)?;
+    store.close().expect("an empty disk");
     Ok((uses, total))
-}
-
-/// A store on a disk without room for anything, not even for what an open writes: it can be read, and takes nothing.
-fn read_without_room(
-    directory: &Path,
-    options: Options,
-    backend: Backend,
-    logs: &mut [Filled],
-) -> io::Result<()> {
-    let _ = fs::remove_file(directory.join("journal.spare"));
-    // What a journal has ahead of its records would be room for the next one.
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        let is_journal = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("journal-"));
-        if is_journal {
-            let bytes = fs::read(&path)?;
-            let used = bytes
-                .iter()
-                .rposition(|&byte| byte != 0)
-                .map_or(0, |last| (last as u64 + 1).next_multiple_of(4096));
-            File::options().write(true).open(&path)?.set_len(used)?;
-        }
-    }
-    let mut filler = File::create(directory.join("filler"))?;
-    while filler.write_all(&[1; 512]).is_ok() {}
-    let store = Store::open(directory, Options { backend, ..options }).expect("a store without room is read");
-    assert!(store.is_read_only(), "there was room for an open");
-    for filled in logs.iter_mut() {
-        filled.log = store.log(filled.log.id()).expect("the log");
-        filled.check();
-        let trimmed = filled.log.delete_before(Offset(filled.end()));
-        assert!(matches!(trimmed, Err(Error::NoSpace { .. })), "{trimmed:?}");
-        filled.fill(&mut Random(1));
-        filled.check();
-    }
-    store.close().expect("nothing is written");
-    drop(store);
-    fs::remove_file(directory.join("filler"))
 }
 
 /// What grew between the first cycles and the last; `None`: nothing did.
