@@ -94,7 +94,14 @@ impl DataPlane {
     /// Opens the store, binds the listeners, starts the threads.
     pub fn start(config: Config) -> Result<Self, StartError> {
         let (directory, options) = (config.data_dir.join("log"), config.store_options()?);
-        Self::start_with(config, || Store::open(directory, options))
+        Self::start_with(config, || {
+            let store = Store::open(&directory, options)?;
+            if store.is_read_only() {
+                // A broker that can promise nothing helps nobody: it is started again when there is room.
+                return Err(walrus_log::Error::NoSpace { path: directory.display().to_string() });
+            }
+            Ok(store)
+        })
     }
 
     /// The same with its store on another disk than the config's directory.

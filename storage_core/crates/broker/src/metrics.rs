@@ -305,13 +305,26 @@ impl Metrics {
 
     /// Counts what the open of this node's store cut, fenced or moved aside, and says it aloud where there is any.
     pub(crate) fn note_recovery(&self, report: &OpenReport) {
-        let OpenReport { torn_tails, corrupted, unknown_blocks, moved_cursors, made_again, .. } = report;
+        let OpenReport {
+            clean: _,
+            torn_tails,
+            corrupted,
+            unknown_blocks,
+            made_again,
+            lost_end,
+            journal_cut_bytes,
+            unsynced_logs,
+            moved_cursors,
+        } = report;
         for (found, count) in [
             ("torn_tails", torn_tails.len()),
             ("damaged_ranges", corrupted.len()),
             ("unknown_blocks", unknown_blocks.len()),
             ("moved_cursors", moved_cursors.len()),
             ("made_again", made_again.len()),
+            ("lost_journal_ends", usize::from(lost_end.is_some())),
+            ("torn_journals", usize::from(*journal_cut_bytes > 0)),
+            ("unsynced_logs", unsynced_logs.len()),
         ] {
             let label = ReasonLabel { reason: found.to_owned() };
             self.recovered.get_or_create(&label).set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -329,5 +342,31 @@ impl Metrics {
         prometheus_client::encoding::text::encode(&mut text, &self.registry.lock())
             .expect("a String takes any text");
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use walrus_log::{LogId, LostEnd};
+
+    use super::*;
+
+    #[test]
+    fn each_loss_that_an_open_finds_is_counted() {
+        let metrics = Metrics::new();
+        let lost = LostEnd { last_sequence: 3, durable_sequence: 9, logs_found: Vec::new() };
+        metrics.note_recovery(&OpenReport {
+            lost_end: Some(lost),
+            journal_cut_bytes: 80,
+            unsynced_logs: vec![LogId(uuid::Uuid::nil()); 2],
+            ..OpenReport::default()
+        });
+        let text = metrics.encode();
+        for (found, count) in
+            [("torn_tails", 0), ("lost_journal_ends", 1), ("torn_journals", 1), ("unsynced_logs", 2)]
+        {
+            let line = format!("walrus_store_recovered{{reason=\"{found}\"}} {count}");
+            assert!(text.contains(&line), "{line} is missing:\n{text}");
+        }
     }
 }

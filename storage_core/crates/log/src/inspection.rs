@@ -29,6 +29,9 @@ pub struct Inspection {
     pub block_bytes: u64,
     /// What an open would find, and do about it.
     pub report: OpenReport,
+    /// Its journal once lost its end, or had to be made again: seals, trims, deletions, properties and moves of cursors may be
+    /// forgotten.
+    pub has_lost_promises: bool,
     /// Its logs, in order of id.
     pub logs: Vec<LogView>,
 }
@@ -132,6 +135,7 @@ pub(crate) fn view(store: &Store) -> Inspection {
         store: store.uuid(),
         block_bytes: store.block_bytes(),
         report: store.report().clone(),
+        has_lost_promises: store.has_lost_promises(),
         logs: store.logs().iter().map(view_log).collect(),
     }
 }

@@ -53,6 +53,12 @@ impl Verified {
 }
 
 impl Repaired {
+    /// Whether something cannot be read even now, or promises were lost with the journal.
+    pub fn lost_something(&self) -> bool {
+        let Self { journal, inspection } = self;
+        journal.is_some() || inspection.report.lost_end.is_some() || inspection.is_damaged()
+    }
+
     /// As [`Inspection::to_table`] of the store as it is now, and what was done.
     pub fn to_table(&self) -> String {
         let mut lines = table(&self.inspection);
@@ -105,6 +111,9 @@ fn table(seen: &Inspection) -> Vec<String> {
         lines.extend(log.damaged.iter().map(damaged));
     }
     lines.extend(seen.report.lines());
+    if seen.has_lost_promises {
+        lines.push("promises were lost with the journal, now or before: cursors may be behind".to_owned());
+    }
     lines
 }
 
@@ -218,6 +227,7 @@ fn json(seen: &Inspection) -> serde_json::Value {
         "store": seen.store.to_string(),
         "block_bytes": seen.block_bytes,
         "recovery": seen.report.to_json(),
+        "lost_promises": seen.has_lost_promises,
         "logs": seen.logs.iter().map(log).collect::<Vec<_>>(),
     })
 }

@@ -11,7 +11,7 @@ use crate::format::PAGE_BYTES;
 use crate::format::block_header::{BlockHeader, HeaderPage};
 use crate::format::manifest::Manifest;
 use crate::inspection::{Inspection, view};
-use crate::journal::{Salvaged, replace, salvage};
+use crate::journal::{EndFile, Record, Salvaged, replace, salvage};
 use crate::options::{Backend, FsyncSchedule, Options};
 use crate::recovery::{adopt, check_store, open_manifest, write_lost};
 use crate::store::Store;
@@ -41,7 +41,8 @@ pub struct RebuiltJournal {
 }
 
 /// Repairs a store that nobody has open. One that opens is opened, and so gets what an open does: torn tails and blocks
-/// that nobody can read are moved aside. A journal that refuses the start is made again; then all logs are suspect.
+/// that nobody can read are moved aside. A journal that refuses the start is made again, as one that lost its end: all logs
+/// are suspect, and promises are forgotten.
 ///
 /// Errors: `Locked`; `Damaged` if nothing says what the MANIFEST held; `UnsupportedFormat`.
 pub fn repair(directory: impl AsRef<Path>) -> Result<Repaired> {
@@ -66,7 +67,7 @@ pub fn repair(directory: impl AsRef<Path>) -> Result<Repaired> {
 /// Makes the journal again where it does not let the store open. Gives the store's schedule, too.
 fn repair_journal(disk: &Arc<dyn Disk>) -> Result<(Option<RebuiltJournal>, FsyncSchedule)> {
     let manifest = open_manifest(&**disk, &Options::default())?.manifest;
-    let Salvaged { mut state, next_sequence, number, damage, bytes } = salvage(&**disk, manifest)?;
+    let Salvaged { mut state, last_sequence, number, damage, bytes } = salvage(&**disk, manifest)?;
     let fsync = state.fsync.unwrap_or_default();
     let Some(reason) = damage else { return Ok((None, fsync)) };
     let headers = read_headers(&**disk, &manifest)?;
@@ -76,8 +77,14 @@ fn repair_journal(disk: &Arc<dyn Disk>) -> Result<(Option<RebuiltJournal>, Fsync
     }
     let logs_known = state.logs.len();
     let logs_found = adopt(&mut state, headers.iter());
+    // What the records that cannot be read said is forgotten, as where the journal lost its end; and sequences go on above all
+    // that were given, or END and blocks would name an end that the new journal does not have.
+    let of_blocks = headers.iter().map(|header| header.journal_sequence);
+    let of_file = EndFile::read(disk, manifest.store)?.end.map(|end| end.sequence);
+    let durable = of_blocks.chain(of_file).fold(last_sequence, u64::max);
+    state.apply(&Record::EndLost { durable });
     let moved_to = if number > 0 { Some(write_lost(&**disk, "journal", &bytes)?) } else { None };
-    replace(disk, manifest, &state, number, next_sequence)?;
+    replace(disk, manifest, &state, number, durable + 1)?;
     tracing::warn!(reason, ?moved_to, "the journal was made again");
     Ok((Some(RebuiltJournal { reason, moved_to, logs_known, logs_found }), fsync))
 }

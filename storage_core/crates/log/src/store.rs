@@ -8,7 +8,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::blocks::Blocks;
-use crate::disk::{BackendInUse, ChunkPool, Directory, Disk};
+use crate::disk::{BackendInUse, ChunkPool, Directory, Disk, Overlay};
 use crate::engine::{Engine, Stats};
 use crate::error::{Error, Result};
 use crate::format::manifest::{MANIFEST_NAME, Manifest};
@@ -47,7 +47,8 @@ pub(crate) struct StoreHandle {
 
 impl Store {
     /// Opens the store of a directory, or makes one there. Blocks until everything is readable: tails that may be torn
-    /// are scanned, the rest is not read.
+    /// are scanned, the rest is not read. Where a full disk has no room for what an open writes, the store opens for reading
+    /// only ([`Store::is_read_only`]).
     ///
     /// Errors: `Locked` if another process (or handle) has it open, `UnsupportedFormat` if a newer program wrote it,
     /// `Damaged` if manifest or journal are.
@@ -56,7 +57,18 @@ impl Store {
         let path = directory.as_ref();
         let disk = Directory::open(path, options.backend)
             .map_err(|e| Error::io("open", &path.display().to_string(), e))?;
-        Self::open_on(Arc::new(disk), options)
+        match Self::open_on(Arc::new(disk), options.clone()) {
+            Err(error @ Error::NoSpace { .. }) => Self::open_full(path, options).map_err(|_| error),
+            opened => opened,
+        }
+    }
+
+    /// Opens a store whose disk takes nothing more: what an open changes stays in memory, and nothing else is taken.
+    fn open_full(path: &Path, options: Options) -> Result<Self> {
+        let store = Self::open_on(Arc::new(Overlay::of_full_disk(path)), options)?;
+        store.handle.engine.journal.make_read_only();
+        tracing::error!(path = %path.display(), "the disk is full: the store is open for reading only");
+        Ok(store)
     }
 
     /// Opens the store of any disk: the simulated one, in tests.
@@ -92,6 +104,8 @@ impl Store {
         let mut next_sequence = old.last_sequence() + 1;
         report.lost_end = find_lost_end(&old, end, &fronts);
         if let Some(lost) = &mut report.lost_end {
+            // Whatever its last record says.
+            report.clean = false;
             // Numbers go on above all that were given: what tells of the loss must not look like less than the journal has.
             next_sequence = lost.durable_sequence + 1;
             lost.logs_found = adopt(&mut state, fronts.iter().flat_map(FileFronts::headers));
@@ -119,6 +133,7 @@ impl Store {
             return Err(error);
         }
         engine.journal.write_end(false);
+        engine.journal.keep_reserve();
         let mut threads = Vec::new();
         let runs = [
             ("walrus-tend", (|engine| engine.tending.run(&engine)) as fn(Arc<Engine>)),
@@ -259,6 +274,12 @@ impl Store {
         self.handle.engine.journal.with_state(|state| state.end_lost.is_some())
     }
 
+    /// Whether a full disk had no room for what an open writes: nothing is taken (`NoSpace`) until the store is opened again
+    /// with room.
+    pub fn is_read_only(&self) -> bool {
+        self.handle.engine.journal.is_read_only()
+    }
+
     /// What opening found.
     pub fn report(&self) -> &OpenReport {
         &self.handle.report
@@ -330,7 +351,9 @@ impl StoreHandle {
             log.refuse_appends();
         }
         engine.commit_all();
-        let saved = logs.iter().try_for_each(|log| log.save_cursors());
+        engine.journal.open_reserve();
+        let takes_places = !engine.journal.is_read_only();
+        let saved = logs.iter().filter(|_| takes_places).try_for_each(|log| log.save_cursors());
         engine.write_marks();
         engine.tending.stop();
         engine.committing.stop();
@@ -349,6 +372,10 @@ impl StoreHandle {
         };
         logs.iter().for_each(|log| log.arrivals.announce());
         engine.topics_made.announce();
+        // Whoever still holds a log, or the store, holds no file of it.
+        logs.iter().for_each(|log| log.let_go());
+        engine.blocks.let_go();
+        engine.journal.let_go();
         // Logs and engine hold each other.
         engine.logs.write().clear();
         *self.lock.lock() = None;
@@ -372,6 +399,9 @@ impl Drop for StoreHandle {
 
 /// Says that the store was closed in order, and where what was never synced is.
 fn close_journal(engine: &Engine, logs: &[Arc<LogState>]) -> Result<()> {
+    if engine.journal.is_read_only() {
+        return Ok(());
+    }
     if let (true, Some(boot)) = (logs.iter().any(|log| !log.syncs()), engine.disk.boot()) {
         engine.journal.append(&Record::LeftUnsynced { boot })?;
     }

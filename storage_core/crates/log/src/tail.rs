@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::disk::{
-    AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, DiskFile, MappedRange, SMALL_CHUNK_BYTES,
-    TailKind, write_all,
+    AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, ClosedFile, DiskFile, MappedRange,
+    SMALL_CHUNK_BYTES, TailKind, write_all,
 };
 use crate::format::page_down;
 use crate::sync::Mutex;
@@ -61,6 +61,11 @@ impl Tail {
             }
         }
         Ok(tail)
+    }
+
+    /// Lets go of its file; nothing is written any more.
+    pub(crate) fn let_go(&mut self) {
+        self.file = Arc::new(ClosedFile);
     }
 
     /// Where the next byte goes.

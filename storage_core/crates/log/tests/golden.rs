@@ -23,16 +23,23 @@ fn directory(name: &str) -> PathBuf {
 }
 
 fn write(name: &str, contents: &BTreeMap<String, Vec<u8>>) {
-    for (file, bytes) in contents {
+    for (file, bytes) in contents.iter().filter(|(_, bytes)| !trimmed(bytes).is_empty()) {
         fs::write(directory(name).join(file), trimmed(bytes)).unwrap();
     }
 }
 
 fn read(name: &str) -> BTreeMap<String, Vec<u8>> {
     let paths = fs::read_dir(directory(name)).unwrap().map(|entry| entry.unwrap().path());
-    paths
-        .map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read(&path).unwrap()))
-        .collect()
+    let file = |path: PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let mut bytes = fs::read(&path).unwrap();
+        if name.starts_with("journal-") {
+            // Whole pages, as it was written: cut inside of the zeros of its last record it would have lost its end.
+            bytes.resize(bytes.len().next_multiple_of(4096), 0);
+        }
+        (name, bytes)
+    };
+    paths.map(file).collect()
 }
 
 fn is_writing() -> bool {
@@ -99,10 +106,11 @@ fn manifest_alone() -> BTreeMap<String, Vec<u8>> {
 
 #[test]
 fn a_fixed_history_gives_the_same_bytes() {
-    let contents = history();
+    let mut contents = history();
+    contents.retain(|_, bytes| !trimmed(bytes).is_empty());
     assert!(GOLDEN.keys().eq(contents.keys()));
     for (name, bytes) in &contents {
-        let golden = &GOLDEN[name];
+        let golden = trimmed(&GOLDEN[name]);
         let differs = golden.iter().zip(trimmed(bytes)).position(|(a, b)| a != b);
         assert_eq!(differs, None, "{name} differs at byte {differs:?}");
         assert_eq!(golden.len(), trimmed(bytes).len(), "{name}");
@@ -119,7 +127,7 @@ fn a_store_that_an_earlier_program_of_this_format_wrote_opens_whole() {
     for kind in [TailKind::Mapped, TailKind::Buffered] {
         let disk = SimulatedDisk::from_contents(kind, &GOLDEN);
         let store = open_on(&disk, &options()).unwrap();
-        assert!(store.report().clean, "{:?}", store.report());
+        assert!(store.report().clean && store.report().lost_end.is_none(), "{:?}", store.report());
         assert_eq!(store.logs().len(), 3);
         let log = store.log(LogId(uuid::Uuid::from_u128(1))).unwrap();
         let expected: Vec<_> = (2..24).map(|i| numbered(i, 900)).collect();
@@ -187,7 +195,7 @@ fn a_store_with_compacted_blocks_and_batch_groups_opens_whole() {
     for kind in [TailKind::Mapped, TailKind::Buffered] {
         let disk = SimulatedDisk::from_contents(kind, &read("golden_later"));
         let store = open_on(&disk, &options()).unwrap();
-        assert!(store.report().clean, "{:?}", store.report());
+        assert!(store.report().clean && store.report().lost_end.is_none(), "{:?}", store.report());
         assert_eq!((store.report().corrupted.len(), store.logs().len()), (0, 2));
         let (found, fences) = read_from(&log_of(&store, 1), Offset(0), 10_000);
         assert_eq!((fences, log_of(&store, 1).end_offset()), (vec![], Offset(40)));

@@ -11,7 +11,9 @@ mod support;
 use std::collections::BTreeMap;
 
 use support::*;
-use walrus_log::{Error, Log, LogId, Offset, Options, ReadConsistency, SimulatedDisk, Store, TailKind};
+use walrus_log::{
+    Error, FsyncSchedule, Log, LogId, Offset, Options, ReadConsistency, SimulatedDisk, Store, TailKind,
+};
 
 const KIND: TailKind = TailKind::Buffered;
 
@@ -139,6 +141,30 @@ fn a_journal_of_a_closed_store_cut_anywhere_is_told() {
             }
             Err(error) => assert!(matches!(error, Error::Damaged { .. }), "cut to {length} bytes: {error}"),
         }
+    }
+}
+
+/// END said nothing of what such a store wrote: only what is synced was noted, and nothing is.
+#[test]
+fn a_cut_journal_of_a_store_that_never_syncs_is_told_on_the_machine_that_closed_it() {
+    for kind in [TailKind::Buffered, TailKind::Mapped] {
+        let never = Options { fsync: FsyncSchedule::NoFsync, ..options() };
+        let disk = SimulatedDisk::new(kind);
+        let store = open_on(&disk, &never).unwrap();
+        let first = store.create_log(spec(1, "first")).unwrap();
+        append(&first, b"x").unwrap();
+        first.cursor("strict").unwrap().read_next(true).unwrap().unwrap();
+        store.close().unwrap();
+        drop((first, store));
+        disk.truncate(&journal(&disk.contents()), 208);
+        let store = open_on(&disk, &never).unwrap();
+        assert!(store.report().lost_end.is_some() && !store.report().clean, "{kind:?}");
+        assert_eq!(log(&store, 1).name(), "first");
+        store.close().unwrap();
+        drop(store);
+        // Another machine never had it in memory: there nobody can tell a cut journal from one that was not written.
+        let other = SimulatedDisk::from_contents(kind, &disk.contents());
+        assert_eq!(open_on(&other, &never).unwrap().report().lost_end, None, "{kind:?}");
     }
 }
 

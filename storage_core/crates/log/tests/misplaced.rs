@@ -269,3 +269,82 @@ fn a_journal_under_another_number_is_refused() {
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
     assert!(error.to_string().contains("another number"), "{error}");
 }
+
+/// A header page of zeros made its block a free slot: what lay behind it was thrown away, and where it was the last block of its
+/// log nothing was said.
+#[test]
+fn data_behind_a_header_of_zeros_is_told_and_kept() {
+    let kind = TailKind::Buffered;
+    let mut blocks = 0;
+    for closes in [true, false] {
+        let contents = filled(kind, closes);
+        let places = contents.iter().filter(|(name, _)| name.ends_with(".wal")).flat_map(|(name, bytes)| {
+            let headers = (0..bytes.len()).step_by(BLOCK).filter(|&at| bytes[at..].starts_with(b"WALRUSBK"));
+            headers.map(move |at| (name.clone(), at))
+        });
+        for (name, at) in places {
+            let mut zeroed = contents.clone();
+            zeroed.get_mut(&name).unwrap()[at..at + PAGE].fill(0);
+            let disk = SimulatedDisk::from_contents(kind, &zeroed);
+            let store = open_on(&disk, &options()).unwrap();
+            store.settle();
+            assert_eq!(store.report().unknown_blocks.len(), 1, "closed: {closes}, {name} at {at}");
+            let first = &contents[&name][at + PAGE..at + PAGE + VALUE_BYTES];
+            let is_kept = |bytes: &Vec<u8>| bytes.windows(VALUE_BYTES).any(|window| window == first);
+            assert!(disk.contents().values().any(is_kept), "closed: {closes}, {name} at {at}");
+            blocks += 1;
+        }
+    }
+    assert!(blocks > 10, "{blocks}");
+}
+
+/// An old header page that came back to a slot that was used again since named a block that nobody needs: the slot was freed, and
+/// the data of the log that lives there was zeroed.
+#[test]
+fn an_old_header_that_comes_back_frees_no_slot_of_another_block() {
+    let kind = TailKind::Buffered;
+    let disk = SimulatedDisk::new(kind);
+    let store = open_on(&disk, &options()).unwrap();
+    let logs = [1, 2, 3].map(|log| store.create_log(spec(log, "weather or salaries")).unwrap());
+    for offset in 0..RECORDS {
+        append(&logs[0], &value(1, offset)).unwrap();
+        append(&logs[2], &value(3, offset)).unwrap();
+    }
+    let before = disk.contents();
+    logs[0].delete_before(Offset(RECORDS)).unwrap();
+    store.delete_log(logs[2].id()).unwrap();
+    store.settle();
+    for offset in 0..RECORDS {
+        append(&logs[1], &value(2, offset)).unwrap();
+    }
+    store.settle();
+    store.close().unwrap();
+    let after = disk.contents();
+    let mut slots = 0;
+    for (name, bytes) in after.iter().filter(|(name, _)| name.ends_with(".wal") && before.contains_key(*name))
+    {
+        let is_header = |contents: &Contents, at: usize| contents[name][at..].starts_with(b"WALRUSBK");
+        for at in
+            (0..bytes.len()).step_by(BLOCK).filter(|&at| is_header(&before, at) && is_header(&after, at))
+        {
+            let old = &before[name][at..at + PAGE];
+            if bytes[at..at + PAGE] == *old {
+                continue;
+            }
+            let mut stale = after.clone();
+            stale.get_mut(name).unwrap()[at..at + PAGE].copy_from_slice(old);
+            let disk = SimulatedDisk::from_contents(kind, &stale);
+            let store = open_on(&disk, &options()).unwrap();
+            store.settle();
+            assert!(store.report().lost_something(), "{name} at {at}");
+            let data = at + PAGE..at + PAGE + VALUE_BYTES;
+            assert_eq!(
+                disk.contents()[name][data.clone()],
+                bytes[data],
+                "{name} at {at}: the data was zeroed"
+            );
+            slots += 1;
+        }
+    }
+    assert!(slots > 0, "no slot was used again");
+}

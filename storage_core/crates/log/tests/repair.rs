@@ -47,6 +47,15 @@ fn check_log_2(store: &Store) {
     append(&second, b"goes on").unwrap();
 }
 
+/// Nobody knows what else the journal said: a reader that must not get an entry twice is told so.
+fn check_promises(store: &Store) {
+    assert!(store.has_lost_promises());
+    for id in [1, 2] {
+        let read = log(store, id).cursor("c").unwrap().read_next(true);
+        assert!(matches!(read, Err(Error::DoubtedCursor { .. })), "log {id}: {read:?}");
+    }
+}
+
 #[test]
 fn a_lost_journal_is_made_again_from_the_headers_of_blocks() {
     let directory = tempfile::tempdir().unwrap();
@@ -56,7 +65,9 @@ fn a_lost_journal_is_made_again_from_the_headers_of_blocks() {
     let repaired = repair(directory.path()).unwrap();
     let journal = repaired.journal.unwrap();
     assert_eq!((journal.moved_to, journal.logs_known, journal.logs_found.len()), (None, 0, 2));
+    assert!(repaired.inspection.has_lost_promises);
     let store = open(directory.path(), &options());
+    check_promises(&store);
     check_log_2(&store);
     // The trim is forgotten, what it freed is gone all the same.
     let first = log(&store, 1);
@@ -95,7 +106,9 @@ fn of_a_damaged_journal_everything_before_the_damage_counts() {
         let journal = repaired.journal.clone().unwrap_or_else(|| panic!("byte {at}"));
         let kept = fs::read(copy.path().join(journal.moved_to.unwrap())).unwrap();
         assert!(kept == bad, "byte {at}: nothing of the old journal is lost");
+        assert!(repaired.lost_something(), "byte {at}");
         let store = open(copy.path(), &options());
+        check_promises(&store);
         check_log_2(&store);
         let first = log(&store, 1);
         knew_all += u32::from(journal.logs_known == 2);
@@ -117,9 +130,88 @@ fn of_a_damaged_journal_everything_before_the_damage_counts() {
         assert!(records == expected && records.len() >= 80, "byte {at}");
         drop(first);
         store.close().unwrap();
-        assert!(repair(copy.path()).unwrap().journal.is_none(), "once is enough");
+        let again = repair(copy.path()).unwrap();
+        assert_eq!(
+            (again.journal, again.inspection.report.lost_end),
+            (None, None),
+            "byte {at}: once is enough"
+        );
+        assert!(again.inspection.has_lost_promises, "byte {at}: and known for good");
     }
     assert!(knew_nothing > 0 && knew_all > 8, "{knew_nothing} {knew_all}");
+}
+
+/// A repair numbered on from the last record that it could read and wrote the whole state again: with many logs the new journal
+/// went further than END and blocks say, so the open behind it believed that nothing was lost. A cursor went back, and entries
+/// that must come once came again.
+#[test]
+fn a_repaired_journal_of_many_logs_does_not_pass_for_a_whole_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), &options());
+    let first = store.create_log(spec(1, "log 1")).unwrap();
+    for i in 0..10 {
+        append(&first, &numbered(i, 100)).unwrap();
+    }
+    for id in 2..202 {
+        store.create_log(spec(id, "nothing in it")).unwrap();
+    }
+    let cursor = first.cursor("c").unwrap();
+    for _ in 0..9 {
+        cursor.read_next(true).unwrap().unwrap();
+    }
+    store.close().unwrap();
+    drop((cursor, first, store));
+    let path = journal(directory.path());
+    let mut bytes = fs::read(&path).unwrap();
+    // One move in the middle: those behind it prove that it was there.
+    let is_move = |at: &usize| bytes[at + 24] == 10 && bytes[at + 4..at + 8] == 29u32.to_le_bytes();
+    let moves: Vec<usize> = (0..bytes.len() - 64).step_by(8).filter(is_move).collect();
+    assert_eq!(moves.len(), 9);
+    bytes[moves[4] + 40] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    assert!(matches!(Store::open(directory.path(), options()), Err(Error::Damaged { .. })));
+    assert_eq!(repair(directory.path()).unwrap().journal.unwrap().logs_known, 201);
+    let store = open(directory.path(), &options());
+    assert_eq!(store.report().lost_end, None, "it is known already");
+    check_promises(&store);
+    // Not even the logs that nothing was ever appended to look new.
+    assert_eq!(store.logs().len(), 201);
+}
+
+/// A record of a kind that this program does not know, with a right checksum, counted as damage: a repair by an older program
+/// threw away what a newer one had promised.
+#[test]
+fn a_record_of_a_newer_program_is_refused_by_name_and_no_repair_touches_it() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path());
+    let path = journal(directory.path());
+    let mut bytes = fs::read(&path).unwrap();
+    // The last one, `closed`, becomes one of kind 200.
+    let closed = (0..bytes.len() - 32).step_by(8).rfind(|&at| bytes[at + 24] == 14).unwrap();
+    bytes[closed + 24] = 200;
+    let checksum = crc(&bytes[closed + 4..closed + 32]);
+    bytes[closed..closed + 4].copy_from_slice(&checksum.to_le_bytes());
+    fs::write(&path, &bytes).unwrap();
+    let before = contents(directory.path());
+    for refused in [Store::open(directory.path(), options()).map(drop), repair(directory.path()).map(drop)] {
+        let Err(error @ Error::UnsupportedFormat { found: 200, .. }) = refused else { panic!("{refused:?}") };
+        assert!(error.to_string().contains("newer program"), "{error}");
+        assert_eq!(contents(directory.path()), before, "nothing is changed");
+    }
+}
+
+/// CRC-32C.
+fn crc(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0u32, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg()))
+    })
+}
+
+fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let paths = fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
+    let mut files: Vec<_> = paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+    files.sort();
+    files
 }
 
 #[test]

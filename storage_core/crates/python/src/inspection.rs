@@ -32,7 +32,7 @@ pub(crate) fn verify_store(py: Python<'_>, directory: PathBuf) -> Result<Bound<'
 #[pyfunction]
 pub(crate) fn repair_store(py: Python<'_>, directory: PathBuf) -> Result<Bound<'_, PyAny>> {
     let done = py.detach(|| repair(directory))?;
-    report(py, done.to_json(), &done.to_table(), done.inspection.is_damaged())
+    report(py, done.to_json(), &done.to_table(), done.lost_something())
 }
 
 fn report<'py>(py: Python<'py>, mut seen: Value, table: &str, is_damaged: bool) -> Result<Bound<'py, PyAny>> {

@@ -30,7 +30,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// What to print, and whether something is lost; for a repair, whether something cannot be read even now.
+/// What to print, and whether something is lost; for a repair, whether something cannot be read even now or was promised by a
+/// journal that had to be made again.
 fn look(command: &str, directory: &str, as_json: bool) -> Result<(String, bool)> {
     let (table, json, is_damaged) = match command {
         "inspect" => {
@@ -43,7 +44,7 @@ fn look(command: &str, directory: &str, as_json: bool) -> Result<(String, bool)>
         }
         _ => {
             let done = repair(directory)?;
-            (done.to_table(), done.to_json(), done.inspection.is_damaged())
+            (done.to_table(), done.to_json(), done.lost_something())
         }
     };
     Ok((if as_json { format!("{json:#}\n") } else { table }, is_damaged))

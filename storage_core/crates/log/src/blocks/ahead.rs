@@ -102,6 +102,11 @@ impl Ahead {
         self.idle.notify_all();
     }
 
+    /// Forgets what is ready.
+    pub(super) fn let_go(&self) {
+        self.queue.lock().kinds.clear();
+    }
+
     /// Waits until nothing is left to prepare.
     pub(super) fn settle(&self) {
         let mut queue = self.queue.lock();

@@ -231,6 +231,12 @@ impl Blocks {
         self.ahead.stop();
     }
 
+    /// Closes all files; the store is closed, and its threads have ended.
+    pub(crate) fn let_go(&self) {
+        self.ahead.let_go();
+        self.files.lock().clear();
+    }
+
     /// Waits until everything wanted is ready.
     pub(crate) fn settle(&self) {
         self.ahead.settle();
@@ -239,6 +245,11 @@ impl Blocks {
     /// Gives slots back; their bytes are zeroed by [`Blocks::reclaim`].
     pub(crate) fn free(&self, slots: &Slots) {
         self.set(slots, SlotState::Freed);
+    }
+
+    /// Leaves slots as they are: they hold what could not be moved aside.
+    pub(crate) fn keep(&self, slots: &Slots) {
+        self.set(slots, SlotState::Kept);
     }
 
     fn set(&self, slots: &Slots, state: SlotState) {

@@ -1,12 +1,29 @@
 //! System calls that the standard library does not have, each with its error as `io::Error`.
 #![allow(unsafe_code, reason = "the disk folder is where unsafe lives")]
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use libc::off_t;
+
+/// Opens a file of a store. A link may lead anywhere, and a pipe would hold its opener up for ever: neither is followed.
+pub(super) fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let refused = || {
+        io::Error::other(
+            "it is a link, or no regular file, and no store makes such: move it out of the directory",
+        )
+    };
+    let opened = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP | libc::ENXIO | libc::EISDIR) => refused(),
+        _ => error,
+    })?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(refused()) }
+}
 
 /// Most parts that one call takes.
 const PARTS_MAX: usize = 1024;

@@ -65,15 +65,30 @@ impl Directory {
         create: bool,
     ) -> io::Result<Arc<dyn DiskFile>> {
         let path = self.path.join(name);
-        let file = OpenOptions::new().read(true).write(true).create_new(create).open(&path)?;
+        let file = calls::open_regular(&path, OpenOptions::new().read(true).write(true).create_new(create))?;
+        let opened = self.finish_open(file, &path, bytes, kind);
+        if create && opened.is_err() {
+            // Without descriptors for all of it, say: an empty file of that name would be there for good.
+            let _ = fs::remove_file(&path);
+        }
+        opened
+    }
+
+    fn finish_open(
+        &self,
+        file: File,
+        path: &Path,
+        bytes: u64,
+        kind: FileKind,
+    ) -> io::Result<Arc<dyn DiskFile>> {
         if file.metadata()?.len() < bytes {
             file.set_len(bytes)?;
         }
         let writer = match (kind, self.tail_kind) {
             (FileKind::Plain, _) | (FileKind::Pages, TailKind::Mapped) => Writer::Buffered,
             (kind, TailKind::Buffered) => match (kind, &self.ring) {
-                (FileKind::Blocks, Some(ring)) => Writer::Ring(open_direct(&path)?, Arc::clone(ring)),
-                _ => Writer::Direct(open_direct(&path)?),
+                (FileKind::Blocks, Some(ring)) => Writer::Ring(open_direct(path)?, Arc::clone(ring)),
+                _ => Writer::Direct(open_direct(path)?),
             },
             (FileKind::Blocks, TailKind::Mapped) => Writer::mapped(&file)?,
         };
@@ -103,9 +118,9 @@ impl Disk for Directory {
     }
 
     fn lock(&self) -> io::Result<Box<dyn Send + Sync>> {
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(false).write(true);
-        Ok(Box::new(Lock::take(|| options.open(self.path.join(LOCK_NAME)))?))
+        let path = self.path.join(LOCK_NAME);
+        let open = || calls::open_regular(&path, OpenOptions::new().create(true).truncate(false).write(true));
+        Ok(Box::new(Lock::take(open)?))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {

@@ -3,6 +3,7 @@
 //! simulated one keeps live and durable bytes and makes crash images. All `unsafe` of the crate is in this folder.
 
 mod calls;
+mod closed;
 mod crash;
 mod directory;
 mod memory;
@@ -16,6 +17,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(crate) use closed::ClosedFile;
 pub use crash::{CrashChoice, Replay};
 pub(crate) use directory::Directory;
 pub(crate) use memory::{AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, SMALL_CHUNK_BYTES};

@@ -1,5 +1,5 @@
 //! A real directory that is only read: what a store changes stays in memory. Opening a store on it says what an open
-//! would find and do, and does nothing.
+//! would find and do, and does nothing; and a store whose disk is full can be read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,11 +21,18 @@ pub(crate) struct Overlay {
     path: PathBuf,
     /// Names that differ from the directory's: files made or opened here, `None` for those removed.
     names: Mutex<BTreeMap<String, Option<Arc<OverlayFile>>>>,
+    /// The real disk is full: files of blocks get no space here either, and none is made but those that an open writes anew.
+    is_full: bool,
 }
 
 impl Overlay {
     pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), names: Mutex::default() }
+        Self { path: path.to_owned(), names: Mutex::default(), is_full: false }
+    }
+
+    /// Of a directory whose disk takes nothing more.
+    pub(crate) fn of_full_disk(path: &Path) -> Self {
+        Self { is_full: true, ..Self::new(path) }
     }
 }
 
@@ -48,7 +55,8 @@ impl Disk for Overlay {
 
     /// Of the real directory: what a running store does meanwhile would make no sense here.
     fn lock(&self) -> io::Result<Box<dyn Send + Sync>> {
-        match Lock::take(|| File::open(self.path.join(LOCK_NAME))) {
+        let open = || calls::open_regular(&self.path.join(LOCK_NAME), File::options().read(true));
+        match Lock::take(open) {
             Ok(lock) => Ok(Box::new(lock)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Box::new(())),
             Err(error) => Err(error),
@@ -65,21 +73,24 @@ impl Disk for Overlay {
         Ok(names)
     }
 
-    fn create(&self, name: &str, bytes: u64, _: FileKind) -> io::Result<Arc<dyn DiskFile>> {
+    fn create(&self, name: &str, bytes: u64, kind: FileKind) -> io::Result<Arc<dyn DiskFile>> {
+        if self.is_full && kind == FileKind::Blocks {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
         if self.list()?.iter().any(|known| known == name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let file = Arc::new(OverlayFile::new(None, bytes));
+        let file = Arc::new(OverlayFile::new(None, bytes, false));
         self.names.lock().insert(name.to_owned(), Some(Arc::clone(&file)));
         Ok(file)
     }
 
-    fn open(&self, name: &str, bytes: u64, _: FileKind) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.file(name, bytes)?)
+    fn open(&self, name: &str, bytes: u64, kind: FileKind) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.file(name, bytes, self.is_full && kind == FileKind::Blocks)?)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let file = self.file(from, 0)?;
+        let file = self.file(from, 0, false)?;
         let mut names = self.names.lock();
         names.insert(from.to_owned(), None);
         names.insert(to.to_owned(), Some(file));
@@ -87,7 +98,7 @@ impl Disk for Overlay {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.file(name, 0)?;
+        self.file(name, 0, false)?;
         self.names.lock().insert(name.to_owned(), None);
         Ok(())
     }
@@ -102,15 +113,15 @@ impl Disk for Overlay {
 }
 
 impl Overlay {
-    fn file(&self, name: &str, bytes: u64) -> io::Result<Arc<OverlayFile>> {
+    fn file(&self, name: &str, bytes: u64, is_full: bool) -> io::Result<Arc<OverlayFile>> {
         let mut names = self.names.lock();
         match names.get(name) {
             Some(Some(file)) => Ok(Arc::clone(file)),
             Some(None) => Err(io::ErrorKind::NotFound.into()),
             None => {
-                let base = File::open(self.path.join(name))?;
+                let base = calls::open_regular(&self.path.join(name), File::options().read(true))?;
                 let size = base.metadata()?.len().max(bytes);
-                let file = Arc::new(OverlayFile::new(Some(base), size));
+                let file = Arc::new(OverlayFile::new(Some(base), size, is_full));
                 names.insert(name.to_owned(), Some(Arc::clone(&file)));
                 Ok(file)
             }
@@ -120,6 +131,8 @@ impl Overlay {
 
 struct OverlayFile {
     base: Option<File>,
+    /// Gets no more space.
+    is_full: bool,
     changes: Mutex<Changes>,
 }
 
@@ -130,8 +143,8 @@ struct Changes {
 }
 
 impl OverlayFile {
-    fn new(base: Option<File>, size: u64) -> Self {
-        Self { base, changes: Mutex::new(Changes { size, pages: BTreeMap::new() }) }
+    fn new(base: Option<File>, size: u64, is_full: bool) -> Self {
+        Self { base, is_full, changes: Mutex::new(Changes { size, pages: BTreeMap::new() }) }
     }
 
     /// Fills `out` from the real file; what is not there is zero.
@@ -212,6 +225,9 @@ impl DiskFile for OverlayFile {
     }
 
     fn prepare(&self, range: Range<u64>, _: Prepare) -> io::Result<()> {
+        if self.is_full {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
         let mut changes = self.changes.lock();
         changes.size = changes.size.max(range.end);
         Ok(())

@@ -417,6 +417,10 @@ impl DiskFile for SimulatedFile {
             let zeros = vec![0; (range.end - range.start) as usize];
             state.write(self.file, range.start, zeros, false);
             state.history.push(Change::Sync { file: self.file });
+        } else if state.files[self.file].len() < range.end as usize {
+            let (file, bytes) = (self.file, range.end as usize);
+            state.files[file].resize(bytes, 0);
+            state.history.push(Change::Grow { file, bytes });
         }
         Ok(())
     }

@@ -26,6 +26,8 @@ pub(crate) struct End {
     pub(crate) sequence: u64,
     /// That record says that the store was closed in order.
     pub(crate) is_closed: bool,
+    /// The record is not durable, but in the memory of the machine that runs under this boot id: nothing of the store syncs.
+    pub(crate) boot: Option<Uuid>,
 }
 
 /// The file.
@@ -44,12 +46,13 @@ pub(crate) struct EndRead {
 }
 
 impl EndFile {
-    /// Reads the newer of the pages that are whole.
+    /// Reads the newer of the pages that are whole. One that is about the memory of another boot says nothing any more.
     pub(crate) fn read(disk: &Arc<dyn Disk>, store: Uuid) -> Result<EndRead> {
         let path = disk.path(END_NAME);
         let failed = |e| Error::io("read", &path, e);
         let names = disk.list().map_err(failed)?;
-        let mut newest: Option<(u64, End)> = None;
+        let boot = disk.boot();
+        let (mut newest, mut turn): (Option<(u64, End)>, u64) = (None, 0);
         let mut file: Option<Arc<dyn DiskFile>> = None;
         if names.iter().any(|name| name == END_NAME) {
             let opened = disk.open(END_NAME, PAGES * PAGE_BYTES, FileKind::Pages).map_err(failed)?;
@@ -57,32 +60,43 @@ impl EndFile {
             opened.read(0, (PAGES * PAGE_BYTES) as usize, &mut bytes).map_err(failed)?;
             for page in bytes.chunks(PAGE_BYTES as usize) {
                 match decode(page, store) {
-                    Page::End(turn, end) if newest.is_none_or(|(known, _)| known < turn) => {
-                        newest = Some((turn, end));
+                    Page::End(of_page, end) => {
+                        turn = turn.max(of_page);
+                        let counts = end.boot.is_none() || end.boot == boot;
+                        if counts && newest.is_none_or(|(known, _)| known < of_page) {
+                            newest = Some((of_page, end));
+                        }
                     }
                     Page::Other(found) => {
                         return Err(Error::UnsupportedFormat { path, found, supported: FORMAT_VERSION });
                     }
-                    Page::End(..) | Page::Damaged => {}
+                    Page::Damaged => {}
                 }
             }
             file = Some(opened);
         }
-        let turn = AtomicU64::new(newest.map_or(0, |(turn, _)| turn));
+        let turn = AtomicU64::new(turn);
         let file = Self { disk: Arc::clone(disk), store, turn, file: Mutex::new(file) };
         Ok(EndRead { end: newest.map(|(_, end)| end), file })
     }
 
-    /// Says it durably, in the older page. A failure is told and takes nothing back: what the file said before holds still.
-    pub(crate) fn write(&self, end: End) {
-        if let Err(error) = self.try_write(end) {
+    /// Says in the older page what `look` finds, durably if that is. Pages come in the order in which was looked: a later one never
+    /// says less. A failure is told and takes nothing back: what the file said before holds still.
+    pub(crate) fn write(&self, look: impl FnOnce() -> End) {
+        if let Err(error) = self.try_write(look) {
             let path = self.disk.path(END_NAME);
             tracing::warn!(path, %error, "how far the journal is was not written");
         }
     }
 
-    fn try_write(&self, end: End) -> std::io::Result<()> {
+    /// Closes the file; a later write opens it again.
+    pub(crate) fn let_go(&self) {
+        *self.file.lock() = None;
+    }
+
+    fn try_write(&self, look: impl FnOnce() -> End) -> std::io::Result<()> {
         let mut file = self.file.lock();
+        let end = look();
         let opened = match &*file {
             Some(opened) => Arc::clone(opened),
             None => {
@@ -94,7 +108,7 @@ impl EndFile {
         };
         let turn = self.turn.load(Ordering::Acquire) + 1;
         let page = AlignedPage::padded(&encode(self.store, turn, end));
-        write_all(&*opened, turn % PAGES * PAGE_BYTES, &[&page], true)?;
+        write_all(&*opened, turn % PAGES * PAGE_BYTES, &[&page], end.boot.is_none())?;
         self.turn.store(turn, Ordering::Release);
         Ok(())
     }
@@ -119,6 +133,7 @@ fn encode(store: Uuid, turn: u64, end: End) -> Vec<u8> {
     out.put_u64(end.number);
     out.put_u64(end.sequence);
     out.put_u32(u32::from(end.is_closed));
+    out.put_uuid(end.boot.unwrap_or_default());
     out.resize(PAGE_BYTES as usize, 0);
     let crc = checksum_around(&out, CHECKSUM_AT);
     out[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&crc.to_le_bytes());
@@ -143,7 +158,9 @@ fn decode(page: &[u8], store: Uuid) -> Page {
         }
         let turn = fields.u64()?;
         let (number, sequence) = (fields.u64()?, fields.u64()?);
-        Some(Page::End(turn, End { number, sequence, is_closed: fields.u32()? == 1 }))
+        let (is_closed, boot) = (fields.u32()? == 1, fields.uuid()?);
+        let boot = (!boot.is_nil()).then_some(boot);
+        Some(Page::End(turn, End { number, sequence, is_closed, boot }))
     })()
     .unwrap_or(Page::Damaged)
 }
@@ -155,7 +172,10 @@ mod tests {
 
     #[test]
     fn a_page_comes_back_and_no_flipped_bit_passes() {
-        let (store, end) = (Uuid::from_u128(1), End { number: 7, sequence: 900, is_closed: true });
+        let (store, end) = (
+            Uuid::from_u128(1),
+            End { number: 7, sequence: 900, is_closed: true, boot: Some(Uuid::from_u128(3)) },
+        );
         let good = encode(store, 5, end);
         assert!(matches!(decode(&good, store), Page::End(5, read) if read == end));
         assert!(matches!(decode(&good, Uuid::from_u128(2)), Page::Damaged));
@@ -175,16 +195,36 @@ mod tests {
         let simulated = SimulatedDisk::new(TailKind::Buffered);
         let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
         let store = Uuid::from_u128(1);
-        let end = |sequence| End { number: 1, sequence, is_closed: false };
+        let end = |sequence| End { number: 1, sequence, is_closed: false, boot: None };
         let read = || EndFile::read(&disk, store).unwrap();
         assert_eq!(read().end, None);
         let file = read().file;
         for sequence in 1..6 {
-            file.write(end(sequence));
+            file.write(|| end(sequence));
             assert_eq!(read().end, Some(end(sequence)));
         }
         // The fifth is in the second page.
         simulated.flip(END_NAME, 4096 + 40, 1);
         assert_eq!(read().end, Some(end(4)));
+    }
+
+    #[test]
+    fn what_another_boot_had_in_memory_is_not_believed_and_its_turn_is_not_used_again() {
+        let simulated = SimulatedDisk::new(TailKind::Buffered);
+        let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
+        let store = Uuid::from_u128(1);
+        let file = EndFile::read(&disk, store).unwrap().file;
+        let durable = End { number: 1, sequence: 5, is_closed: false, boot: None };
+        let in_memory = End { sequence: 9, is_closed: true, boot: disk.boot(), ..durable };
+        file.write(|| durable);
+        file.write(|| in_memory);
+        assert_eq!(EndFile::read(&disk, store).unwrap().end, Some(in_memory));
+        let other: Arc<dyn Disk> =
+            Arc::new(SimulatedDisk::from_contents(TailKind::Buffered, &simulated.contents()));
+        let read = EndFile::read(&other, store).unwrap();
+        assert_eq!(read.end, Some(durable));
+        let later = End { sequence: 6, ..durable };
+        read.file.write(|| later);
+        assert_eq!(EndFile::read(&other, store).unwrap().end, Some(later));
     }
 }

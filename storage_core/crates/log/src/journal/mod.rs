@@ -1,13 +1,14 @@
 //! The journal: small records of what the store promised (logs and their ends, cursors, properties, synced marks).
 //! Each has a sequence and a checksum; commits are grouped. A promise is synced, whatever is done with data; what is
 //! said of a log that never syncs is written only. Only a torn last group is cut at open, any other damage refuses the
-//! start. The journal is compacted by writing what it says to a new file.
+//! start. The journal is compacted by writing what it says to a new file. On a full disk what frees space has room of its own.
 
 mod end;
 mod header;
 mod read;
 mod record;
 mod salvage;
+mod spare;
 mod state;
 
 use std::sync::atomic::Ordering;
@@ -21,10 +22,11 @@ pub(crate) use record::Record;
 #[cfg(any(test, feature = "fuzzing"))]
 use record::Stored;
 pub(crate) use salvage::{Salvaged, replace, salvage};
+use spare::{Room, Spare};
 pub(crate) use state::{Compaction, JournalState, LogEntry, SealedEntry};
 
 use crate::commit::Group;
-use crate::disk::{ChunkPool, Disk, FileKind, Prepare, TailKind};
+use crate::disk::{ChunkPool, ClosedFile, Disk, DiskFile, FileKind, TailKind};
 use crate::error::{Error, Result};
 use crate::format::manifest::Manifest;
 use crate::options::Options;
@@ -45,9 +47,13 @@ pub(crate) struct Journal {
     disk: Arc<dyn Disk>,
     manifest: Manifest,
     pool: Arc<ChunkPool>,
-    /// How space is prepared.
-    how: Prepare,
+    room: Room,
     bytes_max: u64,
+    /// Ordinary records may take it too: the store is being opened or closed.
+    is_reserve_open: AtomicBool,
+    /// The disk is full and nothing can be written: a journal in memory, of a store that is only read.
+    is_read_only: AtomicBool,
+    spare: Spare,
     writer: Mutex<Writer>,
     group: Group,
     /// Somebody waits for a sync: the next flush is one.
@@ -119,17 +125,24 @@ impl Journal {
         end_file: EndFile,
     ) -> Result<Self> {
         let OldJournal { number, older, read } = old;
-        let how = Prepare::fitting(options.fsync);
-        let write = || write_journal(&disk, manifest, pool, how, &state, number + 1, first_sequence);
-        let written = write().or_else(|error| match error {
-            // A full disk: the old file has space ahead that it does not need any more.
-            Error::NoSpace { .. } if number > 0 => {
-                read.give_back_ahead(&*disk, &journal_name(number))?;
-                write()
+        let room = Room::new(options);
+        let number_new = number + 1;
+        let write = || write_journal(&disk, manifest, pool, room, &state, number_new, first_sequence);
+        let is_full = |error: &Error| matches!(error, Error::NoSpace { .. });
+        let mut written = write();
+        if written.as_ref().is_err_and(is_full) {
+            remove_new(&*disk)?;
+            if let Some(file) = spare::take(&*disk)? {
+                written =
+                    write_journal_in(file, &disk, manifest, pool, room, &state, number_new, first_sequence);
             }
-            error => Err(error),
-        })?;
-        let writer = written.goes_on(state);
+        }
+        if number > 0 && written.as_ref().is_err_and(is_full) {
+            // The old file has space ahead that it does not need any more.
+            read.give_back_ahead(&*disk, &journal_name(number))?;
+            written = write();
+        }
+        let writer = written?.goes_on(state);
         for old in older.into_iter().chain((number > 0).then_some(number)) {
             disk.remove(&journal_name(old))
                 .map_err(|e| Error::io("remove", &disk.path(&journal_name(old)), e))?;
@@ -139,8 +152,11 @@ impl Journal {
             disk,
             manifest,
             pool: Arc::clone(pool),
-            how,
+            room,
             bytes_max: options.journal_bytes_max,
+            is_reserve_open: AtomicBool::new(true),
+            is_read_only: AtomicBool::new(false),
+            spare: Spare::default(),
             writer: Mutex::new(writer),
             group: Group::default(),
             is_sync_asked: AtomicBool::new(false),
@@ -152,9 +168,34 @@ impl Journal {
         })
     }
 
+    /// From now on the last of the space is for what frees some.
+    pub(crate) fn keep_reserve(&self) {
+        self.is_reserve_open.store(false, Ordering::Release);
+    }
+
+    /// All may take it: the store closes.
+    pub(crate) fn open_reserve(&self) {
+        self.is_reserve_open.store(true, Ordering::Release);
+    }
+
+    /// From now on nothing is appended: the disk has no room for it.
+    pub(crate) fn make_read_only(&self) {
+        self.is_read_only.store(true, Ordering::Release);
+    }
+
+    /// Whether it takes no records, for want of room.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only.load(Ordering::Acquire)
+    }
+
     /// Appends a record; [`Journal::commit`] of its sequence, or of a later one, makes it a promise.
     pub(crate) fn append(&self, record: &Record<'_>) -> Result<u64> {
         self.check()?;
+        if self.is_read_only() {
+            return Err(Error::NoSpace { path: self.disk.path("") });
+        }
+        let takes_all = record.frees_space() || self.is_reserve_open.load(Ordering::Acquire);
+        let kept = if takes_all { 0 } else { self.room.reserve_bytes };
         let mut guard = self.writer.lock();
         let writer = &mut *guard;
         if writer.is_closed {
@@ -165,7 +206,7 @@ impl Journal {
         writer.scratch.clear();
         record.encode(sequence, proven, &mut writer.scratch);
         let end = writer.tail.written() + writer.scratch.len() as u64;
-        writer.space.reach(end).map_err(|e| Error::io("grow", &self.path(writer.number), e))?;
+        writer.space.reach(end + kept).map_err(|e| Error::io("grow", &self.path(writer.number), e))?;
         if let (false, Some(log)) = (writer.state.apply(record), record.log()) {
             return Err(Error::UnknownLog { log });
         }
@@ -206,8 +247,24 @@ impl Journal {
         self.commit(sequence, durable)?;
         if durable {
             self.write_end(true);
+        } else if let boot @ Some(_) = self.disk.boot() {
+            self.end_file.write(|| {
+                let number = self.writer.lock().number;
+                End { number, sequence: self.written.load(Ordering::Acquire), is_closed: true, boot }
+            });
         }
         Ok(())
+    }
+
+    /// Closes its files: who still holds the store, or a log of it, holds none of them.
+    pub(crate) fn let_go(&self) {
+        let mut writer = self.writer.lock();
+        writer.is_closed = true;
+        writer.tail.let_go();
+        writer.space = Arc::new(Space::new(Arc::new(ClosedFile), 0..RANGE_BYTES, RANGE_BYTES, self.room.how));
+        drop(writer);
+        self.spare.let_go();
+        self.end_file.let_go();
     }
 
     /// Sequence of the last record that is on the disk.
@@ -217,8 +274,10 @@ impl Journal {
 
     /// Says in END how far the journal is on the disk.
     pub(crate) fn write_end(&self, is_closed: bool) {
-        let number = self.writer.lock().number;
-        self.end_file.write(End { number, sequence: self.durable_sequence(), is_closed });
+        self.end_file.write(|| {
+            let number = self.writer.lock().number;
+            End { number, sequence: self.durable_sequence(), is_closed, boot: None }
+        });
     }
 
     /// Reads the state.
@@ -232,23 +291,32 @@ impl Journal {
         let (space, written, number, is_large) = {
             let writer = self.writer.lock();
             let written = writer.tail.written();
-            let is_large = written > self.bytes_max && written > 4 * writer.compacted_bytes;
+            let is_large = self.is_large(&writer);
             (Arc::clone(&writer.space), written, writer.number, is_large)
         };
         if is_large {
             return self.group.exclusive(|| self.compact());
         }
-        if space.is_short(written) {
-            space.prepare_ahead(written).map_err(|e| Error::io("grow", &self.path(number), e))?;
+        let wanted = written + self.room.reserve_bytes;
+        if space.is_short(wanted) {
+            space.prepare_ahead(wanted).map_err(|e| Error::io("grow", &self.path(number), e))?;
+        }
+        if self.spare.is_short(wanted) {
+            self.spare.make(&*self.disk, wanted)?;
         }
         Ok(())
+    }
+
+    fn is_large(&self, writer: &Writer) -> bool {
+        let written = writer.tail.written();
+        written > self.bytes_max && written > 4 * writer.compacted_bytes
     }
 
     /// Whether the background thread should tend it.
     pub(crate) fn needs_tending(&self) -> bool {
         let writer = self.writer.lock();
-        let written = writer.tail.written();
-        writer.space.is_short(written) || (written > self.bytes_max && written > 4 * writer.compacted_bytes)
+        let wanted = writer.tail.written() + self.room.reserve_bytes;
+        writer.space.is_short(wanted) || self.spare.is_short(wanted) || self.is_large(&writer)
     }
 
     fn compact(&self) -> Result<()> {
@@ -258,7 +326,7 @@ impl Journal {
             &self.disk,
             self.manifest,
             &self.pool,
-            self.how,
+            self.room,
             &writer.state,
             number + 1,
             writer.next_sequence,
@@ -340,12 +408,39 @@ fn journal_number(name: &str) -> Option<u64> {
     name.strip_prefix(NAME_PREFIX)?.parse().ok()
 }
 
-/// Writes a whole journal under another name, then gives it its own: it is there entirely or not at all.
+/// Writes a whole journal to a new file.
 fn write_journal(
     disk: &Arc<dyn Disk>,
     manifest: Manifest,
     pool: &Arc<ChunkPool>,
-    how: Prepare,
+    room: Room,
+    state: &JournalState,
+    number: u64,
+    first_sequence: u64,
+) -> Result<Written> {
+    remove_new(&**disk)?;
+    let failed = |e| Error::io("create", &disk.path(NEW_NAME), e);
+    let file = disk.create(NEW_NAME, 0, FileKind::Pages).map_err(failed)?;
+    write_journal_in((file, 0), disk, manifest, pool, room, state, number, first_sequence)
+}
+
+/// What a crash left of a journal that was being written.
+fn remove_new(disk: &dyn Disk) -> Result<()> {
+    if list(disk)?.iter().any(|name| name == NEW_NAME) {
+        disk.remove(NEW_NAME).map_err(|e| Error::io("remove", &disk.path(NEW_NAME), e))?;
+    }
+    Ok(())
+}
+
+/// Writes a whole journal under another name, to a file so much of which has its space, then gives it its own: it is there
+/// entirely or not at all.
+#[allow(clippy::too_many_arguments, reason = "what a journal is made of, and where")]
+fn write_journal_in(
+    (file, prepared): (Arc<dyn DiskFile>, u64),
+    disk: &Arc<dyn Disk>,
+    manifest: Manifest,
+    pool: &Arc<ChunkPool>,
+    room: Room,
     state: &JournalState,
     number: u64,
     first_sequence: u64,
@@ -353,9 +448,6 @@ fn write_journal(
     let path = disk.path(&journal_name(number));
     let path = path.as_str();
     let failed = |operation| move |source| Error::io(operation, path, source);
-    if disk.list().map_err(failed("list"))?.iter().any(|name| name == NEW_NAME) {
-        disk.remove(NEW_NAME).map_err(failed("remove"))?;
-    }
     let mut bytes = vec![0; HEADER_BYTES];
     let mut sequence = first_sequence;
     state.for_each_record(|record| {
@@ -368,10 +460,9 @@ fn write_journal(
     let (made_sequence, made_bytes) = (sequence, (bytes.len() + proof.len()) as u64);
     let header = JournalHeader { manifest, number, first_sequence, made_sequence, made_bytes };
     bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
-    let file = disk.create(NEW_NAME, 0, FileKind::Pages).map_err(failed("create"))?;
-    let space = Arc::new(Space::new(Arc::clone(&file), 0..RANGE_BYTES, 0, how));
+    let space = Arc::new(Space::new(Arc::clone(&file), 0..RANGE_BYTES, prepared, room.how));
     let end = bytes.len() as u64;
-    match space.prepare_ahead(end) {
+    match space.prepare_ahead(end + room.reserve_bytes) {
         // As much as it needs, then.
         Err(error) if error.kind() == std::io::ErrorKind::StorageFull => space.reach(end),
         prepared => prepared,

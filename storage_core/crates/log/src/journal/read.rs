@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::header::{HEADER_BYTES, HeaderBytes, JournalHeader};
-use super::record::{RECORD_ALIGN, Stored};
+use super::record::{KIND_LAST, RECORD_ALIGN, Stored};
 use super::{JournalState, journal_name, journal_number, list};
 use crate::disk::{Disk, DiskFile, FileKind};
 use crate::error::{Error, Result};
@@ -114,9 +114,15 @@ pub(super) fn read_journal(disk: &dyn Disk, number: u64, manifest: Manifest) -> 
     let mut position = HEADER_BYTES;
     while let Some(stored) = Stored::decode(&bytes[position..]).filter(|s| s.sequence == read.next_sequence) {
         let place = format!("record {} at byte {position}", stored.sequence);
-        let record = stored
-            .record()
-            .ok_or_else(|| damaged(format!("{place} is of a kind that a newer program writes")))?;
+        let Some(record) = stored.record() else {
+            if stored.kind <= KIND_LAST {
+                return Err(damaged(format!("{place} is too short or too long for its kind")));
+            }
+            // Its checksum is right: another program promised something, and that is not ours to forget.
+            let path = format!("{path}, the kind of {place},");
+            let (found, supported) = (u32::from(stored.kind), u32::from(KIND_LAST));
+            return Err(Error::UnsupportedFormat { path, found, supported });
+        };
         if !read.state.apply(&record) {
             return Err(damaged(format!("{place} contradicts those before it")));
         }
@@ -127,18 +133,10 @@ pub(super) fn read_journal(disk: &dyn Disk, number: u64, manifest: Manifest) -> 
     // later record knows that what is missing here was durable.
     let wanted = read.next_sequence;
     let rest = &bytes[position..];
-    for start in (RECORD_ALIGN..rest.len()).step_by(RECORD_ALIGN) {
-        let later = Fields(rest.get(start + 8..).unwrap_or_default()).u64();
-        if later.is_none_or(|sequence| sequence <= wanted || sequence - wanted > SEQUENCES_SEARCHED) {
-            continue;
-        }
-        if let Some(stored) = Stored::decode(&rest[start..])
-            && stored.proven >= wanted
-            && !seeded!(JournalCut)
-        {
-            let reason = format!("record {wanted} at byte {position} was durable and cannot be read");
-            return Err(damaged(reason));
-        }
+    if records_behind(rest, wanted).any(|stored| stored.sequence > wanted && stored.proven >= wanted)
+        && !seeded!(JournalCut)
+    {
+        return Err(damaged(format!("record {wanted} at byte {position} was durable and cannot be read")));
     }
     let torn = rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     read.cut_bytes = torn as u64;
@@ -146,12 +144,22 @@ pub(super) fn read_journal(disk: &dyn Disk, number: u64, manifest: Manifest) -> 
     Ok(read)
 }
 
+/// Valid records behind the last one that could be read, of the sequence that is missing or of a later one.
+pub(super) fn records_behind(rest: &[u8], wanted: u64) -> impl Iterator<Item = Stored<'_>> {
+    let is_later = move |start: &usize| {
+        let later = Fields(rest.get(start + 8..).unwrap_or_default()).u64();
+        later.is_some_and(|sequence| sequence >= wanted && sequence - wanted <= SEQUENCES_SEARCHED)
+    };
+    let starts = (0..rest.len()).step_by(RECORD_ALIGN).filter(is_later);
+    starts.filter_map(|start| Stored::decode(&rest[start..]))
+}
+
 /// How a journal begins.
 pub(super) struct Front {
     /// Of its first record.
     pub(super) next_sequence: u64,
     /// 0 where the header is damaged.
-    made_sequence: u64,
+    pub(super) made_sequence: u64,
     lacks_header: bool,
 }
 

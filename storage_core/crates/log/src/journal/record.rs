@@ -14,6 +14,9 @@ pub(super) const RECORD_HEADER_BYTES: usize = 32;
 /// Records start at multiples of this: so that valid ones can be found behind damage.
 pub(super) const RECORD_ALIGN: usize = 8;
 
+/// Greater kinds are those of newer programs.
+pub(super) const KIND_LAST: u8 = 19;
+
 /// A promise of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
@@ -140,6 +143,12 @@ impl<'a> Record<'a> {
             | Self::EndLost { .. }
             | Self::LeftUnsynced { .. } => None,
         }
+    }
+
+    /// Whether it must go through on a full disk, too: it gives space back or leads there, ends something for good, or is a fact
+    /// of the program above, such as a vote. What only goes on waits for space: moves of cursors, new logs.
+    pub(super) fn frees_space(&self) -> bool {
+        !matches!(self, Self::LogCreated { .. } | Self::Cursor { .. } | Self::CleanMark { .. })
     }
 
     fn kind(&self) -> u8 {
@@ -305,7 +314,7 @@ impl<'a> Record<'a> {
 pub(super) struct Stored<'a> {
     pub(super) sequence: u64,
     pub(super) proven: u64,
-    kind: u8,
+    pub(super) kind: u8,
     payload: &'a [u8],
     /// Bytes taken, padding included.
     pub(super) size: usize,
@@ -409,6 +418,7 @@ mod tests {
             let stored = Stored::decode(&bytes).unwrap();
             assert_eq!((stored.sequence, stored.proven, stored.size), (7, 5, bytes.len()));
             assert_eq!(stored.record().as_ref(), Some(record), "record {index}");
+            assert!(stored.kind <= KIND_LAST, "record {index}");
             for position in 0..bytes.len() {
                 let mut flipped = bytes.clone();
                 flipped[position] ^= 1;

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use super::read::{Read, front, read_journal};
+use super::read::{Read, front, read_journal, records_behind};
 use super::record::Stored;
+use super::spare::Room;
 use super::{HEADER_BYTES, JournalState, journal_name, journal_number, list, write_journal};
 use crate::disk::{ChunkPool, Disk, FileKind, Prepare};
 use crate::error::{Error, Result};
@@ -14,7 +15,8 @@ use crate::format::manifest::Manifest;
 pub(crate) struct Salvaged {
     /// What its records say up to the first that cannot be read.
     pub(crate) state: JournalState,
-    pub(crate) next_sequence: u64,
+    /// The highest sequence that anything of it names, also behind what cannot be read; 0: none.
+    pub(crate) last_sequence: u64,
     /// Its number; 0: there is none.
     pub(crate) number: u64,
     /// Why the store does not open with it; `None`: it does.
@@ -23,18 +25,20 @@ pub(crate) struct Salvaged {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Reads the newest journal of a store. Errors of the disk, and `UnsupportedFormat`: a newer program wrote it.
+/// Reads the newest journal of a store. Errors of the disk, and `UnsupportedFormat`: a newer program wrote it,
+/// or a record in it.
 pub(crate) fn salvage(disk: &dyn Disk, manifest: Manifest) -> Result<Salvaged> {
     let numbers = list(disk)?.into_iter().filter_map(|name| journal_number(&name));
     let Some(number) = numbers.max() else {
         let damage = Some("the store has no journal".to_owned());
         let state = JournalState::default();
-        return Ok(Salvaged { state, next_sequence: 1, number: 0, damage, bytes: Vec::new() });
+        return Ok(Salvaged { state, last_sequence: 0, number: 0, damage, bytes: Vec::new() });
     };
     let name = journal_name(number);
     let damage = match read_journal(disk, number, manifest) {
         Ok(Read { state, next_sequence, .. }) => {
-            return Ok(Salvaged { state, next_sequence, number, damage: None, bytes: Vec::new() });
+            let last_sequence = next_sequence - 1;
+            return Ok(Salvaged { state, last_sequence, number, damage: None, bytes: Vec::new() });
         }
         Err(Error::Damaged { reason, .. }) => Some(reason),
         Err(error) => return Err(error),
@@ -45,10 +49,10 @@ pub(crate) fn salvage(disk: &dyn Disk, manifest: Manifest) -> Result<Salvaged> {
     let size = usize::try_from(file.size_bytes().map_err(failed)?).unwrap_or(usize::MAX);
     file.read(0, size, &mut bytes).map_err(failed)?;
     let mut state = JournalState::default();
-    let mut next_sequence = 1;
+    let (mut next_sequence, mut last_sequence) = (1, 0);
+    let mut position = HEADER_BYTES.min(bytes.len());
     if let Ok(front) = front(&bytes, number, manifest) {
-        next_sequence = front.next_sequence;
-        let mut position = HEADER_BYTES;
+        (next_sequence, last_sequence) = (front.next_sequence, front.made_sequence);
         while let Some(stored) = Stored::decode(&bytes[position..]).filter(|s| s.sequence == next_sequence)
             && stored.record().is_some_and(|record| state.apply(&record))
         {
@@ -56,7 +60,9 @@ pub(crate) fn salvage(disk: &dyn Disk, manifest: Manifest) -> Result<Salvaged> {
             position += stored.size;
         }
     }
-    Ok(Salvaged { state, next_sequence, number, damage, bytes })
+    let behind = records_behind(&bytes[position..], next_sequence).map(|stored| stored.sequence);
+    let last_sequence = behind.fold(last_sequence.max(next_sequence - 1), u64::max);
+    Ok(Salvaged { state, last_sequence, number, damage, bytes })
 }
 
 /// Writes a journal that says this, and removes the one of that number: what it held must be elsewhere.
@@ -68,7 +74,8 @@ pub(crate) fn replace(
     next_sequence: u64,
 ) -> Result<()> {
     let pool = Arc::new(ChunkPool::default());
-    write_journal(disk, manifest, &pool, Prepare::Reserved, state, number + 1, next_sequence)?;
+    let room = Room { how: Prepare::Reserved, reserve_bytes: 0 };
+    write_journal(disk, manifest, &pool, room, state, number + 1, next_sequence)?;
     if number > 0 {
         let old = journal_name(number);
         disk.remove(&old).map_err(|e| Error::io("remove", &disk.path(&old), e))?;

@@ -268,6 +268,16 @@ impl LogState {
         self.free(blocks);
     }
 
+    /// The store is closed: lets go of the log's files.
+    pub(crate) fn let_go(&self) {
+        let mut writer = self.writer.lock();
+        writer.open = None;
+        writer.resume = None;
+        writer.pending.clear();
+        drop(writer);
+        self.directory.write().blocks.clear();
+    }
+
     /// What was appended and not written goes.
     fn drop_open(&self, writer: &mut Writer) {
         writer.open = None;

@@ -130,10 +130,12 @@ impl LogState {
         let mut wanted = bytes_max.saturating_add(SLACK_BYTES);
         loop {
             let mut bytes = Vec::new();
-            let end = readable.min(position.saturating_add(wanted));
+            let end = readable.min(position.saturating_add(wanted)).max(position);
             if position < end {
                 block.read(position..end, &mut bytes).map_err(failed)?;
             }
+            // Somebody has cut the file off: what it lacks is damaged, and asking for more brings no more.
+            let is_cut = (bytes.len() as u64) < end - position;
             if !block.is_still_there() {
                 return Ok(Step::Gone);
             }
@@ -176,7 +178,7 @@ impl LogState {
             position += at as u64;
             match stop {
                 // The batch goes on behind what was read.
-                Some(size) if size > (bytes.len() - at) as u64 => wanted = size.max(bytes_max),
+                Some(size) if size > (bytes.len() - at) as u64 && !is_cut => wanted = size.max(bytes_max),
                 _ => {
                     let (behind, end) = self.behind_damage(block, position, next).map_err(failed)?;
                     if end > offset {

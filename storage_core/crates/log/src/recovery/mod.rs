@@ -43,8 +43,8 @@ pub(crate) fn recover(
     for (&id, entry) in &state.logs {
         let blocks = found.remove(&id).unwrap_or_default();
         if entry.deleted {
-            for Found { slots, .. } in blocks {
-                engine.blocks.free(&slots);
+            for block in blocks {
+                report.unknown_blocks.extend(block.let_go(&engine.blocks)?);
             }
             engine.deleted.lock().push(id);
             continue;
@@ -83,12 +83,12 @@ pub(crate) fn recover(
         let (log, findings) = log?;
         report.torn_tails.extend(findings.torn_tails);
         report.corrupted.extend(findings.corrupted);
+        report.unknown_blocks.extend(findings.unknown_blocks);
         unsynced.extend(findings.unsynced);
         engine.logs.write().insert(log.id, log);
     }
     for slots in damaged {
-        let moved_to =
-            if report.corrupted.is_empty() { Some(set_block_aside(engine, &slots)?) } else { None };
+        let moved_to = if report.corrupted.is_empty() { set_block_aside(engine, &slots)? } else { None };
         let (path, slot) = (slots.file.path.clone(), slots.first);
         report.unknown_blocks.push(UnknownBlock { path, slot, moved_to });
     }

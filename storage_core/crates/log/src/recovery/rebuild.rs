@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use super::lost::write_lost;
-use super::report::{CorruptedRange, TornTail};
+use super::lost::write_lost_if_room;
+use super::report::{CorruptedRange, TornTail, UnknownBlock};
 use super::slots::Found;
 use crate::blocks::BlockFile;
 use crate::digest::Digest;
@@ -58,6 +58,7 @@ pub(super) struct Rebuild<'a> {
 pub(super) struct Findings {
     pub(super) torn_tails: Vec<TornTail>,
     pub(super) corrupted: Vec<CorruptedRange>,
+    pub(super) unknown_blocks: Vec<UnknownBlock>,
     /// Files with data of the log that may be in the page cache only.
     pub(super) unsynced: Vec<Arc<BlockFile>>,
 }
@@ -80,7 +81,7 @@ impl Rebuild<'_> {
     pub(super) fn run(mut self, mut found: Vec<Found>) -> Result<(Arc<LogState>, Findings)> {
         let entry = self.entry;
         found.sort_unstable_by_key(|found| (found.header.base_offset, found.header.sequence));
-        let live = self.drop_dead(found);
+        let live = self.drop_dead(found)?;
         let last_sequence = live.iter().map(|found| found.header.sequence).max().unwrap_or(0);
         let trimmed_producers = entry.trimmed_producers.as_ref().unwrap_or(&entry.producers);
         let mut chain = Chain {
@@ -158,7 +159,7 @@ impl Rebuild<'_> {
     }
 
     /// Frees blocks that compactions, truncations and trims left over.
-    fn drop_dead(&self, found: Vec<Found>) -> Vec<Found> {
+    fn drop_dead(&mut self, found: Vec<Found>) -> Result<Vec<Found>> {
         let (cut, live): (Vec<_>, Vec<_>) = found.into_iter().partition(|Found { header, .. }| {
             header.base_offset >= self.cap(header.sequence) || self.is_replaced(header)
         });
@@ -166,10 +167,10 @@ impl Rebuild<'_> {
         let below = live.iter().take_while(|found| found.header.base_offset < self.entry.freed).count();
         let mut live = live;
         let kept = live.split_off(below);
-        for Found { slots, .. } in cut.into_iter().chain(live) {
-            self.engine.blocks.free(&slots);
+        for dead in cut.into_iter().chain(live) {
+            self.findings.unknown_blocks.extend(dead.let_go(&self.engine.blocks)?);
         }
-        kept
+        Ok(kept)
     }
 
     /// Looks for a commit that begins in the blocks behind a place where the log is torn: what is in front of it was durable, so
@@ -201,8 +202,13 @@ impl Rebuild<'_> {
     fn take_away(&mut self, chain: &mut Chain, found: &Found) -> Result<()> {
         let block = self.block(found);
         let batches = self.behind(&block, PAGE_BYTES - 1, found.header.base_offset)?.batches;
+        let known = self.findings.torn_tails.len();
         self.set_aside(chain.end, &block, PAGE_BYTES, batches)?;
-        self.engine.blocks.free(&found.slots);
+        if self.findings.torn_tails[known..].iter().any(|tail| tail.moved_to.is_none()) {
+            self.engine.blocks.keep(&found.slots);
+        } else {
+            self.engine.blocks.free(&found.slots);
+        }
         chain.is_cut = true;
         Ok(())
     }
@@ -381,8 +387,8 @@ impl Rebuild<'_> {
             let mut bytes = Vec::new();
             block.file().read(block.start + from, (end - from) as usize, &mut bytes).map_err(failed)?;
             let what = format!("{}-{offset}-{}", self.id, block.sequence);
-            let moved_to = write_lost(&*self.engine.disk, &what, &bytes)?;
-            tracing::warn!(log = %self.id, offset, bytes = end - from, batches, moved_to, "a torn tail was cut");
+            let moved_to = write_lost_if_room(&*self.engine.disk, &what, &bytes)?;
+            tracing::warn!(log = %self.id, offset, bytes = end - from, batches, ?moved_to, "a torn tail was cut");
             let bytes = end - from;
             let tail = TornTail { log: self.id, offset: Offset(offset), bytes, batches, moved_to };
             self.findings.torn_tails.push(tail);

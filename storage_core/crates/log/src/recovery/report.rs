@@ -44,12 +44,13 @@ pub struct TornTail {
     pub log: LogId,
     /// Where it was cut: its end.
     pub offset: Offset,
-    /// How many bytes were moved aside.
+    /// How many bytes.
     pub bytes: u64,
     /// Whole batches among them: of the last commit before the crash, which does not prove what is in front of them.
     pub batches: u64,
-    /// File that they were moved to, in the store's directory.
-    pub moved_to: String,
+    /// File that they were moved to, in the store's directory; `None`: a full disk had no room for it, and they are where they
+    /// were until the next open.
+    pub moved_to: Option<String>,
 }
 
 /// Offsets that cannot be read here.
@@ -70,8 +71,8 @@ pub struct UnknownBlock {
     pub path: String,
     /// Its place in the file, from 0.
     pub slot: u32,
-    /// Where its bytes were moved to: no log misses anything, so it is the torn first write of a block. Else it is
-    /// left as it is.
+    /// Where its bytes were moved to: no log misses anything, so it is the torn first write of a block. Else, and where a
+    /// full disk has no room for them, it is left as it is.
     pub moved_to: Option<String>,
 }
 

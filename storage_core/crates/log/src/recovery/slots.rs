@@ -5,16 +5,17 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::lost::write_lost;
+use super::lost::write_lost_if_room;
 use super::parallel::{self, Share};
 use super::report::{OpenReport, UnknownBlock};
-use crate::batch::HEADER_BYTES;
+use crate::batch::{Batch, BatchHeader, HEADER_BYTES};
 use crate::blocks::{BlockFile, Blocks, SlotState, Slots};
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::block_header::{BlockHeader, HeaderPage};
 use crate::format::manifest::Manifest;
+use crate::format::mark::BlockKey;
 use crate::format::{FORMAT_VERSION, PAGE_BYTES};
 use crate::journal::{JournalState, LogEntry};
 use crate::seeded;
@@ -99,8 +100,52 @@ fn read_front(file: &BlockFile, slot: u32, count: u32, manifest: Manifest) -> io
     Ok(match BlockHeader::decode(page) {
         HeaderPage::Header(header) if !is_here(&header) => Front { page: HeaderPage::Damaged, first: None },
         page @ HeaderPage::Header(_) => Front { page, first: little(data) },
+        HeaderPage::Empty if holds_batch(file, start, data)? => {
+            Front { page: HeaderPage::Damaged, first: None }
+        }
         page => Front { page, first: None },
     })
+}
+
+/// Whether a block's data begins with a whole batch: then a header of zeros was lost, and the slot is not free.
+fn holds_batch(file: &BlockFile, slot_start: u64, data: &[u8]) -> io::Result<bool> {
+    Ok(BatchHeader::peek(data).is_ok() && first_batch(file, slot_start, file.slot_bytes)?.is_some())
+}
+
+/// The header of the batch that a block of so many bytes begins with; `None`: no whole one is there.
+fn first_batch(file: &BlockFile, block_start: u64, block_bytes: u64) -> io::Result<Option<BatchHeader>> {
+    let mut bytes = Vec::new();
+    file.file.read(block_start + PAGE_BYTES, HEADER_BYTES, &mut bytes)?;
+    let Ok(header) = BatchHeader::peek(&bytes) else { return Ok(None) };
+    if header.size_bytes() as u64 > block_bytes - PAGE_BYTES {
+        return Ok(None);
+    }
+    bytes.clear();
+    file.file.read(block_start + PAGE_BYTES, header.size_bytes(), &mut bytes)?;
+    Ok(Batch::parse(&bytes).is_ok().then_some(header))
+}
+
+impl Found {
+    /// Whether the data is another block's: an old header came back to a slot that was used again since.
+    pub(super) fn holds_others_data(&self) -> Result<bool> {
+        let Self { header: BlockHeader { manifest, log, sequence, .. }, slots, .. } = self;
+        let range = slots.range();
+        let first = first_batch(&slots.file, range.start, range.end - range.start);
+        let first = first.map_err(|e| slots.file.error("read", e))?;
+        let key = BlockKey::new(manifest.store, *log, *sequence);
+        Ok(first.is_some_and(|batch| key.check(PAGE_BYTES, &batch).is_none()))
+    }
+
+    /// Frees the slots of a dead block. Data of another block is left as it is, and told.
+    pub(super) fn let_go(&self, blocks: &Blocks) -> Result<Option<UnknownBlock>> {
+        if !self.holds_others_data()? {
+            blocks.free(&self.slots);
+            return Ok(None);
+        }
+        blocks.keep(&self.slots);
+        let (path, slot) = (self.slots.file.path.clone(), self.slots.first);
+        Ok(Some(UnknownBlock { path, slot, moved_to: None }))
+    }
 }
 
 /// What the headers of all blocks say.
@@ -185,8 +230,9 @@ fn owner(state: &JournalState, header: &BlockHeader) -> LogId {
     header.log
 }
 
-/// Moves a block without a readable header out of the way and frees its slot.
-pub(super) fn set_block_aside(engine: &Engine, slots: &Slots) -> Result<String> {
+/// Moves a block without a readable header out of the way and frees its slot; where a full disk has no room for it, `None`, and
+/// nothing is done.
+pub(super) fn set_block_aside(engine: &Engine, slots: &Slots) -> Result<Option<String>> {
     let file = &slots.file;
     let range = slots.range();
     let start = range.start;
@@ -195,7 +241,8 @@ pub(super) fn set_block_aside(engine: &Engine, slots: &Slots) -> Result<String> 
     let end = ranges.last().map_or(start, |range| range.end);
     let mut bytes = Vec::new();
     file.file.read(start, (end - start) as usize, &mut bytes).map_err(failed)?;
-    let moved_to = write_lost(&*engine.disk, &format!("block-{}-{}", file.number, slots.first), &bytes)?;
+    let what = format!("block-{}-{}", file.number, slots.first);
+    let Some(moved_to) = write_lost_if_room(&*engine.disk, &what, &bytes)? else { return Ok(None) };
     tracing::warn!(
         path = file.path,
         slot = slots.first,
@@ -203,7 +250,7 @@ pub(super) fn set_block_aside(engine: &Engine, slots: &Slots) -> Result<String> 
         "a block without a readable header was moved"
     );
     engine.blocks.free(slots);
-    Ok(moved_to)
+    Ok(Some(moved_to))
 }
 
 #[cfg(test)]

@@ -1,0 +1,89 @@
+//! Room that no ordinary record may take, so that a full disk is no trap: what frees space, and what a restart needs, always
+//! finds some. It is the end of the journal's own file, and a second file in which the next journal is written.
+
+use std::sync::Arc;
+
+use super::{NEW_NAME, RANGE_BYTES, list};
+use crate::disk::{Disk, DiskFile, FileKind, Prepare};
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::space::Space;
+use crate::sync::Mutex;
+
+const SPARE_NAME: &str = "journal.spare";
+/// At the end of the journal's file; less where journals are to be smaller.
+const RESERVE_BYTES_MAX: u64 = 256 << 10;
+
+/// The space of a journal's file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// How it is prepared.
+    pub(super) how: Prepare,
+    /// So much of it is for records that free space.
+    pub(super) reserve_bytes: u64,
+}
+
+impl Room {
+    pub(super) fn new(options: &Options) -> Self {
+        let reserve_bytes = options.journal_bytes_max.min(RESERVE_BYTES_MAX);
+        Self { how: Prepare::fitting(options.fsync), reserve_bytes }
+    }
+}
+
+/// The file of the next journal: zeros with all of their space.
+#[derive(Default)]
+pub(super) struct Spare {
+    /// `None`: it was not looked at yet.
+    space: Mutex<Option<Arc<Space>>>,
+}
+
+impl Spare {
+    /// Whether it is too small for a journal of that size.
+    pub(super) fn is_short(&self, journal_bytes: u64) -> bool {
+        self.space.lock().as_ref().is_none_or(|space| space.is_short(journal_bytes))
+    }
+
+    /// Makes it as large as a journal of that size, and somewhat larger.
+    pub(super) fn make(&self, disk: &dyn Disk, journal_bytes: u64) -> Result<()> {
+        let failed = |operation| move |e| Error::io(operation, &disk.path(SPARE_NAME), e);
+        let known = self.space.lock().clone();
+        let space = match known {
+            Some(space) => space,
+            None => {
+                let file = if is_there(disk)? {
+                    disk.open(SPARE_NAME, 0, FileKind::Pages).map_err(failed("open"))?
+                } else {
+                    let file = disk.create(SPARE_NAME, 0, FileKind::Pages).map_err(failed("create"))?;
+                    disk.sync_directory().map_err(failed("sync"))?;
+                    file
+                };
+                Arc::new(Space::new(file, 0..RANGE_BYTES, 0, Prepare::Reserved))
+            }
+        };
+        space.prepare_ahead(journal_bytes).map_err(failed("grow"))?;
+        *self.space.lock() = Some(space);
+        Ok(())
+    }
+
+    /// Closes the file.
+    pub(super) fn let_go(&self) {
+        *self.space.lock() = None;
+    }
+}
+
+fn is_there(disk: &dyn Disk) -> Result<bool> {
+    Ok(list(disk)?.iter().any(|name| name == SPARE_NAME))
+}
+
+/// Makes the spare file the one in which a journal is written; gives it, and how many bytes have their space. `None`: there is
+/// no spare one.
+pub(super) fn take(disk: &dyn Disk) -> Result<Option<(Arc<dyn DiskFile>, u64)>> {
+    if !is_there(disk)? {
+        return Ok(None);
+    }
+    let failed = |operation| move |e| Error::io(operation, &disk.path(SPARE_NAME), e);
+    disk.rename(SPARE_NAME, NEW_NAME).map_err(failed("rename"))?;
+    let file = disk.open(NEW_NAME, 0, FileKind::Pages).map_err(failed("open"))?;
+    let bytes = file.size_bytes().map_err(failed("measure"))?;
+    Ok(Some((file, bytes)))
+}
