@@ -20,6 +20,7 @@ from walrus_node.address import Address
 from walrus_node.metadata.proof import JOIN, Acceptor, Dialler, RefusedError
 from walrus_node.metadata.wire import GREETING_BYTES_MAX, WIRE, BadFrameError, FrameReader, Versions, encode_frame
 from walrus_node.secret import Secrets
+from walrus_node.words import told
 
 log = logging.getLogger(__name__)
 
@@ -114,9 +115,9 @@ def parse_join(greeting: dict[str, Any]) -> Registration:
 
 def parse_replaces(greeting: dict[str, Any]) -> UUID | None:
     """The disk in whose place a stranger comes; raises `BadFrameError`."""
-    told = greeting.get("replaces")
+    replaced = greeting.get("replaces")
     try:
-        return None if told is None else UUID(told)
+        return None if replaced is None else UUID(replaced)
     except (ValueError, TypeError, AttributeError):
         raise BadFrameError("a join request replaces no possible disk") from None
 
@@ -166,9 +167,9 @@ async def join(
         why = [*unknown, *(refusal.why for refusal in answer)]
         if addresses and not others:
             why.append(f"{', '.join(seeds)} is only this node")
-        told = "; ".join(sorted(set(why)))
-        on_waiting(told)
-        log.debug("join: %s", told)
+        reasons = "; ".join(sorted(set(why)))
+        on_waiting(reasons)
+        log.debug("join: %s", reasons)
         await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load, guards nothing
         pause = min(_PAUSE_SECONDS_MAX, 2 * pause)
 
@@ -223,7 +224,7 @@ async def _ask_to_the_end(seed: str, request: JoinRequest) -> Admitted | Refusal
             is_empty = answer.get("empty") is True
             is_member = is_member or not is_empty  # whoever waits itself says so
             if not isinstance(answer.get("leader"), str):
-                why = f"{address} answers: {answer.get('refused', 'nothing we understand')}"
+                why = f"{address} answers: {told(answer.get('refused', 'nothing we understand'))}"
                 return Refusal(why, is_empty=is_empty and not is_member, is_member=is_member)
             address = answer["leader"]
         return Refusal(f"{seed} does not know who leads", is_member=is_member)
