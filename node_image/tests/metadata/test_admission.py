@@ -1,6 +1,7 @@
 """Asking to join: at every address of a name, whoever else is there, until one admits."""
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -10,7 +11,9 @@ from uuid import uuid4
 
 import pytest
 from answering import answering
+from walrus_node.metadata import admission
 from walrus_node.metadata.admission import Admitted, JoinRequest, Registration, encode_admitted, join, refuse_others
+from walrus_node.metadata.transport import STRANGERS_MAX
 from walrus_node.secret import Secrets
 
 ADMITTED = Admitted(uuid4(), 2, {uuid4(): "orders-0:6000"})
@@ -139,6 +142,28 @@ def test_who_waits_itself_says_so_at_once_and_lets_the_listener_go() -> None:
                 task.cancel()
             await asyncio.gather(joining, refusing, return_exceptions=True)
             assert listener.fileno() >= 0, "the node's transport takes it over"
+
+    asyncio.run(run())
+
+
+def test_who_waits_holds_so_many_strangers_and_lets_the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They could take all descriptors of a node that nobody had admitted yet."""
+    monkeypatch.setattr(admission, "_CONNECT_SECONDS_MAX", 10 * SECONDS_MAX)
+
+    async def run() -> None:
+        with socket.create_server(("127.0.0.1", 0), backlog=STRANGERS_MAX) as listener:
+            refusing = asyncio.create_task(refuse_others(listener, Secrets(None)))
+            port = listener.getsockname()[1]
+            strangers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(STRANGERS_MAX + 5)]
+            async with asyncio.timeout(SECONDS_MAX):
+                for reader, _ in strangers[:5]:
+                    with contextlib.suppress(ConnectionError):
+                        assert await reader.read() == b""
+            assert not any(reader.at_eof() for reader, _ in strangers[5:])
+            refusing.cancel()
+            await asyncio.gather(refusing, return_exceptions=True)
+            for _, writer in strangers:
+                writer.close()
 
     asyncio.run(run())
 

@@ -12,12 +12,12 @@ import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 from uuid import UUID
 
 from walrus_node.address import Address
 from walrus_node.metadata.proof import JOIN, Acceptor, Dialler, RefusedError
+from walrus_node.metadata.transport import STRANGERS_MAX
 from walrus_node.metadata.wire import GREETING_BYTES_MAX, WIRE, BadFrameError, FrameReader, Versions, encode_frame
 from walrus_node.secret import Secrets
 from walrus_node.words import told
@@ -236,7 +236,18 @@ async def _ask_to_the_end(seed: str, request: JoinRequest) -> Admitted | Refusal
 
 async def refuse_others(listener: socket.socket, secrets: Secrets) -> None:
     """Tell whoever asks that this node waits to be admitted itself and its disk is empty; until it is cancelled."""
-    server = await asyncio.start_server(partial(_refuse, secrets), sock=listener.dup())
+    strangers: dict[asyncio.StreamWriter, None] = {}
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        strangers[writer] = None
+        if len(strangers) > STRANGERS_MAX:
+            next(iter(strangers)).transport.abort()  # the oldest, as in the transport: its time is up first
+        try:
+            await _refuse(secrets, reader, writer)
+        finally:
+            del strangers[writer]
+
+    server = await asyncio.start_server(serve, sock=listener.dup())
     try:
         await asyncio.Event().wait()
     finally:
