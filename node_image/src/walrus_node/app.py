@@ -29,6 +29,7 @@ from walrus_node.config import Config
 from walrus_node.controller import Controller
 from walrus_node.entrance import Entrance
 from walrus_node.files import DataRefusedError
+from walrus_node.front import Front
 from walrus_node.http import Facts, HttpServer
 from walrus_node.identity import DataDirectory, Identity
 from walrus_node.metadata.admission import JoinRequest, Registration
@@ -85,9 +86,9 @@ class Node:
         self._directory: DataDirectory | None = None
         self._identity: Identity | None = None
         self._listener: socket.socket | None = None
+        self._front: Front | None = None
         self._raft = config.raft
-        self._http_bound = config.http
-        self._admin_bound = config.admin
+        self._fronted = {"http": config.http, "admin": config.admin}
         self._store: RaftStore[ClusterState] | None = None
         self._data_plane: walrus_core.DataPlane | None = None
         self._controller: Controller | None = None
@@ -157,6 +158,8 @@ class Node:
             self._listener.close()
         await self._admin.stop()
         await self._http.stop()
+        if self._front is not None:
+            self._front.stop()
         if self._directory is not None:
             self._directory.unlock()
         log.info("stopped")
@@ -169,14 +172,7 @@ class Node:
             log.warning("--node-id %d is ignored: this disk is node %d", self._config.node_id, self._identity.node_id)
         self._listener = _listen(self._config.raft, "--raft-port")
         self._raft = Address(self._config.raft.host, self._listener.getsockname()[1])
-        try:
-            self._http_bound = await self._http.start(self._config.http)
-        except OSError as error:
-            raise _cannot_listen(self._config.http, "--http-port", error) from None
-        try:
-            self._admin_bound = await self._admin.start(self._config.admin)
-        except (OSError, RuntimeError) as error:
-            raise _cannot_serve_admin(self._config.admin, error) from None
+        await self._open_front()
         entrance = Entrance(
             self._directory,
             JoinRequest(self._registration(), self._secrets, self._config.replaces),
@@ -200,6 +196,23 @@ class Node:
         )
 
     # Parts
+
+    async def _open_front(self) -> None:
+        folder = self._config.data_dir / "sockets"
+        try:
+            self._front = Front(folder)
+            await self._http.start(self._front.socket("http"))
+            await self._admin.start(self._front.socket("admin"))
+        except (OSError, RuntimeError) as error:
+            raise StartError(f"no socket can be made in {folder}: {error}", FAILED) from None
+        try:
+            self._fronted = await self._front.listen(self._fronted, {})
+        except walrus_core.AddressInUse as error:
+            raise StartError(f"{error} with --{error.facts['listener']}-port", PORT_IN_USE) from None
+        except OSError as error:
+            raise StartError(
+                f"{error}; other places: --client-host, --http-port, --admin-host, --admin-port", FAILED
+            ) from None
 
     def _open_store(self, cluster_id: UUID) -> RaftStore[ClusterState]:
         assert self._directory is not None
@@ -341,8 +354,7 @@ class Node:
         config = self._config
         bound = {
             "raft": self._raft,
-            "http": self._http_bound,
-            "admin": self._admin_bound,
+            **self._fronted,
             "text": config.text,
             "grpc": config.grpc,
             "peer": config.peer,
@@ -398,15 +410,6 @@ def _listen(address: Address, flag: str) -> socket.socket:
         return listen(address.host, address.port)
     except OSError as error:
         raise _cannot_listen(address, flag, error) from None
-
-
-def _cannot_serve_admin(address: Address, error: Exception) -> StartError:
-    """The server says only that it failed: trying the same without it tells why."""
-    try:
-        socket.create_server((address.host, address.port)).close()
-    except OSError as reason:
-        return _cannot_listen(address, "--admin-port", reason)
-    return StartError(f"cannot listen on {address} (--admin-port): {error}", FAILED)
 
 
 def _cannot_listen(address: Address, flag: str, error: OSError) -> StartError:
