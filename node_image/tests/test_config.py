@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from walrus_node.address import Address
-from walrus_node.config import Config, parse_config
+from walrus_node.config import Config, Limits, parse_config
 
 
 def parse(*arguments: str, **environment: str) -> Config:
@@ -19,6 +19,15 @@ def test_without_flags_the_documented_defaults_hold() -> None:
     assert (config.segment_entries_max, config.monitor_check_ms) == (1_000_000, 10_000)
     assert (config.backend, config.fsync, config.auto_create_topics) == ("auto", "each", True)
     assert (config.node_id, config.join, config.bootstrap) == (None, (), False)
+    assert config.limits == Limits(
+        connections_max=20_000,
+        connections_per_address_max=20_000,
+        first_byte_ms=60_000,
+        header_ms=5_000,
+        idle_ms=600_000,
+        text_idle_ms=3_600_000,
+    )
+    assert config.memory_budget_bytes is None
 
 
 def test_variables_of_the_original_work() -> None:
@@ -57,6 +66,9 @@ def test_every_option_has_a_variable_but_founding() -> None:
         WALRUS_NODE_ID="4",
         WALRUS_BIND_HOST="0.0.0.0",
         WALRUS_SECRET_FILE="/secret",
+        WALRUS_CONNECTIONS_MAX="500",
+        WALRUS_IDLE_TIMEOUT="2m",
+        WALRUS_MEMORY_BUDGET="64MiB",
         WALRUS_ADVERTISE_HOST="orders-1.orders-brokers.ns.svc",
         WALRUS_JOIN="orders-brokers.ns.svc:6000, other:6001",
         WALRUS_ADMIN_PORT="7091",
@@ -74,6 +86,8 @@ def test_every_option_has_a_variable_but_founding() -> None:
     assert (config.backend, config.fsync) == ("direct", "never")
     assert (config.auto_create_topics, config.test_controls) == (False, False)
     assert config.secret_file == Path("/secret")
+    assert (config.limits.connections_max, config.limits.idle_ms) == (500, 120_000)
+    assert config.memory_budget_bytes == 64 << 20
     assert str(config.advertised(config.grpc)) == "orders-1.orders-brokers.ns.svc:9090"
     assert config.raft_advertise_host == "orders-1.orders-brokers.ns.svc"
 
@@ -170,6 +184,9 @@ def test_on_loopback_no_secret_is_needed(host: str) -> None:
         (["--raft-port", "7000", "--http-port", "7000"], "are the same"),
         (["--data-dri", "/x"], "unrecognized arguments: --data-dri"),
         (["--frame-bytes-max", "999999999"], "is no number from 1 to 16777216"),
+        (["--connections-max", "0"], "'0' is no number from 1"),
+        (["--header-timeout", "0"], "'0' is too short: at least 1ms"),
+        (["--memory-budget", "1MiB"], "'1MiB' is too small: at least 32MiB"),
     ],
 )
 def test_a_wrong_option_exits_with_2_and_says_why(

@@ -25,7 +25,7 @@ from walrus_node.address import Address
 from walrus_node.admin.server import AdminServer
 from walrus_node.admin.service import Facts as AdminFacts
 from walrus_node.admissions import Admissions
-from walrus_node.config import Config
+from walrus_node.config import Config, Limits
 from walrus_node.controller import Controller
 from walrus_node.entrance import Entrance
 from walrus_node.files import DataRefusedError
@@ -206,7 +206,7 @@ class Node:
         except (OSError, RuntimeError) as error:
             raise StartError(f"no socket can be made in {folder}: {error}", FAILED) from None
         try:
-            self._fronted = await self._front.listen(self._fronted, {})
+            self._fronted = await self._front.listen(self._fronted, _limits(self._config.limits))
         except walrus_core.AddressInUse as error:
             raise StartError(f"{error} with --{error.facts['listener']}-port", PORT_IN_USE) from None
         except OSError as error:
@@ -301,7 +301,10 @@ class Node:
             "frame_bytes_max": config.frame_bytes_max,
             "lease_ms": LEASE_MS,
             "test_controls": config.test_controls,
+            **_limits(config.limits),
         }
+        if config.memory_budget_bytes is not None:
+            options["memory_budget_bytes"] = config.memory_budget_bytes
         if config.secret_file:
             options["secret_file"] = str(config.secret_file)
         if config.test_wire:
@@ -403,6 +406,13 @@ class Node:
         code = DATA_REFUSED if isinstance(error, DataRefusedError) else FAILED
         self._failure = StartError(f"the metadata cannot go on: {error}", code)
         self.request_stop()
+
+
+def _limits(limits: Limits) -> dict[str, Any]:
+    """As the front and the data plane take them."""
+    patience = dataclasses.asdict(limits)
+    caps = {name: patience.pop(name) for name in ("connections_max", "connections_per_address_max")}
+    return {**caps, "patience": patience}
 
 
 def _listen(address: Address, flag: str) -> socket.socket:
