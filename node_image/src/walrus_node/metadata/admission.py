@@ -152,20 +152,22 @@ async def join(
     """Ask at every address of the seeds, resolved anew each time, until one admits; only cancelling ends it otherwise.
 
     With *may_found* it also ends, with `None`, when a majority of all these addresses, this node's own included, is
-    proved to be empty, and none to be in a cluster. *on_waiting* hears why it takes longer, *is_own* says which of the
+    proved to be empty, and none to be in a cluster. Of the seeds at most one is this node: another one that leads here
+    stands for a node that nobody has asked. *on_waiting* hears why it takes longer, *is_own* says which of the
     addresses are this node's.
     """
     pause = _PAUSE_SECONDS_MIN
     while True:
-        addresses, unknown = await _resolve_all(seeds, resolve)
-        others = [address for address in addresses if not is_own(address)]
+        found, unknown = await _resolve_all(seeds, resolve)
+        others = list(dict.fromkeys(address for place in found for address in place if not is_own(address)))
+        only_here = sum(all(map(is_own, place)) for place in found)
         answer = await ask_members(others, request, lambda _: True)
         if isinstance(answer, Admitted):
             return answer
-        if may_found and _none_is_founded(answer, places=1 + len(others) + len(unknown)):
+        if may_found and _none_is_founded(answer, places=1 + len(others) + len(unknown) + max(0, only_here - 1)):
             return None
         why = [*unknown, *(refusal.why for refusal in answer)]
-        if addresses and not others:
+        if found and not others:
             why.append(f"{', '.join(seeds)} is only this node")
         reasons = "; ".join(sorted(set(why)))
         on_waiting(reasons)
@@ -180,16 +182,16 @@ def _none_is_founded(refusals: Sequence[Refusal], *, places: int) -> bool:
     return not any(refusal.is_member for refusal in refusals) and 2 * empty > places
 
 
-async def _resolve_all(seeds: Sequence[str], resolve: Resolve) -> tuple[list[str], list[str]]:
-    """The addresses, and why there is none of a seed."""
-    addresses: dict[str, None] = {}
+async def _resolve_all(seeds: Sequence[str], resolve: Resolve) -> tuple[list[Sequence[str]], list[str]]:
+    """The addresses of each seed, and why there is none of a seed."""
+    found = []
     unknown = []
     for seed in seeds:
         try:
-            addresses.update(dict.fromkeys(await resolve(seed)))
+            found.append(await resolve(seed))
         except (OSError, UnicodeError) as error:
             unknown.append(f"{seed} has no address: {getattr(error, 'strerror', None) or error}")
-    return list(addresses), unknown
+    return found, unknown
 
 
 async def ask_members(
