@@ -41,6 +41,7 @@ from walrus_node.metadata.wire import WIRE, Versions
 from walrus_node.metrics import build_registry
 from walrus_node.policy import rollover_policy
 from walrus_node.presence import LEASE_MS, Presence
+from walrus_node.promises import check_promises
 from walrus_node.secret import Secrets
 
 log = logging.getLogger(__name__)
@@ -170,6 +171,7 @@ class Node:
         self._identity = self._directory.load_identity(lambda: (owner().disk, owner().cluster_id))
         if self._config.node_id not in (None, self._identity.node_id or self._config.node_id):
             log.warning("--node-id %d is ignored: this disk is node %d", self._config.node_id, self._identity.node_id)
+        await asyncio.to_thread(check_promises, self._directory.path, self._identity.disk)
         self._listener = _listen(self._config.raft, "--raft-port")
         self._raft = Address(self._config.raft.host, self._listener.getsockname()[1])
         await self._open_front()
