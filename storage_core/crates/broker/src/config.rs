@@ -308,7 +308,7 @@ mod tests {
         assert_eq!((config.caps().connections, config.caps().per_address), (20_000, 20_000));
         let silence = config.patience.silence();
         let seconds = [silence.first_byte, silence.header, silence.idle, config.patience.text_idle()];
-        assert_eq!(seconds.map(|silence| silence.as_secs()), [60, 5, 600, 3_600]);
+        assert_eq!(seconds.map(|time| time.as_secs()), [60, 5, 600, 3_600]);
         assert_eq!(config.memory_budget_bytes, budget::default_bytes());
         assert_eq!(config.store_options().unwrap().fsync, walrus_log::FsyncSchedule::SyncEach);
     }
