@@ -5,6 +5,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 from walrus_client import OutcomeUnknown, RejectedError, Unavailable
+from walrus_client.errors import NoAnswer
 from walrus_client.model import Appended
 from walrus_client.outbox import SEQUENCES, Identity, Limits, Outbox, OutRecord, Target
 from walrus_client.v1 import log_pb2
@@ -159,3 +160,18 @@ def test_sequences_wrap_as_in_kafka():
     run.finish()
     assert partition.next_sequence == 3
     assert run.broker.stored == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_batch_whose_last_try_got_no_answer_tells_what_an_earlier_one_was_told():
+    run = Run()
+    batch, _ = run.outbox.add(TARGET, OutRecord(b"v"), size=1, now=0.0)
+    run.outbox.close_all()
+    run.outbox.give_identity(Identity(1, 0))
+    assert run.outbox.next_request(1.0) is not None
+    refusal = log_pb2.AppendResponse(correlation=batch.correlation)
+    refusal.error.reason, refusal.error.message, refusal.error.retryable = "NoSpace", "the disk is full", True
+    assert run.outbox.answered(refusal, now=2.0, pause_s=0.0) == []
+    assert run.outbox.next_request(3.0) is not None
+    run.outbox.connection_lost(NoAnswer("Deadline Exceeded"))
+    (settled,) = run.outbox.expire(LIMITS.delivery_timeout_s)
+    assert "the disk is full" in str(settled.result)

@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from contextlib import contextmanager, suppress
 
+import grpc
 import pytest
 from walrus_client import (
     Client,
@@ -169,6 +170,29 @@ def test_without_a_node_the_delivery_fails_after_its_timeout_and_is_known_not_to
             delivery.result(timeout=20)
         with pytest.raises(Unavailable):
             producer.close()
+
+
+def test_what_a_node_said_is_not_hidden_by_a_last_try_that_had_no_time(peer, refuse_call):
+    """The time that was left for the last try ended it, and "Deadline Exceeded" was all that anybody was told."""
+    release = threading.Event()
+    tries = []
+
+    def refuse_once_then_hang(context):
+        tries.append(context)
+        if len(tries) == 1:
+            refuse_call(context, grpc.StatusCode.UNAVAILABLE, "Unavailable", "nobody leads the metadata")
+        release.wait(30)
+
+    peer.on_init_producer = refuse_once_then_hang
+    with Client(peer.address) as client:
+        client.create_topic("t")
+        producer = client.producer("t", options=ProducerOptions(delivery_timeout_ms=2_000))
+        with pytest.raises(Unavailable, match=r"the last try: .*nobody leads the metadata"):
+            producer.send(b"x").result(timeout=20)
+        release.set()
+        with pytest.raises(Unavailable):
+            producer.close()
+    assert len(tries) > 1
 
 
 def test_a_node_that_takes_a_batch_and_never_answers_leaves_the_outcome_unknown(peer, storage):

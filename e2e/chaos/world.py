@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -60,6 +61,8 @@ class World:
         self._clocks = clocks
         self._topic = topic
         self._founded = False
+        self._secret_file = directory / "secret"
+        self._secret_file.write_text(secrets.token_hex(32) + "\n")
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._lost: dict[int, str] = {}  # disks that are gone, by node
         self._may_end: dict[int, float] = {}  # nodes whose disk was full, and until when
@@ -110,6 +113,7 @@ class World:
             *self._network.command(node),
             *(sys.executable, "-m", "walrus_node", "--node-id", str(node), "--data-dir", str(home)),
             *("--bind-host", host, "--advertise-host", host, "--node-name", f"node-{node}"),
+            *("--secret-file", str(self._secret_file)),
             *place,
             *self._options,
         ]
@@ -266,7 +270,7 @@ class World:
                 damage.flip_bits(home / "log", fault.lasting_ms)
 
     def _rot(self, fault: Fault, node: int) -> None:
-        with AdminClient(f"{address(node)}:{ADMIN_PORT}") as admin:
+        with AdminClient(f"{address(node)}:{ADMIN_PORT}", secret_file=self._secret_file) as admin:
             admin.set_config({"scrub.interval_ms": SCRUB_EVERY_MS})  # else what nobody reads is found within a day
         with self._standing_still(node) as store:
             damage.flip_bits(store, fault.lasting_ms)
@@ -292,7 +296,7 @@ class World:
         def is_replaced() -> bool:
             try:
                 new = self._disk_uuid(node)
-                with AdminClient(f"{address(other)}:{ADMIN_PORT}") as admin:
+                with AdminClient(f"{address(other)}:{ADMIN_PORT}", secret_file=self._secret_file) as admin:
                     admin.remove_member(lost, lost=True, replaced_by=new)
             except WalrusError:
                 return False  # it is not admitted yet, or the metadata has no leader
@@ -301,7 +305,7 @@ class World:
         wait_until(is_replaced, f"the new disk of node-{node} to take the place of the old one", READY_TIMEOUT_S)
 
     def _disk_uuid(self, node: int) -> str:
-        with AdminClient(f"{address(node)}:{ADMIN_PORT}") as admin:
+        with AdminClient(f"{address(node)}:{ADMIN_PORT}", secret_file=self._secret_file) as admin:
             return admin.identity().disk
 
     def _set_clock(self, fault: Fault, node: int) -> None:

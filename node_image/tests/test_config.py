@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from walrus_node.address import Address
-from walrus_node.config import Config, parse_config
+from walrus_node.config import Config, Limits, parse_config
 
 
 def parse(*arguments: str, **environment: str) -> Config:
@@ -19,6 +19,15 @@ def test_without_flags_the_documented_defaults_hold() -> None:
     assert (config.segment_entries_max, config.monitor_check_ms) == (1_000_000, 10_000)
     assert (config.backend, config.fsync, config.auto_create_topics) == ("auto", "each", True)
     assert (config.node_id, config.join, config.bootstrap) == (None, (), False)
+    assert config.limits == Limits(
+        connections_max=20_000,
+        connections_per_address_max=20_000,
+        first_byte_ms=60_000,
+        header_ms=5_000,
+        idle_ms=600_000,
+        text_idle_ms=3_600_000,
+    )
+    assert config.memory_budget_bytes is None
 
 
 def test_variables_of_the_original_work() -> None:
@@ -44,6 +53,7 @@ def test_flags_of_the_original_work() -> None:
     config = parse(
         *("--node-id", "2", "--raft-port", "6002", "--raft-host", "0.0.0.0", "--raft-advertise-host", "node2"),
         *("--client-port", "9092", "--client-host", "::1", "--join", "node1:6001", "--log-file", "x.log"),
+        *("--secret-file", "secret"),
     )
     assert (config.node_id, config.join) == (2, (Address("node1", 6001),))
     assert str(config.text) == "[::1]:9092"
@@ -55,6 +65,10 @@ def test_every_option_has_a_variable_but_founding() -> None:
         WALRUS_NODE_NAME="orders-1",
         WALRUS_NODE_ID="4",
         WALRUS_BIND_HOST="0.0.0.0",
+        WALRUS_SECRET_FILE="/secret",
+        WALRUS_CONNECTIONS_MAX="500",
+        WALRUS_IDLE_TIMEOUT="2m",
+        WALRUS_MEMORY_BUDGET="64MiB",
         WALRUS_ADVERTISE_HOST="orders-1.orders-brokers.ns.svc",
         WALRUS_JOIN="orders-brokers.ns.svc:6000, other:6001",
         WALRUS_ADMIN_PORT="7091",
@@ -71,6 +85,9 @@ def test_every_option_has_a_variable_but_founding() -> None:
     assert config.admin.port == 7091
     assert (config.backend, config.fsync) == ("direct", "never")
     assert (config.auto_create_topics, config.test_controls) == (False, False)
+    assert config.secret_file == Path("/secret")
+    assert (config.limits.connections_max, config.limits.idle_ms) == (500, 120_000)
+    assert config.memory_budget_bytes == 64 << 20
     assert str(config.advertised(config.grpc)) == "orders-1.orders-brokers.ns.svc:9090"
     assert config.raft_advertise_host == "orders-1.orders-brokers.ns.svc"
 
@@ -83,7 +100,7 @@ def test_what_kubernetes_tells_of_a_service_of_that_name_is_no_option() -> None:
 def test_hosts_of_their_own_win_over_the_common_ones() -> None:
     config = parse(
         *("--bind-host", "0.0.0.0", "--client-host", "127.0.0.2", "--admin-host", "127.0.0.3"),
-        *("--advertise-host", "all", "--raft-advertise-host", "metadata"),
+        *("--advertise-host", "all", "--raft-advertise-host", "metadata", "--secret-file", "secret"),
     )
     assert [a.host for a in (config.raft, config.peer, config.text, config.grpc, config.http, config.admin)] == [
         *("0.0.0.0", "0.0.0.0", "127.0.0.2", "127.0.0.2", "127.0.0.2", "127.0.0.3")
@@ -115,8 +132,35 @@ def test_the_write_quorum_is_the_majority_of_the_replicas_unless_told_otherwise(
 
 
 def test_a_wildcard_is_not_advertised() -> None:
-    assert parse("--raft-host", "0.0.0.0").advertised(Address("0.0.0.0", 6000)).host != "0.0.0.0"
+    wildcard = parse("--raft-host", "0.0.0.0", "--secret-file", "secret")
+    assert wildcard.advertised(Address("0.0.0.0", 6000)).host != "0.0.0.0"
     assert str(parse().advertised(Address("127.0.0.1", 6000))) == "127.0.0.1:6000"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reached"),
+    [
+        (["--bind-host", "0.0.0.0"], "--raft-port on 0.0.0.0, --peer-port on 0.0.0.0, --admin-port on 0.0.0.0, and"),
+        (["--raft-host", "orders-0"], "--raft-port on orders-0, --peer-port on orders-0, and"),
+        (["--admin-host", "::"], "strangers would reach --admin-port on ::, and"),
+    ],
+)
+def test_without_a_secret_strangers_reach_none_of_the_nodes_listeners(
+    arguments: list[str], reached: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It only warned, and whoever reached the ports could become a voter and a replica."""
+    with pytest.raises(SystemExit) as stopped:
+        parse(*arguments)
+    assert stopped.value.code == 2
+    told = capsys.readouterr().err
+    assert reached in told
+    assert "--secret-file, or bind" in told
+    assert parse(*arguments, "--secret-file", "secret").secret_file == Path("secret")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2", "::1", "localhost"])
+def test_on_loopback_no_secret_is_needed(host: str) -> None:
+    assert parse("--bind-host", host, "--client-host", "0.0.0.0").raft.host == host
 
 
 @pytest.mark.parametrize(
@@ -140,6 +184,9 @@ def test_a_wildcard_is_not_advertised() -> None:
         (["--raft-port", "7000", "--http-port", "7000"], "are the same"),
         (["--data-dri", "/x"], "unrecognized arguments: --data-dri"),
         (["--frame-bytes-max", "999999999"], "is no number from 1 to 16777216"),
+        (["--connections-max", "0"], "'0' is no number from 1"),
+        (["--header-timeout", "0"], "'0' is too short: at least 1ms"),
+        (["--memory-budget", "1MiB"], "'1MiB' is too small: at least 32MiB"),
     ],
 )
 def test_a_wrong_option_exits_with_2_and_says_why(

@@ -200,7 +200,7 @@ def refused(refusing: NodeProcess, code: int, message: str) -> None:
     assert "Traceback" not in log
 
 
-@pytest.mark.parametrize("port", ["raft", "http", "client", "grpc", "peer"])
+@pytest.mark.parametrize("port", ["raft", "http", "admin", "client", "grpc", "peer"])
 def test_a_port_in_use_exits_with_4(node: Make, port: str) -> None:
     refusing = node("--bootstrap")
     with socket.create_server(("127.0.0.1", refusing.ports[port])):

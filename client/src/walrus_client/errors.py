@@ -6,6 +6,7 @@
     │   ├── Fenced            a newer epoch took over
     │   ├── NoSpace           the disk of the leader is full
     │   └── Unavailable       no node could be reached, or the one reached could not serve now
+    │       └── NoAnswer      the one reached did not say why
     ├── RejectedError         not done, and asking again in the same way will not help
     │   ├── UnknownTopic, UnknownSegment, InvalidTopic, TopicExists
     │   ├── OffsetOutOfRange  with `requested`, `start`, `end`
@@ -58,6 +59,10 @@ class NoSpace(RetryableError):
 
 class Unavailable(RetryableError):
     """No node could be reached, or the one reached could not serve the request now."""
+
+
+class NoAnswer(Unavailable):
+    """The node did not answer in time, so it is not known why."""
 
 
 class RejectedError(WalrusError):
@@ -183,6 +188,11 @@ def from_text(message: str) -> WalrusError:
         if message.startswith(words):
             return kind(message)
     return RejectedError(message)
+
+
+def more_telling(known: WalrusError | None, new: WalrusError) -> WalrusError:
+    """Return the error of two tries to tell: a later one without an answer does not hide what a node said before."""
+    return new if known is None or not isinstance(new, NoAnswer) else known
 
 
 def _numbers(told: log_pb2.Error, *names: str) -> dict[str, int]:

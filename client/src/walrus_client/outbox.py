@@ -248,6 +248,7 @@ class Outbox:
 
     def give_identity(self, identity: Identity) -> None:
         """Takes a producer id that nobody used before, for all partitions that need one."""
+        self._connection_error = None
         for partition in self._partitions.values():
             if partition.identity is None and not partition.renewing:
                 partition.identity = identity
@@ -301,6 +302,7 @@ class Outbox:
 
     def answered(self, response: log_pb2.AppendResponse, *, now: float, pause_s: float) -> list[Settled]:
         """Takes one answer in; after a failure its partition rests for *pause_s*."""
+        self._connection_error = None
         batch = self._unsettled.get(response.correlation)
         if batch is None or not batch.in_flight:
             return []  # its time was up before
@@ -321,13 +323,13 @@ class Outbox:
 
     def connection_lost(self, error: errors.WalrusError) -> None:
         """What is in flight will not be answered any more; or no connection came about."""
-        self._connection_error = error
+        self._connection_error = errors.more_telling(self._connection_error, error)
         for partition in self._partitions.values():
             for batch in partition.sent:
                 if batch.in_flight:
                     batch.in_flight = False
                     batch.maybe_stored = not partition.renewing
-                    batch.last_error = error
+                    batch.last_error = errors.more_telling(batch.last_error, error)
             self._turn_when_all_answered(partition)
 
     def _refused(
@@ -434,7 +436,7 @@ class Outbox:
         cause = batch.last_error or self._connection_error
         error = errors.Unavailable(
             f"{_name(batch)} could not be delivered within {self._limits.delivery_timeout_s:g} s;"
-            f" the last try: {cause or 'no node was reached'}"
+            f" the last try: {cause or 'no answer has come yet'}"
         )
         error.__cause__ = cause
         return error

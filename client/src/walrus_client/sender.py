@@ -312,9 +312,7 @@ class Sender:
                 # What is sent from now on has its time until then, too.
                 give_up_at = (now if sent_at is None else sent_at) + self._options.request_timeout_ms / 1000
                 if give_up_at <= now:
-                    raise errors.Unavailable(
-                        f"{lane.address} did not answer within {self._options.request_timeout_ms} ms"
-                    )
+                    raise errors.NoAnswer(f"{lane.address} did not answer within {self._options.request_timeout_ms} ms")
                 settled = self._outbox.expire(now)
                 if not settled:
                     next_look = min(give_up_at, self._outbox.next_expiry() or give_up_at, until)

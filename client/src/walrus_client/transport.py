@@ -73,10 +73,6 @@ def parse_addresses(text: str) -> tuple[str, ...]:
     return addresses
 
 
-class NoAnswer(errors.Unavailable):
-    """The node did not answer in time, so it is not known why."""
-
-
 class Transport:
     """Channels to the nodes of one cluster. Safe to use from many threads."""
 
@@ -184,8 +180,7 @@ class Transport:
                 return self.call(method, request, timeout_s=min(timeout_s, remaining_s))
             except (errors.RetryableError, errors.OutcomeUnknown) as error:  # all that comes here may be done twice
                 _log.log(logging.WARNING if reason is None else logging.DEBUG, "%s; trying again", error)
-                if reason is None or not isinstance(error, NoAnswer):
-                    reason = error
+                reason = errors.more_telling(reason, error)
                 if not pause.sleep_before(deadline):
                     raise reason from None
 
@@ -288,7 +283,7 @@ _ERROR_TRAILER = "walrus-error-bin"  # a walrus.v1.Error
 
 _KINDS_BY_CODE: dict[grpc.StatusCode, type[errors.WalrusError]] = {
     grpc.StatusCode.UNAVAILABLE: errors.Unavailable,
-    grpc.StatusCode.DEADLINE_EXCEEDED: NoAnswer,
+    grpc.StatusCode.DEADLINE_EXCEEDED: errors.NoAnswer,
     grpc.StatusCode.CANCELLED: errors.Unavailable,
     # Without a reason these are gRPC's own: a connection that broke in the middle of a stream.
     grpc.StatusCode.UNKNOWN: errors.Unavailable,

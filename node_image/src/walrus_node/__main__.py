@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from walrus_node import logs
 from walrus_node.app import StartError, run
 from walrus_node.config import parse_config
+from walrus_node.words import escaped
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         asyncio.run(run(config))
     except StartError as error:
         logging.getLogger("walrus_node").critical("%s", error)
-        sys.stderr.write(f"walrus-node: {error}\n")
+        sys.stderr.write(f"walrus-node: {escaped(str(error))}\n")
         return error.exit_code
     except OSError as error:
         sys.stderr.write(f"walrus-node: {error}\n")

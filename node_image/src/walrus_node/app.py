@@ -25,10 +25,11 @@ from walrus_node.address import Address
 from walrus_node.admin.server import AdminServer
 from walrus_node.admin.service import Facts as AdminFacts
 from walrus_node.admissions import Admissions
-from walrus_node.config import Config, is_loopback
+from walrus_node.config import Config, Limits
 from walrus_node.controller import Controller
 from walrus_node.entrance import Entrance
 from walrus_node.files import DataRefusedError
+from walrus_node.front import Front
 from walrus_node.http import Facts, HttpServer
 from walrus_node.identity import DataDirectory, Identity
 from walrus_node.metadata.admission import JoinRequest, Registration
@@ -40,6 +41,7 @@ from walrus_node.metadata.wire import WIRE, Versions
 from walrus_node.metrics import build_registry
 from walrus_node.policy import rollover_policy
 from walrus_node.presence import LEASE_MS, Presence
+from walrus_node.promises import check_promises
 from walrus_node.secret import Secrets
 
 log = logging.getLogger(__name__)
@@ -85,9 +87,9 @@ class Node:
         self._directory: DataDirectory | None = None
         self._identity: Identity | None = None
         self._listener: socket.socket | None = None
+        self._front: Front | None = None
         self._raft = config.raft
-        self._http_bound = config.http
-        self._admin_bound = config.admin
+        self._fronted = {"http": config.http, "admin": config.admin}
         self._store: RaftStore[ClusterState] | None = None
         self._data_plane: walrus_core.DataPlane | None = None
         self._controller: Controller | None = None
@@ -157,6 +159,8 @@ class Node:
             self._listener.close()
         await self._admin.stop()
         await self._http.stop()
+        if self._front is not None:
+            self._front.stop()
         if self._directory is not None:
             self._directory.unlock()
         log.info("stopped")
@@ -167,17 +171,10 @@ class Node:
         self._identity = self._directory.load_identity(lambda: (owner().disk, owner().cluster_id))
         if self._config.node_id not in (None, self._identity.node_id or self._config.node_id):
             log.warning("--node-id %d is ignored: this disk is node %d", self._config.node_id, self._identity.node_id)
-        self._warn_of_strangers()
+        await asyncio.to_thread(check_promises, self._directory.path, self._identity.disk)
         self._listener = _listen(self._config.raft, "--raft-port")
         self._raft = Address(self._config.raft.host, self._listener.getsockname()[1])
-        try:
-            self._http_bound = await self._http.start(self._config.http)
-        except OSError as error:
-            raise _cannot_listen(self._config.http, "--http-port", error) from None
-        try:
-            self._admin_bound = await self._admin.start(self._config.admin)
-        except (OSError, RuntimeError) as error:
-            raise _cannot_serve_admin(self._config.admin, error) from None
+        await self._open_front()
         entrance = Entrance(
             self._directory,
             JoinRequest(self._registration(), self._secrets, self._config.replaces),
@@ -200,19 +197,24 @@ class Node:
             ", ".join(f"{name} {address}" for name, address in self._addresses().items()),
         )
 
-    def _warn_of_strangers(self) -> None:
-        """Where anybody can reach what only nodes and operators should."""
-        config = self._config
-        open_to_all = [
-            str(address) for address in (config.raft, config.peer, config.admin) if not is_loopback(address.host)
-        ]
-        if open_to_all and not self._secrets.are_shared:
-            log.warning(
-                "no --secret-file, and %s are not loopback: whoever reaches them can become a voter and a replica",
-                ", ".join(open_to_all),
-            )
-
     # Parts
+
+    async def _open_front(self) -> None:
+        folder = self._config.data_dir / "sockets"
+        try:
+            self._front = Front(folder)
+            await self._http.start(self._front.socket("http"))
+            await self._admin.start(self._front.socket("admin"))
+        except (OSError, RuntimeError) as error:
+            raise StartError(f"no socket can be made in {folder}: {error}", FAILED) from None
+        try:
+            self._fronted = await self._front.listen(self._fronted, _limits(self._config.limits))
+        except walrus_core.AddressInUse as error:
+            raise StartError(f"{error} with --{error.facts['listener']}-port", PORT_IN_USE) from None
+        except OSError as error:
+            raise StartError(
+                f"{error}; other places: --client-host, --http-port, --admin-host, --admin-port", FAILED
+            ) from None
 
     def _open_store(self, cluster_id: UUID) -> RaftStore[ClusterState]:
         assert self._directory is not None
@@ -301,7 +303,10 @@ class Node:
             "frame_bytes_max": config.frame_bytes_max,
             "lease_ms": LEASE_MS,
             "test_controls": config.test_controls,
+            **_limits(config.limits),
         }
+        if config.memory_budget_bytes is not None:
+            options["memory_budget_bytes"] = config.memory_budget_bytes
         if config.secret_file:
             options["secret_file"] = str(config.secret_file)
         if config.test_wire:
@@ -354,8 +359,7 @@ class Node:
         config = self._config
         bound = {
             "raft": self._raft,
-            "http": self._http_bound,
-            "admin": self._admin_bound,
+            **self._fronted,
             "text": config.text,
             "grpc": config.grpc,
             "peer": config.peer,
@@ -406,20 +410,18 @@ class Node:
         self.request_stop()
 
 
+def _limits(limits: Limits) -> dict[str, Any]:
+    """As the front and the data plane take them."""
+    patience = dataclasses.asdict(limits)
+    caps = {name: patience.pop(name) for name in ("connections_max", "connections_per_address_max")}
+    return {**caps, "patience": patience}
+
+
 def _listen(address: Address, flag: str) -> socket.socket:
     try:
         return listen(address.host, address.port)
     except OSError as error:
         raise _cannot_listen(address, flag, error) from None
-
-
-def _cannot_serve_admin(address: Address, error: Exception) -> StartError:
-    """The server says only that it failed: trying the same without it tells why."""
-    try:
-        socket.create_server((address.host, address.port)).close()
-    except OSError as reason:
-        return _cannot_listen(address, "--admin-port", reason)
-    return StartError(f"cannot listen on {address} (--admin-port): {error}", FAILED)
 
 
 def _cannot_listen(address: Address, flag: str, error: OSError) -> StartError:

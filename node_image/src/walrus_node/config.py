@@ -17,6 +17,7 @@ from walrus_node.address import Address, is_host
 
 NODE_ID_MAX = 2**31 - 1
 FRAME_BYTES_LIMIT = 16 * 1024 * 1024
+MEMORY_BUDGET_MIN = 32 * 1024 * 1024
 
 _BYTE_UNITS = {"": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _MS_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -30,6 +31,18 @@ _OTHER_NAMES = {
 }
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 _RUST_LEVELS = {"error", "warn", "info", "debug", "trace", "off"}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What strangers can make each listener hold, as the data plane names it."""
+
+    connections_max: int
+    connections_per_address_max: int
+    first_byte_ms: int
+    header_ms: int
+    idle_ms: int
+    text_idle_ms: int
 
 
 @dataclass(frozen=True)
@@ -64,6 +77,9 @@ class Config:
     monitor_check_ms: int
     auto_create_topics: bool
     frame_bytes_max: int
+    limits: Limits
+    # None: a quarter of the memory that the process may use.
+    memory_budget_bytes: int | None
     secret_file: Path | None
     log_level: str
     log_file: Path | None
@@ -95,6 +111,9 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
         parser.error("--test-wire and --test-level are for tests: they need --test-controls")
     bind_host = flags.bind_host or _LOOPBACK
     raft_host, client_host = flags.raft_host or bind_host, flags.client_host or bind_host
+    admin_host = flags.admin_host or bind_host
+    if flags.secret_file is None and (why := _why_open(raft_host, admin_host)):
+        parser.error(why)
     node_name = flags.node_name or socket.gethostname()
     return Config(
         node_id=flags.node_id,
@@ -105,7 +124,7 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
         grpc=Address(client_host, flags.grpc_port),
         peer=Address(raft_host, flags.peer_port),
         http=Address(client_host, flags.http_port),
-        admin=Address(flags.admin_host or bind_host, flags.admin_port),
+        admin=Address(admin_host, flags.admin_port),
         advertise_host=flags.advertise_host or flags.raft_advertise_host,
         raft_advertise_host=flags.raft_advertise_host or flags.advertise_host,
         join=join,
@@ -121,12 +140,33 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
         monitor_check_ms=flags.monitor_check_ms,
         auto_create_topics=not flags.no_auto_create_topics,
         frame_bytes_max=flags.frame_bytes_max,
+        limits=Limits(
+            connections_max=flags.connections_max,
+            connections_per_address_max=flags.connections_per_address_max,
+            first_byte_ms=flags.first_byte_timeout,
+            header_ms=flags.header_timeout,
+            idle_ms=flags.idle_timeout,
+            text_idle_ms=flags.text_idle_timeout,
+        ),
+        memory_budget_bytes=flags.memory_budget,
         secret_file=flags.secret_file,
         log_level=flags.log_level,
         log_file=flags.log_file,
         test_controls=flags.test_controls,
         test_wire=flags.test_wire,
         test_level=flags.test_level,
+    )
+
+
+def _why_open(raft_host: str, admin_host: str) -> str | None:
+    """Which listeners of nodes and operators strangers would reach, where nobody has to prove anything."""
+    hosts = {"--raft-port": raft_host, "--peer-port": raft_host, "--admin-port": admin_host}
+    reached = [f"{flag} on {host}" for flag, host in hosts.items() if not is_loopback(host)]
+    if not reached:
+        return None
+    return (
+        f"strangers would reach {', '.join(reached)}, and could vote, store and change everything: give all nodes of "
+        "the cluster the same --secret-file, or bind these to 127.0.0.1 with --raft-host and --admin-host"
     )
 
 
@@ -194,7 +234,8 @@ def _parser() -> argparse.ArgumentParser:
         "--secret-file",
         type=Path,
         metavar="PATH",
-        help="secrets that the cluster's nodes share, one a line: the first is used, all are taken",
+        help="secrets that the cluster's nodes share, one a line: the first is used, all are taken; without it the "
+        "metadata, peer and admin listeners are on loopback only",
     )
     backends = ("auto", "mmap", "direct", "io_uring")
     add("--backend", default="auto", choices=backends, help="[WALRUS_DISABLE_IO_URING: mmap]")
@@ -228,6 +269,24 @@ def _parser() -> argparse.ArgumentParser:
         type=_number(1, FRAME_BYTES_LIMIT),
         metavar="BYTES",
         help="longest request of the text protocol",
+    )
+    connections = _number(1, 2**31 - 1)
+    add("--connections-max", default=20_000, type=connections, metavar="N", help="connections of a listener at a time")
+    add(
+        "--connections-per-address-max", default=20_000, type=connections, metavar="N", help="the same from one address"
+    )
+    for flag, default, silence in (
+        ("--first-byte-timeout", "60s", "how long a connection may say nothing at first"),
+        ("--header-timeout", "5s", "from its first byte to the header of its protocol"),
+        ("--idle-timeout", "10m", "how long it may be silent later, of gRPC and HTTP"),
+        ("--text-idle-timeout", "1h", "the same between two requests of the text protocol"),
+    ):
+        add(flag, default=default, type=_timeout, metavar="DURATION", help=silence)
+    add(
+        "--memory-budget",
+        type=_budget,
+        metavar="BYTES",
+        help="requests and answers that are held at a time, at least 32MiB; default: a quarter of the memory",
     )
     add(
         "--log-level",
@@ -360,6 +419,16 @@ def _duration(text: str) -> int:
     if match is None and text != "0":
         _refuse(f"{text!r} is no duration: 0, or a number with ms, s, m, h or d")
     return int(match[1]) * _MS_UNITS[match[2]] if match else 0
+
+
+def _timeout(text: str) -> int:
+    ms = _duration(text)
+    return ms if ms > 0 else _refuse(f"{text!r} is too short: at least 1ms")
+
+
+def _budget(text: str) -> int:
+    size = _size(text)
+    return size if size >= MEMORY_BUDGET_MIN else _refuse(f"{text!r} is too small: at least 32MiB")
 
 
 def _log_level(text: str) -> str:

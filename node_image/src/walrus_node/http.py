@@ -11,8 +11,6 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from walrus_node.address import Address
-
 
 @dataclass(frozen=True)
 class Facts:
@@ -36,11 +34,10 @@ class HttpServer:
         app.router.add_get("/api/status", self._status)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
 
-    async def start(self, address: Address) -> Address:
-        """Listen; returns where, raises `OSError`."""
+    async def start(self, path: str) -> None:
+        """Listen on a UNIX socket; raises `OSError`."""
         await self._runner.setup()
-        await web.TCPSite(self._runner, address.host, address.port).start()
-        return Address(address.host, self._runner.addresses[0][1])
+        await web.UnixSite(self._runner, path).start()
 
     async def stop(self) -> None:
         """Close the listener and every connection."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from typing import Any
 
 import walrus_core
 
 from walrus_node.config import Config, parse_log_level
+from walrus_node.words import escaped
 
 _LEVELS = {"trace": logging.DEBUG, "debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING}
 
@@ -21,11 +23,9 @@ def set_up(config: Config) -> None:
         os.dup2(file, 1)
         os.dup2(file, 2)
         os.close(file)
-    logging.basicConfig(
-        stream=sys.stdout,
-        level=_python_level(config.log_level),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    lines = logging.StreamHandler(sys.stdout)
+    lines.setFormatter(_Lines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[lines], level=_python_level(config.log_level))
     walrus_core.init_logging(config.log_level)
 
 
@@ -35,6 +35,23 @@ def change_level(text: str) -> None:
     walrus_core.set_log_filter(level)
     logging.getLogger().setLevel(_python_level(level))
     logging.getLogger(__name__).info("log level is %s now", level)
+
+
+class _Lines(logging.Formatter):
+    """One line for each message, as Rust's have it; tracebacks are indented: a peer's string could forge lines else."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - overrides logging
+        return escaped(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - overrides logging
+        return _indented(super().formatException(ei))
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802 - overrides logging
+        return _indented(super().formatStack(stack_info))
+
+
+def _indented(text: str) -> str:
+    return "\n".join("  " + escaped(line) for line in text.split("\n"))
 
 
 def _python_level(level: str) -> int:

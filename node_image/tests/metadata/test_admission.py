@@ -1,6 +1,7 @@
 """Asking to join: at every address of a name, whoever else is there, until one admits."""
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -10,7 +11,17 @@ from uuid import uuid4
 
 import pytest
 from answering import answering
-from walrus_node.metadata.admission import Admitted, JoinRequest, Registration, encode_admitted, join, refuse_others
+from walrus_node.metadata import admission
+from walrus_node.metadata.admission import (
+    Admitted,
+    JoinRequest,
+    Registration,
+    Resolve,
+    encode_admitted,
+    join,
+    refuse_others,
+)
+from walrus_node.metadata.transport import STRANGERS_MAX
 from walrus_node.secret import Secrets
 
 ADMITTED = Admitted(uuid4(), 2, {uuid4(): "orders-0:6000"})
@@ -143,6 +154,28 @@ def test_who_waits_itself_says_so_at_once_and_lets_the_listener_go() -> None:
     asyncio.run(run())
 
 
+def test_who_waits_holds_so_many_strangers_and_lets_the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They could take all descriptors of a node that nobody had admitted yet."""
+    monkeypatch.setattr(admission, "_CONNECT_SECONDS_MAX", 10 * SECONDS_MAX)
+
+    async def run() -> None:
+        with socket.create_server(("127.0.0.1", 0), backlog=STRANGERS_MAX) as listener:
+            refusing = asyncio.create_task(refuse_others(listener, Secrets(None)))
+            port = listener.getsockname()[1]
+            strangers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(STRANGERS_MAX + 5)]
+            async with asyncio.timeout(SECONDS_MAX):
+                for reader, _ in strangers[:5]:
+                    with contextlib.suppress(ConnectionError):
+                        assert await reader.read() == b""
+            assert not any(reader.at_eof() for reader, _ in strangers[5:])
+            refusing.cancel()
+            await asyncio.gather(refusing, return_exceptions=True)
+            for _, writer in strangers:
+                writer.close()
+
+    asyncio.run(run())
+
+
 def test_who_waits_stops_refusing_when_it_is_told_so_whatever_arrives_then() -> None:
     """With `asyncio.wait_for` it went on for ever if bytes came with the cancellation: the admitted node hung."""
 
@@ -169,16 +202,19 @@ LEADERLESS: dict[str, Any] = {"refused": "no metadata leader is known now", "mem
 EMPTY: dict[str, Any] = {"refused": "it waits", "empty": True}
 
 
-async def asked_once(*addresses: str) -> Admitted | str | None:
+async def asked_once(
+    *addresses: str, seeds: Sequence[str] = ("orders-brokers:6000",), own: str = "", resolve: Resolve | None = None
+) -> Admitted | str | None:
     """What somebody who may found comes to: an admission, nothing (it founds), or why it waits."""
     first: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     joining = asyncio.create_task(
         join(
-            ["orders-brokers:6000"],
+            seeds,
             request(),
             lambda why: None if first.done() else first.set_result(why),
             may_found=True,
-            resolve=naming(*addresses),
+            is_own=lambda address: address == own,
+            resolve=resolve or naming(*addresses),
         )
     )
     done, _ = await asyncio.wait({joining, first}, timeout=SECONDS_MAX, return_when=asyncio.FIRST_COMPLETED)
@@ -222,6 +258,31 @@ def test_an_emptied_founder_founds_only_if_a_majority_is_empty_and_none_is_in_a_
             assert {type(None): "founds", str: "waits", Admitted: "joins"}[type(answer)] == expected, answer
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("seeds", "expected"),
+    [
+        (["orders-brokers:6000"], None),
+        (["orders-0:6000", "orders-1:6000"], "orders-0:6000, orders-1:6000 is only this node"),
+        (
+            ["orders-0:6000", "gone:6000"],
+            "gone:6000 has no address: unknown; orders-0:6000, gone:6000 is only this node",
+        ),
+    ],
+)
+def test_a_seed_that_leads_back_here_does_not_make_this_node_the_only_one(
+    seeds: list[str], expected: str | None
+) -> None:
+    """Names that stood for this node alone, as after a wrong entry in the DNS, let it found beside its cluster."""
+    own = "192.0.2.1:6000"
+
+    async def resolve(seed: str) -> Sequence[str]:
+        if seed == "gone:6000":
+            raise socket.gaierror(socket.EAI_NONAME, "unknown")
+        return [own]
+
+    assert asyncio.run(asked_once(seeds=seeds, own=own, resolve=resolve)) == expected
 
 
 def test_who_does_not_know_the_secret_is_not_taken_for_empty(tmp_path: Path) -> None:

@@ -145,6 +145,30 @@ def test_an_acknowledgement_of_what_was_never_sent_ends_no_leader(cluster: Clust
     check_alive(cluster)
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("vote", {}),
+        ("append_reply", {"success": False, "next_index": 1}),
+        ("snapshot_reply", {"index": 1, "position": 1}),
+    ],
+)
+def test_a_term_that_only_an_observer_knows_ends_no_leadership(
+    cluster: Cluster, kind: str, said: dict[str, object]
+) -> None:
+    """One message in the next term made the leader step down, as often as it was said."""
+    disk, leader = admit(cluster), cluster.leader()
+    term = leader.running.status().term
+    with Hostile(leader) as hostile:
+        hostile.greet(disk)
+        hostile.say(type=kind, term=term + 1, **said)
+        hostile.say(type="propose", request=7, command=b"")  # answered in order: what came before was handled
+        hostile.hear("proposed")
+    status = leader.running.status()
+    assert (status.is_leader, status.term) == (True, term)
+    check_alive(cluster)
+
+
 @pytest.mark.parametrize("forgery", ["same term", "gap", "no voters", "bad voters", "snapshot"])
 def test_no_message_of_a_voter_ends_a_member_that_it_cannot_prove_to_lead(cluster: Cluster, forgery: str) -> None:
     """A voter's disk, somebody else at its connection."""

@@ -65,7 +65,7 @@ class NodeProcess:
 
     def exit_code(self) -> int:
         assert self.process is not None
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=60)
 
     def kill(self) -> None:
         assert self.process is not None

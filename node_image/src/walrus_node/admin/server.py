@@ -7,7 +7,6 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from walrus_client.v1 import admin_pb2, admin_pb2_grpc
 
-from walrus_node.address import Address
 from walrus_node.admin.permit import Permit
 from walrus_node.admin.service import AdminService, Facts
 
@@ -22,20 +21,18 @@ class AdminServer:
         self._facts = facts
         self._server: grpc.aio.Server | None = None
 
-    async def start(self, address: Address) -> Address:
-        """Listen; returns where, raises `OSError`."""
-        # Without reuse of the port a second program is refused, as at the other listeners.
-        server = grpc.aio.server(interceptors=[Permit(self._facts.secrets)], options=[("grpc.so_reuseport", 0)])
+    async def start(self, path: str) -> None:
+        """Listen on a UNIX socket; raises `RuntimeError`."""
+        server = grpc.aio.server(interceptors=[Permit(self._facts.secrets)])
         admin_pb2_grpc.add_AdminServicer_to_server(AdminService(self._facts), server)  # type: ignore[no-untyped-call] # generated
         checks = health.aio.HealthServicer()
         for name in ("", _SERVICE):
             await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
         health_pb2_grpc.add_HealthServicer_to_server(checks, server)
         reflection.enable_server_reflection((_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-        port = server.add_insecure_port(str(address))
+        server.add_insecure_port(f"unix:{path}")
         self._server = server
         await server.start()
-        return Address(address.host, port)
 
     async def stop(self) -> None:
         """Close the listener; calls under way have a moment."""

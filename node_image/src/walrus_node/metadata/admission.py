@@ -12,14 +12,15 @@ import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 from uuid import UUID
 
 from walrus_node.address import Address
 from walrus_node.metadata.proof import JOIN, Acceptor, Dialler, RefusedError
+from walrus_node.metadata.transport import STRANGERS_MAX
 from walrus_node.metadata.wire import GREETING_BYTES_MAX, WIRE, BadFrameError, FrameReader, Versions, encode_frame
 from walrus_node.secret import Secrets
+from walrus_node.words import told
 
 log = logging.getLogger(__name__)
 
@@ -114,9 +115,9 @@ def parse_join(greeting: dict[str, Any]) -> Registration:
 
 def parse_replaces(greeting: dict[str, Any]) -> UUID | None:
     """The disk in whose place a stranger comes; raises `BadFrameError`."""
-    told = greeting.get("replaces")
+    replaced = greeting.get("replaces")
     try:
-        return None if told is None else UUID(told)
+        return None if replaced is None else UUID(replaced)
     except (ValueError, TypeError, AttributeError):
         raise BadFrameError("a join request replaces no possible disk") from None
 
@@ -151,24 +152,26 @@ async def join(
     """Ask at every address of the seeds, resolved anew each time, until one admits; only cancelling ends it otherwise.
 
     With *may_found* it also ends, with `None`, when a majority of all these addresses, this node's own included, is
-    proved to be empty, and none to be in a cluster. *on_waiting* hears why it takes longer, *is_own* says which of the
+    proved to be empty, and none to be in a cluster. Of the seeds at most one is this node: another one that leads here
+    stands for a node that nobody has asked. *on_waiting* hears why it takes longer, *is_own* says which of the
     addresses are this node's.
     """
     pause = _PAUSE_SECONDS_MIN
     while True:
-        addresses, unknown = await _resolve_all(seeds, resolve)
-        others = [address for address in addresses if not is_own(address)]
+        found, unknown = await _resolve_all(seeds, resolve)
+        others = list(dict.fromkeys(address for place in found for address in place if not is_own(address)))
+        only_here = sum(all(map(is_own, place)) for place in found)
         answer = await ask_members(others, request, lambda _: True)
         if isinstance(answer, Admitted):
             return answer
-        if may_found and _none_is_founded(answer, places=1 + len(others) + len(unknown)):
+        if may_found and _none_is_founded(answer, places=1 + len(others) + len(unknown) + max(0, only_here - 1)):
             return None
         why = [*unknown, *(refusal.why for refusal in answer)]
-        if addresses and not others:
+        if found and not others:
             why.append(f"{', '.join(seeds)} is only this node")
-        told = "; ".join(sorted(set(why)))
-        on_waiting(told)
-        log.debug("join: %s", told)
+        reasons = "; ".join(sorted(set(why)))
+        on_waiting(reasons)
+        log.debug("join: %s", reasons)
         await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load, guards nothing
         pause = min(_PAUSE_SECONDS_MAX, 2 * pause)
 
@@ -179,16 +182,16 @@ def _none_is_founded(refusals: Sequence[Refusal], *, places: int) -> bool:
     return not any(refusal.is_member for refusal in refusals) and 2 * empty > places
 
 
-async def _resolve_all(seeds: Sequence[str], resolve: Resolve) -> tuple[list[str], list[str]]:
-    """The addresses, and why there is none of a seed."""
-    addresses: dict[str, None] = {}
+async def _resolve_all(seeds: Sequence[str], resolve: Resolve) -> tuple[list[Sequence[str]], list[str]]:
+    """The addresses of each seed, and why there is none of a seed."""
+    found = []
     unknown = []
     for seed in seeds:
         try:
-            addresses.update(dict.fromkeys(await resolve(seed)))
+            found.append(await resolve(seed))
         except (OSError, UnicodeError) as error:
             unknown.append(f"{seed} has no address: {getattr(error, 'strerror', None) or error}")
-    return list(addresses), unknown
+    return found, unknown
 
 
 async def ask_members(
@@ -223,7 +226,7 @@ async def _ask_to_the_end(seed: str, request: JoinRequest) -> Admitted | Refusal
             is_empty = answer.get("empty") is True
             is_member = is_member or not is_empty  # whoever waits itself says so
             if not isinstance(answer.get("leader"), str):
-                why = f"{address} answers: {answer.get('refused', 'nothing we understand')}"
+                why = f"{address} answers: {told(answer.get('refused', 'nothing we understand'))}"
                 return Refusal(why, is_empty=is_empty and not is_member, is_member=is_member)
             address = answer["leader"]
         return Refusal(f"{seed} does not know who leads", is_member=is_member)
@@ -235,7 +238,18 @@ async def _ask_to_the_end(seed: str, request: JoinRequest) -> Admitted | Refusal
 
 async def refuse_others(listener: socket.socket, secrets: Secrets) -> None:
     """Tell whoever asks that this node waits to be admitted itself and its disk is empty; until it is cancelled."""
-    server = await asyncio.start_server(partial(_refuse, secrets), sock=listener.dup())
+    strangers: dict[asyncio.StreamWriter, None] = {}
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        strangers[writer] = None
+        if len(strangers) > STRANGERS_MAX:
+            next(iter(strangers)).transport.abort()  # the oldest, as in the transport: its time is up first
+        try:
+            await _refuse(secrets, reader, writer)
+        finally:
+            del strangers[writer]
+
+    server = await asyncio.start_server(serve, sock=listener.dup())
     try:
         await asyncio.Event().wait()
     finally:

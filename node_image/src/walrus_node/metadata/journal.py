@@ -224,7 +224,7 @@ class Journal:
     def _mark(self) -> None:
         """Say that everything written so far is durable.
 
-        A mark overwrites an older one, and still may need space: file systems that never write in place take a new block.
+        A mark overwrites an older one, and still may need space: some file systems never write in place.
         """
         self._marks += 1
         mark, position = _encode_mark(self._sequence), _HEADER_BYTES + self._marks % 2 * _MARK_BYTES

@@ -11,6 +11,7 @@ from typing import Any
 
 from walrus_node.metadata.wire import BadFrameError, decode_greeting
 from walrus_node.secret import NONCE_BYTES, PROOF_BYTES, Secrets, new_nonce, prove_with
+from walrus_node.words import told
 
 RAFT, JOIN = "raft", "join"
 _DIALLER, _ACCEPTOR = "dialler", "acceptor"
@@ -42,7 +43,7 @@ class Dialler:
         """
         said = decode_greeting(payload)
         if len(self._parts) < 3 and said.keys() == {"refused"}:
-            raise RefusedError(str(said["refused"]))
+            raise RefusedError(told(said["refused"]))
         if len(self._parts) == 1:
             _bytes_of(said, "nonce", NONCE_BYTES)
             self._parts.append(payload)

@@ -40,6 +40,7 @@ from walrus_node.metadata.wire import (
     encode_message,
 )
 from walrus_node.secret import Secrets
+from walrus_node.words import told
 
 log = logging.getLogger(__name__)
 
@@ -321,7 +322,7 @@ class Transport:
 
     def _why_refused(self, connection: _Connection, greeting: dict[str, Any]) -> str | None:
         if "refused" in greeting:
-            return f"refused by the other side: {greeting['refused']}"
+            return f"refused by the other side: {told(greeting['refused'])}"
         names = ("cluster", "disk", "process", "raft_address")
         try:
             theirs = Versions.parse(greeting, "hello")

@@ -312,6 +312,11 @@ mod tests {
         assert_eq!(config.segment_entries_max, 1_000_000);
         assert_eq!(config.monitor_check_ms, 10_000);
         assert_eq!(config.limits().age_max, None);
+        assert_eq!((config.caps().connections, config.caps().per_address), (20_000, 20_000));
+        let silence = config.patience.silence();
+        let seconds = [silence.first_byte, silence.header, silence.idle, config.patience.text_idle()];
+        assert_eq!(seconds.map(|time| time.as_secs()), [60, 5, 600, 3_600]);
+        assert_eq!(config.memory_budget_bytes, budget::default_bytes());
         assert_eq!(config.store_options().unwrap().fsync, walrus_log::FsyncSchedule::SyncEach);
     }
 

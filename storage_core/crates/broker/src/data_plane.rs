@@ -146,9 +146,9 @@ impl DataPlane {
         let metrics = Arc::new(Metrics::new());
         metrics.note_recovery(store.report());
         let broker = Broker::new(config, secrets, store, copies, metrics, runtime.handle().clone());
-        broker.spawn("text listener", text::serve(Door::new("text", text, caps), broker.clone()));
-        broker.spawn("grpc listener", grpc::serve(Door::new("grpc", grpc, caps), broker.clone()));
-        broker.spawn("peer listener", peer::serve(Door::new("peer", peer, caps), broker.clone()));
+        broker.spawn("text listener", text::serve(Door::new("text", text, caps, 1), broker.clone()));
+        broker.spawn("grpc listener", grpc::serve(Door::new("grpc", grpc, caps, 1), broker.clone()));
+        broker.spawn("peer listener", peer::serve(Door::new("peer", peer, caps, 1), broker.clone()));
         broker.spawn("leases", keep_leases(broker.clone()));
         broker.spawn("monitor", watch_segments(broker.clone(), monitor.subscribe()));
         broker.spawn("retirement", retiring::keep_clean(broker.clone()));

@@ -12,6 +12,7 @@ mod data_plane;
 mod engine;
 mod entries;
 mod error;
+mod front;
 mod inspection;
 mod json;
 mod logging;
@@ -37,6 +38,8 @@ mod _native {
     use crate::engine::Walrus;
     #[pymodule_export]
     use crate::entries::EntryBatch;
+    #[pymodule_export]
+    use crate::front::Front;
     #[pymodule_export]
     use crate::inspection::{inspect_store, repair_store, verify_store};
     #[pymodule_export]

@@ -10,6 +10,7 @@ import json
 import os
 import select
 import signal
+import socket
 import sys
 import threading
 import uuid
@@ -312,3 +313,27 @@ def test_a_fork_in_the_middle_of_a_call_of_another_thread_hangs_no_child(tmp_pat
     walrus.close()
     with walrus_core.Walrus.open(tmp_path) as again:
         assert again.offsets("t") == range(end)
+
+
+def test_the_ports_of_a_front_are_the_parents_and_serve_on(tmp_path: Path) -> None:
+    request = b"GET / HTTP/1.1\r\n\r\n"
+    path = str(tmp_path / "http")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        server.settimeout(LONG_S)
+        port = {"address": "127.0.0.1:0", "socket": path, "protocol": "http1"}
+        fronts = [walrus_core.Front(json.dumps({"ports": {"http": port}}))]
+
+        def child() -> None:
+            refused(lambda: fronts[0].addresses())
+            refused(lambda: fronts[0].stop())
+            fronts.clear()
+
+        assert in_child(child) == 0
+        host, _, number = fronts[0].addresses()["http"].rpartition(":")
+        with socket.create_connection((host, int(number)), LONG_S) as client:
+            client.sendall(request)
+            with server.accept()[0] as passed:
+                assert passed.recv(100) == request
+        fronts[0].stop()

@@ -267,6 +267,27 @@ class DataPlane:
         """Lets requests in flight end for at most `grace_ms`, then syncs and closes. A second call does nothing."""
 
 @final
+class Front:
+    """Accepts for servers of this process that know no limits: passes connections on over their UNIX sockets.
+
+    Each connection has to send its header in time, and one more than the caps allow is refused. A port of `http1`
+    answers a few of those all the same, briefly: whether the process lives can always be asked.
+    """
+
+    def __new__(cls, config_json: str) -> Front:
+        """Listens. `ports` has by name `address`, `socket` (a path) and `protocol`: `http1` or `http2`.
+
+        `connections_max`, `connections_per_address_max` and `patience` are those of the data plane. Raises `ValueError`
+        for a config that cannot be used, `AddressInUse`, `OSError`.
+        """
+
+    def addresses(self) -> dict[str, str]:
+        """`host:port` of each port, as bound."""
+
+    def stop(self) -> None:
+        """Closes the ports and all their connections. A second call does nothing."""
+
+@final
 class Walrus:
     """The storage engine inside this process: a store whose logs are topics. Threads share it.
 

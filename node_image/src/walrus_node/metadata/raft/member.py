@@ -55,8 +55,10 @@ class Raft(Replication):
             raise BadFrameError(f"term {term} is too far from term {self.term} of this node")
         if kind in _CLAIMS and not self._may_lead(node):
             return
+        # Whoever raises the term ends a leadership: an observer that is ahead waits for the next election.
+        is_voters = kind in _CLAIMS or node in self.other_voters
         # The terms of these are not the sender's.
-        if kind not in ("ask_vote", "would_vote", "proposed") and term > self.term:
+        if is_voters and kind not in ("ask_vote", "would_vote", "proposed") and term > self.term:
             self.set_term(term, None)
             self._follow(None)
         {

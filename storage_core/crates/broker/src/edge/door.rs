@@ -33,12 +33,14 @@ pub(crate) struct Door {
 
 struct Places {
     caps: Caps,
+    /// What each connection costs the process.
+    descriptors_each: usize,
     by_address: Mutex<HashMap<IpAddr, usize>>,
     taken: AtomicUsize,
 }
 
-/// All connections of this process.
-static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
+/// Descriptors that all connections of this process cost.
+static DESCRIPTORS: AtomicUsize = AtomicUsize::new(0);
 
 /// A connection that came in.
 pub(crate) enum Entered {
@@ -55,8 +57,15 @@ pub(crate) struct Place {
 }
 
 impl Door {
-    pub(crate) fn new(name: &'static str, listener: TcpListener, caps: Caps) -> Self {
-        let places = Places { caps, by_address: Mutex::default(), taken: AtomicUsize::new(0) };
+    /// Each connection costs the process so many descriptors, its own included.
+    pub(crate) fn new(
+        name: &'static str,
+        listener: TcpListener,
+        caps: Caps,
+        descriptors_each: usize,
+    ) -> Self {
+        let places =
+            Places { caps, descriptors_each, by_address: Mutex::default(), taken: AtomicUsize::new(0) };
         Self { name, listener, places: Arc::new(places) }
     }
 
@@ -102,8 +111,8 @@ impl Places {
             Some(format!("too many connections: {connections} are open"))
         } else if *of_address >= per_address {
             Some(format!("too many connections: {per_address} are open from your address"))
-        } else if CONNECTIONS.load(Ordering::Relaxed) >= descriptors {
-            Some(format!("too many connections: the process may have {descriptors}"))
+        } else if DESCRIPTORS.load(Ordering::Relaxed) + self.descriptors_each > descriptors {
+            Some(format!("too many connections: they may take {descriptors} descriptors of the process"))
         } else {
             None
         };
@@ -115,7 +124,7 @@ impl Places {
         }
         *of_address += 1;
         self.taken.fetch_add(1, Ordering::Relaxed);
-        CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        DESCRIPTORS.fetch_add(self.descriptors_each, Ordering::Relaxed);
         Ok(Place { places: self.clone(), address })
     }
 }
@@ -130,7 +139,7 @@ impl Drop for Place {
             }
         }
         self.places.taken.fetch_sub(1, Ordering::Relaxed);
-        CONNECTIONS.fetch_sub(1, Ordering::Relaxed);
+        DESCRIPTORS.fetch_sub(self.places.descriptors_each, Ordering::Relaxed);
     }
 }
 
@@ -157,7 +166,7 @@ mod tests {
     async fn door(connections: usize, per_address: usize) -> (Door, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        (Door::new("test", listener, Caps { connections, per_address }), address)
+        (Door::new("test", listener, Caps { connections, per_address }, 1), address)
     }
 
     async fn connect(door: &Door, address: SocketAddr) -> (TcpStream, Entered) {
@@ -180,10 +189,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_connection_that_costs_more_descriptors_takes_more_of_what_all_may_take() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        raise_descriptors(); // other tests may do so at any moment
+        let more_than_half = descriptors_for_connections() / 2 + 1;
+        let door = Door::new("test", listener, Caps { connections: 9, per_address: 9 }, more_than_half);
+        let first = connect(&door, address).await;
+        assert!(matches!(first.1, Entered::Admitted(..)));
+        let (_near, refused) = connect(&door, address).await;
+        assert!(matches!(refused, Entered::Refused(_, why) if why.contains("descriptors")));
+        drop(first);
+        assert!(matches!(connect(&door, address).await.1, Entered::Admitted(..)));
+    }
+
+    #[tokio::test]
     async fn addresses_have_places_of_their_own() {
         let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let door = Door::new("test", listener, Caps { connections: 9, per_address: 1 });
+        let door = Door::new("test", listener, Caps { connections: 9, per_address: 1 }, 1);
         let mut open = Vec::new();
         for (from, is_admitted) in [("127.0.0.1", true), ("127.0.0.1", false), ("127.0.0.2", true)] {
             let socket = tokio::net::TcpSocket::new_v4().unwrap();

@@ -27,8 +27,10 @@ const HEADER_BYTES_MAX: usize = 16 << 10;
 const HTTP2_PREFACE_BYTES: usize = 24;
 /// Descriptors that a passed connection needs: the client's, and both ends of the UNIX socket.
 const DESCRIPTORS_EACH: usize = 3;
-/// Connections that are served where the system has no descriptor left.
+/// Connections that are served where no place or no descriptor is left for them.
 const SPARE_CONNECTIONS: usize = 2;
+/// For all of such a connection: one that says nothing must not keep the next one from its answer.
+const SPARE_PATIENCE: Duration = Duration::from_secs(1);
 /// Pause after an accept that failed.
 const ACCEPT_RETRY: Duration = Duration::from_millis(20);
 /// For the server behind a socket.
@@ -104,7 +106,7 @@ impl Front {
                 })?;
             let local = bound.local_addr().map_err(|source| StartError::Runtime { source })?;
             addresses.insert(name, local.to_string());
-            let door = Door::new(listener, bound, caps);
+            let door = Door::new(listener, bound, caps, DESCRIPTORS_EACH);
             let spare = Arc::new(Spare::new(if protocol == Protocol::Http1 { SPARE_CONNECTIONS } else { 0 }));
             runtime.spawn(serve(door, Arc::new(Behind { socket, protocol, silence }), spare));
         }
@@ -174,9 +176,17 @@ async fn serve(door: Door, behind: Arc<Behind>, spare: Arc<Spare>) {
     }
 }
 
-/// Serves one connection to its end. What was lent to it is given back then.
+/// Serves one connection to its end. What was lent to it is given back then, soon.
 async fn pass(behind: Arc<Behind>, stream: TcpStream, place: Option<Place>, lent: Option<Lent>) {
-    if let Err(problem) = pass_on(&behind, stream, place).await {
+    let passing = pass_on(&behind, stream, place);
+    let passed = match &lent {
+        None => passing.await,
+        Some(_) => match tokio::time::timeout(SPARE_PATIENCE, passing).await {
+            Ok(passed) => passed,
+            Err(elapsed) => Err(elapsed.into()),
+        },
+    };
+    if let Err(problem) = passed {
         tracing::debug!(socket = ?behind.socket, %problem, "a connection that was passed on ended");
     }
     drop(lent);

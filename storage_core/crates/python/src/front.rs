@@ -1,0 +1,51 @@
+//! `Front`: the ports of servers in Python, accepted for them with the limits of `walrus_broker::edge`.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use walrus_log::{Error, Origin};
+
+use crate::error::Result;
+use crate::json;
+
+/// Listens. Its threads never attach to the interpreter.
+#[pyclass(frozen, module = "walrus_core")]
+pub(crate) struct Front {
+    front: Arc<walrus_broker::edge::Front>,
+    origin: Origin,
+}
+
+impl Front {
+    /// The ports, in the process that opened them.
+    fn get(&self) -> Result<&walrus_broker::edge::Front> {
+        if self.origin.is_here() { Ok(&self.front) } else { Err(Error::Forked.into()) }
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        if !self.origin.is_here() {
+            // A forked child has none of the threads that would have to end.
+            std::mem::forget(Arc::clone(&self.front));
+        }
+    }
+}
+
+#[pymethods]
+impl Front {
+    #[new]
+    fn start(py: Python<'_>, config_json: &str) -> Result<Self> {
+        let front = py.detach(|| walrus_broker::edge::Front::start(config_json))?;
+        Ok(Self { front: Arc::new(front), origin: Origin::here() })
+    }
+
+    fn addresses<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        Ok(json::to_python(py, &self.get()?.addresses())?)
+    }
+
+    fn stop(&self, py: Python<'_>) -> Result<()> {
+        let front = self.get()?;
+        py.detach(|| front.stop());
+        Ok(())
+    }
+}
