@@ -199,8 +199,8 @@ def test_a_child_opens_a_store_of_its_own_and_its_children_are_refused(tmp_path:
 
 
 def test_the_threads_of_stores_that_children_open_are_woken(tmp_path: Path) -> None:
-    """Waiting threads lay in one table of the process: a child inherited the entries of its parent's threads, its own took
-    their stacks, and now and then one of them was never woken, so that the child waited for its end for ever."""
+    """Waiting threads lay in one table of the process: a child inherited the entries of its parent's threads, its own
+    took their stacks, and now and then one of them was never woken, so that the child waited for its end for ever."""
     waiting = [walrus_core.Walrus.open(tmp_path / f"parent-{number}", **SMALL) for number in range(6)]
 
     def child() -> None:
