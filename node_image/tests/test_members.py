@@ -134,7 +134,7 @@ def test_a_lost_voter_is_replaced_and_its_old_disk_stays_out(node: Make) -> None
     old = disk(lost)
     lost.kill()
     elsewhere = node()
-    shutil.copytree(lost.data, elsewhere.data)
+    shutil.copytree(lost.data, elsewhere.data, ignore=shutil.ignore_patterns("sockets"))
     shutil.rmtree(lost.data)
     lost.start("--join", nodes[0].raft_address)
     assert lost.wait_ready()["node_id"] == 4

@@ -26,7 +26,11 @@ fn in_child(work: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-/// Such a call waited for a lock that a thread of the parent held, and hung; or it told what was true before the fork.
+/// Calls are made for what they do; answers of all types are thrown away alike.
+fn forget<T>(_answer: T) {}
+
+/// A call without an error to give waited for a lock that a thread of the parent held, and hung; or it told what was true
+/// before the fork.
 #[test]
 fn a_call_that_has_no_error_to_give_panics_in_a_child_and_never_waits() {
     let directory = tempfile::tempdir().unwrap();
@@ -36,30 +40,30 @@ fn a_call_that_has_no_error_to_give_panics_in_a_child_and_never_waits() {
     let (log, cursor) = (topic.log(), topic.cursor());
     let hold = log.hold("test", Offset(0));
     let calls: [&(dyn Fn() + Sync); 24] = [
-        &|| drop(walrus.find("t")),
-        &|| drop(walrus.topics()),
-        &|| drop(walrus.get_topic_entry_count("t")),
-        &|| drop(walrus.get_topic_entry_counts()),
-        &|| drop(walrus.get_topic_size("t")),
-        &|| drop(walrus.topic_is_clean("t")),
-        &|| drop(store.logs()),
-        &|| drop(store.log(log.id())),
-        &|| drop(store.property("key")),
-        &|| drop(store.properties()),
-        &|| drop(store.has_lost_promises()),
-        &|| drop(store.stats()),
-        &|| drop(log.cursors()),
-        &|| drop(log.digest()),
-        &|| drop(log.producers()),
-        &|| drop(log.is_crowded_with_producers()),
-        &|| drop(log.is_clean()),
+        &|| forget(walrus.find("t")),
+        &|| forget(walrus.topics()),
+        &|| forget(walrus.get_topic_entry_count("t")),
+        &|| forget(walrus.get_topic_entry_counts()),
+        &|| forget(walrus.get_topic_size("t")),
+        &|| forget(walrus.topic_is_clean("t")),
+        &|| forget(store.logs()),
+        &|| forget(store.log(log.id())),
+        &|| forget(store.property("key")),
+        &|| forget(store.properties()),
+        &|| forget(store.has_lost_promises()),
+        &|| forget(store.stats()),
+        &|| forget(log.cursors()),
+        &|| forget(log.digest()),
+        &|| forget(log.producers()),
+        &|| forget(log.is_crowded_with_producers()),
+        &|| forget(log.is_clean()),
         &|| log.set_retention(Retention::default()),
-        &|| drop(log.retention()),
-        &|| drop(log.floor()),
-        &|| drop(log.hold("child", Offset(0))),
+        &|| forget(log.retention()),
+        &|| forget(log.floor()),
+        &|| forget(log.hold("child", Offset(0))),
         &|| hold.advance(Offset(0)),
-        &|| drop(cursor.position()),
-        &|| drop(cursor.unread()),
+        &|| forget(cursor.position()),
+        &|| forget(cursor.unread()),
     ];
     let is_refused = |call: &dyn Fn()| {
         let said = catch_unwind(AssertUnwindSafe(call)).err().and_then(|said| said.downcast::<String>().ok());
@@ -77,8 +81,12 @@ fn a_call_that_has_no_error_to_give_panics_in_a_child_and_never_waits() {
                 }
             });
         }
-        let first_taken =
-            || calls.iter().position(|call| !is_refused(call)).map_or(0, |place| 1 + place as i32);
+        let first_taken = || {
+            calls
+                .iter()
+                .position(|call| !is_refused(call))
+                .map_or(0, |place| 1 + i32::try_from(place).unwrap())
+        };
         let codes = (0..20).map(|_| in_child(first_taken)).collect();
         is_over.store(true, Ordering::Relaxed);
         codes

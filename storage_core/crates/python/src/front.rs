@@ -8,7 +8,10 @@ use walrus_log::{Error, Origin};
 use crate::error::Result;
 use crate::json;
 
-/// Listens. Its threads never attach to the interpreter.
+/// Accepts for servers of this process that know no limits: passes connections on over their UNIX sockets.
+///
+/// Each connection has to send its header in time, and one more than the caps allow is refused. A port of `http1`
+/// answers a few of those all the same, briefly: whether the process lives can always be asked.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Front {
     front: Arc<walrus_broker::edge::Front>,
@@ -39,10 +42,12 @@ impl Front {
         Ok(Self { front: Arc::new(front), origin: Origin::here() })
     }
 
+    /// `host:port` of each port, as bound.
     fn addresses<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         Ok(json::to_python(py, &self.get()?.addresses())?)
     }
 
+    /// Closes the ports and all their connections. A second call does nothing.
     fn stop(&self, py: Python<'_>) -> Result<()> {
         let front = self.get()?;
         py.detach(|| front.stop());

@@ -125,6 +125,11 @@ def test_every_call_of_a_child_is_refused_and_the_parent_goes_on(tmp_path: Path,
         assert again.topics() == ["t"]
 
 
+def contents(directory: Path) -> dict[str, bytes]:
+    """All files but the one that a thread of the parent makes ready meanwhile, for the next open."""
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name != "journal.spare"}
+
+
 @pytest.mark.parametrize("way", ["with", "drop", "exit in with", "exception in with"])
 def test_a_child_that_lets_go_of_its_copy_writes_nothing(tmp_path: Path, way: str) -> None:
     with walrus_core.Walrus.open(tmp_path, backend="mmap", **SMALL) as walrus:
@@ -142,9 +147,9 @@ def test_a_child_that_lets_go_of_its_copy_writes_nothing(tmp_path: Path, way: st
                 if way == "exception in with":
                     raise SystemExit(0)
 
-        at_fork = {path: path.read_bytes() for path in tmp_path.iterdir()}
+        at_fork = contents(tmp_path)
         assert in_child(child) == 0
-        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == at_fork
+        assert contents(tmp_path) == at_fork
         assert holder[0].append("t", b"after") == 1
     with walrus_core.Walrus.open(tmp_path) as again:
         assert [data for _, data in again.read_batch("t")] == [b"before", b"after"]

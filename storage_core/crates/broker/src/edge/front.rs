@@ -222,7 +222,7 @@ async fn read_header(stream: &mut TcpStream, behind: &Behind) -> io::Result<Byte
     let mut header = BytesMut::with_capacity(1 << 10);
     tokio::time::timeout(behind.silence.first_byte, stream.readable()).await??;
     let whole = async {
-        while !is_whole(behind.protocol, &header) {
+        while !is_decided(behind.protocol, &header) {
             if header.len() > HEADER_BYTES_MAX {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "its header is too long"));
             }
@@ -236,9 +236,11 @@ async fn read_header(stream: &mut TcpStream, behind: &Behind) -> io::Result<Byte
     Ok(header)
 }
 
-fn is_whole(protocol: Protocol, header: &[u8]) -> bool {
+/// The header is whole, or it is none: then the server behind says so, and its client learns what it speaks.
+fn is_decided(protocol: Protocol, header: &[u8]) -> bool {
+    let is_foreign = |byte: &u8| byte.is_ascii_control() && !b"\r\n\t".contains(byte);
     match protocol {
-        Protocol::Http1 => header.windows(4).any(|end| end == b"\r\n\r\n"),
+        Protocol::Http1 => header.iter().any(is_foreign) || header.windows(4).any(|end| end == b"\r\n\r\n"),
         Protocol::Http2 => header.len() >= HTTP2_PREFACE_BYTES,
     }
 }

@@ -194,8 +194,10 @@ mod tests {
         // SAFETY: the child calls only what a signal handler may.
         unsafe {
             let child = libc::fork();
-            while child == 0 {
-                libc::pause();
+            if child == 0 {
+                loop {
+                    libc::pause();
+                }
             }
             child
         }
