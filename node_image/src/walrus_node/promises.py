@@ -27,6 +27,6 @@ def check_promises(directory: Path, disk: UUID) -> None:
         raise DataRefusedError(
             f"the journal of {store} ends with record {lost['last_sequence']}, {lost['durable_sequence']} was durable: "
             "what this disk promised to other nodes is lost, and it must not vote again. To come back as another disk, "
-            f"move {directory} aside, and start with --join and --replaces {disk}. If it is the only node, "
-            f"`walrus-log repair {store}` accepts the loss"
+            f"move {directory} aside, and start with --join and --replaces {disk}. Of the only node of a cluster, "
+            f"`walrus log verify {store}` tells what is left, and the embedded engine reads it"
         )
