@@ -55,7 +55,7 @@ pub enum StartError {
         /// The disk, as the metadata know it.
         disk: Uuid,
     },
-    /// What the disk has promised cannot be read.
+    /// What the disk remembers of trims cannot be read.
     #[error(
         "{source}; this node must not vote before it can: start a version that reads it, or start on an empty data directory"
     )]
@@ -242,8 +242,9 @@ impl DataPlane {
     }
 
     /// What lies on this disk of topics that the metadata do not name: a list of [`walrus_metadata::Remains`].
-    pub fn remains(&self) -> Result<Value, Error> {
-        Ok(json!(self.broker.remains()?))
+    #[must_use]
+    pub fn remains(&self) -> Value {
+        json!(self.broker.remains())
     }
 
     /// How many copies on this disk, of open segments too, have lacked something for a minute.

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use walrus_broker::Config;
 use walrus_log::{Error, Origin};
 
-use crate::error::{CorruptionError, Result};
+use crate::error::Result;
 use crate::json;
 use crate::metadata::Metadata;
 
@@ -138,9 +138,7 @@ impl DataPlane {
     /// and `segments`: what `Metadata.lost_topics` takes of all disks.
     fn remains<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         let plane = self.get()?;
-        let found = py
-            .detach(|| plane.remains())
-            .map_err(|unreadable| CorruptionError::new_err(unreadable.to_string()))?;
+        let found = py.detach(|| plane.remains());
         Ok(json::to_python(py, &found)?)
     }
 

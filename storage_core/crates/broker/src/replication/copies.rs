@@ -49,10 +49,8 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Reads what the disk remembers of segments. An error where some of it cannot be read: a copy that does not know what
-    /// it has promised must not answer.
+    /// Reads what the disk remembers of trims; an error where that cannot be read.
     pub(crate) fn load(config: &Config, store: Store) -> Result<Self> {
-        promises::all_descriptors(&store)?;
         let me =
             walrus_metadata::ReplicaRef { node: walrus_metadata::NodeId(config.node_id), disk: config.disk };
         let start = CutId(config.process.as_u128());

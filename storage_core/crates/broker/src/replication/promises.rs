@@ -57,10 +57,11 @@ pub(crate) fn forget_votes(store: &Store, segment: Uuid) -> Result<()> {
     store.remove_property(&key).map_err(failed)
 }
 
-/// All segments about which something is remembered here; the first of them that cannot be read is the error.
-pub(crate) fn all_descriptors(store: &Store) -> Result<Vec<Descriptor>> {
+/// All segments about which something is remembered here that can be read. A copy whose promises cannot answers nothing,
+/// and is told among those that are not whole (`upkeep/holes.rs`).
+pub(crate) fn all_descriptors(store: &Store) -> Vec<Descriptor> {
     let records = store.properties().into_iter().filter(|(key, _)| key.starts_with(KEYS));
-    records.map(|(key, bytes)| Ok(parse(&key, &bytes)?.descriptor)).collect()
+    records.filter_map(|(key, bytes)| Some(parse(&key, &bytes).ok()?.descriptor)).collect()
 }
 
 impl Record {

@@ -125,7 +125,7 @@ fn bury(broker: &Broker, metadata: &Metadata) -> Result<()> {
     tombstones.forget(is_deleted).map_err(failed)?;
     remains::forget(store, is_deleted).map_err(failed)?;
     if is_more || !metadata.deleted.is_empty() {
-        let recorded = promises::all_descriptors(store)?;
+        let recorded = promises::all_descriptors(store);
         for segment in recorded.iter().filter(|one| tombstones.covers(one) || is_deleted(one.topic)) {
             promises::forget_votes(store, segment.uuid)?;
         }

@@ -42,10 +42,11 @@ pub(crate) fn forget(store: &Store, is_deleted: impl Fn(TopicId) -> bool) -> wal
 
 impl Broker {
     /// What lies on this disk of topics that the metadata here neither name nor call deleted.
-    pub fn remains(&self) -> Result<Vec<Remains>> {
+    #[must_use]
+    pub fn remains(&self) -> Vec<Remains> {
         let (store, metadata) = (self.bucket().store(), self.routing().metadata.clone());
         let mut found: BTreeMap<TopicId, Vec<SegmentRemains>> = BTreeMap::new();
-        let descriptors = promises::all_descriptors(store)?;
+        let descriptors = promises::all_descriptors(store);
         let mut with_logs = HashSet::new();
         for log in store.logs() {
             let Some(place) = Place::parse(log.name()).filter(|place| is_lost(&metadata, place.topic)) else {
@@ -58,13 +59,13 @@ impl Broker {
         for descriptor in descriptors {
             let is_new = is_lost(&metadata, descriptor.topic) && !with_logs.contains(&descriptor.uuid);
             // A buried copy only remembers how its segment was sealed: its records are elsewhere, or trimmed.
-            if is_new && !promises::is_buried(store, descriptor.uuid)? {
+            if is_new && !promises::is_buried(store, descriptor.uuid).unwrap_or(false) {
                 found.entry(descriptor.topic).or_default().extend(of_promise(descriptor));
             }
         }
         let replica = self.copies().replica();
         let remains = |(topic, segments)| Remains { replica, topic, facts: noted(store, topic), segments };
-        Ok(found.into_iter().map(remains).collect())
+        found.into_iter().map(remains).collect()
     }
 
     /// Notes the name of a segment's topic before the first log of it is made.
