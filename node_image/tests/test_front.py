@@ -74,7 +74,7 @@ def test_nobody_else_can_open_the_sockets_behind(node: Make) -> None:
 
 
 def test_a_data_directory_may_lie_deeper_than_a_socket_can(node: Make, tmp_path: Path) -> None:
-    """And what a killed process left there is no hindrance."""
+    """Sockets that a killed process left there are no hindrance, either."""
     founder = node("--bootstrap")
     founder.data = tmp_path / ("d" * 120) / "data"
     founder.start()

@@ -26,7 +26,7 @@ def uids(kube):
 
 
 def not_running(kube):
-    """Of the three that there shall be."""
+    """Which of the three wanted pods do not run."""
     names = {f"orders-general-{ordinal}" for ordinal in range(3)}
     return names - {name for name, pod in kube.pods().items() if "podIP" in pod["status"]}
 

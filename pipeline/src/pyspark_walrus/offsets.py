@@ -132,7 +132,7 @@ def check_order(start: Offsets, end: Offsets) -> None:
 
 
 def furthest(first: Offsets, second: Offsets) -> Offsets:
-    """Of each partition the greater offset."""
+    """The greater offset of each partition."""
     keys = first.next.keys() | second.next.keys()
     return Offsets(
         {**first.ids, **second.ids}, {key: max(first.next.get(key, 0), second.next.get(key, 0)) for key in keys}

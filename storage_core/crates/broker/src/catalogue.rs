@@ -271,7 +271,7 @@ fn doubt_of(segment: &Segment, sizes: &HashMap<Uuid, Size>, silent: &HashSet<u32
     }
 }
 
-/// Of an open segment what its leader says.
+/// First offset behind a segment; its leader says that of an open one.
 fn end_of(segment: &Segment, size: Option<&Size>) -> u64 {
     match &segment.state {
         SegmentState::Sealed(value) => value.end.0,

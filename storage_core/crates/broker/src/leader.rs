@@ -41,7 +41,7 @@ pub(crate) struct Leader {
     /// This node's own copy, a replica like the others.
     copy: Arc<Copy>,
     own_copy_fenced: AtomicBool,
-    /// So many replicas have promised to another, or know the decision, that no append is acknowledged any more.
+    /// No append is acknowledged any more: too many replicas have promised to another leader, or know the decision.
     is_left: AtomicBool,
     /// Place of this node among the descriptor's replicas.
     own_replica: usize,

@@ -79,7 +79,7 @@ pub(crate) async fn keep_watch(broker: Broker) {
 mod tests {
     use super::*;
 
-    /// Of copies by number, each as far as it is.
+    /// The ends of copies, by the number of their segment.
     fn segments(numbers: &[(u128, u64)]) -> HashMap<Uuid, u64> {
         numbers.iter().map(|(number, end)| (Uuid::from_u128(*number), *end)).collect()
     }

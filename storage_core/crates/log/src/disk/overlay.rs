@@ -30,7 +30,7 @@ impl Overlay {
         Self { path: path.to_owned(), names: Mutex::default(), is_full: false }
     }
 
-    /// Of a directory whose disk takes nothing more.
+    /// An overlay of a directory whose disk takes nothing more.
     pub(crate) fn of_full_disk(path: &Path) -> Self {
         Self { is_full: true, ..Self::new(path) }
     }

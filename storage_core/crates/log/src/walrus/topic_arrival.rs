@@ -57,7 +57,7 @@ pub struct TopicArrival {
     name: String,
     /// `None`: where the default cursor stands when the topic is there.
     offset: Option<Offset>,
-    /// Of the wait for the topic.
+    /// Names the wait for the topic, while there is one.
     task: Option<u64>,
     of_log: Option<Arrival>,
 }
