@@ -6,10 +6,10 @@
 //! child inherits their entries, the stacks that these point into become those of its own threads, and now and then a
 //! store that the child had opened never woke one up.
 
-#[cfg(not(feature = "schedules"))]
-pub(crate) use plain::*;
 #[cfg(feature = "schedules")]
 pub(crate) use scheduled::*;
+#[cfg(not(feature = "schedules"))]
+pub(crate) use {plain::*, std::sync::atomic, std::thread};
 
 /// Locks over those of the module `base`. Whoever locks after a holder has panicked finds what that one left.
 macro_rules! locks {
@@ -104,9 +104,7 @@ macro_rules! locks {
 #[cfg_attr(feature = "schedules", expect(dead_code, reason = "few use them beside a scheduler"))]
 pub(crate) mod plain {
     use std::ops::{Deref, DerefMut};
-    pub(crate) use std::sync::atomic;
     use std::sync::{self as base, PoisonError};
-    pub(crate) use std::thread;
     use std::time::{Duration, Instant};
 
     locks!();
