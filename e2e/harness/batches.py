@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")  # up to the records
 _LENGTH_FROM = 12  # the length counts what follows it
+_MARK = slice(
+    12, 16
+)  # the leader epoch; on a disk a checksum over store and place, so that no two copies have it alike
 _COMPRESSION = 0x7
 
 
@@ -18,7 +21,7 @@ class BatchError(ValueError):
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch; `content` is all of it."""
+    """One batch; `content` is all of it, with zeros where a disk has its mark."""
 
     base_offset: int
     end_offset: int
@@ -46,7 +49,9 @@ def split(content: bytes) -> Iterator[Batch]:
         end = position + _LENGTH_FROM + length
         if magic != 2 or length < _HEADER.size - _LENGTH_FROM or end > len(content):
             raise BatchError(f"at {position} stands no batch: magic {magic}, length {length}")
-        yield Batch(base, base + last + 1, content[position:end])
+        batch = bytearray(content[position:end])
+        batch[_MARK] = bytes(4)
+        yield Batch(base, base + last + 1, bytes(batch))
         position = end
 
 

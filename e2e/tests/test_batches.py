@@ -21,3 +21,11 @@ def test_what_is_no_batch_is_refused(content: bytes) -> None:
 def test_a_compressed_batch_is_refused() -> None:
     with pytest.raises(BatchError, match="compressed"):
         list(values(next(split(encode(0, b"a", attributes=1)))))
+
+
+def test_copies_of_a_batch_on_several_disks_are_equal() -> None:
+    """Each disk marks a batch with where it lies; every copy looked like another batch."""
+    here, there = bytearray(encode(7, b"value")), bytearray(encode(7, b"value"))
+    here[12:16], there[12:16] = b"\1\2\3\4", b"\5\6\7\x08"
+    assert list(split(bytes(here))) == list(split(bytes(there)))
+    assert list(split(bytes(here))) != list(split(encode(7, b"other")))
