@@ -24,7 +24,14 @@ class Ledger:
         self.addresses: dict[UUID, str] = {}
         self.applied = 0
 
-    def check(self, _command: bytes) -> Rejected | None:
+    def check(self, command: bytes) -> Rejected | None:
+        """Refuses what `apply` would not understand, as the metadata's own machine does."""
+        try:
+            facts = json.loads(command)
+        except ValueError:
+            return Rejected("NotUnderstood", "the command is no JSON")
+        if not isinstance(facts, dict) or not ("disk" in facts or "write" in facts):
+            return Rejected("NotUnderstood", "the command writes nothing")
         return None
 
     def apply(self, command: bytes) -> Applied | Rejected:
