@@ -12,6 +12,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -200,11 +201,11 @@ def test_a_second_archiver_is_refused(topic, append, tmp_path, run):
 
 @pytest.fixture
 def archiver(retold, tmp_path):
-    """Starts a run of the archive `a` in a process of its own; it ends, and its Java does, with the test."""
+    """Starts a run of an archive, `a` if not told, in a process of its own; it and its Java end with the test."""
     started = []
 
-    def _archiver(topic):
-        command = [sys.executable, str(ARCHIVER), retold.address, topic, str(tmp_path / "a")]
+    def _archiver(topic, folder="a"):
+        command = [sys.executable, str(ARCHIVER), retold.address, topic, str(tmp_path / folder)]
         started.append(subprocess.Popen(command, start_new_session=True))
         return started[-1]
 
@@ -253,9 +254,18 @@ def test_an_archiver_that_is_killed_at_any_moment_is_followed_by_one_that_goes_o
     assert offsets_in(folder) == list(range(1_000))
 
 
+def kill_in_a_micro_batch(start, folder, moment):
+    """Kills a run when another entry of the folder `moment` is there, unless it ended before."""
+    there = len(list((folder / moment).glob("*")))
+    process = start(folder.name)
+    wait_until(lambda: process.poll() is not None or len(list((folder / moment).glob("*"))) > there)
+    kill_with_java(process)
+
+
+@pytest.mark.timeout(8 * STARTED_SECONDS)
 @pytest.mark.parametrize("seed", [random.SystemRandom().randrange(10**6) for _ in range(2)])
-def test_any_order_of_runs_failures_and_changes_stores_each_record_once_or_is_refused(
-    seed, client, topic, append, tmp_path, run, failing_at
+def test_any_order_of_runs_kills_failures_and_changes_stores_each_record_once_or_is_refused(
+    seed, client, topic, append, tmp_path, run, archiver, failing_at
 ):
     print("seed", seed)  # shown where it fails
     choose = random.Random(seed)
@@ -264,8 +274,8 @@ def test_any_order_of_runs_failures_and_changes_stores_each_record_once_or_is_re
     appended = {topic: 0, other: 0}
     run(topic)
     shutil.copytree(tmp_path / "a", tmp_path / "b")
-    for _ in range(6):
-        action = choose.choice(["archive", "archive", "archive the other", "fail", "delete", "swap", "copy"])
+    actions = ["archive", "archive", "archive the other", "fail", "delete", "swap", "copy"]
+    for action in [choose.choice(actions), "kill", *choose.choices(actions, k=5)]:
         mine, copy = (tmp_path / name for name in choose.sample("ab", 2))
         print(action, mine.name)
         name = other if action == "archive the other" else topic
@@ -280,6 +290,9 @@ def test_any_order_of_runs_failures_and_changes_stores_each_record_once_or_is_re
         elif action == "copy":
             shutil.rmtree(copy)
             shutil.copytree(mine, copy)
+        elif action == "kill":
+            moment = choose.choice(["_checkpoint/offsets", "_spark_metadata", "_checkpoint/commits"])
+            kill_in_a_micro_batch(partial(archiver, name), mine, moment)
         try:
             if action == "fail":
                 with failing_at(choose.randrange(appended[name])):

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Self
 
@@ -16,7 +16,9 @@ from walrus_client.transport import (
     LIST_NODES,
     LIST_SEGMENTS,
     LIST_TOPICS,
+    READ,
     Method,
+    Page,
     Pause,
     Request,
     Response,
@@ -126,7 +128,8 @@ class Client:
         With *wait_ms* it follows the log, and ends only when nothing new came for so long. Goes on at another node
         after a failure. *bytes_max* bounds each answer of the node (0: 1 MiB), *segment* (a uuid) what is read.
         """
-        for page in self._pages(topic, partition, offset, end_offset, wait_ms, bytes_max, segment, batches=False):
+        request = _read_request(topic, partition, offset, end_offset, wait_ms, bytes_max, segment, batches=False)
+        for page in self._pages(request, READ.response.FromString):
             yield from map(Record.parse, page.records)
 
     def read_batches(
@@ -141,8 +144,8 @@ class Client:
         segment: str | None = None,
     ) -> Iterator[BatchPage]:
         """The same as `read`, as Kafka RecordBatches v2 the way they are stored, not decoded."""
-        for page in self._pages(topic, partition, offset, end_offset, wait_ms, bytes_max, segment, batches=True):
-            yield BatchPage(page.batches, page.next_offset, page.high_watermark, page.log_start)
+        request = _read_request(topic, partition, offset, end_offset, wait_ms, bytes_max, segment, batches=True)
+        return self._pages(request, BatchPage.parse)
 
     def close(self) -> None:
         """Ends all connections; what is asked of the client from then on raises Closed."""
@@ -173,34 +176,13 @@ class Client:
         except errors.UnknownTopic:
             return 1  # of a topic that the first append creates, where the cluster allows that
 
-    def _pages(
-        self,
-        topic: str,
-        partition: int,
-        offset: int,
-        end_offset: int | None,
-        wait_ms: int,
-        bytes_max: int,
-        segment: str | None,
-        *,
-        batches: bool,
-    ) -> Iterator[log_pb2.ReadResponse]:
-        request = log_pb2.ReadRequest(
-            topic=topic,
-            partition=partition,
-            offset=offset,
-            end_offset=end_offset,
-            wait_ms=wait_ms,
-            bytes_max=bytes_max,
-            segment=segment,
-            format=log_pb2.FORMAT_BATCHES if batches else log_pb2.FORMAT_RECORDS,
-        )
+    def _pages(self, request: log_pb2.ReadRequest, parse: Callable[[bytes], Page]) -> Iterator[Page]:
         pause = Pause()
         deadline = time.monotonic() + self._retry_timeout_s
         while True:
             try:
                 self._transport.refresh_when_old()
-                for page in self._transport.read(request):
+                for page in self._transport.read(request, parse):
                     request.offset = page.next_offset  # where another node is asked to go on
                     yield page
                     pause.reset()
@@ -209,3 +191,26 @@ class Client:
             except (errors.RetryableError, errors.OutcomeUnknown):
                 if not pause.sleep_before(deadline):
                     raise
+
+
+def _read_request(
+    topic: str,
+    partition: int,
+    offset: int,
+    end_offset: int | None,
+    wait_ms: int,
+    bytes_max: int,
+    segment: str | None,
+    *,
+    batches: bool,
+) -> log_pb2.ReadRequest:
+    return log_pb2.ReadRequest(
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        end_offset=end_offset,
+        wait_ms=wait_ms,
+        bytes_max=bytes_max,
+        segment=segment,
+        format=log_pb2.FORMAT_BATCHES if batches else log_pb2.FORMAT_RECORDS,
+    )

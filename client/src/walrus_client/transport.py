@@ -54,6 +54,16 @@ _log = logging.getLogger(__name__)
 Answer = TypeVar("Answer", covariant=True)
 
 
+class Continued(Protocol):
+    """An answer of a read that says where to go on."""
+
+    @property
+    def next_offset(self) -> int: ...
+
+
+Page = TypeVar("Page", bound=Continued)
+
+
 class Call(Protocol[Answer]):
     """A stream of answers that may be given up from any thread."""
 
@@ -184,15 +194,15 @@ class Transport:
                 if not pause.sleep_before(deadline):
                     raise reason from None
 
-    def read(self, request: log_pb2.ReadRequest) -> Iterator[log_pb2.ReadResponse]:
+    def read(self, request: log_pb2.ReadRequest, parse: Callable[[bytes], Page]) -> Iterator[Page]:
         """The answers to one Read, until its end or the first failure. Closing the iterator gives the call up."""
         address = self.address()
         stream = self._channel(address).unary_stream(
             READ.path,
             request_serializer=READ.request.SerializeToString,
-            response_deserializer=READ.response.FromString,
+            response_deserializer=parse,
         )
-        call: Call[log_pb2.ReadResponse] = stream(request)
+        call: Call[Page] = stream(request)
         try:
             for page in call:
                 yield page

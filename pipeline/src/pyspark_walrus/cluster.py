@@ -32,7 +32,7 @@ class Chunk:
 
     start: int
     end: int
-    batches: bytes
+    batches: memoryview
 
 
 class _EndedEarlyError(Exception):

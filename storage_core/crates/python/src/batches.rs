@@ -4,13 +4,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyString};
 use walrus_log::batch::{BatchBuilder, ProducerRef};
 
 use crate::buffer::Buffer;
 use crate::columns::{self, Selection};
 use crate::error::Result;
+use crate::page::Page;
 
 /// Decoded records, column by column, all with `rows` rows.
 #[pyclass(frozen, get_all, module = "walrus_core")]
@@ -78,27 +78,28 @@ const BYTES_MAX: usize = i32::MAX as usize;
 #[pyo3(signature = (data, *, position=0, start=0, end=None, bytes_max=2_147_483_647, headers=false))]
 pub(crate) fn decode_batches(
     py: Python<'_>,
-    data: PyBackedBytes,
+    data: Page,
     position: usize,
     start: u64,
     end: Option<u64>,
     bytes_max: usize,
     headers: bool,
 ) -> Result<Columns> {
+    let data = data.as_ref();
     if position > data.len() {
         let message = format!("position {position} is behind the {} bytes of data", data.len());
         return Err(PyValueError::new_err(message).into());
     }
     let selection =
         Selection { start, end: end.unwrap_or(u64::MAX), bytes_max: bytes_max.min(BYTES_MAX), headers };
-    let columns = py.detach(|| columns::decode(&data, position, &selection))?;
+    let columns = py.detach(|| columns::decode(data, position, &selection))?;
     Ok(Columns::new(py, columns)?)
 }
 
 /// Decodes pages of Kafka RecordBatches v2 into columns, as they come and where they lie: `decode_batches` for more
 /// than fits into one piece of memory. Safe to use from many threads.
 #[pyclass(frozen, module = "walrus_core")]
-pub(crate) struct BatchDecoder(Mutex<columns::Decoder<PyBackedBytes>>);
+pub(crate) struct BatchDecoder(Mutex<columns::Decoder<Page>>);
 
 #[pymethods]
 impl BatchDecoder {
@@ -111,7 +112,7 @@ impl BatchDecoder {
     }
 
     /// Adds a page, which begins with a whole batch. It is kept, not copied, until it is decoded.
-    fn add(&self, py: Python<'_>, page: PyBackedBytes) {
+    fn add(&self, py: Python<'_>, page: Page) {
         py.detach(|| self.decoder().add(page));
     }
 
@@ -132,7 +133,7 @@ impl BatchDecoder {
 
 impl BatchDecoder {
     /// Only without the interpreter lock: whoever decodes holds this one for long.
-    fn decoder(&self) -> MutexGuard<'_, columns::Decoder<PyBackedBytes>> {
+    fn decoder(&self) -> MutexGuard<'_, columns::Decoder<Page>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -17,6 +17,7 @@ mod inspection;
 mod json;
 mod logging;
 mod metadata;
+mod page;
 mod presence;
 
 use pyo3::prelude::*;

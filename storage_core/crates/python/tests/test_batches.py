@@ -259,6 +259,36 @@ def test_forged_records_with_a_right_checksum_are_records_or_an_error(
     assert len(rows_of(columns)) == columns.rows
 
 
+def test_a_view_of_a_part_of_bytes_is_decoded_where_it_lies() -> None:
+    first, second = encode([Record(b"k", b"first", 1)]), encode([Record(b"k", b"second", 2)])
+    answer = b"in front" + first + second + b"behind"
+    view = memoryview(answer)[8 : 8 + len(first)]
+    assert rows_of(walrus_core.decode_batches(view)) == rows_of(walrus_core.decode_batches(first))
+    decoder = walrus_core.BatchDecoder()
+    decoder.add(view[:0])
+    decoder.add(memoryview(answer)[8:-6][len(first) :])
+    del answer, view
+    assert rows_of(decoder.take()) == rows_of(walrus_core.decode_batches(second))
+
+
+def test_views_whose_bytes_may_change_or_lie_apart_are_refused() -> None:
+    decoder = walrus_core.BatchDecoder()
+    batch = encode([Record(None, b"value", 0)])
+    released = memoryview(batch)
+    released.release()
+    for view, error, why in (
+        (memoryview(bytearray(batch)), TypeError, "memoryview of bytes, not of"),
+        (memoryview(batch)[::2], ValueError, "leaves none of them out"),
+        (memoryview(batch)[::-1], ValueError, "leaves none of them out"),
+        (memoryview(batch).cast("b"), BufferError, "u8"),
+        (released, ValueError, "released"),
+        ("text", TypeError, "bytes"),
+    ):
+        with pytest.raises(error, match=why):
+            decoder.add(view)  # type: ignore[arg-type]
+    assert decoder.waiting == 0
+
+
 def test_buffers_are_read_only_and_outlive_their_columns() -> None:
     buffer = walrus_core.decode_batches(encode([Record(b"key", b"value", 0)])).value.data
     view = memoryview(buffer)

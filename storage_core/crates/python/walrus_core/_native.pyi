@@ -657,7 +657,7 @@ class Columns:
         """The `start` to go on with."""
 
 def decode_batches(
-    data: bytes,
+    data: bytes | memoryview,
     *,
     position: int = 0,
     start: int = 0,
@@ -685,7 +685,7 @@ class BatchDecoder:
     ) -> BatchDecoder:
         """Takes the records `start <= offset < end`; `bytes_max` bounds each answer of `take`."""
 
-    def add(self, page: bytes) -> None:
+    def add(self, page: bytes | memoryview) -> None:
         """Adds a page, which begins with a whole batch. It is kept, not copied, until it is decoded."""
 
     @property
