@@ -46,6 +46,13 @@ def test_without_the_secret_nobody_joins_or_changes_anything(
                     change()
     with AdminClient(admin, timeout=SECONDS_MAX, secret_file=shared) as client:
         assert client.set_config(setting) > 0
+    with AdminClient(admin, timeout=SECONDS_MAX, secret_file=other, secrets=shared.read_bytes()) as client:
+        assert client.set_config({"segments.max_entries": 1_500}) > 0
+    with (
+        AdminClient(admin, timeout=SECONDS_MAX, secrets=b"\n") as client,
+        pytest.raises(errors.InvalidRequest, match="what was given as secrets has no secret"),
+    ):
+        client.set_config(setting)
 
     shared.write_text("the next secret of this cluster\nthe secret of this cluster\n")
     with AdminClient(admin, timeout=SECONDS_MAX, secret_file=shared) as client:

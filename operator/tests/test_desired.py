@@ -22,7 +22,8 @@ def manifests(spec, *, bootstrap=False, name="orders"):
     owner = Owner(Names("shop", name), "0c5f3a1e-0000-4000-8000-000000000001")
     image = image_of(parsed, "walrus/walrus-node")
     pools = {
-        pool.name: PoolFacts(pod_inputs(parsed, pool, image), pool.replicas, pool.replicas) for pool in parsed.pools
+        pool.name: PoolFacts(pod_inputs(parsed, pool, image, owner.names.secret), pool.replicas, pool.replicas)
+        for pool in parsed.pools
     }
     return build(parsed, Facts(owner, pools, Bootstrap("orders-general-0") if bootstrap else None, 1))
 

@@ -72,6 +72,7 @@ OPERATIONS = st.lists(
                     ("ConfigMap", "orders-bootstrap"),
                     ("ConfigMap", "orders-config"),
                     ("ConfigMap", "orders-accepted"),
+                    ("Secret", "orders-shared-secret"),
                     ("PodDisruptionBudget", "orders"),
                     ("StatefulSet", "orders-general"),
                     ("WalrusCluster", "orders"),

@@ -87,7 +87,7 @@ MISTAKES = [
     Mistake(
         "defaults of a new input change the hash of every pod",
         instead(statefulset, "_default", lambda _: object()),
-        "test_releases.test_the_pods_of_the_former_release_are_as_they_shall_be",
+        "test_releases.test_the_pods_of_former_releases_are_as_they_shall_be",
     ),
     Mistake(
         "a roll deletes pods, whatever the budget says",

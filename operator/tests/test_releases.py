@@ -1,6 +1,7 @@
 """Another release of the operator restarts nobody: pods restart for what users change."""
 
 import json
+from base64 import b64encode
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,11 +14,15 @@ from walrus_operator.api.cluster import parse_spec
 from walrus_operator.desired import statefulset
 from walrus_operator.desired.build import image_of
 from walrus_operator.desired.names import RENDERED_FROM, REVISION
+from walrus_operator.desired.secret import is_mounted
 from walrus_operator.desired.statefulset import PodInputs, pod_inputs
 from walrus_operator.desired.template import carried_over
-from walrus_operator.objects import Ref
+from walrus_operator.objects import CONFIG_MAP, SECRET, Ref
+from walrus_operator.observe.snapshot import Snapshot
 
-FORMER = Path(__file__).parent / "data" / "objects-of-2026-11-24.yaml"
+DATA = Path(__file__).parent / "data"
+FORMER = {"objects-of-2026-11-24.yaml": "", "objects-of-2026-11-25.yaml": "orders-shared-secret"}
+"""What earlier releases made of POOLS, and the Secret that those pods share."""
 SET = Ref("StatefulSet", "shop", "orders-general")
 
 
@@ -44,36 +49,89 @@ def rendered_by_another_release(kube, **fields):
         template["metadata"]["annotations"][REVISION] = inputs.revision()
 
 
-def test_the_pods_of_the_former_release_are_as_they_shall_be():
+def former(file):
+    return list(yaml.safe_load_all((DATA / file).read_text()))
+
+
+def test_the_pods_of_former_releases_are_as_they_shall_be():
     spec = parse_spec(POOLS)
-    wanted = {f"orders-{p.name}": pod_inputs(spec, p, image_of(spec, "walrus/walrus-node")) for p in spec.pools}
-    found = [made for made in yaml.safe_load_all(FORMER.read_text()) if made["kind"] == "StatefulSet"]
-    assert len(found) == 3
-    for made in found:
-        inputs = wanted[made["metadata"]["name"]]
-        assert made["metadata"]["annotations"][RENDERED_FROM] == inputs.text()
-        assert made["spec"]["template"]["metadata"]["annotations"][REVISION] == inputs.revision()
+    image = image_of(spec, "walrus/walrus-node")
+    for file, secret in FORMER.items():
+        wanted = {f"orders-{pool.name}": pod_inputs(spec, pool, image, secret) for pool in spec.pools}
+        found = [made for made in former(file) if made["kind"] == "StatefulSet"]
+        assert len(found) == 3
+        for made in found:
+            inputs = wanted[made["metadata"]["name"]]
+            assert made["metadata"]["annotations"][RENDERED_FROM] == inputs.text()
+            assert made["spec"]["template"]["metadata"]["annotations"][REVISION] == inputs.revision()
+
+
+def left_by(file):
+    """A cluster that runs, with the objects that the release of this file made; its claims are never bound."""
+    kube = SimKube()
+    kube.put("orders", POOLS)
+    uid = kube.objects[Ref("WalrusCluster", "shop", "orders")]["metadata"]["uid"]
+    for made in former(file):
+        made["metadata"]["ownerReferences"][0]["uid"] = uid
+        kube.put_object(made)
+    if FORMER[file]:
+        labels, data = (
+            {"walrus.dev/cluster": "orders"},
+            {"secret": b64encode(b"a secret of the former release").decode()},
+        )
+        kube.make(SECRET, FORMER[file], labels, data=data)
+    founder = {"name": "orders-general-0", "factor": "5", "writeQuorum": "4"}
+    kube.make(CONFIG_MAP, "orders-bootstrap", {"walrus.dev/cluster": "orders"}, data=founder)
+    while kube.step():
+        pass
+    return kube
+
+
+@pytest.mark.parametrize("file", FORMER)
+def test_a_new_operator_restarts_no_pod_that_a_former_one_made(file):
+    kube = left_by(file)
+    before = uids(kube)
+    assert len(before) == 7
+    converge(kube)
+    assert condition(kube, "Ready")["status"] == "True"
+    assert uids(kube) == before
+
+
+def test_an_operator_that_knows_no_secret_restarts_no_pod_that_shares_one(monkeypatch):
+    """The way back to the release before: it neither knows the input nor the Secret."""
+    kube = left_by("objects-of-2026-11-25.yaml")
+    converge(kube)
+    before, read = uids(kube), kube.calls["get", "Secret"]
+    known = PodInputs._known()
+    monkeypatch.setattr(PodInputs, "_known", classmethod(lambda _: [one for one in known if one.name != "secret"]))
+    monkeypatch.setattr(Snapshot, "shares_secret", lambda _: False)
+    converge(kube)
+    assert condition(kube, "Ready")["status"] == "True"
+    assert uids(kube) == before
+    assert kube.calls["get", "Secret"] == read
+    for pool in POOLS["pools"]:
+        assert is_mounted(kube.objects[Ref("StatefulSet", "shop", f"orders-{pool['name']}")]["spec"]["template"])
 
 
 @dataclass(frozen=True)
 class Later(PodInputs):
     """A release that knows one input more."""
 
-    secret: dict[str, str] = field(default_factory=dict)
+    future: dict[str, str] = field(default_factory=dict)
 
 
 def test_an_input_that_a_new_release_adds_restarts_nobody_until_a_user_sets_it(monkeypatch):
-    before = pod_inputs(parse_spec(SMALLEST), parse_spec(SMALLEST).pools[0], "i")
+    before = pod_inputs(parse_spec(SMALLEST), parse_spec(SMALLEST).pools[0], "i", "")
     monkeypatch.setattr(statefulset, "PodInputs", Later)
     after = Later(**vars(before))
     assert after.revision() == before.revision()
     assert Later.parse(before.text()) == after
-    assert replace(after, secret={"name": "s"}).revision() != before.revision()
+    assert replace(after, future={"name": "s"}).revision() != before.revision()
 
 
 def test_brokers_are_made_anew_with_the_secret_of_a_registry_and_stay_where_nobody_names_one():
     """Their image could come only from a registry that is open to all: one more field, and it restarts nobody else."""
-    assert "image_pull_secrets" not in pod_inputs(parse_spec(SMALLEST), parse_spec(SMALLEST).pools[0], "i").text()
+    assert "image_pull_secrets" not in pod_inputs(parse_spec(SMALLEST), parse_spec(SMALLEST).pools[0], "i", "").text()
     kube = started()
     before = uids(kube)
     kube.put("orders", changed(SMALLEST, imagePullSecrets=[{"name": "registry"}]))

@@ -30,6 +30,7 @@ CONFIG_MAP = Kind("ConfigMap", "v1", "configmaps")
 SERVICE = Kind("Service", "v1", "services")
 SERVICE_ACCOUNT = Kind("ServiceAccount", "v1", "serviceaccounts")
 BUDGET = Kind("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets")
+SECRET = Kind("Secret", "v1", "secrets")
 POD = Kind("Pod", "v1", "pods")
 CLAIM = Kind("PersistentVolumeClaim", "v1", "persistentvolumeclaims")
 EVENT = Kind("Event", "v1", "events")
@@ -37,7 +38,7 @@ LEASE = Kind("Lease", "coordination.k8s.io/v1", "leases")
 
 KINDS = {
     kind.name: kind
-    for kind in (CLUSTER, STATEFUL_SET, CONFIG_MAP, SERVICE, SERVICE_ACCOUNT, BUDGET, POD, CLAIM, EVENT, LEASE)
+    for kind in (CLUSTER, STATEFUL_SET, CONFIG_MAP, SERVICE, SERVICE_ACCOUNT, BUDGET, SECRET, POD, CLAIM, EVENT, LEASE)
 }
 
 

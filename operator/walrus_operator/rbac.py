@@ -15,6 +15,7 @@ RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("", "services", ("create", "delete", "get", "list", "patch")),
     ("", "serviceaccounts", ("create", "get", "list", "patch")),
     ("policy", "poddisruptionbudgets", ("create", "get", "list", "patch")),
+    ("", "secrets", ("create", "get")),
     ("", "pods", ("get", "list")),
     ("", "pods/eviction", ("create",)),
     ("", "persistentvolumeclaims", ("delete", "get", "list")),

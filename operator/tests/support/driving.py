@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from simkube import SimKube
 from walrus_operator.objects import Key
+from walrus_operator.observe.observer import Observer
 from walrus_operator.reconcile import Reconciler
 from walrus_operator.runtime.events import EventRecorder
 
@@ -30,6 +31,10 @@ class Operator:
     def once(self, key=KEY):
         """One pass."""
         return asyncio.run(self.reconciler.reconcile(key))
+
+    def look(self, key=KEY):
+        """What a pass would begin with."""
+        return asyncio.run(Observer(self.kube, self.kube.brokers).look(key))
 
 
 def converge(kube, key=KEY, each=lambda: None):

@@ -2,20 +2,22 @@
 
 It has resource versions, generations, server-side apply that takes back what its manager no longer says, the status
 subresource, uid preconditions, evictions against budgets, finalizers, owner references with garbage collection,
-StatefulSets (`Parallel`, `OnDelete`) with claims that are in use, nodes without room, objects that are refused, and
-brokers that keep their identity on the claim and need a majority of each other. Nothing happens by itself: `step` lets
-the controllers and brokers do what they would do in a moment. It records every call, and can crash at any write.
+StatefulSets (`Parallel`, `OnDelete`) with claims that are in use, nodes without room, objects that are refused, pods
+that wait for the Secret that they mount, and brokers that keep their identity on the claim, need a majority of each
+other and speak with none of another secret. Nothing happens by itself: `step` lets the controllers and brokers do what
+they would do in a moment. It records every call, and can crash at any write.
 """
 
 from __future__ import annotations
 
 import pickle
+from base64 import b64decode
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
 from walrus_operator.kube.api import Conflict, Disrupting, Missing
-from walrus_operator.objects import BUDGET, CLAIM, CLUSTER, KINDS, POD, STATEFUL_SET, Ref, ref_of, uid_of
+from walrus_operator.objects import BUDGET, CLAIM, CLUSTER, KINDS, POD, SECRET, STATEFUL_SET, Ref, ref_of, uid_of
 from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused
 from walrus_operator.observe.snapshot import Broker, Config, Member, Replication
 
@@ -54,6 +56,7 @@ class SimKube:
         self.refuses_config = False
         self.brokers = SimBrokers(self)
         self.disks = {}  # claim or pod -> identity on its disk
+        self.files = {}  # uid of a pod -> what its file holds that mounts the Secret
         self.config = {}  # cluster id -> (version, entries)
         self.replication = {}  # cluster id -> Replication
         self.members = {}  # cluster id -> {identity of a disk: name of its broker}; who is in once, stays
@@ -114,7 +117,11 @@ class SimKube:
     def make(self, kind, name, labels=None, namespace="shop", **rest):
         """kubectl create, of something that is not ours."""
         metadata = {"name": name, "namespace": namespace, "labels": labels or {}}
-        return self._add({"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **rest})
+        return self.put_object({"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **rest})
+
+    def put_object(self, manifest):
+        """kubectl create, of a whole object."""
+        return self._add(deepcopy(manifest))
 
     # KubeApi
 
@@ -356,7 +363,7 @@ class SimKube:
         if claim is not None and claim["status"]["phase"] == "Pending":
             claim["spec"]["volumeName"] = f"volume-of-{ref.name}"
             claim["status"] = {"phase": "Bound"}
-        if ref.name in self.stuck:
+        if ref.name in self.stuck or ("podIP" not in status and self._secret(ref) is None):
             return
         if pod["spec"]["containers"][0]["image"] in self.broken:
             waiting = {"reason": "ErrImagePull", "message": "no such image"}
@@ -377,7 +384,7 @@ class SimKube:
             self._not_ready(status)
         elif not self.identity(ref)["cluster"]:
             peers = {self.identity(other)["cluster"] for other in self._peers(ref)} - {""}
-            joinable = sorted(peer for peer in peers if self.brokers.leader(ref.namespace, peer) is not None)
+            joinable = sorted(peer for peer in peers if self._trusts(ref, self.brokers.leader(ref.namespace, peer)))
             if pod["founds"]:
                 self.identity(ref)["cluster"] = f"cluster-{next(self._clusters)}"
                 self.config[self.identity(ref)["cluster"]] = (0, {})
@@ -388,7 +395,7 @@ class SimKube:
             if self.identity(ref)["cluster"]:
                 self.members.setdefault(self.identity(ref)["cluster"], {})[self.identity(ref)["disk"]] = ref.name
         else:
-            leads = self.brokers.leader(ref.namespace, self.identity(ref)["cluster"]) is not None
+            leads = self._trusts(ref, self.brokers.leader(ref.namespace, self.identity(ref)["cluster"]))
             ready = leads and ref.name not in self.unready
             if ready:
                 status["conditions"] = [{"type": "Ready", "status": "True"}]
@@ -430,6 +437,23 @@ class SimKube:
     def _is_orphan(self, ref, selected):
         metadata = self.objects[ref]["metadata"]
         return not metadata.get("ownerReferences") and selected.items() <= metadata.get("labels", {}).items()
+
+    def _secret(self, ref):
+        """What the broker's file holds: b"" without one; None where nobody made the Secret, so that no pod can start.
+
+        A file follows the Secret, and stays as it was when that is gone.
+        """
+        pod = self.objects[ref]
+        named = [one["secret"]["secretName"] for one in pod["spec"].get("volumes", ()) if "secret" in one]
+        found = self.objects.get(Ref(SECRET.name, ref.namespace, named[0])) if named else None
+        if not named:
+            return b""
+        if found is not None:
+            self.files[uid_of(pod)] = b64decode(found["data"]["secret"])
+        return self.files.get(uid_of(pod))
+
+    def _trusts(self, ref, other):
+        return other is not None and self._secret(ref) == self._secret(other)
 
     def _is_sick(self, pod):
         return pod["spec"]["containers"][0]["image"] in self.sick
@@ -523,6 +547,7 @@ class SimBrokers:
         pod, cluster = self.kube.objects[ref], identity["cluster"]
         sick = self.kube._is_sick(pod)
         leader = self.leader(ref.namespace, cluster) if cluster and not sick else None
+        leader = leader if self.kube._trusts(ref, leader) else None
         leads = leader == ref
         members = self.kube.members.get(cluster, {})
         alive = (
@@ -559,8 +584,11 @@ class SimBrokers:
         return next((ref for ref in alive if ref.name == self.kube.leader), alive[0])
 
     def _alive(self, namespace, cluster):
-        """Pods of members that run and speak with each other; whether they answer the operator is another matter."""
-        return sorted(
+        """Pods of members that run and speak with each other; whether they answer the operator is another matter.
+
+        Of those who share different secrets, the most.
+        """
+        running = sorted(
             ref
             for ref, pod in self.kube.objects.items()
             if ref.kind == POD.name
@@ -569,6 +597,12 @@ class SimBrokers:
             and not self.kube._is_sick(pod)
             and self.kube.identity(ref)["cluster"] == cluster
         )
+        most = Counter(map(self.kube._secret, running)).most_common(1)
+        return [ref for ref in running if self.kube._secret(ref) == most[0][0]]
+
+    def _permits(self, ref, secrets):
+        if self.kube._secret(ref).strip() not in (b"", secrets):
+            raise BrokerError("it needs the cluster's secret")
 
     def _needs_leader(self, ref, identity):
         if self.kube._is_sick(self.kube.objects[ref]) or self.leader(ref.namespace, identity["cluster"]) is None:
@@ -592,8 +626,9 @@ class SimBrokers:
     def _disk(self, ref):
         return self.kube.identity(ref)["disk"]
 
-    async def transfer_leadership(self, host):
+    async def transfer_leadership(self, host, secrets):
         ref, identity = self._find(host)
+        self._permits(ref, secrets)
         self._needs_leader(ref, identity)
         assert self.leader(ref.namespace, identity["cluster"]) == ref
         with self.kube._write("transfer", "leadership"):
@@ -608,8 +643,9 @@ class SimBrokers:
         needed = max(replication.write_quorum, replication.factor + 1 - replication.write_quorum)
         return max(min(alive - members // 2 - 1, min(replication.factor, alive) - needed), 0)
 
-    async def set_replication(self, host, replication):
+    async def set_replication(self, host, replication, secrets):
         ref, identity = self._find(host)
+        self._permits(ref, secrets)
         self._needs_leader(ref, identity)
         with self.kube._write("set", "replication"):
             self.kube.replication[identity["cluster"]] = replication
@@ -621,8 +657,9 @@ class SimBrokers:
         version, entries = self.kube.config[identity["cluster"]]
         return Config(version, dict(entries))
 
-    async def set_config(self, host, entries, expect_version):
+    async def set_config(self, host, entries, expect_version, secrets):
         ref, identity = self._find(host)
+        self._permits(ref, secrets)
         self._needs_leader(ref, identity)
         version, had = self.kube.config[identity["cluster"]]
         if self.kube.refuses_config:

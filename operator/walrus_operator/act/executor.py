@@ -6,10 +6,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from secrets import token_hex
 
 from walrus_operator.act.contested import Contested
 from walrus_operator.api.cluster import API_VERSION, KIND
 from walrus_operator.desired.names import FINALIZER, LABEL_CLUSTER, LABEL_POOL
+from walrus_operator.desired.secret import SECRET_BYTES, shared_secret
 from walrus_operator.kube.api import Conflict, Denied, Disrupting, KubeApi, KubeError, Missing, Refused, Unreachable
 from walrus_operator.objects import CLAIM, POD, STATEFUL_SET, Manifest, Ref, owned_by, ref_of, uid_of
 from walrus_operator.observe.brokers import BrokerError, Brokers, ConfigMoved, ConfigRefused, look_all
@@ -22,6 +24,7 @@ from walrus_operator.plan.actions import (
     Gate,
     Grow,
     HoldDeletion,
+    MakeSecret,
     Plan,
     Prune,
     RemoveClaim,
@@ -125,6 +128,8 @@ class Executor:
                 await self._not_theirs(action, snapshot)
                 await self._no_foreign_claims(action.manifest, snapshot)
                 await self._apply(action.manifest)
+            case MakeSecret():
+                await self._kube.create(shared_secret(action.owner, token_hex(SECRET_BYTES)))
             case Grow():
                 await self._no_foreign_claims(action.manifest, snapshot)
                 await self._apply(action.manifest)
@@ -138,10 +143,16 @@ class Executor:
                 await self._kube.delete(action.ref, action.uid)
             case SetConfig():
                 await self._tell(
-                    snapshot, lambda host: self._brokers.set_config(host, action.entries, action.expect_version)
+                    snapshot,
+                    lambda host: self._brokers.set_config(
+                        host, action.entries, action.expect_version, snapshot.credentials()
+                    ),
                 )
             case SetReplication():
-                await self._tell(snapshot, lambda host: self._brokers.set_replication(host, action.replication))
+                await self._tell(
+                    snapshot,
+                    lambda host: self._brokers.set_replication(host, action.replication, snapshot.credentials()),
+                )
             case RestartPod():
                 await self._restart(action, snapshot)
             case TransferLeadership():
@@ -153,10 +164,12 @@ class Executor:
         self._contested.applied(manifest, await self._kube.apply(manifest))
 
     async def _not_theirs(self, action: Apply, snapshot: Snapshot) -> None:
-        """What does not bear our label was not seen; it is not taken over."""
+        """What does not bear our label was not seen; it is not taken over. What is ours was planned without it."""
         ref = ref_of(action.manifest)
         found = await self._kube.get(ref) if action.new else None
-        if found is not None and not owned_by(found, snapshot.cluster.uid):
+        if found is not None and owned_by(found, snapshot.cluster.uid):
+            raise Stopped(Wait(Gate.CHANGED_MEANWHILE, f"{ref} is there already, though a list did not show it"))
+        if found is not None:
             raise Stopped(
                 Wait(
                     Gate.NAME_TAKEN,
@@ -248,7 +261,7 @@ class Executor:
         """To whoever has caught up; nobody else votes in a cluster that is still too young."""
         await self._all_caught_up(snapshot, without=action.pod)
         try:
-            await self._brokers.transfer_leadership(snapshot.pods[action.pod].ip or "")
+            await self._brokers.transfer_leadership(snapshot.pods[action.pod].ip or "", snapshot.credentials())
         except BrokerError as error:
             detail = f"nobody took over the metadata from {action.pod}: {error}"
             raise Stopped(Wait(Gate.NOT_CAUGHT_UP, detail)) from error

@@ -43,6 +43,9 @@ GRPC_PORT = 9090
 ADMIN_PORT = 9091
 
 DATA_DIR = "/var/lib/walrus"
+SECRET_DIR = "/run/secrets/walrus"  # noqa: S105 - a place
+SECRET_KEY = "secret"  # noqa: S105 - a name
+"""Key of the Secret that the brokers share, and the name of its file below `SECRET_DIR`."""
 USER = 10001
 RING_PROFILE = "walrus/io-uring.json"
 """Seccomp profile of pools with the backend `io_uring`, below the kubelet's `seccomp` folder; the charts ship it."""
@@ -79,6 +82,11 @@ class Names:
     def accepted(self) -> str:
         """The ConfigMap with the last spec that was accepted."""
         return f"{self.cluster}-accepted"
+
+    @property
+    def secret(self) -> str:
+        """The Secret that the brokers share."""
+        return f"{self.cluster}-shared-secret"
 
     @property
     def account(self) -> str:

@@ -12,6 +12,7 @@ from walrus_operator.api.cluster import Backend, ClusterSpec, Pool, Storage
 from walrus_operator.desired import names as n
 from walrus_operator.desired.config import fsync_flag
 from walrus_operator.desired.manifest import Owner, object_of
+from walrus_operator.desired.secret import mount, variable, volume
 from walrus_operator.desired.template import carried_over
 from walrus_operator.objects import STATEFUL_SET, Manifest
 
@@ -36,6 +37,8 @@ class PodInputs:
     node_selector: dict[str, str]
     tolerations: list[dict[str, Any]]
     image_pull_secrets: list[str] = field(default_factory=list)
+    secret: str = ""
+    """The Secret that the brokers share; brokers of a cluster that is older than it have none."""
     others: Mapping[str, Any] = field(default_factory=dict)
     """What a newer operator made them from besides."""
 
@@ -87,8 +90,8 @@ def _default(one: Field[Any]) -> Any:
     return one.default_factory() if one.default_factory is not MISSING else one.default
 
 
-def pod_inputs(spec: ClusterSpec, pool: Pool, image: str) -> PodInputs:
-    """What the pods of a pool are made from."""
+def pod_inputs(spec: ClusterSpec, pool: Pool, image: str, secret: str) -> PodInputs:
+    """What the pods of a pool are made from; `secret` is the Secret that the brokers share, or ""."""
     return PodInputs(
         image=image,
         backend=str(pool.backend),
@@ -97,7 +100,8 @@ def pod_inputs(spec: ClusterSpec, pool: Pool, image: str) -> PodInputs:
         resources=_plain(pool.resources) if pool.resources else {},
         node_selector=dict(pool.node_selector or {}),
         tolerations=[_plain(toleration) for toleration in pool.tolerations or ()],
-        image_pull_secrets=[secret.name for secret in spec.image_pull_secrets or ()],
+        image_pull_secrets=[one.name for one in spec.image_pull_secrets or ()],
+        secret=secret,
     )
 
 
@@ -163,6 +167,8 @@ def _pod(owner: Owner, pool: str, inputs: PodInputs, storage: Storage) -> Manife
         "containers": [_broker(owner, inputs)],
         "volumes": [{"name": "tmp", "emptyDir": {}}],
     }
+    if inputs.secret:
+        spec["volumes"].append(volume(inputs.secret))
     if inputs.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in inputs.image_pull_secrets]
     if inputs.node_selector:
@@ -190,6 +196,10 @@ def _broker(owner: Owner, inputs: PodInputs) -> Manifest:
         {"name": "WALRUS_BACKEND", "value": inputs.backend},
         {"name": "WALRUS_FSYNC", "value": inputs.fsync},
     ]
+    mounts: list[Manifest] = [{"name": "data", "mountPath": n.DATA_DIR}, {"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108
+    if inputs.secret:
+        env.append(variable())
+        mounts.append(mount())
     made: Manifest = {
         "name": "broker",
         "image": inputs.image,
@@ -216,7 +226,7 @@ def _broker(owner: Owner, inputs: PodInputs) -> Manifest:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [{"name": "data", "mountPath": n.DATA_DIR}, {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
+        "volumeMounts": mounts,
     }
     if inputs.backend == Backend.IO_URING:
         # The default profile of container runtimes forbids it. Where this one forbids it too, the broker says so and

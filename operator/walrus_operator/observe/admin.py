@@ -43,10 +43,14 @@ class AdminBrokers:
         told = await self._call(host, AdminClient.config)
         return Config(told.version, dict(told.entries))
 
-    async def set_config(self, host: str, entries: Mapping[str, int], expect_version: int) -> int:
+    async def set_config(
+        self, host: str, entries: Mapping[str, int], expect_version: int, secrets: bytes | None
+    ) -> int:
         """Change the cluster's configuration."""
         try:
-            return await self._change(host, lambda client: client.set_config(entries, expect_version=expect_version))
+            return await self._change(
+                host, lambda client: client.set_config(entries, expect_version=expect_version), secrets
+            )
         except errors.VersionMismatch as moved:
             raise ConfigMoved(str(moved)) from moved
         except errors.RejectedError as refused:
@@ -61,18 +65,18 @@ class AdminBrokers:
         found = await self._ask(host, lambda client: client.can_stop(disk))
         return () if found.can_stop else found.reasons
 
-    async def transfer_leadership(self, host: str) -> None:
+    async def transfer_leadership(self, host: str, secrets: bytes | None) -> None:
         """Let another broker lead the metadata."""
         try:
-            await self._change(host, AdminClient.transfer_leadership, WRITE_SECONDS_MAX)
+            await self._change(host, AdminClient.transfer_leadership, secrets, WRITE_SECONDS_MAX)
         except errors.RejectedError as refused:
             raise BrokerError(f"{host}: {refused}") from refused
 
-    async def set_replication(self, host: str, replication: Replication) -> None:
+    async def set_replication(self, host: str, replication: Replication, secrets: bytes | None) -> None:
         """Change how segments are replicated."""
         wanted = admin.Replication(replication.factor, replication.write_quorum)
         try:
-            await self._change(host, lambda client: client.set_replication(wanted))
+            await self._change(host, lambda client: client.set_replication(wanted), secrets)
         except errors.RejectedError as refused:
             raise ConfigRefused(str(refused)) from refused
 
@@ -84,21 +88,34 @@ class AdminBrokers:
             raise BrokerError(f"{host}: {refused}") from refused
 
     async def _change(
-        self, host: str, change: Callable[[AdminClient], T], timeout_seconds: float = _TIMEOUT_SECONDS
+        self,
+        host: str,
+        change: Callable[[AdminClient], T],
+        secrets: bytes | None,
+        timeout_seconds: float = _TIMEOUT_SECONDS,
     ) -> T:
-        """A call that changes something: only while this operator may write."""
+        """A call that changes something: only while this operator may write, and with what the brokers share."""
 
         def fenced(client: AdminClient) -> T:
             self._fence()
             return change(client)
 
-        return await self._call(host, fenced, timeout_seconds)
+        try:
+            return await self._call(host, fenced, timeout_seconds, secrets)
+        except errors.Unauthenticated as refused:
+            raise BrokerError(f"{host}: {refused}") from refused
 
-    async def _call(self, host: str, ask: Callable[[AdminClient], T], timeout_seconds: float = _TIMEOUT_SECONDS) -> T:
+    async def _call(
+        self,
+        host: str,
+        ask: Callable[[AdminClient], T],
+        timeout_seconds: float = _TIMEOUT_SECONDS,
+        secrets: bytes | None = None,
+    ) -> T:
         address = f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
 
         def call() -> T:
-            with AdminClient(address, timeout=timeout_seconds) as client:
+            with AdminClient(address, timeout=timeout_seconds, secrets=secrets) as client:
                 return ask(client)
 
         try:

@@ -22,7 +22,11 @@ class ConfigMoved(Exception):  # noqa: N818 - called by what happened
 
 
 class Brokers(Protocol):
-    """Brokers, by host. Every call ends within a few seconds."""
+    """Brokers, by host. Every call ends within a few seconds.
+
+    Calls that change something take `secrets`, the file that the brokers share, where they share one; a broker that
+    does not take it raises `BrokerError`.
+    """
 
     async def look(self, host: str) -> Broker:
         """What the broker tells about itself. Raises `BrokerError`."""
@@ -30,7 +34,9 @@ class Brokers(Protocol):
     async def config(self, host: str) -> Config:
         """The cluster's configuration, as the broker knows it. Raises `BrokerError`."""
 
-    async def set_config(self, host: str, entries: Mapping[str, int], expect_version: int) -> int:
+    async def set_config(
+        self, host: str, entries: Mapping[str, int], expect_version: int, secrets: bytes | None
+    ) -> int:
         """Change the cluster's configuration; returns its version.
 
         Raises `ConfigMoved` where it is not at `expect_version`, `ConfigRefused`, `BrokerError`.
@@ -42,10 +48,10 @@ class Brokers(Protocol):
     async def can_stop(self, host: str, disk: str) -> tuple[str, ...]:
         """Why the broker of this disk should not stop now, as another one sees it. Raises `BrokerError`."""
 
-    async def transfer_leadership(self, host: str) -> None:
+    async def transfer_leadership(self, host: str, secrets: bytes | None) -> None:
         """Let another broker lead the metadata; returns once it does. Raises `BrokerError`."""
 
-    async def set_replication(self, host: str, replication: Replication) -> None:
+    async def set_replication(self, host: str, replication: Replication, secrets: bytes | None) -> None:
         """Change how segments are replicated; again changes nothing. Raises `ConfigRefused`, `BrokerError`."""
 
 

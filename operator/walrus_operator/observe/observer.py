@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from walrus_operator.desired.names import LABEL_CLUSTER
 from walrus_operator.kube.api import KubeApi
@@ -12,6 +13,7 @@ from walrus_operator.objects import (
     CLUSTER,
     CONFIG_MAP,
     POD,
+    SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
     STATEFUL_SET,
@@ -23,7 +25,7 @@ from walrus_operator.objects import (
     uid_of,
 )
 from walrus_operator.observe.brokers import BrokerError, Brokers, look_all
-from walrus_operator.observe.snapshot import Broker, Claim, Cluster, Config, Pod, Snapshot, arranged
+from walrus_operator.observe.snapshot import Broker, Claim, Cluster, Config, Pod, SharedSecret, Snapshot, arranged
 
 _CHILDREN = (STATEFUL_SET, CONFIG_MAP, SERVICE, SERVICE_ACCOUNT, BUDGET)
 
@@ -47,14 +49,16 @@ class Observer:
         made = _made_by(pods, children, cluster)
         hosts = {pod.name: pod.ip for pod in made if pod.ip is not None and pod.running and not pod.deleting}
         brokers = await look_all(self._brokers, hosts)
-        return Snapshot(
+        seen = Snapshot(
             cluster=cluster,
             objects=arranged(children),
             pods={pod.name: pod for pod in made},
             claims=claims,
             brokers=brokers,
             config=await self._config(hosts, brokers),
+            orphans={pod.name: pod for pod in map(Pod.parse, filter(_is_orphan, pods))},
         )
+        return replace(seen, secret=await self._secret(cluster)) if seen.shares_secret() else seen
 
     async def _children(self, key: Key) -> list[Manifest]:
         lists = await asyncio.gather(*(self._list(kind, key) for kind in _CHILDREN))
@@ -67,6 +71,10 @@ class Observer:
         listed = await self._list(CLAIM, cluster.key)
         parsed = {found["metadata"]["name"]: Claim.parse(found, cluster.names) for found in listed}
         return {name: claim for name, claim in parsed.items() if claim is not None}
+
+    async def _secret(self, cluster: Cluster) -> SharedSecret | None:
+        found = await self._kube.get(Ref(SECRET.name, cluster.key.namespace, cluster.names.secret))
+        return SharedSecret.parse(found, cluster) if found is not None else None
 
     async def _config(self, hosts: dict[str, str], brokers: dict[str, Broker | None]) -> Config | None:
         """Asked of the broker that knows the latest, and is part of the cluster."""
@@ -83,6 +91,10 @@ def _made_by(pods: list[Manifest], children: list[Manifest], cluster: Cluster) -
     """Pods of the cluster's own StatefulSets. Anyone may put its label on another one, which says nothing about it."""
     sets = [found for found in children if found["kind"] == STATEFUL_SET.name and cluster.owns(found)]
     return [Pod.parse(found) for found in pods if any(owned_by(found, uid_of(one)) for one in sets)]
+
+
+def _is_orphan(pod: Manifest) -> bool:
+    return not pod["metadata"].get("ownerReferences") and "deletionTimestamp" not in pod["metadata"]
 
 
 def _selector(key: Key) -> str:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from walrus_operator.desired.names import ADOPT, CLUSTER_ID, LABEL_CLUSTER, LABEL_POOL, PAUSE, REVISION, Names
+from walrus_operator.desired.names import (
+    ADOPT,
+    CLUSTER_ID,
+    LABEL_CLUSTER,
+    LABEL_POOL,
+    PAUSE,
+    REVISION,
+    SECRET_KEY,
+    Names,
+)
+from walrus_operator.desired.secret import is_mounted
 from walrus_operator.objects import (
     CLAIM,
     CLUSTER,
@@ -91,6 +102,8 @@ class Pod:
     """Why its container does not run, or did not before it was started again, in the words of Kubernetes."""
     served: bool = False
     """Whether it was ready since its container started last."""
+    shares_secret: bool = False
+    """Whether it mounts the Secret that the brokers of a cluster share."""
 
     @classmethod
     def parse(cls, manifest: Manifest) -> Pod:
@@ -113,6 +126,7 @@ class Pod:
             deleting="deletionTimestamp" in metadata,
             restarts=sum(container.get("restartCount", 0) for container in brokers),
             trouble=_trouble(conditions, containers),
+            shares_secret=is_mounted(manifest),
         )
 
 
@@ -143,6 +157,26 @@ def _end(ended: Mapping[str, Any]) -> str:
     if ended.get("reason") == "OOMKilled":
         return "OOMKilled: it used more memory than resources.limits.memory of its pool allows"
     return f"{ended['reason']}, exit code {ended.get('exitCode')}" if "reason" in ended else ""
+
+
+@dataclass(frozen=True)
+class SharedSecret:
+    """The Secret that the brokers share."""
+
+    content: bytes = field(repr=False)
+    """The file that brokers read: secrets, one a line."""
+    ours: bool
+    """Whether it is the cluster's: it bears its label, and has no owner or is owned by the cluster."""
+
+    @classmethod
+    def parse(cls, manifest: Manifest, cluster: Cluster) -> SharedSecret:
+        """From the API server's object."""
+        metadata = manifest["metadata"]
+        labelled = metadata.get("labels", {}).get(LABEL_CLUSTER) == cluster.key.name
+        return cls(
+            content=b64decode((manifest.get("data") or {}).get(SECRET_KEY, "")),
+            ours=labelled and (not metadata.get("ownerReferences") or cluster.owns(manifest)),
+        )
 
 
 @dataclass(frozen=True)
@@ -260,6 +294,29 @@ class Snapshot:
     brokers: Mapping[str, Broker | None] = field(default_factory=dict)
     """By pod; None where a broker runs and did not answer."""
     config: Config | None = None
+    orphans: Mapping[str, Pod] = field(default_factory=dict)
+    """Pods that bear the cluster's label and that no StatefulSet owns; the next one of their pool takes them over."""
+    secret: SharedSecret | None = None
+    """The Secret of its brokers; None where there is none, or they share none."""
+
+    def shares_secret(self) -> bool:
+        """Whether the brokers shall share a secret. Those that do and those that do not never speak with each other.
+
+        So the cluster keeps to what its StatefulSets have, or the pods that these left behind, whoever made them; where
+        there is neither, all brokers come up together, and share one.
+        """
+        names = self.cluster.names
+        made = [
+            is_mounted(found["spec"]["template"])
+            for ref, found in self.objects.items()
+            if ref.kind == STATEFUL_SET.name
+            and ref.name == names.pool(found["metadata"].get("labels", {}).get(LABEL_POOL, ""))
+        ] or [pod.shares_secret for pod in self.orphans.values() if pod.name.rpartition("-")[0] == names.pool(pod.pool)]
+        return any(made) or not made
+
+    def credentials(self) -> bytes | None:
+        """What brokers ask for before they change something; None where they ask for nothing, or nobody knows it."""
+        return (self.secret.content.strip() or None) if self.secret is not None and self.secret.ours else None
 
     def sets(self) -> dict[str, Manifest]:
         """StatefulSets of the cluster, by pool."""

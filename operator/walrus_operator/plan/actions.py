@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from walrus_operator.api.cluster import ClusterSpec
-from walrus_operator.objects import Manifest, Ref, ref_of
+from walrus_operator.desired.manifest import Owner
+from walrus_operator.objects import SECRET, Manifest, Ref, ref_of
 from walrus_operator.observe.snapshot import Replication
 
 
@@ -20,6 +21,16 @@ class Apply:
 
     def __str__(self) -> str:
         return f"{'Create' if self.new else 'Update'} {ref_of(self.manifest)}"
+
+
+@dataclass(frozen=True)
+class MakeSecret:
+    """Make the Secret that the brokers share, of random bytes that nobody but the executor and Kubernetes sees."""
+
+    owner: Owner
+
+    def __str__(self) -> str:
+        return f"Create {SECRET.name} {self.owner.names.secret}"
 
 
 @dataclass(frozen=True)
@@ -143,6 +154,7 @@ class RollPod:
 
 Action = (
     Apply
+    | MakeSecret
     | Prune
     | Grow
     | Dismiss

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 
 from walrus_operator.desired.names import Names
-from walrus_operator.objects import CLAIM, CONFIG_MAP, SERVICE, SERVICE_ACCOUNT, STATEFUL_SET, Ref, ref_of
+from walrus_operator.objects import CLAIM, CONFIG_MAP, SECRET, SERVICE, SERVICE_ACCOUNT, STATEFUL_SET, Ref, ref_of
 from walrus_operator.plan.actions import (
     Action,
     Apply,
     Dismiss,
     Grow,
     HoldDeletion,
+    MakeSecret,
     Prune,
     RemoveClaim,
     RestartPod,
@@ -27,6 +28,8 @@ def touched(action: Action, names: Names) -> Ref | None:
     match action:
         case Apply() | Grow() | Dismiss():
             return ref_of(action.manifest)
+        case MakeSecret():
+            return Ref(SECRET.name, names.namespace, names.secret)
         case Prune() | RemoveClaim():
             return action.ref
         case RestartPod() | RollPod() | TransferLeadership():
@@ -74,5 +77,6 @@ def _read_by_brokers(names: Names) -> frozenset[Ref]:
             Ref(CONFIG_MAP.name, names.namespace, names.config),
             Ref(CONFIG_MAP.name, names.namespace, names.bootstrap),
             Ref(SERVICE.name, names.namespace, names.brokers),
+            Ref(SECRET.name, names.namespace, names.secret),
         }
     )

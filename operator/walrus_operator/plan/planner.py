@@ -13,6 +13,7 @@ from walrus_operator.desired.names import ADOPT, LABEL_CLUSTER, REVISION
 from walrus_operator.objects import (
     CLAIM,
     CONFIG_MAP,
+    SECRET,
     SERVICE,
     STATEFUL_SET,
     Manifest,
@@ -29,6 +30,7 @@ from walrus_operator.plan.actions import (
     Dismiss,
     Gate,
     Grow,
+    MakeSecret,
     Plan,
     Prune,
     RemoveClaim,
@@ -85,9 +87,10 @@ def _plan(
         next(iter(snapshot.cluster_ids()), ""),
     )
     desired = build(spec, facts)
-    taken = _taken(desired, snapshot)
+    taken = _taken(desired, snapshot) | _secret_taken(snapshot)
     repairs: tuple[Action, ...] = (
         *hold_deletion(snapshot.cluster),
+        *_make_secret(owner, snapshot),
         *_applies(desired, snapshot),
         *_prunes(desired, snapshot),
         *_unbound(pools, snapshot),
@@ -182,6 +185,25 @@ def _taken(desired: list[Manifest], snapshot: Snapshot) -> dict[Ref, Wait]:
                 f" itself; what lost its owner is taken over with the annotation {ADOPT}",
             )
     return taken
+
+
+def _secret_taken(snapshot: Snapshot) -> dict[Ref, Wait]:
+    """The same of the Secret, which the operator may neither list nor change."""
+    if snapshot.secret is None or snapshot.secret.ours:
+        return {}
+    names = snapshot.cluster.names
+    ref = Ref(SECRET.name, names.namespace, names.secret)
+    return {
+        ref: Wait(
+            Gate.NAME_TAKEN,
+            f"{ref} is there and belongs to something else: delete it, and the operator makes another one; or, if the"
+            f" brokers shall share it, label it with {LABEL_CLUSTER}={names.cluster} and take its owner away",
+        )
+    }
+
+
+def _make_secret(owner: Owner, snapshot: Snapshot) -> list[MakeSecret]:
+    return [MakeSecret(owner)] if snapshot.shares_secret() and snapshot.secret is None else []
 
 
 def _applies(desired: list[Manifest], snapshot: Snapshot) -> list[Apply]:

@@ -31,8 +31,10 @@ class PoolPlan:
 def plan_pools(spec: ClusterSpec, image: str, snapshot: Snapshot) -> tuple[dict[str, PoolPlan], tuple[Wait, ...]]:
     """Plans of the pools in the spec, and everything that is refused. A refused spec changes nothing at all."""
     sets = snapshot.sets()
+    secret = snapshot.cluster.names.secret if snapshot.shares_secret() else ""
     plans = {
-        pool.name: _plan(pool, pod_inputs(spec, pool, image), sets.get(pool.name), snapshot) for pool in spec.pools
+        pool.name: _plan(pool, pod_inputs(spec, pool, image, secret), sets.get(pool.name), snapshot)
+        for pool in spec.pools
     }
     gone = tuple(
         Wait(

@@ -14,6 +14,7 @@ from walrus_operator.plan.actions import (
     Done,
     Grow,
     HoldDeletion,
+    MakeSecret,
     Prune,
     RemoveClaim,
     RestartPod,
@@ -78,7 +79,7 @@ def _steps(done: Done) -> list[Event]:
     made = []
     for action in done.actions:
         match action:
-            case Apply(new=True):
+            case Apply(new=True) | MakeSecret():
                 made.append(Event(Reason.CREATED, str(action)))
             case Apply() if action.manifest["kind"] == BUDGET.name:
                 continue  # it follows the quorum to and fro

@@ -60,15 +60,24 @@ class AdminClient:
             print(admin.status().metadata.leader)
     """
 
-    def __init__(self, address: str, *, timeout: float = 10.0, secret_file: Path | str | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout: float = 10.0,
+        secret_file: Path | str | None = None,
+        secrets: bytes | None = None,
+    ) -> None:
         """*secret_file*: the nodes' `--secret-file`, read at each call that changes something; else the one that
-        WALRUS_SECRET_FILE names. Where nodes share a secret, such a call raises Unauthenticated without it.
+        WALRUS_SECRET_FILE names. *secrets*: what is in that file, where the caller has no file; it goes first.
+        Where nodes share a secret, such a call raises Unauthenticated without it.
         """
         # Its calls have short limits of their own, and gRPC's Python server takes many pings for an attack.
         self._transport = Transport(parse_addresses(address), watchful=False)
         self._timeout = timeout
         named = secret_file or os.environ.get("WALRUS_SECRET_FILE")
         self._secret_file = Path(named) if named else None
+        self._secrets = secrets
 
     def identity(self) -> Identity:
         """Who the node is; it also answers while it waits to be admitted."""
@@ -189,9 +198,13 @@ class AdminClient:
 
     def _change(self, method: Method[Request, Response], request: Request) -> Response:
         """Call with the token of the secret, if there is one."""
-        if self._secret_file is None:
+        if self._secrets is not None:
+            token = _token(self._secrets, "what was given as secrets")
+        elif self._secret_file is not None:
+            token = _token(_content(self._secret_file), f"secret file {self._secret_file}")
+        else:
             return self._call(method, request)
-        return self._call(method, request, (("authorization", f"Bearer {_token(self._secret_file)}"),))
+        return self._call(method, request, (("authorization", f"Bearer {token}"),))
 
     def _call(self, method: Method[Request, Response], request: Request, metadata: Metadata = ()) -> Response:
         for _ in range(self._transport.node_count() - 1):
@@ -202,13 +215,17 @@ class AdminClient:
         return self._transport.call(method, request, timeout_s=self._timeout, metadata=metadata)
 
 
-def _token(secret_file: Path) -> str:
-    """What the nodes of the secret take; raises InvalidRequest. Secrets are lines, the first one is used."""
+def _content(secret_file: Path) -> bytes:
+    """What is in the file; raises InvalidRequest."""
     try:
-        lines = [line.strip() for line in secret_file.read_bytes().split(b"\n")]
+        return secret_file.read_bytes()
     except OSError as failure:
         raise errors.InvalidRequest(f"secret file {secret_file} cannot be read: {failure.strerror}") from None
-    secret = next(filter(None, lines), None)
+
+
+def _token(secrets: bytes, source: str) -> str:
+    """What the nodes of the secret take; raises InvalidRequest. Secrets are lines, the first one is used."""
+    secret = next(filter(None, (line.strip() for line in secrets.split(b"\n"))), None)
     if secret is None:
-        raise errors.InvalidRequest(f"secret file {secret_file} has no secret: one in a line is needed")
+        raise errors.InvalidRequest(f"{source} has no secret: one in a line is needed")
     return hmac.digest(secret, b"admin", "sha256").hex()

@@ -1,0 +1,132 @@
+"""The real client of the Admin API against a server that is slow: a change leaves only while it may, with the token."""
+
+import asyncio
+import hmac
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+from walrus_client.v1 import admin_pb2, log_pb2
+from walrus_operator.observe.admin import AdminBrokers
+from walrus_operator.observe.brokers import BrokerError
+from walrus_operator.observe.snapshot import Replication
+from walrus_operator.runtime.lease import LeaseLost
+
+ANSWERS = {
+    "Status": admin_pb2.StatusResponse(),
+    "CaughtUp": admin_pb2.CaughtUpResponse(),
+    "SetConfig": admin_pb2.SetConfigResponse(version=3),
+    "SetReplication": admin_pb2.SetReplicationResponse(),
+    "TransferLeadership": admin_pb2.TransferLeadershipResponse(leader=2),
+}
+
+
+class Server(grpc.GenericRpcHandler):
+    """Answers once it is let; remembers what it was asked, and with what token."""
+
+    def __init__(self):
+        self.asked = []
+        self.arrived = threading.Semaphore(0)
+        self.answer = threading.Event()
+        self.refuses = None
+        self.grpc = grpc.server(ThreadPoolExecutor(8), handlers=[self])
+        self.port = self.grpc.add_insecure_port("127.0.0.1:0")
+        self.grpc.start()
+
+    def service(self, call):
+        method = call.method.rpartition("/")[2]
+
+        def handle(_, context):
+            self.asked.append((method, dict(call.invocation_metadata).get("authorization")))
+            self.arrived.release()
+            self.answer.wait(30)
+            if self.refuses is not None:
+                told = log_pb2.Error(reason=self.refuses, message="it needs the cluster's secret")
+                context.set_trailing_metadata((("walrus-error-bin", told.SerializeToString()),))
+                context.abort(grpc.StatusCode.UNAUTHENTICATED, told.message)
+            return ANSWERS[method].SerializeToString()
+
+        return grpc.unary_unary_rpc_method_handler(handle)
+
+
+@pytest.fixture
+def server():
+    made = Server()
+    yield made
+    made.answer.set()
+    made.grpc.stop(None).wait()
+
+
+def changes(brokers, secrets=None):
+    """Every call that changes something."""
+    return [
+        brokers.set_config("127.0.0.1", {"segments.max_entries": 7}, 2, secrets),
+        brokers.set_replication("127.0.0.1", Replication(3, 2), secrets),
+        brokers.transfer_leadership("127.0.0.1", secrets),
+    ]
+
+
+def test_a_change_that_waited_for_a_thread_while_the_lease_was_lost_is_not_sent(server):
+    held = True
+
+    def fence():
+        if not held:
+            raise LeaseLost("not held")
+
+    async def story():
+        nonlocal held
+        brokers = AdminBrokers(threads=1, port=server.port, fence=fence)
+        first = asyncio.ensure_future(brokers.caught_up("127.0.0.1"))
+        await asyncio.to_thread(server.arrived.acquire)
+        waiting = [asyncio.ensure_future(change) for change in changes(brokers)]
+        await asyncio.sleep(0)  # they wait behind the question
+        held = False
+        server.answer.set()
+        await first
+        for change in waiting:
+            with pytest.raises(LeaseLost):
+                await change
+        assert await brokers.caught_up("127.0.0.1") == ()
+        assert [method for method, _ in server.asked] == ["CaughtUp", "CaughtUp"]
+        await brokers.close()
+
+    asyncio.run(story())
+
+
+def test_changes_carry_the_token_of_the_first_secret_and_questions_none(server, monkeypatch):
+    monkeypatch.delenv("WALRUS_SECRET_FILE", raising=False)
+    server.answer.set()
+    token = hmac.digest(b"the first secret", b"admin", "sha256").hex()
+
+    async def story():
+        brokers = AdminBrokers(port=server.port)
+        await brokers.caught_up("127.0.0.1")
+        for change in changes(brokers, b"\nthe first secret\nthe second\n"):
+            await change
+        for change in changes(brokers):
+            await change
+        await brokers.close()
+
+    asyncio.run(story())
+    methods = ["SetConfig", "SetReplication", "TransferLeadership"]
+    assert server.asked == [
+        ("CaughtUp", None),
+        *((method, f"Bearer {token}") for method in methods),
+        *((method, None) for method in methods),
+    ]
+
+
+def test_brokers_that_do_not_take_the_secret_did_not_refuse_the_spec(server):
+    """`ConfigRefused` would say that only another spec helps."""
+    server.answer.set()
+    server.refuses = "Unauthenticated"
+
+    async def story():
+        brokers = AdminBrokers(port=server.port)
+        for change in changes(brokers, b"another secret"):
+            with pytest.raises(BrokerError, match="needs the cluster's secret"):
+                await change
+        await brokers.close()
+
+    asyncio.run(story())
