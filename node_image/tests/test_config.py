@@ -53,6 +53,7 @@ def test_flags_of_the_original_work() -> None:
     config = parse(
         *("--node-id", "2", "--raft-port", "6002", "--raft-host", "0.0.0.0", "--raft-advertise-host", "node2"),
         *("--client-port", "9092", "--client-host", "::1", "--join", "node1:6001", "--log-file", "x.log"),
+        *("--secret-file", "secret"),
     )
     assert (config.node_id, config.join) == (2, (Address("node1", 6001),))
     assert str(config.text) == "[::1]:9092"
@@ -99,7 +100,7 @@ def test_what_kubernetes_tells_of_a_service_of_that_name_is_no_option() -> None:
 def test_hosts_of_their_own_win_over_the_common_ones() -> None:
     config = parse(
         *("--bind-host", "0.0.0.0", "--client-host", "127.0.0.2", "--admin-host", "127.0.0.3"),
-        *("--advertise-host", "all", "--raft-advertise-host", "metadata"),
+        *("--advertise-host", "all", "--raft-advertise-host", "metadata", "--secret-file", "secret"),
     )
     assert [a.host for a in (config.raft, config.peer, config.text, config.grpc, config.http, config.admin)] == [
         *("0.0.0.0", "0.0.0.0", "127.0.0.2", "127.0.0.2", "127.0.0.2", "127.0.0.3")
@@ -131,8 +132,35 @@ def test_the_write_quorum_is_the_majority_of_the_replicas_unless_told_otherwise(
 
 
 def test_a_wildcard_is_not_advertised() -> None:
-    assert parse("--raft-host", "0.0.0.0").advertised(Address("0.0.0.0", 6000)).host != "0.0.0.0"
+    wildcard = parse("--raft-host", "0.0.0.0", "--secret-file", "secret")
+    assert wildcard.advertised(Address("0.0.0.0", 6000)).host != "0.0.0.0"
     assert str(parse().advertised(Address("127.0.0.1", 6000))) == "127.0.0.1:6000"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reached"),
+    [
+        (["--bind-host", "0.0.0.0"], "--raft-port on 0.0.0.0, --peer-port on 0.0.0.0, --admin-port on 0.0.0.0, and"),
+        (["--raft-host", "orders-0"], "--raft-port on orders-0, --peer-port on orders-0, and"),
+        (["--admin-host", "::"], "strangers would reach --admin-port on ::, and"),
+    ],
+)
+def test_without_a_secret_strangers_reach_none_of_the_nodes_listeners(
+    arguments: list[str], reached: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It only warned, and whoever reached the ports could become a voter and a replica."""
+    with pytest.raises(SystemExit) as stopped:
+        parse(*arguments)
+    assert stopped.value.code == 2
+    told = capsys.readouterr().err
+    assert reached in told
+    assert "--secret-file, or bind" in told
+    assert parse(*arguments, "--secret-file", "secret").secret_file == Path("secret")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2", "::1", "localhost"])
+def test_on_loopback_no_secret_is_needed(host: str) -> None:
+    assert parse("--bind-host", host, "--client-host", "0.0.0.0").raft.host == host
 
 
 @pytest.mark.parametrize(

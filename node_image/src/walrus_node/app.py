@@ -25,7 +25,7 @@ from walrus_node.address import Address
 from walrus_node.admin.server import AdminServer
 from walrus_node.admin.service import Facts as AdminFacts
 from walrus_node.admissions import Admissions
-from walrus_node.config import Config, Limits, is_loopback
+from walrus_node.config import Config, Limits
 from walrus_node.controller import Controller
 from walrus_node.entrance import Entrance
 from walrus_node.files import DataRefusedError
@@ -172,7 +172,6 @@ class Node:
         if self._config.node_id not in (None, self._identity.node_id or self._config.node_id):
             log.warning("--node-id %d is ignored: this disk is node %d", self._config.node_id, self._identity.node_id)
         await asyncio.to_thread(check_promises, self._directory.path, self._identity.disk)
-        self._warn_of_strangers()
         self._listener = _listen(self._config.raft, "--raft-port")
         self._raft = Address(self._config.raft.host, self._listener.getsockname()[1])
         await self._open_front()
@@ -197,18 +196,6 @@ class Node:
             node_id,
             ", ".join(f"{name} {address}" for name, address in self._addresses().items()),
         )
-
-    def _warn_of_strangers(self) -> None:
-        """Where anybody can reach what only nodes and operators should."""
-        config = self._config
-        open_to_all = [
-            str(address) for address in (config.raft, config.peer, config.admin) if not is_loopback(address.host)
-        ]
-        if open_to_all and not self._secrets.are_shared:
-            log.warning(
-                "no --secret-file, and %s are not loopback: whoever reaches them can become a voter and a replica",
-                ", ".join(open_to_all),
-            )
 
     # Parts
 

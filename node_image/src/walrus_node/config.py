@@ -111,6 +111,9 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
         parser.error("--test-wire and --test-level are for tests: they need --test-controls")
     bind_host = flags.bind_host or _LOOPBACK
     raft_host, client_host = flags.raft_host or bind_host, flags.client_host or bind_host
+    admin_host = flags.admin_host or bind_host
+    if flags.secret_file is None and (why := _why_open(raft_host, admin_host)):
+        parser.error(why)
     node_name = flags.node_name or socket.gethostname()
     return Config(
         node_id=flags.node_id,
@@ -121,7 +124,7 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
         grpc=Address(client_host, flags.grpc_port),
         peer=Address(raft_host, flags.peer_port),
         http=Address(client_host, flags.http_port),
-        admin=Address(flags.admin_host or bind_host, flags.admin_port),
+        admin=Address(admin_host, flags.admin_port),
         advertise_host=flags.advertise_host or flags.raft_advertise_host,
         raft_advertise_host=flags.raft_advertise_host or flags.advertise_host,
         join=join,
@@ -152,6 +155,18 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
         test_controls=flags.test_controls,
         test_wire=flags.test_wire,
         test_level=flags.test_level,
+    )
+
+
+def _why_open(raft_host: str, admin_host: str) -> str | None:
+    """Which listeners of nodes and operators strangers would reach, where nobody has to prove anything."""
+    hosts = {"--raft-port": raft_host, "--peer-port": raft_host, "--admin-port": admin_host}
+    reached = [f"{flag} on {host}" for flag, host in hosts.items() if not is_loopback(host)]
+    if not reached:
+        return None
+    return (
+        f"strangers would reach {', '.join(reached)}, and could vote, store and change everything: give all nodes of "
+        "the cluster the same --secret-file, or bind these to 127.0.0.1 with --raft-host and --admin-host"
     )
 
 
@@ -219,7 +234,8 @@ def _parser() -> argparse.ArgumentParser:
         "--secret-file",
         type=Path,
         metavar="PATH",
-        help="secrets that the cluster's nodes share, one a line: the first is used, all are taken",
+        help="secrets that the cluster's nodes share, one a line: the first is used, all are taken; without it the "
+        "metadata, peer and admin listeners are on loopback only",
     )
     backends = ("auto", "mmap", "direct", "io_uring")
     add("--backend", default="auto", choices=backends, help="[WALRUS_DISABLE_IO_URING: mmap]")
