@@ -131,6 +131,7 @@ def test_what_lost_its_owner_is_taken_over_where_the_cluster_says_so(stripped):
                     "kind": "WalrusCluster",
                     "name": "orders",
                     "uid": "former",
+                    "controller": True,
                 }
                 found["metadata"]["ownerReferences"] = [former]
     before = {name: pod["metadata"]["uid"] for name, pod in kube.pods().items()}

@@ -16,7 +16,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
-from walrus_operator.kube.api import Conflict, Disrupting, Missing
+from walrus_operator.kube.api import Conflict, Disrupting, Missing, Refused
 from walrus_operator.objects import BUDGET, CLAIM, CLUSTER, KINDS, POD, SECRET, STATEFUL_SET, Ref, ref_of, uid_of
 from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused
 from walrus_operator.observe.snapshot import Broker, Config, Member, Replication
@@ -39,6 +39,7 @@ class SimKube:
     def __init__(self):
         self.objects = {}
         self.applied = {}
+        self.theirs = {}  # Ref -> uids of owners that another manager wrote there
         self.calls = Counter()
         self.writes = 0
         self.crash_at = None
@@ -161,6 +162,7 @@ class SimKube:
     async def apply(self, manifest):
         ref = ref_of(manifest)
         verbs = ("patch",) if ref in self.objects else ("patch", "create")
+        owners = self._owners(ref, manifest)
         with self._write(verbs, ref.kind, ref):
             found = self.objects.get(ref)
             if manifest["metadata"].get("uid", uid_of(found or {"metadata": {}})) != uid_of(found or manifest):
@@ -178,6 +180,8 @@ class SimKube:
             before = deepcopy(found)
             _take_back(found, self.applied.get(ref, {}), manifest)
             _merge(found, deepcopy(manifest))
+            if owners:
+                found["metadata"]["ownerReferences"] = owners
             self.applied[ref] = deepcopy(manifest)
             if found != before:
                 found["metadata"]["generation"] += found.get("spec") != before.get("spec")
@@ -292,8 +296,12 @@ class SimKube:
         uids = {uid_of(found) for found in self.objects.values()}
         for ref, found in list(self.objects.items()):
             owners = found["metadata"].get("ownerReferences", ())
-            if owners and not any(owner["uid"] in uids for owner in owners):
+            there = [owner for owner in owners if owner["uid"] in uids]
+            if owners and not there:
                 self._erase(ref)
+            elif len(there) < len(owners):
+                found["metadata"]["ownerReferences"] = there
+                self._touch(ref)
 
     def _stateful_set(self, ref):
         found = self.objects[ref]
@@ -458,6 +466,24 @@ class SimKube:
     def _is_sick(self, pod):
         return pod["spec"]["containers"][0]["image"] in self.sick
 
+    def _owners(self, ref, manifest):
+        """Owner references as server-side apply merges them, by uid: what another manager wrote stays, and may become
+        one of whom less is said. An object has one controller.
+        """
+        said = {one["uid"] for one in self.applied.get(ref, {"metadata": {}})["metadata"].get("ownerReferences", ())}
+        found = self.objects.get(ref, {"metadata": {}})
+        there = {one["uid"]: dict(one) for one in found["metadata"].get("ownerReferences", ())}
+        theirs = self.theirs.setdefault(ref, set())
+        theirs |= there.keys() - said
+        wanted = {one["uid"]: one for one in manifest["metadata"].get("ownerReferences", ())}
+        for uid in there.keys() & said - wanted.keys():
+            there[uid].pop("controller", None)
+        merged = {uid: one for uid, one in there.items() if uid in theirs | wanted.keys()}
+        merged |= {uid: merged.get(uid, {}) | one for uid, one in wanted.items()}
+        if sum(one.get("controller", False) for one in merged.values()) > 1:
+            raise Refused(f"{ref}: Only one reference can have Controller set to true")
+        return list(merged.values())
+
     def _write(self, verbs, kind, ref=None):
         for verb in (verbs,) if isinstance(verbs, str) else verbs:
             self.calls[verb, kind] += 1
@@ -500,6 +526,7 @@ class SimKube:
     def _erase(self, ref):
         found = self.objects.pop(ref, None)
         self.applied.pop(ref, None)
+        self.theirs.pop(ref, None)
         if found is not None and ref.kind == CLAIM.name:
             self.disks.pop((ref.namespace, "claim", ref.name.removeprefix("data-")), None)
 

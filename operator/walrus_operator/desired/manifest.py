@@ -46,6 +46,24 @@ def object_of(owner: Owner, kind: Kind, name: str, *, pool: str | None = None, *
     }
 
 
+def taking_over(manifest: Manifest, found: Manifest) -> Manifest:
+    """The manifest, said of an object that may have had another owner: that one controls it no more.
+
+    Owner references of several managers are merged by uid, and Kubernetes refuses an object with two controllers. One
+    that is left is removed by Kubernetes, as nothing of that uid is there.
+    """
+    ours = manifest["metadata"]["ownerReferences"]
+    uids = {reference["uid"] for reference in ours}
+    former = [
+        {**reference, "controller": False}
+        for reference in found["metadata"].get("ownerReferences", ())
+        if reference.get("controller") and reference["uid"] not in uids
+    ]
+    if not former:
+        return manifest
+    return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [*ours, *former]}}
+
+
 def sealed(manifest: Manifest) -> Manifest:
     """The manifest with its hash, by which a later look tells whether it is the one applied."""
     made = deepcopy(manifest)

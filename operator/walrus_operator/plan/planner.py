@@ -8,7 +8,7 @@ from dataclasses import replace
 from walrus_operator.api.cluster import ClusterSpec
 from walrus_operator.desired.build import Facts, PoolFacts, budget, build, image_of
 from walrus_operator.desired.config import entries
-from walrus_operator.desired.manifest import Owner, sealed
+from walrus_operator.desired.manifest import Owner, sealed, taking_over
 from walrus_operator.desired.names import ADOPT, LABEL_CLUSTER, REVISION
 from walrus_operator.objects import (
     CLAIM,
@@ -213,7 +213,7 @@ def _applies(desired: list[Manifest], snapshot: Snapshot) -> list[Apply]:
         if found is None:
             made.append(Apply(manifest, new=True))
         elif differs(manifest, found) and "deletionTimestamp" not in found["metadata"]:
-            made.append(Apply(manifest, new=False))
+            made.append(Apply(taking_over(manifest, found), new=False))
     return made
 
 
