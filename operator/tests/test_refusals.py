@@ -136,3 +136,110 @@ def test_a_set_of_someone_else_holds_up_its_pool_alone():
     converge(kube)
     assert status(kube)["plan"]["blockedBy"] == "NameTaken"
     assert status(kube)["readyReplicas"] == 3
+
+
+class Hiding(SimKube):
+    """Kinds of objects may not be read."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden = set()
+
+    async def list(self, kind, namespace, selector=""):
+        self._meet("list", kind.name, namespace)
+        return await super().list(kind, namespace, selector)
+
+    async def get(self, ref):
+        self._meet("get", ref.kind, ref.namespace)
+        return await super().get(ref)
+
+    def _meet(self, verb, kind, namespace):
+        if kind in self.hidden:
+            raise Denied(f"{verb} {kind}: {kind} is forbidden in the namespace {namespace}")
+
+
+NEEDED = ["StatefulSet", "ConfigMap", "Service", "ServiceAccount", "Secret", "Pod", "PersistentVolumeClaim"]
+"""Kinds without which no broker can be made, or made anew."""
+
+
+def hiding(kind, spec=SMALLEST):
+    kube = Hiding()
+    kube.put("orders", spec)
+    converge(kube)
+    kube.hidden = {kind}
+    return kube
+
+
+@pytest.mark.parametrize("kind", NEEDED)
+def test_a_kind_that_may_not_be_read_is_named_and_nothing_is_built_upon_its_absence(kind):
+    """The whole pass failed; and what cannot be seen is not gone."""
+    kube = hiding(kind)
+    before = {ref: found["metadata"]["uid"] for ref, found in kube.objects.items() if ref.kind != "Event"}
+    kube.put("orders", with_pool(changed(SMALLEST, version="2.0.0"), replicas=4))
+    converge(kube)
+    assert status(kube)["plan"]["blockedBy"] == "Forbidden"
+    assert f"{kind} is forbidden in the namespace shop" in status(kube)["plan"]["detail"]
+    assert "BrokerLost" not in [found["reason"] for ref, found in kube.objects.items() if ref.kind == "Event"]
+    assert images(kube) == {"1.0.0"}
+    assert before.items() <= {ref: found["metadata"]["uid"] for ref, found in kube.objects.items()}.items()
+    kube.hidden = set()
+    converge(kube)
+    assert images(kube) == {"2.0.0"}
+    assert len(kube.pods()) == 4
+    assert condition(kube, "Ready")["status"] == "True"
+
+
+def test_brokers_follow_the_spec_though_the_budget_may_not_be_read():
+    kube = hiding("PodDisruptionBudget")
+    kube.put("orders", with_pool(changed(SMALLEST, version="2.0.0"), replicas=4))
+    converge(kube)
+    assert images(kube) == {"2.0.0"}
+    assert len(kube.pods()) == 4
+    assert status(kube)["plan"]["blockedBy"] == "Forbidden"
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "Service", "ServiceAccount", "Secret", "PersistentVolumeClaim"])
+def test_the_budget_follows_though_another_kind_may_not_be_read(kind):
+    kube = hiding(kind)
+    kube.stuck.add("orders-general-2")
+    kube.remove("Pod", "orders-general-2")
+    converge(kube)
+    assert kube.objects[BUDGET]["spec"]["maxUnavailable"] == 0
+    kube.stuck.clear()
+    converge(kube)
+    assert kube.objects[BUDGET]["spec"]["maxUnavailable"] == 1
+
+
+@pytest.mark.parametrize("kind", ["Service", "ServiceAccount", "PodDisruptionBudget", "Secret"])
+def test_settings_follow_though_a_kind_may_not_be_read_that_they_do_not_need(kind):
+    kube = hiding(kind)
+    kube.put("orders", changed(SMALLEST, segments={"maxEntries": 7}))
+    converge(kube)
+    reached = kube.config["cluster-1"][1]["segments.max_entries"] == 7
+    assert reached == (kind != "Secret")  # brokers ask for the token
+
+
+def test_brokers_that_may_not_be_looked_at_are_not_said_to_be_gone():
+    kube = hiding("Pod")
+    rows = status(kube)["brokers"]
+    converge(kube)
+    assert status(kube)["brokers"] == rows
+    assert condition(kube, "Ready")["status"] == "Unknown"
+    assert condition(kube, "Available")["status"] == "Unknown"
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "PersistentVolumeClaim", "ConfigMap"])
+def test_a_deletion_waits_until_the_claims_that_shall_go_can_be_seen(kind):
+    """They were taken to be gone, and stayed for ever."""
+    kube = hiding(kind, changed(SMALLEST, deletionPolicy="Delete"))
+    kube.remove("WalrusCluster", "orders")
+    for _ in range(3):
+        Operator(kube).once()
+        kube.step()
+    assert Ref("WalrusCluster", "shop", "orders") in kube.objects
+    assert status(kube)["plan"]["blockedBy"] == "Forbidden"
+    kube.hidden = set()
+    for _ in range(6):
+        Operator(kube).once()
+        kube.step()
+    assert not [ref for ref in kube.objects if ref.kind in ("WalrusCluster", "PersistentVolumeClaim")]

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 
 from walrus_operator.desired.names import LABEL_CLUSTER
-from walrus_operator.kube.api import KubeApi
+from walrus_operator.kube.api import Denied, KubeApi
 from walrus_operator.objects import (
     BUDGET,
     CLAIM,
@@ -38,13 +38,17 @@ class Observer:
         self._brokers = brokers
 
     async def look(self, key: Key) -> Snapshot | None:
-        """The cluster as it is now, or None where there is none. Raises `KubeError`."""
+        """The cluster as it is now, or None where there is none. Raises `KubeError`.
+
+        A kind of objects that may not be read is named, and the rest is looked at.
+        """
+        unseen: dict[str, str] = {}
         found = await self._kube.get(Ref(CLUSTER.name, key.namespace, key.name))
         if found is None:
             return None
         cluster = Cluster.parse(found)
         children, pods, claims = await asyncio.gather(
-            self._children(key), self._list(POD, key), self._list_claims(cluster)
+            self._children(key, unseen), self._list(POD, key, unseen), self._list_claims(cluster, unseen)
         )
         made = _made_by(pods, children, cluster)
         hosts = {pod.name: pod.ip for pod in made if pod.ip is not None and pod.running and not pod.deleting}
@@ -57,23 +61,32 @@ class Observer:
             brokers=brokers,
             config=await self._config(hosts, brokers),
             orphans={pod.name: pod for pod in map(Pod.parse, filter(_is_orphan, pods))},
+            unseen=unseen,
         )
-        return replace(seen, secret=await self._secret(cluster)) if seen.shares_secret() else seen
+        return replace(seen, secret=await self._secret(cluster, unseen)) if seen.shares_secret() else seen
 
-    async def _children(self, key: Key) -> list[Manifest]:
-        lists = await asyncio.gather(*(self._list(kind, key) for kind in _CHILDREN))
+    async def _children(self, key: Key, unseen: dict[str, str]) -> list[Manifest]:
+        lists = await asyncio.gather(*(self._list(kind, key, unseen) for kind in _CHILDREN))
         return [manifest for manifests in lists for manifest in manifests]
 
-    async def _list(self, kind: Kind, key: Key) -> list[Manifest]:
-        return await self._kube.list(kind, key.namespace, _selector(key))
+    async def _list(self, kind: Kind, key: Key, unseen: dict[str, str]) -> list[Manifest]:
+        try:
+            return await self._kube.list(kind, key.namespace, _selector(key))
+        except Denied as error:
+            unseen[kind.name] = str(error)
+            return []
 
-    async def _list_claims(self, cluster: Cluster) -> dict[str, Claim]:
-        listed = await self._list(CLAIM, cluster.key)
+    async def _list_claims(self, cluster: Cluster, unseen: dict[str, str]) -> dict[str, Claim]:
+        listed = await self._list(CLAIM, cluster.key, unseen)
         parsed = {found["metadata"]["name"]: Claim.parse(found, cluster.names) for found in listed}
         return {name: claim for name, claim in parsed.items() if claim is not None}
 
-    async def _secret(self, cluster: Cluster) -> SharedSecret | None:
-        found = await self._kube.get(Ref(SECRET.name, cluster.key.namespace, cluster.names.secret))
+    async def _secret(self, cluster: Cluster, unseen: dict[str, str]) -> SharedSecret | None:
+        try:
+            found = await self._kube.get(Ref(SECRET.name, cluster.key.namespace, cluster.names.secret))
+        except Denied as error:
+            unseen[SECRET.name] = str(error)
+            return None
         return SharedSecret.parse(found, cluster) if found is not None else None
 
     async def _config(self, hosts: dict[str, str], brokers: dict[str, Broker | None]) -> Config | None:

@@ -298,6 +298,12 @@ class Snapshot:
     """Pods that bear the cluster's label and that no StatefulSet owns; the next one of their pool takes them over."""
     secret: SharedSecret | None = None
     """The Secret of its brokers; None where there is none, or they share none."""
+    unseen: Mapping[str, str] = field(default_factory=dict)
+    """Kinds of objects that the operator may not read, and what Kubernetes said: that none is here says nothing."""
+
+    def hides_brokers(self) -> bool:
+        """Whether nobody can tell which brokers there are."""
+        return not self.unseen.keys().isdisjoint({POD.name, STATEFUL_SET.name})
 
     def shares_secret(self) -> bool:
         """Whether the brokers shall share a secret. Those that do and those that do not never speak with each other.

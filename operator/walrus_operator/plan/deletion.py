@@ -6,6 +6,7 @@ from walrus_operator.desired.names import FINALIZER, LABEL_POOL
 from walrus_operator.objects import CLAIM, STATEFUL_SET, Ref, owned_by
 from walrus_operator.observe.snapshot import Cluster, Snapshot
 from walrus_operator.plan.actions import Action, Gate, HoldDeletion, Plan, RemoveClaim, Wait
+from walrus_operator.plan.needs import forbidden, is_blind
 
 _ORPHAN = "orphan"
 """Kubernetes' own finalizer: it takes the owner off what belongs to the cluster, and leaves it."""
@@ -22,6 +23,8 @@ def plan_deletion(snapshot: Snapshot) -> Plan:
     cluster = snapshot.cluster
     if FINALIZER not in cluster.finalizers:
         return Plan()
+    if is_blind(snapshot):
+        return Plan(waits=tuple(forbidden(snapshot).values()))
     release = HoldDeletion(held=False)
     if not claims_go(cluster) or _orphaned(snapshot) or len(snapshot.cluster_ids()) > 1:
         return Plan((release,))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 
 from walrus_operator.desired.names import Names
-from walrus_operator.objects import CLAIM, CONFIG_MAP, SECRET, SERVICE, SERVICE_ACCOUNT, STATEFUL_SET, Ref, ref_of
+from walrus_operator.objects import CLAIM, CONFIG_MAP, POD, SECRET, SERVICE, SERVICE_ACCOUNT, STATEFUL_SET, Ref, ref_of
+from walrus_operator.observe.snapshot import Snapshot
 from walrus_operator.plan.actions import (
     Action,
     Apply,
     Dismiss,
+    Gate,
     Grow,
     HoldDeletion,
     MakeSecret,
@@ -20,7 +22,26 @@ from walrus_operator.plan.actions import (
     SetConfig,
     SetReplication,
     TransferLeadership,
+    Wait,
 )
+
+_DECISIVE = frozenset({STATEFUL_SET.name, CONFIG_MAP.name, POD.name, CLAIM.name})
+"""Kinds that say what a cluster is. While one of them may not be read, nothing is built upon the others."""
+
+
+def is_blind(snapshot: Snapshot) -> bool:
+    """Whether too little of the cluster can be seen to do more than to guard what is there."""
+    return not _DECISIVE.isdisjoint(snapshot.unseen)
+
+
+def forbidden(snapshot: Snapshot) -> dict[str, Wait]:
+    """What may not be read, by kind."""
+    return {
+        kind: Wait(
+            Gate.FORBIDDEN, f"what needs to see each {kind} waits until the operator may read them again: {told}"
+        )
+        for kind, told in sorted(snapshot.unseen.items())
+    }
 
 
 def touched(action: Action, names: Names) -> Ref | None:

@@ -42,7 +42,7 @@ from walrus_operator.plan.budget import unavailable_max
 from walrus_operator.plan.deletion import hold_deletion
 from walrus_operator.plan.diff import differs
 from walrus_operator.plan.founding import bootstrap, restart_founder, unfounded
-from walrus_operator.plan.needs import held_up, possible
+from walrus_operator.plan.needs import forbidden, held_up, is_blind, possible
 from walrus_operator.plan.pools import PoolPlan, plan_pools
 from walrus_operator.plan.roll import outdated, roll, roll_broken
 
@@ -58,6 +58,9 @@ def plan(spec: ClusterSpec | None, snapshot: Snapshot, default_image: str, inval
     stop = _stopped(snapshot)
     if stop is not None:
         return Plan(waits=(stop, *invalid), spec=last_accepted(snapshot) or spec)
+    if is_blind(snapshot):
+        waits = (*forbidden(snapshot).values(), *invalid)
+        return Plan(_guard(snapshot), waits=waits, spec=last_accepted(snapshot) or spec)
     if spec is not None:
         pools, refused = plan_pools(spec, image_of(spec, default_image), snapshot)
         if not refused:
@@ -102,7 +105,7 @@ def _plan(
         possible(repairs, taken.keys(), owner.names),
         tuple(step for step in steps if not held_up(step, taken.keys(), owner.names)),
         possible(_configure(spec, snapshot), taken.keys(), owner.names),
-        waits=(*taken.values(), *waits, *refused, *extra),
+        waits=(*dict.fromkeys(taken.values()), *waits, *refused, *extra),
         outdated=tuple(pod.name for pod in outdated(snapshot, revisions)),
         spec=spec,
     )
@@ -172,9 +175,11 @@ def _stopped(snapshot: Snapshot) -> Wait | None:
 
 
 def _taken(desired: list[Manifest], snapshot: Snapshot) -> dict[Ref, Wait]:
-    """Objects of the wanted names that belong to someone else."""
-    taken = {}
+    """Objects of the wanted names that belong to someone else, or that nobody may look at."""
+    taken, hidden = {}, forbidden(snapshot)
     for manifest in desired:
+        if manifest["kind"] in hidden:
+            taken[ref_of(manifest)] = hidden[manifest["kind"]]
         found = snapshot.objects.get(ref_of(manifest))
         if found is not None and not snapshot.cluster.owns(found):
             taken[ref_of(manifest)] = Wait(
@@ -189,10 +194,12 @@ def _taken(desired: list[Manifest], snapshot: Snapshot) -> dict[Ref, Wait]:
 
 def _secret_taken(snapshot: Snapshot) -> dict[Ref, Wait]:
     """The same of the Secret, which the operator may neither list nor change."""
-    if snapshot.secret is None or snapshot.secret.ours:
-        return {}
     names = snapshot.cluster.names
     ref = Ref(SECRET.name, names.namespace, names.secret)
+    if SECRET.name in snapshot.unseen:
+        return {ref: forbidden(snapshot)[SECRET.name]}
+    if snapshot.secret is None or snapshot.secret.ours:
+        return {}
     return {
         ref: Wait(
             Gate.NAME_TAKEN,

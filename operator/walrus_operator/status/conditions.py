@@ -64,6 +64,8 @@ class Reason(StrEnum):
     WORKING = "Working"
 
 
+_HIDDEN = "the operator may not look at the brokers, see plan: what is told of them is what it saw last"
+
 _MOVING = frozenset(
     {
         Gate.POD_PENDING,
@@ -157,6 +159,8 @@ def _others(facts: Facts) -> list[Wait]:
 
 
 def _ready(facts: Facts) -> Answer:
+    if facts.snapshot.hides_brokers():
+        return Answer(Type.READY, None, Reason.UNKNOWN, _HIDDEN)
     lacking = [row for row in facts.rows if row.state != "Serving"]
     serving = len(facts.rows) - len(lacking)
     count = f"{serving} of {len(facts.rows)} brokers serve"
@@ -185,6 +189,8 @@ def _ready(facts: Facts) -> Answer:
 
 
 def _available(facts: Facts) -> Answer:
+    if facts.snapshot.hides_brokers():
+        return Answer(Type.AVAILABLE, None, Reason.UNKNOWN, _HIDDEN)
     if facts.snapshot.lost_cluster():
         return Answer(Type.AVAILABLE, False, Reason.LOST_CLUSTER, _lost_cluster(facts))
     if not facts.snapshot.cluster_ids():
