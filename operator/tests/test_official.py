@@ -3,11 +3,15 @@
 import asyncio
 import json
 import threading
+import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import yaml
-from walrus_operator.kube.api import WRITE_SECONDS_MAX
+from urllib3.connection import HTTPConnection
+from walrus_operator.kube import official
+from walrus_operator.kube.api import WRITE_SECONDS_MAX, Unreachable
 from walrus_operator.kube.official import _WRITE_TIMEOUT_SECONDS, OfficialApi
 from walrus_operator.objects import SERVICE, Ref
 from walrus_operator.runtime import lease
@@ -24,6 +28,8 @@ class Server:
         self.bodies = []
         self.arrived = threading.Semaphore(0)
         self.answer = threading.Event()
+        self.drips = threading.Event()  # ends them
+        self.drip_seconds = 0.0
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -33,11 +39,14 @@ class Server:
                 server.paths.append(self.path.partition("?")[0])
                 server.arrived.release()
                 server.answer.wait(30)
-                body = json.dumps({**MANIFEST, "items": []}).encode()
+                body = json.dumps({**MANIFEST, "items": [], "metadata": {}}).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                with suppress(OSError):  # whoever asked has given up
+                    for byte in body:
+                        self.wfile.write(bytes([byte]))
+                        server.drips.wait(server.drip_seconds)
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _any  # noqa: N815
 
@@ -64,6 +73,7 @@ def server(tmp_path, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     yield made
     made.answer.set()
+    made.drips.set()
     made.http.shutdown()
     made.http.server_close()
 
@@ -134,5 +144,52 @@ def test_the_end_waits_for_a_write_that_is_under_way_though_nobody_else_does(ser
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("reads", [True, False], ids=["read", "write"])
+def test_a_call_whose_answer_drips_in_is_given_up_as_a_whole(server, monkeypatch, reads):
+    """Time-outs of sockets count from byte to byte: such a call could outlast the lease."""
+    monkeypatch.setattr(official, "WRITE_SECONDS_MAX", 0.3)
+    server.answer.set()
+    server.drip_seconds = 0.1
+
+    async def story():
+        kube = OfficialApi(read_seconds=0.3)
+        call = kube.list(SERVICE, "shop") if reads else kube.apply(MANIFEST)
+        with pytest.raises(Unreachable):
+            await call
+        server.drip_seconds = 0.0
+        assert await kube.list(SERVICE, "shop") == []
+        await kube.close()
+
+    asyncio.run(story())
+
+
+def test_a_write_whose_time_is_over_before_it_has_a_connection_is_not_sent(server, monkeypatch):
+    monkeypatch.setattr(official, "WRITE_SECONDS_MAX", 0.0)
+    connects = HTTPConnection.connect
+
+    def connect(self):
+        while threading.active_count() > threads:  # the time of the call runs in a thread of its own
+            time.sleep(0.001)
+        connects(self)
+
+    async def story():
+        nonlocal threads
+        kube = OfficialApi(threads=1)
+        await asyncio.get_running_loop().run_in_executor(kube._threads, int)
+        threads = threading.active_count()
+        monkeypatch.setattr(HTTPConnection, "connect", connect)
+        with pytest.raises(Unreachable, match="over before it was sent"):
+            await kube.apply(MANIFEST)
+        assert server.asked == []
+        await kube.close()
+
+    threads = 0
+    asyncio.run(story())
+
+
 def test_a_write_is_given_up_before_another_operator_may_begin():
     assert sum(_WRITE_TIMEOUT_SECONDS) <= WRITE_SECONDS_MAX < lease._MARGIN_SECONDS
+
+
+def test_a_lease_that_is_read_and_renewed_as_slowly_as_may_be_is_still_held_then():
+    assert lease.READ_SECONDS + WRITE_SECONDS_MAX < lease.DURATION_SECONDS - lease._MARGIN_SECONDS

@@ -15,12 +15,13 @@ from pydantic import ValidationError
 from walrus_operator import __version__, clock
 from walrus_operator.clock import Monotonic, Now
 from walrus_operator.handlers.listener import Listener
-from walrus_operator.kube.api import KubeApi
+from walrus_operator.kube.api import READ_SECONDS_MAX, KubeApi
 from walrus_operator.kube.official import OfficialApi
 from walrus_operator.objects import Key
 from walrus_operator.observe.admin import AdminBrokers
 from walrus_operator.observe.brokers import Brokers
 from walrus_operator.reconcile import Reconciler
+from walrus_operator.runtime import lease
 from walrus_operator.runtime.events import EventRecorder
 from walrus_operator.runtime.health import Health
 from walrus_operator.runtime.http import HttpServer
@@ -85,8 +86,8 @@ Look = Callable[[Key], None]
 Heard = Callable[[str, str | None], None]
 
 
-def _kubernetes(metrics: Metrics, fence: Fence, threads: int) -> ClosedKube:
-    return OfficialApi(metrics.called, threads, fence)
+def _kubernetes(metrics: Metrics, fence: Fence, threads: int, read_seconds: float) -> ClosedKube:
+    return OfficialApi(metrics.called, threads, fence, read_seconds)
 
 
 def _brokers(fence: Fence) -> ClosedBrokers:
@@ -101,8 +102,8 @@ def _listener(look: Look, heard: Heard, everywhere: bool) -> Listens:
 class Doors:
     """What the operator reaches the world through."""
 
-    kubernetes: Callable[[Metrics, Fence, int], ClosedKube] = _kubernetes
-    """A client with so many threads of its own."""
+    kubernetes: Callable[[Metrics, Fence, int, float], ClosedKube] = _kubernetes
+    """A client with so many threads of its own, whose reads may take so many seconds."""
     brokers: Callable[[Fence], ClosedBrokers] = _brokers
     listener: Callable[[Look, Heard, bool], Listens] = _listener
     monotonic: Monotonic = clock.monotonic
@@ -118,7 +119,7 @@ class Operator:
         self.metrics = Metrics()
         self.health = Health(doors.monotonic)
         # Renewals wait behind nothing: neither behind workers, nor behind lists.
-        self._lease_kube = doors.kubernetes(self.metrics, lambda: None, 1)
+        self._lease_kube = doors.kubernetes(self.metrics, lambda: None, 1, lease.READ_SECONDS)
         self.lease = Lease(
             self._lease_kube,
             namespace=settings.pod_namespace,
@@ -128,7 +129,7 @@ class Operator:
             now=doors.now,
             told_renewal=self.metrics.renewal_seconds.observe,
         )
-        self._kube = doors.kubernetes(self.metrics, self.lease.check, _THREADS)
+        self._kube = doors.kubernetes(self.metrics, self.lease.check, _THREADS, READ_SECONDS_MAX)
         self._brokers = doors.brokers(self.lease.check)
         self._queue = WorkQueue()
         self._stop = asyncio.Event()

@@ -48,7 +48,7 @@ class World:
             namespaces=namespaces, pod_namespace="walrus-system", pod_name=name, health_port=0, **settings
         )
         doors = Doors(
-            kubernetes=lambda _, fence, threads: SimClient(self.server, name, threads, fence),
+            kubernetes=lambda _, fence, threads, read: SimClient(self.server, name, threads, fence, read),
             brokers=lambda fence: SimAdmin(self.server, fence, lambda broker: self.figures(broker)),
             listener=lambda look, heard, _: SimListener(self.server, look, heard),
             monotonic=loop.time,

@@ -11,10 +11,8 @@ from contextlib import asynccontextmanager
 from functools import wraps
 
 from simkube import SimKube, deepcopy
-from walrus_operator.kube.api import WRITE_SECONDS_MAX, Unreachable
+from walrus_operator.kube.api import READ_SECONDS_MAX, WRITE_SECONDS_MAX, Unreachable
 from walrus_operator.objects import CLUSTER, LEASE, Ref, ref_of
-
-READ_SECONDS_MAX = 13.0
 
 
 class SimServer:
@@ -80,12 +78,13 @@ def in_thread(call):
 class SimClient:
     """One client of one operator."""
 
-    def __init__(self, server, who, threads, fence):
+    def __init__(self, server, who, threads, fence, read_seconds=READ_SECONDS_MAX):
         self.server = server
         self.kube = server.kube
         self.who = who
         self.fence = fence
         self.threads = asyncio.Semaphore(threads)
+        self.read_seconds = read_seconds
         self.under_way = set()
 
     async def close(self):
@@ -101,7 +100,7 @@ class SimClient:
                 self.fence()
             if kind != LEASE.name:
                 self.server.log.append((loop.time(), verb, kind, namespace))
-            most = READ_SECONDS_MAX if reading else WRITE_SECONDS_MAX
+            most = self.read_seconds if reading else WRITE_SECONDS_MAX
             quick = kind == LEASE.name and self.server.lease_seconds is not None
             seconds = self.server.lease_seconds if quick else self.server.seconds
             await asyncio.sleep(min(seconds, most))

@@ -13,6 +13,9 @@ STATUS_MANAGER = "walrus-operator-status"
 WRITE_SECONDS_MAX = 5.0
 """The longest that a call that changes something may take; then it is given up. The lease outlasts it."""
 
+READ_SECONDS_MAX = 13.0
+"""The longest that a call that only reads may take, each page of a list for itself."""
+
 
 class KubeError(Exception):
     """Kubernetes did not do what was asked. Says what was asked and what was answered."""

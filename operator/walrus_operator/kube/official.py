@@ -19,6 +19,7 @@ from kubernetes.dynamic import DynamicClient, Resource
 
 from walrus_operator.kube.api import (
     FIELD_MANAGER,
+    READ_SECONDS_MAX,
     STATUS_MANAGER,
     WRITE_SECONDS_MAX,
     Conflict,
@@ -29,13 +30,14 @@ from walrus_operator.kube.api import (
     Refused,
     Unreachable,
 )
+from walrus_operator.kube.deadline import deadline, pools
 from walrus_operator.objects import KINDS, Kind, Manifest, Ref, ref_of
 
 log = logging.getLogger(__name__)
 
 _TIMEOUT_SECONDS = (3.0, 10.0)
 _WRITE_TIMEOUT_SECONDS = (1.0, WRITE_SECONDS_MAX - 1.0)
-"""To connect, and to be answered: together not longer than the lease allows a write."""
+"""To connect, and to be answered at all: together not longer than the lease allows a write."""
 _READS = frozenset({"get", "list"})
 _PAGE = 500
 _APPLY = "application/apply-patch+yaml"
@@ -48,9 +50,16 @@ class OfficialApi:
     """Talks to the API server as the pod's service account says, or the kubeconfig of a developer."""
 
     def __init__(
-        self, told: Told = lambda *_: None, threads: int = 8, fence: Callable[[], None] = lambda: None
+        self,
+        told: Told = lambda *_: None,
+        threads: int = 8,
+        fence: Callable[[], None] = lambda: None,
+        read_seconds: float = READ_SECONDS_MAX,
     ) -> None:
-        """`fence` is asked in the moment in which a write is sent; what it raises, the write raises."""
+        """`fence` is asked in the moment in which a write is sent; what it raises, the write raises.
+
+        A read is given up after `read_seconds`, a write after `WRITE_SECONDS_MAX`, however slowly an answer drips in.
+        """
         try:
             config.load_incluster_config()
         except config.ConfigException:
@@ -58,12 +67,14 @@ class OfficialApi:
         configuration = client.Configuration.get_default_copy()
         configuration.retries = 0  # the loop tries again, with patience; a call that hangs would only hide it
         self._client = client.ApiClient(configuration)
+        self._client.rest_client.pool_manager.pool_classes_by_scheme = pools()
         # The kinds are known: nothing is discovered, nothing is cached on disk.
         self._dynamic = DynamicClient(self._client, discoverer=lambda *_: None)
         self._resources = {name: _resource(kind, self._dynamic) for name, kind in KINDS.items()}
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="kube")
         self._told = told
         self._fence = fence
+        self._read_seconds = read_seconds
 
     async def close(self) -> None:
         """End the threads; calls under way are waited for, as whoever was cancelled did not."""
@@ -183,7 +194,8 @@ class OfficialApi:
         def send() -> Manifest:
             if verb not in _READS:
                 self._fence()
-            return call()
+            with deadline(self._read_seconds if verb in _READS else WRITE_SECONDS_MAX):
+                return call()
 
         began = time.monotonic()
         outcome = "ok"

@@ -17,6 +17,8 @@ DURATION_SECONDS = 20
 RENEW_SECONDS = 5.0
 SLOW_SECONDS = 2.0
 """A renewal that takes longer is worth a line in the log."""
+READ_SECONDS = WRITE_SECONDS_MAX
+"""How long the lease may take to be read: with the write that follows, less than it is held for."""
 _MARGIN_SECONDS = WRITE_SECONDS_MAX + 1.0
 
 
