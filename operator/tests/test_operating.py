@@ -171,7 +171,7 @@ async def _load(world):
         await asyncio.sleep(1)
 
 
-def test_a_status_of_which_an_older_definition_knows_only_a_part_is_not_written_again_and_again():
+def test_a_status_of_which_an_older_definition_knows_only_a_part_is_told_once_and_written_ever_more_rarely(caplog):
     async def tell(world):
         world.server.pruned = ("replication", "pools", "conditions")
         world.kube.put("orders", SMALLEST)
@@ -181,8 +181,21 @@ def test_a_status_of_which_an_older_definition_knows_only_a_part_is_not_written_
         began = asyncio.get_running_loop().time()
         await asyncio.sleep(TEN_MINUTES)
         assert world.server.count(("patch",), began, "WalrusCluster/status") <= 5
+        told = [one for one in caplog.messages if "was stored as another one" in one]
+        assert len(told) == 1
+        assert "shop/orders: the status was stored as another one (conditions, pools)" in told[0]
+        assert blocked(world) == {"Contested"}
+        world.server.pruned = ()
+        await until(lambda: world.is_ready() and not blocked(world), 960)
 
     story(tell)
+
+
+def blocked(world):
+    """The gates that metrics tell of."""
+    (operator, _), *_ = world.operators.values()
+    (family,) = operator.metrics.blocked.collect()
+    return {sample.labels["gate"] for sample in family.samples if sample.value}
 
 
 def test_what_a_webhook_changes_after_each_apply_is_told_and_tried_ever_more_rarely():

@@ -23,7 +23,7 @@ from walrus_operator.plan.patience import Patience
 from walrus_operator.plan.planner import plan
 from walrus_operator.status.derive import derive
 from walrus_operator.status.events import Event, events
-from walrus_operator.status.writing import Writing
+from walrus_operator.status.writing import Writing, differing
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,8 @@ class Pass:
     done: Done
     status_written: bool
     again_seconds: float
+    contested: bool = False
+    """Whether Kubernetes stored another status than was written."""
 
 
 class Reconciler:
@@ -85,7 +87,8 @@ class Reconciler:
         written, due = await self._tell(snapshot.cluster, status)
         await self._recorder.record(snapshot.cluster, happened)
         again = self._patience.after(key, todo, done)
-        return Pass(todo, done, written, min(again, due) if due else again)
+        contested = self._writing.is_contested(snapshot.cluster.uid)
+        return Pass(todo, done, written, min(again, due) if due else again, contested)
 
     async def _end(self, snapshot: Snapshot) -> Pass | None:
         """What the deletion of the cluster waits for; None once that is nothing of ours."""
@@ -125,7 +128,15 @@ class Reconciler:
             stored = await self._kube.apply_status(manifest)
         except Missing:
             return False
+        was = self._writing.is_contested(cluster.uid)
         self._writing.wrote(cluster.uid, status, stored.get("status", {}), self._monotonic())
+        if self._writing.is_contested(cluster.uid) and not was:
+            log.warning(
+                "%s: the status was stored as another one (%s): a definition that is older than this operator prunes"
+                " it, or a webhook changes it; it is written ever more rarely. Apply the definition of this release",
+                cluster.key,
+                ", ".join(differing(status, stored.get("status", {}))),
+            )
         return True
 
 

@@ -32,34 +32,47 @@ MOVING = frozenset(
 
 
 @dataclass(frozen=True)
-class _Closed:
-    """Gates that were closed at the last look, and how long was waited for them."""
+class _Still:
+    """Gates that were met since something was done last, with what that was, and how long was waited then."""
 
-    gates: frozenset[Gate]
+    met: frozenset[str]
     seconds: float
 
 
+_NEW = _Still(frozenset(), 0.0)
+
+
 class Patience:
-    """Remembers which gates of a cluster were closed. What happens in between, events tell."""
+    """Remembers of each cluster which gates were closed since something was done. What happens meanwhile, events tell.
+
+    Gates that open and close in turn are not news, nor is an action that is done again in each pass.
+    """
 
     def __init__(self) -> None:
-        self._closed: dict[Key, _Closed] = {}
+        self._still: dict[Key, _Still] = {}
 
     def after(self, key: Key, plan: Plan, done: Done) -> float:
         """Seconds until the next look, after this one."""
-        gates = frozenset(wait.gate for wait in (*plan.waits, *done.waits))
-        before = self._closed.pop(key, None)
+        gates = frozenset[str](wait.gate for wait in (*plan.waits, *done.waits))
+        before = self._still.pop(key, _NEW)
         if done.actions:
-            return _ACTED_SECONDS
+            # The same as in the pass before, and nothing in between: someone undoes it, or it did not do anything.
+            acts = frozenset(map(str, done.actions))
+            again = acts == before.met
+            return self._longer(key, before, acts, _ACTED_SECONDS, _MOVING_SECONDS_MAX, again=again)
         if not gates:
             return SETTLED_SECONDS
         moving = bool(gates & MOVING)
-        seconds = _MOVING_SECONDS if moving else _BLOCKED_SECONDS
-        if before is not None and before.gates == gates:
-            seconds = min(before.seconds * _LONGER, _MOVING_SECONDS_MAX if moving else _BLOCKED_SECONDS_MAX)
-        self._closed[key] = _Closed(gates, seconds)
+        first, most = (_MOVING_SECONDS, _MOVING_SECONDS_MAX) if moving else (_BLOCKED_SECONDS, _BLOCKED_SECONDS_MAX)
+        return self._longer(key, before, gates | before.met, first, most, again=gates <= before.met)
+
+    def _longer(
+        self, key: Key, before: _Still, met: frozenset[str], first: float, most: float, *, again: bool
+    ) -> float:
+        seconds = min(max(before.seconds * _LONGER, first), most) if again else first
+        self._still[key] = _Still(met, seconds)
         return seconds
 
     def forget(self, key: Key) -> None:
         """The cluster is gone."""
-        self._closed.pop(key, None)
+        self._still.pop(key, None)

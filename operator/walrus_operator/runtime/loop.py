@@ -7,6 +7,7 @@ import logging
 
 from walrus_operator.kube.api import KubeError
 from walrus_operator.objects import Key
+from walrus_operator.plan.actions import Gate
 from walrus_operator.reconcile import Pass, Reconciler
 from walrus_operator.runtime.health import Health
 from walrus_operator.runtime.lease import LeaseLost
@@ -53,6 +54,8 @@ class Loop:
         self._metrics.passes.labels("ok").inc()
         self._queue.finish(key, passed.again_seconds if passed is not None else None)
         gates = {str(wait.gate) for wait in (*passed.plan.waits, *passed.done.waits)} if passed is not None else set()
+        if passed is not None and passed.contested:
+            gates.add(str(Gate.CONTESTED))
         for gate in self._blocked.pop(key, set()) - gates:
             self._metrics.blocked.remove(key.namespace, key.name, gate)
         for gate in gates:

@@ -35,6 +35,11 @@ def lasting(status: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _uncounted(value) for name, value in made.items()}
 
 
+def differing(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
+    """The fields of a status that were stored as other ones, or not at all."""
+    return sorted(name for name in {*wanted, *stored} if wanted.get(name) != stored.get(name))
+
+
 def _without(row: Mapping[str, Any], names: frozenset[str] | set[str]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in names}
 
@@ -55,6 +60,8 @@ class _Written:
     pause_seconds: float
     figures_at: float
     """When it was last written for figures alone, a leader among them."""
+    sticks: bool
+    """Whether it was stored as it was written."""
 
 
 class Writing:
@@ -83,7 +90,12 @@ class Writing:
         figures_at = float("-inf") if before is None else before.figures_at
         if before is not None and lasting(before.status) == lasting(wanted):
             figures_at = now
-        self._written[uid] = _Written(wanted, now, pause, figures_at)
+        self._written[uid] = _Written(wanted, now, pause, figures_at, stored == wanted)
+
+    def is_contested(self, uid: str) -> bool:
+        """Whether the status that was written last was stored as another one."""
+        written = self._written.get(uid)
+        return written is not None and not written.sticks
 
     def forget(self, uid: str) -> None:
         """The cluster is gone."""
