@@ -176,3 +176,32 @@ def test_what_changes_while_brokers_run_restarts_none():
     converge(kube)
     assert uids(kube) == before
     assert condition(kube, "Ready")["status"] == "True"
+
+
+class Asked(SimKube):
+    """Remembers how many members the cluster had when each pod was to be evicted, whatever its budget said then."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = []
+
+    async def evict(self, ref, uid):
+        self.asked.append((ref.name, len(self.members["cluster-1"])))
+        await super().evict(ref, uid)
+
+
+def test_a_pod_that_is_away_for_a_moment_does_not_make_a_cluster_one_that_can_spare_nobody():
+    """Of three brokers two had joined. While the third one's pod was made anew, nobody was asked whether one of the two
+    may stop, as in a cluster of two: without it there was no majority, and only the budget refused its eviction.
+    """
+    kube = Asked()
+    kube.no_room.add("orders-general-1")
+    kube.put("orders", SMALLEST)
+    converge(kube)
+    assert len(kube.members["cluster-1"]) == 2
+    kube.no_room.clear()
+    kube.put("orders", NEWER)
+    converge(kube)
+    assert [members for name, members in kube.asked if name != "orders-general-1"] == [3, 3]
+    assert set(images(kube).values()) == {"2.0.0"}
+    assert condition(kube, "Ready")["status"] == "True"

@@ -2,7 +2,7 @@
 
 The whole operator runs over `Watched`, which looks at every write as in test_invariants.py, in a time that is counted.
 Drawn are users, refusals by verb and kind, slow calls and lost answers, webhooks, a definition that knows less,
-nodes that are drained or away, and operators that die or stand by.
+nodes that are drained or away, lists of a moment ago, and operators that die or stand by.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ OPERATIONS = st.lists(
             st.tuples(st.just("fault"), st.sampled_from(FAULTS)),
             st.tuples(st.just("slow"), st.sampled_from([0.5, 2.5])),
             st.tuples(st.just("unheard"), st.integers(1, 3)),
-            st.tuples(st.sampled_from(["webhook", "second", "die", "well"]), st.none()),
+            st.tuples(st.sampled_from(["webhook", "second", "die", "well", "stale", "fresh"]), st.none()),
             st.tuples(st.just("pruned"), st.sampled_from(["members", "plan", "clusterId"])),
             st.tuples(st.sampled_from(["drain", "away", "back"]), st.integers(0, 2)),
         ),
@@ -90,6 +90,10 @@ def happens(world, what, value):
             return [world.start("two")]
         case "die":
             return [world.replace(name) for name in list(world.operators)]
+        case "stale":
+            server.stale = True
+        case "fresh":
+            server.stale = False
         case "well":
             heal(world)
         case "drain":
@@ -120,6 +124,7 @@ def heal(world):
     server.faults.clear()
     server.seconds, server.unheard, server.pruned = 0.0, 0, ()
     server.webhook = lambda _: None
+    server.stale = False
     kube.no_room.clear()
     kube.stuck.clear()
 

@@ -45,7 +45,7 @@ def roll(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[Action, ...]
         return tuple(RollPod(pod.name, pod.uid, _spared(snapshot)) for _, pod in sorted(followers.items()))
     if not old:
         return ()
-    if len(snapshot.pods) > 2:
+    if _are_many(snapshot):
         return (TransferLeadership(old[0].name),)
     return (RollPod(old[0].name, old[0].uid, spared=False),)
 
@@ -90,4 +90,9 @@ def _on_the_way(snapshot: Snapshot, revisions: Mapping[str, str]) -> bool:
 
 def _spared(snapshot: Snapshot) -> bool:
     replication = snapshot.replication()
-    return replication is not None and spares(replication) and len(snapshot.pods) > 2
+    return replication is not None and spares(replication) and _are_many(snapshot)
+
+
+def _are_many(snapshot: Snapshot) -> bool:
+    """Whether the brokers that there shall be can do without one; pods may be away for a moment, which says nothing."""
+    return len(snapshot.expected()) > 2
