@@ -12,8 +12,10 @@ from simwatch import SimWatch
 from walrus_operator.handlers import watch
 from walrus_operator.handlers.listener import Listener
 from walrus_operator.kube.api import Unreachable
+from walrus_operator.kube.official import OfficialApi
 from walrus_operator.objects import Key, Ref
 from walrus_operator.reconcile import Reconciler
+from walrus_operator.runtime import resync
 from walrus_operator.runtime.events import EventRecorder
 from walrus_operator.runtime.health import Health
 from walrus_operator.runtime.loop import Loop
@@ -140,6 +142,49 @@ def test_the_listener_listens_to_what_answers_and_begins_anew_with_what_opens(tm
         finally:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
+
+    run(tmp_path, monkeypatch, story)
+
+
+def test_a_namespace_that_was_forbidden_is_heard_again_once_it_answers(tmp_path, monkeypatch):
+    """A watch of kopf that is refused ends without a word (nolar/kopf#1145): lists notice when it can begin anew."""
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "config"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setattr(resync, "FIRST_SECONDS", 0.05)
+
+    async def story(server, _):
+        told, metrics = Story(), Metrics()
+        kube, listener = OfficialApi(), Listener(told.look, told.hear, everywhere=False)
+        lists = Resync(
+            kube,
+            "shop",
+            look=lambda _: None,
+            listen=listener.listen,
+            health=Health(lambda: 0.0),
+            metrics=metrics,
+        )
+        listener.listen("shop", True)
+        running = [asyncio.ensure_future(listener.run())]
+        try:
+            await until(lambda: len(server.streams["walrusclusters"]) == 2)  # the listener's, and that of the story
+            server.forbidden = True
+            server.cut("walrusclusters")
+            await until(lambda: server.refusals >= 2)
+            running.append(asyncio.ensure_future(lists.run()))
+            closed = metrics.closed.labels("shop")._value
+            await until(lambda: closed.get() == 1)
+            told.looked.clear()
+            server.forbidden = False
+            await told.until(lambda: Key("shop", "orders") in told.looked)
+            await until(lambda: server.streams["walrusclusters"])
+            server.tell("walrusclusters", "ADDED", server.put("walrusclusters", "payments"))
+            await told.until(lambda: Key("shop", "payments") in told.looked)
+            assert closed.get() == 0
+        finally:
+            for one in running:
+                one.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            await kube.close()
 
     run(tmp_path, monkeypatch, story)
 

@@ -1,4 +1,4 @@
-"""The part of an API server that kopf talks to: discovery, lists and watches over HTTP, with gaps on demand."""
+"""The part of an API server that kopf talks to: discovery, lists and watches over HTTP, with gaps and refusals."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ class SimWatch:
     def __init__(self):
         self.objects = {plural: {} for _, _, plural in WATCHED}
         self.streams = {plural: [] for _, _, plural in WATCHED}
+        self.forbidden = False  # nothing may be listed or watched
+        self.refusals = 0
         self.methods = set()
         self.version = 1
         app = web.Application()
@@ -81,6 +83,10 @@ class SimWatch:
         plural = parts[-1]
         if plural not in self.objects:
             return web.json_response({"code": 404}, status=404)
+        if self.forbidden:
+            self.refusals += 1
+            told = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": f"{plural} is forbidden"}
+            return web.json_response(told, status=403)
         if "watch" not in request.query:
             items = list(self.objects[plural].values())
             return web.json_response(
