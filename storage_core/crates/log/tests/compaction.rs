@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use support::*;
-use walrus_log::batch::{Batch, BatchBuilder};
+use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
 use walrus_log::{CrashChoice, Error, Log, LogId, Offset, Options, SimulatedDisk, Store, TailKind, Walrus};
 
 const NEVER: Duration = Duration::from_secs(1 << 40);
@@ -31,6 +31,11 @@ fn the_log(store: &Store) -> Log {
 type Entry = (u8, Vec<u8>);
 
 fn append_entries(log: &Log, entries: &[Entry]) -> Result<Offset, Error> {
+    append_compressed(log, 0, entries)
+}
+
+/// The same with a codec, as Kafka numbers them; 0 is none.
+fn append_compressed(log: &Log, codec: u8, entries: &[Entry]) -> Result<Offset, Error> {
     let mut builder = BatchBuilder::new();
     for (key, value) in entries {
         let key = [*key];
@@ -39,7 +44,17 @@ fn append_entries(log: &Log, entries: &[Entry]) -> Result<Offset, Error> {
     }
     let mut bytes = Vec::new();
     let batch = builder.build_in(&mut bytes).unwrap();
-    let appended = log.append(&batch)?;
+    append_batch(log, &batch.compressed(codec).unwrap())
+}
+
+/// Makes the checksum of a batch right again.
+fn write_checksum(batch: &mut [u8]) {
+    let crc = crc_fast::crc32_iscsi(&batch[21..]);
+    batch[17..21].copy_from_slice(&crc.to_be_bytes());
+}
+
+fn append_batch(log: &Log, bytes: &[u8]) -> Result<Offset, Error> {
+    let appended = log.append(&Batch::parse(bytes).unwrap().0)?;
     appended.commit.wait()?;
     Ok(appended.base_offset)
 }
@@ -54,7 +69,9 @@ fn readable(log: &Log) -> BTreeMap<u64, Entry> {
             return found;
         }
         for bytes in &slices.batches {
-            for record in Batch::parse(bytes).unwrap().0.records() {
+            let (batch, _) = Batch::parse(bytes).unwrap();
+            let Ok(opened) = batch.open() else { continue };
+            for record in batch.header().records_in(&opened) {
                 let record = record.unwrap();
                 if record.offset >= next.0 {
                     let key = record.key.map_or(0, |key| key[0]);
@@ -67,7 +84,8 @@ fn readable(log: &Log) -> BTreeMap<u64, Entry> {
     }
 }
 
-/// Everything that is there was appended there; what is missing has a later record of its key, or is an old tombstone.
+/// Everything that is there was appended there; what is missing has a later record of its key, or is an old tombstone, of
+/// whose key nothing is left.
 fn check(found: &BTreeMap<u64, Entry>, all: &[Entry], start: u64, end: u64, tombstones_go: bool) {
     let mut last: HashMap<u8, u64> = HashMap::new();
     for (offset, (key, _)) in (0..end).zip(all) {
@@ -80,6 +98,9 @@ fn check(found: &BTreeMap<u64, Entry>, all: &[Entry], start: u64, end: u64, tomb
         let (key, value) = &all[offset as usize];
         let may_go = *key > 0 && (last[key] > offset || (tombstones_go && value.is_empty()));
         assert!(may_go || found.contains_key(&offset), "offset {offset} of key {key} is gone");
+    }
+    for (offset, (key, _)) in found.iter().filter(|(_, (key, _))| *key > 0) {
+        assert!(found.contains_key(&last[key]), "the deleted key {key} is back, from offset {offset}");
     }
 }
 
@@ -154,6 +175,164 @@ fn entries_of_a_topic_have_keys_and_tombstones_go_after_their_delay() {
         read += 1;
     }
     assert_eq!((read, walrus.get_topic_entry_count("t")), (31, 0));
+}
+
+/// Fills blocks, so that everything in front of it is compacted.
+fn append_filling(log: &Log, all: &mut Vec<Entry>) {
+    for i in 0..60 {
+        all.push((0, numbered(i, 900)));
+        append_entries(log, &all[all.len() - 1..]).unwrap();
+    }
+}
+
+#[test]
+fn a_deleted_key_does_not_come_back_out_of_a_compressed_batch() {
+    for codec in 1..=4 {
+        let disk = SimulatedDisk::new(TailKind::Buffered);
+        let store = open_on(&disk, &options()).unwrap();
+        let log = store.create_log(spec(1, "a")).unwrap();
+        // Three keys in one batch: one is deleted, one is written again, one stays.
+        let mut all: Vec<Entry> = (1..4).map(|key| (key, vec![key; 400])).collect();
+        append_compressed(&log, codec, &all).unwrap();
+        all.extend([(1, Vec::new()), (2, vec![9; 400])]);
+        append_compressed(&log, codec, &all[3..]).unwrap();
+        append_filling(&log, &mut all);
+        assert_eq!(log.compact(Duration::ZERO).unwrap().records, 3, "codec {codec}");
+        let found = readable(&log);
+        assert_eq!(found.keys().take(3).copied().collect::<Vec<_>>(), [2, 4, 5], "codec {codec}");
+        check(&found, &all, 0, all.len() as u64, true);
+        let batches = log.read(Offset(0), 1).unwrap().batches;
+        assert_eq!(Batch::parse(&batches[0]).unwrap().0.header().codec(), codec, "it stays compressed");
+        // Nothing is left to do, and a start finds the same.
+        assert_eq!(log.compact(Duration::ZERO).unwrap().records, 0, "codec {codec}");
+        store.close().unwrap();
+        drop((log, store));
+        assert_eq!(readable(&the_log(&open_on(&disk, &options()).unwrap())), found);
+    }
+}
+
+#[test]
+fn a_compressed_batch_of_whose_records_none_stays_is_a_gap() {
+    for codec in 1..=4 {
+        for producer in [None, Some(ProducerRef { id: 5, epoch: 0, base_sequence: 0 })] {
+            let disk = SimulatedDisk::new(TailKind::Buffered);
+            let store = open_on(&disk, &options()).unwrap();
+            let log = store.create_log(spec(1, "a")).unwrap();
+            let mut all: Vec<Entry> = vec![(1, vec![7; 500]), (2, vec![7; 500])];
+            let mut builder = BatchBuilder::new();
+            if let Some(producer) = producer {
+                builder.producer(producer);
+            }
+            for (key, value) in &all {
+                builder.push(Some(&[*key]), Some(value), 1, &[]);
+            }
+            let mut bytes = Vec::new();
+            let batch = builder.build_in(&mut bytes).unwrap();
+            append_batch(&log, &batch.compressed(codec).unwrap()).unwrap();
+            all.extend([(1, Vec::new()), (2, Vec::new())]);
+            append_compressed(&log, codec, &all[2..]).unwrap();
+            append_filling(&log, &mut all);
+            assert_eq!(log.compact(Duration::ZERO).unwrap().records, 4);
+            let found = readable(&log);
+            assert_eq!(found.first_key_value().unwrap().0, &4, "codec {codec}, {producer:?}");
+            check(&found, &all, 0, all.len() as u64, true);
+            store.close().unwrap();
+            drop((log, store));
+            let again = open_on(&disk, &options()).unwrap();
+            assert_eq!((readable(&the_log(&again)), &again.report().corrupted[..]), (found, &[][..]));
+        }
+    }
+}
+
+#[test]
+fn tombstones_stay_behind_a_batch_that_cannot_be_read() {
+    // The bytes of the records are no stream of their codec, or no records: their producer wrote them so.
+    for codec in 0..=4 {
+        let disk = SimulatedDisk::new(TailKind::Buffered);
+        let store = open_on(&disk, &options()).unwrap();
+        let log = store.create_log(spec(1, "a")).unwrap();
+        let mut all: Vec<Entry> = vec![(1, vec![7; 500])];
+        let mut bytes = Vec::new();
+        BatchBuilder::new().push(Some(&[1]), Some(&all[0].1), 1, &[]).build(&mut bytes).unwrap();
+        let mut bytes = Batch::parse(&bytes).unwrap().0.compressed(codec).unwrap();
+        bytes[61..].fill(0xff);
+        write_checksum(&mut bytes);
+        append_batch(&log, &bytes).unwrap();
+        all.extend([(2, vec![8; 500]), (1, Vec::new()), (2, Vec::new())]);
+        append_entries(&log, &all[1..]).unwrap();
+        append_filling(&log, &mut all);
+        assert_eq!(log.compact(Duration::ZERO).unwrap().records, 1, "the value of key 2, codec {codec}");
+        let (first, last) = (&log.read(Offset(0), 1).unwrap().batches[0], log.read(Offset(1), 1).unwrap());
+        assert_eq!(first[16..], bytes[16..], "it is as it was");
+        let left: Vec<_> =
+            Batch::parse(&last.batches[0]).unwrap().0.records().map(|r| r.unwrap().offset).collect();
+        assert_eq!(left, [2, 3], "both tombstones, codec {codec}");
+    }
+}
+
+#[test]
+fn tombstones_stay_behind_a_block_that_is_damaged() {
+    let disk = SimulatedDisk::new(TailKind::Buffered);
+    let store = open_on(&disk, &options()).unwrap();
+    let log = store.create_log(spec(1, "a")).unwrap();
+    let mut all: Vec<Entry> = vec![(1, numbered(1, 900)), (2, numbered(2, 900))];
+    for index in 0..2 {
+        append_entries(&log, &all[index..=index]).unwrap();
+    }
+    append_filling(&log, &mut all);
+    all.extend([(1, Vec::new()), (2, Vec::new())]);
+    append_entries(&log, &all[62..]).unwrap();
+    append_filling(&log, &mut all);
+    store.close().unwrap();
+    drop((log, store));
+    // The value of key 2 rots; that of key 1 lies in the same block.
+    let mut contents = disk.contents();
+    let value = numbered(2, 900);
+    let rots = contents.values_mut().find_map(|bytes| {
+        let at = bytes.windows(value.len()).position(|window| window == value)?;
+        Some(&mut bytes[at])
+    });
+    *rots.unwrap() ^= 1;
+    let store = open_on(&SimulatedDisk::from_contents(TailKind::Buffered, &contents), &options()).unwrap();
+    let log = the_log(&store);
+    log.compact(Duration::ZERO).unwrap();
+    let (records, fences) = read_from(&log, Offset(0), 5000);
+    assert_eq!((records[0].0, fences), (0, vec![(1, 2)]), "a block with damage stays as it is");
+    assert!(records.iter().any(|(offset, _)| *offset == 62), "and so does what deletes the key in it");
+}
+
+#[test]
+fn what_a_stronger_encoder_made_shorter_stays_whole_with_the_tombstones_behind_it() {
+    let disk = SimulatedDisk::new(TailKind::Buffered);
+    let store = open_on(&disk, &options()).unwrap();
+    let log = store.create_log(spec(1, "a")).unwrap();
+    // The producer's zstd worked harder than ours does: with one small record less, what we make is longer.
+    let mut random = Random(1);
+    let words: Vec<String> =
+        (0..300).map(|_| format!("{:x} ", random.next() >> (24 + random.next() % 32))).collect();
+    let text: String = (0..3000).map(|_| words[(random.next() % 300) as usize].as_str()).collect();
+    let mut all: Vec<Entry> = vec![(1, b"x".to_vec()), (2, text.into_bytes())];
+    let mut bytes = Vec::new();
+    let mut builder = BatchBuilder::new();
+    for (key, value) in &all {
+        builder.push(Some(&[*key]), Some(value), 1, &[]);
+    }
+    builder.build(&mut bytes).unwrap();
+    let ours = Batch::parse(&bytes).unwrap().0.compressed(4).unwrap();
+    let strong = zstd::encode_all(&bytes[61..], 19).unwrap();
+    assert!(strong.len() + 61 + 64 < ours.len(), "{} and {}", strong.len(), ours.len());
+    bytes.truncate(61);
+    bytes.extend_from_slice(&strong);
+    bytes[22] |= 4;
+    let length = bytes.len() as i32 - 12;
+    bytes[8..12].copy_from_slice(&length.to_be_bytes());
+    write_checksum(&mut bytes);
+    append_batch(&log, &bytes).unwrap();
+    all.push((1, Vec::new()));
+    append_entries(&log, &all[2..]).unwrap();
+    append_filling(&log, &mut all);
+    assert_eq!(log.compact(Duration::ZERO).unwrap().records, 0);
+    check(&readable(&log), &all, 0, all.len() as u64, true);
 }
 
 #[test]
@@ -275,7 +454,8 @@ fn whichever_call_of_a_compaction_fails_nothing_is_lost() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Append(Vec<(u8, u16)>),
+    /// With a codec.
+    Append(u8, Vec<(u8, u16)>),
     Compact(bool),
     Trim(prop::sample::Index),
     Reopen,
@@ -285,7 +465,8 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let entry = (0..6_u8, prop_oneof![1 => Just(0_u16), 6 => 8..1500_u16]);
     let step = prop_oneof![
-        12 => prop::collection::vec(entry, 1..6).prop_map(Step::Append),
+        12 => (prop_oneof![3 => Just(0_u8), 2 => 1..5_u8], prop::collection::vec(entry, 1..6))
+            .prop_map(|(codec, entries)| Step::Append(codec, entries)),
         3 => any::<bool>().prop_map(Step::Compact),
         1 => any::<prop::sample::Index>().prop_map(Step::Trim),
         1 => Just(Step::Reopen),
@@ -302,7 +483,7 @@ fn run(kind: TailKind, steps: &[Step]) {
     for step in steps {
         let log = the_log(&store);
         match step {
-            Step::Append(entries) => {
+            Step::Append(codec, entries) => {
                 let base = all.len() as u64;
                 let numbered = |(index, (key, size)): (usize, &(u8, u16))| {
                     let value = if *size == 0 {
@@ -314,7 +495,7 @@ fn run(kind: TailKind, steps: &[Step]) {
                     (*key, if *key == 0 && value.is_empty() { vec![1] } else { value })
                 };
                 let entries: Vec<_> = entries.iter().enumerate().map(numbered).collect();
-                assert_eq!(append_entries(&log, &entries).unwrap(), Offset(base));
+                assert_eq!(append_compressed(&log, *codec, &entries).unwrap(), Offset(base));
                 all.extend(entries);
             }
             Step::Compact(tombstones) => {

@@ -122,6 +122,7 @@ table! {
         InvalidProducer { id, epoch, base_sequence } => InvalidBatch,
         Compressed { codec } => InvalidBatch,
         Unopened { codec, reason } => InvalidBatch,
+        Unclosed { codec, reason } => InvalidBatch,
         OpenedTooLarge { codec, bytes_max } => InvalidBatch,
         InvalidRecord { index, reason } => CorruptionError,
         TooLarge {} => InvalidBatch,

@@ -4,7 +4,7 @@
 //! What is opened grows with what comes out of the stream. Nobody is asked how large it will be, so there is a limit to
 //! the bytes and none to the ratio.
 
-use std::io::Read;
+use std::io::{Read, Write};
 
 use super::error::BatchError;
 
@@ -27,6 +27,29 @@ pub(super) fn open(codec: u8, bytes: &[u8]) -> Result<Vec<u8>, BatchError> {
             let decoder = zstd::stream::read::Decoder::with_buffer(bytes);
             read_all(codec, decoder.map_err(|problem| damaged(codec, &problem))?)
         }
+        _ => Err(BatchError::UnknownCodec { codec }),
+    }
+}
+
+/// Compresses records with a codec that is not "none", with the codec's usual effort: the other way of [`open`]. Snappy
+/// becomes one block.
+pub(super) fn close(codec: u8, bytes: &[u8]) -> Result<Vec<u8>, BatchError> {
+    let failed = |problem: &dyn std::fmt::Display| BatchError::Unclosed {
+        codec: name(codec),
+        reason: problem.to_string(),
+    };
+    match codec {
+        1 => {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+            encoder.write_all(bytes).and_then(|()| encoder.finish()).map_err(|problem| failed(&problem))
+        }
+        2 => snap::raw::Encoder::new().compress_vec(bytes).map_err(|problem| failed(&problem)),
+        3 => {
+            let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+            encoder.write_all(bytes).map_err(|problem| failed(&problem))?;
+            encoder.finish().map_err(|problem| failed(&problem))
+        }
+        4 => zstd::encode_all(bytes, zstd::DEFAULT_COMPRESSION_LEVEL).map_err(|problem| failed(&problem)),
         _ => Err(BatchError::UnknownCodec { codec }),
     }
 }
@@ -91,24 +114,22 @@ fn too_large(codec: u8) -> BatchError {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(bytes).unwrap();
-        encoder.finish().unwrap()
-    }
-
-    fn lz4(bytes: &[u8]) -> Vec<u8> {
-        let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
-        encoder.write_all(bytes).unwrap();
-        encoder.finish().unwrap()
+        close(1, bytes).unwrap()
     }
 
     fn snappy_of(bytes: &[u8]) -> Vec<u8> {
-        snap::raw::Encoder::new().compress_vec(bytes).unwrap()
+        close(2, bytes).unwrap()
+    }
+
+    fn lz4(bytes: &[u8]) -> Vec<u8> {
+        close(3, bytes).unwrap()
+    }
+
+    fn zstd_of(bytes: &[u8]) -> Vec<u8> {
+        close(4, bytes).unwrap()
     }
 
     fn java_snappy(bytes: &[u8]) -> Vec<u8> {
@@ -119,10 +140,6 @@ mod tests {
             framed.extend_from_slice(&block);
         }
         framed
-    }
-
-    fn zstd_of(bytes: &[u8]) -> Vec<u8> {
-        zstd::encode_all(bytes, 1).unwrap()
     }
 
     type Encode = fn(&[u8]) -> Vec<u8>;

@@ -1,66 +1,58 @@
 //! Batches with records taken out: what is left keeps its offsets, and the batch those of all it had.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::error::BatchError;
-use super::header::{Batch, CHECKED_FROM, HEADER_BYTES, NewBatch, write_header, write_offsets};
+use super::header::{Batch, HEADER_BYTES, NewBatch, seal, set_codec, write_header, write_offsets};
 use super::record::Record;
 
-/// Appends the batch to `out` with those of its records only that `keep` says; gives how many went. One that is compressed,
-/// or whose records break the format, stays as it is. Nothing is appended where nothing would be left, unless it tells what
-/// its producer did.
+/// Appends the batch to `out` with those of its records only that `keep` says; gives how many went. Nothing is appended where
+/// nothing would be left, unless it tells what its producer did. A compressed batch is opened and compressed again with its
+/// codec.
+///
+/// `None`: the batch stays as it is, whatever `keep` says. Its records cannot be read to their end, or what is left of them
+/// is longer than it was: an encoder with more patience than ours made it.
 pub(crate) fn retain_records(
     batch: &Batch<'_>,
     out: &mut Vec<u8>,
-    mut keep: impl FnMut(&Record<'_>) -> bool,
-) -> u32 {
-    let start = out.len();
-    out.extend_from_slice(&batch.bytes()[..HEADER_BYTES]);
-    match retained(batch, out, &mut keep) {
-        Ok((kept, gone)) if gone > 0 => {
-            if kept == 0 && batch.producer().is_none() {
-                out.truncate(start);
-            } else {
-                seal(&mut out[start..], kept);
-            }
-            gone
-        }
-        // All of it stays, or nobody knows what it holds.
-        _ => {
-            out.truncate(start);
-            out.extend_from_slice(batch.bytes());
-            0
-        }
-    }
+    keep: impl FnMut(&Record<'_>) -> bool,
+) -> Option<u32> {
+    let left = retained(batch, keep).ok().filter(|(left, _)| left.len() <= batch.bytes().len());
+    out.extend_from_slice(left.as_ref().map_or(batch.bytes(), |(left, _)| left));
+    left.map(|(_, gone)| gone)
 }
 
-/// Appends the records that stay; how many stay and how many go.
-fn retained(
-    batch: &Batch<'_>,
-    out: &mut Vec<u8>,
-    keep: &mut impl FnMut(&Record<'_>) -> bool,
-) -> Result<(u32, u32), BatchError> {
+/// What is left of a batch, and how many records go.
+fn retained<'a>(
+    batch: &Batch<'a>,
+    mut keep: impl FnMut(&Record<'_>) -> bool,
+) -> Result<(Cow<'a, [u8]>, u32), BatchError> {
+    let opened = batch.open()?;
+    let mut left = batch.bytes()[..HEADER_BYTES].to_vec();
     let (mut kept, mut gone) = (0, 0);
-    let mut records = batch.records();
+    let mut records = batch.header().records_in(&opened);
     loop {
         let before = records.rest();
-        let Some(record) = records.next().transpose()? else { return Ok((kept, gone)) };
+        let Some(record) = records.next().transpose()? else { break };
         if keep(&record) {
-            out.extend_from_slice(&before[..before.len() - records.rest().len()]);
+            left.extend_from_slice(&before[..before.len() - records.rest().len()]);
             kept += 1;
         } else {
             gone += 1;
         }
     }
-}
-
-/// Makes length, number of records and checksum right.
-fn seal(batch: &mut [u8], records: u32) {
-    let length = i32::try_from(batch.len() - 12).expect("not longer than it was");
-    batch[8..12].copy_from_slice(&length.to_be_bytes());
-    batch[57..61].copy_from_slice(&records.to_be_bytes());
-    let crc = crc_fast::crc32_iscsi(&batch[CHECKED_FROM..]);
-    batch[17..CHECKED_FROM].copy_from_slice(&crc.to_be_bytes());
+    if gone == 0 {
+        return Ok((Cow::Borrowed(batch.bytes()), 0));
+    }
+    if kept == 0 && batch.producer().is_none() {
+        return Ok((Cow::Borrowed(&[]), gone));
+    }
+    let codec = batch.header().codec();
+    set_codec(&mut left, 0);
+    seal(&mut left, kept)?;
+    let left = if codec == 0 { left } else { Batch::just_built(&left).compressed(codec)? };
+    Ok((Cow::Owned(left), gone))
 }
 
 /// Appends batches without records that take these offsets. Their epoch is 0, until they get another or a mark.
@@ -72,7 +64,7 @@ pub(crate) fn write_gap(offsets: Range<u64>, out: &mut Vec<u8>) {
         out.resize(start + HEADER_BYTES, 0);
         let new = NewBatch { records: count, base_timestamp: -1, max_timestamp: -1, producer: None };
         write_header(&mut out[start..], &new);
-        seal(&mut out[start..], 0);
+        seal(&mut out[start..], 0).expect("a header alone is short");
         write_offsets(&mut out[start..], base, 0);
         base += u64::from(count);
     }
@@ -111,6 +103,7 @@ mod tests {
         for kept in 1..16_u8 {
             let mut out = Vec::new();
             let gone = retain_records(&batch, &mut out, |record| kept >> (record.offset - 100) & 1 == 1);
+            let gone = gone.unwrap();
             assert_eq!(gone, 4 - kept.count_ones());
             let expected: Vec<_> = (0..4)
                 .filter(|bit| kept >> bit & 1 == 1)
@@ -126,11 +119,11 @@ mod tests {
     fn of_a_batch_without_records_only_its_producer_is_left() {
         let bytes = batch_of(&[1, 2], None);
         let mut out = Vec::new();
-        assert_eq!(retain_records(&Batch::parse(&bytes).unwrap().0, &mut out, |_| false), 2);
+        assert_eq!(retain_records(&Batch::parse(&bytes).unwrap().0, &mut out, |_| false), Some(2));
         assert!(out.is_empty());
         let producer = ProducerRef { id: 1, epoch: 2, base_sequence: 3 };
         let bytes = batch_of(&[1, 2], Some(producer));
-        assert_eq!(retain_records(&Batch::parse(&bytes).unwrap().0, &mut out, |_| false), 2);
+        assert_eq!(retain_records(&Batch::parse(&bytes).unwrap().0, &mut out, |_| false), Some(2));
         assert_eq!(read(&out), (100..102, vec![]));
         assert_eq!(Batch::parse(&out).unwrap().0.producer(), Some(producer));
     }

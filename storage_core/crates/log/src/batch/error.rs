@@ -86,6 +86,14 @@ pub enum BatchError {
         /// What the codec says.
         reason: String,
     },
+    /// The records cannot be compressed.
+    #[error("records cannot be compressed with {codec}: {reason}")]
+    Unclosed {
+        /// Name of the codec.
+        codec: &'static str,
+        /// What the codec says.
+        reason: String,
+    },
     /// The records are too large, opened.
     #[error("records that are compressed with {codec} have more than {bytes_max} bytes, opened")]
     OpenedTooLarge {

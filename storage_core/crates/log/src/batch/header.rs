@@ -21,6 +21,9 @@ const LENGTH_MIN: i32 = 49;
 /// First byte under the checksum. What is in front of it (base offset, leader epoch) a broker may patch.
 pub(super) const CHECKED_FROM: usize = 21;
 
+/// The codec is in the lowest bits of the last byte in front of it.
+const ATTRIBUTES_END: usize = 23;
+
 const MAGIC: i8 = 2;
 const CODEC_MASK: i16 = 0b111;
 const CODEC_MAX: i16 = 4;
@@ -192,6 +195,22 @@ pub(super) struct NewBatch {
     pub(super) producer: Option<ProducerRef>,
 }
 
+/// Says with which codec the records of a batch are compressed.
+pub(super) fn set_codec(batch: &mut [u8], codec: u8) {
+    let last = &mut batch[ATTRIBUTES_END - 1];
+    *last = *last & !(CODEC_MASK as u8) | codec;
+}
+
+/// Makes length, number of records and checksum of a batch right that was changed. `TooLarge`: no length says it.
+pub(super) fn seal(batch: &mut [u8], records: u32) -> Result<(), BatchError> {
+    let length = i32::try_from(batch.len() - LENGTH_END).map_err(|_| BatchError::TooLarge)?;
+    batch[8..LENGTH_END].copy_from_slice(&length.to_be_bytes());
+    batch[57..HEADER_BYTES].copy_from_slice(&records.to_be_bytes());
+    let crc = crc_fast::crc32_iscsi(&batch[CHECKED_FROM..]);
+    batch[17..CHECKED_FROM].copy_from_slice(&crc.to_be_bytes());
+    Ok(())
+}
+
 /// Fills the header in front of the records; `batch` is header and records, at most `i32::MAX` bytes behind the
 /// length field. Base offset 0 and leader epoch -1 wait for [`write_offsets`].
 pub(super) fn write_header(batch: &mut [u8], new: &NewBatch) {
@@ -347,6 +366,24 @@ impl<'a> Batch<'a> {
             Cow::Borrowed(records) => stored.slice_ref(records),
             Cow::Owned(records) => records.into(),
         })
+    }
+
+    /// The same batch with its records compressed, as Kafka numbers codecs: 0 is none. Offsets, timestamps and producer stay,
+    /// and so does a batch without records.
+    ///
+    /// Errors: those of [`Batch::open`]; `UnknownCodec`; `TooLarge` where the records do not become shorter and no batch can
+    /// hold them.
+    pub fn compressed(&self, codec: u8) -> Result<Vec<u8>, BatchError> {
+        let opened = self.open()?;
+        let codec = if self.header.holds() == 0 { 0 } else { codec };
+        let records = match codec {
+            0 => opened,
+            codec => codec::close(codec, &opened)?.into(),
+        };
+        let mut batch = [&self.bytes[..HEADER_BYTES], &records].concat();
+        set_codec(&mut batch, codec);
+        seal(&mut batch, self.header.holds())?;
+        Ok(batch)
     }
 
     /// That a record is at each offset, as nobody but a compaction may have it otherwise.

@@ -43,11 +43,14 @@ pub struct Compacted {
 
 impl Log {
     /// Keeps of each key its last record, in filled blocks: what is still being filled stays as it is. Offsets stay; reads
-    /// skip those that are gone. Records without a key stay, and so do compressed batches, which are not opened. A
-    /// tombstone (a key without a value) goes when it is older than `tombstone_delay`. Appends, reads and cursors go on
-    /// meanwhile; a crash leaves every record as it was or gone, never the last of its key.
+    /// skip those that are gone. Records without a key stay. Compressed batches are opened, and compressed again with their
+    /// codec where a record goes. A tombstone (a key without a value) goes when it is older than `tombstone_delay`, unless
+    /// something in front of it has to stay as it is and may hold an older value of its key: a block with damage, a batch
+    /// whose records cannot be read, or one that its producer compressed better than is done here. Appends, reads and
+    /// cursors go on meanwhile; a crash leaves every record as it was or gone, never the last of its key.
     ///
-    /// Memory: every key of the log. Needs space for one more block at a time. Durable on return, but where the log never
+    /// Memory: every key of the log, and up to three times the records of one batch, opened. Needs space for one more block
+    /// at a time. Durable on return, but where the log never
     /// syncs. [`Log::digest`] changes: copies of a log must be compacted alike, so a sealed log is not.
     ///
     /// Errors: `Sealed`, `UnknownLog` (deleted), `Closed`, `NoSpace` (what was done so far stays), `Poisoned`.
@@ -65,13 +68,18 @@ struct Kept {
     start: u64,
     /// Tombstones that are not younger go.
     tombstones_until_ms: i64,
+    /// Whether something before this stays that may hold values of any key: then no tombstone behind it goes, or a key that
+    /// was deleted would have a value again.
+    tombstones_stay: bool,
 }
 
 impl Kept {
     fn has(&self, record: &BatchRecord<'_>) -> bool {
         let Some(key) = record.key else { return record.offset >= self.start };
         let is_last = self.last.get(key).is_none_or(|last| record.offset >= *last);
-        let is_forgotten = record.value.is_none() && record.timestamp_ms <= self.tombstones_until_ms;
+        let is_forgotten = record.value.is_none()
+            && record.timestamp_ms <= self.tombstones_until_ms
+            && !self.tombstones_stay;
         is_last && !is_forgotten && record.offset >= self.start
     }
 }
@@ -93,25 +101,29 @@ impl LogState {
         self.check_active(&self.writer.lock())?;
         let blocks = self.blocks_at_rest();
         let delay_ms = i64::try_from(tombstone_delay.as_millis()).unwrap_or(i64::MAX);
-        let kept = Kept {
+        let mut kept = Kept {
             last: self.last_of_keys()?,
             start: self.start.load(Ordering::Acquire),
             tombstones_until_ms: now_ms.saturating_sub(delay_ms),
+            tombstones_stay: false,
         };
         let room = self.engine.blocks.room_of_block();
         let mut done = Compacted::default();
         let mut run = Run::default();
         // From the first to the last: a tombstone goes after all that it stands for.
         for block in blocks {
-            let written = self.without_others(&block, &kept)?;
+            let written = self.without_others(&block, &mut kept)?;
+            kept.tombstones_stay |= written.is_none();
             let Some((batches, gone)) = written.filter(|(_, gone)| *gone > 0) else {
-                self.replace(std::mem::take(&mut run), &mut done)?;
+                if !self.replace(std::mem::take(&mut run), &mut done)? {
+                    return Ok(done);
+                }
                 continue;
             };
             let joined = run.epochs.as_ref().and_then(|epochs| epochs.followed_by(&block.epochs));
             let has_room = (run.batches.len() + batches.len()) as u64 <= room && joined.is_some();
-            if !run.blocks.is_empty() && !has_room {
-                self.replace(std::mem::take(&mut run), &mut done)?;
+            if !has_room && !self.replace(std::mem::take(&mut run), &mut done)? {
+                return Ok(done);
             }
             run.epochs = joined.filter(|_| has_room).or_else(|| Some(block.epochs.clone()));
             run.batches.extend_from_slice(&batches);
@@ -156,13 +168,7 @@ impl LogState {
             };
             for bytes in &slices.batches {
                 let (batch, _) = Batch::parse(bytes)?;
-                for record in batch.records().map_while(Result::ok) {
-                    let Some(key) = record.key else { continue };
-                    match last.get_mut(key) {
-                        Some(offset) => *offset = record.offset,
-                        None => drop(last.insert(key.into(), record.offset)),
-                    }
-                }
+                note_keys(&batch, &mut last);
             }
             next = slices.next_offset.0;
         }
@@ -170,14 +176,17 @@ impl LogState {
 
     /// The batches of a block with what stays of them, gaps for what does not, and how many records go. `None`: it is
     /// damaged, or not there any more.
-    fn without_others(&self, block: &Block, kept: &Kept) -> Result<Option<(Vec<u8>, u64)>> {
+    fn without_others(&self, block: &Block, kept: &mut Kept) -> Result<Option<(Vec<u8>, u64)>> {
         let Some(&ClosedBlock { end_offset, data_end, .. }) = block.closed.get() else { return Ok(None) };
         let (mut out, mut gone, mut next) = (Vec::new(), 0, block.base_offset);
         let bounds = Bounds { base_offset: next, known: end_offset, limit: end_offset };
         let mut window = Window::new(block, data_end);
         let walked = walk(&mut window, bounds, |batch| {
             let mut rest = Vec::new();
-            gone += u64::from(retain_records(batch, &mut rest, |record| kept.has(record)));
+            match retain_records(batch, &mut rest, |record| kept.has(record)) {
+                Some(count) => gone += u64::from(count),
+                None => kept.tombstones_stay = true,
+            }
             let is_gap = rest.is_empty() || (batch.header().holds() == 0 && batch.producer().is_none());
             if !is_gap {
                 write_gap(next..batch.base_offset(), &mut out);
@@ -191,9 +200,10 @@ impl LogState {
         Ok((is_whole && block.is_still_there()).then_some((out, gone)))
     }
 
-    /// Writes a run as one block and puts it in the place of the old ones.
-    fn replace(self: &Arc<Self>, mut run: Run, done: &mut Compacted) -> Result<()> {
-        let (Some(first), Some(last)) = (run.blocks.first(), run.blocks.last()) else { return Ok(()) };
+    /// Writes a run as one block and puts it in the place of the old ones. False: the log was cut meanwhile, and what the run
+    /// leaves out may still be there, so that nothing behind it may rely on its being gone.
+    fn replace(self: &Arc<Self>, mut run: Run, done: &mut Compacted) -> Result<bool> {
+        let (Some(first), Some(last)) = (run.blocks.first(), run.blocks.last()) else { return Ok(true) };
         let range = first.base_offset..last.closed.get().expect("at rest").end_offset;
         let blocks = &self.engine.blocks;
         let bytes = run.batches.len() as u64;
@@ -214,12 +224,13 @@ impl LogState {
         }
         let old = run.blocks.len() as u64;
         let before: u64 = run.blocks.iter().map(|block| data_bytes(block)).sum();
-        if self.show_block(Arc::new(block), &range, &run.blocks)? {
+        let is_shown = self.show_block(Arc::new(block), &range, &run.blocks)?;
+        if is_shown {
             done.records += run.gone;
             done.blocks += old;
             done.bytes += before.saturating_sub(bytes);
         }
-        Ok(())
+        Ok(is_shown)
     }
 
     /// Header, batches and footer, synced.
@@ -299,6 +310,23 @@ impl LogState {
             None => writer.digest_of_open(block),
         };
         directory.blocks.iter().map(digest_of).fold(self.trimmed.lock().digest, Digest::concat)
+    }
+}
+
+/// Notes for each key of a batch where its last record is. A batch that cannot be read to its end stays as it is, and what
+/// could be read of it makes no other record an old one.
+fn note_keys(batch: &Batch<'_>, last: &mut HashMap<Box<[u8]>, u64>) {
+    let Ok(opened) = batch.open() else { return };
+    let records = || batch.header().records_in(&opened);
+    if records().any(|record| record.is_err()) {
+        return;
+    }
+    for record in records().flatten() {
+        let Some(key) = record.key else { continue };
+        match last.get_mut(key) {
+            Some(offset) => *offset = record.offset,
+            None => drop(last.insert(key.into(), record.offset)),
+        }
     }
 }
 
