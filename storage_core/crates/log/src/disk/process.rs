@@ -156,6 +156,8 @@ fn keep(descriptor: RawFd) -> &'static AtomicI32 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
     use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
@@ -189,17 +191,21 @@ mod tests {
         assert!(again.is_ok(), "the child has no copy of the lock");
     }
 
-    /// Forks a child that does nothing until it is killed.
+    /// Forks a child that does nothing until it is killed, and waits until its handlers of the fork have run.
     fn fork_and_stay() -> libc::pid_t {
+        let (mut reader, writer) = io::pipe().unwrap();
         // SAFETY: the child calls only what a signal handler may.
-        unsafe {
+        let child = unsafe {
             let child = libc::fork();
             if child == 0 {
+                libc::write(writer.as_raw_fd(), [1_u8].as_ptr().cast(), 1);
                 loop {
                     libc::pause();
                 }
             }
             child
-        }
+        };
+        reader.read_exact(&mut [0]).unwrap();
+        child
     }
 }
