@@ -57,7 +57,7 @@ impl Tail {
             }
             match tail.memory {
                 Memory::Mapped(_) => tail.written = written,
-                Memory::Buffered { .. } => tail.append(&bytes),
+                Memory::Buffered { .. } => tail.append(&bytes)?,
             }
         }
         Ok(tail)
@@ -73,12 +73,13 @@ impl Tail {
         self.written
     }
 
-    /// Appends bytes; the range must have been prepared up to their end.
+    /// Appends bytes; the range must have been prepared up to their end. After an error the file must take no more: see
+    /// [`MappedRange::store`].
     #[inline]
-    pub(crate) fn append(&mut self, bytes: &[u8]) {
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.memory {
             Memory::Mapped(claim) => {
-                claim.store(self.written, bytes);
+                claim.store(self.written, bytes)?;
                 self.written += bytes.len() as u64;
             }
             Memory::Buffered { pool, current, recent } => {
@@ -99,6 +100,7 @@ impl Tail {
                 }
             }
         }
+        Ok(())
     }
 
     /// What must be written so that the disk has everything up to now, if it has everything below `flushed`.

@@ -9,14 +9,19 @@ mod support;
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 
 use support::*;
-use walrus_log::{Backend, Error, Offset, Options, Store, inspect};
+use walrus_log::{Backend, Error, FsyncSchedule, Offset, Options, Store, inspect};
 
 /// The directory of a store whose process may open few files.
 const CHILD: &str = "WALRUS_TEST_FEW_DESCRIPTORS";
+/// The directory of a store whose file is cut, whether it syncs, and to how many bytes it is cut.
+const CUT_CHILD: &str = "WALRUS_TEST_CUT_FILE";
+/// The directory of a store whose process gets a signal.
+const BUS_CHILD: &str = "WALRUS_TEST_BUS_ERROR";
 
 fn names(directory: &Path, end: &str) -> Vec<String> {
     let names = fs::read_dir(directory).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -50,6 +55,87 @@ fn of_a_file_that_was_cut_off_the_rest_is_damaged_and_no_read_hangs() {
         let missing: u64 = fences.iter().map(|(start, end)| end - start).sum();
         assert_eq!(records.len() as u64 + missing, 100, "{backend:?}: {fences:?}");
     }
+}
+
+/// An append into a mapping whose file was cut ended the process with SIGBUS.
+#[test]
+fn an_append_to_a_file_that_somebody_cut_is_refused_and_the_process_lives() {
+    if let Ok(child) = std::env::var(CUT_CHILD) {
+        let [directory, syncs, bytes] = child.split(' ').collect::<Vec<_>>()[..] else { unreachable!() };
+        return append_to_what_is_cut(Path::new(directory), syncs == "true", bytes);
+    }
+    for syncs in [true, false] {
+        // Nothing is left; half of a page is left, whose other half takes stores; the blocks in use stay.
+        for bytes in ["0", "20000", "100000"] {
+            let directory = tempfile::tempdir().unwrap();
+            let child = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "an_append_to_a_file_that_somebody_cut_is_refused_and_the_process_lives"])
+                .env(CUT_CHILD, format!("{} {syncs} {bytes}", directory.path().display()))
+                .output()
+                .unwrap();
+            let what = format!("synced: {syncs}, cut to {bytes} bytes");
+            let said = String::from_utf8_lossy(&child.stdout).into_owned();
+            assert!(child.status.success(), "{what}: {}: {said}", child.status);
+            // What is left is served as it was appended.
+            let again = open(directory.path(), &Options { backend: Backend::Mmap, ..Options::small() });
+            for log in again.logs() {
+                let (records, _) = read_from(&log, Offset(0), 10_000);
+                assert!(records.iter().all(|(i, value)| *value == numbered(*i, 1000)), "{what}");
+            }
+        }
+    }
+}
+
+fn append_to_what_is_cut(directory: &Path, syncs: bool, bytes: &str) {
+    let fsync = if syncs { FsyncSchedule::SyncEach } else { FsyncSchedule::NoFsync };
+    let store = open(directory, &Options { backend: Backend::Mmap, fsync, ..Options::small() });
+    let [log, other] = [1, 2].map(|id| store.create_log(spec(id, "t")).unwrap());
+    for i in 0..20 {
+        append(&log, &numbered(i, 1000)).unwrap();
+        append(&other, &numbered(i, 1000)).unwrap();
+    }
+    store.settle();
+    let file = directory.join("00000001.wal");
+    assert!(fs::metadata(&file).unwrap().len() > 100_000);
+    assert!(Command::new("truncate").arg("-s").arg(bytes).arg(&file).status().unwrap().success());
+    let refused = (20..1000).find_map(|i| append(&log, &numbered(i, 1000)).err());
+    let Some(refused) = refused else {
+        assert_eq!(bytes, "100000", "blocks that are not used yet are passed over");
+        return;
+    };
+    assert!(matches!(refused, Error::Io { .. } | Error::Poisoned { .. }), "{refused:?}");
+    assert!(refused.to_string().contains("somebody cut the file"), "{refused}");
+    assert!(refused.to_string().contains("00000001.wal"), "{refused}");
+    // The log takes nothing more, and is still read.
+    assert!(matches!(append(&log, b"x"), Err(Error::Poisoned { .. })));
+    let (records, _) = read_from(&log, Offset(0), 10_000);
+    assert!(records.iter().all(|(i, value)| *value == numbered(*i, 1000)));
+    drop((log, other));
+    let _ = store.close();
+}
+
+/// The handler that guards mappings takes no other fault.
+#[test]
+#[expect(unsafe_code, reason = "only a mapping has such faults")]
+fn a_bus_error_of_somebody_else_still_ends_the_process() {
+    if let Ok(directory) = std::env::var(BUS_CHILD) {
+        let store = open(Path::new(&directory), &Options { backend: Backend::Mmap, ..Options::small() });
+        append(&store.create_log(spec(1, "t")).unwrap(), b"x").unwrap();
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(4096).unwrap();
+        // SAFETY: nothing is, which is what is tried.
+        let mut map = unsafe { memmap2::MmapMut::map_mut(&file) }.unwrap();
+        file.set_len(0).unwrap();
+        map[0] = 1;
+        panic!("it lives");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_bus_error_of_somebody_else_still_ends_the_process"])
+        .env(BUS_CHILD, directory.path())
+        .output()
+        .unwrap();
+    assert_eq!(child.status.signal(), Some(7), "{}", String::from_utf8_lossy(&child.stdout));
 }
 
 /// Who held a log, or a topic, kept all files of a closed store open.

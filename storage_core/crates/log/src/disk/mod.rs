@@ -2,6 +2,7 @@
 //! or without io_uring; the
 //! simulated one keeps live and durable bytes and makes crash images. All `unsafe` of the crate is in this folder.
 
+mod bus;
 mod calls;
 mod closed;
 mod crash;
@@ -134,9 +135,10 @@ pub trait DiskFile: Send + Sync {
 
 /// Exclusive right to store into a range of a file.
 pub trait MappedRange: Send + Sync {
-    /// Stores bytes at a position in the range. The place must have been prepared: storing where a full disk has no
-    /// space kills the process. Panics outside of the range.
-    fn store(&mut self, position: u64, bytes: &[u8]);
+    /// Stores bytes at a position in the range. The place must have been prepared. An error: the file has no page there,
+    /// because somebody cut it; what was stored is nowhere, and what was stored before may be lost too. Panics outside of
+    /// the range.
+    fn store(&mut self, position: u64, bytes: &[u8]) -> io::Result<()>;
 }
 
 /// Writes all of the parts, going on after short writes.

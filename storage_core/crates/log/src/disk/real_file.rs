@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw};
 
+use super::bus::{self, Guard};
 use super::memory::AlignedPage;
 use super::process::Origin;
 use super::ring::{self, Piece, Ring};
@@ -31,6 +32,8 @@ pub(super) enum Writer {
 /// A mapping of the whole file. It is only stored into, never read: what is read comes through `pread`, which reports
 /// a bad disk as an error where a mapping would kill the process.
 pub(super) struct Mapping {
+    /// Dropped before the mapping.
+    guard: Guard,
     map: MmapRaw,
     claims: Mutex<Vec<Range<u64>>>,
     origin: Origin,
@@ -39,7 +42,9 @@ pub(super) struct Mapping {
 impl Writer {
     pub(super) fn mapped(file: &File) -> io::Result<Self> {
         let map = MmapOptions::new().map_raw(file)?;
-        Ok(Self::Mapped(Mapping { map, claims: Mutex::new(Vec::new()), origin: Origin::here() }))
+        let start = map.as_ptr() as usize;
+        let guard = Guard::new(start..start + map.len())?;
+        Ok(Self::Mapped(Mapping { guard, map, claims: Mutex::new(Vec::new()), origin: Origin::here() }))
     }
 }
 
@@ -67,6 +72,15 @@ impl RealFile {
         match &self.writer {
             Writer::Direct(direct) | Writer::Ring(direct, _) => direct,
             Writer::Buffered | Writer::Mapped(_) => &self.file,
+        }
+    }
+
+    /// An error if the file is shorter than its mapping: somebody cut it. Asked before all that would make it longer again,
+    /// which would hide that, and behind a sync.
+    fn check_length(&self) -> io::Result<()> {
+        match &self.writer {
+            Writer::Mapped(mapping) if self.size_bytes()? < mapping.map.len() as u64 => Err(bus::missing()),
+            _ => Ok(()),
         }
     }
 
@@ -115,6 +129,7 @@ impl DiskFile for RealFile {
             let pieces = ring::split(position, parts);
             return ring::written(&pieces, ring.write(direct, &pieces));
         }
+        self.check_length()?;
         calls::write(self.writer(), position, parts, durable)
     }
 
@@ -137,10 +152,13 @@ impl DiskFile for RealFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        self.file.sync_data()?;
+        // What was stored behind the end of a file that was cut is not part of it, and no store failed in its last page.
+        self.check_length()
     }
 
     fn prepare(&self, range: Range<u64>, how: Prepare) -> io::Result<()> {
+        self.check_length()?;
         if how == Prepare::Reserved {
             match calls::allocate(&self.file, 0, &range) {
                 Ok(()) => {
@@ -169,6 +187,7 @@ impl DiskFile for RealFile {
     }
 
     fn discard(&self, range: Range<u64>) -> io::Result<()> {
+        self.check_length()?;
         match calls::allocate(&self.file, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, &range) {
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => self.write_zeros(&range),
             result => result,
@@ -200,16 +219,17 @@ struct Claim {
 }
 
 impl MappedRange for Claim {
-    fn store(&mut self, position: u64, bytes: &[u8]) {
+    fn store(&mut self, position: u64, bytes: &[u8]) -> io::Result<()> {
         let length = self.range.end - self.range.start;
         assert!(position <= length && bytes.len() as u64 <= length - position, "store outside of the claim");
-        let map = &self.file.mapping().map;
+        let Mapping { map, guard, .. } = self.file.mapping();
         // SAFETY: the claim lies in the mapping (checked when it was made), which lives as long as the file. Claims do
         // not overlap and `&mut self` is this one's only user; nobody makes references into the mapping.
         unsafe {
             let target = map.as_mut_ptr().add((self.range.start + position) as usize);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
         }
+        guard.check()
     }
 }
 

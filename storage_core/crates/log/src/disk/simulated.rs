@@ -455,12 +455,13 @@ struct SimulatedClaim {
 }
 
 impl MappedRange for SimulatedClaim {
-    fn store(&mut self, position: u64, bytes: &[u8]) {
+    fn store(&mut self, position: u64, bytes: &[u8]) -> io::Result<()> {
         assert!(
             position + bytes.len() as u64 <= self.range.end - self.range.start,
             "store outside of the claim"
         );
         self.file.state.lock().write(self.file.file, self.range.start + position, bytes.to_vec(), false);
+        Ok(())
     }
 }
 

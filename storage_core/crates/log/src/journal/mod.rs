@@ -210,7 +210,8 @@ impl Journal {
         if let (false, Some(log)) = (writer.state.apply(record), record.log()) {
             return Err(Error::UnknownLog { log });
         }
-        writer.tail.append(&writer.scratch);
+        let appended = writer.tail.append(&writer.scratch);
+        appended.map_err(|e| Error::io("write", &self.path(writer.number), e))?;
         writer.next_sequence += 1;
         Ok(sequence)
     }
@@ -469,11 +470,11 @@ fn write_journal_in(
     }
     .map_err(failed("grow"))?;
     let mut tail = Tail::open(file, 0..RANGE_BYTES, 0, TailKind::Buffered, pool).map_err(failed("open"))?;
-    tail.append(&bytes);
+    tail.append(&bytes).map_err(failed("write"))?;
     let snapshot = tail.capture(0);
     snapshot.write(true).map_err(failed("write"))?;
     space.reach(made_bytes).map_err(failed("grow"))?;
-    tail.append(&proof);
+    tail.append(&proof).map_err(failed("write"))?;
     let mark = tail.capture(snapshot.end);
     mark.write(true).map_err(failed("write"))?;
     disk.rename(NEW_NAME, &journal_name(number)).map_err(failed("rename"))?;

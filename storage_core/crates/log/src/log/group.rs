@@ -181,9 +181,9 @@ impl LogState {
         // What was there before the group is synced; its parts are written in any order.
         let begins_commit = self.syncs() && header.group.1 == 0;
         let mark = block.key.mark(PAGE_BYTES, base_offset, batch.header(), begins_commit);
-        tail.append(&header.encode());
-        tail.append(&batch.front_with(base_offset, mark));
-        tail.append(&bytes[OFFSETS_END..]);
+        tail.append(&header.encode()).map_err(failed)?;
+        tail.append(&batch.front_with(base_offset, mark)).map_err(failed)?;
+        tail.append(&bytes[OFFSETS_END..]).map_err(failed)?;
         let captured = tail.capture(0);
         if captured.has_writes() {
             captured.write(false).map_err(failed)?;

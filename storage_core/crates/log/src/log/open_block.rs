@@ -8,6 +8,7 @@ use super::state::{LogState, Writer};
 use crate::batch::Batch;
 use crate::blocks::{Filled, Slots};
 use crate::digest::Digest;
+use crate::engine::poison;
 use crate::error::{Error, Result};
 use crate::format::block_header::BlockHeader;
 use crate::format::epochs::Epochs;
@@ -79,7 +80,7 @@ impl LogState {
             }
         };
         let header = self.new_header(&slots, writer.last_sequence, writer.end);
-        tail.append(&header.encode());
+        tail.append(&header.encode()).map_err(|error| poison(file, "write", error))?;
         let block = Arc::new(Block {
             recent: RwLock::new(tail.recent()),
             index: RwLock::new(BlockIndex::Growing(Vec::new())),

@@ -13,7 +13,7 @@ use crate::batch::{Batch, OFFSETS_END};
 use crate::cursors::CursorPlace;
 use crate::digest::Digest;
 use crate::disk::TailKind;
-use crate::engine::Engine;
+use crate::engine::{Engine, poison};
 use crate::error::{Error, Result};
 use crate::journal::{Record, SealedEntry};
 use crate::log::LogSpec;
@@ -274,8 +274,14 @@ impl LogState {
         // Base offset and mark are outside the batch's checksum: patched on the way.
         let begins_commit = self.begins_commit(base_offset, writer.taken);
         let mark = open.block.key.mark(position, base_offset, batch.header(), begins_commit);
-        open.tail.append(&batch.front_with(base_offset, mark));
-        open.tail.append(&bytes[OFFSETS_END..]);
+        let front = batch.front_with(base_offset, mark);
+        let appended = open.tail.append(&front).and_then(|()| open.tail.append(&bytes[OFFSETS_END..]));
+        if let Err(error) = appended {
+            let file = &open.block.slots.file;
+            let error = poison(file, "write", error);
+            self.poison(file.poisoned.get().expect("just now"));
+            return Err(error);
+        }
         open.note(position, base_offset, batch);
         writer.digest.push(base_offset, records, batch.header().crc);
         if let Some(producer) = producer {
