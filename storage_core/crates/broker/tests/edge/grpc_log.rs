@@ -19,7 +19,7 @@ use walrus_log::batch::{Batch, BatchBuilder};
 
 use crate::harness::Cluster;
 
-type Client = LogClient<Channel>;
+pub(crate) type Client = LogClient<Channel>;
 
 /// Runs a test against a node, with a client of it.
 fn with_client(test: impl AsyncFnOnce(&Cluster, Client)) {
@@ -30,12 +30,12 @@ fn with_client(test: impl AsyncFnOnce(&Cluster, Client)) {
     });
 }
 
-async fn connect(cluster: &Cluster, node: u32) -> Client {
+pub(crate) async fn connect(cluster: &Cluster, node: u32) -> Client {
     let address = format!("http://{}", cluster.plane(node).addresses()["grpc"]);
     LogClient::connect(address).await.expect("a listener").max_decoding_message_size(32 << 20)
 }
 
-async fn create(client: &mut Client, topic: &str) {
+pub(crate) async fn create(client: &mut Client, topic: &str) {
     let request = CreateTopicRequest { topic: topic.to_owned(), partitions: 1 };
     assert!(client.create_topic(request).await.expect("a topic").into_inner().created);
 }
@@ -50,12 +50,12 @@ fn append(topic: &str, values: &[&str]) -> AppendRequest {
     AppendRequest { topic: topic.to_owned(), payload, ..AppendRequest::default() }
 }
 
-fn ready(topic: &str, batch: impl Into<Bytes>) -> AppendRequest {
+pub(crate) fn ready(topic: &str, batch: impl Into<Bytes>) -> AppendRequest {
     let payload = Some(append_request::Payload::Batch(batch.into()));
     AppendRequest { topic: topic.to_owned(), payload, ..AppendRequest::default() }
 }
 
-fn batch(values: &[&str]) -> Vec<u8> {
+pub(crate) fn batch(values: &[&str]) -> Vec<u8> {
     let mut builder = BatchBuilder::new();
     for value in values {
         builder.push(None, Some(value.as_bytes()), 1, &[]);
@@ -65,17 +65,17 @@ fn batch(values: &[&str]) -> Vec<u8> {
     bytes
 }
 
-async fn read(client: &mut Client, request: ReadRequest) -> Vec<ReadResponse> {
+pub(crate) async fn read(client: &mut Client, request: ReadRequest) -> Vec<ReadResponse> {
     let stream = client.read(request).await.expect("a topic").into_inner();
     stream.map(|answer| answer.expect("a page")).collect().await
 }
 
-fn values(pages: &[ReadResponse]) -> Vec<String> {
+pub(crate) fn values(pages: &[ReadResponse]) -> Vec<String> {
     let records = pages.iter().flat_map(|page| &page.records);
     records.map(|record| String::from_utf8(record.value.clone().unwrap().to_vec()).unwrap()).collect()
 }
 
-fn all_of(topic: &str) -> ReadRequest {
+pub(crate) fn all_of(topic: &str) -> ReadRequest {
     ReadRequest { topic: topic.to_owned(), ..ReadRequest::default() }
 }
 
@@ -262,7 +262,7 @@ fn topics_and_segments_are_listed() {
 }
 
 /// The reason, which the status says in two ways.
-fn reason(status: &Status) -> String {
+pub(crate) fn reason(status: &Status) -> String {
     let details = status.get_error_details();
     let info = details.error_info().expect("ErrorInfo").clone();
     let trailer =

@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "the tests of the cluster use all of it")]
 #[path = "../cluster/client.rs"]
 mod client;
+mod compressed;
 mod grpc_log;
 #[allow(dead_code, reason = "the tests of the cluster use all of it")]
 #[path = "../cluster/harness.rs"]
@@ -17,6 +18,7 @@ mod links;
 mod load;
 #[path = "../cluster/metadata.rs"]
 mod metadata;
+mod producers;
 mod shared_cursors;
 mod text_client;
 mod text_protocol;
