@@ -19,6 +19,7 @@ use crate::clock;
 use crate::cluster::barrier::Barrier;
 use crate::config::Config;
 use crate::control::ControlQueue;
+use crate::copies::left::LeftLogs;
 use crate::creation::TopicCreations;
 use crate::cursors::CursorService;
 use crate::edge::Secrets;
@@ -52,6 +53,7 @@ struct Inner {
     metrics: Arc<Metrics>,
     bucket: Bucket,
     copies: Copies,
+    left: LeftLogs,
     budget: Arc<Budget>,
     secrets: Arc<Secrets>,
     liveness: Liveness,
@@ -144,6 +146,11 @@ impl Broker {
         &self.inner.copies
     }
 
+    /// Logs of disks that this node was before.
+    pub(crate) fn left(&self) -> &LeftLogs {
+        &self.inner.left
+    }
+
     /// What brokers prove to each other.
     pub(crate) fn secrets(&self) -> &Secrets {
         &self.inner.secrets
@@ -222,6 +229,7 @@ impl Broker {
         secrets: Secrets,
         store: walrus_log::Store,
         copies: Copies,
+        left: LeftLogs,
         metrics: Arc<Metrics>,
         runtime: tokio::runtime::Handle,
     ) -> Self {
@@ -230,6 +238,7 @@ impl Broker {
         let inner = Arc::new_cyclic(|weak: &Weak<Inner>| Inner {
             limits: ArcSwap::from_pointee(config.limits()),
             copies,
+            left,
             budget: budget.clone(),
             liveness: Liveness::default(),
             presence: Mutex::new(Presence::new(Duration::from_millis(config.lease_ms))),

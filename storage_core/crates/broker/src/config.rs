@@ -115,6 +115,10 @@ pub struct Config {
     /// Bytes of requests and answers that this node holds at a time; a quarter of the memory that it may use by default.
     #[serde(default = "budget::default_bytes")]
     pub memory_budget_bytes: usize,
+    /// The metadata know no other node and no other voter, by the files that this start found: nobody else can have voted, so
+    /// a store that lost its votes is gone on with.
+    #[serde(default)]
+    pub is_only_node: bool,
     /// Opens the test-only controls.
     #[serde(default)]
     pub test_controls: bool,

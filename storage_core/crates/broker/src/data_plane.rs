@@ -17,6 +17,7 @@ use walrus_metadata::Metadata;
 
 use crate::broker::Broker;
 use crate::config::{Config, ConfigError, LiveConfig};
+use crate::copies::left::{self, LeftLogs};
 use crate::edge::{Door, Secrets, raise_descriptors};
 use crate::error::Error;
 use crate::metrics::{LedPartition, Metrics};
@@ -49,7 +50,7 @@ pub enum StartError {
     /// The disk has forgotten what it promised.
     #[error(
         "the journal of disk {disk} had lost its end, and with it votes and promises of this node's copies: it must not vote \
-         again. Start the node on an empty data directory with --replaces {disk}; what it stored is copied from the others"
+         again. Its node comes back as another disk, beside which this one's logs are kept to fetch from"
     )]
     LostPromises {
         /// The disk, as the metadata know it.
@@ -135,9 +136,10 @@ impl DataPlane {
         }
 
         let store = open()?;
-        if store.has_lost_promises() {
+        if store.has_lost_promises() && !config.is_only_node {
             return Err(StartError::LostPromises { disk: config.disk });
         }
+        let left = LeftLogs::open(&config.data_dir, &config.store_options()?);
         let copies =
             Copies::load(&config, store.clone()).map_err(|source| StartError::Unreadable { source })?;
         tracing::info!(backend = ?store.backend(), node = config.node_id, ?addresses, "data plane starts");
@@ -145,7 +147,7 @@ impl DataPlane {
         let caps = config.caps();
         let metrics = Arc::new(Metrics::new());
         metrics.note_recovery(store.report());
-        let broker = Broker::new(config, secrets, store, copies, metrics, runtime.handle().clone());
+        let broker = Broker::new(config, secrets, store, copies, left, metrics, runtime.handle().clone());
         broker.spawn("text listener", text::serve(Door::new("text", text, caps, 1), broker.clone()));
         broker.spawn("grpc listener", grpc::serve(Door::new("grpc", grpc, caps, 1), broker.clone()));
         broker.spawn("peer listener", peer::serve(Door::new("peer", peer, caps, 1), broker.clone()));
@@ -160,6 +162,7 @@ impl DataPlane {
         broker.spawn("catch-up", catch_up::keep_up(broker.clone()));
         broker.spawn("succession", succession::keep_watch(broker.clone()));
         broker.spawn("holes", upkeep::holes::keep_filling(broker.clone()));
+        broker.spawn("left logs", left::keep_watch(broker.clone()));
         broker.spawn("wholeness", upkeep::wholeness::keep_watch(broker.clone()));
         Ok(Self { addresses, monitor, broker, runtime: Mutex::new(Some(runtime)) })
     }
@@ -301,6 +304,7 @@ impl DataPlane {
         if let Err(error) = self.broker.bucket().store().close() {
             tracing::error!(%error, "the store did not close cleanly");
         }
+        self.broker.left().close();
         tracing::info!(in_time, "data plane stopped");
     }
 }

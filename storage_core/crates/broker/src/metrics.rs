@@ -107,6 +107,7 @@ pub struct Metrics {
     pub(crate) copies_damaged: Gauge,
     /// Copies on this node, of open segments too, that have lacked something for a minute.
     pub(crate) copies_not_whole: Gauge,
+    pub(crate) left_logs: Gauge,
     /// Ranges of offsets that recoveries of this node found on no copy, and left out.
     pub(crate) lost_ranges: Counter,
     /// Bytes of sealed copies that the scrub has read.
@@ -154,6 +155,7 @@ impl Metrics {
             alarms: Counter::default(),
             possible_losses: Counter::default(),
             copies_not_whole: Gauge::default(),
+            left_logs: Gauge::default(),
             lost_ranges: Counter::default(),
             copied_bytes: Counter::default(),
             copies_filling: Gauge::default(),
@@ -241,6 +243,8 @@ impl Metrics {
         registry.register("walrus_copies_damaged", help, m.copies_damaged.clone());
         let help = "Copies on this node, of open segments too, that have lacked something for a minute";
         registry.register("walrus_copies_not_whole", help, m.copies_not_whole.clone());
+        let help = "Logs left of disks that lost their votes, kept to fetch from until all has enough copies";
+        registry.register("walrus_left_logs", help, m.left_logs.clone());
         let help = "Ranges of offsets that no copy had any more when the end of their segment was decided";
         registry.register("walrus_lost_ranges", help, m.lost_ranges.clone());
         let help = "Bytes of sealed copies that were read to see whether they are still whole";

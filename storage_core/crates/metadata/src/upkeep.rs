@@ -187,7 +187,9 @@ impl<'a> Look<'a> {
 
     fn change(&mut self, segment: &Segment) -> Option<CopyChange> {
         let copies = self.sort(segment);
-        let added = if copies.has_source { self.add(segment, &copies) } else { Vec::new() };
+        // Of a disk that lost its votes the log is left, and only whoever is to have a copy looks for it.
+        let has_source = copies.has_source || copies.gone.len() == segment.copies.len();
+        let added = if has_source { self.add(segment, &copies) } else { Vec::new() };
         let given_up = if added.is_empty() { self.give_up(segment, copies) } else { Vec::new() };
         if added.is_empty() && given_up.is_empty() {
             return None;

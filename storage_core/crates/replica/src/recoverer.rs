@@ -1,6 +1,7 @@
 //! One attempt to decide where a segment ends whose leader does not.
 
 use crate::ballot::Ballot;
+use crate::batch::Mark;
 use crate::descriptor::Descriptor;
 use crate::message::{Accept, Fence, FenceAnswer, Message, Refusal, Reply, SealedNotice};
 use crate::ranges;
@@ -29,6 +30,9 @@ pub enum Candidate {
     Silent,
     /// Metadata lists its disk as gone: it is answered for all n, never towards f.
     Gone,
+    /// Its disk is gone too, for it forgot its votes; but its log is still there, whole up to this mark. It votes for
+    /// nothing, and its batches are as good as anybody's: the segment has one writer (R11).
+    Left(Mark),
     /// It has promised.
     Promised(FenceAnswer),
 }
@@ -44,6 +48,11 @@ pub enum RecovererPhase {
         value: Value,
         /// Who voted, by place.
         accepted: Vec<bool>,
+    },
+    /// Nobody is left to vote; the value is decided if metadata publish it.
+    Unvoted {
+        /// The choice.
+        value: Value,
     },
     /// w replicas voted for it.
     Decided {
@@ -67,6 +76,8 @@ pub enum RecovererInput {
     Gone {
         /// Its place.
         replica: usize,
+        /// How far the log goes, whole, that is left of it and that others can fetch from.
+        left: Option<Mark>,
     },
     /// A replica answered.
     Reply {
@@ -91,6 +102,8 @@ pub enum RecovererOutput {
     },
     /// Tell metadata, and then all replicas.
     Decided(Value),
+    /// Tell metadata, and nobody else before they have taken it.
+    Unvoted(Value),
     /// The attempt is over.
     Outbid(Ballot),
 }
@@ -141,6 +154,7 @@ impl Recoverer {
         };
         let holds = |place: usize| match &self.candidates[place] {
             Candidate::Promised(answer) => answer.durable_end >= value.end && value.leaves_out(&answer.holes),
+            Candidate::Left(last) => last.end >= value.end && value.leaves_out(&[]),
             Candidate::Silent | Candidate::Gone => false,
         };
         (0..self.candidates.len()).filter(|place| holds(*place) || has_voted(*place)).collect()
@@ -151,16 +165,17 @@ impl Recoverer {
         let mut outputs = Vec::new();
         match input {
             RecovererInput::Ask => self.ask(&mut outputs),
-            RecovererInput::Gone { replica } => {
+            RecovererInput::Gone { replica, left } => {
                 if self.candidates[replica] == Candidate::Silent {
-                    self.candidates[replica] = Candidate::Gone;
+                    self.candidates[replica] = left.map_or(Candidate::Gone, Candidate::Left);
                     self.try_choose(&mut outputs);
+                    self.count_votes(&mut outputs);
                 }
             }
             RecovererInput::Reply { from, reply } => self.reply(from, reply, &mut outputs),
         }
         if let RecovererPhase::Voting { value, accepted } = &self.phase {
-            assert!(accepted.iter().filter(|vote| **vote).count() < self.descriptor.write_quorum());
+            assert!(accepted.iter().filter(|vote| **vote).count() < self.votes_needed());
             assert!(value.end >= self.descriptor.first(), "the end is below the base (S6)");
         }
         outputs
@@ -197,19 +212,14 @@ impl Recoverer {
                 }
             }
             Reply::Accepted { ballot } => {
-                let RecovererPhase::Voting { value, accepted } = &mut self.phase else { return };
-                if ballot != self.ballot {
-                    return;
-                }
-                accepted[from] = true;
-                if accepted.iter().filter(|vote| **vote).count() >= self.descriptor.write_quorum() {
-                    let value = value.clone();
-                    self.decide(value, outputs);
+                let RecovererPhase::Voting { accepted, .. } = &mut self.phase else { return };
+                if ballot == self.ballot {
+                    accepted[from] = true;
+                    self.count_votes(outputs);
                 }
             }
             Reply::Refused(Refusal::Fenced { promised } | Refusal::Voted { promised }) => {
-                let is_over =
-                    matches!(self.phase, RecovererPhase::Decided { .. } | RecovererPhase::Outbid { .. });
+                let is_over = !matches!(self.phase, RecovererPhase::Fencing | RecovererPhase::Voting { .. });
                 if promised > self.ballot && !is_over {
                     self.phase = RecovererPhase::Outbid { promised };
                     outputs.push(RecovererOutput::Outbid(promised));
@@ -234,19 +244,39 @@ impl Recoverer {
             return;
         }
         let Some(value) = choose(&self.descriptor, &self.candidates, &self.successor) else { return };
+        if self.votes_needed() == 0 {
+            self.phase = RecovererPhase::Unvoted { value: value.clone() };
+            outputs.push(RecovererOutput::Unvoted(value));
+            return;
+        }
         self.phase = RecovererPhase::Voting { value, accepted: vec![false; self.candidates.len()] };
         for to in 0..self.candidates.len() {
-            if self.candidates[to] != Candidate::Gone {
+            if !self.candidates[to].is_gone() {
                 self.ask_vote(to, None, outputs);
             }
         }
+    }
+
+    fn count_votes(&mut self, outputs: &mut Vec<RecovererOutput>) {
+        let RecovererPhase::Voting { value, accepted } = &self.phase else { return };
+        if accepted.iter().filter(|vote| **vote).count() >= self.votes_needed() {
+            let value = value.clone();
+            self.decide(value, outputs);
+        }
+    }
+
+    /// w, or all that are not gone where those are fewer: whoever chooses later hears one of them at least, and so the vote
+    /// (R15).
+    fn votes_needed(&self) -> usize {
+        let left = self.candidates.iter().filter(|candidate| !candidate.is_gone()).count();
+        self.descriptor.write_quorum().min(left)
     }
 
     fn ask_vote(&self, to: usize, end: Option<Offset>, outputs: &mut Vec<RecovererOutput>) {
         let RecovererPhase::Voting { value, .. } = &self.phase else { return };
         let known = match &self.candidates[to] {
             Candidate::Promised(answer) => Some(answer.durable_end),
-            Candidate::Silent | Candidate::Gone => None,
+            Candidate::Silent | Candidate::Gone | Candidate::Left(_) => None,
         };
         let lacks = end.or(known).filter(|end| *end < value.end);
         let fill = lacks.map(|from| (from, self.sources(value)));
@@ -267,7 +297,8 @@ impl Recoverer {
 }
 
 /// R4: the value of a segment, from what its replicas promised; `None`: more must answer. Enough are f that are not
-/// suspect, or all n.
+/// suspect, or all n. Where they are not f, a log that is left of a gone disk tells how far the writer came, too; also where
+/// it is all that there is.
 #[must_use]
 pub fn choose(descriptor: &Descriptor, candidates: &[Candidate], successor: &Descriptor) -> Option<Value> {
     let answers: Vec<&FenceAnswer> = candidates.iter().filter_map(answer_of).collect();
@@ -276,11 +307,11 @@ pub fn choose(descriptor: &Descriptor, candidates: &[Candidate], successor: &Des
         return Some(value.clone());
     }
     let sound = answers.iter().filter(|answer| !answer.suspect || seeded!(SuspectCounted)).count();
-    let gone = candidates.iter().filter(|candidate| **candidate == Candidate::Gone).count();
+    let gone = candidates.iter().filter(|candidate| candidate.is_gone()).count();
     let sound = sound + if seeded!(GoneCounted) { gone } else { 0 };
     let is_certain = sound >= descriptor.seal_quorum();
     let is_everybody = candidates.iter().all(|candidate| *candidate != Candidate::Silent);
-    if !is_certain && (!is_everybody || answers.is_empty()) {
+    if !is_certain && !is_everybody {
         return None;
     }
     // A vote of the highest ballot may have been decided.
@@ -305,41 +336,63 @@ pub fn choose(descriptor: &Descriptor, candidates: &[Candidate], successor: &Des
         return Some(value.clone());
     }
     // All are prefixes of one writer's log: the longest holds everything that was acknowledged.
-    let longest = if seeded!(ShortestChosen) {
-        answers.iter().min_by_key(|answer| answer.durable_end)?
-    } else {
-        answers.iter().max_by_key(|answer| answer.durable_end)?
-    };
-    let end = longest.durable_end;
+    let ends = answers.iter().map(|answer| answer.durable_end);
+    let longest = if seeded!(ShortestChosen) { ends.min() } else { ends.max() };
+    // Where something may be missing, the log that is left of a gone disk may have it.
+    let left = candidates.iter().filter_map(left_of).filter(|_| !is_certain);
+    let left = left.max_by_key(|last| last.end).filter(|last| longest.is_none_or(|end| last.end > end));
+    let end = left.map(|last| last.end).or(longest)?;
     // What none of them has is in the log of somebody else, or lost (R14).
-    let lost = lacked_by_all(descriptor.first(), end, &answers);
+    let lost = lacked_by_all(descriptor.first(), end, candidates);
     if !lost.is_empty() && !is_everybody && !seeded!(HoleVotedAbsent) {
         return None;
     }
     // What one of them has the others get from its log: until one has it all nobody knows the digest.
     let has_all =
         |answer: &&&FenceAnswer| answer.durable_end == end && ranges::below(&answer.holes, end) == lost;
-    let digest = answers.iter().find(has_all)?.digest;
+    let digest = match left {
+        Some(last) => last.digest,
+        None => answers.iter().find(has_all)?.digest,
+    };
     let unknown = OffsetRange { start: end, end: Offset(u64::MAX) };
     let possible_loss = if is_certain { Vec::new() } else { vec![unknown] };
     let successor = Box::new(successor.clone().starting_at(end));
     Some(Value { end, digest, successor, possible_loss, lost })
 }
 
-/// Ranges of offsets of which no answer has the batch.
-fn lacked_by_all(first: Offset, end: Offset, answers: &[&FenceAnswer]) -> Vec<OffsetRange> {
-    let all = vec![OffsetRange { start: first, end }];
-    let lacked = |answer: &FenceAnswer| {
-        let mut lacked = answer.holes.clone();
-        ranges::push(&mut lacked, OffsetRange { start: answer.durable_end, end: Offset(u64::MAX) });
-        lacked
+/// Ranges of offsets of which no answer has the batch, and no log that is left of a gone disk.
+fn lacked_by_all(first: Offset, end: Offset, candidates: &[Candidate]) -> Vec<OffsetRange> {
+    let behind = |end| OffsetRange { start: end, end: Offset(u64::MAX) };
+    let lacked = |candidate: &Candidate| match candidate {
+        Candidate::Promised(answer) => {
+            let mut lacked = answer.holes.clone();
+            ranges::push(&mut lacked, behind(answer.durable_end));
+            Some(lacked)
+        }
+        Candidate::Left(last) => Some(vec![behind(last.end)]),
+        Candidate::Silent | Candidate::Gone => None,
     };
-    answers.iter().fold(all, |common, answer| ranges::intersection(&common, &lacked(answer)))
+    let all = vec![OffsetRange { start: first, end }];
+    candidates.iter().filter_map(lacked).fold(all, |common, lacked| ranges::intersection(&common, &lacked))
+}
+
+impl Candidate {
+    /// Whether its disk will never vote.
+    fn is_gone(&self) -> bool {
+        matches!(self, Self::Gone | Self::Left(_))
+    }
 }
 
 fn answer_of(candidate: &Candidate) -> Option<&FenceAnswer> {
     match candidate {
         Candidate::Promised(answer) => Some(answer),
-        Candidate::Silent | Candidate::Gone => None,
+        Candidate::Silent | Candidate::Gone | Candidate::Left(_) => None,
+    }
+}
+
+fn left_of(candidate: &Candidate) -> Option<&Mark> {
+    match candidate {
+        Candidate::Left(last) => Some(last),
+        Candidate::Silent | Candidate::Gone | Candidate::Promised(_) => None,
     }
 }

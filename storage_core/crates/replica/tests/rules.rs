@@ -488,6 +488,68 @@ fn a_suspect_and_a_gone_disk_never_count_towards_f() {
     assert_eq!(choose(&segment(), &[Candidate::Gone, Candidate::Gone, Candidate::Gone], &successor), None);
 }
 
+/// Two of three disks were lost, and the segment could not be ended ever: w votes were waited for.
+#[test]
+fn where_fewer_than_w_replicas_are_left_all_of_them_decide() {
+    let mut recoverer = Recoverer::new(segment(), ballot(5), successor(5));
+    for replica in [0, 1] {
+        assert_eq!(recoverer.step(RecovererInput::Gone { replica, left: None }), []);
+    }
+    let Candidate::Promised(answer) = told(2, false) else { unreachable!() };
+    let outputs = recoverer.step(RecovererInput::Reply { from: 2, reply: Reply::Promised(answer) });
+    assert!(
+        matches!(outputs[..], [RecovererOutput::Send { to: 2, message: Message::Accept(_), .. }]),
+        "{outputs:?}"
+    );
+    let voted = Reply::Accepted { ballot: ballot(5) };
+    let outputs = recoverer.step(RecovererInput::Reply { from: 2, reply: voted });
+    let [RecovererOutput::Decided(value)] = &outputs[..] else { panic!("{outputs:?}") };
+    assert_eq!((value.end, value.possible_loss.len()), (Offset(4), 1), "what may be lost is told");
+}
+
+#[test]
+fn a_disk_that_is_only_silent_does_not_lower_the_votes_that_decide() {
+    let mut recoverer = Recoverer::new(segment(), ballot(5), successor(5));
+    for from in [0, 1] {
+        let Candidate::Promised(answer) = told(2, false) else { unreachable!() };
+        recoverer.step(RecovererInput::Reply { from, reply: Reply::Promised(answer) });
+    }
+    let voted = |from| RecovererInput::Reply { from, reply: Reply::Accepted { ballot: ballot(5) } };
+    assert_eq!(recoverer.step(voted(0)), []);
+    assert_eq!(recoverer.step(RecovererInput::Gone { replica: 2, left: None }), [], "two are left");
+    assert_eq!(recoverer.step(voted(1)).len(), 1);
+}
+
+#[test]
+fn the_log_that_is_left_of_a_gone_disk_gives_its_batches_and_no_vote() {
+    let left = |count: usize| Candidate::Left(marks(count as u64)[count]);
+    let successor = successor(5);
+    // It is no answer, whatever it has.
+    assert_eq!(choose(&segment(), &[left(3), Candidate::Silent, told(1, false)], &successor), None);
+    // Where f have answered, what it has beyond them was not acknowledged.
+    let sure = choose(&segment(), &[left(3), told(1, false), told(2, false)], &successor).unwrap();
+    assert_eq!((sure.end, &sure.possible_loss[..]), (Offset(4), &[][..]));
+    // Where they have not, it may be all that is left of what was.
+    let saved = choose(&segment(), &[left(3), told(1, true), told(2, false)], &successor).unwrap();
+    assert_eq!((saved.end, saved.digest), (Offset(6), marks(3)[3].digest));
+    assert_eq!(saved.possible_loss.len(), 1, "more may have been");
+    let mut recoverer = Recoverer::new(segment(), ballot(5), successor.clone());
+    recoverer.step(RecovererInput::Gone { replica: 0, left: Some(marks(3)[3]) });
+    assert_eq!(recoverer.sources(&saved), [0]);
+    // Where it is all that is left, metadata alone make the choice a decision.
+    let mut recoverer = Recoverer::new(segment(), ballot(5), successor.clone());
+    for (replica, count) in [(0, 1), (1, 3)] {
+        let left = Some(marks(3)[count]);
+        assert_eq!(recoverer.step(RecovererInput::Gone { replica, left }), []);
+    }
+    let outputs = recoverer.step(RecovererInput::Gone { replica: 2, left: None });
+    let [RecovererOutput::Unvoted(unvoted)] = &outputs[..] else { panic!("{outputs:?}") };
+    assert_eq!((unvoted.end, unvoted.possible_loss.len()), (Offset(6), 1));
+    // What rotted elsewhere is not lost.
+    let holed = [told_with_hole(3, 1), left(2), told(1, false)];
+    assert_eq!(choose(&segment(), &holed, &successor), None, "it is filled first");
+}
+
 #[test]
 fn the_vote_of_the_highest_ballot_is_adopted_with_its_successor() {
     let (low, high) = (value(1, 3), value(2, 4));

@@ -23,6 +23,8 @@ pub enum Mistake {
     RollReplaysItsProposal,
     /// An emptied disk answers under the name of the one that was lost.
     EmptiedDiskVotes,
+    /// A copy whose journal lost its end, and with it its votes, answers under the name of the disk that had them.
+    LostJournalVotes,
     /// A deleted copy leaves no tombstone.
     NoTombstone,
     /// Metadata does not raise its next epoch above an adopted successor's.
@@ -36,7 +38,7 @@ pub enum Mistake {
 }
 
 /// Mistakes of the driver and of the metadata.
-pub const OF_THE_DRIVER: [Mistake; 13] = [
+pub const OF_THE_DRIVER: [Mistake; 14] = [
     Mistake::EndReadBeforeThePromise,
     Mistake::LeaderResumes,
     Mistake::PublishedBeforeTheVotes,
@@ -45,6 +47,7 @@ pub const OF_THE_DRIVER: [Mistake; 13] = [
     Mistake::TrimmedByAbsence,
     Mistake::RollReplaysItsProposal,
     Mistake::EmptiedDiskVotes,
+    Mistake::LostJournalVotes,
     Mistake::NoTombstone,
     Mistake::NextEpochNotRaised,
     Mistake::AdoptedSuccessorOpened,

@@ -31,6 +31,8 @@ pub struct Events {
     pub holes: u8,
     /// Disks that are lost.
     pub lost_disks: u8,
+    /// Journals that lose their end.
+    pub lost_journals: u8,
     /// Times that metadata is what it was before.
     pub roll_backs: u8,
     /// Trims.
@@ -58,6 +60,7 @@ enum Event {
     FillHole(NodeId, SegmentId),
     Restart(NodeId),
     LoseDisk(NodeId),
+    LoseJournal(NodeId),
     DeclareGone(NodeId),
     RollBack(usize),
     Notify(NodeId, SegmentId),
@@ -374,6 +377,9 @@ impl State {
         if left.lost_disks > 0 {
             all.push(Event::LoseDisk(id));
         }
+        if left.lost_journals > 0 {
+            all.push(Event::LoseJournal(id));
+        }
     }
 
     /// The state after an event; none if nothing has changed.
@@ -448,6 +454,10 @@ impl State {
             Event::LoseDisk(node) => {
                 left.lost_disks -= 1;
                 world.lose_disk(*node)
+            }
+            Event::LoseJournal(node) => {
+                left.lost_journals -= 1;
+                world.lose_journal(*node)
             }
             Event::DeclareGone(node) => world.declare_gone(*node),
             Event::RollBack(to) => {

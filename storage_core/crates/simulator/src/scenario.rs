@@ -11,12 +11,15 @@ use crate::world::{Checked, Flight, Rot, Sender, Setting, Violation, World};
 pub type Scenario = (&'static str, fn(Option<Mistake>) -> Checked);
 
 /// All of them.
-pub const SCENARIOS: [Scenario; 5] = [
+pub const SCENARIOS: [Scenario; 8] = [
     ("a suspect copy that is filled to the high watermark is still suspect", filled_to_the_high_watermark),
     ("what may be lost is part of what is decided", possible_loss_is_decided),
     ("rot at different records of two copies loses nothing", rot_at_different_records),
     ("a hole that a silent copy could fill is not lost", hole_that_a_silent_copy_has),
     ("what rotted everywhere is told, and left out alike", hole_on_all_copies),
+    ("whoever lost a disk or its votes does not answer for it", disks_that_forgot),
+    ("two lost disks of three are not the end of a partition", two_lost_disks),
+    ("the log that is left of a disk without votes saves what others cut", log_that_is_left),
 ];
 
 struct Script {
@@ -197,4 +200,56 @@ fn hole_on_all_copies(mistake: Option<Mistake>) -> Checked {
         held.stored.promises.sealed.is_some()
     };
     script.expect("all copies are sealed", script.nodes.iter().all(sealed))
+}
+
+/// Two copies acknowledge a batch, and one of them forgets that: with the third, which never had it, it would be one of f.
+fn disks_that_forgot(mistake: Option<Mistake>) -> Checked {
+    for forget in [World::lose_disk, World::lose_journal] {
+        let mut script = Script::start(mistake);
+        script.world.append(script.segment)?;
+        for place in [0, 1] {
+            script.deliver(Kind::Append, place)?;
+            script.sync(place)?;
+        }
+        forget(&mut script.world, script.nodes[0])?;
+        if !script.world.nodes[script.nodes[0].0 as usize - 1].lost {
+            script.world.restart(script.nodes[0])?; // as the same disk, by mistake
+        }
+        script.recover([0, 2])?;
+        script.expect("two do not answer", script.decided().is_none())?;
+    }
+    Ok(())
+}
+
+/// Fewer than w disks are left: the last one decides alone, and what may be lost is told.
+fn two_lost_disks(mistake: Option<Mistake>) -> Checked {
+    let mut script = Script::start_filled(2, mistake);
+    for place in [0, 1] {
+        script.world.lose_disk(script.nodes[place])?;
+        script.world.declare_gone(script.nodes[place])?;
+        script.world.add_node(); // for the next segment
+    }
+    script.recover([2])?;
+    script.expect(
+        "what is there is told as all",
+        script.decided().is_some_and(|v| v.possible_loss.len() == 1),
+    )?;
+    script.expect("what the last one has is there", script.decided().is_some_and(|v| v.end.0 > 0))
+}
+
+/// Two copies acknowledge a batch; one loses its tail, the other its votes. The batch is in the log that is left.
+fn log_that_is_left(mistake: Option<Mistake>) -> Checked {
+    let mut script = Script::start(mistake);
+    script.world.append(script.segment)?;
+    for place in [0, 1] {
+        script.deliver(Kind::Append, place)?;
+        script.sync(place)?;
+    }
+    let acknowledged = script.world.promised.acknowledged.get(&script.segment).map(|mark| mark.end);
+    script.world.lose_journal(script.nodes[0])?;
+    script.world.declare_gone(script.nodes[0])?;
+    script.tear(1)?;
+    script.recover([1, 2])?;
+    let end = script.decided().map(|value| value.end);
+    script.expect("what was acknowledged is there", end.is_some() && end == acknowledged)
 }

@@ -24,6 +24,8 @@ pub fn searches(mistake: Option<Mistake>) -> Vec<Search> {
     let three =
         Setting { replication: Replication::DEFAULT, nodes: 3, written: 0, idempotent: true, mistake };
     let filled = Setting { written: 3, ..three.clone() };
+    // Three of them store the segment, and two are left for the next one.
+    let five = Setting { nodes: 5, ..three.clone() };
     let plain = Setting { idempotent: false, ..three.clone() };
     let one = Setting { replication: Replication::single(), nodes: 2, ..three.clone() };
     let search = |name, setting: &Setting, events| Search { name, setting: setting.clone(), events };
@@ -55,6 +57,26 @@ pub fn searches(mistake: Option<Mistake>) -> Vec<Search> {
             Events { recoveries: 1, crashes: 3, holes: 3, ..none.clone() },
         ),
         search("a lost disk", &three, Events { appends: 1, recoveries: 1, lost_disks: 1, ..none.clone() }),
+        search(
+            "two lost disks",
+            &five,
+            Events { appends: 1, rolls: 1, recoveries: 2, lost_disks: 2, ..none.clone() },
+        ),
+        search(
+            "a journal that lost its end",
+            &three,
+            Events { appends: 1, recoveries: 1, lost_journals: 1, ..none.clone() },
+        ),
+        search(
+            "two journals that lost their ends",
+            &five,
+            Events { appends: 1, recoveries: 2, lost_journals: 2, ..none.clone() },
+        ),
+        search(
+            "the only copy loses its journal's end",
+            &one,
+            Events { appends: 2, rolls: 1, recoveries: 2, lost_journals: 1, opens: 1, ..none.clone() },
+        ),
         search(
             "a roll and a failover at once",
             &three,

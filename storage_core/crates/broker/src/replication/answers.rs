@@ -9,10 +9,12 @@ use bytes::Bytes;
 use uuid::Uuid;
 use walrus_log::Log;
 use walrus_metadata::{Descriptor, Epoch, Segment, check_follows};
+use walrus_replica::Mark;
 
 use super::copy::{Copy, Readable, Said};
 use super::{catch_up, convert, wire};
 use crate::broker::Broker;
+use crate::copies::left;
 use crate::error::{Error, Result};
 use crate::node::budget::Purpose;
 use crate::proto::peer::{ReplicaAnswer, ReplicaRequest, SegmentFacts, SegmentInfo, SegmentInfoAnswer};
@@ -21,6 +23,9 @@ use crate::segment::uuid_bytes;
 
 /// How long a question about segments waits for the metadata that whoever asks has heard of. Who asks waits longer.
 const FACTS_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Logs that are left here and are read from end to end for one answer.
+const LEFT_LOGS_MAX: usize = 1;
 
 /// Segments whose producers are told in one answer: a table may have megabytes.
 const PRODUCER_TABLES_MAX: usize = 4;
@@ -126,7 +131,7 @@ impl Broker {
         self.finish_replica(asked).await
     }
 
-    /// Batches of the own copy of a segment, acknowledged or not: for its other replicas.
+    /// Batches of the own copy of a segment, acknowledged or not, or of a log that is left of it: for its other replicas.
     pub(crate) async fn durable_batches(
         &self,
         segment: Uuid,
@@ -134,7 +139,10 @@ impl Broker {
         bytes_max: usize,
     ) -> Result<Vec<Bytes>> {
         let unknown = || Error::UnknownSegment { segment: segment.to_string() };
-        let log = self.bucket().log(walrus_log::LogId(segment)).ok_or_else(unknown)?;
+        let own = self.bucket().log(walrus_log::LogId(segment));
+        let reaches = |log: &Log| from < log.end_offset().0;
+        let left = || self.left().log(walrus_log::LogId(segment)).filter(reaches);
+        let log = own.clone().filter(reaches).or_else(left).or(own).ok_or_else(unknown)?;
         Ok(self.batches_of(&log, from, bytes_max, Purpose::Repairs).await?.batches)
     }
 
@@ -156,7 +164,7 @@ impl Broker {
 
     /// The question for facts about segments that this node knows of.
     pub(crate) fn segment_info(&self, segments: Vec<Bytes>, producers: bool) -> SegmentInfo {
-        SegmentInfo { segments, producers, metadata_version: self.metadata_version() }
+        SegmentInfo { segments, producers, metadata_version: self.metadata_version(), left: false }
     }
 
     /// [`Broker::segment_facts`] for another node, which may know of segments that this one has yet to hear of.
@@ -175,6 +183,9 @@ impl Broker {
 
     /// Facts about own copies of segments, and about open ones that this process leads and has not written yet.
     pub(crate) async fn segment_facts(&self, wanted: &SegmentInfo) -> SegmentInfoAnswer {
+        if wanted.left {
+            return self.left_facts(wanted).await;
+        }
         let mut answer = self.known_facts(wanted);
         if !wanted.producers {
             self.settle(wanted, &mut answer.segments).await;
@@ -217,6 +228,31 @@ impl Broker {
         }
     }
 
+    /// Facts about logs that are left here of disks without votes, as far as they are whole.
+    async fn left_facts(&self, wanted: &SegmentInfo) -> SegmentInfoAnswer {
+        let asked: BTreeSet<Uuid> =
+            wanted.segments.iter().filter_map(|segment| Uuid::from_slice(segment).ok()).collect();
+        let logs = asked.into_iter().filter_map(|segment| self.left().log(walrus_log::LogId(segment)));
+        let logs: Vec<Log> = logs.take(LEFT_LOGS_MAX).collect();
+        let producers = wanted.producers;
+        let facts = move |log: &Log| {
+            let Mark { end, digest } = left::whole_to(log).ok()??;
+            let (segment, bytes) = (uuid_bytes(log.id().0), log.size_bytes());
+            let first_producers = if producers { log.first_producers() } else { Bytes::new() };
+            Some(SegmentFacts {
+                segment,
+                end_offset: end.0,
+                bytes,
+                first_producers,
+                digest: digest.0,
+                left: true,
+                ..SegmentFacts::default()
+            })
+        };
+        let looked = self.blocking(move || Ok(logs.iter().filter_map(facts).collect())).await;
+        SegmentInfoAnswer { segments: looked.unwrap_or_default() }
+    }
+
     fn known_facts(&self, wanted: &SegmentInfo) -> SegmentInfoAnswer {
         let facts = |bytes: &Bytes| {
             let segment = Uuid::from_slice(bytes).ok()?;
@@ -238,6 +274,7 @@ impl Broker {
                 first_producers,
                 unsettled: !is_all,
                 doubt,
+                ..SegmentFacts::default()
             })
         };
         // Each once: else a question that repeats itself has an answer of any size.

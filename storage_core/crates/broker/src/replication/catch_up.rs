@@ -103,6 +103,12 @@ impl Work {
                     broker.copies().settle(&held);
                     None
                 }
+                (CopyState::Verified, None) if self.is_to_be_sealed_again(broker, &held) => {
+                    if let Some(segment) = segment_of(&metadata, &held) {
+                        self.begin(broker, segment, finished.clone());
+                    }
+                    None
+                }
                 (CopyState::Verified, None) => {
                     tracing::warn!(segment = %held.segment, "a copy that metadata lists as verified is not here");
                     Some(Found::Gone)
@@ -118,6 +124,14 @@ impl Work {
         broker.metrics().copies_filling.set(i64::try_from(filling).unwrap_or(i64::MAX));
         broker.metrics().copies_damaged.set(i64::try_from(damaged).unwrap_or(i64::MAX));
         reports
+    }
+
+    /// Whether the seal of a copy is all that is missing: the journal of the only node's store lost its end.
+    fn is_to_be_sealed_again(&self, broker: &Broker, held: &Held) -> bool {
+        let store = broker.bucket().store();
+        self.under_way.len() < AT_ONCE
+            && store.has_lost_promises()
+            && store.log(walrus_log::LogId(held.segment)).is_some_and(|log| !log.is_sealed())
     }
 
     fn begin(&mut self, broker: &Broker, segment: Segment, finished: mpsc::UnboundedSender<Ended>) {

@@ -13,7 +13,7 @@ use walrus_metadata::{CopyState, Descriptor, Epoch, Metadata};
 use walrus_replica::{CutId, ReplicaRef};
 
 use super::convert;
-use super::copy::Copy;
+use super::copy::{self, Copy};
 use super::holdings::{Held, Holdings};
 use super::pace::Pace;
 use super::promises;
@@ -201,6 +201,13 @@ impl Copies {
         }
         let promises = promises::read(&self.store, segment.uuid)?;
         Ok(promises.map(|promises| convert::ballot_back(promises.promised).epoch.max(segment.epoch)))
+    }
+
+    /// Whether something was written to the own copy of a segment, and nothing is known of what was promised about it: the
+    /// store's journal once lost its end. Only the only node of a cluster goes on with such copies.
+    pub(crate) fn has_forgotten(&self, descriptor: &Descriptor) -> bool {
+        let log = self.store.log(LogId(descriptor.uuid));
+        log.is_some_and(|log| copy::has_forgotten(&self.store, &log).unwrap_or(true))
     }
 
     /// The copy of a segment that this disk is to store. Nothing is written by that.

@@ -253,7 +253,8 @@ impl Copy {
             (None, None) => Tape::empty(descriptor.first()),
         };
         self.holed.note(self.descriptor.uuid, !tape.holes().is_empty() && promises.sealed.is_none());
-        let was_cut = log.is_some_and(Log::is_suspect);
+        let has_forgotten = log.map_or(Ok(false), |log| has_forgotten(&self.store, log))?;
+        let was_cut = has_forgotten || log.is_some_and(Log::is_suspect);
         let (replica, outputs) = Replica::recover(self.me, descriptor, promises, tape, was_cut, self.start);
         for output in outputs {
             if let ReplicaOutput::Persist(promises) = output {
@@ -266,7 +267,7 @@ impl Copy {
     /// Where the batches of the log end, and what of it rotted.
     fn look_through(&self, log: &Log) -> Result<Tape> {
         log.commit().map_err(|error| self.storage(&error))?;
-        let tape = self.walk(log)?;
+        let tape = walk(log, |error| self.storage(error))?;
         if tape.holes().is_empty() && tape.last().digest == Digest(log.digest()) {
             return Ok(tape);
         }
@@ -278,31 +279,10 @@ impl Copy {
                 "the copy of an open segment is damaged; what is missing comes from other copies"
             );
         }
-        let tape = self.walk(log)?;
+        let tape = walk(log, |error| self.storage(error))?;
         if tape.last().digest != Digest(log.digest()) {
             let message = format!("the digest of {} changes while it is read", log.name());
             return Err(Error::Storage { node: self.me.node.0, message });
-        }
-        Ok(tape)
-    }
-
-    fn walk(&self, log: &Log) -> Result<Tape> {
-        let (mut next, end) = (log.base_offset(), log.end_offset());
-        let mut tape = Tape::empty(Offset(next.0));
-        while next < end {
-            match log.read(next, WALK_BYTES) {
-                Ok(slices) => {
-                    for batch in mark_batches(tape.last(), &slices.batches)? {
-                        tape.push(batch);
-                    }
-                    next = slices.next_offset;
-                }
-                Err(walrus_log::Error::Corrupted { end: behind, .. }) if behind > next => {
-                    next = behind.min(end);
-                    tape.skip(Offset(next.0));
-                }
-                Err(error) => return Err(self.storage(&error)),
-            }
         }
         Ok(tape)
     }
@@ -417,6 +397,36 @@ impl Copy {
             other => Error::Storage { node, message: format!("segment {}: {other}", self.descriptor.uuid) },
         }
     }
+}
+
+/// Whether a log has records, and what was promised about it is not known, for the journal lost its end.
+pub(crate) fn has_forgotten(store: &Store, log: &Log) -> Result<bool> {
+    let is_written = log.end_offset() > log.base_offset() && !log.is_sealed();
+    Ok(store.has_lost_promises()
+        && is_written
+        && promises::read(store, log.id().0)?.is_none_or(|promises| promises.suspect))
+}
+
+/// Reads a log from its base to its end: where its batches end, and what of it is damaged.
+pub(crate) fn walk(log: &Log, storage: impl Fn(&walrus_log::Error) -> Error) -> Result<Tape> {
+    let (mut next, end) = (log.base_offset(), log.end_offset());
+    let mut tape = Tape::empty(Offset(next.0));
+    while next < end {
+        match log.read(next, WALK_BYTES) {
+            Ok(slices) => {
+                for batch in mark_batches(tape.last(), &slices.batches)? {
+                    tape.push(batch);
+                }
+                next = slices.next_offset;
+            }
+            Err(walrus_log::Error::Corrupted { end: behind, .. }) if behind > next => {
+                next = behind.min(end);
+                tape.skip(Offset(next.0));
+            }
+            Err(error) => return Err(storage(&error)),
+        }
+    }
+    Ok(tape)
 }
 
 /// Where the next batch of a value goes in a copy: behind its end, and behind what is lost there.

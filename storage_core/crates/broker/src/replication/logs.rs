@@ -9,7 +9,7 @@ use super::pages;
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::peer::Request;
-use crate::proto::peer::{SegmentFacts, SegmentInfoAnswer};
+use crate::proto::peer::{SegmentFacts, SegmentInfo, SegmentInfoAnswer};
 use crate::roll;
 use crate::routing::is_led_by;
 use crate::segment::{Place, label, log_id, log_spec, uuid_bytes};
@@ -84,26 +84,42 @@ impl Broker {
     }
 
     /// Asks the replicas of a segment about their copies, producers included, until one knows what is wanted: the own one
-    /// first, those that do not answer last.
+    /// first, those that do not answer last. What is left of disks without votes knows how its log began, and is asked when
+    /// nobody else knows.
     async fn find_fact<T>(
         &self,
         segment: &Descriptor,
         pick: impl Fn(&SegmentFacts) -> Option<T>,
     ) -> Option<T> {
-        let info = self.segment_info(vec![uuid_bytes(segment.uuid)], true);
-        if let Some(found) = self.segment_facts(&info).await.segments.iter().find_map(&pick) {
-            return Some(found);
-        }
-        let others = pages::holders(self, segment).into_iter().filter(|node| *node != self.node_id());
-        for node in others {
-            let answer = self.peers().call(node, Request::SegmentInfo(info.clone()), INFO_PATIENCE).await;
-            let decoded =
-                answer.ok().and_then(|payload| <SegmentInfoAnswer as prost::Message>::decode(payload).ok());
-            if let Some(found) = decoded.unwrap_or_default().segments.iter().find_map(&pick) {
-                return Some(found);
+        let of_copies = self.segment_info(vec![uuid_bytes(segment.uuid)], true);
+        let of_left = SegmentInfo { left: true, ..of_copies.clone() };
+        for question in [of_copies, of_left] {
+            let others = pages::holders(self, segment).into_iter().filter(|node| *node != self.node_id());
+            for node in std::iter::once(self.node_id()).chain(others) {
+                let facts = self.facts_of(node, &question, INFO_PATIENCE).await.unwrap_or_default();
+                if let Some(found) = facts.iter().find_map(&pick) {
+                    return Some(found);
+                }
             }
         }
         None
+    }
+
+    /// What a node answers to a question about segments, this one included.
+    pub(crate) async fn facts_of(
+        &self,
+        node: u32,
+        question: &SegmentInfo,
+        patience: Duration,
+    ) -> Result<Vec<SegmentFacts>> {
+        if node == self.node_id() {
+            return Ok(self.segment_facts(question).await.segments);
+        }
+        let payload = self.peers().call(node, Request::SegmentInfo(question.clone()), patience).await?;
+        let answer = <SegmentInfoAnswer as prost::Message>::decode(payload);
+        let wrong =
+            |problem: prost::DecodeError| Error::Internal { message: format!("a peer's facts: {problem}") };
+        answer.map(|answer| answer.segments).map_err(wrong)
     }
 
     /// Makes the log of a segment that this disk will store, durably.

@@ -9,6 +9,7 @@ use walrus_replica::{Offset, Value};
 use super::recovery;
 use crate::broker::Broker;
 use crate::error::{Error, Result};
+use crate::segment::log_id;
 
 /// See the module.
 pub(crate) struct Pages<'a> {
@@ -65,7 +66,7 @@ fn end_of(page: &[Bytes]) -> Result<Offset> {
     Ok(Offset(last.end_offset()))
 }
 
-/// Whole batches from an offset on, from the first node that has them.
+/// Whole batches from an offset on, from the first node that has them; at last from what is left here of a former disk.
 pub(crate) async fn fetch_from_any(
     broker: &Broker,
     segment: &Descriptor,
@@ -79,11 +80,14 @@ pub(crate) async fn fetch_from_any(
             Err(error) => failure = error,
         }
     }
+    if broker.left().log(log_id(segment)).is_some() {
+        return recovery::fetch(broker, segment.uuid, broker.node_id(), from).await;
+    }
     Err(failure)
 }
 
 /// Nodes that may have a segment's batches, the best first: those that answer, then verified copies. Before the segment is
-/// sealed its replicas.
+/// sealed its replicas. Where the disk of one is gone, all other nodes come last: its log may be left with any of them.
 pub(crate) fn holders(broker: &Broker, segment: &Descriptor) -> Vec<u32> {
     let listed = crate::roll::current(broker, segment);
     let mut holders: Vec<(u8, u32)> = match listed {
@@ -98,6 +102,13 @@ pub(crate) fn holders(broker: &Broker, segment: &Descriptor) -> Vec<u32> {
         }
         _ => segment.replicas.iter().map(|replica| (0, replica.node.0)).collect(),
     };
+    let metadata = broker.routing().metadata.clone();
+    if segment.replicas.iter().any(|replica| metadata.gone_disks.contains(&replica.disk)) {
+        const LEFT: u8 = 4;
+        let others = metadata.nodes.keys().map(|node| node.0);
+        let others = others.filter(|node| holders.iter().all(|(_, known)| known != node));
+        holders.extend(others.map(|node| (LEFT, node)).collect::<Vec<_>>());
+    }
     holders.sort_by_key(|(rank, node)| (broker.liveness().is_silent(*node), *rank));
     holders.into_iter().map(|(_, node)| node).collect()
 }

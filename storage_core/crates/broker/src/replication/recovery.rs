@@ -1,13 +1,16 @@
 //! Deciding where a segment ends whose leader does not: a `Recoverer` at work (R4). Any number of nodes may try at once;
 //! all decide the same.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 use walrus_metadata::{Ballot, Descriptor, SegmentState};
-use walrus_replica::{Accept, Message, Offset, Recoverer, RecovererInput, RecovererOutput, Reply, Value};
+use walrus_replica::{
+    Accept, Digest, Mark, Message, Offset, Recoverer, RecovererInput, RecovererOutput, Reply, Value,
+};
 
 use super::wire::{self, Ask};
 use super::{catch_up, convert};
@@ -15,7 +18,7 @@ use crate::broker::Broker;
 use crate::control::Event;
 use crate::error::{Error, Result};
 use crate::peer::Request;
-use crate::proto::peer::{Fetch, FetchAnswer, ReplicaAnswer};
+use crate::proto::peer::{Fetch, FetchAnswer, ReplicaAnswer, SegmentInfo};
 use crate::roll;
 
 /// For one answer of the metadata store.
@@ -62,8 +65,8 @@ pub(crate) async fn run(broker: &Broker, segment: &Descriptor, avoid: &[u32], re
             next_leader = successor.leader.node.0, "recovery of a segment begins"
         );
         match attempt(broker, segment, ballot, &successor).await {
-            Ok(value) => {
-                finish(broker, segment, value).await?;
+            Ok(Choice { value, is_voted }) => {
+                finish(broker, segment, value, is_voted).await?;
                 let seconds = started.elapsed().as_secs_f64();
                 broker.metrics().failover_seconds.observe(seconds);
                 broker.metrics().count_failover(reason);
@@ -87,6 +90,13 @@ pub(crate) async fn run(broker: &Broker, segment: &Descriptor, avoid: &[u32], re
 struct Attempted {
     ballot: Ballot,
     successor: Descriptor,
+}
+
+/// What an attempt chose.
+struct Choice {
+    value: Value,
+    /// Else nobody is left to vote, and it is decided only if metadata take it.
+    is_voted: bool,
 }
 
 enum Ended {
@@ -125,47 +135,107 @@ async fn attempt(
     segment: &Descriptor,
     ballot: Ballot,
     successor: &Descriptor,
-) -> Result<Value, Ended> {
+) -> Result<Choice, Ended> {
     let mut machine =
         Recoverer::new(convert::descriptor(segment), convert::ballot(ballot), convert::descriptor(successor));
-    let (replies, mut arrived) = mpsc::unbounded_channel::<(usize, Reply)>();
-    let gone = broker.routing().metadata.gone_disks.clone();
+    let (replies, mut arrived) = mpsc::unbounded_channel::<Heard>();
+    // Nodes from which the batches of a place are fetched, where that is not the one that stored them.
+    let mut left_with: HashMap<usize, u32> = HashMap::new();
+    look_for_left(broker, segment, replies.clone());
     let mut inputs = vec![RecovererInput::Ask];
-    for (replica, known) in segment.replicas.iter().enumerate() {
-        if gone.contains(&known.disk) {
-            inputs.insert(0, RecovererInput::Gone { replica });
-        }
-    }
     let until = tokio::time::Instant::now() + ATTEMPT;
     loop {
         for input in inputs.drain(..) {
             for output in machine.step(input) {
                 match output {
                     RecovererOutput::Send { to, message, fill } => {
-                        let sources = fill.map(|(from, sources)| Fill { from, sources });
+                        let node =
+                            |place| left_with.get(&place).copied().unwrap_or(segment.replicas[place].node.0);
+                        let sources = fill.map(|(from, sources)| Fill {
+                            from,
+                            nodes: sources.into_iter().map(node).collect(),
+                        });
                         ask(broker, segment, to, message, sources, replies.clone());
                     }
-                    RecovererOutput::Decided(value) => return Ok(value),
+                    RecovererOutput::Decided(value) => return Ok(Choice { value, is_voted: true }),
+                    RecovererOutput::Unvoted(value) => return Ok(Choice { value, is_voted: false }),
                     RecovererOutput::Outbid(promised) => return Err(Ended::Outbid(promised.epoch.0)),
                 }
             }
         }
         tokio::select! {
-            reply = arrived.recv() => {
-                let (from, reply) = reply.expect("the other end is held here");
-                tracing::debug!(segment = %segment.uuid, from, ?reply, "a replica answers the recovery");
-                inputs.push(RecovererInput::Reply { from, reply });
-            }
+            heard = arrived.recv() => match heard.expect("the other end is held here") {
+                Heard::Reply { from, reply } => {
+                    tracing::debug!(segment = %segment.uuid, from, ?reply, "a replica answers the recovery");
+                    inputs.push(RecovererInput::Reply { from, reply });
+                }
+                Heard::Gone { replica, left } => {
+                    tracing::debug!(segment = %segment.uuid, replica, ?left, "the disk of a replica is gone");
+                    left_with.extend(left.map(|(node, _)| (replica, node)));
+                    inputs.push(RecovererInput::Gone { replica, left: left.map(|(_, last)| last) });
+                }
+            },
             () = tokio::time::sleep(ASK_AGAIN) => inputs.push(RecovererInput::Ask),
             () = tokio::time::sleep_until(until) => return Err(Ended::Late),
         }
     }
 }
 
-/// From where on a replica lacks the value's batches, and who has them.
+/// What an attempt hears.
+#[expect(clippy::large_enum_variant, reason = "a few are under way, and most are replies")]
+enum Heard {
+    /// From the replica of a place.
+    Reply { from: usize, reply: Reply },
+    /// The disk of a place is gone; perhaps its log is left with a node, whole up to a mark.
+    Gone { replica: usize, left: Option<(u32, Mark)> },
+}
+
+/// From where on a replica lacks the value's batches, and which nodes have them.
 struct Fill {
     from: Offset,
-    sources: Vec<usize>,
+    nodes: Vec<u32>,
+}
+
+/// Tells an attempt which disks are gone, once all nodes that are there have said which logs are left with them: of the
+/// copies that are gone, one log stands for each, the longest first.
+fn look_for_left(broker: &Broker, segment: &Descriptor, heard: mpsc::UnboundedSender<Heard>) {
+    let metadata = broker.routing().metadata.clone();
+    let is_gone = |place: &usize| metadata.gone_disks.contains(&segment.replicas[*place].disk);
+    let gone: Vec<usize> = (0..segment.replicas.len()).filter(is_gone).collect();
+    if gone.is_empty() {
+        return;
+    }
+    let (asking, uuid) = (broker.clone(), segment.uuid);
+    broker.spawn("logs left of a segment", async move {
+        let mut left = Vec::new();
+        for node in metadata.nodes.keys().map(|node| node.0) {
+            if asking.liveness().is_silent(node) {
+                continue;
+            }
+            match left_with(&asking, uuid, node).await {
+                Ok(mark) => left.extend(mark.map(|mark| (node, mark))),
+                Err(error) => {
+                    // The next attempt asks again: what nobody asked for would be taken for lost.
+                    tracing::debug!(segment = %uuid, node, %error, "a node does not say whether a log is left with it");
+                    return;
+                }
+            }
+        }
+        left.sort_by_key(|(_, mark)| std::cmp::Reverse(mark.end));
+        let mut left = left.into_iter();
+        for replica in gone {
+            drop(heard.send(Heard::Gone { replica, left: left.next() })); // the attempt may be over
+        }
+    });
+}
+
+/// How far the log of a segment goes that is left with a node, if one is, and is whole.
+async fn left_with(broker: &Broker, segment: Uuid, node: u32) -> Result<Option<Mark>> {
+    let asked = crate::segment::uuid_bytes(segment);
+    let question = SegmentInfo { left: true, ..broker.segment_info(vec![asked], false) };
+    let facts = broker.facts_of(node, &question, REPLICA_PATIENCE).await?;
+    let found = facts.into_iter().find(|facts| facts.left);
+    Ok(found.map(|facts| Mark { end: Offset(facts.end_offset), digest: Digest(facts.digest) }))
 }
 
 /// Asks a replica, fetching first what it lacks; a reply that does not come is not told.
@@ -175,7 +245,7 @@ fn ask(
     to: usize,
     message: Message,
     fill: Option<Fill>,
-    replies: mpsc::UnboundedSender<(usize, Reply)>,
+    replies: mpsc::UnboundedSender<Heard>,
 ) {
     let (asking, segment) = (broker.clone(), segment.clone());
     broker.spawn("recovery", async move {
@@ -189,7 +259,7 @@ fn ask(
             Err(error) => Err(error),
         };
         match reply {
-            Ok(reply) => drop(replies.send((to, reply))), // the attempt may be over
+            Ok(reply) => drop(replies.send(Heard::Reply { from: to, reply })), // the attempt may be over
             Err(error) => {
                 let node = segment.replicas[to].node.0;
                 tracing::debug!(segment = %segment.uuid, node, %error, "a replica does not answer the recovery");
@@ -206,15 +276,15 @@ async fn with_missing(
 ) -> Result<Ask> {
     let end = accept.value.end;
     let nothing = |accept| Ok(Ask::Accept(accept, end, Vec::new(), Box::new(segment.clone())));
-    let Some(Fill { from, sources }) = fill else { return nothing(accept) };
+    let Some(Fill { from, nodes }) = fill else { return nothing(accept) };
     // What is lost nobody has; the replica leaves it out by itself.
     let from = accept.value.past_lost(from);
     if from >= end {
         return nothing(accept);
     }
     let mut failure = Error::Unavailable { what: format!("nobody has all of segment {}", segment.uuid) };
-    for source in sources {
-        match fetch(broker, segment.uuid, segment.replicas[source].node.0, from).await {
+    for node in nodes {
+        match fetch(broker, segment.uuid, node, from).await {
             Ok(batches) => return Ok(Ask::Accept(accept, from, batches, Box::new(segment.clone()))),
             Err(error) => failure = error,
         }
@@ -254,7 +324,7 @@ async fn deliver(broker: &Broker, segment: &Descriptor, to: usize, ask: Ask) -> 
 
 /// The value is decided: the own copy is sealed, so that the next leader can be given the producers at the end, and
 /// metadata is told.
-async fn finish(broker: &Broker, segment: &Descriptor, value: Value) -> Result<()> {
+async fn finish(broker: &Broker, segment: &Descriptor, value: Value, is_voted: bool) -> Result<()> {
     if !value.possible_loss.is_empty() {
         broker.metrics().possible_losses.inc();
         tracing::error!(
@@ -270,6 +340,9 @@ async fn finish(broker: &Broker, segment: &Descriptor, value: Value) -> Result<(
         );
     }
     let value = convert::value_back(&value);
+    if !is_voted {
+        return roll::publish(broker, segment, &value).await;
+    }
     if broker.copies().place(segment).is_some()
         && let Err(error) = catch_up::seal_here(broker, segment, &value).await
     {

@@ -10,6 +10,7 @@ use walrus_metadata::{Ballot, Descriptor, Segment, SegmentState};
 
 use super::recovery;
 use crate::broker::Broker;
+use crate::segment::log_id;
 
 /// Between two looks while something is suspected, or nothing else tells to look.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -29,6 +30,8 @@ const AT_ONCE: usize = 32;
 enum Cause {
     /// Its leader's process is not the node's any more: a leader never resumes (R7).
     Restarted,
+    /// Its only copy has lost its votes, or its disk.
+    Forgotten,
     /// Its leader's node does not answer.
     Silent,
     /// Its leader's process is this one, and can lead it no more: only an append would bring it forward, and a reader waits.
@@ -43,6 +46,7 @@ impl Cause {
     fn name(self) -> &'static str {
         match self {
             Self::Restarted => "leader_restarted",
+            Self::Forgotten => "votes_lost",
             Self::Silent => "leader_silent",
             Self::Unable => "leader_unable",
             Self::Adopted => "adopted",
@@ -55,7 +59,7 @@ impl Cause {
             // Whoever deposed it is at work, as a rule, and metadata will say so.
             Self::Unable => UNABLE_PATIENCE,
             Self::Attempt(_) => ATTEMPT_PATIENCE,
-            Self::Restarted | Self::Silent | Self::Adopted => Duration::ZERO,
+            Self::Restarted | Self::Forgotten | Self::Silent | Self::Adopted => Duration::ZERO,
         }
     }
 }
@@ -118,12 +122,15 @@ fn recover(broker: &Broker, segment: Descriptor, cause: Cause, finished: mpsc::U
     });
 }
 
-/// Unsealed segments that this node stores and whose leader is not there.
+/// Unsealed segments that this node stores, or stored as another disk, and whose leader is not there.
 fn suspected(broker: &Broker, unable: &HashSet<Uuid>) -> Vec<(Descriptor, Cause)> {
     let routing = broker.routing();
     let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
     let last = partitions.filter_map(|partition| partition.segments.last());
-    let stored = last.filter(|segment| broker.copies().place(&segment.descriptor).is_some());
+    let is_here = |segment: &Descriptor| {
+        broker.copies().place(segment).is_some() || broker.left().log(log_id(segment)).is_some()
+    };
+    let stored = last.filter(|segment| is_here(&segment.descriptor));
     let suspected = stored.filter_map(|segment| {
         let cause = match unable.contains(&segment.descriptor.uuid) {
             true => Cause::Unable,
@@ -156,8 +163,11 @@ fn cause(broker: &Broker, metadata: &walrus_metadata::Metadata, segment: &Segmen
         SegmentState::Sealed(_) => None,
         SegmentState::Sealing(ballot) if ballot.attempt.is_nil() => Some(Cause::Adopted),
         SegmentState::Sealing(ballot) => Some(Cause::Attempt(*ballot)),
-        // The only copy is where the leader was: it ends its segment at the first append that needs it.
-        SegmentState::Open if replicas.len() == 1 => None,
+        // The only copy is where the leader was: it ends its segment at the first append that needs it, if it knows how.
+        SegmentState::Open if replicas.len() == 1 => {
+            let is_gone = metadata.gone_disks.contains(&replicas[0].disk);
+            (is_gone || broker.copies().has_forgotten(&segment.descriptor)).then_some(Cause::Forgotten)
+        }
         SegmentState::Open => {
             let node = metadata.nodes.get(&leader.node);
             if node.is_none_or(|node| node.process != leader.process) {

@@ -220,6 +220,31 @@ impl Cluster {
         self.nodes[id as usize - 1] = self.start_node(id, disk);
     }
 
+    /// A new node joins, on an empty disk; answers its number.
+    pub(crate) fn join(&mut self) -> u32 {
+        let id = self.ids().end() + 1;
+        self.shared.planes.lock().push(None);
+        let node = self.start_node(id, Uuid::new_v4());
+        self.nodes.push(node);
+        id
+    }
+
+    /// A stopped node, whose journal lost its end, comes back as another disk: what it stored is left to fetch from.
+    pub(crate) fn come_back_as_another(&mut self, id: u32) -> u32 {
+        let former = self.data_dir(*self.ids().end() + 1).join("former").join(self.disk(id).to_string());
+        std::fs::create_dir_all(&former).unwrap();
+        std::fs::rename(self.data_dir(id).join("log"), former.join("log")).unwrap();
+        let number = self.join();
+        self.declare_gone(id);
+        number
+    }
+
+    /// The disk of a stopped node will never be back.
+    pub(crate) fn declare_gone(&self, id: u32) {
+        let disk = self.disk(id);
+        self.command(Command::RemoveNode { node: NodeId(id), disk, lost: true, replaced_by: None });
+    }
+
     /// What nodes that start from now on are configured with besides.
     pub(crate) fn set_option(&mut self, name: &str, value: Value) {
         self.options[name] = value;

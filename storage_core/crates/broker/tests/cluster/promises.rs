@@ -10,7 +10,7 @@ use walrus_broker::{PartitionRef, StartError};
 use walrus_log::{Options, Store};
 use walrus_metadata::Replication;
 
-use crate::client::put;
+use crate::client::{put, read_values};
 use crate::harness::Cluster;
 use crate::replicated::put_until_taken;
 
@@ -63,6 +63,18 @@ fn a_tombstone_that_cannot_be_read_is_told_and_its_node_does_not_answer() {
 #[test]
 fn a_node_whose_journal_lost_its_end_does_not_vote_again() {
     let cluster = stopped();
+    lose_the_end(&cluster);
+    for _ in 0..2 {
+        let refused = cluster.refused_start(VICTIM);
+        let disk = cluster.disk(VICTIM);
+        assert!(matches!(refused, StartError::LostPromises { disk: told } if told == disk), "{refused:?}");
+        assert!(refused.to_string().contains("another disk"), "{refused}");
+    }
+    check_others(&cluster);
+}
+
+/// The first half of what the victim's journal holds is left of it.
+fn lose_the_end(cluster: &Cluster) {
     let folder = cluster.data_dir(VICTIM).join("log");
     let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let journal = names.into_iter().find(|path| path.to_string_lossy().contains("journal-")).unwrap();
@@ -70,11 +82,41 @@ fn a_node_whose_journal_lost_its_end_does_not_vote_again() {
     let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
     let file = OpenOptions::new().write(true).open(&journal).unwrap();
     file.write_all_at(&vec![0; bytes.len() - used / 2], (used / 2) as u64).unwrap();
-    for _ in 0..2 {
-        let refused = cluster.refused_start(VICTIM);
-        let disk = cluster.disk(VICTIM);
-        assert!(matches!(refused, StartError::LostPromises { disk: told } if told == disk), "{refused:?}");
-        assert!(refused.to_string().contains(&format!("--replaces {disk}")), "{refused}");
-    }
-    check_others(&cluster);
+}
+
+/// Ten records are on all three disks and ten more on two of them. One of the two is lost, the other forgot its votes: the
+/// records were there, on a disk that nobody asked, and the partition took no more.
+#[test]
+fn records_that_only_a_disk_without_votes_still_has_are_read_again() {
+    let replication = Replication { factor: 3, write_quorum: 2 };
+    let mut cluster = Cluster::start_replicated(3, json!({}), replication);
+    let put_all = |cluster: &Cluster, via: u32, numbers: std::ops::Range<u64>| {
+        cluster.block_on(async {
+            for number in numbers {
+                let next = put_until_taken(&cluster.broker(via), &orders(), &number.to_string()).await;
+                assert_eq!(next, number);
+            }
+        });
+    };
+    cluster.block_on(cluster.broker(VICTIM).create_topic("orders", 1, false)).unwrap();
+    put_all(&cluster, VICTIM, 0..10);
+    let leader =
+        cluster.metadata().topics.values().next().unwrap().partitions[0].segments[0].descriptor.leader.node.0;
+    let [behind, lost]: [u32; 2] = {
+        let mut others: Vec<u32> = (1..=2).collect();
+        others.sort_by_key(|node| *node == leader); // the leader goes on
+        others.try_into().unwrap()
+    };
+    cluster.stop(behind);
+    put_all(&cluster, VICTIM, 10..20);
+    cluster.stop(lost);
+    cluster.stop(VICTIM);
+    lose_the_end(&cluster);
+    cluster.restart(behind);
+    let back = cluster.come_back_as_another(VICTIM);
+    cluster.join(); // for the next segment
+    cluster.declare_gone(lost);
+    put_all(&cluster, back, 20..21);
+    let read = cluster.block_on(read_values(&cluster.broker(behind), &orders(), 0, 21));
+    assert_eq!(read, (0..21).map(|number| (number, number.to_string())).collect::<Vec<_>>());
 }

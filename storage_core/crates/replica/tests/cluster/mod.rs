@@ -157,7 +157,7 @@ impl World {
         let place = self.recoverers.len() - 1;
         for replica in 0..self.disks.len() {
             if self.disks[replica].gone {
-                self.recoverer_step(place, RecovererInput::Gone { replica });
+                self.recoverer_step(place, RecovererInput::Gone { replica, left: None });
             }
         }
         self.recoverer_step(place, RecovererInput::Ask);
@@ -185,6 +185,7 @@ impl World {
                     }
                 }
                 RecovererOutput::Outbid(_) => {}
+                RecovererOutput::Unvoted(_) => unreachable!("no log is left of a disk here"),
             }
         }
     }
@@ -313,7 +314,7 @@ impl World {
         self.crash(node, 0, false);
         self.disks[node].gone = true;
         for place in 0..self.recoverers.len() {
-            self.recoverer_step(place, RecovererInput::Gone { replica: node });
+            self.recoverer_step(place, RecovererInput::Gone { replica: node, left: None });
         }
     }
 

@@ -104,7 +104,10 @@ impl Simulation {
             _ => {
                 let may_lose = self.world.losses == 0 && !self.world.has_holes() && !is_single;
                 if may_lose && self.world.nodes[place].up && self.dice.one_in(3) {
-                    self.world.lose_disk(node)?;
+                    match self.dice.one_in(2) {
+                        true => self.world.lose_disk(node)?,
+                        false => self.world.lose_journal(node)?,
+                    }
                     if self.world.nodes[place].lost {
                         self.world.declare_gone(node)?;
                         self.world.add_node();

@@ -111,9 +111,11 @@ impl World {
     }
 
     pub(super) fn tell_gone(&mut self, place: usize, replica: usize) -> Checked {
-        let disk = self.recoverers[place].descriptor().replicas[replica].disk;
-        if self.metadata.state.gone_disks.contains(&Uuid::from_u128(disk.0)) {
-            self.recoverer_step(place, RecovererInput::Gone { replica })?;
+        let descriptor = self.recoverers[place].descriptor();
+        let (segment, named) = (descriptor.segment, descriptor.replicas[replica]);
+        if self.metadata.state.gone_disks.contains(&Uuid::from_u128(named.disk.0)) {
+            let left = self.left_of(segment, named);
+            self.recoverer_step(place, RecovererInput::Gone { replica, left })?;
         }
         Ok(())
     }
@@ -131,6 +133,16 @@ impl World {
             Ok(()) | Err(Rejected::UnknownSegment { .. }) => self.check_metadata(),
             Err(_) if self.makes(Mistake::CloseWithoutCompare) => Ok(()),
             Err(rejected) => violation(format!("S3: a decision was refused: {rejected}")),
+        }
+    }
+
+    /// Nobody is left to vote: what metadata take is what is decided.
+    pub(super) fn publish_unvoted(&mut self, segment: SegmentId, value: &Value) -> Checked {
+        let (uuid, published) = (Uuid::from_u128(segment.0), bridge::value(value));
+        let command = Command::SealAndOpen { topic: TOPIC, partition: 0, segment: uuid, value: published };
+        match self.propose(command)? {
+            Ok(()) => self.decide(segment, value).and_then(|()| self.check_metadata()),
+            Err(_) => Ok(()), // somebody else's was taken
         }
     }
 

@@ -25,6 +25,7 @@ impl World {
                     self.outbox.push(Flight::To { from, segment, to, message, fill });
                 }
                 RecovererOutput::Decided(value) => self.decide(segment, &value)?,
+                RecovererOutput::Unvoted(value) => self.publish_unvoted(segment, &value)?,
                 RecovererOutput::Outbid(_) => {}
             }
         }
@@ -117,7 +118,8 @@ impl World {
         let descriptor = self.descriptor(segment);
         for source in sources {
             let node = self.node(descriptor.replicas[*source].node);
-            let Some(held) = node.held.get(&segment).filter(|held| node.up && !held.stored.promises.trimmed)
+            let answers = node.up || node.left;
+            let Some(held) = node.held.get(&segment).filter(|held| answers && !held.stored.promises.trimmed)
             else {
                 continue;
             };

@@ -106,4 +106,24 @@ impl World {
         self.losses += 1;
         Ok(())
     }
+
+    /// A node finds that the journal of its disk lost its end: it comes back as another disk, and the logs stay.
+    pub fn lose_journal(&mut self, id: NodeId) -> Checked {
+        self.crash(id, 0, None)?;
+        let votes = self.makes(Mistake::LostJournalVotes);
+        let node = self.node_mut(id);
+        (node.lost, node.left) = (!votes, !votes);
+        if votes {
+            node.held.values_mut().for_each(|held| held.stored.promises = Promises::default());
+        }
+        self.losses += 1;
+        Ok(())
+    }
+
+    /// How far the log of a segment goes that is left of a disk, if it is whole.
+    pub(super) fn left_of(&self, segment: SegmentId, replica: ReplicaRef) -> Option<Mark> {
+        let stored = &self.node(replica.node).held.get(&segment)?.stored;
+        let is_whole = self.node(replica.node).left && stored.rotten.is_empty();
+        is_whole.then(|| stored.durable(self.descriptor(segment).first()))
+    }
 }

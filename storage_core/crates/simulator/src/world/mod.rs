@@ -133,6 +133,8 @@ pub struct Node {
     pub up: bool,
     /// The disk is no more.
     pub lost: bool,
+    /// It is another disk now, for it lost its votes; its logs are still there for others to fetch from.
+    pub left: bool,
     /// What it holds.
     pub held: BTreeMap<SegmentId, Held>,
 }
@@ -175,6 +177,9 @@ pub struct Promised {
     pub acknowledged: BTreeMap<SegmentId, Mark>,
     /// Decisions.
     pub decided: BTreeMap<SegmentId, Value>,
+    /// A decision went with w disks, and another one was made, which says that something may be lost: what followed the
+    /// first is not in the partition.
+    pub is_forgotten: bool,
     /// Every segment that was ever named, with its base.
     pub descriptors: BTreeMap<SegmentId, Descriptor>,
 }
@@ -260,7 +265,7 @@ impl World {
     pub fn add_node(&mut self) {
         let id = NodeId(u32::try_from(self.nodes.len()).expect("few") + 1);
         let disk = DiskId(self.mint().as_u128());
-        let node = Node { id, disk, starts: 1, up: true, lost: false, held: BTreeMap::new() };
+        let node = Node { id, disk, starts: 1, up: true, lost: false, left: false, held: BTreeMap::new() };
         self.nodes.push(Arc::new(node));
         self.register(id);
     }

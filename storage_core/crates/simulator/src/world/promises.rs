@@ -50,13 +50,18 @@ impl World {
     }
 
     pub(super) fn decide(&mut self, segment: SegmentId, value: &Value) -> Checked {
-        let promised = Arc::make_mut(&mut self.promised);
-        if let Some(known) = promised.decided.get(&segment) {
+        if let Some(known) = self.promised.decided.get(&segment) {
             if known == value {
                 return Ok(());
             }
-            return violation(format!("S3: {segment:?} has {known:?} and {value:?}"));
+            let what = format!("S3: {segment:?} has {known:?} and {value:?}");
+            if !self.may_have_forgotten(segment) || value.possible_loss.is_empty() {
+                return violation(what);
+            }
+            let promised = Arc::make_mut(&mut self.promised);
+            promised.is_forgotten = true;
         }
+        let promised = Arc::make_mut(&mut self.promised);
         promised.decided.insert(segment, value.clone());
         let next = (*value.successor).clone();
         promised.descriptors.insert(next.segment, next);
@@ -64,6 +69,13 @@ impl World {
         self.check_copies(segment)?;
         self.check_lost(segment, value)?;
         self.check_log()
+    }
+
+    /// Whether all who voted may be among the lost disks: then nobody who is left knows of a decision (R15).
+    fn may_have_forgotten(&self, segment: SegmentId) -> bool {
+        let descriptor = self.descriptor(segment);
+        let lost = descriptor.replicas.iter().filter(|replica| self.node(replica.node).lost);
+        lost.count() >= descriptor.write_quorum()
     }
 
     pub(super) fn alarm(&self, segment: SegmentId, alarm: Alarm) -> Checked {

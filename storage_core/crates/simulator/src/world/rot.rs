@@ -108,7 +108,7 @@ impl World {
             return None;
         }
         let has = |place: usize| {
-            let others = self.nodes.iter().filter(|other| other.up && other.id != id);
+            let others = self.nodes.iter().filter(|other| (other.up || other.left) && other.id != id);
             others
                 .into_iter()
                 .any(|other| other.held.get(&segment).is_some_and(|copy| copy.stored.has(place)))
@@ -145,7 +145,8 @@ impl World {
         let is_lost = |batch: &Batch| {
             value.lost.iter().any(|range| range.start <= batch.base && batch.end <= range.end)
         };
-        for node in self.nodes.iter().filter(|node| !node.lost) {
+        let is_there = |node: &&Arc<Node>| !node.lost || node.left;
+        for node in self.nodes.iter().filter(is_there) {
             let Some(held) = node.held.get(&segment) else { continue };
             let stored = &held.stored;
             let mut batches = stored.batches.iter().enumerate();
