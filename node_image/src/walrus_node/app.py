@@ -41,7 +41,7 @@ from walrus_node.metadata.wire import WIRE, Versions
 from walrus_node.metrics import build_registry
 from walrus_node.policy import rollover_policy
 from walrus_node.presence import LEASE_MS, Presence
-from walrus_node.promises import check_promises
+from walrus_node.promises import come_back
 from walrus_node.secret import Secrets
 
 log = logging.getLogger(__name__)
@@ -86,6 +86,7 @@ class Node:
         self._process = uuid4()
         self._directory: DataDirectory | None = None
         self._identity: Identity | None = None
+        self._is_only_node = False
         self._listener: socket.socket | None = None
         self._front: Front | None = None
         self._raft = config.raft
@@ -168,20 +169,22 @@ class Node:
     async def _start(self) -> None:
         self._directory = DataDirectory(self._config.data_dir)
         owner = partial(read_owner, self._directory.metadata / "journal")
-        self._identity = self._directory.load_identity(lambda: (owner().disk, owner().cluster_id))
-        if self._config.node_id not in (None, self._identity.node_id or self._config.node_id):
-            log.warning("--node-id %d is ignored: this disk is node %d", self._config.node_id, self._identity.node_id)
-        await asyncio.to_thread(check_promises, self._directory.path, self._identity.disk)
+        identity = self._directory.load_identity(lambda: (owner().disk, owner().cluster_id))
+        if self._config.node_id not in (None, identity.node_id or self._config.node_id):
+            log.warning("--node-id %d is ignored: this disk is node %d", self._config.node_id, identity.node_id)
+        back = await asyncio.to_thread(come_back, self._directory, identity)
+        self._identity, self._is_only_node = back.identity, back.is_alone
+        seeds = (*self._config.join, *map(Address.parse, back.seeds))
         self._listener = _listen(self._config.raft, "--raft-port")
         self._raft = Address(self._config.raft.host, self._listener.getsockname()[1])
         await self._open_front()
         entrance = Entrance(
             self._directory,
-            JoinRequest(self._registration(), self._secrets, self._config.replaces),
+            JoinRequest(self._registration(), self._secrets, self._identity.replaces or self._config.replaces),
             listener=self._listener,
-            bootstrap=self._config.bootstrap,
+            bootstrap=self._config.bootstrap and self._identity.replaces is None,
             replication={"factor": self._config.replication_factor, "write_quorum": self._config.write_quorum},
-            seeds=self._config.join,
+            seeds=seeds,
             on_waiting=self._set_missing,
         )
         store, self._identity = await entrance.enter(self._identity, self._open_store)
@@ -303,6 +306,7 @@ class Node:
             "frame_bytes_max": config.frame_bytes_max,
             "lease_ms": LEASE_MS,
             "test_controls": config.test_controls,
+            "is_only_node": self._is_only_node,
             **_limits(config.limits),
         }
         if config.memory_budget_bytes is not None:
@@ -332,6 +336,7 @@ class Node:
             "missing": self.missing(),
             "node_id": identity.node_id if identity else None,
             "disk": str(identity.disk) if identity else None,
+            "replaces": str(identity.replaces) if identity and identity.replaces else None,
             "process": str(self._process),
             "cluster_id": str(identity.cluster_id) if identity and identity.cluster_id else None,
             "addresses": self._addresses(),

@@ -27,6 +27,16 @@ def rename_durably(source: Path, target: Path) -> None:
     sync_directory(target.parent)
 
 
+def move_durably(source: Path, target: Path) -> None:
+    """Rename into a folder somewhere below the source's own, which is made; durable on return."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source.rename(target)
+    for folder in target.parents:
+        sync_directory(folder)
+        if folder == source.parent:
+            break
+
+
 def sync_directory(path: Path) -> None:
     """Make creations and renames in the directory durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

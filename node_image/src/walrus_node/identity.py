@@ -31,6 +31,8 @@ class Identity:
     disk: UUID
     cluster_id: UUID | None = None
     node_id: int | None = None
+    # The disk that this node was before, whose votes are lost; its files are under `former`.
+    replaces: UUID | None = None
 
 
 class DataDirectory:
@@ -114,6 +116,7 @@ def _decode(content: bytes, path: Path) -> Identity:
             disk=UUID(facts["disk"]),
             cluster_id=UUID(facts["cluster_id"]) if facts["cluster_id"] else None,
             node_id=facts["node_id"],
+            replaces=UUID(facts["replaces"]) if facts.get("replaces") else None,
         )
     except (KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError("it lacks something") from None
