@@ -112,6 +112,8 @@ def test_the_named_node_founds_and_others_join() -> None:
     variables = {"WALRUS_BOOTSTRAP_NAME": "orders-0", "WALRUS_JOIN": "orders-brokers:6000"}
     assert parse(WALRUS_NODE_NAME="orders-0", **variables).bootstrap
     assert not parse(WALRUS_NODE_NAME="orders-1", **variables).bootstrap
+    assert parse(**variables).bootstrap_nodes == 1
+    assert parse(WALRUS_BOOTSTRAP_NODES="3", **variables).bootstrap_nodes == 3
 
 
 def test_join_may_be_repeated_and_wins_over_its_variable() -> None:

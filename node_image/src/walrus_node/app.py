@@ -183,6 +183,7 @@ class Node:
             JoinRequest(self._registration(), self._secrets, self._identity.replaces or self._config.replaces),
             listener=self._listener,
             bootstrap=self._config.bootstrap and self._identity.replaces is None,
+            bootstrap_nodes=self._config.bootstrap_nodes,
             replication={"factor": self._config.replication_factor, "write_quorum": self._config.write_quorum},
             seeds=seeds,
             on_waiting=self._set_missing,

@@ -63,6 +63,8 @@ class Config:
     # Each may be a name with many addresses.
     join: tuple[Address, ...]
     bootstrap: bool
+    # Among so many nodes at least, with seeds.
+    bootstrap_nodes: int
     # A disk that is gone, and whose place this one takes when it joins.
     replaces: UUID | None
     # Of a cluster that this node founds.
@@ -130,6 +132,7 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
         join=join,
         replaces=flags.replaces,
         bootstrap=flags.bootstrap or flags.bootstrap_name == node_name,
+        bootstrap_nodes=flags.bootstrap_nodes,
         replication_factor=flags.replication_factor,
         write_quorum=write_quorum,
         backend=flags.backend,
@@ -192,6 +195,14 @@ def _parser() -> argparse.ArgumentParser:
         "is in a cluster, else enter theirs; harmless where the disk is in one already",
     )
     add("--bootstrap-name", type=_name, metavar="NAME", help="--bootstrap for the node of this name")
+    add(
+        "--bootstrap-nodes",
+        type=_number(1, NODE_ID_MAX),
+        metavar="N",
+        default=1,
+        help="with --join: of how many nodes, this one included, a majority must be empty before a cluster is founded, "
+        "also while the name that --join gives has fewer addresses",
+    )
     add(
         "--replaces",
         type=_uuid,

@@ -39,6 +39,7 @@ class Entrance:
         *,
         listener: socket.socket,
         bootstrap: bool,
+        bootstrap_nodes: int,
         replication: Mapping[str, int],
         seeds: Sequence[Address],
         on_waiting: Callable[[str], None],
@@ -51,6 +52,7 @@ class Entrance:
         self._request = request
         self._listener = listener
         self._bootstrap = bootstrap
+        self._bootstrap_nodes = bootstrap_nodes
         self._replication = replication
         self._seeds = seeds
         self._on_waiting = on_waiting
@@ -125,6 +127,7 @@ class Entrance:
             self._request,
             lambda why: self._wait_for(f"admission: {why}"),
             may_found=may_found,
+            nodes_min=self._bootstrap_nodes,
             is_own=lambda address: _is_own(address, bound),
         )
 

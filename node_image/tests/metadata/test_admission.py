@@ -203,7 +203,11 @@ EMPTY: dict[str, Any] = {"refused": "it waits", "empty": True}
 
 
 async def asked_once(
-    *addresses: str, seeds: Sequence[str] = ("orders-brokers:6000",), own: str = "", resolve: Resolve | None = None
+    *addresses: str,
+    seeds: Sequence[str] = ("orders-brokers:6000",),
+    own: str = "",
+    resolve: Resolve | None = None,
+    nodes_min: int = 1,
 ) -> Admitted | str | None:
     """What somebody who may found comes to: an admission, nothing (it founds), or why it waits."""
     first: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -213,6 +217,7 @@ async def asked_once(
             request(),
             lambda why: None if first.done() else first.set_result(why),
             may_found=True,
+            nodes_min=nodes_min,
             is_own=lambda address: address == own,
             resolve=resolve or naming(*addresses),
         )
@@ -283,6 +288,20 @@ def test_a_seed_that_leads_back_here_does_not_make_this_node_the_only_one(
         return [own]
 
     assert asyncio.run(asked_once(seeds=seeds, own=own, resolve=resolve)) == expected
+
+
+def test_nodes_that_a_name_has_no_address_of_now_count_as_silent() -> None:
+    """One name stands for all pods; while the others were away an emptied founder was all of it, and founded again."""
+    own = "192.0.2.1:6000"
+
+    async def run() -> None:
+        waits = await asked_once(own, own=own, nodes_min=3)
+        assert waits == "orders-brokers:6000 is only this node"
+        async with answering(EMPTY) as (other, _):
+            assert await asked_once(own, other, own=own, nodes_min=3) is None
+            assert await asked_once(own, other, own=own, nodes_min=4) is not None
+
+    asyncio.run(run())
 
 
 def test_who_does_not_know_the_secret_is_not_taken_for_empty(tmp_path: Path) -> None:

@@ -146,6 +146,7 @@ async def join(
     on_waiting: Callable[[str], None],
     *,
     may_found: bool = False,
+    nodes_min: int = 1,
     is_own: Callable[[str], bool] = lambda _: False,
     resolve: Resolve = resolve,
 ) -> Admitted | None:
@@ -153,7 +154,8 @@ async def join(
 
     With *may_found* it also ends, with `None`, when a majority of all these addresses, this node's own included, is
     proved to be empty, and none to be in a cluster. Of the seeds at most one is this node: another one that leads here
-    stands for a node that nobody has asked. *on_waiting* hears why it takes longer, *is_own* says which of the
+    stands for a node that nobody has asked; *nodes_min* are counted at least, for a name may have fewer addresses than
+    there are nodes while these are away. *on_waiting* hears why it takes longer, *is_own* says which of the
     addresses are this node's.
     """
     pause = _PAUSE_SECONDS_MIN
@@ -164,7 +166,8 @@ async def join(
         answer = await ask_members(others, request, lambda _: True)
         if isinstance(answer, Admitted):
             return answer
-        if may_found and _none_is_founded(answer, places=1 + len(others) + len(unknown) + max(0, only_here - 1)):
+        places = 1 + len(others) + len(unknown) + max(0, only_here - 1)
+        if may_found and _none_is_founded(answer, places=max(places, nodes_min)):
             return None
         why = [*unknown, *(refusal.why for refusal in answer)]
         if found and not others:
