@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     config = parse_config(sys.argv[1:] if arguments is None else arguments, os.environ)
     try:
         logs.set_up(config)
-        asyncio.run(run(config))
+        starts_again = asyncio.run(run(config))
     except StartError as error:
         logging.getLogger("walrus_node").critical("%s", error)
         sys.stderr.write(f"walrus-node: {escaped(str(error))}\n")
@@ -30,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         sys.stderr.write(f"walrus-node: {error}\n")
         return 1
+    if starts_again:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
     return 0
 
 

@@ -42,6 +42,7 @@ from walrus_node.metrics import build_registry
 from walrus_node.policy import rollover_policy
 from walrus_node.presence import LEASE_MS, Presence
 from walrus_node.promises import come_back
+from walrus_node.recovery import Order, carry_out_order, forget_order, give_order
 from walrus_node.secret import Secrets
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ log = logging.getLogger(__name__)
 FAILED, DATA_REFUSED, PORT_IN_USE = 1, 3, 4
 
 _GRACE_MS = 1_000
+_RESTART_SECONDS = 0.5
 _STOP_SECONDS_MAX = 1.8
 
 
@@ -60,8 +62,8 @@ class StartError(Exception):
         self.exit_code = exit_code
 
 
-async def run(config: Config) -> None:
-    """Run until SIGTERM or SIGINT; raises `StartError` when it cannot go on."""
+async def run(config: Config) -> bool:
+    """Run until SIGTERM or SIGINT; raises `StartError` when it cannot go on. True: it is to be started again."""
     try:
         node = Node(config)
     except DataRefusedError as error:
@@ -75,6 +77,7 @@ async def run(config: Config) -> None:
         raise StartError(str(error), DATA_REFUSED) from None
     finally:
         await node.stop()
+    return node.starts_again
 
 
 class Node:
@@ -103,6 +106,7 @@ class Node:
         self._missing = "start: reading the data directory"
         self._stop_requested = asyncio.Event()
         self._failure: StartError | None = None
+        self.starts_again = False
         status = lambda: self._store.status() if self._store else None  # noqa: E731 - one expression, used once
         metrics = lambda: self._data_plane.prometheus() if self._data_plane else ""  # noqa: E731
         store = lambda: self._store  # noqa: E731 - it is there later
@@ -117,6 +121,8 @@ class Node:
                 self._count_behind,
                 self._tell_remains,
                 self._secrets,
+                self._recover,
+                self._start_again,
             )
         )
         copies = lambda: self._controller.copies.progress if self._controller else None  # noqa: E731
@@ -172,9 +178,10 @@ class Node:
         identity = self._directory.load_identity(lambda: (owner().disk, owner().cluster_id))
         if self._config.node_id not in (None, identity.node_id or self._config.node_id):
             log.warning("--node-id %d is ignored: this disk is node %d", self._config.node_id, identity.node_id)
+        identity, leaders = await asyncio.to_thread(carry_out_order, self._directory, identity)
         back = await asyncio.to_thread(come_back, self._directory, identity)
         self._identity, self._is_only_node = back.identity, back.is_alone
-        seeds = (*self._config.join, *map(Address.parse, back.seeds))
+        seeds = (*self._config.join, *map(Address.parse, (*back.seeds, *leaders)))
         self._listener = _listen(self._config.raft, "--raft-port")
         self._raft = Address(self._config.raft.host, self._listener.getsockname()[1])
         await self._open_front()
@@ -189,6 +196,7 @@ class Node:
             on_waiting=self._set_missing,
         )
         store, self._identity = await entrance.enter(self._identity, self._open_store)
+        forget_order(self._directory.path)
         data_plane = await self._start_data_plane()
         node_id = self._identity.node_id
         assert node_id is not None, "who has entered has an id"
@@ -405,6 +413,17 @@ class Node:
 
     def _tell_remains(self) -> list[dict[str, Any]] | None:
         return self._data_plane.remains() if self._data_plane is not None else None
+
+    def _recover(self, order: Order) -> None:
+        """An order for the next start."""
+        assert self._directory is not None
+        give_order(self._directory.path, order)
+        log.warning("the metadata are to go on as those of cluster %s: this node starts again", order.cluster_id)
+
+    def _start_again(self) -> None:
+        """Once the call that asks for it is answered."""
+        self.starts_again = True
+        self._loop.call_later(_RESTART_SECONDS, self.request_stop)
 
     def _hear_failure(self, error: Exception) -> None:
         """Called by the store's thread."""

@@ -2,7 +2,7 @@
 
 import hmac
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -45,6 +45,9 @@ _LIST_LOST_TOPICS = Method(
     "ListLostTopics", admin_pb2.ListLostTopicsRequest, admin_pb2.ListLostTopicsResponse, _SERVICE
 )
 _RECOVER_TOPIC = Method("RecoverTopic", admin_pb2.RecoverTopicRequest, admin_pb2.RecoverTopicResponse, _SERVICE)
+_RECOVER_METADATA = Method(
+    "RecoverMetadata", admin_pb2.RecoverMetadataRequest, admin_pb2.RecoverMetadataResponse, _SERVICE
+)
 _SET_LOG_LEVEL = Method("SetLogLevel", admin_pb2.SetLogLevelRequest, admin_pb2.SetLogLevelResponse, _SERVICE)
 
 
@@ -178,6 +181,20 @@ class AdminClient:
         InvalidRequest where no name is known, or nobody can say which of its segments is the first.
         """
         return self._change(_RECOVER_TOPIC, admin_pb2.RecoverTopicRequest(topic=topic, name=name)).name
+
+    def recover_metadata(self, gone: Sequence[str]) -> tuple[str, list[str]]:
+        """Goes on without a majority of the metadata's voters, from what this very node has.
+
+        *gone*: disks that will never come back. Gives the id of the cluster that goes on, and disks that were not
+        reached and are to follow. The nodes start again. Raises RejectedError while a majority is there, where a
+        member is neither there nor gone, and where another one knows more.
+        """
+        answer = self._change(_RECOVER_METADATA, admin_pb2.RecoverMetadataRequest(gone=gone))
+        return answer.cluster_id, list(answer.left_behind)
+
+    def follow(self, cluster_id: str, seed: str) -> None:
+        """Has this very node, which was not reached, enter the cluster that went on; *seed*: a Raft address there."""
+        self._change(_RECOVER_METADATA, admin_pb2.RecoverMetadataRequest(follow=cluster_id, seeds=[seed]))
 
     def set_log_level(self, level: str) -> None:
         """Changes what the node logs, until it is restarted: a level, or a filter as "info,walrus_broker=debug"."""

@@ -266,6 +266,49 @@ def recover_topics(
         print_note(f"not looked at: {silent}")
 
 
+@app.command("recover-metadata")
+def recover_metadata(
+    context: typer.Context,
+    gone: Annotated[
+        list[str] | None,
+        typer.Option("--gone", metavar="DISK", help="A disk that will never come back; repeat it.", show_default=False),
+    ] = None,
+    follow: Annotated[
+        str,
+        typer.Option(metavar="CLUSTER", help="Enter the cluster that went on without this node.", show_default=False),
+    ] = "",
+    seed: Annotated[
+        str, typer.Option(metavar="HOST:RAFT_PORT", help="Where that cluster is, with --follow.", show_default=False)
+    ] = "",
+    admin: AdminOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Go on without a majority of the metadata's voters, from what one node has: the last resort.
+
+    What goes on is another cluster, with the topics and records of the nodes that are left. Destroy the disks that you
+    name as gone, so that they cannot work together somewhere else. Give --admin: the node that is asked recovers.
+
+    Examples:
+        walrus cluster recover-metadata --admin 10.0.0.3:9091 --gone 6f1c... --gone 0b7e...
+
+        walrus cluster recover-metadata --admin 10.0.0.4:9091 --follow 51d0... --seed 10.0.0.3:6000
+    """
+    if bool(gone) == bool(follow) or bool(follow) != bool(seed):
+        raise Failed("give --gone for each disk that will never come back, or --follow and --seed")
+    with admin_client(context, admin) as client:
+        if follow:
+            client.follow(follow, seed)
+            cluster_id, left_behind = follow, list[str]()
+        else:
+            cluster_id, left_behind = client.recover_metadata(gone or [])
+    if output_of(context, output) is Output.JSON:
+        print_json({"cluster_id": cluster_id, "left_behind": left_behind})
+        return
+    print_line(f"the nodes start again as cluster {cluster_id}")
+    for disk in left_behind:
+        print_note(f"not reached: the node of disk {disk}; ask it with --follow {cluster_id}")
+
+
 @app.command()
 def replication(
     context: typer.Context,

@@ -82,7 +82,7 @@ class CopiesStatus(_message.Message):
     def __init__(self, under_replicated: _Optional[int] = ..., without_copy: _Optional[int] = ..., moving: _Optional[int] = ..., damaged: _Optional[int] = ...) -> None: ...
 
 class MetadataStatus(_message.Message):
-    __slots__ = ("leader", "term", "version", "role", "voters")
+    __slots__ = ("leader", "term", "version", "role", "voters", "last_index", "last_term")
     class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         ROLE_UNSPECIFIED: _ClassVar[MetadataStatus.Role]
@@ -100,12 +100,16 @@ class MetadataStatus(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     VOTERS_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LAST_TERM_FIELD_NUMBER: _ClassVar[int]
     leader: int
     term: int
     version: int
     role: MetadataStatus.Role
     voters: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, leader: _Optional[int] = ..., term: _Optional[int] = ..., version: _Optional[int] = ..., role: _Optional[_Union[MetadataStatus.Role, str]] = ..., voters: _Optional[_Iterable[int]] = ...) -> None: ...
+    last_index: int
+    last_term: int
+    def __init__(self, leader: _Optional[int] = ..., term: _Optional[int] = ..., version: _Optional[int] = ..., role: _Optional[_Union[MetadataStatus.Role, str]] = ..., voters: _Optional[_Iterable[int]] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ...) -> None: ...
 
 class ClusterNode(_message.Message):
     __slots__ = ("node_id", "disk", "process", "name", "raft_address", "peer_address", "text_address", "grpc_address", "http_address", "admin_address", "state", "alive", "voter")
@@ -484,6 +488,24 @@ class RecoverTopicResponse(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     name: str
     def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class RecoverMetadataRequest(_message.Message):
+    __slots__ = ("gone", "follow", "seeds")
+    GONE_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    SEEDS_FIELD_NUMBER: _ClassVar[int]
+    gone: _containers.RepeatedScalarFieldContainer[str]
+    follow: str
+    seeds: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, gone: _Optional[_Iterable[str]] = ..., follow: _Optional[str] = ..., seeds: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RecoverMetadataResponse(_message.Message):
+    __slots__ = ("cluster_id", "left_behind")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEFT_BEHIND_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    left_behind: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cluster_id: _Optional[str] = ..., left_behind: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SetLogLevelRequest(_message.Message):
     __slots__ = ("level",)

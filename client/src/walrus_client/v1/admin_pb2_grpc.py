@@ -119,6 +119,11 @@ class AdminStub:
                 request_serializer=walrus__client_dot_v1_dot_admin__pb2.RecoverTopicRequest.SerializeToString,
                 response_deserializer=walrus__client_dot_v1_dot_admin__pb2.RecoverTopicResponse.FromString,
                 _registered_method=True)
+        self.RecoverMetadata = channel.unary_unary(
+                '/walrus.v1.Admin/RecoverMetadata',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.RecoverMetadataRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.RecoverMetadataResponse.FromString,
+                _registered_method=True)
         self.SetLogLevel = channel.unary_unary(
                 '/walrus.v1.Admin/SetLogLevel',
                 request_serializer=walrus__client_dot_v1_dot_admin__pb2.SetLogLevelRequest.SerializeToString,
@@ -260,6 +265,15 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecoverMetadata(self, request, context):
+        """Goes on without a majority of the metadata's voters, as another cluster, from what this node has; it and the others that
+        are left start again. Refused while a majority is there, while one that is left does not answer or knows more, and where
+        a member is neither there nor named as gone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SetLogLevel(self, request, context):
         """Changes what this node logs, until it is restarted.
         """
@@ -354,6 +368,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.RecoverTopic,
                     request_deserializer=walrus__client_dot_v1_dot_admin__pb2.RecoverTopicRequest.FromString,
                     response_serializer=walrus__client_dot_v1_dot_admin__pb2.RecoverTopicResponse.SerializeToString,
+            ),
+            'RecoverMetadata': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecoverMetadata,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.RecoverMetadataRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.RecoverMetadataResponse.SerializeToString,
             ),
             'SetLogLevel': grpc.unary_unary_rpc_method_handler(
                     servicer.SetLogLevel,
@@ -820,6 +839,33 @@ class Admin:
             '/walrus.v1.Admin/RecoverTopic',
             walrus__client_dot_v1_dot_admin__pb2.RecoverTopicRequest.SerializeToString,
             walrus__client_dot_v1_dot_admin__pb2.RecoverTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecoverMetadata(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/RecoverMetadata',
+            walrus__client_dot_v1_dot_admin__pb2.RecoverMetadataRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.RecoverMetadataResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,20 +8,21 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import grpc.aio
 import walrus_core
 from walrus_client.v1 import admin_pb2, admin_pb2_grpc
 
-from walrus_node.admin import lost_topics
+from walrus_node.admin import forced_recovery, lost_topics
 from walrus_node.admin.permit import authorization
 from walrus_node.admin.refusals import refuse, refuse_as
 from walrus_node.admin.views import cluster_nodes, metadata_status, segment_view
 from walrus_node.commands import execute
 from walrus_node.metadata.machine import ClusterState, RegisteredNode
-from walrus_node.metadata.quorum import keeps_majority, may_remove, spare_nodes
+from walrus_node.metadata.quorum import keeps_majority, may_remove, spare_nodes, why_majority, why_not_recovered
 from walrus_node.metadata.store import Applied, MetadataStore, Rejected
+from walrus_node.recovery import Order
 from walrus_node.secret import Secrets
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -55,6 +56,10 @@ class Facts:
     # What lies on this disk of topics that the metadata do not name; `None` before it serves. Slow.
     remains: Callable[[], list[dict[str, Any]] | None]
     secrets: Secrets
+    # Durable when it returns; the next start carries it out.
+    recover: Callable[[Order], None]
+    # This node starts again, once the call under way is answered.
+    start_again: Callable[[], None]
 
 
 class AdminService(admin_pb2_grpc.AdminServicer):
@@ -299,6 +304,35 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             except grpc.aio.AioRpcError as error:
                 raise OSError(error.details() or error.code().name) from None
             return answer
+
+    async def RecoverMetadata(self, request: admin_pb2.RecoverMetadataRequest, context: Context) -> Any:  # noqa: N802
+        store = await self._store(context)
+        try:
+            follow = UUID(request.follow) if request.follow else None
+            gone = frozenset(map(UUID, request.gone))
+        except ValueError:
+            await refuse(
+                context, "InvalidRequest", "a disk or cluster is named by its UUID: ListMembers names the disks"
+            )
+        identity, status, state = self._facts.identity(), store.status(), store.read()
+        me, nodes = UUID(identity.disk), state.metadata.nodes()
+        # Who follows declares nobody gone; that a majority is not there it sees for itself.
+        why = why_not_recovered(status, me, gone) if follow is None else why_majority(status)
+        others = [node for node in nodes if node["disk"] != identity.disk and UUID(node["disk"]) not in gone]
+        if why is None and follow is None:
+            why = await forced_recovery.why_not_from_here(metadata_status(status, state), others)
+        if why is not None:
+            await refuse(context, "NotRecovered", why)
+        if follow is not None:
+            self._facts.recover(Order(follow, None, tuple(request.seeds)))
+            self._facts.start_again()
+            return admin_pb2.RecoverMetadataResponse(cluster_id=str(follow))
+        cluster_id = uuid4()
+        self._facts.recover(Order(cluster_id, gone, ()))
+        seed = next(node["raft_address"] for node in nodes if node["disk"] == identity.disk)
+        left_behind = await forced_recovery.lead_over(str(cluster_id), seed, others, self._facts.secrets)
+        self._facts.start_again()
+        return admin_pb2.RecoverMetadataResponse(cluster_id=str(cluster_id), left_behind=left_behind)
 
     async def SetLogLevel(self, request: admin_pb2.SetLogLevelRequest, context: Context) -> Any:  # noqa: N802
         try:

@@ -55,4 +55,6 @@ def metadata_status(status: Status, state: ClusterState) -> admin_pb2.MetadataSt
         version=status.version,
         role=_ROLES[status.state],
         voters=sorted(ids[disk] for disk in status.voters() if disk in ids),
+        last_index=status.last_index,
+        last_term=status.last_term,
     )

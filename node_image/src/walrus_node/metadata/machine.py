@@ -78,6 +78,10 @@ class MetadataMachine:
     def snapshot(self) -> bytes:
         return self._metadata.snapshot()
 
+    def snapshot_as(self, cluster_id: UUID) -> bytes:
+        """The state as that of another cluster."""
+        return self._metadata.continued_as(str(cluster_id)).snapshot()
+
     def restore(self, snapshot: bytes) -> None:
         try:
             self._metadata = walrus_core.Metadata.restore(snapshot, self._level)

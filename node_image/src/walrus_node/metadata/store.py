@@ -90,6 +90,8 @@ class Status:
     members: tuple[Member, ...]
     version: int
     failure: str | None
+    # Of the entry at `last_index`.
+    last_term: int = 0
 
     @property
     def is_leader(self) -> bool:

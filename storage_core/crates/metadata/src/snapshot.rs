@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::model::{Ballot, Metadata, Replication, Segment, SegmentState};
 
@@ -48,6 +49,13 @@ struct Write<'a> {
 }
 
 impl Metadata {
+    /// The same state as that of another cluster: after a forced recovery what is left of the old one, should it come back,
+    /// can neither be joined nor be taken for the new one.
+    #[must_use]
+    pub fn continued_as(&self, cluster_id: Uuid) -> Metadata {
+        Metadata { cluster_id: Some(cluster_id), version: self.version + 1, ..self.clone() }
+    }
+
     /// The whole state as bytes; [`Metadata::from_snapshot`] reads them back.
     #[must_use]
     pub fn to_snapshot(&self) -> Vec<u8> {

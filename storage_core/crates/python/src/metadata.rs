@@ -88,6 +88,13 @@ impl Metadata {
         Self::new(self.current(), self.level)
     }
 
+    /// The same state as that of another cluster, by the UUID of that: for a forced recovery.
+    fn continued_as(&self, cluster_id: &str) -> PyResult<Self> {
+        let id = Uuid::parse_str(cluster_id);
+        let id = id.map_err(|problem| pyo3::exceptions::PyValueError::new_err(problem.to_string()))?;
+        Ok(Self::new(Arc::new(self.current().continued_as(id)), self.level))
+    }
+
     /// The level of commands that all members know, if it is above the cluster's.
     fn reachable_level(&self) -> Option<u32> {
         self.current().reachable_level()

@@ -81,6 +81,9 @@ class Metadata:
     def copy(self) -> Metadata:
         """A state of its own, equal now."""
 
+    def continued_as(self, cluster_id: str) -> Metadata:
+        """The same state as that of another cluster, by the UUID of that: for a forced recovery."""
+
     def view(self) -> dict[str, Any]:
         """The state as dicts and lists, in the shape of its JSON."""
 

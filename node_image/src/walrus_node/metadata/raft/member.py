@@ -99,14 +99,14 @@ class Raft(Replication):
 
     def status(self) -> Status:
         """Thread-safe: everything it looks at is replaced or copied as a whole."""
-        leader, last, leads = self.leader, self.last.index, self.role == LEADER
+        leader, last, leads = self.leader, self.last, self.role == LEADER
         connected, matched = set(self.connected), dict(self.match_index)
         disks = self.voters | {UUID(node.id) for node in connected} | {UUID(self._me.id)}
         members = []
         for disk in sorted(disks):
             node = Node(str(disk))
             mine = node == self._me
-            lag = 0 if mine else max(0, last - matched.get(node, 0))
+            lag = 0 if mine else max(0, last.index - matched.get(node, 0))
             there = mine or (node in connected and (not leads or self.hears(node)))
             members.append(Member(disk, disk in self.voters, there, lag if leads else None))
         return Status(
@@ -115,8 +115,9 @@ class Raft(Replication):
             leader=UUID(leader.id) if leader is not None else None,
             commit_index=self.commit_index,
             applied_index=self.applied_index,
-            last_index=last,
+            last_index=last.index,
             members=tuple(members),
             version=self._machine.version(),
             failure=None,
+            last_term=last.term,
         )
