@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from chaos.stores import Place, read_store
@@ -30,12 +31,27 @@ def roll_back_metadata(home: Path, aside: Path) -> None:
     shutil.copytree(aside, home / "metadata")
 
 
-def flip_bits(store: Path, seed: int) -> list[str]:
-    """Flips bits in sealed segments of a store; says where. None is flipped where nothing is sealed."""
+def flip_bits(store: Path, seed: int, *, in_sealed: bool = True) -> list[str]:
+    """Flips bits in sealed segments of a store, or in open ones; says where. None is flipped where there are none.
+
+    In open ones they are in the first half, so that there are good records behind: else it is a torn tail.
+    """
     draw = random.Random(seed)
-    sealed = [log for log in read_store(store).values() if log.is_sealed]
-    places = [place for log in sealed for place in log.places if place.length]
+    logs = [log for log in read_store(store).values() if log.is_sealed is in_sealed]
+    places = [place for log in logs for place in log.places if place.length]
+    if not in_sealed:
+        places = [replace(place, length=place.length // 2) for place in places if place.length > 1]
     return [_flip(draw, draw.choice(places)) for _ in range(FLIPS if places else 0)]
+
+
+def lose_end(store: Path) -> None:
+    """The second half of what the journal of a store holds is zeros."""
+    journal = max(path for path in store.glob("journal-*") if path.name.removeprefix("journal-").isdigit())
+    content = journal.read_bytes()
+    kept = len(content.rstrip(b"\0")) // 2
+    with journal.open("r+b") as file:
+        file.seek(kept)
+        file.write(bytes(len(content) - kept))
 
 
 def is_whole(store: Path) -> bool:

@@ -27,6 +27,11 @@ class Kind(StrEnum):
     HALF_OPEN = "half-open"  # connections to the nodes stand, and nothing comes through
     DISK_FULL = "disk-full"  # not one free byte
     DISK_LOST = "disk-lost"  # SIGKILL, all data is gone; a node on a new disk takes the place
+    FOUNDER_EMPTIED = (
+        "founder-emptied"  # the same to the first node, which is told to found a cluster when it starts again
+    )
+    JOURNAL_LOST = "journal-lost"  # SIGKILL, the store's journal loses its end; the node comes back by itself
+    OPEN_ROT = "open-rot"  # SIGKILL, bits of open segments are flipped; healed when all is mended
     DAMAGE = "damage"  # SIGKILL, bits of sealed segments are flipped, started again when healed
     ROT = "rot"  # bits of sealed segments are flipped under nodes that run; healed when they have mended all
     ROLLBACK = "rollback"  # SIGKILL, the metadata on the disk is an older one when it starts again
@@ -69,6 +74,9 @@ TRAITS = {
     Kind.HALF_OPEN: Traits(everyone=False, lasting_ms=(1_000, 8_000)),
     Kind.DISK_FULL: Traits(lasting_ms=(1_000, 5_000)),
     Kind.DISK_LOST: Traits(copies=3, everyone=False, lasting_ms=(1_000, 3_000), weight=0),
+    Kind.FOUNDER_EMPTIED: Traits(copies=3, everyone=False, lasting_ms=(1_000, 3_000), weight=0),
+    Kind.JOURNAL_LOST: Traits(copies=3, everyone=False, lasting_ms=(300, 2_000), weight=0),
+    Kind.OPEN_ROT: Traits(copies=3, everyone=False, lasting_ms=(300, 2_000), weight=0),
     Kind.DAMAGE: Traits(copies=3, everyone=False, lasting_ms=(300, 2_000), weight=0),
     Kind.ROT: Traits(copies=3, everyone=False, lasting_ms=(0, 2_000), weight=0),
     Kind.ROLLBACK: Traits(copies=3, everyone=False, lasting_ms=(1_000, 5_000), weight=0),

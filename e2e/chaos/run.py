@@ -13,6 +13,7 @@ from typing import Protocol
 
 from walrus_client import Client, Partition
 
+from chaos.claims import held_to_account
 from chaos.cursor import judge_cursor
 from chaos.disk_verdict import Extent, judge_disks
 from chaos.faults import Fault
@@ -96,13 +97,15 @@ def run(
     say(f"{len(world.nodes)} nodes serve")
     bootstraps = [_from(world, node) for node in world.nodes]
     texts = [world.text_address(node) for node in world.nodes]
-    with running(shape, bootstraps, texts) as workload:
+    asked = [(world.grpc_address(node), world.text_address(node)) for node in world.nodes]
+    with running(shape, bootstraps, texts) as workload, held_to_account(workload, asked) as claims:
         workload.wait_for_progress(PROGRESS_TIMEOUT_S)
         began = time.monotonic()
         for fault in faults:
             if time.monotonic() - began >= duration_s:
                 break
             _once(world, workload, fault, report, say)
+    report.verdicts["claims of every node"] = claims
     report.acked = workload.total()
     say(f"{report.acked} records acknowledged; checking what the log and the disks hold")
     _judge(world, workload, report, write_quorum)

@@ -104,6 +104,27 @@ def _disk_lost(cast: Cast) -> Iterator[Fault]:
     yield Fault(Kind.DISK_LOST, cast.some(1), cast.lasting(1_000, 3_000), REST_MS, through=cast.can_spare_one())
 
 
+def _founder_emptied(cast: Cast) -> Iterator[Fault]:
+    yield Fault(Kind.FOUNDER_EMPTIED, (1,), cast.lasting(1_000, 3_000), REST_MS)
+
+
+def _journal_lost(cast: Cast) -> Iterator[Fault]:
+    """One node after the other, each as another disk and whole again before the next."""
+    for node in cast.some(2):
+        yield Fault(Kind.JOURNAL_LOST, (node,), cast.lasting(300, 2_000), REST_MS)
+
+
+def _open_rot(cast: Cast) -> Iterator[Fault]:
+    for _ in range(3):
+        yield Fault(Kind.OPEN_ROT, cast.some(1), cast.lasting(300, 1_000), REST_MS)
+
+
+def _asleep(cast: Cast) -> Iterator[Fault]:
+    """For as long as others take to lead, and for less: who wakes up must not answer from before."""
+    for _ in range(10):
+        yield Fault(Kind.PAUSE, cast.some(1), cast.lasting(100, 5_000), 0, Target.SEGMENT_LEADER)
+
+
 def _damage(cast: Cast) -> Iterator[Fault]:
     """The same node each time: what is damaged is a minority of the copies."""
     node = cast.some(1)
@@ -151,6 +172,12 @@ SCENARIOS = {
     "late": Scenario("connections deliver late, and out of order among each other", _late),
     "disks-full": Scenario("no byte is free: on one node, on all", _disks_full),
     "disk-lost": Scenario("a data directory is gone, a new disk takes its place", _disk_lost, copies=3),
+    "founder-emptied": Scenario(
+        "the founder's data are gone, and it is told to found a cluster again", _founder_emptied, copies=3
+    ),
+    "journal-lost": Scenario("a store's journal loses its end: its node is another disk", _journal_lost, copies=3),
+    "open-rot": Scenario("bits of open segments flip on a minority", _open_rot, copies=3),
+    "asleep": Scenario("leaders are stopped for a moment, or for longer, and answer again", _asleep),
     "damage": Scenario("bits of sealed segments flip on a minority", _damage, copies=3),
     "rot": Scenario("bits of sealed segments flip on a node that runs: it finds and mends them", _rot, copies=3),
     "rollback": Scenario("the metadata of a node is an older one", _rollback, copies=3),

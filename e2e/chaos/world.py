@@ -102,8 +102,8 @@ class World:
             for status in statuses
         )
 
-    def start(self, node: int) -> None:
-        """Starts the process of a node on its data."""
+    def start(self, node: int, *more: str) -> None:
+        """Starts the process of a node on its data, with *more* options than the others."""
         others = [other for other in self.nodes if other != node]
         place = ["--join", ",".join(f"{address(other)}:{RAFT_PORT}" for other in others)] if others else []
         if node == self.nodes[0] and not self._founded:
@@ -116,6 +116,7 @@ class World:
             *("--secret-file", str(self._secret_file)),
             *place,
             *self._options,
+            *more,
         ]
         environment = os.environ | {"PYTHONUNBUFFERED": "1"}
         if self._clocks is not None:
@@ -144,7 +145,9 @@ class World:
             case Kind.DISK_FULL:
                 for node in nodes:
                     disks.fill(self._disk(node))
-            case Kind.DISK_LOST | Kind.DAMAGE | Kind.ROLLBACK:
+            case (
+                Kind.DISK_LOST | Kind.FOUNDER_EMPTIED | Kind.JOURNAL_LOST | Kind.OPEN_ROT | Kind.DAMAGE | Kind.ROLLBACK
+            ):
                 for node in nodes:
                     self._harm(fault, node)
             case Kind.ROT:
@@ -163,10 +166,19 @@ class World:
             case Kind.KILL | Kind.STOP | Kind.CRASH_LOOP | Kind.DAMAGE | Kind.ROLLBACK:
                 for node in fault.nodes:
                     self.start(node)
-            case Kind.DISK_LOST:
+            case Kind.DISK_LOST | Kind.FOUNDER_EMPTIED:
+                for node in fault.nodes:
+                    self.start(node, *(("--bootstrap",) if fault.kind is Kind.FOUNDER_EMPTIED else ()))
+                    self._replace(node)
+            case Kind.JOURNAL_LOST:
                 for node in fault.nodes:
                     self.start(node)
-                    self._replace(node)
+                wait_until(self._is_back, "the node to come back as another disk, and be whole", MENDED_TIMEOUT_S)
+            case Kind.OPEN_ROT:
+                for node in fault.nodes:
+                    self.start(node)
+                    is_mended = partial(self._is_mended, node)
+                    wait_until(is_mended, f"node-{node} to mend what rotted", MENDED_TIMEOUT_S, every_s=MENDED_LOOK_S)
             case Kind.PAUSE:
                 self._signal(fault.nodes, signal.SIGCONT)
             case Kind.DISK_FULL:
@@ -258,16 +270,30 @@ class World:
             damage.keep_metadata(home, aside)
             self._signal((node,), signal.SIGCONT)
             threading.Event().wait(fault.lasting_ms / 1000)
-        if fault.kind is Kind.DISK_LOST:
+        if fault.kind in (Kind.DISK_LOST, Kind.FOUNDER_EMPTIED, Kind.JOURNAL_LOST):
             self._lost[node] = self._disk_uuid(node)
         self._end((node,), signal.SIGKILL)
         match fault.kind:
             case Kind.ROLLBACK:
                 damage.roll_back_metadata(home, aside)
-            case Kind.DISK_LOST:
+            case Kind.DISK_LOST | Kind.FOUNDER_EMPTIED:
                 damage.lose(home)
+            case Kind.JOURNAL_LOST:
+                damage.lose_end(home / "log")
+            case Kind.OPEN_ROT:
+                damage.flip_bits(home / "log", fault.lasting_ms, in_sealed=False)
             case Kind.DAMAGE:
                 damage.flip_bits(home / "log", fault.lasting_ms)
+
+    def _is_back(self) -> bool:
+        """Whether the disks that lost their votes are out, and nothing lacks copies."""
+        try:
+            with AdminClient(f"{address(self.nodes[0])}:{ADMIN_PORT}", secret_file=self._secret_file) as admin:
+                status = admin.status()
+        except WalrusError:
+            return False
+        is_out = not {node.disk for node in status.nodes} & set(self._lost.values())
+        return is_out and status.under_replicated == 0 and self.is_whole()
 
     def _rot(self, fault: Fault, node: int) -> None:
         with AdminClient(f"{address(node)}:{ADMIN_PORT}", secret_file=self._secret_file) as admin:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from chaos.damage import unlocked
+from chaos.damage import lose_end, unlocked
 
 
 def test_all_but_the_lock_is_there_and_what_is_written_goes_to_the_store(tmp_path: Path) -> None:
@@ -13,3 +13,12 @@ def test_all_but_the_lock_is_there_and_what_is_written_goes_to_the_store(tmp_pat
         (store / "00000001.wal").write_bytes(b"after")
     assert (tmp_path / "00000001.wal").read_bytes() == b"after"
     assert (tmp_path / "LOCK").exists()
+
+
+def test_of_a_journal_that_loses_its_end_the_first_half_stays(tmp_path: Path) -> None:
+    (tmp_path / "journal-00000001").write_bytes(b"older")
+    (tmp_path / "journal-00000002").write_bytes(b"x" * 100 + bytes(28))
+    (tmp_path / "journal.spare").write_bytes(b"spare")
+    lose_end(tmp_path)
+    assert (tmp_path / "journal-00000002").read_bytes() == b"x" * 50 + bytes(78)
+    assert (tmp_path / "journal-00000001").read_bytes() == b"older"
