@@ -61,11 +61,11 @@ def is_whole(store: Path) -> bool:
 
 @contextmanager
 def unlocked(store: Path) -> Iterator[Path]:
-    """The store of a node that stands still, for those who would respect its lock."""
-    with tempfile.TemporaryDirectory() as beside:
+    """The store of a node that stands still, for those who would respect its lock. A store takes no symbolic links."""
+    with tempfile.TemporaryDirectory(dir=store.parent) as beside:
         for entry in store.iterdir():
             if entry.name != LOCK:
-                (Path(beside) / entry.name).symlink_to(entry.resolve())
+                (Path(beside) / entry.name).hardlink_to(entry)
         yield Path(beside)
 
 
