@@ -240,6 +240,31 @@ def test_the_founder_stays_the_founder_when_the_spec_changes_before_it_has_found
     assert condition(kube, "Ready")["status"] == "True"
 
 
+def test_a_cluster_is_founded_when_most_of_its_brokers_are_there():
+    kube = SimKube()
+    kube.no_room = {"orders-general-1", "orders-general-2"}
+    kube.put("orders", SMALLEST)
+    converge(kube)
+    assert {disk["cluster"] for disk in kube.disks.values()} == {""}
+    assert status(kube)["plan"]["blockedBy"] == "NotFounded"
+    kube.no_room.clear()
+    converge(kube)
+    assert {disk["cluster"] for disk in kube.disks.values()} == {"cluster-1"}
+    assert condition(kube, "Ready")["status"] == "True"
+
+
+def test_a_founder_that_waits_for_more_brokers_than_there_shall_be_starts_again():
+    kube = SimKube()
+    kube.no_room = {f"orders-general-{ordinal}" for ordinal in range(3, 9)}
+    kube.put("orders", with_pool(SMALLEST, replicas=9))
+    converge(kube)
+    assert {disk["cluster"] for disk in kube.disks.values()} == {""}
+    kube.put("orders", SMALLEST)
+    converge(kube)
+    assert {disk["cluster"] for disk in kube.disks.values()} == {"cluster-1"}
+    assert condition(kube, "Ready")["status"] == "True"
+
+
 def test_another_founder_is_told_when_the_pool_of_the_first_one_never_was():
     kube = SimKube()
     kube.put("orders", with_pool(SMALLEST, name="renamed"))

@@ -379,7 +379,7 @@ class SimKube:
             status["conditions"] = []
         elif "podIP" not in status:
             told = self.objects.get(Ref("ConfigMap", ref.namespace, f"{self._cluster(pod)}-bootstrap"))
-            pod["founds"] = told["data"] if told is not None and told["data"]["name"] == ref.name else None
+            pod["founds"] = dict(told["data"]) if told is not None and told["data"]["name"] == ref.name else None
             status.update(
                 {
                     "podIP": f"ip-{ref.namespace}-{ref.name}",
@@ -393,7 +393,7 @@ class SimKube:
         elif not self.identity(ref)["cluster"]:
             peers = {self.identity(other)["cluster"] for other in self._peers(ref)} - {""}
             joinable = sorted(peer for peer in peers if self._trusts(ref, self.brokers.leader(ref.namespace, peer)))
-            if pod["founds"]:
+            if pod["founds"] and not peers and self._most_are_empty(ref, int(pod["founds"].get("nodes", 1))):
                 self.identity(ref)["cluster"] = f"cluster-{next(self._clusters)}"
                 self.config[self.identity(ref)["cluster"]] = (0, {})
                 told = Replication(int(pod["founds"]["factor"]), int(pod["founds"]["writeQuorum"]))
@@ -424,6 +424,10 @@ class SimKube:
         """The claim's name, or the folder's: brokers on folders of nodes come back to theirs here."""
         claim = Ref(CLAIM.name, ref.namespace, f"data-{ref.name}")
         return (ref.namespace, "claim" if claim in self.objects else "folder", ref.name)
+
+    def _most_are_empty(self, ref, nodes):
+        """A founder counts itself, and asks the others: none of them is in a cluster."""
+        return 2 * (1 + len(self._peers(ref))) > nodes
 
     def _peers(self, ref):
         mine = self._cluster(self.objects[ref])

@@ -385,6 +385,11 @@ class ClusterSpec(Model):
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     """What happens to the volumes when the WalrusCluster is deleted."""
 
+    @property
+    def brokers(self) -> int:
+        """How many there shall be, of all pools."""
+        return sum(pool.replicas for pool in self.pools)
+
 
 def parse_spec(spec: dict[str, Any]) -> ClusterSpec:
     """Parse what the API server handed out. Raises `pydantic.ValidationError`."""

@@ -61,7 +61,8 @@ def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
         made.append(accepted_map(owner, facts.accepted, facts.cluster_id))
     made += [_account(owner), config_map(owner)]
     if facts.bootstrap is not None:
-        made.append(bootstrap_map(owner, facts.bootstrap.founder, facts.bootstrap.untold, spec.replication))
+        founder = facts.bootstrap
+        made.append(bootstrap_map(owner, founder.founder, founder.untold, spec.replication, spec.brokers))
     made += services(owner, spec)
     for name, pool in facts.pools.items():
         made.append(_stateful_set(owner, name, pool))

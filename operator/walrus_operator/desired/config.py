@@ -20,9 +20,18 @@ def config_map(owner: Owner) -> Manifest:
     return object_of(owner, CONFIG_MAP, names.config, data=data)
 
 
-def bootstrap_map(owner: Owner, founder: str, untold: str, replication: Replication) -> Manifest:
-    """Names the broker that founds the cluster, on an empty disk only, and what it founds it with."""
-    data = {"name": founder, "factor": str(replication.factor), "writeQuorum": str(replication.acknowledged_by)}
+def bootstrap_map(owner: Owner, founder: str, untold: str, replication: Replication, brokers: int) -> Manifest:
+    """Names the broker that founds the cluster, on an empty disk only, and what it founds it with.
+
+    A majority of *brokers*, all that there shall be, must be empty then. The name behind which they are has no address
+    of those that are away, so that alone it would not keep an emptied founder from founding again.
+    """
+    data = {
+        "name": founder,
+        "nodes": str(brokers),
+        "factor": str(replication.factor),
+        "writeQuorum": str(replication.acknowledged_by),
+    }
     made = object_of(owner, CONFIG_MAP, owner.names.bootstrap, data=data)
     if untold:
         made["metadata"]["annotations"] = {n.UNTOLD: untold}

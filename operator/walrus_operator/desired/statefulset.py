@@ -191,6 +191,7 @@ def _broker(owner: Owner, inputs: PodInputs) -> Manifest:
         {"name": "WALRUS_NODE_NAME", "value": "$(POD_NAME)"},
         {"name": "WALRUS_ADVERTISE_HOST", "value": f"$(POD_NAME).{names.brokers}.{names.namespace}.svc"},
         _told_to_founder(names, "WALRUS_BOOTSTRAP_NAME", "name"),
+        _told_to_founder(names, "WALRUS_BOOTSTRAP_NODES", "nodes"),
         _told_to_founder(names, "WALRUS_REPLICATION_FACTOR", "factor"),
         _told_to_founder(names, "WALRUS_WRITE_QUORUM", "writeQuorum"),
         {"name": "WALRUS_BACKEND", "value": inputs.backend},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from walrus_operator.api.cluster import ClusterSpec
 from walrus_operator.desired.build import Bootstrap
 from walrus_operator.desired.names import UNTOLD
-from walrus_operator.objects import CONFIG_MAP, STATEFUL_SET, Ref
+from walrus_operator.objects import CONFIG_MAP, STATEFUL_SET, Manifest, Ref
 from walrus_operator.observe.snapshot import Snapshot
 from walrus_operator.plan.actions import Gate, RestartPod, Wait
 
@@ -20,7 +20,7 @@ def bootstrap(spec: ClusterSpec, snapshot: Snapshot) -> Bootstrap | None:
         return None
     told = snapshot.objects.get(_bootstrap(snapshot))
     if told is not None and not _untouched(snapshot):
-        return Bootstrap(told["data"]["name"], told["metadata"].get("annotations", {}).get(UNTOLD, ""))
+        return _told_before(told, spec, snapshot)
     founder = snapshot.cluster.names.pod(spec.pools[0].name, 0)
     if _nothing_there(spec, snapshot):
         return Bootstrap(founder)
@@ -54,6 +54,15 @@ def unfounded(snapshot: Snapshot) -> Wait | None:
     return Wait(Gate.NOT_FOUNDED, detail)
 
 
+def _told_before(told: Manifest, spec: ClusterSpec, snapshot: Snapshot) -> Bootstrap:
+    """The founder stays the one. It must start again where it was told of other brokers than there shall be now."""
+    name, untold = told["data"]["name"], told["metadata"].get("annotations", {}).get(UNTOLD, "")
+    pod = snapshot.pods.get(name)
+    if pod is not None and told["data"].get("nodes") != str(spec.brokers):
+        untold = pod.uid
+    return Bootstrap(name, untold)
+
+
 def _nothing_there(spec: ClusterSpec, snapshot: Snapshot) -> bool:
     """No disk of the cluster can be anywhere, not even in a folder of a node."""
     folders = any(pool.storage.host_path is not None for pool in spec.pools)
@@ -68,7 +77,7 @@ def _untouched(snapshot: Snapshot) -> bool:
 
 def _all_waiting(spec: ClusterSpec, snapshot: Snapshot) -> bool:
     """Every broker that there shall be answers, so does one on every claim, and none is in a cluster."""
-    expected = sum(pool.replicas for pool in spec.pools)
+    expected = spec.brokers
     answering = {name for name, broker in snapshot.brokers.items() if broker is not None}
     everyone = {*snapshot.pods, *map(_pod_of, snapshot.claims)}
     return len(answering) >= expected and answering >= everyone and not snapshot.cluster_ids()

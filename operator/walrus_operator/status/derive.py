@@ -38,7 +38,7 @@ def derive(snapshot: Snapshot, plan: Plan, done: Done, now: datetime) -> dict[st
     waits = (*done.waits, *plan.waits)
     leading = snapshot.leader()
     leader = leading[0] if leading else None
-    desired = sum(pool.replicas for pool in spec.pools) if spec else before.get("replicas", 0)
+    desired = spec.brokers if spec else before.get("replicas", 0)
     replication = Replication(spec.replication.factor, spec.replication.acknowledged_by) if spec else None
     facts = Facts(snapshot, rows, desired, replication, leader, plan.outdated, done.actions, waits)
     answered = answers(facts)
