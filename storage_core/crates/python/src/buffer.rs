@@ -6,6 +6,8 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::spare;
+
 /// Read-only bytes; `memoryview(buffer)` and `pyarrow.py_buffer(buffer)` copy nothing and keep it alive.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Buffer(Values);
@@ -32,6 +34,14 @@ impl From<Vec<i32>> for Buffer {
 impl From<Vec<i64>> for Buffer {
     fn from(values: Vec<i64>) -> Self {
         Self(Values::I64(values))
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Values::U8(values) = &mut self.0 {
+            spare::give(std::mem::take(values));
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 
 use walrus_log::batch::{Batch, BatchError, Record, Records};
 
+use crate::spare;
+
 /// What is wanted of the batches.
 #[derive(Clone, Copy)]
 pub(crate) struct Selection {
@@ -232,7 +234,7 @@ impl Columns {
 
 impl BinaryColumn {
     fn new(bytes: usize) -> Self {
-        Self { validity: Vec::new(), null_count: 0, offsets: vec![0], data: Vec::with_capacity(bytes) }
+        Self { validity: Vec::new(), null_count: 0, offsets: vec![0], data: spare::take(bytes) }
     }
 
     fn rows(&self) -> usize {

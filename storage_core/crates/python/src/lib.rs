@@ -19,6 +19,7 @@ mod logging;
 mod metadata;
 mod page;
 mod presence;
+mod spare;
 
 use pyo3::prelude::*;
 

@@ -298,6 +298,21 @@ def test_buffers_are_read_only_and_outlive_their_columns() -> None:
     assert len(walrus_core.decode_batches(b"").offset) == 0
 
 
+def test_memory_of_columns_is_used_again_only_when_nobody_sees_it() -> None:
+    def column(byte: bytes, size: int) -> memoryview:
+        return memoryview(walrus_core.decode_batches(encode([Record(None, byte * size, 0)])).value.data)
+
+    sizes = [1 << 20, 3 << 20, 2 << 20, 1 << 20, 5 << 20, 1 << 20]
+    seen = [(column(b"%d" % n, size), b"%d" % n * size) for n, size in enumerate(sizes)]
+    for n in range(20):
+        view, expected = seen.pop(n % len(seen))
+        assert view == expected
+        del view
+        size = sizes[n % len(sizes)]
+        seen.append((column(b"%d" % (n % 7), size), b"%d" % (n % 7) * size))
+    assert all(view == expected for view, expected in seen)
+
+
 def test_memory_stays_flat_over_a_million_records() -> None:
     records = [Record(b"k%d" % row, b"v" * 100, row, (("h", b"x"),)) for row in range(1000)]
 
