@@ -7,10 +7,11 @@ Its errors become errors of the source here.
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from types import TracebackType
 from typing import Final, Self
 
-from walrus_client import Client, Segment, SegmentState, TopicSegments, errors
+from walrus_client import BatchPage, Client, Segment, SegmentState, TopicSegments, errors
 from walrus_client.transport import Pause
 
 from pyspark_walrus.errors import Reason, SourceError
@@ -24,6 +25,8 @@ PATIENCE_MS: Final = 60_000
 # How long a node may lack what the cluster said is readable: its metadata may lag behind.
 LAG_MS_MAX: Final = 10_000
 ANSWER_BYTES: Final = 4 << 20
+# The first answer is there sooner than one of megabytes is through all copies on its way: decoding begins with it.
+FIRST_ANSWER_BYTES: Final = 256 << 10
 
 
 @dataclass(frozen=True)
@@ -137,21 +140,29 @@ class Cluster:
         if piece.addresses:
             self._client.prefer(piece.addresses[0])
         position = piece.start
-        for page in self._client.read_batches(
+        for count, bytes_max in ((1, FIRST_ANSWER_BYTES), (None, ANSWER_BYTES)):
+            before = position
+            for page in islice(self._answers(piece, position, bytes_max), count):
+                end = min(page.next_offset, piece.end)
+                if end > position:
+                    yield Chunk(position, end, page.batches)
+                    position = end
+            if position >= piece.end:
+                return
+            if position == before:
+                break
+        raise _EndedEarlyError("the segment ends before the range to read")
+
+    def _answers(self, piece: Piece, position: int, bytes_max: int) -> Iterator[BatchPage]:
+        return self._client.read_batches(
             piece.topic,
             piece.partition,
-            piece.start,
+            position,
             end_offset=piece.end,
             wait_ms=LAG_MS_MAX,
-            bytes_max=ANSWER_BYTES,
+            bytes_max=bytes_max,
             segment=piece.segment,
-        ):
-            end = min(page.next_offset, piece.end)
-            if end > position:
-                yield Chunk(position, end, page.batches)
-                position = end
-        if position < piece.end:
-            raise _EndedEarlyError("the segment ends before the range to read")
+        )
 
     def _planned_anew(self, rest: Piece, losses: Losses) -> list[Piece]:
         """What is left of a piece that was refused, and faces what is lost of it."""

@@ -21,10 +21,6 @@ const BYTES_MAX_DEFAULT: usize = 1 << 20;
 /// Most that a client may ask for in one answer.
 const BYTES_MAX_LIMIT: usize = 16 << 20;
 
-/// Bytes of the first answer; each next one may be twice as large. A client that reads on works on the first ones while
-/// the next is made, instead of waiting for as long as a large one takes through all copies on its way.
-const BYTES_FIRST: usize = 256 << 10;
-
 /// Longest wait at the end of a log; a client that waits longer asks again.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -35,8 +31,6 @@ pub(super) struct Reading {
     offset: u64,
     end_offset: Option<u64>,
     options: ReadOptions,
-    /// Most bytes of any answer; `options` has those of the next one.
-    bytes_max: usize,
     format: Format,
     /// Something was answered: a client hears about the watermarks even where there is nothing to read.
     answered: bool,
@@ -62,20 +56,9 @@ impl Reading {
             bytes_max => bytes_max.min(BYTES_MAX_LIMIT),
         };
         let wait = Duration::from_millis(request.wait_ms.into()).min(WAIT_MAX);
-        let options =
-            ReadOptions { bytes_max: bytes_max.min(BYTES_FIRST), wait, segment: segment.transpose()? };
+        let options = ReadOptions { bytes_max, wait, segment: segment.transpose()? };
         let (offset, end_offset) = (request.offset, request.end_offset);
-        Ok(Self {
-            broker,
-            from,
-            offset,
-            end_offset,
-            options,
-            bytes_max,
-            format,
-            answered: false,
-            ended: false,
-        })
+        Ok(Self { broker, from, offset, end_offset, options, format, answered: false, ended: false })
     }
 
     pub(super) fn into_stream(self) -> impl Stream<Item = Result<ReadResponse, Status>> + Send + 'static {
@@ -107,7 +90,6 @@ impl Reading {
             return Ok(None);
         }
         self.answered = true;
-        self.options.bytes_max = (2 * self.options.bytes_max).min(self.bytes_max);
         self.answer(page).map(Some)
     }
 

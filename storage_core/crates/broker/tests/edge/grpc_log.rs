@@ -130,25 +130,6 @@ fn a_read_ends_at_its_end_offset_and_says_where_the_log_is() {
 }
 
 #[test]
-fn the_first_answer_of_a_read_is_small_and_the_next_ones_grow_to_what_was_asked_for() {
-    with_client(async |_cluster, mut client| {
-        create(&mut client, "t").await;
-        let value = "x".repeat(60_000);
-        for _ in 0..60 {
-            client.append(ready("t", batch(&[&value]))).await.unwrap();
-        }
-        let most = 1 << 20;
-        let request = ReadRequest { bytes_max: most, format: Format::Batches.into(), ..all_of("t") };
-        let sizes: Vec<usize> =
-            read(&mut client, request).await.iter().map(|page| page.batches.len()).collect();
-        assert!((1..=256 << 10).contains(&sizes[0]), "{sizes:?}");
-        assert!(sizes.iter().all(|size| *size <= most as usize), "{sizes:?}");
-        assert!(sizes.iter().any(|size| *size > 900_000), "{sizes:?}");
-        assert!(sizes.windows(2).all(|pair| pair[1] <= 2 * pair[0] + 60_100), "{sizes:?}");
-    });
-}
-
-#[test]
 fn a_read_that_waits_gets_what_is_appended_meanwhile() {
     with_client(async |_cluster, mut client| {
         create(&mut client, "t").await;
