@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from driving import KEY, Operator, converge, status
 from examples import SMALLEST, changed
-from simkube import Crash, SimKube, is_ready
+from simapi import Crash, is_ready
+from simkube import SimKube
 from walrus_operator.act.executor import _marked
 from walrus_operator.kube.api import Conflict, Denied
 from walrus_operator.objects import CLAIM, Ref

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from driving import Operator, condition, converge, status
 from examples import SMALLEST, changed
-from simkube import SimKube, is_ready
+from simapi import is_ready
+from simkube import SimKube
 from walrus_operator.kube.api import Conflict, Disrupting, Unreachable
 from walrus_operator.kube.official import _mapped
 from walrus_operator.objects import Ref
@@ -32,7 +33,7 @@ class DrainedMeanwhile(SimKube):
 
     async def evict(self, ref, uid):
         if self.armed:
-            assert self.drain(self.armed)
+            assert self.ask_to_evict(self.armed)
             self.armed = None
         await super().evict(ref, uid)
 
@@ -61,7 +62,7 @@ def test_a_drain_during_a_roll_waits():
         Operator(kube).once()
         if away(kube) == 0:
             kube.step()
-    assert not any(kube.drain(name) for name, pod in kube.pods().items() if is_ready(pod))
+    assert not any(kube.ask_to_evict(name) for name, pod in kube.pods().items() if is_ready(pod))
 
 
 def test_a_broker_that_crashes_does_not_keep_its_node_from_being_drained():
@@ -70,8 +71,8 @@ def test_a_broker_that_crashes_does_not_keep_its_node_from_being_drained():
     converge(kube)
     assert kube.objects[Ref("PodDisruptionBudget", "shop", "orders")]["spec"]["maxUnavailable"] in (0, 1)
     kube.objects[Ref("PodDisruptionBudget", "shop", "orders")]["spec"]["maxUnavailable"] = 0
-    assert not kube.drain("orders-general-0")
-    assert kube.drain("orders-general-1")
+    assert not kube.ask_to_evict("orders-general-0")
+    assert kube.ask_to_evict("orders-general-1")
 
 
 def test_no_pod_but_the_one_that_was_looked_at_is_evicted():

@@ -9,12 +9,14 @@ founded once. What is refused or foreign is never touched.
 """
 
 import json
+from math import inf
 
 from driving import KEY, Operator, condition, converge, status
 from examples import SMALLEST, changed, with_pool
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simkube import Crash, SimKube, is_ready
+from simapi import Crash, is_ready
+from simkube import SimKube
 from walrus_operator.desired.statefulset import PodInputs
 from walrus_operator.kube.api import Denied, Refused, Unreachable
 from walrus_operator.objects import CLAIM, POD, STATEFUL_SET, Ref, uid_of
@@ -39,6 +41,7 @@ SPECS = [
     with_pool(changed(SMALLEST, version="2.0.0", replication={"factor": 1}), replicas=1),
     with_pool(SMALLEST, storage={"claim": {"size": "2Gi"}}),
 ]
+NODES = [f"node-{number}" for number in range(3)]
 PODS = [f"orders-{pool}-{ordinal}" for pool in ("general", "more") for ordinal in range(3)]
 REFUSED = [
     Ref("Service", "shop", "orders"),
@@ -57,9 +60,14 @@ OPERATIONS = st.lists(
         st.tuples(st.just("pause"), st.booleans()),
         st.tuples(st.just("crash"), st.tuples(st.integers(1, 8), st.booleans())),
         st.tuples(
-            st.sampled_from(["lose", "silence", "wake", "stick", "free", "fill", "drain", "unready", "newer"]),
+            st.sampled_from(["lose", "silence", "wake", "stick", "free", "evict", "unready", "newer"]),
             st.sampled_from(PODS),
         ),
+        st.tuples(
+            st.sampled_from(["cordon", "uncordon", "drain", "fail", "forget", "back", "give up", "crowd"]),
+            st.sampled_from(NODES),
+        ),
+        st.tuples(st.just("disks"), st.sampled_from([2, 3, 4, inf])),
         st.tuples(st.just("scale"), st.integers(0, 5)),
         st.tuples(st.just("refuse"), st.tuples(st.sampled_from(REFUSED), st.sampled_from(ERRORS))),
         st.tuples(st.sampled_from(["allow", "orphan"]), st.just(None)),
@@ -117,7 +125,7 @@ class Watched(SimKube):
         asked = int(found["metadata"]["annotations"]["walrus.dev/replicas"])
         if wanted < had:
             assert wanted == had - 1
-            assert f"{name}-{wanted}" not in {name for told in self.members.values() for name in told.values()}
+            assert f"{name}-{wanted}" not in self._joined()
         elif wanted > max(had, asked):
             assert wanted == had + 1
             self._everyone_serves()
@@ -138,35 +146,45 @@ class Watched(SimKube):
         if pod is not None and is_ready(pod):
             self._everyone_serves(joined_only=True)
         if pod is not None and "podIP" in pod["status"]:
-            assert not {name for name in self.taken - {ref.name} if self._gone(name)}, ref
+            assert not {name for name in self._missed() - {ref.name} if self._gone(name)}, ref
         await super().evict(ref, uid)
         self.taken.add(ref.name)
+
+    def _joined(self):
+        return {name for told in self.members.values() for name in told.values()}
+
+    def _missed(self):
+        """Those that the operator took, and that are part of the cluster; while there is none, whoever has a disk."""
+        claims = {name: self.objects.get(Ref(CLAIM.name, "shop", f"data-{name}")) for name in self.taken}
+        with_disk = {name for name, claim in claims.items() if claim is not None and is_bound(claim)}
+        return self.taken & self._joined() if self._joined() else with_disk
 
     def _gone(self, name):
         """Whether it shall be there and does not run yet, though nothing keeps it from running."""
         pool, _, ordinal = name.rpartition("-")
         found = self.objects.get(Ref(STATEFUL_SET.name, "shop", pool))
         pod = self.objects.get(Ref(POD.name, "shop", name), {"status": {}})
-        held = name in self.stuck | self.no_room
+        held = name in self.stuck or self.nodes.hold(Ref(POD.name, "shop", name))
         return (
             found is not None and int(ordinal) < found["spec"]["replicas"] and not held and "podIP" not in pod["status"]
         )
 
     def _everyone_serves(self, *, joined_only=False):
         """Growth and a roll build upon brokers that are known to serve."""
-        joined = {name for told in self.members.values() for name in told.values()}
         sets = {uid_of(found) for ref, found in self.objects.items() if ref.kind == STATEFUL_SET.name}
         for ref, pod in self.objects.items():
             ours = any(owner["uid"] in sets for owner in pod["metadata"].get("ownerReferences", ()))
-            if ref.kind == POD.name and ours and (not joined_only or ref.name in joined):
+            if ref.kind == POD.name and ours and (not joined_only or ref.name in self._joined()):
                 assert is_ready(pod), ref
                 assert ref.name not in self.down, ref
+                assert self.runs(ref), ref
 
 
 @settings(derandomize=True, deadline=None, max_examples=150)
-@given(OPERATIONS)
-def test_the_invariants_hold_and_it_heals(operations):
+@given(st.booleans(), OPERATIONS)
+def test_the_invariants_hold_and_it_heals(volumes_move, operations):
     kube = Watched()
+    kube.nodes.volumes_move = volumes_move
     kube.put("orders", SMALLEST)
     spec = SMALLEST
     for what, value in operations:
@@ -191,14 +209,19 @@ def test_the_invariants_hold_and_it_heals(operations):
                 kube.stuck.add(value)
             case "free":
                 kube.stuck.discard(value)
-                kube.no_room.discard(value)
                 kube.unready.discard(value)
-            case "fill":
-                kube.no_room.add(value)
             case "unready":
                 kube.unready.add(value)
-            case "drain":
-                kube.drain(value)
+            case "evict":
+                kube.ask_to_evict(value)
+            case "cordon" | "uncordon" | "drain" | "fail" | "forget" | "back":
+                getattr(kube.nodes, what)(value)
+            case "give up":
+                kube.nodes.give_up(value)
+            case "crowd":
+                kube.nodes.limit_pods(value, 1)
+            case "disks":
+                kube.nodes.limit_disks(value)
             case "newer":
                 made_by_a_newer_operator(kube)
             case "scale":
@@ -307,7 +330,7 @@ def heal(kube):
     """Faults end, and the spec is one that fits what is there."""
     kube.down.clear()
     kube.stuck -= {*PODS}
-    kube.no_room.clear()
+    kube.nodes.heal()
     kube.unready.clear()
     kube.refused.clear()
     kube.crash_at = None
@@ -325,7 +348,7 @@ def of_others(found):
 
 
 def fitting(kube):
-    """A spec of the pools that are there, as they are, or were when their claims were made."""
+    """A spec of the pools that are there, as they are, or were when their claims were made; of a release that works."""
     pools, image = {"general": {"replicas": 3}}, None
     for ref in kube.objects:
         if ref.kind == "PersistentVolumeClaim":
@@ -336,7 +359,7 @@ def fitting(kube):
         if ref.kind == STATEFUL_SET.name:
             pool = pools.setdefault(ref.name.removeprefix("orders-"), {"replicas": 0})
             container = found["spec"]["template"]["spec"]["containers"][0]
-            image = container["image"]
+            image = container["image"] if container["image"] not in kube.sick else None
             env = {one["name"]: one.get("value") for one in container["env"]}
             pool["backend"] = env["WALRUS_BACKEND"]
             asked = int(found["metadata"]["annotations"]["walrus.dev/replicas"])

@@ -3,7 +3,8 @@
 import pytest
 from driving import Operator, condition, converge, status
 from examples import EXAMPLES, SMALLEST, changed, with_pool
-from simkube import Crash, SimKube
+from simapi import Crash
+from simkube import SimKube
 from walrus_operator.objects import KINDS, Key, Ref
 from walrus_operator.observe.snapshot import Replication
 from walrus_operator.rbac import LEASE_RULES, RULES, UNWATCHED_RULES
@@ -242,12 +243,12 @@ def test_the_founder_stays_the_founder_when_the_spec_changes_before_it_has_found
 
 def test_a_cluster_is_founded_when_most_of_its_brokers_are_there():
     kube = SimKube()
-    kube.no_room = {"orders-general-1", "orders-general-2"}
+    kube.nodes.limit_disks(1)
     kube.put("orders", SMALLEST)
     converge(kube)
     assert {disk["cluster"] for disk in kube.disks.values()} == {""}
     assert status(kube)["plan"]["blockedBy"] == "NotFounded"
-    kube.no_room.clear()
+    kube.nodes.limit_disks()
     converge(kube)
     assert {disk["cluster"] for disk in kube.disks.values()} == {"cluster-1"}
     assert condition(kube, "Ready")["status"] == "True"
@@ -255,7 +256,7 @@ def test_a_cluster_is_founded_when_most_of_its_brokers_are_there():
 
 def test_a_founder_that_waits_for_more_brokers_than_there_shall_be_starts_again():
     kube = SimKube()
-    kube.no_room = {f"orders-general-{ordinal}" for ordinal in range(3, 9)}
+    kube.nodes.limit_disks(3)
     kube.put("orders", with_pool(SMALLEST, replicas=9))
     converge(kube)
     assert {disk["cluster"] for disk in kube.disks.values()} == {""}
@@ -467,7 +468,7 @@ def test_the_verbs_used_are_the_verbs_granted():
     converge(small)
     small.put("orders", with_pool(SMALLEST, replicas=3))
     converge(small)
-    small.no_room.add("orders-general-3")
+    small.nodes.limit_disks(3)
     small.put("orders", with_pool(SMALLEST, replicas=4))
     converge(small)
     small.put("orders", changed(with_pool(SMALLEST, replicas=3), deletionPolicy="Delete"))

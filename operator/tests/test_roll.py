@@ -3,7 +3,8 @@
 import pytest
 from driving import Operator, condition, converge, status
 from examples import POOLS, SMALLEST, changed, with_pool
-from simkube import SimKube, is_ready
+from simapi import is_ready
+from simkube import SimKube
 from walrus_operator.objects import POD
 
 NEWER = changed(SMALLEST, version="2.0.0")
@@ -195,13 +196,13 @@ def test_a_pod_that_is_away_for_a_moment_does_not_make_a_cluster_one_that_can_sp
     may stop, as in a cluster of two: without it there was no majority, and only the budget refused its eviction.
     """
     kube = Asked()
-    kube.no_room.add("orders-general-1")
+    kube.nodes.limit_disks(2)
     kube.put("orders", SMALLEST)
     converge(kube)
     assert len(kube.members["cluster-1"]) == 2
-    kube.no_room.clear()
+    kube.nodes.limit_disks()
     kube.put("orders", NEWER)
     converge(kube)
-    assert [members for name, members in kube.asked if name != "orders-general-1"] == [3, 3]
+    assert [members for name, members in kube.asked if name != "orders-general-2"] == [3, 3]
     assert set(images(kube).values()) == {"2.0.0"}
     assert condition(kube, "Ready")["status"] == "True"

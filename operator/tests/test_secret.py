@@ -6,7 +6,8 @@ from base64 import b64decode
 import pytest
 from driving import Operator, condition, converge, status
 from examples import POOLS, SMALLEST, changed
-from simkube import Crash, SimKube
+from simapi import Crash
+from simkube import SimKube
 from walrus_operator.desired.names import RENDERED_FROM
 from walrus_operator.kube.api import Denied
 from walrus_operator.objects import SECRET, STATEFUL_SET, Ref

@@ -52,7 +52,7 @@ def test_a_new_version_does_not_wait_for_a_broker_whose_claim_is_someone_elses()
 
 def test_a_broken_pod_does_not_wait_for_a_broker_that_cannot_be_dismissed():
     kube = started(two_pools())
-    kube.no_room.add("orders-more-2")
+    kube.nodes.limit_disks(5)
     kube.put("orders", two_pools(more=3))
     converge(kube)
     kube.refused[MORE] = Denied("patch StatefulSet: forbidden")

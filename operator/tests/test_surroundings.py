@@ -2,7 +2,7 @@
 
 The whole operator runs over `Watched`, which looks at every write as in test_invariants.py, in a time that is counted.
 Drawn are users, refusals by verb and kind, slow calls and lost answers, webhooks, a definition that knows less,
-nodes that are drained or away, lists of a moment ago, and operators that die or stand by.
+nodes that are drained, off or gone, lists of a moment ago, and operators that die or stand by.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from examples import SMALLEST, changed, with_pool
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from operating import World
-from test_invariants import SPECS, Watched
+from test_invariants import NODES, SPECS, Watched
 from virtual import run, until
 from walrus_operator.kube.api import Denied, Refused, Unreachable
 
@@ -40,7 +40,7 @@ OPERATIONS = st.lists(
             st.tuples(st.just("unheard"), st.integers(1, 3)),
             st.tuples(st.sampled_from(["webhook", "second", "die", "well", "stale", "fresh"]), st.none()),
             st.tuples(st.just("pruned"), st.sampled_from(["members", "plan", "clusterId"])),
-            st.tuples(st.sampled_from(["drain", "away", "back"]), st.integers(0, 2)),
+            st.tuples(st.sampled_from(["drain", "fail", "forget", "back"]), st.sampled_from(NODES)),
         ),
         st.sampled_from([1, 5, 20]),  # seconds until the next
     ),
@@ -97,22 +97,15 @@ def happens(world, what, value):
         case "well":
             heal(world)
         case "drain":
-            kube.no_room |= set(on_node(value))
-            for name in on_node(value):
-                kube.drain(name)
-        case "away":
-            kube.stuck |= set(on_node(value))
-            for name in on_node(value):
-                kube.remove("Pod", name)
+            kube.nodes.drain(value)
+        case "fail":
+            kube.nodes.fail(value)
+        case "forget":
+            kube.nodes.forget(value)
         case "back":
-            kube.no_room -= set(on_node(value))
-            kube.stuck -= set(on_node(value))
+            kube.nodes.back(value)
+            kube.nodes.uncordon(value)
     return []
-
-
-def on_node(node):
-    """The pods whose volumes are on one of three nodes."""
-    return [f"orders-{pool}-{ordinal}" for pool in ("general", "more") for ordinal in range(node, 6, 3)]
 
 
 def _appends(found):
@@ -125,8 +118,7 @@ def heal(world):
     server.seconds, server.unheard, server.pruned = 0.0, 0, ()
     server.webhook = lambda _: None
     server.stale = False
-    kube.no_room.clear()
-    kube.stuck.clear()
+    kube.nodes.heal()
 
 
 def fitting(kube):

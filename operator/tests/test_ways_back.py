@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from driving import KEY, Operator, condition, converge, status
 from examples import SMALLEST, changed, with_pool
-from simkube import Crash, SimKube, is_ready
+from simapi import Crash, is_ready
+from simkube import SimKube
 from walrus_operator.objects import Ref
 from walrus_operator.plan.actions import Plan, RollPod
 
@@ -61,8 +62,8 @@ def test_such_a_release_is_taken_back_although_another_broker_is_away():
     kube.sick.add(SICK)
     kube.put("orders", with_pool(NEWER, replicas=5))
     converge(kube)
-    kube.no_room.add("orders-general-4")
-    kube.remove("Pod", "orders-general-4")
+    kube.nodes.cordon("node-0")
+    kube.remove("Pod", "orders-general-3")
     kube.put("orders", with_pool(SMALLEST, replicas=5))
     converge(kube)
     assert images(kube) == ["1.0.0"] * 5
@@ -159,7 +160,7 @@ def test_a_release_that_does_not_come_up_takes_no_second_broker_that_takes_part(
 @pytest.mark.parametrize("late", [False, True], ids=["from the start", "grown"])
 def test_a_broker_that_fits_nowhere_goes_again_and_its_claim_with_it(late):
     kube = SimKube()
-    kube.no_room.add("orders-general-3")
+    kube.nodes.limit_disks(3)
     if late:
         kube.put("orders", SMALLEST)
         converge(kube)
@@ -176,7 +177,7 @@ def test_a_broker_that_fits_nowhere_goes_again_and_its_claim_with_it(late):
 
 def test_no_roll_and_no_setting_waits_for_a_broker_that_never_came():
     kube = started()
-    kube.no_room.add("orders-general-3")
+    kube.nodes.limit_disks(3)
     kube.put("orders", with_pool(SMALLEST, replicas=4))
     converge(kube)
     kube.put("orders", with_pool(changed(NEWER, segments={"maxEntries": 7}), replicas=4))
@@ -199,7 +200,7 @@ def test_the_claim_of_a_broker_that_never_joined_stays_if_it_ever_had_a_volume()
 
 def test_a_member_that_is_away_does_not_go():
     kube = started(with_pool(SMALLEST, replicas=4))
-    kube.no_room.add("orders-general-3")
+    kube.nodes.cordon("node-0")
     kube.remove("Pod", "orders-general-3")
     kube.put("orders", SMALLEST)
     converge(kube)
@@ -209,7 +210,7 @@ def test_a_member_that_is_away_does_not_go():
 
 def test_nobody_goes_while_nobody_can_tell_who_is_a_member():
     kube = started()
-    kube.no_room.add("orders-general-3")
+    kube.nodes.limit_disks(3)
     kube.put("orders", with_pool(SMALLEST, replicas=4))
     converge(kube)
     kube.down |= set(kube.pods())
@@ -225,7 +226,7 @@ def test_nobody_goes_while_nobody_can_tell_who_is_a_member():
 
 def test_a_broker_that_joins_in_the_last_moment_is_not_dismissed():
     kube = started()
-    kube.no_room.add("orders-general-3")
+    kube.nodes.limit_disks(3)
     kube.put("orders", with_pool(SMALLEST, replicas=4))
     converge(kube)
     kube.put("orders", SMALLEST)
@@ -287,7 +288,7 @@ def test_brokers_that_someone_added_and_that_joined_stay_are_named_and_hold_up_n
 
 def test_brokers_that_someone_added_and_that_never_joined_go():
     kube = started()
-    kube.no_room |= {"orders-general-4", "orders-general-5"}
+    kube.nodes.limit_disks(4)
     kube.scale("orders-general", 6)
     for _ in range(5):
         kube.step()
@@ -304,7 +305,7 @@ def test_a_crash_at_any_write_of_the_way_back_leads_to_the_same_end(before):
         kube = started()
         kube.crash_at = None if crash_at is None else kube.writes + crash_at
         kube.crash_before, first = before, kube.writes
-        kube.no_room.add("orders-general-3")
+        kube.nodes.limit_disks(3)
         kube.sick.add(SICK)
         crashes = 0
         for spec, scaled in (

@@ -6,7 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
-from simkube import SimKube, is_ready
+from simapi import is_ready
+from simkube import SimKube
 from simserver import SimAdmin, SimClient, SimServer
 from walrus_operator.main import Doors, Operator
 from walrus_operator.objects import CLUSTER, POD, STATEFUL_SET, Key, uid_of

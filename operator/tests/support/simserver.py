@@ -10,7 +10,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from functools import wraps
 
-from simkube import SimKube, deepcopy
+from simapi import deepcopy
+from simkube import SimKube
 from walrus_operator.kube.api import READ_SECONDS_MAX, WRITE_SECONDS_MAX, Unreachable
 from walrus_operator.objects import CLUSTER, LEASE, Ref, ref_of
 

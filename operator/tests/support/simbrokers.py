@@ -1,0 +1,159 @@
+"""The Admin API of the brokers of a `SimKube`, and who of them makes up a cluster.
+
+Brokers keep their identity on the disk, need a majority of each other, and speak with none of another secret.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from walrus_operator.objects import POD
+from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused
+from walrus_operator.observe.snapshot import Broker, Config, Member
+
+KEYS = ("segments.max_entries", "segments.max_bytes", "segments.max_age_ms", "segments.check_interval_ms")
+
+
+class SimBrokers:
+    """The Admin API of the brokers of a `SimKube`."""
+
+    def __init__(self, kube):
+        self.kube = kube
+
+    def _find(self, host):
+        for ref, pod in self.kube.objects.items():
+            if ref.kind == POD.name and pod["status"].get("podIP") == host:
+                if ref.name in self.kube.down or not self.kube.runs(ref):
+                    break
+                return ref, self.kube.identity(ref)
+        raise BrokerError(f"{host} does not answer")
+
+    async def look(self, host):
+        ref, identity = self._find(host)
+        pod, cluster = self.kube.objects[ref], identity["cluster"]
+        sick = self.kube._is_sick(pod)
+        leader = self.leader(ref.namespace, cluster) if cluster and not sick else None
+        leader = leader if self.kube._trusts(ref, leader) else None
+        leads = leader == ref
+        members = self.kube.members.get(cluster, {})
+        alive = (
+            {self.kube.identity(other)["disk"] for other in self._alive(ref.namespace, cluster)} if cluster else set()
+        )
+        backend = next(one["value"] for one in pod["spec"]["containers"][0]["env"] if one["name"] == "WALRUS_BACKEND")
+        missing = () if cluster and leader else ("metadata",) if cluster else ("admission",)
+        return Broker(
+            cluster_id=cluster,
+            node_id=list(members).index(identity["disk"]) + 1 if cluster else 0,
+            disk=identity["disk"],
+            version=pod["spec"]["containers"][0]["image"].rpartition(":")[2],
+            missing=missing,
+            role="Leader" if leads else "Follower" if leader else "Candidate" if cluster else "",
+            term=1 if cluster else 0,
+            segments_led=0,
+            under_replicated=0 if not cluster or len(alive) >= self.kube.replication[cluster].factor else 1,
+            replication=self.kube.replication[cluster] if cluster else None,
+            spare_brokers=self._spare(cluster, len(alive), len(members)) if leads else None,
+            config_version=self.kube.config[cluster][0] if cluster else 0,
+            members=tuple(Member(disk, name, disk in alive) for disk, name in members.items()) if not sick else (),
+            backend_asked=backend,
+            backend_in_use="mmap" if backend == "auto" else backend,
+            backend_reason="",
+            bytes_free=50,
+            bytes_total=100,
+        )
+
+    def leader(self, namespace, cluster):
+        """The pod that leads the metadata, while a majority of the members is there: the wanted one, or the first."""
+        alive = self._alive(namespace, cluster)
+        if 2 * len(alive) <= len(self.kube.members[cluster]):
+            return None
+        return next((ref for ref in alive if ref.name == self.kube.leader), alive[0])
+
+    def _alive(self, namespace, cluster):
+        """Pods of members that run and speak with each other; whether they answer the operator is another matter.
+
+        Of those who share different secrets, the most.
+        """
+        running = sorted(
+            ref
+            for ref, pod in self.kube.objects.items()
+            if ref.kind == POD.name
+            and ref.namespace == namespace
+            and self.kube.runs(ref)
+            and not self.kube._is_sick(pod)
+            and self.kube.identity(ref)["cluster"] == cluster
+        )
+        most = Counter(map(self.kube._secret, running)).most_common(1)
+        return [ref for ref in running if self.kube._secret(ref) == most[0][0]]
+
+    def _permits(self, ref, secrets):
+        if self.kube._secret(ref).strip() not in (b"", secrets):
+            raise BrokerError("it needs the cluster's secret")
+
+    def _needs_leader(self, ref, identity):
+        if self.kube._is_sick(self.kube.objects[ref]) or self.leader(ref.namespace, identity["cluster"]) is None:
+            raise BrokerError("no broker leads the metadata")
+
+    async def caught_up(self, host):
+        ref, _ = self._find(host)
+        return ("copies: 1 sealed segments are not whole here yet",) if ref.name in self.kube.behind else ()
+
+    async def can_stop(self, host, disk):
+        """What would be lacking without it; the majority is counted, the rest as a test says."""
+        ref, identity = self._find(host)
+        self._needs_leader(ref, identity)
+        members = self.kube.members[identity["cluster"]]
+        if disk not in members:
+            raise BrokerError(f"no node has the disk {disk!r}")
+        left = [other for other in self._alive(ref.namespace, identity["cluster"]) if self._disk(other) != disk]
+        lacking = ["the metadata would have no majority of its voters"] if 2 * len(left) <= len(members) else []
+        return (*self.kube.keep, *lacking)
+
+    def _disk(self, ref):
+        return self.kube.identity(ref)["disk"]
+
+    async def transfer_leadership(self, host, secrets):
+        ref, identity = self._find(host)
+        self._permits(ref, secrets)
+        self._needs_leader(ref, identity)
+        assert self.leader(ref.namespace, identity["cluster"]) == ref
+        with self.kube._write("transfer", "leadership"):
+            others = [other for other in self._alive(ref.namespace, identity["cluster"]) if other != ref]
+            answering = [other for other in others if other.name not in self.kube.down]
+            if not answering:
+                raise BrokerError("nobody else votes")
+            self.kube.leader = answering[0].name
+
+    def _spare(self, cluster, alive, members):
+        replication = self.kube.replication[cluster]
+        needed = max(replication.write_quorum, replication.factor + 1 - replication.write_quorum)
+        return max(min(alive - members // 2 - 1, min(replication.factor, alive) - needed), 0)
+
+    async def set_replication(self, host, replication, secrets):
+        ref, identity = self._find(host)
+        self._permits(ref, secrets)
+        self._needs_leader(ref, identity)
+        with self.kube._write("set", "replication"):
+            self.kube.replication[identity["cluster"]] = replication
+
+    async def config(self, host):
+        _, identity = self._find(host)
+        if not identity["cluster"]:
+            raise BrokerError("in no cluster")
+        version, entries = self.kube.config[identity["cluster"]]
+        return Config(version, dict(entries))
+
+    async def set_config(self, host, entries, expect_version, secrets):
+        ref, identity = self._find(host)
+        self._permits(ref, secrets)
+        self._needs_leader(ref, identity)
+        version, had = self.kube.config[identity["cluster"]]
+        if self.kube.refuses_config:
+            raise ConfigRefused("config segments.max_entries: too small")
+        with self.kube._write("set", "config"):
+            if version != expect_version:
+                raise ConfigMoved(f"at {version}, not {expect_version}")
+            assert set(entries) <= set(KEYS)
+            if {**had, **entries} != had:
+                self.kube.config[identity["cluster"]] = (version + 1, {**had, **entries})
+        return self.kube.config[identity["cluster"]][0]
