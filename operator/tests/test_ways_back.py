@@ -70,6 +70,30 @@ def test_such_a_release_is_taken_back_although_another_broker_is_away():
     assert status(kube)["readyReplicas"] == 4
 
 
+@pytest.mark.parametrize("what", ["fail", "give_up", "forget"])
+def test_such_a_release_is_taken_back_although_a_machine_went_off(what):
+    """Of three brokers one ran a bad release and one was gone with its machine, whose pod Kubernetes leaves as it was,
+    or deletes in vain. It was taken for one on the way back, which a broken broker waits for: two were missing for
+    as long as the machine was off.
+    """
+    kube = started()
+    kube.sick.add(SICK)
+    kube.put("orders", NEWER)
+    converge(kube)
+    assert images(kube) == ["1.0.0", "2.0.0", "1.0.0"]
+    kube.nodes.fail("node-2")
+    getattr(kube.nodes, what)("node-2")
+    converge(kube)
+    assert status(kube)["readyReplicas"] == 0
+    kube.put("orders", SMALLEST)
+    converge(kube)
+    assert status(kube)["readyReplicas"] == 2
+    kube.nodes.back("node-2")
+    converge(kube)
+    assert images(kube) == ["1.0.0"] * 3
+    assert condition(kube, "Ready")["status"] == "True"
+
+
 def test_all_brokers_of_a_release_that_has_no_quorum_are_taken_back_one_by_one():
     kube = started()
     for pod in kube.pods().values():

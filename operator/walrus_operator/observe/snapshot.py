@@ -83,6 +83,13 @@ class Cluster:
         return Names(self.key.namespace, self.key.name)
 
 
+_NODE_GAVE_UP = "DeletionByTaintManager"
+"""Why Kubernetes deleted a pod whose node did not answer for too long, in the condition `DisruptionTarget`.
+
+https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
+"""
+
+
 @dataclass(frozen=True)
 class Pod:
     """A broker's pod."""
@@ -102,6 +109,8 @@ class Pod:
     """Why its container does not run, or did not before it was started again, in the words of Kubernetes."""
     served: bool = False
     """Whether it was ready since its container started last."""
+    abandoned: bool = False
+    """Whether Kubernetes deleted it because its node does not answer: it stays until the node is back, or given up."""
     shares_secret: bool = False
     """Whether it mounts the Secret that the brokers of a cluster share."""
 
@@ -126,6 +135,7 @@ class Pod:
             deleting="deletionTimestamp" in metadata,
             restarts=sum(container.get("restartCount", 0) for container in brokers),
             trouble=_trouble(conditions, containers),
+            abandoned=conditions.get("DisruptionTarget", {}).get("reason") == _NODE_GAVE_UP,
             shares_secret=is_mounted(manifest),
         )
 

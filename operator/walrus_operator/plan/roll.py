@@ -70,22 +70,26 @@ def _away(snapshot: Snapshot, revisions: Mapping[str, str]) -> bool:
 
 
 def _on_the_way(snapshot: Snapshot, revisions: Mapping[str, str]) -> bool:
-    """Whether a broker that may be part of the cluster is stopping, or not yet as far as it will get.
-
-    One of the wanted spec is on the way until it answers, or Kubernetes says what keeps it.
-    """
+    """Whether a broker that may be part of the cluster is stopping, or not yet as far as it will get."""
     return any(
-        (pod := snapshot.pods.get(name)) is None
-        or pod.deleting
-        or (
-            pod.revision == revisions.get(pod.pool)
-            and not pod.ready
-            and pod.trouble is None
-            and snapshot.brokers.get(name) is None
-        )
+        _is_moving(snapshot.pods.get(name), snapshot, revisions)
         for name in snapshot.expected()
         if snapshot.joined(name) is not False
     )
+
+
+def _is_moving(pod: Pod | None, snapshot: Snapshot, revisions: Mapping[str, str]) -> bool:
+    """Whether a pod goes or comes: one of the wanted spec until it answers, or Kubernetes says what keeps it.
+
+    A broker that served and fell silent does neither. It has gone, with its node perhaps: Kubernetes leaves the pod as
+    it was, and deletes it after some minutes, which nobody carries out. How long it stays away nobody can tell.
+    """
+    if pod is None:
+        return True
+    if pod.deleting:
+        return not pod.abandoned
+    silent = not pod.ready and snapshot.brokers.get(pod.name) is None
+    return silent and not pod.served and pod.trouble is None and pod.revision == revisions.get(pod.pool)
 
 
 def _spared(snapshot: Snapshot) -> bool:
