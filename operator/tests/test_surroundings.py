@@ -40,7 +40,7 @@ OPERATIONS = st.lists(
             st.tuples(st.just("unheard"), st.integers(1, 3)),
             st.tuples(st.sampled_from(["webhook", "second", "die", "well", "stale", "fresh"]), st.none()),
             st.tuples(st.just("pruned"), st.sampled_from(["members", "plan", "clusterId"])),
-            st.tuples(st.sampled_from(["drain", "fail", "forget", "back"]), st.sampled_from(NODES)),
+            st.tuples(st.sampled_from(["drain", "fail", "give_up", "forget", "back"]), st.sampled_from(NODES)),
         ),
         st.sampled_from([1, 5, 20]),  # seconds until the next
     ),
@@ -96,12 +96,8 @@ def happens(world, what, value):
             server.stale = False
         case "well":
             heal(world)
-        case "drain":
-            kube.nodes.drain(value)
-        case "fail":
-            kube.nodes.fail(value)
-        case "forget":
-            kube.nodes.forget(value)
+        case "drain" | "fail" | "give_up" | "forget":
+            getattr(kube.nodes, what)(value)
         case "back":
             kube.nodes.back(value)
             kube.nodes.uncordon(value)
