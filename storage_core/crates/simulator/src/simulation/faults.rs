@@ -6,7 +6,8 @@ use super::{Happening, SECOND, Simulation};
 use crate::world::{Checked, Rot, World};
 
 impl Simulation {
-    pub(super) fn heal(&mut self) {
+    /// All that people and their operators mend.
+    pub(super) fn heal(&mut self) -> Checked {
         self.cuts.clear();
         self.paused.fill(0);
         self.full.fill(0);
@@ -16,6 +17,10 @@ impl Simulation {
         for node in down {
             self.at(self.now, Happening::Restart(node));
         }
+        // Metadata may have forgotten that a disk is gone. Whoever said it, sees that it is asked for, and says it again.
+        let lost: Vec<NodeId> =
+            self.world.nodes.iter().filter(|node| node.lost).map(|node| node.id).collect();
+        lost.into_iter().try_for_each(|node| self.world.declare_gone(node))
     }
 
     /// What the next start of a node finds damaged, if anything.

@@ -233,7 +233,7 @@ impl Simulation {
         if self.now < FAULTS_FOR {
             self.fault()?;
         } else {
-            self.heal();
+            self.heal()?;
         }
         self.clients()?;
         self.repeat()?;

@@ -99,6 +99,9 @@ impl World {
     /// A disk is removed as lost, and the recoverers hear of it.
     pub fn declare_gone(&mut self, node: NodeId) -> Checked {
         let disk = Uuid::from_u128(self.node(node).disk.0);
+        if self.metadata.state.gone_disks.contains(&disk) {
+            return Ok(());
+        }
         let node = metadata::NodeId(node.0);
         // Refused where metadata has forgotten the node.
         let _ = self.propose(Command::RemoveNode { node, disk, lost: true, replaced_by: None })?;
