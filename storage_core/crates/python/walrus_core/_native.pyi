@@ -463,9 +463,10 @@ class Walrus:
     def compact(self, topic: str, *, tombstone_delay_s: float = 86400.0) -> tuple[int, int]:
         """Keeps the last entry of each key, in blocks that are filled; offsets stay, appends and reads go on meanwhile.
 
-        Entries without a key stay. One that says that its key is gone goes when it is so old. Gives how many entries
-        went and how many bytes of the disk with them. Raises `RetryableError` where a
-        disk is full: what was done so far stays.
+        Entries without a key stay. One that says that its key is gone goes when it is so old, unless damage or a batch
+        that cannot be read lies in front of it, where an older entry of the key may be. Compressed batches are opened,
+        and stay compressed. Gives how many entries went and how many bytes of the disk with them. Raises
+        `RetryableError` where a disk is full: what was done so far stays.
         """
 
     def trim(self, topic: str, before: int) -> tuple[int, str]:

@@ -134,7 +134,7 @@ pub(crate) async fn keep_watch(broker: Broker) {
         loop {
             let count = broker.left().count();
             broker.metrics().left_logs.set(i64::try_from(count).unwrap_or(i64::MAX));
-            if count == 0 {
+            if broker.left().disks.load().is_empty() {
                 return;
             }
             let metadata = broker.routing().metadata.clone();
