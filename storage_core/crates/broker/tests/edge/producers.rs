@@ -13,7 +13,7 @@ use crate::harness::Cluster;
 /// As many as a log remembers.
 const PRODUCERS: i64 = 1 << 16;
 /// Appends under way at a time.
-const AT_ONCE: i64 = 2048;
+const AT_ONCE: u16 = 2048;
 
 /// 65,537 ids made a partition forget those that had been silent for longest, and their repetitions were stored twice.
 #[test]
@@ -28,8 +28,8 @@ fn a_producer_too_many_is_refused_retriably_and_the_repetition_of_a_silent_one_i
         // The first one is acknowledged, and silent from then on.
         let first = client.append(ready("t", batch(0, 0))).await.unwrap().into_inner();
         assert!(!first.duplicate);
-        for begin in (1..PRODUCERS).step_by(AT_ONCE as usize) {
-            let ids = begin..(begin + AT_ONCE).min(PRODUCERS);
+        for begin in (1..PRODUCERS).step_by(usize::from(AT_ONCE)) {
+            let ids = begin..(begin + i64::from(AT_ONCE)).min(PRODUCERS);
             let acks = join_all(ids.map(|id| broker.append(&partition, batch(id, 0)))).await;
             assert!(acks.into_iter().all(|ack| !ack.unwrap().duplicate));
         }
