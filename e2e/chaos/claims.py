@@ -5,7 +5,6 @@ ends, that an offset is beyond its end, which topics there are, that a topic is 
 """
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -89,11 +88,10 @@ def _ask(claims: Claims, workload: Workload, grpc_address: str, text_address: st
     with grpc.insecure_channel(grpc_address, options=options) as channel:
         stub = log_pb2_grpc.LogStub(channel)  # type: ignore[no-untyped-call] # generated
         for place in cycle(workload.shape.places()):
-            if over.is_set():
+            if over.wait(PAUSE_S):
                 return
             _ask_by_grpc(claims, workload, stub, grpc_address, place)
             _ask_by_text(claims, text_address, topics)
-            time.sleep(PAUSE_S)
 
 
 def _ask_by_grpc(claims: Claims, workload: Workload, stub: Any, node: str, place: tuple[str, int]) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import threading
-import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -168,22 +167,18 @@ def test_a_write_whose_time_is_over_before_it_has_a_connection_is_not_sent(serve
     connects = HTTPConnection.connect
 
     def connect(self):
-        while threading.active_count() > threads:  # the time of the call runs in a thread of its own
-            time.sleep(0.001)
+        for timer in filter(lambda thread: isinstance(thread, threading.Timer), threading.enumerate()):
+            timer.join()  # the time of the call is over
         connects(self)
 
     async def story():
-        nonlocal threads
         kube = OfficialApi(threads=1)
-        await asyncio.get_running_loop().run_in_executor(kube._threads, int)
-        threads = threading.active_count()
         monkeypatch.setattr(HTTPConnection, "connect", connect)
         with pytest.raises(Unreachable, match="over before it was sent"):
             await kube.apply(MANIFEST)
         assert server.asked == []
         await kube.close()
 
-    threads = 0
     asyncio.run(story())
 
 

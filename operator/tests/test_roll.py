@@ -192,7 +192,7 @@ class Asked(SimKube):
 
 
 def test_a_pod_that_is_away_for_a_moment_does_not_make_a_cluster_one_that_can_spare_nobody():
-    """Of three brokers two had joined. While the third one's pod was made anew, nobody was asked whether one of the two
+    """Two of three brokers had joined. While the third one's pod was made anew, nobody was asked whether one of the two
     may stop, as in a cluster of two: without it there was no majority, and only the budget refused its eviction.
     """
     kube = Asked()

@@ -72,8 +72,8 @@ def test_such_a_release_is_taken_back_although_another_broker_is_away():
 
 @pytest.mark.parametrize("what", ["fail", "give_up", "forget"])
 def test_such_a_release_is_taken_back_although_a_machine_went_off(what):
-    """Of three brokers one ran a bad release and one was gone with its machine, whose pod Kubernetes leaves as it was,
-    or deletes in vain. It was taken for one on the way back, which a broken broker waits for: two were missing for
+    """One of three brokers ran a bad release, another was gone with its machine: Kubernetes leaves that pod as it was,
+    or deletes it in vain. It was taken for one on the way back, which a broken broker waits for: two were missing for
     as long as the machine was off.
     """
     kube = started()

@@ -90,7 +90,7 @@ class Status:
     members: tuple[Member, ...]
     version: int
     failure: str | None
-    # Of the entry at `last_index`.
+    # The term in which the entry at `last_index` was proposed.
     last_term: int = 0
 
     @property

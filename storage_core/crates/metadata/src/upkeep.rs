@@ -187,7 +187,7 @@ impl<'a> Look<'a> {
 
     fn change(&mut self, segment: &Segment) -> Option<CopyChange> {
         let copies = self.sort(segment);
-        // Of a disk that lost its votes the log is left, and only whoever is to have a copy looks for it.
+        // A disk that lost its votes leaves its log behind, and only whoever is to have a copy looks for it.
         let has_source = copies.has_source || copies.gone.len() == segment.copies.len();
         let added = if has_source { self.add(segment, &copies) } else { Vec::new() };
         let given_up = if added.is_empty() { self.give_up(segment, copies) } else { Vec::new() };

@@ -368,8 +368,8 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// The same batch with its records compressed, as Kafka numbers codecs: 0 is none. Offsets, timestamps and producer stay,
-    /// and so does a batch without records.
+    /// The same batch with its records compressed, as Kafka numbers codecs: 0 is none. Offsets, timestamps and producer
+    /// stay. A batch without records is left uncompressed.
     ///
     /// Errors: those of [`Batch::open`]; `UnknownCodec`; `TooLarge` where the records do not become shorter and no batch can
     /// hold them.
