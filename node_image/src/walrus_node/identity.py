@@ -90,7 +90,11 @@ class DataDirectory:
         replace_durably(self.path / "identity.json", _encode(identity))
 
     def unlock(self) -> None:
-        """Let another process have the directory."""
+        """Let another process have the directory.
+
+        A program that is being started has a copy of the descriptor, which would hold the lock: it is given up by name.
+        """
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
         os.close(self._lock)
 
 

@@ -136,8 +136,12 @@ class LocalFolder:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InUseError from None
-            with self._unlocked_by_java() if self._spark is None else self._locked_by_java(self._spark):
-                yield
+            try:
+                with self._unlocked_by_java() if self._spark is None else self._locked_by_java(self._spark):
+                    yield
+            finally:
+                # A program that is being started has a copy of the descriptor, which would hold the lock.
+                fcntl.flock(file, fcntl.LOCK_UN)
 
     @contextmanager
     def _unlocked_by_java(self) -> Iterator[None]:

@@ -134,6 +134,12 @@ pub(super) fn lock(descriptor: RawFd) -> io::Result<()> {
     })
 }
 
+/// Gives up the lock that [`lock`] took, for all copies of the descriptor at once.
+pub(super) fn unlock(descriptor: RawFd) {
+    // SAFETY: no memory is passed. It fails only for what is no open descriptor, and such a one locks nothing.
+    unsafe { libc::flock(descriptor, libc::LOCK_UN) };
+}
+
 /// Makes the pages of a mapped range present and writable, now rather than at the first store. Kernels before 5.14 do
 /// not know it; then the stores fault one by one.
 pub(super) fn populate(pointer: *mut u8, bytes: usize) {

@@ -104,7 +104,8 @@ struct Slot {
     next: *mut Slot,
 }
 
-/// An exclusive lock of a file, until it is dropped or the process ends. A forked child does not hold it.
+/// An exclusive lock of a file, until it is dropped or the process ends. A forked child does not hold it, and whoever
+/// inherited a copy of the descriptor holds nothing once it is dropped.
 pub(super) struct Lock {
     slot: &'static AtomicI32,
 }
@@ -127,6 +128,9 @@ impl Drop for Lock {
     fn drop(&mut self) {
         let descriptor = self.slot.swap(FREE, Ordering::Release);
         if descriptor >= 0 {
+            // A child that another thread spawned at this moment has a copy of the descriptor until it starts its program, and
+            // a lock lives as long as its last copy: the file is unlocked, and not only closed.
+            calls::unlock(descriptor);
             // SAFETY: the descriptor was the slot's alone, and the slot has let go of it.
             drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
         }
@@ -165,7 +169,7 @@ mod tests {
     use super::*;
 
     /// A child of a fork at this moment had a descriptor of the file that it did not know of: the store stayed locked for as long
-    /// as the child lived, though its parent had closed it.
+    /// as the child lived, though its parent had died.
     #[test]
     fn a_child_that_is_forked_while_the_file_is_being_opened_does_not_keep_it_locked() {
         let directory = tempfile::tempdir().unwrap();
@@ -181,7 +185,10 @@ mod tests {
             Ok(file)
         });
         let child = forked.recv().unwrap();
-        drop(lock.unwrap());
+        // The parent's descriptor goes as that of a killed process does: closed, and never unlocked.
+        let descriptor = lock.unwrap().slot.swap(FREE, Ordering::Relaxed);
+        // SAFETY: the descriptor was the slot's alone, and the slot has let go of it.
+        drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
         let again = Lock::take(open);
         // SAFETY: the child is this test's, and is waited for once.
         unsafe {
@@ -189,6 +196,20 @@ mod tests {
             libc::waitpid(child, ptr::null_mut(), 0);
         }
         assert!(again.is_ok(), "the child has no copy of the lock");
+    }
+
+    /// Another thread spawned a program when a store was closed. Until the child has started that program it has copies of all
+    /// descriptors, and the store did not open again: "locked", by nobody.
+    #[test]
+    fn a_lock_that_is_let_go_is_free_though_a_copy_of_its_descriptor_is_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("LOCK");
+        let lock = Lock::take(|| File::create(&path)).unwrap();
+        // SAFETY: the descriptor is open, and its copy is this test's alone.
+        let copy = unsafe { OwnedFd::from_raw_fd(libc::dup(lock.slot.load(Ordering::Relaxed))) };
+        drop(lock);
+        assert!(Lock::take(|| File::create(&path)).is_ok());
+        drop(copy);
     }
 
     /// Forks a child that does nothing until it is killed, and waits until its handlers of the fork have run.
