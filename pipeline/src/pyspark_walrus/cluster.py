@@ -4,8 +4,10 @@ The client goes on at another node, or later, while nodes fail; so a query outli
 Its errors become errors of the source here.
 """
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from types import TracebackType
@@ -43,7 +45,7 @@ class _EndedEarlyError(Exception):
 
 
 class Cluster:
-    """The brokers as one query, or one task, sees them. Connects when it is asked first and stays connected."""
+    """The brokers as one query, or the tasks of a worker, see them. Connects when first asked and stays connected."""
 
     def __init__(self, bootstrap_servers: Sequence[str]) -> None:
         self._servers = tuple(bootstrap_servers)
@@ -188,6 +190,31 @@ class Cluster:
     def _unreachable(self, topic: str, problem: object) -> SourceError:
         message = f"no broker could tell about topic {topic}: {problem}"
         return SourceError(Reason.BROKER_UNREACHABLE, message, servers=self._servers)
+
+
+# The cluster that the last task of this process read, by the process and the addresses.
+_kept: dict[tuple[int, tuple[str, ...]], Cluster] = {}
+
+
+@contextmanager
+def of_this_worker(bootstrap_servers: Sequence[str]) -> Iterator[Cluster]:
+    """The brokers for one task, which is connected already if this process ran a task for them before.
+
+    A worker of Spark runs one task after another, and to connect takes longer than to read the first page. One
+    cluster is kept, and none of a task that failed or was given up: the next one begins anew.
+    """
+    key = (os.getpid(), tuple(bootstrap_servers))
+    cluster = _kept.pop(key, None) or Cluster(bootstrap_servers)
+    try:
+        yield cluster
+    except BaseException:
+        cluster.close()
+        raise
+    while _kept:
+        (process, _), other = _kept.popitem()
+        if process == key[0]:  # the parent's is not ours to close
+            other.close()
+    _kept[key] = cluster
 
 
 def _unavailable(piece: Piece, position: int, error: Exception) -> SourceError:

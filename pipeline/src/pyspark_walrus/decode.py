@@ -4,6 +4,7 @@ Rust hands over the buffers of the columns; wrapping them in Arrow copies nothin
 """
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 import pyarrow as pa
@@ -26,11 +27,12 @@ _PRODUCERS_PROBLEMS: Final = ("UnknownCodec", "Unopened", "OpenedTooLarge", "Inv
 def record_batches(chunks: Iterator[Chunk], split: Split, *, headers: bool) -> Iterator[pa.RecordBatch]:
     """The records of a split in offset order; Arrow batches of 4 to 8 MiB, but for the last and those at a loss."""
     position, end = split.pieces[0].start, split.pieces[-1].end
+    place = _Place(split)
     decoder = _decoder(position, end, headers=headers)
     for chunk in ahead(chunks, count=PAGES_AHEAD):
         if chunk.start > position:
             # What lies between is lost. Its last records may stand in the batch in which the next ones begin.
-            yield from _rest(decoder, split, headers=headers)
+            yield from _rest(decoder, split, place, headers=headers)
             decoder = _decoder(chunk.start, end, headers=headers)
         decoder.add(chunk.batches)
         position = chunk.end
@@ -38,19 +40,38 @@ def record_batches(chunks: Iterator[Chunk], split: Split, *, headers: bool) -> I
             columns = _take(decoder, split)
             if not columns.rows:
                 break
-            yield _record_batch(columns, split, headers=headers)
-    yield from _rest(decoder, split, headers=headers)
+            yield _record_batch(columns, place, headers=headers)
+    yield from _rest(decoder, split, place, headers=headers)
 
 
 def _decoder(start: int, end: int, *, headers: bool) -> walrus_core.BatchDecoder:
     return walrus_core.BatchDecoder(start=start, end=end, bytes_max=ARROW_BYTES_MAX, headers=headers)
 
 
-def _rest(decoder: walrus_core.BatchDecoder, split: Split, *, headers: bool) -> Iterator[pa.RecordBatch]:
+def _rest(
+    decoder: walrus_core.BatchDecoder, split: Split, place: "_Place", *, headers: bool
+) -> Iterator[pa.RecordBatch]:
     while (columns := _take(decoder, split)).rows:
-        yield _record_batch(columns, split, headers=headers)
+        yield _record_batch(columns, place, headers=headers)
 
 
+class _Place:
+    """The columns that say where the records of a split are: the same in every row, so made once for many batches."""
+
+    def __init__(self, split: Split) -> None:
+        self._topic, self._partition = split.pieces[0].topic, split.pieces[0].partition
+        self._rows = 0
+
+    def columns(self, rows: int) -> tuple[pa.Array, pa.Array]:
+        """Topic and partition, *rows* times each."""
+        if rows > self._rows:
+            self._rows = rows
+            self._topics = pa.repeat(self._topic, rows)
+            self._partitions = pa.repeat(pa.scalar(self._partition, pa.int32()), rows)
+        return self._topics.slice(0, rows), self._partitions.slice(0, rows)
+
+
+@cache
 def arrow_schema(*, headers: bool) -> pa.Schema:
     """The Arrow twin of `schema.spark_schema`.
 
@@ -87,13 +108,12 @@ def _take(decoder: walrus_core.BatchDecoder, split: Split) -> walrus_core.Column
         ) from None
 
 
-def _record_batch(columns: walrus_core.Columns, split: Split, *, headers: bool) -> pa.RecordBatch:
-    rows, schema, piece = columns.rows, arrow_schema(headers=headers), split.pieces[0]
+def _record_batch(columns: walrus_core.Columns, place: _Place, *, headers: bool) -> pa.RecordBatch:
+    rows, schema = columns.rows, arrow_schema(headers=headers)
     arrays = [
         _variable(columns.key, rows, pa.binary()),
         _variable(columns.value, rows, pa.binary()),
-        pa.repeat(piece.topic, rows),
-        pa.repeat(pa.scalar(piece.partition, pa.int32()), rows),
+        *place.columns(rows),
         _fixed(columns.offset, rows, pa.int64()),
         _fixed(columns.timestamp_us, rows, schema.field("timestamp").type),
         _fixed(columns.timestamp_type, rows, pa.int32()),

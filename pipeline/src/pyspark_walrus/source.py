@@ -27,7 +27,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_walrus.cluster import Cluster
+from pyspark_walrus.cluster import Cluster, of_this_worker
 from pyspark_walrus.layout import Layout
 from pyspark_walrus.losses import Cause, Losses
 from pyspark_walrus.offsets import (
@@ -262,7 +262,7 @@ def _read(split: InputPartition, options: SourceOptions) -> "Iterator[pa.RecordB
     if not isinstance(split, Split):
         return  # Spark runs one task even where there is nothing to read
     losses = Losses(fail=options.fail_on_data_loss)
-    with Cluster(options.bootstrap_servers) as cluster:
+    with of_this_worker(options.bootstrap_servers) as cluster:
         chunks = chain.from_iterable(cluster.chunks(piece, losses) for piece in split.pieces)
         yield from record_batches(chunks, split, headers=options.include_headers)
     if TaskContext.get() is not None:

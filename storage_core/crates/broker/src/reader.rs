@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use prost::Message as _;
 use uuid::Uuid;
+use walrus_log::batch::{Batch, BatchError};
 use walrus_log::{Log, LogId, Slices};
 use walrus_metadata::{Descriptor, Segment, SegmentState};
 
@@ -36,14 +37,28 @@ pub struct ReadOptions {
 /// Whole batches of one segment; the first contains the wanted offset. Empty at the high watermark.
 #[derive(Clone, Debug)]
 pub struct ReadPage {
-    /// RecordBatch v2, as stored.
-    pub batches: Vec<Bytes>,
+    /// RecordBatches v2, as stored: each piece is one batch, or several one behind the other.
+    pub pieces: Vec<Bytes>,
     /// Where to go on.
     pub next_offset: u64,
     /// First offset not readable yet, as far as known: of a page from a sealed segment at least its end.
     pub high_watermark: u64,
     /// First offset still there.
     pub log_start: u64,
+}
+
+impl ReadPage {
+    /// The batches one by one. An error: what a node answered is none; nothing follows it.
+    pub fn batches(&self) -> impl Iterator<Item = Result<Bytes, BatchError>> {
+        self.pieces.iter().flat_map(|piece| {
+            let mut rest = piece.clone();
+            std::iter::from_fn(move || {
+                let length = (!rest.is_empty()).then(|| Ok(Batch::parse(&rest)?.0.bytes().len()))?;
+                // Behind an error nobody knows where the next batch begins.
+                Some(length.map(|length| rest.split_to(length)).inspect_err(|_| rest.clear()))
+            })
+        })
+    }
 }
 
 /// Most bytes of one page, whatever was asked for.
@@ -84,8 +99,8 @@ impl Broker {
             };
             let wait =
                 if end.is_some() { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
-            let page = |batches, next_offset, high_watermark| {
-                Ok(ReadPage { batches, next_offset, high_watermark, log_start })
+            let page = |pieces, next_offset, high_watermark| {
+                Ok(ReadPage { pieces, next_offset, high_watermark, log_start })
             };
             if let Some(end) = end
                 && offset >= end
@@ -408,7 +423,7 @@ impl Broker {
                 .map_err(|problem| Error::Internal { message: format!("a stored batch: {problem}") })?;
             next_offset = header.base_offset;
         }
-        Ok(FetchAnswer { batches: slices.batches, next_offset, high_watermark, sealed })
+        Ok(FetchAnswer { batches: slices.pieces(), next_offset, high_watermark, sealed })
     }
 
     /// Batches of a log here. What was written just now is in memory; for the rest a thread waits for the disk that is not
@@ -435,11 +450,10 @@ impl Broker {
         if let Err(Error::Corrupted { .. }) = &read {
             self.copies().note_damage(log.id().0);
         }
-        let Slices { batches, next_offset } = read?;
-        held.set(batches.iter().map(Bytes::len).sum());
+        let slices = read?;
+        held.set(slices.batches.iter().map(Bytes::len).sum());
         let held = Arc::new(held);
-        let batches = batches.into_iter().map(|batch| counted(batch, held.clone())).collect();
-        Ok(Slices { batches, next_offset })
+        Ok(slices.wrapped(|memory| counted(memory, held.clone())))
     }
 }
 
@@ -486,4 +500,31 @@ fn lost_at(segment: &Segment, offset: u64) -> Option<(u64, u64)> {
 
 fn nothing_yet(offset: u64) -> FetchAnswer {
     FetchAnswer { next_offset: offset, high_watermark: offset, ..FetchAnswer::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use walrus_log::batch::BatchBuilder;
+
+    use super::*;
+
+    /// A page whose pieces were taken for single batches lost what stood behind the first one of each.
+    #[test]
+    fn a_page_gives_each_batch_of_its_pieces_and_ends_at_what_is_none() {
+        let batch = |value: &[u8]| {
+            let mut bytes = Vec::new();
+            BatchBuilder::new().push(None, Some(value), 0, &[]).build(&mut bytes).unwrap();
+            bytes
+        };
+        let (a, b, c) = (batch(b"a"), batch(b"bb"), batch(b"ccc"));
+        let pieces =
+            vec![[&a[..], &b].concat().into(), c.clone().into(), [&a[..], b"no batch"].concat().into()];
+        let page = ReadPage { pieces, next_offset: 0, high_watermark: 0, log_start: 0 };
+        let mut found = page.batches();
+        for expected in [&a, &b, &c, &a] {
+            assert_eq!(found.next().unwrap().unwrap(), expected);
+        }
+        assert!(found.next().unwrap().is_err());
+        assert!(found.next().is_none());
+    }
 }

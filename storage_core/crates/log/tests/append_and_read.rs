@@ -68,6 +68,26 @@ fn a_read_starts_inside_of_a_batch_and_stops_at_its_budget() {
     }
 }
 
+/// What one read of a block brings lies in one piece, from the first wanted batch to the last, whoever wraps its memory.
+#[test]
+fn the_pieces_of_a_read_are_its_batches_behind_each_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), &Options::small());
+    let log = store.create_log(spec(1, "a")).unwrap();
+    for i in 0..500 {
+        append(&log, &value(i, 1000)).unwrap();
+    }
+    let whole = log.read(Offset(7), 1 << 20).unwrap();
+    assert!(whole.pieces().len() > 1, "the log has several blocks");
+    for left in [0, 1, 100, 400, whole.batches.len()] {
+        let mut slices = whole.clone().wrapped(|memory| memory.to_vec().into());
+        slices.batches.truncate(left);
+        assert_eq!(slices.batches, whole.batches[..left]);
+        assert_eq!(slices.pieces().concat(), whole.batches[..left].concat());
+        assert!(slices.pieces().len() <= whole.pieces().len());
+    }
+}
+
 #[test]
 fn many_logs_share_a_file_and_keep_apart() {
     let directory = tempfile::tempdir().unwrap();

@@ -208,10 +208,11 @@ impl Owner {
                 }
                 page => page?,
             };
-            for batch in &page.batches {
-                replay_batch(batch, &mut replayed).map_err(|problem| self.unreadable(problem))?;
+            for batch in page.batches() {
+                let batch = batch.map_err(|problem| self.unreadable(problem))?;
+                replay_batch(&batch, &mut replayed).map_err(|problem| self.unreadable(problem))?;
             }
-            if page.next_offset <= offset || page.batches.is_empty() {
+            if page.next_offset <= offset || page.pieces.is_empty() {
                 break page.log_start;
             }
             offset = page.next_offset;
@@ -262,7 +263,7 @@ impl Owner {
             let began = Instant::now();
             let options = ReadOptions { bytes_max: PAGE_BYTES, wait: Duration::ZERO, segment: None };
             match broker.read(&from, offset, options).await {
-                Ok(page) if page.batches.is_empty() => {
+                Ok(page) if page.pieces.is_empty() => {
                     self.locked(serving)?.note_empty(key, offset, began);
                     return Ok(None);
                 }

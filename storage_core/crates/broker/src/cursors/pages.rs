@@ -49,7 +49,7 @@ impl Page {
     /// entry without bytes.
     pub(super) fn open(key: CursorKey, start: u64, page: &ReadPage) -> Result<Self> {
         let (mut entries, mut bytes) = (Vec::new(), 0);
-        for stored in &page.batches {
+        for stored in &page.pieces {
             // What is kept here is no answer that is under way, and does not count as one.
             let stored = &Bytes::copy_from_slice(stored);
             let mut rest = &stored[..];
@@ -128,8 +128,8 @@ mod tests {
         bytes.into()
     }
 
-    fn read(batches: Vec<Bytes>, next_offset: u64) -> ReadPage {
-        ReadPage { batches, next_offset, high_watermark: next_offset, log_start: 0 }
+    fn read(pieces: Vec<Bytes>, next_offset: u64) -> ReadPage {
+        ReadPage { pieces, next_offset, high_watermark: next_offset, log_start: 0 }
     }
 
     #[test]

@@ -25,12 +25,13 @@ const PREFIX_BYTES: usize = 5;
 
 /// An answer's body, each piece of which counts until the socket has taken it.
 pub(super) fn until_written(body: Body, share: Arc<Share>) -> Body {
-    Body::new(body.map_frame(move |frame| {
-        frame.map_data(|piece: Bytes| {
-            let bytes = piece.len();
-            if bytes < PIECE_BYTES_MIN { piece } else { counted(piece, Arc::new(share.hold(bytes))) }
-        })
-    }))
+    Body::new(body.map_frame(move |frame| frame.map_data(|piece: Bytes| piece_until_written(piece, &share))))
+}
+
+/// One piece of an answer, which counts until the socket has taken it.
+pub(super) fn piece_until_written(piece: Bytes, share: &Arc<Share>) -> Bytes {
+    let bytes = piece.len();
+    if bytes < PIECE_BYTES_MIN { piece } else { counted(piece, Arc::new(share.hold(bytes))) }
 }
 
 /// A request's body, which counts as far as its last message has come in, and is not read while there is no room.

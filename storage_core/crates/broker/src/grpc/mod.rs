@@ -3,6 +3,7 @@
 mod append;
 mod append_stream;
 mod counted;
+mod pages;
 mod read;
 mod service;
 mod status;
@@ -66,7 +67,7 @@ pub(crate) async fn serve(door: Door, broker: Broker) {
             Sender::Rest => request.map(|body| counted::while_received(body, &reads)),
         }))
         .layer(MapResponseLayer::new(move |response: Response<Body>| {
-            response.map(|body| counted::until_written(body, answered.clone()))
+            pages::respond(response, answered.clone())
         }))
         .add_service(health_service)
         .add_service(reflection)

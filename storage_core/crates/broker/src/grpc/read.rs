@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::stream;
 use tonic::Status;
 use uuid::Uuid;
 use walrus_log::batch::{Batch, BatchError};
 
+use super::pages::Page;
 use super::status::status_of;
 use crate::broker::Broker;
 use crate::error::{Error, Result};
@@ -61,7 +62,7 @@ impl Reading {
         Ok(Self { broker, from, offset, end_offset, options, format, answered: false, ended: false })
     }
 
-    pub(super) fn into_stream(self) -> impl Stream<Item = Result<ReadResponse, Status>> + Send + 'static {
+    pub(super) fn into_stream(self) -> impl Stream<Item = Result<Page, Status>> + Send + 'static {
         stream::unfold(self, |mut reading| async move {
             match reading.next().await {
                 Ok(answer) => answer.map(|answer| (Ok(answer), reading)),
@@ -74,7 +75,7 @@ impl Reading {
     }
 
     /// The next answer; `None` at the end.
-    async fn next(&mut self) -> Result<Option<ReadResponse>> {
+    async fn next(&mut self) -> Result<Option<Page>> {
         if self.ended || (self.answered && self.end_offset.is_some_and(|end| self.offset >= end)) {
             return Ok(None);
         }
@@ -85,7 +86,7 @@ impl Reading {
         let read = stop.run_until_cancelled(self.broker.read(&self.from, self.offset, self.options)).await;
         let page =
             read.unwrap_or_else(|| Err(Error::Unavailable { what: "this node is stopping".to_owned() }))?;
-        self.ended = page.batches.is_empty();
+        self.ended = page.pieces.is_empty();
         if self.ended && self.answered {
             return Ok(None);
         }
@@ -93,8 +94,9 @@ impl Reading {
         self.answer(page).map(Some)
     }
 
-    fn answer(&mut self, page: ReadPage) -> Result<ReadResponse> {
+    fn answer(&mut self, page: ReadPage) -> Result<Page> {
         let end = self.end_offset.unwrap_or(u64::MAX);
+        let mut batches = Vec::new();
         let mut answer = ReadResponse {
             next_offset: page.next_offset.min(end).max(self.offset),
             high_watermark: page.high_watermark,
@@ -103,10 +105,10 @@ impl Reading {
         };
         if self.offset < end {
             match self.format {
-                Format::Batches => answer.batches = join(page.batches),
+                Format::Batches => batches = page.pieces,
                 Format::Unspecified | Format::Records => {
                     let opened_end;
-                    (answer.records, opened_end) = records(&page.batches, self.offset, end)?;
+                    (answer.records, opened_end) = records(&page.pieces, self.offset, end)?;
                     if let Some(opened_end) = opened_end {
                         answer.next_offset = opened_end.min(end).max(self.offset);
                     }
@@ -114,19 +116,8 @@ impl Reading {
             }
         }
         self.offset = answer.next_offset;
-        Ok(answer)
+        Ok(Page { rest: answer, batches })
     }
-}
-
-fn join(mut batches: Vec<Bytes>) -> Bytes {
-    if batches.len() == 1 {
-        return batches.swap_remove(0);
-    }
-    let mut joined = BytesMut::with_capacity(batches.iter().map(Bytes::len).sum());
-    for batch in batches {
-        joined.extend_from_slice(&batch);
-    }
-    joined.freeze()
 }
 
 /// The records of the batches from `start` to below `end`; keys and values stay where they are. The offset to go on at, if

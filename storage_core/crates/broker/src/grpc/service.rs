@@ -1,14 +1,13 @@
 //! The calls of `walrus.v1.Log`, each mapped to one call of the broker.
 
-use std::pin::Pin;
-
-use futures_util::Stream;
+use futures_util::stream::{self, Empty};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::append::batch_of;
 use super::append_stream;
+use super::pages::Handed;
 use super::read::Reading;
 use super::status::status_of;
 use crate::broker::Broker;
@@ -27,7 +26,6 @@ use crate::topic::{NodeView, PartitionView, SegmentStateView, SegmentView, Topic
 const ANSWERS_MAX: usize = 16;
 
 type Answer<T> = Result<Response<T>, Status>;
-type AnswerStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// The service on one broker.
 pub(super) struct LogService {
@@ -87,11 +85,14 @@ impl log_server::Log for LogService {
         Ok(Response::new(ReceiverStream::new(stream)))
     }
 
-    type ReadStream = AnswerStream<ReadResponse>;
+    type ReadStream = Empty<Result<ReadResponse, Status>>;
 
+    /// The pages become the response's body in `pages::respond`, and no message goes through tonic's encoder.
     async fn read(&self, request: Request<ReadRequest>) -> Answer<Self::ReadStream> {
         let reading = Reading::start(self.broker.clone(), request.get_ref()).map_err(failed)?;
-        Ok(Response::new(Box::pin(reading.into_stream())))
+        let mut response = Response::new(stream::empty());
+        response.extensions_mut().insert(Handed::new(reading.into_stream()));
+        Ok(response)
     }
 
     async fn list_segments(&self, request: Request<ListSegmentsRequest>) -> Answer<ListSegmentsResponse> {

@@ -86,7 +86,7 @@ async fn read_at(broker: &Broker, from: &PartitionRef, offset: u64) -> Result<An
         Err(Error::OffsetOutOfRange { end, .. }) if offset >= end => return Ok(Answer::Empty),
         page => page?,
     };
-    let Some(bytes) = page.batches.first() else { return Ok(Answer::Empty) };
+    let Some(bytes) = page.pieces.first() else { return Ok(Answer::Empty) };
     let (batch, _) = Batch::parse(bytes).map_err(invalid)?;
     let opened = batch.open_shared(bytes).map_err(invalid)?;
     for record in batch.header().records_in(&opened) {

@@ -235,7 +235,7 @@ fn a_node_that_has_missed_the_latest_metadata_hears_them_before_it_calls_anythin
     cluster.block_on(async {
         assert_eq!(put(&broker, &new("appended").await, "0").await.unwrap().base_offset, 0);
         let page = broker.read(&new("read").await, 0, options(Duration::ZERO)).await.unwrap();
-        assert_eq!((page.high_watermark, page.batches.len()), (0, 0));
+        assert_eq!((page.high_watermark, page.batches().count()), (0, 0));
         assert_eq!(broker.segments(new("listed").await.topic.as_str()).await.unwrap().len(), 1);
         assert_eq!(
             broker.topic_state(new("described").await.topic.as_str()).await.unwrap().current_segment,
@@ -375,7 +375,7 @@ fn a_segment_that_its_leader_has_not_heard_of_is_neither_unknown_nor_empty() {
         let until = Instant::now() + PATIENCE;
         loop {
             match ahead.read(&led_there, 0, options(Duration::ZERO)).await {
-                Ok(page) => break assert_eq!((page.high_watermark, page.batches.len()), (0, 0)),
+                Ok(page) => break assert_eq!((page.high_watermark, page.batches().count()), (0, 0)),
                 Err(error) => assert!(Instant::now() < until, "{error:?}"),
             }
         }

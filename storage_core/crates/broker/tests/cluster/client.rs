@@ -49,8 +49,9 @@ pub(crate) async fn read_values(
             }
             Err(error) => panic!("{error}"),
         };
-        for bytes in &page.batches {
-            let (batch, _) = Batch::parse(bytes).unwrap();
+        for bytes in page.batches() {
+            let bytes = bytes.unwrap();
+            let (batch, _) = Batch::parse(&bytes).unwrap();
             for record in
                 batch.records().map(|record| record.unwrap()).filter(|record| record.offset >= offset)
             {

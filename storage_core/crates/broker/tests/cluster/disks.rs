@@ -225,7 +225,7 @@ fn a_node_goes_on_while_more_readers_wait_for_its_disk_than_it_has_threads_for_t
         disk.set_reads_stalled(false);
         written.expect("an append that waits for no read").unwrap();
         for reader in readers {
-            assert_eq!(reader.await.unwrap().unwrap().batches.len(), 2);
+            assert_eq!(reader.await.unwrap().unwrap().batches().count(), 2);
         }
     });
 }

@@ -73,7 +73,7 @@ fn a_leader_that_has_not_heard_of_its_segment_yet_is_waited_for() {
         let hearing = async { cluster.catch_up(2) };
         let (page, ()) = tokio::join!(broker.read(&partition, 0, options(Duration::ZERO)), hearing);
         let page = page.unwrap();
-        assert_eq!((page.batches.len(), page.next_offset), (0, 0));
+        assert_eq!((page.batches().count(), page.next_offset), (0, 0));
         put(&cluster.broker(1), &partition, "first").await.unwrap();
         assert_eq!(read_values(&cluster.broker(1), &partition, 0, 1).await, [(0, "first".to_owned())]);
     });

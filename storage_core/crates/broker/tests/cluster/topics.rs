@@ -63,7 +63,7 @@ fn a_waiting_reader_wakes_when_something_is_appended() {
             assert_eq!(page.unwrap().next_offset, offset + 1);
             assert!(started.elapsed() < PATIENCE / 2);
             let empty = broker.read(&topic, offset + 1, options(Duration::from_millis(20))).await.unwrap();
-            assert!(empty.batches.is_empty());
+            assert!(empty.pieces.is_empty());
             assert_eq!(empty.high_watermark, offset + 1);
         }
     });

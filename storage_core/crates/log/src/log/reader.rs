@@ -26,12 +26,55 @@ pub struct Slices {
     pub batches: Vec<Bytes>,
     /// Read on here.
     pub next_offset: Offset,
+    /// Where they lie: each time the memory of some that lie one behind the other, and how many those are.
+    memory: Vec<(Bytes, usize)>,
+}
+
+impl Slices {
+    /// The same bytes in few pieces, each of one or more whole batches: those that one read of a block brought lie one behind
+    /// the other. Nothing is copied. Batches that were taken from the end of `batches` are left out.
+    pub fn pieces(&self) -> Vec<Bytes> {
+        let mut batches = &self.batches[..];
+        let mut pieces = Vec::with_capacity(self.memory.len());
+        for (memory, count) in &self.memory {
+            let (here, behind) = batches.split_at((*count).min(batches.len()));
+            batches = behind;
+            if !here.is_empty() {
+                let bytes: usize = here.iter().map(Bytes::len).sum();
+                pieces.push(memory.slice(..bytes));
+            }
+        }
+        pieces
+    }
+
+    /// The same batches, in memory that `wrap` has changed into something with the same bytes: into memory that is counted.
+    #[must_use]
+    pub fn wrapped(self, mut wrap: impl FnMut(Bytes) -> Bytes) -> Self {
+        let mut wrapped = Self { next_offset: self.next_offset, ..Self::default() };
+        let mut batches = self.batches.iter();
+        for (memory, count) in self.memory {
+            let memory = wrap(memory);
+            let mut at = 0;
+            for batch in batches.by_ref().take(count) {
+                wrapped.batches.push(memory.slice(at..at + batch.len()));
+                at += batch.len();
+            }
+            wrapped.memory.push((memory, count));
+        }
+        wrapped
+    }
+
+    /// Takes in what one read of a block brought: the memory from the first batch on, and the batches in it.
+    fn extend(&mut self, memory: Bytes, batches: Vec<Bytes>) {
+        self.memory.push((memory, batches.len()));
+        self.batches.extend(batches);
+    }
 }
 
 /// One step of a read.
 enum Step {
-    /// Bytes of batches from the offset on, and the offset behind them.
-    Batches(Vec<Bytes>, u64),
+    /// Batches from the offset on, the memory that begins with them, and the offset behind them.
+    Batches(Vec<Bytes>, Bytes, u64),
     /// The offset is in a damaged range.
     Damaged { start: u64, end: u64 },
     /// The block was freed meanwhile.
@@ -40,7 +83,7 @@ enum Step {
 
 impl LogState {
     pub(crate) fn read(&self, offset: u64, bytes_max: usize) -> Result<Slices> {
-        let mut slices = Slices { batches: Vec::new(), next_offset: Offset(offset) };
+        let mut slices = Slices { next_offset: Offset(offset), ..Slices::default() };
         let mut left = bytes_max as u64;
         loop {
             let next = slices.next_offset.0;
@@ -72,7 +115,7 @@ impl LogState {
             };
             let is_first = slices.batches.is_empty();
             match self.read_block(&block, next, limit, left, is_first)? {
-                Step::Batches(mut batches, mut next_offset) => {
+                Step::Batches(mut batches, memory, mut next_offset) => {
                     // Written again by a compaction since the batches in front of it were read, as one gap with theirs.
                     if let (false, Some(first)) = (is_first, batches.first())
                         && BatchHeader::peek(first)?.base_offset < next
@@ -93,7 +136,7 @@ impl LogState {
                         return Ok(slices);
                     }
                     left = left.saturating_sub(batches.iter().map(|batch| batch.len() as u64).sum());
-                    slices.batches.extend(batches);
+                    slices.extend(memory, batches);
                     slices.next_offset = Offset(next_offset);
                 }
                 Step::Damaged { start, end } => self.fence(&block, start, end),
@@ -143,11 +186,11 @@ impl LogState {
             let (mut at, mut total) = (0, 0);
             let stop = loop {
                 if next >= limit || (total >= bytes_max && !batches.is_empty()) {
-                    return Ok(Step::Batches(sliced(bytes, &batches), next));
+                    return Ok(sliced(bytes, &batches, next));
                 }
                 let (rest, here) = (&bytes[at..], position + at as u64);
                 if rest.is_empty() && here >= readable && next > offset {
-                    return Ok(Step::Batches(sliced(bytes, &batches), next));
+                    return Ok(sliced(bytes, &batches, next));
                 }
                 let batch = match Batch::parse(rest) {
                     Ok((batch, _)) if batch.base_offset() == next && block.has(here, batch.header()) => batch,
@@ -161,7 +204,7 @@ impl LogState {
                 let is_wanted = batch.end_offset() > offset;
                 let fits = total + size as u64 <= bytes_max || (batches.is_empty() && is_first);
                 if is_wanted && !fits {
-                    return Ok(Step::Batches(sliced(bytes, &batches), next));
+                    return Ok(sliced(bytes, &batches, next));
                 }
                 let epoch = block.epochs.at(next);
                 next = batch.end_offset();
@@ -173,7 +216,7 @@ impl LogState {
                 at += size;
             };
             if !batches.is_empty() {
-                return Ok(Step::Batches(sliced(bytes, &batches), next));
+                return Ok(sliced(bytes, &batches, next));
             }
             position += at as u64;
             match stop {
@@ -214,10 +257,12 @@ impl LogState {
     }
 }
 
-/// Ranges of bytes, which share their memory.
-fn sliced(bytes: Vec<u8>, ranges: &[Range<usize>]) -> Vec<Bytes> {
+/// Batches at ranges that follow each other, which share their memory, and the offset behind them.
+fn sliced(bytes: Vec<u8>, ranges: &[Range<usize>], next: u64) -> Step {
     let bytes = Bytes::from(bytes);
-    ranges.iter().map(|range| bytes.slice(range.clone())).collect()
+    let start = ranges.first().map_or(0, |first| first.start);
+    let batches = ranges.iter().map(|range| bytes.slice(range.clone())).collect();
+    Step::Batches(batches, bytes.slice(start..), next)
 }
 
 /// How many bytes the batch at the front of `rest` needs, where that may be more than were read.
