@@ -5,9 +5,7 @@ Only conversions between Spark's calls and the parts that decide (`offsets`, `pl
 so what is learnt while planning travels in the splits and nowhere else.
 """
 
-import gc
 from collections.abc import Iterator, MutableMapping, Sequence
-from functools import cache
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +28,7 @@ from pyspark.sql.types import StructType
 from pyspark_walrus.cluster import Cluster, of_this_worker
 from pyspark_walrus.layout import Layout
 from pyspark_walrus.losses import Cause, Losses
+from pyspark_walrus.memory import keep_freed_memory, spare_modules_from_collections
 from pyspark_walrus.offsets import (
     Offsets,
     TopicPartition,
@@ -262,19 +261,11 @@ def _read(split: InputPartition, options: SourceOptions) -> "Iterator[pa.RecordB
     if not isinstance(split, Split):
         return  # Spark runs one task even where there is nothing to read
     losses = Losses(fail=options.fail_on_data_loss)
+    is_worker = TaskContext.get() is not None
+    if is_worker:
+        keep_freed_memory()
     with of_this_worker(options.bootstrap_servers) as cluster:
         chunks = chain.from_iterable(cluster.chunks(piece, losses) for piece in split.pieces)
         yield from record_batches(chunks, split, headers=options.include_headers)
-    if TaskContext.get() is not None:
-        _spare_modules_from_collections()
-
-
-@cache
-def _spare_modules_from_collections() -> None:
-    """Takes what the imports of a worker made out of the sight of Python's collector of garbage.
-
-    A worker that Spark uses again collects after each of its tasks, which walks all objects there are: a sixth of all
-    the processor time that a task of 64 MiB took.
-    """
-    gc.collect()  # garbage that is frozen would stay for good
-    gc.freeze()
+    if is_worker:
+        spare_modules_from_collections()
