@@ -1,10 +1,15 @@
-"""What a worker of Spark does with its memory."""
+"""The memory of the processes that read for Spark."""
 
 import platform
+import resource
 import subprocess
 import sys
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
+from endless import TOPIC, Endless
 
 # Six pages of 4 MiB are there at a time, as in a task that reads ahead, and then none.
 # The kernel counts what it maps anew.
@@ -29,7 +34,52 @@ print(rounds() - first)
 """
 
 
-def _faults(before: str) -> int:
+def resident_bytes_of_workers():
+    """The largest of the processes in which Spark runs Python."""
+    sizes = [0]
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if b"pyspark.daemon" in (process / "cmdline").read_bytes():
+                sizes.append(int((process / "statm").read_text().split()[1]) * resource.getpagesize())
+    return max(sizes)
+
+
+@contextmanager
+def peak_of_workers():
+    """A list whose last element is the most that a worker had within."""
+    peak, done = [0], threading.Event()
+
+    def watch():
+        while not done.wait(0.02):
+            peak.append(max(peak[-1], resident_bytes_of_workers()))
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield peak
+    finally:
+        done.set()
+        watching.join()
+
+
+@pytest.mark.timeout(900)
+def test_a_worker_that_reads_ten_million_rows_takes_no_more_memory_than_for_one_million(spark):
+    with Endless(10_000_000) as node:
+        source = spark.read.format("walrus").option("bootstrap.servers", node.address).option("subscribe", TOPIC)
+        source = source.option("includeHeaders", "true")
+        peaks = []
+        for rows in (1_000_000, 10_000_000):
+            ending = f'{{"{TOPIC}": {{"0": {rows}}}}}'
+            with peak_of_workers() as peak:
+                frame = source.option("endingOffsets", ending).load()
+                assert frame.rdd.getNumPartitions() == 1
+                assert frame.count() == rows
+            peaks.append(peak[-1])
+    assert peaks[0] > 0
+    assert peaks[1] - peaks[0] < 64 << 20
+
+
+def faults(before: str) -> int:
     script = _ROUNDS.format(before=before)
     return int(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
 
@@ -37,4 +87,4 @@ def _faults(before: str) -> int:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries do as they like")
 def test_memory_of_pages_that_were_read_is_used_again_and_not_mapped_anew() -> None:
     """A tenth of all that a task took went into pages of memory that the task before had given back."""
-    assert _faults("from pyspark_walrus.memory import keep_freed_memory; keep_freed_memory()") < 100
+    assert faults("from pyspark_walrus.memory import keep_freed_memory; keep_freed_memory()") < 100
