@@ -1,6 +1,7 @@
 """A node is the UUID on its disk, and one process at a time has the disk."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -40,6 +41,17 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
         DataDirectory(tmp_path)
     directory.unlock()
     DataDirectory(tmp_path).unlock()
+
+
+def test_a_directory_that_is_let_go_is_free_while_a_program_that_is_being_started_has_the_descriptor(
+    tmp_path: Path,
+) -> None:
+    """Until a child has started its program it has copies of all descriptors, and a lock lives as long as the last."""
+    directory = DataDirectory(tmp_path)
+    copy = os.dup(directory._lock)
+    directory.unlock()
+    DataDirectory(tmp_path).unlock()
+    os.close(copy)
 
 
 def test_records_without_identity_and_metadata_are_refused(tmp_path: Path) -> None:

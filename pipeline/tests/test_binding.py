@@ -2,9 +2,11 @@
 
 import fcntl
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -20,7 +22,7 @@ from pyspark_walrus.binding import (
     look,
     set_aside,
 )
-from pyspark_walrus.folder import JAVA_LOCK, InUseError, LocalFolder, local_path, open_folder
+from pyspark_walrus.folder import JAVA_LOCK, LOCK, InUseError, LocalFolder, local_path, open_folder
 
 MINE = Binding("c-1", "orders", "u-1", "q-1", "r-1")
 RUNS = frozenset(("r-0", "r-1"))
@@ -177,6 +179,17 @@ def test_a_folder_in_use_is_said_to_be(tmp_path):
         pass
     with LocalFolder(tmp_path).locked():
         pass
+
+
+def test_a_folder_that_a_run_let_go_is_free_while_a_program_that_is_being_started_has_the_descriptor(tmp_path):
+    """Until a child has started its program it has copies of all descriptors, and a lock lives as long as the last."""
+    with LocalFolder(tmp_path).locked():
+        lock = str(tmp_path / LOCK)
+        descriptors = [fd for fd in list(Path("/proc/self/fd").iterdir()) if os.path.realpath(fd) == lock]
+        copies = [os.dup(int(fd.name)) for fd in descriptors]
+    assert len(copies) == 1
+    with LocalFolder(tmp_path).locked():
+        os.close(copies[0])
 
 
 def test_a_folder_is_in_use_as_long_as_the_java_of_a_killed_run_lives(tmp_path, spark):

@@ -6,7 +6,7 @@ from itertools import chain
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark_walrus.cluster import Cluster
+from pyspark_walrus.cluster import Cluster, of_this_worker
 from pyspark_walrus.errors import Reason, SourceError
 from pyspark_walrus.losses import Losses
 from pyspark_walrus.offsets import Offsets, latest
@@ -125,3 +125,24 @@ def test_what_goes_meanwhile_ends_a_query_that_does_not_accept_losses(event):
     with pytest.raises(SourceError) as caught:
         list(chain.from_iterable(cluster.chunks(piece, losses) for piece in plan.splits[0].pieces))
     assert caught.value.reason is Reason.DATA_LOSS
+
+
+def test_a_worker_keeps_the_connection_of_its_last_task_and_none_of_one_that_failed():
+    with of_this_worker(["one:9090"]) as first:
+        pass
+    with of_this_worker(["one:9090"]) as again:
+        assert again is first
+        with of_this_worker(["one:9090"]) as beside:
+            assert beside is not first, "two tasks at a time share nothing"
+    with pytest.raises(errors.Closed):
+        beside._client.cluster_id()
+    with of_this_worker(["two:9090"]):
+        pass
+    with pytest.raises(errors.Closed):
+        first._client.cluster_id()
+    with pytest.raises(KeyboardInterrupt), of_this_worker(["two:9090"]) as failed:
+        raise KeyboardInterrupt
+    with pytest.raises(errors.Closed):
+        failed._client.cluster_id()
+    with of_this_worker(["two:9090"]) as anew:
+        assert anew is not failed

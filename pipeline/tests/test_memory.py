@@ -1,6 +1,5 @@
 """The memory of the processes that read for Spark."""
 
-import platform
 import resource
 import subprocess
 import sys
@@ -84,7 +83,6 @@ def faults(before: str) -> int:
     return int(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries do as they like")
 def test_memory_of_pages_that_were_read_is_used_again_and_not_mapped_anew() -> None:
     """A tenth of all that a task took went into pages of memory that the task before had given back."""
     assert faults("from pyspark_walrus.memory import keep_freed_memory; keep_freed_memory()") < 100

@@ -11,7 +11,7 @@ _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 # The most that glibc takes; pages and columns are smaller.
 _ALLOCATED_MAX: Final = 32 << 20
-# Of each arena: the pages of one task that are here at a time, and the columns made of them.
+# Each arena holds the pages of one task that are here at a time, and the columns made of them.
 _KEPT_MAX: Final = 64 << 20
 
 
