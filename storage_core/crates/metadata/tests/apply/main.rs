@@ -1,0 +1,11 @@
+//! What `apply` promises: refusals change nothing, repeats act once, partitions stay a chain of segments.
+
+mod cluster;
+mod envelopes;
+mod membership;
+mod producers;
+mod random;
+mod segments;
+mod settings;
+mod snapshots;
+mod topics;

@@ -1,0 +1,130 @@
+//! Any sequence of commands, and any bytes.
+
+use proptest::prelude::*;
+use uuid::Uuid;
+use walrus_metadata::{
+    Command, Envelope, LEVEL, Metadata, SegmentState, TopicId, Value, apply, first_descriptor, successor,
+};
+
+use crate::cluster::{cluster_of, envelope, everybody, last_segment, register, uuid, value};
+
+/// A step of the random test, in terms that always make sense; what it hits depends on the state.
+#[derive(Clone, Debug)]
+enum Step {
+    Register(u128),
+    Create(u8),
+    Delete(u8),
+    BeginRoll(u8),
+    Seal(u8, u64),
+    SealWrong(u8),
+    Trim(u8, u64),
+    Repeat,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        1 => (1..6u128).prop_map(Step::Register),
+        2 => (0..4u8).prop_map(Step::Create),
+        1 => (0..4u8).prop_map(Step::Delete),
+        3 => (0..4u8).prop_map(Step::BeginRoll),
+        6 => (0..4u8, 0..50u64).prop_map(|(topic, entries)| Step::Seal(topic, entries)),
+        2 => (0..4u8).prop_map(Step::SealWrong),
+        2 => (0..4u8, 0..6u64).prop_map(|(topic, below)| Step::Trim(topic, below)),
+        2 => Just(Step::Repeat),
+    ]
+}
+
+fn named(metadata: &Metadata, n: u8) -> Option<TopicId> {
+    metadata.names.get("default")?.get(&format!("t{n}")).copied()
+}
+
+fn command_of(metadata: &Metadata, step: &Step, n: u128) -> Option<Command> {
+    Some(match step {
+        Step::Register(node) => register(*node),
+        Step::Create(t) => {
+            let topic = TopicId(uuid(1_000 + n));
+            let first = vec![first_descriptor(metadata, topic, 0, uuid(50_000 + n), &everybody(metadata))?];
+            Command::CreateTopic {
+                topic,
+                org: "default".into(),
+                name: format!("t{t}"),
+                internal: false,
+                first,
+            }
+        }
+        Step::Delete(t) => Command::DeleteTopic { topic: named(metadata, *t)? },
+        Step::BeginRoll(t) => {
+            let topic = named(metadata, *t)?;
+            let segment = last_segment(metadata, topic).uuid;
+            let successor = successor(metadata, topic, 0, uuid(60_000 + n), &[], &everybody(metadata))?;
+            Command::BeginRoll { topic, partition: 0, segment, successor }
+        }
+        Step::Seal(t, entries) => {
+            let topic = named(metadata, *t)?;
+            let last = last_segment(metadata, topic);
+            let end = last.base_offset?.0 + entries;
+            Command::SealAndOpen {
+                topic,
+                partition: 0,
+                segment: last.uuid,
+                value: value(metadata, topic, end),
+            }
+        }
+        Step::SealWrong(t) => {
+            let topic = named(metadata, *t)?;
+            let last = last_segment(metadata, topic);
+            let mut value = value(metadata, topic, last.base_offset?.0 + 1);
+            value.successor.epoch = last.epoch;
+            Command::SealAndOpen { topic, partition: 0, segment: last.uuid, value }
+        }
+        Step::Trim(t, below_number) => Command::Trim {
+            topic: named(metadata, *t)?,
+            partition: 0,
+            below_number: *below_number,
+            first: None,
+        },
+        Step::Repeat => return None,
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_sequence_of_commands_keeps_the_chain_of_segments_and_refusals_change_nothing(
+        steps in proptest::collection::vec(step(), 1..80),
+    ) {
+        let mut metadata = cluster_of(3);
+        let mut sealed: Vec<(TopicId, Uuid, Value)> = Vec::new();
+        let mut previous: Option<Envelope> = None;
+        for (n, step) in (0u128..).zip(&steps) {
+            let envelope = match command_of(&metadata, step, n) {
+                Some(command) => envelope(10_000 + n, command),
+                None => match previous.clone() { Some(envelope) => envelope, None => continue },
+            };
+            let before = metadata.clone();
+            let repeated = previous.as_ref() == Some(&envelope);
+            let outcome = apply(&mut metadata, &envelope);
+            let same_state = metadata.topics == before.topics && metadata.nodes == before.nodes
+                && metadata.names == before.names
+                && metadata.version == before.version;
+            prop_assert!(!(outcome.is_err() || repeated) || same_state, "{step:?} changed the state: {outcome:?}");
+            prop_assert!(metadata.check().is_ok(), "{step:?}: {:?}", metadata.check());
+            if let (Ok(_), Command::SealAndOpen { topic, segment, value, .. }) = (&outcome, &envelope.command) {
+                sealed.push((*topic, *segment, value.clone()));
+            }
+            for (topic, segment, value) in &sealed {
+                let Some(topic) = metadata.topics.get(topic) else { continue };
+                let found = topic.partitions[0].segments.iter().find(|s| s.descriptor.uuid == *segment);
+                let unchanged = found.is_none_or(|s| s.state == SegmentState::Sealed(value.clone()));
+                prop_assert!(unchanged, "a sealed segment changed");
+            }
+            previous = Some(envelope);
+        }
+        prop_assert_eq!(Metadata::from_snapshot(&metadata.to_snapshot()).expect("its own"), metadata);
+    }
+
+    #[test]
+    fn bytes_from_the_network_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = Envelope::from_json(&bytes, LEVEL);
+        let _ = Metadata::from_snapshot(&bytes);
+    }
+}
