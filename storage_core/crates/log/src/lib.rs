@@ -69,7 +69,7 @@ pub use inspection::{BlockView, Inspection, LogView, Verified, inspect, verify};
 pub use log::{Appended, Compacted, Hold, Log, LogSpec, Sealed, Slices};
 pub use options::{Backend, FsyncSchedule, Options, ReadConsistency};
 pub use producers::{Admission, ProducerTable};
-pub use recovery::{CorruptedRange, LostEnd, MovedCursor, OpenReport, TornTail, UnknownBlock};
+pub use recovery::{CorruptedRange, CutFile, LostEnd, MovedCursor, OpenReport, TornTail, UnknownBlock};
 pub use repair::{RebuiltJournal, Repaired, repair};
 pub use retention::{Floor, FloorReason, Retention};
 pub use store::Store;

@@ -5,7 +5,7 @@ use crate::inspection::{Inspection, LogView, Verified};
 use crate::options::FsyncSchedule;
 #[cfg(feature = "json")]
 use crate::recovery::CorruptedRange;
-use crate::recovery::{LostEnd, MovedCursor, OpenReport, TornTail, UnknownBlock};
+use crate::recovery::{CutFile, LostEnd, MovedCursor, OpenReport, TornTail, UnknownBlock};
 use crate::repair::Repaired;
 #[cfg(feature = "json")]
 use crate::types::LogId;
@@ -131,6 +131,11 @@ impl OpenReport {
         for UnknownBlock { path, slot, .. } in &self.unknown_blocks {
             lines.push(format!("unknown block: {path} slot {slot}"));
         }
+        for CutFile { path, found_bytes, made_bytes } in &self.cut_files {
+            lines.push(format!(
+                "file of blocks without its end: {path} has {found_bytes} of {made_bytes} bytes, blocks may be missing"
+            ));
+        }
         for MovedCursor { log, name, from, to } in &self.moved_cursors {
             lines.push(format!(
                 "cursor behind the end: log {log}, {name:?} at {from}, set to {to} by an open or a repair"
@@ -168,6 +173,9 @@ impl OpenReport {
             "damaged": self.corrupted.iter().map(range).collect::<Vec<Value>>(),
             "unknown_blocks": self.unknown_blocks.iter().map(|block| json!({
                 "path": block.path, "slot": block.slot, "moved_to": block.moved_to,
+            })).collect::<Vec<Value>>(),
+            "cut_files": self.cut_files.iter().map(|file| json!({
+                "path": file.path, "found_bytes": file.found_bytes, "made_bytes": file.made_bytes,
             })).collect::<Vec<Value>>(),
             "unsynced_logs": self.unsynced_logs.iter().map(id).collect::<Vec<String>>(),
             "moved_cursors": self.moved_cursors.iter().map(|cursor| json!({

@@ -131,6 +131,10 @@ impl Disk for Directory {
         Ok(names)
     }
 
+    fn size_bytes(&self, name: &str) -> io::Result<u64> {
+        Ok(fs::symlink_metadata(self.path.join(name))?.len())
+    }
+
     fn create(&self, name: &str, bytes: u64, kind: FileKind) -> io::Result<Arc<dyn DiskFile>> {
         self.open_file(name, bytes, kind, true)
     }

@@ -94,6 +94,8 @@ pub trait Disk: Send + Sync + 'static {
     fn lock(&self) -> io::Result<Box<dyn Send + Sync>>;
     /// Names of the files.
     fn list(&self) -> io::Result<Vec<String>>;
+    /// Length of a file, as it lies there.
+    fn size_bytes(&self, name: &str) -> io::Result<u64>;
     /// Makes a file that reads as `bytes` zeros and takes no space. `AlreadyExists` if there is one.
     fn create(&self, name: &str, bytes: u64, kind: FileKind) -> io::Result<Arc<dyn DiskFile>>;
     /// Opens a file; one that is shorter than `bytes` reads as zeros up to there.

@@ -73,6 +73,14 @@ impl Disk for Overlay {
         Ok(names)
     }
 
+    fn size_bytes(&self, name: &str) -> io::Result<u64> {
+        match self.names.lock().get(name) {
+            Some(Some(file)) => file.size_bytes(),
+            Some(None) => Err(io::ErrorKind::NotFound.into()),
+            None => Ok(fs::symlink_metadata(self.path.join(name))?.len()),
+        }
+    }
+
     fn create(&self, name: &str, bytes: u64, kind: FileKind) -> io::Result<Arc<dyn DiskFile>> {
         if self.is_full && kind == FileKind::Blocks {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));

@@ -295,6 +295,13 @@ impl Disk for SimulatedDisk {
         Ok(state.names.keys().cloned().collect())
     }
 
+    fn size_bytes(&self, name: &str) -> io::Result<u64> {
+        let mut state = self.state.lock();
+        state.read_call()?;
+        let &file = state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(state.files[file].len() as u64)
+    }
+
     fn create(&self, name: &str, bytes: u64, _: FileKind) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.state.lock();
         state.call()?;

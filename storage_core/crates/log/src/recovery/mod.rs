@@ -26,7 +26,7 @@ pub(crate) use lost::write_lost;
 pub(crate) use manifest::{Opened, check_store, open_manifest};
 use parallel::Share;
 use rebuild::{Findings, Rebuild};
-pub use report::{CorruptedRange, LostEnd, MovedCursor, OpenReport, TornTail, UnknownBlock};
+pub use report::{CorruptedRange, CutFile, LostEnd, MovedCursor, OpenReport, TornTail, UnknownBlock};
 pub(crate) use slots::{FileFronts, read_fronts};
 use slots::{Found, Headers, set_block_aside, sort_slots};
 
@@ -92,6 +92,9 @@ pub(crate) fn recover(
         let (path, slot) = (slots.file.path.clone(), slots.first);
         report.unknown_blocks.push(UnknownBlock { path, slot, moved_to });
     }
+    if report.may_lack_blocks() {
+        suspect_open_logs(engine, state)?;
+    }
     // What a killed process wrote may be in the page cache only, and is served from now on.
     unsynced.sort_unstable_by_key(|file| file.number);
     unsynced.dedup_by_key(|file| file.number);
@@ -104,6 +107,20 @@ pub(crate) fn recover(
         log.synced.store(end, Ordering::Release);
         if end > state.logs[&log.id].synced {
             engine.journal.append(&Record::Synced { log: log.id, end })?;
+        }
+    }
+    Ok(())
+}
+
+/// A block that cannot be read may have been the end of any log that is open: none of them says any more that it has all that it
+/// had. A log whose synced mark is where a close in order left it would miss the block by itself.
+fn suspect_open_logs(engine: &Engine, state: &JournalState) -> Result<()> {
+    let logs: Vec<_> = engine.logs.read().values().cloned().collect();
+    for log in logs {
+        let end = log.end.load(Ordering::Acquire);
+        let is_marked = state.closed && state.logs[&log.id].synced == end;
+        if log.sealed.get().is_none() && !is_marked && !log.suspect.swap(true, Ordering::AcqRel) {
+            engine.journal.append(&Record::Suspect { log: log.id, end })?;
         }
     }
     Ok(())

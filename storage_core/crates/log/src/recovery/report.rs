@@ -13,6 +13,8 @@ pub struct OpenReport {
     pub corrupted: Vec<CorruptedRange>,
     /// Blocks whose header is damaged, or that belong to no log.
     pub unknown_blocks: Vec<UnknownBlock>,
+    /// Files of blocks that lost their end, and with it blocks that nothing else may name.
+    pub cut_files: Vec<CutFile>,
     /// Files that were damaged and cost nothing: what they said was known from others, and they were written again.
     pub made_again: Vec<String>,
     /// The journal had lost its end.
@@ -30,10 +32,15 @@ impl OpenReport {
     /// Whether something was cut, fenced, moved aside or moved back that may have been promised. A crash can leave a tail that
     /// was never promised, and this cannot always tell them apart.
     pub fn lost_something(&self) -> bool {
-        let Self { torn_tails, corrupted, unknown_blocks, moved_cursors, lost_end, .. } = self;
-        let is_whole = torn_tails.is_empty() && corrupted.is_empty() && unknown_blocks.is_empty();
+        let Self { torn_tails, corrupted, moved_cursors, lost_end, .. } = self;
+        let is_whole = torn_tails.is_empty() && corrupted.is_empty() && !self.may_lack_blocks();
         let has_journal = lost_end.is_none() && self.journal_cut_bytes == 0;
         !is_whole || !has_journal || !moved_cursors.is_empty()
+    }
+
+    /// Whether there are blocks, or were, of which nobody can say whose they are: any open log may have gone on in them.
+    pub(super) fn may_lack_blocks(&self) -> bool {
+        !self.unknown_blocks.is_empty() || !self.cut_files.is_empty()
     }
 }
 
@@ -74,6 +81,18 @@ pub struct UnknownBlock {
     /// Where its bytes were moved to: no log misses anything, so it is the torn first write of a block. Else, and where a
     /// full disk has no room for them, it is left as it is.
     pub moved_to: Option<String>,
+}
+
+/// A file of blocks that is shorter than it was made: somebody cut it, or put another one in its place. The open makes it whole
+/// again; what it lacked reads as space that was never used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutFile {
+    /// Its path.
+    pub path: String,
+    /// How long it was.
+    pub found_bytes: u64,
+    /// How long it was made.
+    pub made_bytes: u64,
 }
 
 /// The journal ended before records that were durable: promises are lost. Logs that its blocks still name are back, as far as

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use super::lost::write_lost_if_room;
 use super::parallel::{self, Share};
-use super::report::{OpenReport, UnknownBlock};
+use super::report::{CutFile, OpenReport, UnknownBlock};
 use crate::batch::{Batch, BatchHeader, HEADER_BYTES};
-use crate::blocks::{BlockFile, Blocks, SlotState, Slots};
+use crate::blocks::{BlockFile, Blocks, Class, SlotState, Slots};
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -38,6 +38,8 @@ pub(super) struct Found {
 /// How the slots of a file begin that were ever used.
 pub(crate) struct FileFronts {
     file: Arc<BlockFile>,
+    /// The file is shorter than it was made.
+    cut: Option<CutFile>,
     slots: Vec<(u32, Front)>,
 }
 
@@ -62,6 +64,7 @@ impl FileFronts {
 pub(crate) fn read_fronts(blocks: &Blocks, manifest: Manifest, disk: &dyn Disk) -> Result<Vec<FileFronts>> {
     let mut fronts = Vec::new();
     for (number, class) in blocks.list()? {
+        let cut = find_cut(blocks, number, class, disk)?;
         let file = blocks.open(number, class)?;
         let count = blocks.classes.slots(class);
         let read = || -> io::Result<Vec<(u32, Front)>> {
@@ -81,9 +84,23 @@ pub(crate) fn read_fronts(blocks: &Blocks, manifest: Manifest, disk: &dyn Disk) 
             let path = file.path.clone();
             return Err(Error::UnsupportedFormat { path, found, supported: FORMAT_VERSION });
         }
-        fronts.push(FileFronts { file, slots });
+        fronts.push(FileFronts { file, cut, slots });
     }
     Ok(fronts)
+}
+
+/// Whether a file lost its end. It got its whole length before anything was put into it, so a crash leaves one that is empty or
+/// whole. Asked before it is opened, which makes it whole again.
+fn find_cut(blocks: &Blocks, number: u64, class: Class, disk: &dyn Disk) -> Result<Option<CutFile>> {
+    let name = blocks.classes.file_name(number, class);
+    let path = disk.path(&name);
+    let found_bytes = disk.size_bytes(&name).map_err(|e| Error::io("look at", &path, e))?;
+    let made_bytes = blocks.classes.file_bytes();
+    if found_bytes == 0 || found_bytes >= made_bytes {
+        return Ok(None);
+    }
+    tracing::error!(path, found_bytes, made_bytes, "a file of blocks lost its end");
+    Ok(Some(CutFile { path, found_bytes, made_bytes }))
 }
 
 fn read_front(file: &BlockFile, slot: u32, count: u32, manifest: Manifest) -> io::Result<Front> {
@@ -165,7 +182,8 @@ pub(super) fn sort_slots(
     let blocks = &engine.blocks;
     let mut headers = Headers { found: HashMap::new(), damaged: Vec::new() };
     let mut last_sequence = 0;
-    for FileFronts { file, slots: fronts } in fronts {
+    for FileFronts { file, cut, slots: fronts } in fronts {
+        report.cut_files.extend(cut);
         let mut states = vec![SlotState::Free; blocks.classes.slots(file.class) as usize];
         let mut behind = 0; // first slot behind the block before
         for (slot, front) in fronts {
