@@ -1,144 +1,98 @@
-//! What a case does to the bytes of a store, and what of it was used.
+//! What of a store a blow hit, and what a crash could have left just so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use walrus_log::LogId;
 
-use super::subject::{BLOCK, PAGE, StoredBatch, Structure, Subject};
-use crate::random::Random;
+use super::subject::{BLOCK, PAGE, Place, StoredBatch, Structure, Subject, long_number};
 use crate::rot::Contents;
-
-const SECTOR: usize = 512;
 
 /// What a case damaged.
 pub(super) struct Hits {
     pub(super) structures: BTreeSet<Structure>,
     /// Offsets whose batches, or the headers in front of them, are not as they were.
-    pub(super) offsets: BTreeMap<LogId, BTreeSet<u64>>,
+    pub(super) offsets: BTreeMap<LogId, BTreeMap<u64, Hit>>,
+    /// The last records of the journal look as if they had never been written, and nothing that is left vouches for them.
+    pub(super) may_forget: bool,
+}
+
+/// What became of a batch that was hit.
+#[derive(Clone)]
+pub(super) struct Hit {
+    pub(super) file: String,
+    /// Of its block.
+    pub(super) slot: u32,
+    /// What is there now may be what was there before it was written: nothing tells the two apart.
+    pub(super) is_unwritten: bool,
 }
 
 impl Hits {
     pub(super) fn new(subject: &Subject, contents: &Contents) -> Self {
-        let is_hit = |(structure, file, range): &(Structure, String, Range<usize>)| {
-            let now = contents.get(file).and_then(|bytes| bytes.get(range.clone()));
-            (now != Some(&subject.contents[file][range.clone()])).then_some(*structure)
-        };
-        let structures = subject.places.iter().filter_map(is_hit).collect();
-        let mut offsets: BTreeMap<LogId, BTreeSet<u64>> = BTreeMap::new();
+        let now = Now { subject, contents };
+        let hit = subject.places.iter().filter(|place| now.is_hit(&place.file, &place.range));
+        let structures = hit.map(|place| place.structure).collect();
+        let mut offsets: BTreeMap<LogId, BTreeMap<u64, Hit>> = BTreeMap::new();
         for StoredBatch { log, offsets: of_batch, file, header, bytes } in &subject.batches {
-            let is_same = |range: &Range<usize>| {
-                let now = contents.get(file).and_then(|bytes| bytes.get(range.clone()));
-                now == Some(&subject.contents[file][range.clone()])
-            };
-            if !is_same(header) || !is_same(bytes) {
-                offsets.entry(*log).or_default().extend(of_batch.clone());
+            if now.is_hit(file, header) || now.is_hit(file, bytes) {
+                let is_unwritten = now.is_unwritten(file, header) && now.is_unwritten(file, bytes);
+                let hit = Hit { file: file.clone(), slot: (header.start / BLOCK) as u32, is_unwritten };
+                offsets.entry(*log).or_default().extend(of_batch.clone().map(|at| (at, hit.clone())));
             }
         }
-        Self { structures, offsets }
+        Self { structures, offsets, may_forget: !subject.is_closed && now.may_forget() }
     }
 }
 
-/// Damages bytes of a store: what its files hold then, and what was done.
-pub(super) fn strike(subject: &Subject, random: &mut Random) -> (Contents, String) {
-    let mut contents = subject.contents.clone();
-    let structures: BTreeSet<Structure> = subject.places.iter().map(|(structure, ..)| *structure).collect();
-    let structures: Vec<Structure> = structures.into_iter().collect();
-    let pick = |random: &mut Random| {
-        // Most bytes are batches.
-        let wanted = if random.one_in(2) { Structure::Batch } else { *random.choose(&structures) };
-        let of_kind: Vec<_> = subject.places.iter().filter(|(structure, ..)| *structure == wanted).collect();
-        (*random.choose(&of_kind)).clone()
-    };
-    let (_, file, range) = pick(random);
-    let at = range.start + random.below(range.len() as u64) as usize;
-    let page = at / PAGE * PAGE..(at / PAGE * PAGE + PAGE).min(contents[&file].len());
-    let what = match random.below(14) {
-        0..3 => {
-            contents.get_mut(&file).expect("there")[at] ^= 1 << random.below(8);
-            format!("{file}: bit flipped at {at}")
-        }
-        3 => {
-            let flips: Vec<_> = (0..3)
-                .map(|_| {
-                    let (_, file, range) = pick(random);
-                    let at = range.start + random.below(range.len() as u64) as usize;
-                    contents.get_mut(&file).expect("there")[at] ^= 1 << random.below(8);
-                    (file, at)
-                })
-                .collect();
-            format!("bits flipped at {flips:?}")
-        }
-        4 => {
-            contents.get_mut(&file).expect("there")[page.clone()].fill(0);
-            format!("{file}: zeros at {page:?}")
-        }
-        5 => {
-            let sector = at / SECTOR * SECTOR..(at / SECTOR * SECTOR + SECTOR).min(contents[&file].len());
-            let bytes = contents.get_mut(&file).expect("there");
-            bytes[sector.clone()].iter_mut().for_each(|byte| *byte = random.number() as u8);
-            format!("{file}: garbage at {sector:?}")
-        }
-        6 | 7 => {
-            let (_, from, place) = pick(random);
-            let other =
-                place.start / PAGE * PAGE..(place.start / PAGE * PAGE + PAGE).min(contents[&from].len());
-            let moved = contents[&from][other.clone()].to_vec();
-            let replaced = contents[&file][page.clone()].to_vec();
-            put(&mut contents, &file, page.start, &moved);
-            let swaps = random.one_in(2);
-            if swaps {
-                put(&mut contents, &from, other.start, &replaced);
-            }
-            format!("{from} {other:?} at {file} {page:?}, swapped: {swaps}")
-        }
-        8 => {
-            let blocks: Vec<_> = subject
-                .places
-                .iter()
-                .filter(|(structure, ..)| *structure == Structure::BlockHeader)
-                .collect();
-            let [a, b] = [(); 2].map(|()| *random.choose(&blocks));
-            let [of_a, of_b] =
-                [a, b].map(|(_, file, at)| subject.contents[file][at.start..at.start + BLOCK].to_vec());
-            put(&mut contents, &a.1, a.2.start, &of_b);
-            if random.one_in(2) {
-                put(&mut contents, &b.1, b.2.start, &of_a);
-            }
-            format!("block {} {} and block {} {}", a.1, a.2.start, b.1, b.2.start)
-        }
-        9 => {
-            contents.get_mut(&file).expect("there").truncate(at);
-            format!("{file}: cut to {at} bytes")
-        }
-        10 => {
-            contents.remove(&file);
-            format!("{file}: lost")
-        }
-        11 => {
-            let number = 50 + random.below(9);
-            contents.insert(format!("{number:08}.wal"), contents[&file].clone());
-            format!("{file}: doubled")
-        }
-        12 => {
-            let (_, other, _) = pick(random);
-            let [a, b] = [&file, &other].map(|name| subject.contents[name].clone());
-            contents.insert(file.clone(), b);
-            contents.insert(other.clone(), a);
-            format!("{file} and {other}: swapped")
-        }
-        _ => {
-            let old = subject.earlier.get(&file).map_or(&[][..], Vec::as_slice);
-            let old = old.get(page.clone()).map_or_else(|| vec![0; page.len()], <[u8]>::to_vec);
-            put(&mut contents, &file, page.start, &old);
-            format!("{file}: not written since half of its life at {page:?}")
-        }
-    };
-    (contents, what)
+/// A store that was hit, beside what it was.
+struct Now<'a> {
+    subject: &'a Subject,
+    contents: &'a Contents,
 }
 
-fn put(contents: &mut Contents, file: &str, at: usize, bytes: &[u8]) {
-    let file = contents.get_mut(file).expect("there");
-    let end = (at + bytes.len()).min(file.len());
-    file[at..end].copy_from_slice(&bytes[..end - at]);
+impl Now<'_> {
+    fn is_hit(&self, file: &str, range: &Range<usize>) -> bool {
+        let now = self.contents.get(file).and_then(|bytes| bytes.get(range.clone()));
+        now != Some(&self.subject.contents[file][range.clone()])
+    }
+
+    /// Whether each page of a range is as it was, or as it was before, or zeros; or the whole file is gone.
+    fn is_unwritten(&self, file: &str, range: &Range<usize>) -> bool {
+        let Some(bytes) = self.contents.get(file).filter(|bytes| !bytes.is_empty()) else { return true };
+        let mut pages = (range.start / PAGE * PAGE..range.end).step_by(PAGE);
+        pages.all(|start| {
+            let page = start..(start + PAGE).min(self.subject.contents[file].len());
+            let Some(now) = bytes.get(page.clone()) else { return false };
+            now == &self.subject.contents[file][page.clone()]
+                || now.iter().all(|byte| *byte == 0)
+                || now == self.subject.before(file, page)
+        })
+    }
+
+    fn may_forget(&self) -> bool {
+        let is_record = |place: &&Place| place.structure == Structure::JournalRecord;
+        let is_whole = |place: &&Place| !self.is_hit(&place.file, &place.range);
+        let lost: Vec<&Place> = self.subject.places.iter().filter(is_record).skip_while(is_whole).collect();
+        let Some(first) = lost.first() else { return false };
+        let sequence = long_number(&self.subject.contents[&first.file], first.range.start + 8);
+        let looks_unwritten = |place: &&Place| {
+            self.is_hit(&place.file, &place.range) && self.is_unwritten(&place.file, &place.range)
+        };
+        lost.iter().all(looks_unwritten) && sequence > self.vouched_for()
+    }
+
+    /// The last record of the journal that something undamaged names as durable.
+    fn vouched_for(&self) -> u64 {
+        let names = |place: &Place| {
+            // As docs/internals/format.md has the fields.
+            let field = match place.structure {
+                Structure::End | Structure::JournalHeader => 48,
+                Structure::BlockHeader => 104,
+                _ => return None,
+            };
+            let is_whole = !self.is_hit(&place.file, &place.range);
+            is_whole.then(|| long_number(&self.subject.contents[&place.file], place.range.start + field))
+        };
+        self.subject.places.iter().filter_map(names).max().unwrap_or(0)
+    }
 }

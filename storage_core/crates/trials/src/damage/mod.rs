@@ -1,9 +1,11 @@
 //! The damage campaign: whatever happens to the bytes of a store behind its back, it never serves wrong ones, never loses a
 //! promise without saying so, and never hangs. Damage hits bytes that are used: flips, zeros, garbage, pages and blocks that were
-//! moved, swapped or never written, files that are cut, lost, doubled or swapped; of stores that were closed in order and of
-//! stores that were killed, on the simulated disk and on each real backend.
+//! moved, swapped or never written, files that are cut, lost, doubled or swapped; of stores that were closed in order, of stores
+//! that were killed, and of stores that are open, on the simulated disk and on each real backend.
 
 mod hits;
+mod on_disk;
+mod strike;
 mod subject;
 mod verdict;
 
@@ -14,10 +16,11 @@ use std::time::Duration;
 
 use walrus_log::{Backend, SimulatedDisk, Store};
 
-use self::hits::{Hits, strike};
+use self::hits::Hits;
+use self::strike::strike;
 pub use self::subject::Structure;
 use self::subject::{SUBJECTS, options};
-use self::verdict::{check, on_disk};
+use self::verdict::check;
 use crate::images::message;
 use crate::random::Random;
 
@@ -107,18 +110,22 @@ impl Counts {
 fn damage(seed: u64) -> Case {
     let mut random = Random(seed ^ 0x6461_6d61);
     let subject = random.choose(&SUBJECTS);
-    let (contents, what) = strike(subject, &mut random);
+    let backend = *random.choose(&[Backend::Mmap, Backend::Direct, Backend::IoUring]);
+    let what = format!("{} {}", subject.name, if subject.is_closed { "closed" } else { "killed" });
+    let place = random.below(12);
+    if place < 3 {
+        let (outcome, hits) = on_disk::open(subject, &mut random, backend, &format!("{what}, {backend:?}"));
+        return Case { outcome, hits: hits.structures };
+    }
+    let (contents, did) = strike(subject, &mut random);
     let hits = Hits::new(subject, &contents);
-    let what = format!("{} {}, {what}", subject.name, if subject.is_closed { "closed" } else { "killed" });
-    let outcome = match random.below(12) {
-        0 => on_disk(subject, &contents, &hits, Backend::Mmap, &what),
-        1 => on_disk(subject, &contents, &hits, Backend::Direct, &what),
-        2 => on_disk(subject, &contents, &hits, Backend::IoUring, &what),
-        _ => {
-            let disk = SimulatedDisk::from_contents(subject.kind, &contents);
-            let open = || Store::open_on(Arc::new(disk.clone()), options());
-            check(subject, &open, &hits, &what)
-        }
+    let hit = (contents, hits);
+    let outcome = if place < 6 {
+        on_disk::closed(subject, &hit, backend, &format!("{what}, {did}, {backend:?}"))
+    } else {
+        let disk = SimulatedDisk::from_contents(subject.kind, &hit.0);
+        let open = || Store::open_on(Arc::new(disk.clone()), options());
+        check(subject, &open, &hit.1, &format!("{what}, {did}"))
     };
-    Case { outcome, hits: hits.structures }
+    Case { outcome, hits: hit.1.structures }
 }

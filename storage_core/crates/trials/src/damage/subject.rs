@@ -1,6 +1,6 @@
 //! The stores that the campaign damages: lives that ended, what they had promised, and where everything lies in them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -18,6 +18,8 @@ pub(super) const BLOCK: usize = 16 << 10;
 const ALIKE: u64 = 60;
 /// The log with the batch group.
 pub(super) const GROUPED: u64 = 5;
+/// Offsets of the group's parts there.
+pub(super) const GROUPED_OFFSETS: Range<u64> = 1..3;
 /// A value whose batch is a quarter of a page.
 const ALIKE_BYTES: usize = 954;
 
@@ -49,8 +51,16 @@ pub(super) struct Subject {
     /// The same store half way through its life.
     pub(super) earlier: Contents,
     pub(super) logs: BTreeMap<LogId, Promised>,
-    pub(super) places: Vec<(Structure, String, Range<usize>)>,
+    pub(super) places: Vec<Place>,
     pub(super) batches: Vec<StoredBatch>,
+}
+
+/// Where a structure lies.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) structure: Structure,
+    pub(super) file: String,
+    pub(super) range: Range<usize>,
 }
 
 /// Where a batch lies.
@@ -63,13 +73,35 @@ pub(super) struct StoredBatch {
 }
 
 /// What a log had promised.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Promised {
     pub(super) start: u64,
     /// By offset, from 0 on; the last one counts, those before were cut off by a truncation.
     pub(super) values: Vec<Vec<Value>>,
     pub(super) seal: Option<&'static [u8]>,
     pub(super) cursor: Option<u64>,
+}
+
+impl Subject {
+    /// The same store as it lies there now, open: what it had promised is all on the disk or in the memory of its process.
+    pub(super) fn opened(&self, contents: Contents) -> Self {
+        let places = places(&contents);
+        let batches = stored_batches(&contents, &places);
+        let (earlier, logs) = (self.earlier.clone(), self.logs.clone());
+        Self { name: self.name, kind: self.kind, is_closed: true, contents, earlier, logs, places, batches }
+    }
+
+    /// What it has bytes of.
+    pub(super) fn structures(&self) -> Vec<Structure> {
+        let structures: BTreeSet<Structure> = self.places.iter().map(|place| place.structure).collect();
+        structures.into_iter().collect()
+    }
+
+    /// What was at a place half way through its life.
+    pub(super) fn before(&self, file: &str, range: Range<usize>) -> Vec<u8> {
+        let earlier = self.earlier.get(file).and_then(|bytes| bytes.get(range.clone()));
+        earlier.map_or_else(|| vec![0; range.len()], <[u8]>::to_vec)
+    }
 }
 
 pub(super) static SUBJECTS: LazyLock<Vec<Subject>> = LazyLock::new(|| {
@@ -86,15 +118,16 @@ pub(super) fn options() -> Options {
     Options { block_bytes: BLOCK as u64, blocks_per_file: 4, mark_interval, ..Options::small() }
 }
 
-pub(super) fn append(log: &Log, values: &[Value]) -> u64 {
+/// Appends a batch; the offset that it got, once it is durable.
+pub(super) fn append(log: &Log, values: &[Value]) -> walrus_log::Result<u64> {
     let mut builder = BatchBuilder::new();
     for value in values {
         builder.push(None, Some(&value.to_bytes()), 0, &[]);
     }
     let mut bytes = Vec::new();
-    let appended = log.append(&builder.build_in(&mut bytes).expect("small")).expect("an append");
-    appended.commit.wait().expect("a commit");
-    appended.base_offset.0
+    let appended = log.append(&builder.build_in(&mut bytes).expect("small"))?;
+    appended.commit.wait()?;
+    Ok(appended.base_offset.0)
 }
 
 /// A life with two logs of equal batches, a sealed one, one that was trimmed and truncated, and one with a batch group.
@@ -109,7 +142,7 @@ fn live(name: &'static str, kind: TailKind, is_closed: bool) -> Subject {
     let mut numbers = 1 << 40..;
     let mut value = |bytes| Value { number: numbers.next().expect("without end"), bytes };
     let mut put = |log: &Log, values: Vec<Value>| {
-        let base = append(log, &values) as usize;
+        let base = append(log, &values).expect("an append") as usize;
         let known = &mut promised.get_mut(&log.id()).expect("known").values;
         for (offset, value) in (base..).zip(values) {
             known.resize_with(known.len().max(offset + 1), Vec::new);
@@ -166,10 +199,10 @@ fn live(name: &'static str, kind: TailKind, is_closed: bool) -> Subject {
 }
 
 /// Where everything lies.
-fn places(contents: &Contents) -> Vec<(Structure, String, Range<usize>)> {
+fn places(contents: &Contents) -> Vec<Place> {
     let mut places = Vec::new();
     for (name, bytes) in contents {
-        let mut add = |structure, range| places.push((structure, name.clone(), range));
+        let mut add = |structure, range| places.push(Place { structure, file: name.clone(), range });
         match name.as_str() {
             "MANIFEST" => add(Structure::Manifest, 0..bytes.len()),
             "END" => {
@@ -209,9 +242,9 @@ fn places(contents: &Contents) -> Vec<(Structure, String, Range<usize>)> {
 }
 
 /// Whose the batches are. The header of their block lies in front of them.
-fn stored_batches(contents: &Contents, places: &[(Structure, String, Range<usize>)]) -> Vec<StoredBatch> {
-    let of_kind = places.iter().filter(|(structure, ..)| *structure == Structure::Batch);
-    let batch = |(_, file, range): &(Structure, String, Range<usize>)| {
+fn stored_batches(contents: &Contents, places: &[Place]) -> Vec<StoredBatch> {
+    let of_kind = places.iter().filter(|place| place.structure == Structure::Batch);
+    let batch = |Place { file, range, .. }: &Place| {
         let bytes = &contents[file];
         let block = range.start / BLOCK * BLOCK;
         let log = uuid::Uuid::from_slice(&bytes[block + 32..block + 48]).expect("sixteen bytes");
@@ -230,4 +263,9 @@ fn stored_batches(contents: &Contents, places: &[(Structure, String, Range<usize
 
 fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// A number of eight bytes.
+pub(super) fn long_number(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }

@@ -1,53 +1,18 @@
 //! What must be true of a damaged store: what it serves, what it says that it lost, and how it goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
-use walrus_log::{Backend, Error, Log, OpenReport, Options, Store, repair};
+use walrus_log::{Error, Log, OpenReport, Store};
 
 use super::Outcome;
-use super::hits::Hits;
-use super::subject::{GROUPED, Promised, Structure, Subject, append, options};
-use crate::checks::read_from;
+use super::hits::{Hit, Hits};
+use super::subject::{GROUPED, GROUPED_OFFSETS, Promised, Structure, Subject, append};
+use crate::checks::{Fences, Records, read_from};
 use crate::facts::log_id;
 use crate::random::Value;
-use crate::rot::Contents;
 
-/// The same on a real directory; where the store refuses to open, it is repaired.
-pub(super) fn on_disk(
-    subject: &Subject,
-    contents: &Contents,
-    hits: &Hits,
-    backend: Backend,
-    what: &str,
-) -> Outcome {
-    let directory = tempfile::tempdir().expect("a directory");
-    for (name, bytes) in contents {
-        std::fs::write(directory.path().join(name), bytes).expect("a file");
-    }
-    let what = format!("{what}, {backend:?}");
-    let open = || Store::open(directory.path(), Options { backend, ..options() });
-    let outcome = check(subject, &open, hits, &what);
-    if outcome == Outcome::Refused {
-        check_repair(subject, directory.path(), &what);
-    }
-    outcome
-}
-
-/// A repair ends, and what it leaves serves nothing wrong.
-fn check_repair(subject: &Subject, directory: &Path, what: &str) {
-    match repair(directory) {
-        Ok(_) => {}
-        Err(Error::Damaged { .. } | Error::UnsupportedFormat { .. }) => return,
-        Err(error) => panic!("{what}: no repair: {error}"),
-    }
-    let store = Store::open(directory, options()).unwrap_or_else(|error| panic!("{what}: repaired: {error}"));
-    for log in store.logs() {
-        if let Some(promised) = subject.logs.get(&log.id()) {
-            promised.check_values(&log, true, what);
-        }
-    }
-}
+/// What is appended behind the damage: life goes on.
+pub(super) const LATER: Value = Value { number: 1 << 50, bytes: 100 };
 
 /// Opens and reads everything; appends, and opens again.
 pub(super) fn check(
@@ -58,40 +23,67 @@ pub(super) fn check(
 ) -> Outcome {
     let store = match open() {
         Ok(store) => store,
-        Err(Error::Damaged { .. } | Error::UnsupportedFormat { .. } | Error::InvalidOption { .. }) => {
-            let may_refuse = hits.structures.contains(&Structure::JournalRecord)
-                || hits.structures.contains(&Structure::JournalHeader);
-            assert!(may_refuse, "{what}: it does not open");
+        Err(error) => {
+            check_refusal(&error, hits, what);
             return Outcome::Refused;
         }
-        Err(error) => panic!("{what}: {error}"),
     };
     let report = store.report().clone();
-    // Promises behind a torn end of the journal, and those at the end of a killed store's journal that nothing vouches for.
-    let forgets = report.lost_end.is_some()
-        || report.journal_cut_bytes > 0
-        || (!subject.is_closed && hits.structures.contains(&Structure::JournalRecord));
-    let (mut outcome, nothing) = (Outcome::Whole, BTreeSet::new());
+    let forgets = report.lost_end.is_some() || report.journal_cut_bytes > 0 || hits.may_forget;
+    let (mut outcome, nothing) = (Outcome::Whole, BTreeMap::new());
     for (id, promised) in &subject.logs {
-        match store.log(*id) {
-            Some(log) => {
-                let hit = hits.offsets.get(id).unwrap_or(&nothing);
-                outcome = outcome.max(promised.check(&log, &report, hit, forgets, subject.is_closed, what));
-            }
-            None => {
-                assert!(forgets, "{what}: log {id} is gone, and nothing is said");
-                outcome = Outcome::Told;
-            }
-        }
+        let hit = hits.offsets.get(id).unwrap_or(&nothing);
+        let Some(log) = store.log(*id) else {
+            assert!(forgets, "{what}: log {id} is gone, and nothing is said");
+            let is_kept = |at| hit.get(&at).is_none();
+            let kept: Vec<u64> = (promised.start..promised.end()).filter(|at| is_kept(*at)).collect();
+            assert!(kept.is_empty(), "{what}: log {id} is gone, and {kept:?} of it were not hit");
+            outcome = Outcome::Told;
+            continue;
+        };
+        let case =
+            Case { promised, log: &log, report: &report, hit, forgets, is_closed: subject.is_closed, what };
+        outcome = outcome.max(case.check());
     }
     if !forgets {
         assert_eq!(store.property("key").as_deref(), Some(&b"value"[..]), "{what}: the property");
     }
-    // Life goes on, and what is served stays.
+    if outcome == Outcome::Told {
+        let is_fenced = store.logs().iter().any(|log| !read_from(log, log.start_offset().0).1.is_empty());
+        assert!(
+            report.lost_something() || is_fenced,
+            "{what}: it lost something, and its report says nothing"
+        );
+    }
+    go_on(subject, store, open, forgets, what);
+    outcome
+}
+
+/// Only promises that cannot be read keep a store closed.
+pub(super) fn check_refusal(error: &Error, hits: &Hits, what: &str) {
+    let is_clear = matches!(
+        error,
+        Error::Damaged { .. } | Error::UnsupportedFormat { .. } | Error::InvalidOption { .. }
+    );
+    assert!(is_clear, "{what}: {error}");
+    let of_journal = [Structure::JournalRecord, Structure::JournalHeader];
+    let may_refuse = of_journal.iter().any(|structure| hits.structures.contains(structure));
+    assert!(may_refuse, "{what}: it does not open: {error}");
+}
+
+/// What is served stays, also behind a close in order, and appends are taken.
+fn go_on(
+    subject: &Subject,
+    store: Store,
+    open: &dyn Fn() -> walrus_log::Result<Store>,
+    forgets: bool,
+    what: &str,
+) {
     let mut ends = BTreeMap::new();
     for log in store.logs().iter().filter(|log| !log.is_sealed()) {
         let at = log.end_offset().0;
-        assert_eq!(append(log, &[Value { number: 1 << 50, bytes: 100 }]), at, "{what}: where an append went");
+        let appended = append(log, &[LATER]).unwrap_or_else(|error| panic!("{what}: no append: {error}"));
+        assert_eq!(appended, at, "{what}: where an append went");
         ends.insert(log.id(), at + 1);
     }
     store.close().unwrap_or_else(|error| panic!("{what}: no close: {error}"));
@@ -104,17 +96,21 @@ pub(super) fn check(
             promised.check_values(&log, forgets, what);
         }
     }
-    outcome
 }
 
 impl Promised {
-    fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.values.len() as u64
     }
 
-    /// Each record is what was appended there. Which offsets can be read.
-    fn check_values(&self, log: &Log, may_be_cut_ones: bool, what: &str) -> (BTreeSet<u64>, BTreeSet<u64>) {
-        let (records, fences) = read_from(log, log.start_offset().0);
+    /// Each record is what was appended there. What can be read, and what is refused as damaged.
+    pub(super) fn check_values(
+        &self,
+        log: &Log,
+        may_be_cut_ones: bool,
+        what: &str,
+    ) -> (BTreeSet<u64>, BTreeSet<u64>) {
+        let (records, fences): (Records, Fences) = read_from(log, log.start_offset().0);
         for (offset, bytes) in records.iter().filter(|(offset, _)| *offset < self.end()) {
             let known = &self.values[*offset as usize];
             let is_right = match known.last() {
@@ -122,54 +118,84 @@ impl Promised {
                 _ => known.iter().any(|value| value.is(bytes)),
             };
             // Appended by the check, where the log was cut and said so.
-            let is_later = Value { number: 1 << 50, bytes: 100 }.is(bytes);
-            assert!(is_right || is_later, "{what}: wrong bytes at {offset} of log {}", log.id());
+            let is_right = is_right || LATER.is(bytes);
+            assert!(is_right, "{what}: wrong bytes at {offset} of log {}", log.id());
         }
         let read = records.iter().map(|(offset, _)| *offset).collect();
-        (read, fences.iter().flat_map(|(start, end)| *start..*end).collect())
+        // What was appended behind the promises has its own checks.
+        let fenced = fences.iter().flat_map(|(start, end)| *start..(*end).min(self.end()));
+        (read, fenced.collect())
+    }
+}
+
+/// One log of a store that was hit, beside what it had promised.
+struct Case<'a> {
+    promised: &'a Promised,
+    log: &'a Log,
+    report: &'a OpenReport,
+    hit: &'a BTreeMap<u64, Hit>,
+    /// Promises of the journal may be lost, and that was said or nothing can tell.
+    forgets: bool,
+    is_closed: bool,
+    what: &'a str,
+}
+
+impl Case<'_> {
+    /// Nothing of what was promised is lost without a word, and nothing that was not hit is lost at all.
+    fn check(&self) -> Outcome {
+        let &Self { promised, log, forgets, what, .. } = self;
+        let id = log.id();
+        let (read, fenced) = promised.check_values(log, forgets, what);
+        if !forgets {
+            self.check_promises();
+        }
+        let is_missing = |offset: &u64| !read.contains(offset) && !fenced.contains(offset);
+        let missing: Vec<u64> = (promised.start..promised.end()).filter(is_missing).collect();
+        let costs: Vec<u64> =
+            missing.iter().chain(&fenced).filter(|at| !self.may_cost(**at)).copied().collect();
+        assert!(costs.is_empty(), "{what}: log {id} lost {costs:?}, which are not damaged");
+        let silent: Vec<u64> = missing.iter().filter(|at| !self.is_told(**at)).copied().collect();
+        if silent.is_empty() {
+            return if missing.is_empty() && fenced.is_empty() { Outcome::Whole } else { Outcome::Told };
+        }
+        // A crash may leave the last records of a killed store unwritten; who sees that cannot know that they were acknowledged.
+        let looks_unwritten = |at: &u64| self.hit.get(at).is_some_and(|hit| hit.is_unwritten);
+        let is_tail = !self.is_closed
+            && promised.seal.is_none()
+            && missing.iter().copied().eq(missing[0]..promised.end());
+        assert!(
+            is_tail && silent.iter().all(looks_unwritten),
+            "{what}: log {id} lost {silent:?} without a word"
+        );
+        Outcome::Tail
     }
 
-    /// Nothing of what was promised is lost without a word.
-    fn check(
-        &self,
-        log: &Log,
-        report: &OpenReport,
-        hit: &BTreeSet<u64>,
-        forgets: bool,
-        is_closed: bool,
-        what: &str,
-    ) -> Outcome {
+    fn check_promises(&self) {
+        let &Self { promised, log, report, what, .. } = self;
         let id = log.id();
-        let (read, fenced) = self.check_values(log, forgets, what);
-        if !forgets {
-            assert_eq!(log.start_offset().0, self.start, "{what}: start of log {id}");
-            assert_eq!(log.sealed_value().as_deref(), self.seal, "{what}: seal of log {id}");
-            let cursor = log.cursors().first().map(|(_, at)| at.0);
-            let is_moved = report.moved_cursors.iter().any(|moved| moved.log == id);
-            assert!(cursor == self.cursor || is_moved, "{what}: cursor of log {id}: {cursor:?}");
-        }
-        let missing: Vec<u64> = (self.start..self.end())
-            .filter(|offset| !read.contains(offset) && !fenced.contains(offset))
-            .collect();
-        // Each record was a commit, and proves those in front of it; of a batch group all goes that nothing behind it proves.
-        let has_group = id == log_id(GROUPED);
-        let costs: Vec<u64> = missing.iter().chain(&fenced).filter(|at| !hit.contains(at)).copied().collect();
-        assert!(
-            forgets || has_group || costs.is_empty(),
-            "{what}: log {id} lost {costs:?}, which are not damaged"
-        );
-        let Some(&first) = missing.first() else {
-            return if fenced.is_empty() { Outcome::Whole } else { Outcome::Told };
-        };
-        let is_told = report.lost_end.is_some()
-            || !report.unknown_blocks.is_empty()
-            || report.torn_tails.iter().any(|tail| tail.log == id && tail.offset.0 <= first);
-        if is_told {
-            return Outcome::Told;
-        }
-        // Zeros behind the data of a killed store: they may never have been written.
-        let is_tail = !is_closed && self.seal.is_none() && missing.iter().copied().eq(first..self.end());
-        assert!(is_tail, "{what}: log {id} lost {missing:?} without a word");
-        Outcome::Tail
+        assert_eq!(log.start_offset().0, promised.start, "{what}: start of log {id}");
+        assert_eq!(log.sealed_value().as_deref(), promised.seal, "{what}: seal of log {id}");
+        let cursor = log.cursors().first().map(|(_, at)| at.0);
+        let is_moved = report.moved_cursors.iter().any(|moved| moved.log == id);
+        assert!(cursor == promised.cursor || is_moved, "{what}: cursor of log {id}: {cursor:?}");
+    }
+
+    /// Each record was a commit, and proves those in front of it, so only what was hit may be lost. The parts of a batch group are
+    /// there together or not at all.
+    fn may_cost(&self, at: u64) -> bool {
+        let is_part = |at: u64| self.log.id() == log_id(GROUPED) && GROUPED_OFFSETS.contains(&at);
+        self.hit.contains_key(&at) || (is_part(at) && self.hit.keys().any(|hit| is_part(*hit)))
+    }
+
+    /// Whether the report says that a missing record is gone: by its offset, or by the place where its block was.
+    fn is_told(&self, at: u64) -> bool {
+        let &Self { report, log, hit, .. } = self;
+        let is_cut = report.torn_tails.iter().any(|tail| tail.log == log.id() && tail.offset.0 <= at);
+        let is_at_its_place = hit.get(&at).is_some_and(|Hit { file, slot, .. }| {
+            let is_its = |path: &str| path.ends_with(file.as_str());
+            report.unknown_blocks.iter().any(|block| is_its(&block.path) && block.slot == *slot)
+                || report.cut_files.iter().any(|cut| is_its(&cut.path))
+        });
+        is_cut || is_at_its_place
     }
 }
