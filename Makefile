@@ -70,6 +70,7 @@ check: setup ## Formats, lints, types, import contracts
 	    cargo clippy --manifest-path $$workspace/Cargo.toml --locked --workspace --all-targets --quiet -- -D warnings
 	done
 	cargo clippy --manifest-path storage_core/Cargo.toml --locked --package walrus-trials --features schedules,seeded-bugs --all-targets --quiet -- -D warnings
+	cargo run --manifest-path storage_core/Cargo.toml --locked --quiet --package walrus-rooms -- check
 	uv run --frozen --no-sync ruff format --check --quiet .
 	uv run --frozen --no-sync ruff check --quiet .
 	uv run --frozen --no-sync mypy
