@@ -417,7 +417,9 @@ def test_a_topic_that_rolled_back_metadata_forgot_is_listed_and_taken_back(tmp_p
         with Client(cluster.bootstrap) as client:
             values = [record.value for record in client.read("weather", partition=1)]
             assert values == [b"%d" % number for number in range(10)]
-        # Without a producer id: the metadata that forgot the topic hand out the ids of then once more.
+            # A producer of now has no id of then: what it sends first would be taken for what the other one sent first.
+            assert client.append("weather", [b"10"], partition=1).base_offset == 10
+            assert [record.value for record in client.read("weather", partition=1, offset=10)] == [b"10"]
         assert walrus("put", "weather", "first")[:2] == (0, "OK\n")
         assert walrus("read", "weather")[1] == "0\tfirst\n"
         assert "weather" not in walrus("cluster", "recover-topics")[1]
