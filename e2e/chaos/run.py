@@ -146,6 +146,7 @@ def _judge(world: World, workload: Workload, report: Report, write_quorum: int) 
             held[topic, partition] = _read(world, workload, topic, partition, node)
             verdicts[f"{topic}/{partition} through node-{node}"] = held[topic, partition]
     verdicts["cursor"] = judge_cursor(workload.cursor)
+    verdicts["claims that a cursor is at its end"] = workload.emptiness
     verdicts["answers to readers"] = Answers(dict(workload.refusals))
     with Client(world.bootstrap) as client:
         partitions = {(topic, each.partition): each for topic, _ in places for each in client.segments(topic)}

@@ -21,13 +21,14 @@ from walrus_client.sender import ProducerOptions
 from walrus_client.text import TextClient
 
 from chaos.cursor import COMMITTED, CONNECTED
+from chaos.emptiness import EmptyClaims
 
 WINDOW = 64  # records in flight, for each producer
 DELIVERY_TIMEOUT_MS = 300_000  # longer than any fault with its recovery, also on a busy machine
 FOLLOW_WAIT_MS = 300
 CATCH_UP_TIMEOUT_S = 180.0
 CURSOR_TOPIC = "chaos-cursor"
-CURSOR_LEAD = 512  # records that the producer of the cursor's topic may be ahead of its reader
+CURSOR_LEAD = 256  # records of the cursor's topic between two times that its reader is told that there are no more
 COMMIT_EVERY = 8
 TEXT_TIMEOUT_S = 10.0  # so long the reader of the cursor, and its producer, hang on a node that is paused
 RETRY_S = 0.1
@@ -65,6 +66,7 @@ class Workload:
     cursor: list[int] = field(default_factory=list)  # sequences that its reader was handed, and its commits
     handed: set[int] = field(default_factory=set)  # the same, each once
     taken: int = 0  # records that the reader of the cursor was handed, those that came again included
+    emptiness: EmptyClaims = field(default_factory=EmptyClaims)
     refusals: Counter[str] = field(default_factory=Counter)  # of reads, with errors that clients take for final
     failures: list[BaseException] = field(default_factory=list)
 
@@ -163,6 +165,7 @@ def _produce(workload: Workload, number: int, bootstrap: str, written: threading
     topic, partition = workload.shape.place(number)
     chance = random.Random()  # what is in the values need not come again
     options = ProducerOptions(linger_ms=1, delivery_timeout_ms=DELIVERY_TIMEOUT_MS)
+    begun, told = 0, 0  # where the records of the cursor's topic go on since its reader was last told of their end
     try:
         with Client(bootstrap) as client, client.producer(topic, options=options) as producer:
             while not written.is_set():
@@ -171,8 +174,10 @@ def _produce(workload: Workload, number: int, bootstrap: str, written: threading
                 values = [value_of(number, sequence, random=chance.getrandbits(64)) for sequence in window]
                 if topic == CURSOR_TOPIC:
                     values = [value.hex().encode() for value in values]  # the text protocol carries text
-                    if first > workload.taken + CURSOR_LEAD and not written.wait(RETRY_S):
-                        continue
+                    if first >= begun + CURSOR_LEAD:
+                        if workload.emptiness.final == told and not written.wait(RETRY_S):
+                            continue
+                        begun, told = first, workload.emptiness.final
                 for delivery in [producer.send(value, partition=partition) for value in values]:
                     delivery.result()
                 workload.acked[number] = first + WINDOW
@@ -228,6 +233,7 @@ def _follow_cursor(workload: Workload, addresses: Sequence[str], over: threading
                     _take(workload, client, over)
             except errors.Unavailable:
                 over.wait(RETRY_S)
+            workload.emptiness.has_ended(time.monotonic())
             turn += 1
     except Exception as failure:
         workload.failures.append(failure)
@@ -237,6 +243,7 @@ def _take(workload: Workload, client: TextClient, over: threading.Event) -> None
     """Until an answer is an error, or everything was handed out. A node that is cut off must not say EMPTY for ever."""
     workload.cursor.append(CONNECTED)
     while not (over.is_set() and _is_all_handed(workload)):
+        known = workload.acked[workload.shape.producers]
         answer = client.request(f"GET {CURSOR_TOPIC}")
         if answer.startswith("OK "):
             identity = identity_of(bytes.fromhex(answer.removeprefix("OK ")))
@@ -250,7 +257,9 @@ def _take(workload: Workload, client: TextClient, over: threading.Event) -> None
                     return
                 workload.cursor.append(COMMITTED)
         elif answer == "EMPTY":
-            time.sleep(RETRY_S)
+            workload.emptiness.check(client.address, known, workload.handed, time.monotonic())
+            if workload.acked[workload.shape.producers] == known:  # else it is asked at once whether it knows of more
+                time.sleep(RETRY_S)
         else:
             time.sleep(RETRY_S)
             return
