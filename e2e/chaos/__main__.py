@@ -55,6 +55,8 @@ def main() -> int:
         chosen.copies = min(3, chosen.nodes)
     if chosen.scenario and SCENARIOS[chosen.scenario].copies > chosen.copies:
         parser.error(f"{chosen.scenario} needs --copies {SCENARIOS[chosen.scenario].copies}: it costs some")
+    if chosen.scenario and SCENARIOS[chosen.scenario].everywhere and chosen.nodes > chosen.copies:
+        parser.error(f"{chosen.scenario} needs a copy of each segment on each node: --copies {chosen.nodes}")
     if chosen.duration is None:
         chosen.duration = math.inf if chosen.scenario else DURATION_S
     console = Console(highlight=False, soft_wrap=True)

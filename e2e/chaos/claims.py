@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import cycle
+from itertools import count
 from typing import Any
 
 import grpc
@@ -83,15 +83,15 @@ def check_names(claims: Claims, where: str, kind: str, wanted: set[str], told: s
 
 
 def _ask(claims: Claims, workload: Workload, grpc_address: str, text_address: str, over: threading.Event) -> None:
-    topics = {topic for topic, _ in workload.shape.places()} | {CURSOR_TOPIC}
     options = [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 200)]
     with grpc.insecure_channel(grpc_address, options=options) as channel:
         stub = log_pb2_grpc.LogStub(channel)  # type: ignore[no-untyped-call] # generated
-        for place in cycle(workload.shape.places()):
+        for turn in count():
             if over.wait(PAUSE_S):
                 return
-            _ask_by_grpc(claims, workload, stub, grpc_address, place)
-            _ask_by_text(claims, text_address, topics)
+            places = list(workload.places)  # a topic that is taken back comes later
+            _ask_by_grpc(claims, workload, stub, grpc_address, places[turn % len(places)])
+            _ask_by_text(claims, text_address, {topic for topic, _ in places} | {CURSOR_TOPIC})
 
 
 def _ask_by_grpc(claims: Claims, workload: Workload, stub: Any, node: str, place: tuple[str, int]) -> None:

@@ -30,6 +30,7 @@ class Kind(StrEnum):
     FOUNDER_EMPTIED = (
         "founder-emptied"  # the same to the first node, which is told to found a cluster when it starts again
     )
+    LOST_MAJORITY = "lost-majority"  # SIGKILL, all data of two is gone; the metadata go on from the third, by force
     JOURNAL_LOST = "journal-lost"  # SIGKILL, the store's journal loses its end; the node comes back by itself
     OPEN_ROT = "open-rot"  # SIGKILL, bits of open segments are flipped; healed when all is mended
     DAMAGE = "damage"  # SIGKILL, bits of sealed segments are flipped, started again when healed
@@ -75,6 +76,7 @@ TRAITS = {
     Kind.DISK_FULL: Traits(lasting_ms=(1_000, 5_000)),
     Kind.DISK_LOST: Traits(copies=3, everyone=False, lasting_ms=(1_000, 3_000), weight=0),
     Kind.FOUNDER_EMPTIED: Traits(copies=3, everyone=False, lasting_ms=(1_000, 3_000), weight=0),
+    Kind.LOST_MAJORITY: Traits(copies=3, everyone=False, lasting_ms=(1_000, 3_000), weight=0),
     Kind.JOURNAL_LOST: Traits(copies=3, everyone=False, lasting_ms=(300, 2_000), weight=0),
     Kind.OPEN_ROT: Traits(copies=3, everyone=False, lasting_ms=(300, 2_000), weight=0),
     Kind.DAMAGE: Traits(copies=3, everyone=False, lasting_ms=(300, 2_000), weight=0),

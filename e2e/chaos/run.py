@@ -17,8 +17,9 @@ from chaos.claims import held_to_account
 from chaos.cursor import judge_cursor
 from chaos.disk_verdict import Extent, judge_disks
 from chaos.faults import Fault
+from chaos.preparation import prepared
 from chaos.verdict import Verdict, judge
-from chaos.workload import CURSOR_TOPIC, Shape, Workload, running
+from chaos.workload import CURSOR_TOPIC, Crew, Shape, Workload, running
 from chaos.world import World
 
 PROGRESS_TIMEOUT_S = 180.0
@@ -98,13 +99,14 @@ def run(
     bootstraps = [_from(world, node) for node in world.nodes]
     texts = [world.text_address(node) for node in world.nodes]
     asked = [(world.grpc_address(node), world.text_address(node)) for node in world.nodes]
-    with running(shape, bootstraps, texts) as workload, held_to_account(workload, asked) as claims:
+    with running(shape, bootstraps, texts) as crew, held_to_account(crew.workload, asked) as claims:
+        workload = crew.workload
         workload.wait_for_progress(PROGRESS_TIMEOUT_S)
         began = time.monotonic()
         for fault in faults:
             if time.monotonic() - began >= duration_s:
                 break
-            _once(world, workload, fault, report, say)
+            _once(world, crew, fault, report, say)
     report.verdicts["claims of every node"] = claims
     report.acked = workload.total()
     say(f"{report.acked} records acknowledged; checking what the log and the disks hold")
@@ -113,16 +115,18 @@ def run(
     return report
 
 
-def _once(world: World, workload: Workload, fault: Fault, report: Report, say: Say) -> None:
-    before, began = workload.total(), time.monotonic()
-    done = world.inject(fault)
-    in_spite = ""
-    if fault.through:
-        last = workload.wait_for_progress(PROGRESS_TIMEOUT_S)
-        report.through_s.append(time.monotonic() - began)
-        in_spite = f" in spite of it after {report.through_s[-1]:.1f} s (last: {last}),"
-    threading.Event().wait(max(0.0, fault.lasting_ms / 1000 - (time.monotonic() - began)))
-    world.heal(done)
+def _once(world: World, crew: Crew, fault: Fault, report: Report, say: Say) -> None:
+    workload = crew.workload
+    before, in_spite = workload.total(), ""
+    with prepared(world, crew, fault):
+        struck = time.monotonic()
+        done = world.inject(fault)
+        if fault.through:
+            last = workload.wait_for_progress(PROGRESS_TIMEOUT_S)
+            report.through_s.append(time.monotonic() - struck)
+            in_spite = f" in spite of it after {report.through_s[-1]:.1f} s (last: {last}),"
+        threading.Event().wait(max(0.0, fault.lasting_ms / 1000 - (time.monotonic() - struck)))
+        world.heal(done)
     healed = time.monotonic()
     workload.wait_for_progress(PROGRESS_TIMEOUT_S, meanwhile=world.tend)
     resumed_s = time.monotonic() - healed
@@ -139,7 +143,7 @@ def _once(world: World, workload: Workload, fault: Fault, report: Report, say: S
 def _judge(world: World, workload: Workload, report: Report, write_quorum: int) -> None:
     """Reads every partition through every node, then kills all and reads their disks: all must show the same log."""
     verdicts = report.verdicts
-    places = [*workload.shape.places(), (CURSOR_TOPIC, 0)]
+    places = [*workload.places, (CURSOR_TOPIC, 0)]
     held: dict[tuple[str, int], Verdict] = {}
     for topic, partition in places:
         for node in world.nodes:
@@ -168,7 +172,7 @@ def _judge(world: World, workload: Workload, report: Report, write_quorum: int) 
 
 
 def _read(world: World, workload: Workload, topic: str, partition: int, node: int) -> Verdict:
-    acked = {n: count for n, count in workload.acked.items() if workload.shape.place(n) == (topic, partition)}
+    acked = {n: count for n, count in workload.acked.items() if workload.place_of[n] == (topic, partition)}
     with Client(_from(world, node)) as client:
         pairs = ((each.offset, _unwrapped(topic, each.value)) for each in client.read(topic, partition))
         return judge(pairs, acked=acked, seen=workload.seen.get((topic, partition), ()))

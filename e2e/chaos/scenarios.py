@@ -9,6 +9,7 @@ from chaos.schedule import spare
 
 KILLS = 100
 REST_MS = 500
+ROLLED_MS = 3_000  # until segments have rolled
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,12 @@ class Cast:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is done; how many copies of each segment it takes for the cluster to survive it."""
+    """What is done; how many copies of each segment it takes to survive it, and whether each node must have one."""
 
     what: str
     faults: Callable[[Cast], Iterator[Fault]]
     copies: int = 1
+    everywhere: bool = False
 
 
 def _short(cast: Cast) -> Iterator[Fault]:
@@ -106,6 +108,12 @@ def _disk_lost(cast: Cast) -> Iterator[Fault]:
 
 def _founder_emptied(cast: Cast) -> Iterator[Fault]:
     yield Fault(Kind.FOUNDER_EMPTIED, (1,), cast.lasting(1_000, 3_000), REST_MS)
+
+
+def _lost_majority(cast: Cast) -> Iterator[Fault]:
+    """All but one, twice: whoever is left stores everything and goes on alone, also from what was recovered before."""
+    for _ in range(2):
+        yield Fault(Kind.LOST_MAJORITY, cast.some(cast.nodes - 1), cast.lasting(1_000, 3_000), ROLLED_MS)
 
 
 def _journal_lost(cast: Cast) -> Iterator[Fault]:
@@ -174,6 +182,12 @@ SCENARIOS = {
     "disk-lost": Scenario("a data directory is gone, a new disk takes its place", _disk_lost, copies=3),
     "founder-emptied": Scenario(
         "the founder's data are gone, and it is told to found a cluster again", _founder_emptied, copies=3
+    ),
+    "lost-majority": Scenario(
+        "all disks but one are lost, and the metadata's majority with them: they go on by force",
+        _lost_majority,
+        copies=3,
+        everywhere=True,
     ),
     "journal-lost": Scenario("a store's journal loses its end: its node is another disk", _journal_lost, copies=3),
     "open-rot": Scenario("bits of open segments flip on a minority", _open_rot, copies=3),

@@ -2,7 +2,7 @@
 
 Each producer appends proven records (`harness.records`) to one partition, idempotently; each partition has a follower
 that reads on from where it is. A record that a follower has seen may never change or vanish afterwards. One more topic
-is read over the text protocol, by a reader whose place the cluster keeps.
+is read over the text protocol, by a reader whose place the cluster keeps. All of them can be told to pause.
 """
 
 import random
@@ -22,6 +22,7 @@ from walrus_client.text import TextClient
 
 from chaos.cursor import COMMITTED, CONNECTED
 from chaos.emptiness import EmptyClaims
+from chaos.gate import Gate
 
 WINDOW = 64  # records in flight, for each producer
 DELIVERY_TIMEOUT_MS = 300_000  # longer than any fault with its recovery, also on a busy machine
@@ -33,27 +34,22 @@ COMMIT_EVERY = 8
 TEXT_TIMEOUT_S = 10.0  # so long the reader of the cursor, and its producer, hang on a node that is paused
 RETRY_S = 0.1
 
+Place = tuple[str, int]  # a topic and its partition
+
 
 @dataclass(frozen=True)
 class Shape:
-    """How much of everything. Producer *n* writes to topic and partition number *n* modulo their count; one more, the
-    last, to the topic of the cursor.
+    """How much of everything at the start. Producer *n* writes to topic and partition number *n* modulo their count;
+    one more, the last, to the topic of the cursor.
     """
 
     topics: int = 2
     partitions: int = 2
     producers: int = 8
 
-    def places(self) -> list[tuple[str, int]]:
+    def places(self) -> list[Place]:
         """All partitions."""
         return [(f"chaos-{topic}", partition) for topic in range(self.topics) for partition in range(self.partitions)]
-
-    def place(self, producer: int) -> tuple[str, int]:
-        """The partition that a producer writes to."""
-        if producer == self.producers:
-            return CURSOR_TOPIC, 0
-        places = self.places()
-        return places[producer % len(places)]
 
 
 @dataclass
@@ -61,12 +57,16 @@ class Workload:
     """What was done so far. `acked[n]` records of producer *n* are acknowledged, from sequence 0 on."""
 
     shape: Shape
-    acked: dict[int, int]
-    seen: dict[tuple[str, int], list[int]] = field(default_factory=dict)  # hash of each value, by offset
+    acked: dict[int, int] = field(default_factory=dict)
+    place_of: dict[int, Place] = field(default_factory=dict)  # where each producer writes
+    going: set[int] = field(default_factory=set)  # producers that are not told to end
+    places: list[Place] = field(default_factory=list)  # all that is read, asked for and judged, but the cursor's
+    seen: dict[Place, list[int]] = field(default_factory=dict)  # hash of each value, by offset
     cursor: list[int] = field(default_factory=list)  # sequences that its reader was handed, and its commits
     handed: set[int] = field(default_factory=set)  # the same, each once
     taken: int = 0  # records that the reader of the cursor was handed, those that came again included
     emptiness: EmptyClaims = field(default_factory=EmptyClaims)
+    gate: Gate = field(default_factory=Gate)  # of all producers and of the reader of the cursor
     refusals: Counter[str] = field(default_factory=Counter)  # of reads, with errors that clients take for final
     failures: list[BaseException] = field(default_factory=list)
 
@@ -79,12 +79,14 @@ class Workload:
 
         *meanwhile* is called again and again. Says who came last.
         """
-        before, taken = dict(self.acked), self.taken
+        known = {*self.places, (CURSOR_TOPIC, 0)}
+        before = {number: self.acked[number] for number in self.going if self.place_of[number] in known}
+        taken = self.taken
         last: list[str] = []
 
         def stuck() -> list[str]:
             producers = [n for n in before if self.acked[n] < before[n] + 2 * WINDOW]
-            waiting = [f"producer {n} of {self.shape.place(n)}, {self.acked[n]} acknowledged" for n in producers]
+            waiting = [f"producer {n} of {self.place_of[n]}, {self.acked[n]} acknowledged" for n in producers]
             is_held_up = self.shape.producers in producers or self.taken <= taken
             return [*waiting, *([f"the reader of the cursor, handed {self.taken}"] if is_held_up else [])]
 
@@ -108,33 +110,74 @@ class Workload:
             raise self.failures[0]
 
 
-@contextmanager
-def running(shape: Shape, bootstraps: Sequence[str], texts: Sequence[str]) -> Iterator[Workload]:
-    """Runs the workload while the block runs. When it ends, all that was sent is acknowledged and followers caught up.
+class Crew:
+    """The threads of a workload, one for each producer and for each reader."""
 
-    The clients are dealt over *bootstraps*, so that each node has its share of them; *texts* are the addresses of the
-    text protocol.
-    """
+    def __init__(self, shape: Shape, bootstraps: Sequence[str]) -> None:
+        """The clients are dealt over *bootstraps*, so that each node has its share of them."""
+        places = shape.places()
+        self.workload = Workload(shape)
+        self._bootstraps = bootstraps
+        self._over = threading.Event()
+        self._producers: dict[int, tuple[threading.Thread, threading.Event]] = {}
+        self._readers: list[threading.Thread] = []
+        for number in range(shape.producers + 1):
+            self.produce(places[number % len(places)] if number < shape.producers else (CURSOR_TOPIC, 0))
+        for place in places:
+            self.follow(place)
+
+    def produce(self, place: Place, gate: Gate | None = None) -> int:
+        """One more producer, which pauses at *gate*, else with all others; gives its number."""
+        number = len(self.workload.acked)
+        self.workload.place_of[number] = place
+        self.workload.acked[number] = 0
+        self.workload.going.add(number)
+        gate, written = gate or self.workload.gate, threading.Event()
+        thread = _start(_produce, self.workload, number, self._bootstrap(number), gate, written)
+        self._producers[number] = thread, written
+        return number
+
+    def retire(self, number: int) -> None:
+        """A producer ends; returns when all that it sent is acknowledged."""
+        self.workload.going.discard(number)
+        thread, written = self._producers[number]
+        written.set()
+        thread.join()
+
+    def follow(self, place: Place) -> None:
+        """From now on a partition is read, asked for, judged, and what its producers write must go on."""
+        number = len(self.workload.places)
+        self.workload.seen[place] = []
+        self.workload.places.append(place)
+        self._readers.append(_start(_follow, self.workload, place, self._bootstrap(number), self._over))
+
+    def follow_cursor(self, texts: Sequence[str]) -> None:
+        """The reader of the cursor; *texts* are the addresses of the text protocol."""
+        self._readers.append(_start(_follow_cursor, self.workload, texts, self._over))
+
+    def join(self) -> None:
+        """Returns when all that was sent is acknowledged and read. Raises what made somebody give up."""
+        for _, written in self._producers.values():
+            written.set()
+        for number in self._producers:
+            self.retire(number)
+        self._over.set()
+        for thread in self._readers:
+            thread.join()
+        self.workload.raise_failure()
+
+    def _bootstrap(self, number: int) -> str:
+        return self._bootstraps[number % len(self._bootstraps)]
+
+
+@contextmanager
+def running(shape: Shape, bootstraps: Sequence[str], texts: Sequence[str]) -> Iterator[Crew]:
+    """Runs a workload while the block runs. When it ends, all that was sent is acknowledged and followers caught up."""
     _create_topics(shape, bootstraps)
-    workload = Workload(shape, dict.fromkeys(range(shape.producers + 1), 0), {place: [] for place in shape.places()})
-    written, over = threading.Event(), threading.Event()
-    producers = [
-        _start(_produce, workload, number, bootstraps[number % len(bootstraps)], written)
-        for number in range(shape.producers + 1)
-    ]
-    followers = [
-        _start(_follow, workload, place, bootstraps[number % len(bootstraps)], over)
-        for number, place in enumerate(shape.places())
-    ]
-    followers.append(_start(_follow_cursor, workload, texts, over))
-    yield workload  # what fails here is not kept waiting for clients of a cluster that does not answer
-    written.set()
-    for thread in producers:
-        thread.join()
-    over.set()
-    for thread in followers:
-        thread.join()
-    workload.raise_failure()
+    crew = Crew(shape, bootstraps)
+    crew.follow_cursor(texts)
+    yield crew  # what fails here is not kept waiting for clients of a cluster that does not answer
+    crew.join()
 
 
 def _create_topics(shape: Shape, bootstraps: Sequence[str]) -> None:
@@ -161,14 +204,15 @@ def _start(target: Callable[..., None], *arguments: object) -> threading.Thread:
     return thread
 
 
-def _produce(workload: Workload, number: int, bootstrap: str, written: threading.Event) -> None:
-    topic, partition = workload.shape.place(number)
+def _produce(workload: Workload, number: int, bootstrap: str, gate: Gate, written: threading.Event) -> None:
+    topic, partition = workload.place_of[number]
     chance = random.Random()  # what is in the values need not come again
     options = ProducerOptions(linger_ms=1, delivery_timeout_ms=DELIVERY_TIMEOUT_MS)
     begun, told = 0, 0  # where the records of the cursor's topic go on since its reader was last told of their end
     try:
-        with Client(bootstrap) as client, client.producer(topic, options=options) as producer:
+        with gate.entered(), Client(bootstrap) as client, client.producer(topic, options=options) as producer:
             while not written.is_set():
+                gate.passed(written)
                 first = workload.acked[number]
                 window = range(first, first + WINDOW)
                 values = [value_of(number, sequence, random=chance.getrandbits(64)) for sequence in window]
@@ -223,18 +267,20 @@ def _follow_cursor(workload: Workload, addresses: Sequence[str], over: threading
     """Takes record after record, and commits now and then, until all that is there was handed out after *over*."""
     deadline, turn = float("inf"), 0
     try:
-        while not (over.is_set() and _is_all_handed(workload)):
-            if over.is_set():
-                deadline = min(deadline, time.monotonic() + CATCH_UP_TIMEOUT_S)
-            if time.monotonic() > deadline:
-                raise TimeoutError("the reader of the cursor did not get all records")
-            try:
-                with TextClient(addresses[turn % len(addresses)], timeout_s=TEXT_TIMEOUT_S) as client:
-                    _take(workload, client, over)
-            except errors.Unavailable:
-                over.wait(RETRY_S)
-            workload.emptiness.has_ended(time.monotonic())
-            turn += 1
+        with workload.gate.entered():
+            while not (over.is_set() and _is_all_handed(workload)):
+                if over.is_set():
+                    deadline = min(deadline, time.monotonic() + CATCH_UP_TIMEOUT_S)
+                if time.monotonic() > deadline:
+                    raise TimeoutError("the reader of the cursor did not get all records")
+                address = addresses[turn % len(addresses)]
+                try:
+                    with TextClient(address, timeout_s=TEXT_TIMEOUT_S) as client:
+                        _take(workload, client, over)
+                except errors.Unavailable:
+                    over.wait(RETRY_S)
+                workload.emptiness.has_ended(time.monotonic())
+                turn += 1
     except Exception as failure:
         workload.failures.append(failure)
 
@@ -243,6 +289,7 @@ def _take(workload: Workload, client: TextClient, over: threading.Event) -> None
     """Until an answer is an error, or everything was handed out. A node that is cut off must not say EMPTY for ever."""
     workload.cursor.append(CONNECTED)
     while not (over.is_set() and _is_all_handed(workload)):
+        workload.gate.passed(over)
         known = workload.acked[workload.shape.producers]
         answer = client.request(f"GET {CURSOR_TOPIC}")
         if answer.startswith("OK "):

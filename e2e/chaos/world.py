@@ -11,7 +11,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,9 +20,9 @@ from typing import Any
 
 from harness.waiting import wait_until
 from walrus_client import Client, WalrusError
-from walrus_client.admin import AdminClient
 
 from chaos import damage, disks
+from chaos.administration import Administration
 from chaos.clocks import Clocks
 from chaos.faults import Fault, Kind, Target
 from chaos.network import Network, address
@@ -65,6 +65,8 @@ class World:
         self._secret_file.write_text(secrets.token_hex(32) + "\n")
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._lost: dict[int, str] = {}  # disks that are gone, by node
+        admins = {node: f"{address(node)}:{ADMIN_PORT}" for node in range(1, nodes + 1)}
+        self._administration = Administration(admins, self._secret_file)
         self._may_end: dict[int, float] = {}  # nodes whose disk was full, and until when
         self.nodes = range(1, nodes + 1)
 
@@ -145,9 +147,16 @@ class World:
             case Kind.DISK_FULL:
                 for node in nodes:
                     disks.fill(self._disk(node))
-            case (
-                Kind.DISK_LOST | Kind.FOUNDER_EMPTIED | Kind.JOURNAL_LOST | Kind.OPEN_ROT | Kind.DAMAGE | Kind.ROLLBACK
-            ):
+            case Kind.DISK_LOST | Kind.FOUNDER_EMPTIED | Kind.JOURNAL_LOST | Kind.LOST_MAJORITY:
+                self._lost |= {node: self._administration.disk(node) for node in nodes}
+                self._end(nodes, signal.SIGKILL)
+                for node in nodes:
+                    self._harm(fault, node)
+            case Kind.OPEN_ROT | Kind.DAMAGE | Kind.ROLLBACK:
+                if fault.kind is Kind.ROLLBACK:
+                    self.keep_metadata(nodes)
+                    threading.Event().wait(fault.lasting_ms / 1000)
+                self._end(nodes, signal.SIGKILL)
                 for node in nodes:
                     self._harm(fault, node)
             case Kind.ROT:
@@ -169,11 +178,19 @@ class World:
             case Kind.DISK_LOST | Kind.FOUNDER_EMPTIED:
                 for node in fault.nodes:
                     self.start(node, *(("--bootstrap",) if fault.kind is Kind.FOUNDER_EMPTIED else ()))
-                    self._replace(node)
+                    other = next(other for other in self.nodes if other != node)
+                    self._administration.replace(self._lost.pop(node), node, through=other)
             case Kind.JOURNAL_LOST:
                 for node in fault.nodes:
                     self.start(node)
                 wait_until(self._is_back, "the node to come back as another disk, and be whole", MENDED_TIMEOUT_S)
+            case Kind.LOST_MAJORITY:
+                (survivor,) = (node for node in self.nodes if node not in fault.nodes)
+                self._administration.recover_metadata(survivor, [self._lost[node] for node in fault.nodes])
+                for node in fault.nodes:
+                    self.start(node)
+                is_back = partial(self._is_back, survivor)
+                wait_until(is_back, "new disks to have what the lost ones had", MENDED_TIMEOUT_S)
             case Kind.OPEN_ROT:
                 for node in fault.nodes:
                     self.start(node)
@@ -196,6 +213,20 @@ class World:
                 pass  # what was slept is over
             case _:
                 self._network.heal()
+
+    def keep_metadata(self, nodes: Iterable[int]) -> None:
+        """Remembers the metadata of nodes as they are now, all at one moment: none of them does anything meanwhile."""
+        self._signal(nodes, signal.SIGSTOP)
+        try:
+            for node in nodes:
+                damage.keep_metadata(self._home(node), self._aside(node))
+        finally:
+            self._signal(nodes, signal.SIGCONT)
+
+    def wait_until_others_have_all(self, nodes: Iterable[int]) -> None:
+        """Returns when each disk of the others has every record that was acknowledged; nobody may write meanwhile."""
+        for node in set(self.nodes) - set(nodes):
+            self._administration.wait_until_it_has_all(node)
 
     def tend(self) -> None:
         """Starts what has ended for want of space, as whoever runs a cluster does: it may still end a little later."""
@@ -264,19 +295,11 @@ class World:
                     )
 
     def _harm(self, fault: Fault, node: int) -> None:
-        home, aside = self._home(node), self._directory / f"metadata-{node}"
-        if fault.kind is Kind.ROLLBACK:
-            self._signal((node,), signal.SIGSTOP)
-            damage.keep_metadata(home, aside)
-            self._signal((node,), signal.SIGCONT)
-            threading.Event().wait(fault.lasting_ms / 1000)
-        if fault.kind in (Kind.DISK_LOST, Kind.FOUNDER_EMPTIED, Kind.JOURNAL_LOST):
-            self._lost[node] = self._disk_uuid(node)
-        self._end((node,), signal.SIGKILL)
+        home = self._home(node)
         match fault.kind:
             case Kind.ROLLBACK:
-                damage.roll_back_metadata(home, aside)
-            case Kind.DISK_LOST | Kind.FOUNDER_EMPTIED:
+                damage.roll_back_metadata(home, self._aside(node))
+            case Kind.DISK_LOST | Kind.FOUNDER_EMPTIED | Kind.LOST_MAJORITY:
                 damage.lose(home)
             case Kind.JOURNAL_LOST:
                 damage.lose_end(home / "log")
@@ -285,18 +308,12 @@ class World:
             case Kind.DAMAGE:
                 damage.flip_bits(home / "log", fault.lasting_ms)
 
-    def _is_back(self) -> bool:
+    def _is_back(self, through: int = 1) -> bool:
         """Whether the disks that lost their votes are out, and nothing lacks copies."""
-        try:
-            with AdminClient(f"{address(self.nodes[0])}:{ADMIN_PORT}", secret_file=self._secret_file) as admin:
-                status = admin.status()
-        except WalrusError:
-            return False
-        is_out = not {node.disk for node in status.nodes} & set(self._lost.values())
-        return is_out and status.under_replicated == 0 and self.is_whole()
+        return self._administration.is_without(self._lost.values(), node=through) and self.is_whole()
 
     def _rot(self, fault: Fault, node: int) -> None:
-        with AdminClient(f"{address(node)}:{ADMIN_PORT}", secret_file=self._secret_file) as admin:
+        with self._administration.of(node) as admin:
             admin.set_config({"scrub.interval_ms": SCRUB_EVERY_MS})  # else what nobody reads is found within a day
         with self._standing_still(node) as store:
             damage.flip_bits(store, fault.lasting_ms)
@@ -315,25 +332,6 @@ class World:
         finally:
             self._signal((node,), signal.SIGCONT)
 
-    def _replace(self, node: int) -> None:
-        """What an operator does about a lost disk: the new one is a member, the old one is taken out."""
-        lost, other = self._lost.pop(node), next(other for other in self.nodes if other != node)
-
-        def is_replaced() -> bool:
-            try:
-                new = self._disk_uuid(node)
-                with AdminClient(f"{address(other)}:{ADMIN_PORT}", secret_file=self._secret_file) as admin:
-                    admin.remove_member(lost, lost=True, replaced_by=new)
-            except WalrusError:
-                return False  # it is not admitted yet, or the metadata has no leader
-            return True
-
-        wait_until(is_replaced, f"the new disk of node-{node} to take the place of the old one", READY_TIMEOUT_S)
-
-    def _disk_uuid(self, node: int) -> str:
-        with AdminClient(f"{address(node)}:{ADMIN_PORT}", secret_file=self._secret_file) as admin:
-            return admin.identity().disk
-
     def _set_clock(self, fault: Fault, node: int) -> None:
         if fault.kind is Kind.SUSPEND:
             self._clock().sleep(node, seconds=ASLEEP_S)
@@ -347,10 +345,13 @@ class World:
     def _home(self, node: int) -> Path:
         return self._disk(node) / "data"
 
+    def _aside(self, node: int) -> Path:
+        return self._directory / f"metadata-{node}"
+
     def _disk(self, node: int) -> Path:
         return self._directory / f"node-{node}"
 
-    def _signal(self, nodes: tuple[int, ...], number: signal.Signals) -> None:
+    def _signal(self, nodes: Iterable[int], number: signal.Signals) -> None:
         for node in nodes:
             self._processes[node].send_signal(number)
 

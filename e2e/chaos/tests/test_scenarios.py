@@ -41,3 +41,13 @@ def test_every_kind_is_in_a_scenario() -> None:
 
 def test_nodes_are_killed_a_hundred_times() -> None:
     assert len(faults("kills")) == KILLS >= 100
+
+
+@pytest.mark.parametrize("nodes", [3, 5])
+def test_of_a_lost_majority_one_node_is_left_which_has_a_copy_of_everything(nodes: int) -> None:
+    assert all(len(fault.nodes) == nodes - 1 for fault in faults("lost-majority", nodes=nodes, copies=nodes))
+    assert SCENARIOS["lost-majority"].everywhere
+
+
+def test_what_needs_a_workload_that_pauses_is_not_drawn() -> None:
+    assert TRAITS[Kind.LOST_MAJORITY].weight == 0

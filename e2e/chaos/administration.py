@@ -1,0 +1,103 @@
+"""What whoever runs a cluster does after a loss that it does not mend by itself. It decides nothing."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from harness.waiting import wait_until
+from walrus_client import WalrusError
+from walrus_client.admin import AdminClient
+from walrus_client.admin.model import Status
+
+TIMEOUT_S = 120.0
+LOOK_S = 0.2
+
+
+class Administration:
+    """Of nodes whose admin addresses these are."""
+
+    def __init__(self, addresses: dict[int, str], secret_file: Path) -> None:
+        self._addresses = addresses
+        self._secret_file = secret_file
+
+    def of(self, node: int) -> AdminClient:
+        """A connection to one node."""
+        return AdminClient(self._addresses[node], secret_file=self._secret_file)
+
+    def disk(self, node: int) -> str:
+        """The disk that a node says that it has."""
+        with self.of(node) as admin:
+            return admin.identity().disk
+
+    def replace(self, lost: str, node: int, *, through: int) -> None:
+        """The disk that a node has now takes the place of a lost one, as another node is told."""
+
+        def is_replaced() -> bool:
+            try:
+                new = self.disk(node)
+                with self.of(through) as admin:
+                    admin.remove_member(lost, lost=True, replaced_by=new)
+            except WalrusError:
+                return False  # it is not admitted yet, or the metadata has no leader
+            return True
+
+        wait_until(is_replaced, f"the new disk of node-{node} to take the place of the old one", TIMEOUT_S)
+
+    def is_without(self, disks: Iterable[str], *, node: int) -> bool:
+        """Whether these disks are out, and nothing lacks copies, as a node sees it."""
+        status = self._status(node)
+        if status is None:
+            return False
+        return status.under_replicated == 0 and not {known.disk for known in status.nodes} & set(disks)
+
+    def wait_until_it_has_all(self, node: int) -> None:
+        """Returns when a disk has every record that was acknowledged before, and no segment lacks a copy.
+
+        What is acknowledged lies on two disks, maybe not on this one; nobody may write meanwhile.
+        """
+        missing: Sequence[str] = ()
+
+        def has_all() -> bool:
+            nonlocal missing
+            status = self._status(node)
+            lacking = 1 if status is None else status.under_replicated
+            try:
+                with self.of(node) as admin:
+                    missing = admin.caught_up()
+            except WalrusError as refusal:
+                missing = (str(refusal),)
+            if lacking:
+                missing = (*missing, f"{lacking} segments lack copies")
+            return not missing
+
+        try:
+            wait_until(has_all, f"node-{node} to have everything", TIMEOUT_S, every_s=LOOK_S)
+        except TimeoutError as late:
+            raise TimeoutError(f"{late}: {'; '.join(missing)}") from None
+
+    def recover_metadata(self, survivor: int, gone: Sequence[str]) -> None:
+        """The metadata go on from what one node has, as those of another cluster; returns when it is that cluster's."""
+        recovered = ""
+
+        def has_begun() -> bool:
+            nonlocal recovered
+            try:
+                with self.of(survivor) as admin:
+                    recovered, left_behind = admin.recover_metadata(gone)
+            except WalrusError:
+                return False  # connections of those that are gone still stand
+            assert not left_behind, f"nobody else is left, and {left_behind} are to follow"
+            return True
+
+        def goes_on() -> bool:
+            status = self._status(survivor)
+            return status is not None and status.ready and status.identity.cluster_id == recovered
+
+        wait_until(has_begun, f"node-{survivor} to recover the metadata", TIMEOUT_S, every_s=LOOK_S)
+        wait_until(goes_on, f"node-{survivor} to be in cluster {recovered}", TIMEOUT_S)
+
+    def _status(self, node: int) -> Status | None:
+        try:
+            with self.of(node) as admin:
+                return admin.status()
+        except WalrusError:
+            return None
