@@ -95,6 +95,20 @@ class Administration:
         wait_until(has_begun, f"node-{survivor} to recover the metadata", TIMEOUT_S, every_s=LOOK_S)
         wait_until(goes_on, f"node-{survivor} to be in cluster {recovered}", TIMEOUT_S)
 
+    def take_back(self, name: str, *, through: int) -> None:
+        """The topic of this name, which no metadata know, is named again with all that is left of it."""
+
+        def is_back() -> bool:
+            try:
+                with self.of(through) as admin:
+                    lost = admin.lost_topics()
+                    (topic,) = (found.topic for found in lost.topics if found.name == name)
+                    return admin.recover_topic(topic) == name
+            except (WalrusError, ValueError):
+                return False  # a node does not answer, or has not looked at its disk yet
+
+        wait_until(is_back, f"the topic {name} to be taken back", TIMEOUT_S, every_s=LOOK_S)
+
     def _status(self, node: int) -> Status | None:
         try:
             with self.of(node) as admin:

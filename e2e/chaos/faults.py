@@ -36,6 +36,7 @@ class Kind(StrEnum):
     DAMAGE = "damage"  # SIGKILL, bits of sealed segments are flipped, started again when healed
     ROT = "rot"  # bits of sealed segments are flipped under nodes that run; healed when they have mended all
     ROLLBACK = "rollback"  # SIGKILL, the metadata on the disk is an older one when it starts again
+    ROLLED_BACK_TOPIC = "rolled-back-topic"  # SIGKILL; metadata from before a topic, which is taken back
     CLOCK = "clock"  # the wall clock is wrong by an hour, either way, and right again
     SUSPEND = "suspend"  # the clock that counts sleep jumps ahead by a minute: the machine was asleep
 
@@ -82,6 +83,7 @@ TRAITS = {
     Kind.DAMAGE: Traits(copies=3, everyone=False, lasting_ms=(300, 2_000), weight=0),
     Kind.ROT: Traits(copies=3, everyone=False, lasting_ms=(0, 2_000), weight=0),
     Kind.ROLLBACK: Traits(copies=3, everyone=False, lasting_ms=(1_000, 5_000), weight=0),
+    Kind.ROLLED_BACK_TOPIC: Traits(lasting_ms=(300, 2_000), weight=0),
     Kind.CLOCK: Traits(lasting_ms=(500, 5_000)),
     Kind.SUSPEND: Traits(lasting_ms=(0, 500), weight=1),
 }

@@ -152,6 +152,11 @@ def _rollback(cast: Cast) -> Iterator[Fault]:
         yield Fault(Kind.ROLLBACK, node, cast.lasting(1_000, 4_000), REST_MS)
 
 
+def _rolled_back_topic(cast: Cast) -> Iterator[Fault]:
+    for _ in range(2):
+        yield Fault(Kind.ROLLED_BACK_TOPIC, cast.everyone, cast.lasting(300, 2_000), REST_MS)
+
+
 def _rolling_restart(cast: Cast) -> Iterator[Fault]:
     for _ in range(3):
         for node in cast.everyone:
@@ -195,6 +200,9 @@ SCENARIOS = {
     "damage": Scenario("bits of sealed segments flip on a minority", _damage, copies=3),
     "rot": Scenario("bits of sealed segments flip on a node that runs: it finds and mends them", _rot, copies=3),
     "rollback": Scenario("the metadata of a node is an older one", _rollback, copies=3),
+    "rolled-back-topic": Scenario(
+        "the metadata of all nodes are from before a topic, which is taken back", _rolled_back_topic
+    ),
     "rolling-restart": Scenario("each node is restarted in turn", _rolling_restart),
     "clocks": Scenario("clocks jump", _clocks),
 }

@@ -152,7 +152,7 @@ class World:
                 self._end(nodes, signal.SIGKILL)
                 for node in nodes:
                     self._harm(fault, node)
-            case Kind.OPEN_ROT | Kind.DAMAGE | Kind.ROLLBACK:
+            case Kind.OPEN_ROT | Kind.DAMAGE | Kind.ROLLBACK | Kind.ROLLED_BACK_TOPIC:
                 if fault.kind is Kind.ROLLBACK:
                     self.keep_metadata(nodes)
                     threading.Event().wait(fault.lasting_ms / 1000)
@@ -191,6 +191,10 @@ class World:
                     self.start(node)
                 is_back = partial(self._is_back, survivor)
                 wait_until(is_back, "new disks to have what the lost ones had", MENDED_TIMEOUT_S)
+            case Kind.ROLLED_BACK_TOPIC:
+                for node in fault.nodes:
+                    self.start(node)
+                wait_until(self.is_whole, "the cluster to be whole on its old metadata", READY_TIMEOUT_S)
             case Kind.OPEN_ROT:
                 for node in fault.nodes:
                     self.start(node)
@@ -227,6 +231,10 @@ class World:
         """Returns when each disk of the others has every record that was acknowledged; nobody may write meanwhile."""
         for node in set(self.nodes) - set(nodes):
             self._administration.wait_until_it_has_all(node)
+
+    def take_back(self, topic: str) -> None:
+        """Has a topic named again that the metadata forgot."""
+        self._administration.take_back(topic, through=self.nodes[0])
 
     def tend(self) -> None:
         """Starts what has ended for want of space, as whoever runs a cluster does: it may still end a little later."""
@@ -297,7 +305,7 @@ class World:
     def _harm(self, fault: Fault, node: int) -> None:
         home = self._home(node)
         match fault.kind:
-            case Kind.ROLLBACK:
+            case Kind.ROLLBACK | Kind.ROLLED_BACK_TOPIC:
                 damage.roll_back_metadata(home, self._aside(node))
             case Kind.DISK_LOST | Kind.FOUNDER_EMPTIED | Kind.LOST_MAJORITY:
                 damage.lose(home)

@@ -49,5 +49,10 @@ def test_of_a_lost_majority_one_node_is_left_which_has_a_copy_of_everything(node
     assert SCENARIOS["lost-majority"].everywhere
 
 
-def test_what_needs_a_workload_that_pauses_is_not_drawn() -> None:
-    assert TRAITS[Kind.LOST_MAJORITY].weight == 0
+def test_the_metadata_of_all_nodes_go_back_behind_a_topic() -> None:
+    assert {fault.nodes for fault in faults("rolled-back-topic")} == {(1, 2, 3)}
+
+
+@pytest.mark.parametrize("kind", [Kind.LOST_MAJORITY, Kind.ROLLED_BACK_TOPIC])
+def test_what_needs_a_prepared_workload_is_not_drawn(kind: Kind) -> None:
+    assert TRAITS[kind].weight == 0
