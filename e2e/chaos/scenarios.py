@@ -111,9 +111,14 @@ def _founder_emptied(cast: Cast) -> Iterator[Fault]:
 
 
 def _lost_majority(cast: Cast) -> Iterator[Fault]:
-    """All but one, twice: whoever is left stores everything and goes on alone, also from what was recovered before."""
+    """All but one, twice: the second time what is lost was made by a recovery. Whoever is left was away just before, so
+    that it has everything only once it has caught up.
+    """
     for _ in range(2):
-        yield Fault(Kind.LOST_MAJORITY, cast.some(cast.nodes - 1), cast.lasting(1_000, 3_000), ROLLED_MS)
+        lost = cast.some(cast.nodes - 1)
+        left = tuple(node for node in cast.everyone if node not in lost)
+        yield Fault(Kind.KILL, left, cast.lasting(500, 1_500), 0)
+        yield Fault(Kind.LOST_MAJORITY, lost, cast.lasting(1_000, 3_000), ROLLED_MS)
 
 
 def _journal_lost(cast: Cast) -> Iterator[Fault]:

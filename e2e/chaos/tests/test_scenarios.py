@@ -45,7 +45,10 @@ def test_nodes_are_killed_a_hundred_times() -> None:
 
 @pytest.mark.parametrize("nodes", [3, 5])
 def test_of_a_lost_majority_one_node_is_left_which_has_a_copy_of_everything(nodes: int) -> None:
-    assert all(len(fault.nodes) == nodes - 1 for fault in faults("lost-majority", nodes=nodes, copies=nodes))
+    done = faults("lost-majority", nodes=nodes, copies=nodes)
+    for away, lost in zip(done[::2], done[1::2], strict=True):
+        assert (away.kind, lost.kind) == (Kind.KILL, Kind.LOST_MAJORITY)
+        assert (len(lost.nodes), {*away.nodes, *lost.nodes}) == (nodes - 1, set(range(1, nodes + 1)))
     assert SCENARIOS["lost-majority"].everywhere
 
 
