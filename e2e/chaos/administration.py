@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.waiting import wait_until
-from walrus_client import WalrusError
+from walrus_client import WalrusError, errors
 from walrus_client.admin import AdminClient
 from walrus_client.admin.model import Status
 
@@ -75,25 +75,29 @@ class Administration:
             raise TimeoutError(f"{late}: {'; '.join(missing)}") from None
 
     def recover_metadata(self, survivor: int, gone: Sequence[str]) -> None:
-        """The metadata go on from what one node has, as those of another cluster; returns when it is that cluster's."""
-        recovered = ""
+        """The metadata go on from what one node has, as those of another cluster; returns once it serves there."""
+        with self.of(survivor) as admin:
+            before = admin.identity().cluster_id
+        is_asked = False
 
-        def has_begun() -> bool:
-            nonlocal recovered
+        def ask() -> bool:
             try:
                 with self.of(survivor) as admin:
-                    recovered, left_behind = admin.recover_metadata(gone)
+                    _, left_behind = admin.recover_metadata(gone)
+                    assert not left_behind, f"nobody else is left, and {left_behind} are to follow"
+            except errors.OutcomeUnknown:
+                return True
             except WalrusError:
                 return False  # connections of those that are gone still stand
-            assert not left_behind, f"nobody else is left, and {left_behind} are to follow"
             return True
 
         def goes_on() -> bool:
-            status = self._status(survivor)
-            return status is not None and status.ready and status.identity.cluster_id == recovered
+            nonlocal is_asked
+            is_asked = is_asked or ask()
+            status = self._status(survivor) if is_asked else None
+            return status is not None and status.ready and status.identity.cluster_id != before
 
-        wait_until(has_begun, f"node-{survivor} to recover the metadata", TIMEOUT_S, every_s=LOOK_S)
-        wait_until(goes_on, f"node-{survivor} to be in cluster {recovered}", TIMEOUT_S)
+        wait_until(goes_on, f"node-{survivor} to go on as another cluster", TIMEOUT_S, every_s=LOOK_S)
 
     def take_back(self, name: str, *, through: int) -> None:
         """The topic of this name, which no metadata know, is named again with all that is left of it."""
