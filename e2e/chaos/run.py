@@ -23,6 +23,7 @@ from chaos.workload import CURSOR_TOPIC, Crew, Shape, Workload, running
 from chaos.world import World
 
 PROGRESS_TIMEOUT_S = 180.0
+SLOW_S = 5.0  # whoever takes longer to go on is named
 
 Say = Callable[[str], None]
 
@@ -128,7 +129,7 @@ def _once(world: World, crew: Crew, fault: Fault, report: Report, say: Say) -> N
         threading.Event().wait(max(0.0, fault.lasting_ms / 1000 - (time.monotonic() - struck)))
         world.heal(done)
     healed = time.monotonic()
-    workload.wait_for_progress(PROGRESS_TIMEOUT_S, meanwhile=world.tend)
+    last = workload.wait_for_progress(PROGRESS_TIMEOUT_S, meanwhile=world.tend)
     resumed_s = time.monotonic() - healed
     world.tend()
     if dead := world.dead():
@@ -136,7 +137,7 @@ def _once(world: World, crew: Crew, fault: Fault, report: Report, say: Say) -> N
     report.faults.append(done)
     report.resumed_s.append(resumed_s)
     said = f"{len(report.faults):4} {done}: {workload.total() - before} acknowledged, all go on{in_spite}"
-    say(f"{said} {resumed_s:.1f} s after")
+    say(f"{said} {resumed_s:.1f} s after" + (f" (last: {last})" if resumed_s > SLOW_S else ""))
     threading.Event().wait(fault.rest_ms / 1000)
 
 
