@@ -32,6 +32,7 @@ mod rendering;
 mod repair;
 mod retention;
 mod scan;
+mod seeded;
 mod space;
 mod store;
 mod sync;
@@ -43,18 +44,6 @@ mod waiters;
 mod walrus;
 
 pub use arrivals::Arrival;
-/// Whether a mistake is switched on; a constant `false` without the feature.
-macro_rules! seeded {
-    ($bug:ident) => {{
-        #[cfg(feature = "seeded-bugs")]
-        let on = crate::bug::has(crate::bug::Bug::$bug);
-        #[cfg(not(feature = "seeded-bugs"))]
-        let on = false;
-        on
-    }};
-}
-pub(crate) use seeded;
-
 #[cfg(feature = "seeded-bugs")]
 pub use bug::{BUGS, Bug, seed_bug};
 pub use cursors::{Cursor, Entry};
@@ -72,6 +61,7 @@ pub use producers::{Admission, ProducerTable};
 pub use recovery::{CorruptedRange, CutFile, LostEnd, MovedCursor, OpenReport, TornTail, UnknownBlock};
 pub use repair::{RebuiltJournal, Repaired, repair};
 pub use retention::{Floor, FloorReason, Retention};
+pub(crate) use seeded::seeded;
 pub use store::Store;
 pub use ticket::CommitTicket;
 pub use types::{Epoch, LogId, Offset};

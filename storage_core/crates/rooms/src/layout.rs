@@ -188,6 +188,7 @@ pub const LOG: Layout = Layout {
         ("digest.rs", "ground"),
         ("error.rs", "ground"),
         ("options.rs", "ground"),
+        ("seeded.rs", "ground"),
         ("sync.rs", "ground"),
         ("types.rs", "ground"),
     ],
