@@ -14,7 +14,7 @@ TOPIC: Final = "flights"
 # Small enough that the producer notices a dead broker at once and never runs far ahead of it.
 OPTIONS: Final = ProducerOptions(batch_records_max=1_000, buffer_bytes_max=4 << 20)
 LOAD_SECONDS_MAX: Final = 30.0
-FILL_MAX: Final = 0.7  # of the segment whose leader is killed
+FILL_MAX: Final = 0.7  # largest fill of the segment whose leader is killed
 
 
 @dataclass(frozen=True)

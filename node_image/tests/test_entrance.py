@@ -10,7 +10,7 @@ from walrus_node.entrance import _is_own
     [
         ("127.0.0.1:6000", Address("0.0.0.0", 6000), True),
         ("127.0.0.1:6001", Address("0.0.0.0", 6000), False),
-        # Of a block that is given to documentation, so to no machine.
+        # This address is from a block that is reserved for documentation, so no machine has it.
         ("192.0.2.1:6000", Address("0.0.0.0", 6000), False),
         ("127.0.0.1:6000", Address("127.0.0.1", 6000), True),
         ("127.0.0.2:6000", Address("127.0.0.1", 6000), False),

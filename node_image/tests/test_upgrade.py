@@ -18,7 +18,7 @@ Make = Callable[..., NodeProcess]
 SECONDS_MAX = 120.0
 DATA_REFUSED = 3
 LEVEL = walrus_core.Metadata.LEVEL  # what a cluster is raised to once all its nodes are of this version
-SETTING = "disks.free_bytes_min"  # of level 2
+SETTING = "disks.free_bytes_min"  # a setting that only nodes of command level 2 know
 
 
 @dataclass

@@ -233,7 +233,7 @@ def test_a_cluster_that_nobody_looks_after_says_so():
     version = crd()["spec"]["versions"][0]
     status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
     assert status["default"] == {"phase": "NotWatched"}
-    assert told()["phase"] != "NotWatched"  # and every operator writes another one
+    assert told()["phase"] != "NotWatched"  # every operator writes a phase other than the default
     columns = [column["name"] for column in version["additionalPrinterColumns"]]
     assert {"Replicated", "Spec", "Phase"} <= set(columns)
 

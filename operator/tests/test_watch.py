@@ -193,7 +193,7 @@ def test_a_watch_that_tells_nothing_any_more_is_deaf(tmp_path, monkeypatch):
     async def story(server, heard):
         health = Health(lambda: 0.0)
         await heard.until(lambda: "uid-orders" in heard.heard)
-        server.put("walrusclusters", "orders")  # and nobody is told
+        server.put("walrusclusters", "orders")  # nobody is told of this change
         for uid, version in heard.heard.items():
             health.heard(uid, version)
         for _ in range(3):

@@ -246,7 +246,7 @@ def test_an_archiver_that_is_killed_at_any_moment_is_followed_by_one_that_goes_o
     retold.before_next_read(reading.set)
     killed = archiver(topic)
     assert reading.wait(timeout=STARTED_SECONDS)
-    killed.kill()  # and its Java goes on as long as it can
+    killed.kill()  # the Java process below it goes on as long as it can
     killed.wait(timeout=60)
     wait_for_java(folder)
     assert not (folder / "_spark_metadata" / "10").exists()

@@ -15,7 +15,7 @@ struct Arguments {
     case: cases::Case,
     #[arg(long, default_value = "walrus")]
     system: systems::Name,
-    /// Of the system; what its backends are called is its own matter.
+    /// The system's backend; what its backends are called is the system's own matter.
     #[arg(long, default_value = "auto")]
     backend: String,
     /// A directory that is missing or empty.

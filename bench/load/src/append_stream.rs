@@ -79,7 +79,7 @@ pub(crate) async fn fill(arguments: &Arguments) -> Result<Sample> {
 
 /// What one stream gave.
 struct Run {
-    latencies: Latencies,      // of batches
+    latencies: Latencies,      // one for each batch
     acknowledged: u64,         // records, warm-up included
     acks: Vec<(u64, Instant)>, // the end of each batch, and when it was acknowledged
     payload: Payload,

@@ -28,13 +28,13 @@ struct Arguments {
     seconds: f64,
     #[arg(long, default_value_t = 1024)]
     record_bytes: usize,
-    /// Of `fill`: how many.
+    /// How many records `fill` appends.
     #[arg(long)]
     records: Option<u64>,
-    /// Of `append_stream` and `fill`: records in a batch.
+    /// Records in a batch of `append_stream` and `fill`.
     #[arg(long, default_value_t = 100)]
     batch_records: usize,
-    /// Of `append_stream` and `fill`: batches sent and not answered yet.
+    /// Batches that `append_stream` and `fill` have sent and that are not answered yet.
     #[arg(long, default_value_t = 32)]
     in_flight: usize,
 }

@@ -58,7 +58,7 @@ impl Latencies {
 pub struct Burst {
     calls: u64,
     elapsed: Duration,
-    /// Of the calls that were timed alone.
+    /// Times of the calls that were timed alone.
     pub latencies: Latencies,
 }
 

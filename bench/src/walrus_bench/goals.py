@@ -18,7 +18,7 @@ class Measure(Enum):
     """What of a row is held against the bound."""
 
     VALUE = "value"
-    RATIO = "ratio"  # of the value to the limit
+    RATIO = "ratio"  # the value divided by the limit
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Goal:
     measure: Measure
     better: Better
     bound: float | None
-    ratio_bound: float | None = None  # of a bound to the value: what the ratio has to reach beside it
+    ratio_bound: float | None = None  # where the value has a bound: what its ratio to the limit has to reach, too
 
     def __str__(self) -> str:
         if self.bound is None:

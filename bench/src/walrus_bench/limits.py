@@ -29,7 +29,7 @@ class LimitRow:
 
 def limit_rows(all_series: Iterable[Series]) -> list[LimitRow]:
     """Finds the limits that these series measured: medians over all rounds of all phases."""
-    by_case: defaultdict[tuple[str, str], list[Taken]] = defaultdict(list)  # of all phases
+    by_case: defaultdict[tuple[str, str], list[Taken]] = defaultdict(list)  # what was taken in all phases
     for series in all_series:
         by_case[series.subject.case, series.subject.system] += series.taken
     rows = []

@@ -48,7 +48,7 @@ class Client:
         self._retry_timeout_s = retry_timeout_ms / 1000
         self._request_timeout_s = request_timeout_ms / 1000
         self._lock = threading.Lock()
-        self._sender: Sender | None = None  # of `append`, made by the first one
+        self._sender: Sender | None = None  # sends what `append` takes; the first append makes it
         self._closed = False
 
     def create_topic(self, topic: str, *, partitions: int = 1) -> Topic:
@@ -174,7 +174,7 @@ class Client:
         try:
             return len(self.segments(topic))
         except errors.UnknownTopic:
-            return 1  # of a topic that the first append creates, where the cluster allows that
+            return 1  # the first append creates the topic with one, where the cluster allows that
 
     def _pages(self, request: log_pb2.ReadRequest, parse: Callable[[bytes], Page]) -> Iterator[Page]:
         pause = Pause()

@@ -54,7 +54,7 @@ class Segment:
     state: SegmentState
     leader: Node | None
     replicas: tuple[Node, ...]
-    bytes: int  # of the batches below end_offset; 0 where no replica could be asked
+    bytes: int  # size of the batches below end_offset; 0 where no replica could be asked
 
     @classmethod
     def parse(cls, message: log_pb2.Segment) -> "Segment":

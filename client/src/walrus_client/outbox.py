@@ -91,14 +91,14 @@ class Batch:
 
     def __init__(self, target: Target, *, correlation: int, created_at: float) -> None:
         self.target = target
-        self.correlation = correlation  # of its requests and their answers; a later batch has a higher one
+        self.correlation = correlation  # names it in requests and answers; a later batch has a higher one
         self.created_at = created_at
         self.delivery: Future[Appended] = ParentsFuture()
         self.delivery.set_running_or_notify_cancel()  # what may be on its way cannot be cancelled
         self.record_count = 0
         self.bytes = 0
         self.payload = b""  # the encoded request without producer and correlation, from `encode` on
-        self.sequence = 0  # of the first record under the partition's identity, from the first sending on
+        self.sequence = 0  # the first record's number under the partition's identity, from the first sending on
         self.sent_at = 0.0
         self.in_flight = False
         self.gaps = 0  # how often a node lacked what was acknowledged before it
@@ -166,7 +166,7 @@ class Outbox:
     """All batches of one producer that are not delivered yet. Not to be used from two threads at once."""
 
     def __init__(self, limits: Limits) -> None:
-        self.bytes = 0  # of all records that are not forgotten
+        self.bytes = 0  # size of all records that are not forgotten
         self.resent_batches = 0
         self._limits = limits
         self._partitions: dict[Target, _Partition] = {}

@@ -35,8 +35,8 @@ class ProducerOptions:
     batch_records_max: int = 10_000
     batch_bytes_max: int = 512 * 1024
     linger_ms: int = 5  # how long a batch waits for more records before it is sent
-    in_flight_batches_max: int = 5  # of each partition
-    buffer_bytes_max: int = 32 * 1024 * 1024  # of records not delivered yet; `send` blocks above it
+    in_flight_batches_max: int = 5  # limit for each partition
+    buffer_bytes_max: int = 32 * 1024 * 1024  # limit on records not delivered yet; `send` blocks above it
     request_timeout_ms: int = 30_000  # without an answer for so long, the connection is given up
     delivery_timeout_ms: int = 120_000  # from `send` on; then the delivery fails
 

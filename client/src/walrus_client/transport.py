@@ -93,7 +93,7 @@ class Transport:
         self._lock = threading.Lock()
         self._addresses = Addresses(addresses)
         self._refresh_at = 0.0  # on the monotonic clock
-        self._cluster_id = ""  # of the first node that told one
+        self._cluster_id = ""  # the id that the first node told which told one
         self._channels: dict[str, grpc.Channel] = {}
         self._closed = False
 

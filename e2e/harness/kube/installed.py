@@ -39,7 +39,7 @@ class Installed:
         values = ON_CONTROL_PLANE | {"watch": {"all": not watched, "namespaces": [*watched]}}
         helm(
             *("upgrade", "--install", RELEASE, str(self.chart), "--namespace", NAMESPACE, "--create-namespace"),
-            "--take-ownership",  # of the definition, which may be of a release elsewhere
+            "--take-ownership",  # the definition may belong to a release elsewhere
             *("--set-json", json.dumps(values), "--wait", "--timeout", "180s"),
         )
 

@@ -67,7 +67,7 @@ class Config:
     bootstrap_nodes: int
     # A disk that is gone, and whose place this one takes when it joins.
     replaces: UUID | None
-    # Of a cluster that this node founds.
+    # How a cluster that this node founds replicates its segments.
     replication_factor: int
     write_quorum: int
     backend: str
@@ -330,7 +330,7 @@ def _from_environment(
         if action.nargs == 0:
             flags += [flag] if _is_true(parser, names[0], value) else []
         elif flag != "--join" or not any(given.partition("=")[0] == flag for given in arguments):
-            flags.append(f"{flag}={value}")  # of --join alone a second one does not replace the first
+            flags.append(f"{flag}={value}")  # any second flag but --join replaces the first; --join adds to it
     return flags
 
 

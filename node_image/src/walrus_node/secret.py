@@ -82,7 +82,7 @@ class Secrets:
             try:
                 seen = _look(self._path)
                 if seen != self._seen:
-                    self._seen = seen  # of a bad file, too: it is told once
+                    self._seen = seen  # a bad file counts as seen, too: it is told once
                     self._secrets = _read(self._path)
                     log.info("--secret-file %s changed: %d secrets", self._path, len(self._secrets))
             except (OSError, ValueError) as error:

@@ -66,7 +66,7 @@ class Simulated:
                 self.raft.peer_connected(str(other))
 
     def crash(self, chance: random.Random) -> None:
-        """Of what was written and not synced, any part may be there."""
+        """Stops the node; any part of what was written and not synced may be left."""
         self.journal.close()
         path = self.directory / "journal"
         size = path.stat().st_size

@@ -14,7 +14,7 @@ class Settings:
     """What every phase is told."""
 
     data_dir: Path  # on the disk to be measured; the phases make and delete what they need below it
-    seconds: float  # of each sample
+    seconds: float  # how long each sample lasts
     peers: bool  # also measure the systems that we compare ourselves with
     rocksdb: bool  # also RocksDB, which takes long to build
     quick: bool  # shrinks what is set up; the figures are worth nothing

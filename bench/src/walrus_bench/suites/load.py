@@ -18,7 +18,7 @@ class Load:
     """Puts load on a cluster, on a new topic each time."""
 
     cluster: DevCluster
-    seconds: float  # of each sample
+    seconds: float  # how long each sample lasts
     program: Path = field(default_factory=partial(programs.build, "walrus-bench-load"))
     numbers: Iterator[int] = field(default_factory=itertools.count)
 

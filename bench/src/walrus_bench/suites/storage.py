@@ -22,7 +22,7 @@ PEERS: Mapping[str, Sequence[str]] = {"walrus_rust": ("fd", "mmap"), "raft_engin
 ROCKSDB: Mapping[str, Sequence[str]] = {"rocksdb": AUTO}
 
 GB = 1_000_000_000
-QUICK_SHARE = 100  # of the bytes that a case writes
+QUICK_SHARE = 100  # a quick run writes this part of the bytes that a case writes: one in 100
 SPARE_BYTES = 2 * GB  # what a disk must have beside what a case writes
 
 

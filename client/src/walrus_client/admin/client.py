@@ -227,7 +227,7 @@ class AdminClient:
         for _ in range(self._transport.node_count() - 1):
             try:
                 return self._transport.call(method, request, timeout_s=self._timeout, metadata=metadata)
-            except errors.RetryableError:  # and the transport has gone on to the next address
+            except errors.RetryableError:  # the transport has gone on to the next address
                 continue
         return self._transport.call(method, request, timeout_s=self._timeout, metadata=metadata)
 

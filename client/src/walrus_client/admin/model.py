@@ -114,7 +114,7 @@ class Copies:
     """How the copies of the cluster's sealed segments are."""
 
     under_replicated: int  # segments with fewer verified copies than there should be on nodes that stay
-    without_copy: int  # of these the ones without any
+    without_copy: int  # those of the under-replicated segments that have no verified copy at all
     moving: int  # copies that are being made
     damaged: int  # copies with damage that their holders cannot mend
 

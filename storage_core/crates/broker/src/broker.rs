@@ -62,7 +62,7 @@ struct Inner {
     /// Serialises publications.
     publishing: Mutex<()>,
     version: watch::Sender<u64>,
-    /// Of open segments that this process leads and that somebody has asked for, by segment.
+    /// Leaders of the open segments that this process leads and that somebody has asked for, by segment.
     leaders: Mutex<HashMap<Uuid, Arc<Leader>>>,
     /// Held while a log is made, so that it is made once.
     opening: tokio::sync::Mutex<()>,
@@ -207,7 +207,7 @@ impl Broker {
         Duration::from_millis(self.inner.config.append_wait_ms)
     }
 
-    /// Of open segments that this process leads and that somebody has asked for, by segment.
+    /// Leaders of the open segments that this process leads and that somebody has asked for, by segment.
     pub(crate) fn led(&self) -> &Mutex<HashMap<Uuid, Arc<Leader>>> {
         &self.inner.leaders
     }

@@ -35,7 +35,7 @@ pub struct LeaseChanges {
     pub removed: usize,
 }
 
-/// See the module.
+/// A node's logs, behind writer locks that check the lease of whoever writes.
 pub struct Bucket {
     store: Store,
     node: u32,

@@ -329,7 +329,7 @@ fn partition_view(
     }
 }
 
-/// Of a random uuid the 62 bits that say nothing about its version; bit 62 is for transactions.
+/// A producer's id: the 62 bits of a random uuid that say nothing about its version; bit 62 is for transactions.
 fn producer_id(random: Uuid) -> i64 {
     const BITS: u64 = (1 << 62) - 1;
     let (_, low) = random.as_u64_pair();

@@ -13,7 +13,7 @@ use crate::node::budget;
 use crate::peer::WireVersions;
 use crate::rollover::Limits;
 
-/// Of threads that serve clients and peers.
+/// Limit on the threads that serve clients and peers.
 const WORKERS_MAX: usize = 256;
 /// As many are started unasked, however many cores there are.
 const WORKERS_DEFAULT_MAX: usize = 16;

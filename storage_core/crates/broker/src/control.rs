@@ -139,7 +139,7 @@ enum Answer {
     Error(Refusal),
 }
 
-/// See the module.
+/// The bounded queue of events that the host pulls and answers.
 pub(crate) struct ControlQueue {
     state: Mutex<State>,
     arrived: Condvar,

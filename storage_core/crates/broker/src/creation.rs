@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::ticket::Ticket;
 use crate::topic::{PartitionRef, TopicName};
 
-/// See the module.
+/// Appends that wait for their topic to be created, by topic and in the order in which they came.
 #[derive(Default)]
 pub(crate) struct TopicCreations {
     waiting: Mutex<HashMap<TopicName, Vec<Early>>>,

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// See the module. It never moves back.
+/// The high watermark of one open segment, with those who wait for it. It never moves back.
 pub(crate) struct HighWatermark {
     value: watch::Sender<u64>,
     /// By the offset that is waited for, and a number that tells those of one offset apart.

@@ -34,7 +34,7 @@ use crate::window::{Recent, Window};
 /// Bytes of batches that may wait for their acknowledgement: more than the window keeps of others.
 const UNACKNOWLEDGED_BYTES_MAX: usize = 256 << 20;
 
-/// See the module.
+/// The leader of one open segment: the machine that decides, and what this node must know to carry it out.
 pub(crate) struct Leader {
     pub(crate) descriptor: Descriptor,
     pub(crate) key: Key,
@@ -74,7 +74,7 @@ struct Mailbox {
 struct State {
     machine: walrus_replica::Leader,
     window: Window,
-    /// Of appends that went on to the next segment, by the offsets that they were to have here.
+    /// Outcomes of appends that went on to the next segment, by the offsets that they were to have here.
     carried: HashMap<u64, oneshot::Receiver<Result<Placed>>>,
 }
 

@@ -15,7 +15,7 @@ const PING_EVERY: Duration = Duration::from_millis(200);
 /// A ping unanswered for so long is a failure, where answers come at once. Where they do not, as on a busy machine, more
 /// time is given.
 const PATIENCE_MIN: Duration = Duration::from_millis(1_000);
-/// And this at most.
+/// Limit on the time after which an unanswered ping is a failure, however busy the machine is.
 const PATIENCE_MAX: Duration = Duration::from_millis(2_500);
 /// So many times what answers lately took.
 const SLOWNESS: u32 = 4;
@@ -24,7 +24,7 @@ const FAILURES: u32 = 2;
 /// What waits for a node that has not answered for so long is given up.
 const LOST: Duration = Duration::from_secs(2);
 
-/// See the module.
+/// What the pings say of each node, and which nodes were given up.
 pub(crate) struct Liveness {
     nodes: Mutex<HashMap<u32, Seen>>,
     lost: watch::Sender<Vec<u32>>,

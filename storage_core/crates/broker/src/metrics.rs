@@ -114,7 +114,7 @@ pub struct Metrics {
     pub(crate) scrubbed_bytes: Counter,
     /// Damaged ranges found in sealed copies on this node.
     pub(crate) damaged_ranges: Counter,
-    /// Of these the ones that were mended from other copies.
+    /// Damaged ranges that were mended from other copies.
     pub(crate) mended_ranges: Counter,
     /// Logs that metadata does not list, kept.
     pub(crate) unlisted_logs: Gauge,

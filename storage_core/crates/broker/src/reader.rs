@@ -382,7 +382,7 @@ impl Broker {
         Ok(None)
     }
 
-    /// Of an unsealed segment.
+    /// Descriptor of an unsealed segment.
     fn descriptor_of(&self, segment: Uuid) -> Result<Descriptor> {
         if let Some(leader) = self.known_leader(segment) {
             return Ok(leader.descriptor.clone());

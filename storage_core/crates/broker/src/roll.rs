@@ -47,13 +47,13 @@ pub(crate) struct Roll {
 }
 
 impl Roll {
-    /// Of a segment that this process leads and has frozen.
+    /// A roll of a segment that this process leads and has frozen.
     pub(crate) fn of_leader(leader: Arc<Leader>, reason: Reason) -> Self {
         let (segment, label) = (leader.descriptor.clone(), leader.key.label.clone());
         Self { segment, label, reason, leader: Some(leader), started: Instant::now() }
     }
 
-    /// Of a segment that an earlier process of this node led: a leader never resumes.
+    /// A roll of a segment that an earlier process of this node led: a leader never resumes.
     pub(crate) fn of_earlier_process(topic: &TopicName, segment: &Segment) -> Self {
         let segment = segment.descriptor.clone();
         let label = label(topic.as_str(), &segment).into();

@@ -17,7 +17,7 @@ use crate::topic::{PartitionRef, TopicInfo, TopicName};
 /// The organisation of everybody, until there are others.
 pub(crate) const DEFAULT_ORG: &str = "default";
 
-/// See the module.
+/// Which node answers for what, as one published snapshot of the metadata says.
 pub(crate) struct Routing {
     pub(crate) metadata: Arc<Metadata>,
     topics: HashMap<TopicId, Arc<TopicRoute>>,

@@ -116,7 +116,7 @@ pub struct SegmentView {
     pub epoch: u32,
     /// First offset.
     pub base_offset: u64,
-    /// Of a sealed segment its end, of an open one its high watermark.
+    /// The end of a sealed segment; the high watermark of an open one.
     pub end_offset: u64,
     /// State.
     pub state: SegmentStateView,

@@ -11,7 +11,7 @@ use walrus_replica::{Batch, Offset};
 /// Bytes of batches that are kept for sending; older ones are read from the log.
 const KEPT_BYTES: usize = 16 << 20;
 
-/// See the module.
+/// The last batches of one open segment, in order.
 #[derive(Default)]
 pub(crate) struct Window {
     recent: VecDeque<Recent>,
@@ -45,7 +45,7 @@ impl Window {
         }
     }
 
-    /// Of all batches here.
+    /// Size of all batches in the window.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(window.bytes(), 40 * MIB);
         window.trim(Offset(10));
         assert_eq!((window.bytes(), window.recent[0].batch.base), (30 * MIB, Offset(10)));
-        // Of what is acknowledged as much as there is room for.
+        // Acknowledged batches stay as long as there is room for them.
         window.trim(Offset(40));
         assert_eq!((window.bytes(), window.recent[0].batch.base), (KEPT_BYTES, Offset(24)));
     }

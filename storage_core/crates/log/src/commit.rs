@@ -9,7 +9,7 @@ use crate::sync::{Condvar, Mutex, atomic::AtomicUsize, now, thread};
 
 /// Who works waits for callers to come back for at most this part of what the last work took.
 const GATHERING_SHARE: u32 = 2;
-/// And for no longer than that: a disk that once stood still says nothing of how soon they come.
+/// Limit on that wait: a disk that once stood still says nothing of how soon they come.
 const GATHERING_MAX: Duration = Duration::from_micros(200);
 
 /// Lets one caller at a time work for all.

@@ -9,7 +9,7 @@ use crate::sync::{Condvar, Mutex, atomic::AtomicBool, now};
 /// Memory that a burst of appends needed is kept so long for the next.
 const MEMORY_KEPT: Duration = Duration::from_secs(10);
 
-/// See the module.
+/// What the committing thread is asked to do, and by when.
 #[derive(Default)]
 pub(crate) struct Committing {
     /// As `Asked::now`: who sees it set need not lock.

@@ -34,7 +34,7 @@ use crate::waiters::Waiters;
 const WRITE_BEHIND: Duration = Duration::from_millis(100);
 /// Bytes in memory from which on a log's appends are written in the background, whatever its schedule.
 const WRITE_EARLY_BYTES: u64 = 1 << 20;
-/// Of a log that syncs: an append that leaves more commits, in its own thread.
+/// Limit on the unwritten bytes of a log that syncs: an append that leaves more commits, in its own thread.
 const SYNCED_WAITING_MAX: u64 = 4 << 20;
 /// A commit writes so much of a log that never syncs: as much as keeps the disk busy, so that memory is free again soon.
 pub(crate) const UNSYNCED_WRITE_BYTES: u64 = 8 << 20;
@@ -51,10 +51,10 @@ pub(crate) struct Engine {
     pub(crate) origin: Origin,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) manifest: Manifest,
-    /// Of the logs that have no schedule of their own.
+    /// Schedule of the logs that have none of their own.
     pub(crate) fsync: FsyncSchedule,
     pub(crate) tail_kind: TailKind,
-    /// Of all logs that never sync: an append that finds more in memory waits until a part of it is written.
+    /// Limit on the unwritten bytes of all logs that never sync: an append above it waits until part of them is written.
     unsynced_bytes_max: u64,
     /// How long synced marks may lag behind.
     pub(crate) mark_interval: Duration,
@@ -84,7 +84,7 @@ pub(crate) struct Engine {
     data_syncs: AtomicU64,
     commits: AtomicU64,
     bytes_written: AtomicU64,
-    /// Of appends that the last commit was for.
+    /// Size of the appends that the last commit was for.
     last_bytes: AtomicU64,
 }
 

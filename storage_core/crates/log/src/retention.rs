@@ -55,7 +55,7 @@ pub(crate) struct Standing<'a> {
     pub(crate) now_ms: i64,
     /// Those that do not grow any more, in order.
     pub(crate) blocks: &'a [BlockStanding],
-    /// Of all blocks.
+    /// Size of all blocks of the log.
     pub(crate) size_bytes: u64,
     /// Asked for, ever.
     pub(crate) trim: u64,

@@ -21,7 +21,7 @@ const MAGIC: u8 = 2;
 pub(crate) struct Window<'a> {
     file: &'a dyn DiskFile,
     key: BlockKey,
-    /// Of the block in its file.
+    /// Where the block starts in its file.
     start: u64,
     /// Positions from here on are not looked at.
     end: u64,

@@ -5,7 +5,7 @@ use std::task::Waker;
 use crate::sync::Mutex;
 use crate::ticket::Wait;
 
-/// See the module.
+/// The tasks that wait for a commit.
 #[derive(Default)]
 pub(crate) struct Waiters(Mutex<Vec<Waiter>>);
 

@@ -153,7 +153,7 @@ fn where_io_uring_is_forbidden_the_store_falls_back_says_so_once_and_loses_nothi
     fill(&store, 0);
     store.close().unwrap();
     let path = directory.path().to_owned();
-    // Of its own: a filter stays as long as its thread.
+    // The filter stays as long as its thread, so it gets a thread of its own.
     thread::spawn(move || without_io_uring(&path)).join().unwrap();
     let store = open(directory.path(), &options(Backend::IoUring));
     fill(&store, 2);
@@ -205,7 +205,7 @@ fn on_each_file_system() {
         let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
         match ran.status.code() {
             Some(0) => {}
-            // Of `unshare` itself, and of what mounts.
+            // These are the codes of `unshare` itself, and of what mounts.
             Some(1 | 77) if !out.contains("running") => {
                 say(&format!("stores on {kind}: NOT RUN: {}", err.trim()));
                 continue;

@@ -1,4 +1,4 @@
-//! Of each key the last record stays, at its offset, whatever else happens meanwhile and wherever a crash comes.
+//! Compaction keeps the last record of each key, at its offset, whatever else happens and wherever a crash comes.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,

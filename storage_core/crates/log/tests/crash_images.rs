@@ -15,7 +15,7 @@ use walrus_log::{CrashChoice, FsyncSchedule, LogId, Offset, Options, SimulatedDi
 /// Three logs, and what was acknowledged of them, by the number of changes of the disk at that time.
 #[derive(Default)]
 struct History {
-    /// Of each log: every value that was appended, in order.
+    /// Every value that was appended, by log and in order.
     values: Vec<Vec<Vec<u8>>>,
     /// (changes, log, how many values were acknowledged).
     appended: Vec<(usize, usize, usize)>,
@@ -260,7 +260,7 @@ fn what_was_cut_from_a_tail_does_not_come_back_after_a_close_in_order() {
         let store = open_on(&disk, &Options::small()).unwrap();
         let log = store.create_log(spec(1, "log")).unwrap();
         append(&log, b"stays").unwrap();
-        // Of one commit: the second does not prove that the first was durable.
+        // Both are of one commit: the second does not prove that the first was durable.
         let tickets = [b"tears", b"goes!"].map(|value| {
             let bytes = batch_of(&[value]);
             log.append(&Batch::parse(&bytes).unwrap().0).unwrap().commit

@@ -175,7 +175,7 @@ fn the_blocks_alone_tell_it_too() {
     let name = journal(&contents);
     contents.get_mut(&name).unwrap().truncate(208);
     check_adopted(&contents, "without END");
-    // And END itself is made again.
+    // END itself is made again, too.
     let mut contents = filled(true);
     contents.get_mut("END").unwrap().fill(0xa5);
     let (_, store) = open(&contents);

@@ -45,7 +45,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 #[derive(Default)]
 struct Model {
-    /// Of every offset from 0; the base offset that each one's batch starts at.
+    /// The value at every offset from 0, and the base offset of its batch.
     values: Vec<(Vec<u8>, u64)>,
     start: u64,
     cursor: u64,

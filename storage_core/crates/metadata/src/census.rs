@@ -7,10 +7,10 @@ use serde::Serialize;
 use crate::model::{CopyState, Metadata, NodeId, ReplicaRef, Replication, Segment, SegmentState};
 use crate::stopping::quorum;
 
-/// Of the whole cluster.
+/// How the cluster stands: the load of its nodes, and how much of it may fail.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Census {
-    /// Of every node that is listed.
+    /// The load of every node that is listed.
     pub nodes: BTreeMap<NodeId, Load>,
     /// Segments with fewer copies on nodes that are alive than n: replicas of an open segment, verified copies of a
     /// sealed one.
@@ -18,11 +18,11 @@ pub struct Census {
     /// How many nodes that are alive may stop, whichever they are, with every segment still written and read; none:
     /// nothing is stored.
     pub spare_nodes: Option<u32>,
-    /// Of new segments.
+    /// How new segments are replicated.
     pub replication: Replication,
 }
 
-/// Of one node.
+/// What one node has to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Load {
     /// Segments that it leads: open ones whose leader is its present process.

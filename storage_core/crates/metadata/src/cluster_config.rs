@@ -14,7 +14,7 @@ struct Key {
     name: &'static str,
     min: u64,
     max: u64,
-    /// Of commands that name it.
+    /// Level of the commands that name the key.
     level: u32,
 }
 
@@ -40,15 +40,15 @@ const KEYS: [Key; 12] = [
     Key { name: "copies.grace_ms", min: 0, max: 365 * DAY_MS, level: 1 },
     // Copies that are made at once, in the whole cluster; 0: none.
     Key { name: "copies.moves_max", min: 0, max: 10_000, level: 1 },
-    // Of copies that one node makes for want of others.
+    // Limit on the copies that one node makes for want of others.
     Key { name: "copies.bytes_per_second", min: 1, max: 1 << 40, level: 1 },
-    // Of sealed copies that one node reads to see whether they are still whole.
+    // Limit on reading the sealed copies of one node to see whether they are still whole.
     Key { name: "scrub.bytes_per_second", min: 1, max: 1 << 40, level: 1 },
     // From the beginning of one such round to that of the next.
     Key { name: "scrub.interval_ms", min: 10, max: 365 * DAY_MS, level: 1 },
     // With less a disk is full.
     Key { name: "disks.free_bytes_min", min: 0, max: 1 << 50, level: 2 },
-    // Of all topics together.
+    // Limit on the partitions of all topics together.
     Key { name: "topics.partitions_max", min: 1, max: 10_000_000, level: 3 },
     // Topics that are created in one second.
     Key { name: "topics.creations_per_second_max", min: 1, max: 1_000_000, level: 3 },
@@ -73,13 +73,13 @@ impl ClusterConfig {
         usize::try_from(moves).unwrap_or(usize::MAX)
     }
 
-    /// Of copies that one node makes for want of others.
+    /// Limit on the copies that one node makes for want of others.
     #[must_use]
     pub fn copies_bytes_per_second(&self) -> u64 {
         self.entries.get("copies.bytes_per_second").copied().unwrap_or(COPIES_BYTES_PER_SECOND)
     }
 
-    /// Of sealed copies that one node reads to see whether they are still whole.
+    /// Limit on reading the sealed copies of one node to see whether they are still whole.
     #[must_use]
     pub fn scrub_bytes_per_second(&self) -> u64 {
         self.entries.get("scrub.bytes_per_second").copied().unwrap_or(SCRUB_BYTES_PER_SECOND)
@@ -142,7 +142,7 @@ impl ClusterConfig {
     }
 }
 
-/// Of a command that names these keys; what does not exist needs none.
+/// Level of a command that names these keys; keys that do not exist need none.
 pub(crate) fn level<'a>(names: impl Iterator<Item = &'a String>) -> u32 {
     let known = names.filter_map(|name| KEYS.iter().find(|key| key.name == name));
     known.map(|key| key.level).max().unwrap_or(1)

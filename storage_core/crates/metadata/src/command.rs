@@ -280,7 +280,7 @@ pub struct CopyReport {
 pub enum Found {
     /// All of it, sealed.
     Whole {
-        /// Of its batches.
+        /// Digest of the copy's batches.
         digest: u64,
     },
     /// It has damage that its holder cannot mend.

@@ -9,12 +9,12 @@ use crate::rejected::Rejected;
 
 /// The highest level that this version knows.
 pub const LEVEL: u32 = 3;
-/// Of decisions that say what no copy had any more.
+/// Level of the decisions that say what no copy had any more.
 const LOST_LEVEL: u32 = 3;
 /// From this level on topics and partitions have limits, and segments say which producers are forgotten behind them: all members
 /// must decide it alike.
 pub(crate) const LIMITS_LEVEL: u32 = 3;
-/// Of a new cluster, and of processes that do not say.
+/// Level of a new cluster, and of processes that do not say theirs.
 pub(crate) const FIRST_LEVEL: u32 = 1;
 
 pub(crate) fn first_level() -> u32 {

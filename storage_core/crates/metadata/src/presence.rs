@@ -37,7 +37,7 @@ pub struct Present {
 }
 
 impl Presence {
-    /// Of a process that has seen nothing yet. All nodes of a cluster have leases of the same length.
+    /// The view of a process that has seen nothing yet. All nodes of a cluster have leases of the same length.
     #[must_use]
     pub fn new(lease: Duration) -> Self {
         Self { lease, nodes: BTreeMap::new() }

@@ -18,7 +18,7 @@ pub enum Rejected {
     /// A newer node proposed it.
     #[error("the command has version {got}, this node knows up to {supported}: upgrade it")]
     UnsupportedVersion {
-        /// Of the command.
+        /// Version of the command.
         got: u32,
         /// Newest known.
         supported: u32,
@@ -26,7 +26,7 @@ pub enum Rejected {
     /// A newer node proposed it, which it must not have done.
     #[error("the command has level {got}, this node knows up to {supported}: upgrade it")]
     UnsupportedLevel {
-        /// Of the command.
+        /// Level of the command.
         got: u32,
         /// Newest known.
         supported: u32,
@@ -36,9 +36,9 @@ pub enum Rejected {
         "it needs commands of level {needed}, the cluster is at level {level}: upgrade all nodes, or remove those that are gone"
     )]
     LevelNotReached {
-        /// Of the command.
+        /// Level of the command.
         needed: u32,
-        /// Of the cluster.
+        /// Level of the cluster.
         level: u32,
     },
     /// The cluster cannot be raised to that level.
@@ -54,9 +54,9 @@ pub enum Rejected {
     /// A node that would not understand what the cluster does.
     #[error("the cluster uses commands of level {needed}, this node knows up to {knows}: upgrade it")]
     TooOld {
-        /// Of the node.
+        /// Highest level that the node knows.
         knows: u32,
-        /// Of the cluster.
+        /// Level of the cluster.
         needed: u32,
     },
     /// Nobody could dial it.

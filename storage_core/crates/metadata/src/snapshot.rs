@@ -19,7 +19,7 @@ pub enum SnapshotError {
     /// Written by a newer Walrus.
     #[error("the metadata snapshot has version {got}, this node knows up to {supported}: upgrade it")]
     UnsupportedVersion {
-        /// Of the snapshot.
+        /// Version of the snapshot.
         got: u32,
         /// Newest known.
         supported: u32,

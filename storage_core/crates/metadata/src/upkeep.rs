@@ -33,7 +33,7 @@ pub struct Upkeep {
 pub struct Progress {
     /// Segments with fewer than n verified copies on nodes that stay.
     pub under_replicated: u64,
-    /// Of these the ones without any: they wait for a node that is silent, or are lost.
+    /// Under-replicated segments without any verified copy: they wait for a node that is silent, or are lost.
     pub without_copy: u64,
     /// Copies that are being made.
     pub moving: u64,

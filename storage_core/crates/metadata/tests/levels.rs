@@ -29,7 +29,7 @@ fn founded() -> Metadata {
     metadata
 }
 
-/// Of level 2.
+/// A command of level 2.
 fn newer() -> Command {
     Command::SetConfig { set: [("disks.free_bytes_min".to_owned(), 7)].into(), unset: [].into() }
 }

@@ -20,7 +20,7 @@ const DIGEST: u64 = 99;
 /// A cluster whose holders do what metadata lists, as long as they are up.
 struct World {
     metadata: Metadata,
-    /// Of whoever looks.
+    /// Which nodes are alive, in the eyes of whoever looks.
     presence: Presence,
     now_ms: u64,
     up: BTreeSet<NodeId>,

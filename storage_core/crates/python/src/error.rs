@@ -22,9 +22,9 @@ pub(crate) type Result<T> = std::result::Result<T, Raised>;
 /// An exception on its way to Python. Plain data until it is there: making one hands the interpreter to other threads
 /// for a moment, and one of them may wait for a lock that whoever raises still holds.
 pub(crate) enum Raised {
-    /// Of Python's own classes.
+    /// An exception of one of Python's own classes.
     Plain(PyErr),
-    /// Of ours.
+    /// An exception of one of Walrus's classes.
     Ours(Box<Ours>),
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn give(mut bytes: Vec<u8>) {
     bytes.clear();
     if let Ok(mut spare) = SPARE.try_lock() {
         if spare.len() == KEPT_MAX {
-            spare.swap_remove(0); // of another size than what is used now, perhaps
+            spare.swap_remove(0); // what stands first may have another size than what is used now
         }
         spare.push(bytes);
     }

@@ -5,7 +5,7 @@ use crate::types::{AttemptId, Epoch};
 /// (epoch, attempt), compared in this order. The default is below every real one: nothing was promised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ballot {
-    /// Of the segment for ballot 0, else a fresh one from the metadata (R4).
+    /// The segment's epoch for ballot 0, else a fresh one from the metadata (R4).
     pub epoch: Epoch,
     /// Two recoverers never share one.
     pub attempt: AttemptId,

@@ -7,7 +7,7 @@ use crate::types::{Digest, Offset};
 pub struct Mark {
     /// First offset behind.
     pub end: Offset,
-    /// Of the segment's batches below `end`.
+    /// Digest of the segment's batches below `end`.
     pub digest: Digest,
 }
 
@@ -18,7 +18,7 @@ pub struct Batch {
     pub base: Offset,
     /// First offset behind it.
     pub end: Offset,
-    /// Of the segment's batches up to and with this one.
+    /// Digest of the segment's batches up to and with this one.
     pub digest: Digest,
 }
 

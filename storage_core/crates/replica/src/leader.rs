@@ -189,7 +189,7 @@ impl Leader {
             && follower.next < self.tape.end()
     }
 
-    /// See the module.
+    /// Takes one event, and says what is to be done because of it, in order.
     pub fn step(&mut self, input: LeaderInput) -> Vec<LeaderOutput> {
         let before = self.high_watermark;
         let mut outputs = Vec::new();

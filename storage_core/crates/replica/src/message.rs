@@ -116,7 +116,7 @@ pub struct FenceAnswer {
     pub ballot: Ballot,
     /// Everything below is on this disk.
     pub durable_end: Offset,
-    /// Of its batches up to `durable_end`.
+    /// Digest of the copy's batches up to `durable_end`.
     pub digest: Digest,
     /// The vote of the highest ballot.
     pub accepted: Option<(Ballot, Value)>,

@@ -160,7 +160,7 @@ impl Recoverer {
         (0..self.candidates.len()).filter(|place| holds(*place) || has_voted(*place)).collect()
     }
 
-    /// See the module.
+    /// Takes one event, and says what is to be done because of it, in order.
     pub fn step(&mut self, input: RecovererInput) -> Vec<RecovererOutput> {
         let mut outputs = Vec::new();
         match input {

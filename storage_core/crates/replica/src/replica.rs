@@ -12,7 +12,7 @@ use crate::tape::Tape;
 use crate::types::{CutId, Offset, ProcessId};
 use crate::value::Value;
 
-/// See the module.
+/// One copy of a segment, as a state machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Replica {
     me: ReplicaRef,
@@ -197,7 +197,7 @@ impl Replica {
         !is_voted && !is_fenced
     }
 
-    /// See the module.
+    /// Takes one event, and says what is to be done because of it, in order.
     pub fn step(&mut self, input: ReplicaInput) -> Vec<ReplicaOutput> {
         let before = self.promises.clone();
         let mut outputs = Vec::new();

@@ -17,13 +17,13 @@ pub struct Tape {
 }
 
 impl Tape {
-    /// Of a copy that is known from one place on.
+    /// The tape of a copy that is known from one place on.
     #[must_use]
     pub fn starting_at(mark: Mark) -> Self {
         Self { marks: VecDeque::from([mark]), holes: Vec::new() }
     }
 
-    /// Of an empty copy.
+    /// The tape of an empty copy.
     #[must_use]
     pub fn empty(base: Offset) -> Self {
         Self::starting_at(Mark { end: base, digest: Digest(0) })

@@ -9,7 +9,7 @@ use crate::types::{Digest, Offset};
 pub struct Value {
     /// First offset behind the segment.
     pub end: Offset,
-    /// Of the batches below `end`.
+    /// Digest of the segment's batches below `end`.
     pub digest: Digest,
     /// The whole descriptor of the next segment, its base being `end` (R6).
     pub successor: Box<Descriptor>,

@@ -80,7 +80,7 @@ impl Loss {
 /// A disk that goes through its log again.
 pub struct DeviceReplay<'a> {
     log: &'a [u8],
-    /// Of the log, behind what has happened.
+    /// The place in the log behind what has happened.
     at: usize,
     /// What the disk keeps whatever happens.
     durable: Vec<u8>,

@@ -9,7 +9,7 @@ use walrus_log::{Epoch, FsyncSchedule, LogId, LogSpec, Offset, ProducerTable};
 
 use crate::random::Value;
 
-/// Of all logs at one moment.
+/// What is true of all logs at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// Those that were ever created, the deleted ones too.
@@ -18,14 +18,14 @@ pub struct Facts {
     pub properties: BTreeMap<String, Vec<u8>>,
 }
 
-/// Of one log.
+/// What is true of one log at one moment.
 #[derive(Clone, Debug)]
 pub struct LogFacts {
     /// What it is called.
     pub name: String,
     /// What its appends promise.
     pub fsync: FsyncSchedule,
-    /// Of every offset from 0: the value, and where its batch starts.
+    /// The value at every offset from 0, and where its batch starts.
     pub values: Vec<(Value, u64)>,
     /// (start, end) of batches that were appended all or not at all.
     pub groups: Vec<(u64, u64)>,
@@ -94,7 +94,7 @@ pub fn log_id(number: u64) -> LogId {
     LogId(Uuid::from_u128(u128::from(number)))
 }
 
-/// Of all logs in the trials.
+/// Epoch of all logs in the trials.
 pub const EPOCH: Epoch = Epoch(1);
 
 /// An empty log from offset 0 on, synced as its store says.

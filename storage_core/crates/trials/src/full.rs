@@ -38,9 +38,9 @@ const FILL_BYTES_MIN: u64 = 12 << 20;
 pub struct Use {
     /// Open file descriptors.
     pub descriptors: u64,
-    /// Of the process, without what is mapped from files: those are on the disk.
+    /// Memory of the process, without what is mapped from files: those are on the disk.
     pub memory_bytes: u64,
-    /// Of the file system.
+    /// Bytes that are taken of the file system.
     pub disk_bytes: u64,
 }
 

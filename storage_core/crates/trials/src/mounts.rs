@@ -99,7 +99,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Of a trial that failed files may be open still.
+        // A trial that failed may still have files open here.
         let unmounted = run(Command::new("umount").arg(&self.at));
         if unmounted.is_err() {
             let _ = run(Command::new("umount").arg("--lazy").arg(&self.at));

@@ -24,7 +24,7 @@ const CURSORS: [&str; 2] = ["first", "second"];
 pub struct Plan {
     /// How appended bytes reach the disk.
     pub tail_kind: TailKind,
-    /// Of the store.
+    /// Schedule of the store.
     pub fsync: FsyncSchedule,
     /// Logs have schedules of their own.
     pub is_mixed: bool,
@@ -36,7 +36,7 @@ pub struct Plan {
     pub marks: bool,
     /// Calls.
     pub steps: u64,
-    /// Of everything random.
+    /// Seed of everything random in the life.
     pub seed: u64,
 }
 

@@ -15,7 +15,7 @@ use crate::random::{Random, Value};
 
 const BLOCK_MAGIC: &[u8] = b"WALRUSBK";
 const PAGE: usize = 4096;
-/// Of a batch: what is other on the disk than in a reader's hands lies in front.
+/// End of the front of a batch, in which the disk differs from what a reader gets.
 const OFFSETS_END: usize = 16;
 /// In front of a journal's records.
 const JOURNAL_HEADER_BYTES: usize = 96;

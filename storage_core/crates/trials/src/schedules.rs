@@ -25,10 +25,10 @@ const STACK_BYTES: usize = 512 << 10;
 const DEPTH: usize = 3;
 /// Steps after which a schedule counts as one that never ends.
 const STEPS_MAX: usize = 400_000;
-/// Of a value: three of them fill a block.
+/// Size of a large value: three of them fill a block.
 const LARGE_BYTES: usize = 3_500;
 const SMALL_BYTES: usize = 40;
-/// Of the acknowledgements, how many are held against a power failure.
+/// Part of the acknowledgements that are held against a power failure.
 const ACKS_CHECKED: f64 = 0.3;
 /// Tombstones go after that.
 const NEVER: Duration = Duration::from_secs(1 << 40);

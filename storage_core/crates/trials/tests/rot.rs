@@ -7,9 +7,9 @@ use walrus_log::TailKind;
 use walrus_trials::rot::{larger, small};
 use walrus_trials::{effort, say};
 
-/// Of each larger store.
+/// Damages of each larger store.
 const DAMAGES: u64 = 1000;
-/// Of each larger store as many copies, with so many flipped bits each: 100,000 in all.
+/// Copies of each larger store, each with so many flipped bits: 100,000 in all.
 const FLIPPED: u64 = 1000;
 const FLIPS: usize = 50;
 

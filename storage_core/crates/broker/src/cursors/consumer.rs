@@ -181,7 +181,7 @@ impl Consumer {
         topics
     }
 
-    /// Of a topic all that is not known to be durable.
+    /// All entries of a topic that were delivered and are not known to be durable.
     fn delivered(&self, topic: &TopicRef) -> Vec<EntryRef> {
         of_topic(topic, self.unsure.iter().chain(&self.arrived).map(|(topic, entry)| (topic, *entry)))
     }

@@ -60,7 +60,7 @@ pub(super) enum Step {
     Read { offset: u64, reading: Arc<tokio::sync::Mutex<()>> },
 }
 
-/// See the module.
+/// The memory of one owner: cursors, what it has read ahead for them, and what is not recorded yet.
 #[derive(Default)]
 pub(super) struct Ledger {
     /// `None`: this node does not serve.

@@ -24,7 +24,7 @@ pub(crate) struct Caps {
     pub(crate) per_address: usize,
 }
 
-/// See the module.
+/// A listener that accepts connections as long as its caps leave room.
 pub(crate) struct Door {
     name: &'static str,
     listener: TcpListener,

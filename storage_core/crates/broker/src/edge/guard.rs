@@ -24,7 +24,7 @@ pub(crate) struct Silence {
     pub(crate) idle: Duration,
 }
 
-/// See the module. Reading fails with `TimedOut` when it is over.
+/// A connection with limits on its silence. Reading fails with `TimedOut` when one is over.
 pub(crate) struct Guarded<S> {
     stream: S,
     silence: Silence,

@@ -100,7 +100,7 @@ impl http_body::Body for Received {
 #[derive(Default)]
 struct Meter {
     prefix: [u8; PREFIX_BYTES],
-    /// Of the message that comes in now, prefix included.
+    /// Bytes received of the message that comes in now, prefix included.
     received: usize,
     /// Its whole size, once its prefix is there.
     size: Option<usize>,

@@ -58,7 +58,7 @@ impl Purpose {
     }
 }
 
-/// See the module.
+/// The bytes that this node may hold for others, in shares by kind of traffic.
 pub(crate) struct Budget {
     shares: [Arc<Share>; 5],
 }

@@ -55,7 +55,7 @@ pub(crate) struct Handshake {
 /// An open connection.
 pub(crate) struct Connection {
     shared: Arc<Shared>,
-    /// Of the other node, as it said in its greeting.
+    /// Id of the other node's process, as it said in its greeting.
     process: Bytes,
 }
 
@@ -74,7 +74,7 @@ struct State {
 }
 
 struct Unanswered {
-    /// Of its answer.
+    /// What the answer is for: it counts to that share of the budget.
     purpose: Purpose,
     deadline: Instant,
     completion: Completion,

@@ -22,7 +22,7 @@ const FRAMES_MAX: usize = 4_096;
 /// Frames that the task takes at once.
 const AT_ONCE: usize = 64;
 
-/// See the module.
+/// The writing side of one connection: the frames that wait, and who writes them.
 pub(crate) struct Outlet {
     queue: Mutex<Queue>,
     /// Rings when the task has something to write.
@@ -39,7 +39,7 @@ struct Queue {
     frames: VecDeque<Frame>,
     /// What the socket had no room for, of a frame that its sender wrote. It stands before the others.
     rest: BytesMut,
-    /// Of payloads that are queued or being written.
+    /// Size of the payloads that are queued or being written.
     waiting_bytes: usize,
     /// The task writes what it took, or has yet to see whether there is more.
     is_writing: bool,

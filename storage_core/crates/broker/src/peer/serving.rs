@@ -40,7 +40,7 @@ const SMALL_BYTES: usize = 16 << 10;
 /// Longest wait of a long poll.
 const POLL_MAX: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// What serves the frames of one greeted connection.
 pub(super) struct Serving {
     pub(super) broker: Broker,
     /// The node that asks.

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 /// A reader that waits asks more often.
 const DOUBT_LASTS: Duration = Duration::from_secs(10);
 
-/// See the module.
+/// All copies of segments on this node, and what its disk remembers of trims.
 pub(crate) struct Copies {
     me: ReplicaRef,
     start: CutId,
@@ -36,7 +36,7 @@ pub(crate) struct Copies {
     tombstones: Tombstones,
     /// Logs that metadata do not list: not served.
     aside: Mutex<HashSet<Uuid>>,
-    /// Of copies that are made here.
+    /// How fast the copies that are made here may be fetched.
     pace: Mutex<Pace>,
     /// Segments whose copies here were found damaged, by a reader.
     damaged: Mutex<HashSet<Uuid>>,

@@ -25,7 +25,7 @@ use crate::segment::log_id;
 /// About how much is read at once where a log is walked through.
 const WALK_BYTES: usize = 1 << 20;
 
-/// See the module.
+/// This node's copy of one segment: a `Replica`, its log, and its promises on the disk.
 pub(crate) struct Copy {
     descriptor: Descriptor,
     me: ReplicaRef,
@@ -435,7 +435,7 @@ fn next_place(replica: &Replica, value: &Value) -> Mark {
     Mark { end: value.past_lost(last.end), ..last }
 }
 
-/// Of batches from `offset` on those that follow the copy's end; none if they do not reach it or leave a gap.
+/// Those of the batches from `offset` on that follow the copy's end; none if they do not reach it or leave a gap.
 fn behind(last: Mark, offset: Offset, batches: Vec<Bytes>) -> Result<(Vec<Batch>, Placed)> {
     let mut next = offset;
     let mut bytes = batches.into_iter();

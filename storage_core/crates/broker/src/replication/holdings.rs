@@ -7,7 +7,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 use walrus_metadata::{CopyState, Metadata, ReplicaRef, Segment, SegmentState, Topic, TopicId};
 
-/// See the module.
+/// An index of the sealed segments that the metadata list on this disk.
 pub(crate) struct Holdings {
     me: ReplicaRef,
     topics: HashMap<TopicId, Listed>,

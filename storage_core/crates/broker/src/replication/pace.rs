@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// See the module. Whoever takes more than there is waits the longer before the next bytes.
+/// A limit on bytes a second. Whoever takes more than there is waits the longer before the next bytes.
 pub(crate) struct Pace {
     /// The bytes taken so far are paid for then.
     paid_until: Instant,

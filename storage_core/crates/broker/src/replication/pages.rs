@@ -11,7 +11,7 @@ use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::segment::log_id;
 
-/// See the module.
+/// A segment's batches as they come, page by page, from the other copies.
 pub(crate) struct Pages<'a> {
     broker: &'a Broker,
     segment: &'a Descriptor,

@@ -141,7 +141,7 @@ fn suspected(broker: &Broker, unable: &HashSet<Uuid>) -> Vec<(Descriptor, Cause)
     suspected.take(AT_ONCE).collect()
 }
 
-/// Of the segments that this process is to lead, and whose end somebody wants to know, those that it cannot lead.
+/// Segments that this process is to lead and cannot lead, and whose end somebody wants to know.
 fn unable(broker: &Broker) -> HashSet<Uuid> {
     let routing = broker.routing();
     let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);

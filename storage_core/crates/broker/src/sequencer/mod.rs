@@ -39,7 +39,7 @@ const WAITING_BYTES_MAX: i64 = 256 << 20;
 /// remembered all the same.
 const PRODUCER_SILENCE: Duration = Duration::from_secs(15 * 60);
 
-/// See the module.
+/// What orders one partition's appends on this node, wherever their leader is.
 pub(crate) struct Sequencer {
     topic: TopicId,
     name: TopicName,

@@ -31,7 +31,7 @@ fn every_node_appends_and_reads_wherever_the_leader_is() {
     });
 }
 
-/// Of many partitions: two drivers of one handed its queue over at once, where a roll began as the first was done.
+/// Many partitions, for two drivers of one handed its queue over at once where a roll began as the first was done.
 #[test]
 fn appends_of_one_stream_keep_their_order_through_forwards_and_rolls() {
     let cluster = Cluster::start(3, json!({ "segment_entries_max": 15 }));

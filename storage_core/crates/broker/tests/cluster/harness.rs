@@ -72,7 +72,7 @@ impl Cluster {
         Self::found(Vec::new(), count, options, replication, Some(Links::new()))
     }
 
-    /// And with a simulated disk for each node.
+    /// A cluster whose nodes have relays between them and a simulated disk each.
     pub(crate) fn start_linked_on(
         disks: Vec<SimulatedDisk>,
         options: Value,

@@ -69,7 +69,7 @@ fn a_fence_that_no_metadata_ordered_ends_no_segment() {
         peer.refusal_of(REPLICA, &fence(&unknown, node, 1)).unwrap();
     }
     assert_eq!(cluster.block_on(put(&cluster.broker(1), &topic, "1")).unwrap().base_offset, 1);
-    // And whoever may fence it still can.
+    // Whoever may fence the segment still can.
     let leader = cluster.broker(1).leadership(&topic).unwrap().node;
     cluster.stop_unnoticed(leader);
     let other = leader % 3 + 1;

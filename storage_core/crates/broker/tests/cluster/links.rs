@@ -28,7 +28,7 @@ struct Relay {
     link: watch::Sender<Link>,
 }
 
-/// See the module.
+/// The relays between all nodes of a test.
 pub(crate) struct Links {
     runtime: tokio::runtime::Runtime,
     relays: Mutex<HashMap<(u32, u32), Arc<Relay>>>,

@@ -15,7 +15,7 @@ use walrus_metadata::{
 
 use crate::links::Links;
 
-/// See the module.
+/// The metadata that all nodes of a test share, and the data planes that learn of their changes.
 pub(crate) struct Shared {
     pub(crate) cluster_id: Uuid,
     pub(crate) metadata: Mutex<Metadata>,

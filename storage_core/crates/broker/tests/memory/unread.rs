@@ -26,11 +26,11 @@ use crate::client::{batch_of, put};
 use crate::harness::{Cluster, PATIENCE, wait_until};
 use crate::peer::{Peer, frame};
 
-/// Of the node's budget.
+/// The node's budget for what it holds for others.
 const BUDGET_BYTES: usize = 64 << 20;
 /// What the memory of the process may grow by meanwhile: the budget, and what is being read and encoded just then.
 const GROWTH_BYTES: usize = 2 * BUDGET_BYTES;
-/// Of each of the batches that are asked for.
+/// Size of each of the batches that are asked for.
 const BATCH_BYTES: usize = 8 << 20;
 
 /// A node with two large batches in a topic.

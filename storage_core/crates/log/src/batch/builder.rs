@@ -14,7 +14,7 @@ pub struct BatchBuilder {
     /// Room for the header, and the records, encoded; empty as long as there are none.
     batch: Vec<u8>,
     count: u32,
-    /// Of the first record.
+    /// Timestamp of the first record.
     base_timestamp: i64,
     max_timestamp: i64,
     producer: Option<ProducerRef>,

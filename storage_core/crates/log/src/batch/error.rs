@@ -30,7 +30,7 @@ pub enum BatchError {
     ChecksumMismatch {
         /// In the batch.
         stored: u32,
-        /// Of its bytes.
+        /// Checksum of the batch's bytes.
         computed: u32,
     },
     /// The number of records is not positive, differs from the offsets that they take, or cannot fit.

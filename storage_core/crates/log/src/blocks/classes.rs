@@ -22,7 +22,7 @@ pub(crate) type Class = usize;
 
 /// The sizes of a store.
 pub(crate) struct Classes {
-    /// Of one slot; ascending.
+    /// Size of one slot, by class, ascending.
     slot_bytes: Vec<u64>,
     file_bytes: u64,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Size {
 pub(crate) struct Filled {
     pub(crate) class: Class,
     pub(crate) took: Duration,
-    /// Of each commit, on average.
+    /// Bytes that each commit wrote, on average.
     pub(crate) commit_bytes: u64,
 }
 

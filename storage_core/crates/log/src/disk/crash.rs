@@ -163,7 +163,7 @@ struct Dice {
     random: Random,
     sector_bytes: usize,
     is_torn: bool,
-    /// Of 64.
+    /// Chance, in 64ths, that a crash keeps what was not synced.
     kept: u64,
 }
 

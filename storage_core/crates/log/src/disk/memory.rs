@@ -22,7 +22,7 @@ const READY_REGIONS: usize = 8;
 const CHUNKS_PER_REGION: usize = REGION_BYTES / CHUNK_BYTES;
 /// Free memory kept for the next use, by kind of chunk: what the system has backed already is many times faster.
 const KEPT_BYTES: usize = 1 << 30;
-/// Of it, what is kept while nothing is written.
+/// Free memory that is kept while nothing is written.
 const KEPT_BYTES_IDLE: usize = 16 << 20;
 
 const PAGE_LAYOUT: Layout = match Layout::from_size_align(PAGE_BYTES as usize, PAGE_BYTES as usize) {

@@ -53,7 +53,7 @@ impl Disk for Overlay {
         self.path.join(name).display().to_string()
     }
 
-    /// Of the real directory: what a running store does meanwhile would make no sense here.
+    /// Takes the lock of the real directory: what a running store does meanwhile would make no sense here.
     fn lock(&self) -> io::Result<Box<dyn Send + Sync>> {
         let open = || calls::open_regular(&self.path.join(LOCK_NAME), File::options().read(true));
         match Lock::take(open) {

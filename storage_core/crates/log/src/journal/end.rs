@@ -22,7 +22,7 @@ const PAGES: u64 = 2;
 pub(crate) struct End {
     /// Number of the journal.
     pub(crate) number: u64,
-    /// Of its last durable record.
+    /// Sequence of the journal's last durable record.
     pub(crate) sequence: u64,
     /// That record says that the store was closed in order.
     pub(crate) is_closed: bool,
@@ -34,7 +34,7 @@ pub(crate) struct End {
 pub(crate) struct EndFile {
     disk: Arc<dyn Disk>,
     store: Uuid,
-    /// Of the last page that was written.
+    /// Turn of the last page that was written: two pages are written in turn.
     turn: AtomicU64,
     file: Mutex<Option<Arc<dyn DiskFile>>>,
 }

@@ -20,7 +20,7 @@ const SEQUENCES_SEARCHED: u64 = 1 << 32;
 pub(crate) struct OldJournal {
     /// Its number; 0: there is none, the store is new.
     pub(super) number: u64,
-    /// Of journals that a crash left.
+    /// Numbers of older journals, which a crash left.
     pub(super) older: Vec<u64>,
     pub(super) read: Read,
 }
@@ -41,7 +41,7 @@ impl OldJournal {
         &self.read.state
     }
 
-    /// Of its last whole record.
+    /// Sequence of the journal's last whole record.
     pub(crate) fn last_sequence(&self) -> u64 {
         self.read.next_sequence - 1
     }
@@ -156,7 +156,7 @@ pub(super) fn records_behind(rest: &[u8], wanted: u64) -> impl Iterator<Item = S
 
 /// How a journal begins.
 pub(super) struct Front {
-    /// Of its first record.
+    /// Sequence of the journal's first record.
     pub(super) next_sequence: u64,
     /// 0 where the header is damaged.
     pub(super) made_sequence: u64,

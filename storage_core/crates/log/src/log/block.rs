@@ -26,7 +26,7 @@ use crate::tail::Recent;
 pub(crate) struct Block {
     pub(crate) slots: Slots,
     pub(crate) space: Arc<Space>,
-    /// Of the block in its file.
+    /// Where the block starts in its file.
     pub(crate) start: u64,
     pub(crate) bytes: u64,
     pub(crate) sequence: u64,

@@ -62,7 +62,7 @@ impl Log {
 
 /// What stays.
 struct Kept {
-    /// Of each key, where its last record is.
+    /// Where the last record of each key is.
     last: HashMap<Box<[u8]>, u64>,
     /// Offsets below were trimmed.
     start: u64,
@@ -91,7 +91,7 @@ struct Run {
     /// Back to back, without marks: where they will lie is not known yet.
     batches: Vec<u8>,
     gone: u64,
-    /// Of its blocks; `None`: it has none yet.
+    /// Leader epochs of the batches in `blocks`; `None`: the run has no block yet.
     epochs: Option<Epochs>,
 }
 
@@ -145,7 +145,7 @@ impl LogState {
         directory.blocks.iter().take_while(is_at_rest).cloned().collect()
     }
 
-    /// Of each key the offset of its last record that can be read now.
+    /// The offset of the last record of each key that can be read now.
     fn last_of_keys(&self) -> Result<HashMap<Box<[u8]>, u64>> {
         let mut last: HashMap<Box<[u8]>, u64> = HashMap::new();
         let mut next = self.start.load(Ordering::Acquire);

@@ -19,7 +19,7 @@ use crate::producers::ProducerTable;
 use crate::scan::{Bounds, Walked, Window, walk};
 use crate::types::Offset;
 
-/// Of what a log is sealed with.
+/// Limit on the value that a log is sealed with.
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
 impl LogState {

@@ -46,7 +46,7 @@ pub(crate) struct LogState {
     /// Everything below is on the disk.
     pub(crate) synced: AtomicU64,
     pub(crate) start: AtomicU64,
-    /// Of the batches in blocks that were trimmed.
+    /// What is remembered of the batches in blocks that were trimmed.
     pub(crate) trimmed: Mutex<Trimmed>,
     pub(crate) size_bytes: AtomicU64,
     pub(crate) sealed: OnceLock<SealedEntry>,
@@ -115,14 +115,14 @@ pub(crate) struct Writer {
     pub(crate) open: Option<OpenBlock>,
     /// Earlier blocks with bytes that a commit must still write or sync.
     pub(crate) pending: Vec<OpenBlock>,
-    /// Of the open block and the pending ones; counted where commits write appends.
+    /// Unwritten bytes of the open block and the pending ones; counted where commits write appends.
     pub(crate) waiting_bytes: u64,
     /// A recovered block to go on in, opened by the first append.
     pub(crate) resume: Option<Resume>,
     pub(crate) end: u64,
     /// Offsets below were taken by commits that are over, or succeed before a later one may write.
     pub(crate) taken: u64,
-    /// Of the log's last block.
+    /// Sequence of the log's last block.
     pub(crate) last_sequence: u64,
     pub(crate) producers: ProducerTable,
     /// Over all batches since the log's base.
@@ -143,7 +143,7 @@ pub(crate) struct Placed {
     pub(crate) base_offset: u64,
     pub(crate) end_offset: u64,
     pub(crate) duplicate: bool,
-    /// Of the log.
+    /// The log's generation when the batch was placed.
     pub(crate) generation: u64,
     /// Bytes of the log that are in memory only.
     pub(crate) waiting_bytes: u64,
@@ -379,7 +379,7 @@ impl LogState {
 }
 
 impl Writer {
-    /// Of the batches of a block that is not closed.
+    /// Digest of the batches of a block that is not closed.
     pub(crate) fn digest_of_open(&self, block: &Arc<Block>) -> Digest {
         match (&self.open, &self.resume) {
             (Some(open), _) if Arc::ptr_eq(&open.block, block) => open.digest,

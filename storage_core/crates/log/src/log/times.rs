@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::sync::Mutex;
 use crate::types::Offset;
 
-/// Of the first blocks of a log, as many as were closed when somebody last looked: the greatest timestamp of each and
+/// An index of the first blocks of a log, as many as were closed when somebody last looked: the greatest timestamp of each and
 /// all before it. It never falls, so that it can be searched. Dropped when blocks go, and made again by the next search.
 #[derive(Default)]
 pub(crate) struct TimeIndex {

@@ -43,9 +43,9 @@ pub struct Walrus {
 
 struct Inner {
     store: Store,
-    /// Of the cursors.
+    /// What the cursors of this Walrus promise over a crash.
     consistency: ReadConsistency,
-    /// Of topics that are made or found at open.
+    /// Retention of the topics that are made or found at open.
     retention: Retention,
     topics: RwLock<HashMap<String, Topic>>,
     /// Topics are made one at a time.

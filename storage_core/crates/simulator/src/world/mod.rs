@@ -184,7 +184,7 @@ pub struct Promised {
     pub descriptors: BTreeMap<SegmentId, Descriptor>,
 }
 
-/// See the module.
+/// A whole cluster as one value.
 #[derive(Clone, Debug)]
 pub struct World {
     /// Never changes.

@@ -128,7 +128,7 @@ impl World {
         held.stored.synced = held.stored.batches.len();
         held.stored.rotten.remove(&place);
         if wrong {
-            // Of the same offsets and length, by another leader.
+            // The batch becomes another leader's, with the same offsets and length.
             let batch = &mut held.stored.batches[place];
             batch.digest = Digest(batch.digest.0 + 3);
         }
