@@ -63,7 +63,7 @@ simulate: ## Random lives of whole clusters: make simulate COUNT=1000000, again:
 	@. tools/env; cd storage_core
 	cargo run --locked --quiet -p walrus-simulator -- simulate $(COUNT) $(SEED)
 
-check: setup ## Formats, lints, types, import contracts
+check: setup ## Formats, lints, types, import contracts, comments
 	@$(ENV)
 	for workspace in storage_core bench; do
 	    cargo fmt --manifest-path $$workspace/Cargo.toml --all --check
@@ -75,6 +75,7 @@ check: setup ## Formats, lints, types, import contracts
 	uv run --frozen --no-sync ruff check --quiet .
 	uv run --frozen --no-sync mypy
 	uv run --frozen --no-sync lint-imports
+	uv run --frozen --no-sync python tools/comments.py --except e2e/chaos --except storage_core/crates/trials/src/damage
 	echo "check: all clean"
 
 fmt: setup ## Formats the code
