@@ -75,7 +75,7 @@ check: setup ## Formats, lints, types, import contracts, comments
 	uv run --frozen --no-sync ruff check --quiet .
 	uv run --frozen --no-sync mypy
 	uv run --frozen --no-sync lint-imports
-	uv run --frozen --no-sync python tools/comments.py --except e2e/chaos --except storage_core/crates/trials/src/damage
+	uv run --frozen --no-sync python tools/comments.py
 	echo "check: all clean"
 
 fmt: setup ## Formats the code

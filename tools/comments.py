@@ -1,11 +1,9 @@
 """Refuses comments that begin like the end of a sentence: whoever reads one file must learn from it what is spoken of.
 
 `python tools/comments.py` looks through the Rust and the Python files that git knows and exits with 1 if it finds such
-comments; `--except FOLDER` leaves out what lies in one, and may be given again. It reads Rust's line and block
-comments, and Python's comments and docstrings; the text of strings is none.
+comments. It reads Rust's line and block comments, and Python's comments and docstrings; the text of strings is none.
 """
 
-import argparse
 import ast
 import io
 import re
@@ -109,14 +107,11 @@ def comments(path: Path) -> Iterator[Comment]:
 
 def main() -> int:
     """Looks through the files that git knows."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--except", dest="left_out", metavar="FOLDER", action="append", default=[])
-    left_out = arguments.parse_args().left_out
     listed = subprocess.run(["git", "ls-files", "*.rs", "*.py"], check=True, capture_output=True, text=True)  # noqa: S607
     bad = [
         f"    {path}:{comment.line}: {comment.text.strip().splitlines()[0]}"
         for path in map(Path, listed.stdout.splitlines())
-        if path.exists() and not path.name.endswith(GENERATED) and not any(map(path.is_relative_to, left_out))
+        if path.exists() and not path.name.endswith(GENERATED)
         for comment in comments(path)
         if comment.begins_badly()
     ]

@@ -13,7 +13,7 @@ LOOK_S = 0.2
 
 
 class Administration:
-    """Of nodes whose admin addresses these are."""
+    """Speaks with the nodes whose admin addresses it is given."""
 
     def __init__(self, addresses: dict[int, str], secret_file: Path) -> None:
         self._addresses = addresses

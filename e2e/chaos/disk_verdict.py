@@ -28,7 +28,7 @@ class Extent:
 class DiskVerdict:
     """One partition on all disks; the lists are empty when every promise held."""
 
-    copies: int = 0  # of segments, looked at
+    copies: int = 0  # how many copies of segments were looked at
     torn_chain: list[tuple[int, int]] = field(default_factory=list)  # (end, next base) of segments that do not join
     unequal: list[tuple[int, int, int]] = field(default_factory=list)  # (offset, node, other node)
     too_few: list[tuple[str, int]] = field(default_factory=list)  # (segment, whole copies)

@@ -46,7 +46,7 @@ class Target(StrEnum):
 
     DRAWN = "drawn"
     METADATA_LEADER = "metadata-leader"
-    SEGMENT_LEADER = "segment-leader"  # of the open segment of the workload's first partition
+    SEGMENT_LEADER = "segment-leader"  # the leader of the open segment of the workload's first partition
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Fault:
     kind: Kind
     nodes: tuple[int, ...]
     lasting_ms: int
-    rest_ms: int  # of quiet after it was healed and writes went on
+    rest_ms: int  # how long nothing is done after it was healed and writes went on
     target: Target = Target.DRAWN
     through: bool = False  # it is not healed before writes went on in spite of it
 

@@ -57,7 +57,7 @@ class Report:
     resumed_s: list[float] = field(default_factory=list)  # from the healing of each fault until all producers moved on
     through_s: list[float] = field(default_factory=list)  # from the start of faults that were outlived, the same
     acked: int = 0
-    copies: int = 0  # of segments, compared on the disks
+    copies: int = 0  # how many copies of segments were compared on the disks
     verdicts: dict[str, Holds] = field(default_factory=dict)
 
     def ok(self) -> bool:

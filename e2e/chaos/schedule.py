@@ -7,8 +7,8 @@ from chaos.faults import TRAITS, Fault, Kind, Target
 
 METADATA_LEADER_PERCENT = 15
 SEGMENT_LEADER_PERCENT = 15
-SEVERAL_PERCENT = 25  # of the faults hit more than one node
-THROUGH_PERCENT = 30  # of those that leave enough nodes last until writes go on without the others
+SEVERAL_PERCENT = 25  # so many of the faults hit more than one node
+THROUGH_PERCENT = 30  # so many of those that leave enough nodes last until writes go on without the others
 
 
 def schedule(seed: int, *, nodes: int, copies: int, without: frozenset[Kind] = frozenset()) -> Iterator[Fault]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.batches import Batch, split
 
-PAGE_BYTES = 4096  # of a block's header; batches follow
+PAGE_BYTES = 4096  # length of a block's header; batches follow
 STORAGE_CORE = Path(__file__).resolve().parents[2] / "storage_core"
 BUILD_TIMEOUT_S, READ_TIMEOUT_S = 1_800, 300
 
@@ -93,7 +93,7 @@ def _stored(log: dict[str, Any], directory: Path, block_bytes: int) -> StoredLog
 
 
 def slot_bytes(path: Path, block_bytes: int) -> int:
-    """Of a file with smaller blocks its name says how small."""
+    """The name of a file with smaller blocks says how small they are."""
     _, _, kibibytes = path.stem.partition("-")
     return int(kibibytes.removesuffix("k")) << 10 if kibibytes else block_bytes
 

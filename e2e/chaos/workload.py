@@ -66,8 +66,8 @@ class Workload:
     handed: set[int] = field(default_factory=set)  # the same, each once
     taken: int = 0  # records that the reader of the cursor was handed, those that came again included
     emptiness: EmptyClaims = field(default_factory=EmptyClaims)
-    gate: Gate = field(default_factory=Gate)  # of all producers and of the reader of the cursor
-    refusals: Counter[str] = field(default_factory=Counter)  # of reads, with errors that clients take for final
+    gate: Gate = field(default_factory=Gate)  # where all producers and the reader of the cursor pause
+    refusals: Counter[str] = field(default_factory=Counter)  # reads refused with errors that are final to clients
     failures: list[BaseException] = field(default_factory=list)
 
     def total(self) -> int:

@@ -21,7 +21,7 @@ pub(super) struct Hits {
 #[derive(Clone)]
 pub(super) struct Hit {
     pub(super) file: String,
-    /// Of its block.
+    /// First slot of its block there.
     pub(super) slot: u32,
     /// What is there now may be what was there before it was written: nothing tells the two apart.
     pub(super) is_unwritten: bool,
