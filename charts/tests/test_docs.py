@@ -56,10 +56,30 @@ def test_every_helm_install_that_is_shown_renders(page: Path, helm: Helm) -> Non
         assert helm.render(chart, helm.values(settings), release=release, namespace="shop").manifests
 
 
+def linked(page: Path) -> list[Path]:
+    """Files that a page links to, as it names them."""
+    return [page.parent / target for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text())]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_linked_file_is_there(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+    assert [target for target in linked(page) if not target.exists()] == []
+
+
+def test_every_page_is_two_steps_from_the_landing_page_which_the_readme_names() -> None:
+    landing = DOCS / "README.md"
+    assert landing in linked(ROOT / "README.md")
+    one_step = {target.resolve() for target in linked(landing)}
+    two_steps = {target.resolve() for page in one_step if page.suffix == ".md" for target in linked(page)}
+    assert {page.resolve() for page in DOCS.rglob("*.md")} - one_step - two_steps - {landing} == set()
+
+
+def test_the_list_of_decisions_has_each_with_its_title_the_newest_first() -> None:
+    folder = DOCS / "decisions"
+    pages = sorted(folder.glob("2*.md"), reverse=True)
+    titles = [page.read_text().splitlines()[0].removeprefix("# ") for page in pages]
+    rows = [f"| {page.name[:10]} | [{title}]({page.name}) |" for page, title in zip(pages, titles, strict=True)]
+    assert [line for line in (folder / "README.md").read_text().splitlines() if line.startswith("| 2")] == rows
 
 
 def test_the_guide_to_conditions_names_every_condition_gate_and_reason() -> None:
