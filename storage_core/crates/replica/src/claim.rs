@@ -88,9 +88,6 @@ impl OwnCopy {
     /// # Errors
     /// Why it does not.
     pub fn part(&self) -> Result<Part, Doubt> {
-        if seeded!(ForgottenCopyStands) {
-            return if self.takes_appends.unwrap_or(true) { Ok(Part::Written) } else { Err(Doubt::Ending) };
-        }
         if !self.is_open {
             return Err(Doubt::NotOpen);
         }
@@ -99,9 +96,9 @@ impl OwnCopy {
         }
         match (self.takes_appends, self.is_written) {
             (Some(false), _) => Err(Doubt::Ending),
-            (None, true) => Err(Doubt::Forgotten),
+            (None, true) if !seeded!(ForgottenCopyStands) => Err(Doubt::Forgotten),
             (_, false) => Ok(Part::Fresh),
-            (Some(true), true) => Ok(Part::Written),
+            (_, true) => Ok(Part::Written),
         }
     }
 }

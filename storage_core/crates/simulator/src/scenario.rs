@@ -1,6 +1,8 @@
 //! Lives written down event by event: the shortest ones that earlier wordings of the rules did not survive, where a search
 //! would take long to come by them again.
 
+use std::sync::Arc;
+
 use walrus_metadata::Replication;
 use walrus_replica::{LeaderInput, Message, NodeId, SegmentId, Value};
 
@@ -11,7 +13,7 @@ use crate::world::{Checked, Flight, Rot, Sender, Setting, Violation, World};
 pub type Scenario = (&'static str, fn(Option<Mistake>) -> Checked);
 
 /// All of them.
-pub const SCENARIOS: [Scenario; 8] = [
+pub const SCENARIOS: [Scenario; 9] = [
     ("a suspect copy that is filled to the high watermark is still suspect", filled_to_the_high_watermark),
     ("what may be lost is part of what is decided", possible_loss_is_decided),
     ("rot at different records of two copies loses nothing", rot_at_different_records),
@@ -20,6 +22,7 @@ pub const SCENARIOS: [Scenario; 8] = [
     ("whoever lost a disk or its votes does not answer for it", disks_that_forgot),
     ("two lost disks of three are not the end of a partition", two_lost_disks),
     ("the log that is left of a disk without votes saves what others cut", log_that_is_left),
+    ("a copy that forgot its votes confirms no leader that slept", votes_that_were_forgotten),
 ];
 
 struct Script {
@@ -252,4 +255,22 @@ fn log_that_is_left(mistake: Option<Mistake>) -> Checked {
     script.recover([1, 2])?;
     let end = script.decided().map(|value| value.end);
     script.expect("what was acknowledged is there", end.is_some() && end == acknowledged)
+}
+
+/// The leader sleeps while the others decide its segment's end, seal it and forget their votes; then the metadata lose the
+/// decision, and list the segment as open again.
+fn votes_that_were_forgotten(mistake: Option<Mistake>) -> Checked {
+    let mut script = Script::start_filled(1, mistake);
+    let open = Arc::clone(&script.world.metadata);
+    script.recover([1, 2])?;
+    script.world.publish(script.segment)?;
+    let sealed = Arc::clone(&script.world.metadata);
+    for node in [script.nodes[1], script.nodes[2]] {
+        script.world.notify(node, script.segment)?;
+        script.expect("its votes may go", script.world.may_forget(node, script.segment, &sealed))?;
+        script.world.forget_votes(node, script.segment);
+    }
+    let known = vec![open; script.nodes.len()];
+    let is_sure = script.world.claim(script.segment, &known, |_| true)?;
+    script.expect("nobody confirms it", !is_sure)
 }
