@@ -60,9 +60,11 @@ fn check(bytes: &[u8]) -> Result<()> {
         return Err(Error::InvalidBatch { problem });
     }
     if batch.is_compressed() {
-        let problem =
-            "it is compressed; Walrus stores uncompressed batches for now: produce without compression";
-        return Err(Error::InvalidBatch { problem: problem.to_owned() });
+        let problem = format!(
+            "its records are compressed with {}; Walrus stores uncompressed batches for now: produce without compression",
+            batch.codec_name()
+        );
+        return Err(Error::InvalidBatch { problem });
     }
     if batch.header().is_transactional() {
         return Err(Error::InvalidBatch {
@@ -132,6 +134,20 @@ mod tests {
         let (_, built) = batch_of(records(vec![record(b"a"), record(b"b")])).unwrap();
         let (_, bytes) = batch_of(ready(built.clone())).unwrap();
         assert_eq!(bytes, built);
+    }
+
+    #[test]
+    fn a_compressed_batch_is_refused_by_the_name_of_its_codec() {
+        let (_, good) = batch_of(records(vec![record(&[b'a'; 100])])).unwrap();
+        let (batch, _) = Batch::parse(&good).unwrap();
+        for (codec, name) in [(1, "gzip"), (2, "snappy"), (3, "lz4"), (4, "zstd")] {
+            let refused = batch_of(ready(batch.compressed(codec).unwrap())).unwrap_err().to_string();
+            assert!(refused.contains(&format!("its records are compressed with {name};")), "{refused}");
+        }
+        let mut unknown = good.to_vec();
+        unknown[22] |= 5;
+        let unknown = batch_of(ready(unknown)).unwrap_err().to_string();
+        assert!(unknown.contains("compressed with codec 5; known are 1 gzip"), "{unknown}");
     }
 
     #[test]

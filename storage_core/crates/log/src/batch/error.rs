@@ -73,10 +73,10 @@ pub enum BatchError {
         base_sequence: i32,
     },
     /// The records were asked for without opening the batch.
-    #[error("records are compressed with codec {codec}: the batch has to be opened first")]
+    #[error("records are compressed with {codec}: the batch has to be opened first")]
     Compressed {
-        /// Codec of the batch.
-        codec: u8,
+        /// Name of the codec.
+        codec: &'static str,
     },
     /// The compressed records are no stream of their codec.
     #[error("records are compressed with {codec} and cannot be opened: {reason}")]

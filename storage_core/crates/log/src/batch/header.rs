@@ -328,6 +328,11 @@ impl<'a> Batch<'a> {
         self.header.codec() != 0
     }
 
+    /// What people call the codec of the records: "none" where they are not compressed.
+    pub fn codec_name(&self) -> &'static str {
+        codec::name(self.header.codec())
+    }
+
     /// The whole batch as it is stored.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes

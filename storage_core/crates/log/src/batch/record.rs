@@ -1,6 +1,7 @@
 //! The records of an uncompressed batch: `length attributes timestamp_delta offset_delta key value headers`, varints
 //! but for the attributes (one byte, unused). Nothing is copied.
 
+use super::codec;
 use super::error::BatchError;
 use super::header::BatchHeader;
 use super::varint;
@@ -110,7 +111,7 @@ impl<'a> Records<'a> {
 
     fn read(&mut self) -> Result<Record<'a>, BatchError> {
         if self.codec != 0 {
-            return Err(BatchError::Compressed { codec: self.codec });
+            return Err(BatchError::Compressed { codec: codec::name(self.codec) });
         }
         let index = self.index;
         let record = self.read_record().map_err(|reason| BatchError::InvalidRecord { index, reason })?;

@@ -193,7 +193,27 @@ fn a_compressed_batch_passes_whole_and_does_not_open() {
     assert!(batch.is_compressed());
     assert_eq!(batch.verify_records(), Ok(()));
     let records: Vec<_> = batch.records().collect();
-    assert_eq!(records, [Err(BatchError::Compressed { codec: 4 })]);
+    assert_eq!(records, [Err(BatchError::Compressed { codec: "zstd" })]);
+}
+
+#[test]
+fn a_codec_is_told_by_its_name_and_an_unknown_one_by_its_number() {
+    let said = |codec: i16| {
+        let bytes = forged(21, &codec.to_be_bytes());
+        let (batch, _) = Batch::parse(&bytes).map_err(|problem| problem.to_string())?;
+        let problem = batch.records().next().unwrap().unwrap_err();
+        assert!(problem.to_string().contains(batch.codec_name()), "{problem}");
+        Ok(problem.to_string())
+    };
+    for (codec, name) in [(1, "gzip"), (2, "snappy"), (3, "lz4"), (4, "zstd")] {
+        let opened_first = format!("records are compressed with {name}: the batch has to be opened first");
+        assert_eq!(said(codec), Ok(opened_first));
+    }
+    for codec in 5..=7 {
+        let unknown =
+            format!("batch is compressed with codec {codec}; known are 1 gzip, 2 snappy, 3 lz4, 4 zstd");
+        assert_eq!(said(codec), Err(unknown));
+    }
 }
 
 #[test]
