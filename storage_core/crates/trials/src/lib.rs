@@ -21,6 +21,7 @@ pub mod faults;
 pub mod full;
 pub mod images;
 pub mod mounts;
+pub mod no_room;
 pub mod owner;
 pub mod power;
 pub mod random;

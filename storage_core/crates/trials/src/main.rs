@@ -1,5 +1,5 @@
 //! What trials run as processes of their own: `device` serves a disk, `power` cuts its power, in a mount namespace of
-//! its own; `full` fills one there; `damage` damages stores: what `make damage` runs; with the feature `seeded-bugs`, `bugs`: what `make bugs` runs.
+//! its own; `full` fills one there; `no_room` leaves a store there not one free byte, and `fills` is its process that is killed; `damage` damages stores: what `make damage` runs; with the feature `seeded-bugs`, `bugs`: what `make bugs` runs.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use walrus_log::Backend;
 use walrus_trials::device::serve;
 use walrus_trials::full::{fill_often, grown};
+use walrus_trials::no_room::{FileSystem, fill_and_kill, live};
 use walrus_trials::power::cut_power;
 
 fn main() -> ExitCode {
@@ -14,6 +15,12 @@ fn main() -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["device", image, log, at] => code(serve(Path::new(image), Path::new(log), Path::new(at))),
         ["power", backend, lives, images] => power(backend, lives, images),
+        ["no_room", backend, "tmpfs"] => no_room(backend, FileSystem::Tmpfs),
+        ["no_room", backend, "ext4"] => no_room(backend, FileSystem::Ext4),
+        ["fills", backend, life, directory] => {
+            let life = life.parse().expect("a number");
+            code(live(backend.parse().expect("a backend"), life, Path::new(directory)))
+        }
         ["full", backend, cycles] => full(backend, cycles),
         ["damage", count, seed] => damage(count, seed),
         #[cfg(feature = "seeded-bugs")]
@@ -56,6 +63,11 @@ fn damage(count: &str, seed: &str) -> ExitCode {
     let [count, seed]: [u64; 2] = [count, seed].map(|number| number.parse().expect("a number"));
     println!("{}", walrus_trials::damage::campaign(count, seed));
     ExitCode::SUCCESS
+}
+
+/// Prints how many records were acknowledged and read.
+fn no_room(backend: &str, file_system: FileSystem) -> ExitCode {
+    code(fill_and_kill(backend, file_system).map(|records| println!("{records}")))
 }
 
 /// Prints what was appended and what was in use.

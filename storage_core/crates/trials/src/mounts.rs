@@ -36,6 +36,29 @@ pub fn cannot_serve() -> Option<String> {
     cannot_mount().or_else(|| fuse.err().map(|error| format!("/dev/fuse: {error}")))
 }
 
+/// How programs are started in a mount namespace of their own where they may mount a tmpfs: with the rights of this user, or
+/// as the root of a user namespace.
+///
+/// # Errors
+/// Which rights are missing.
+pub fn private_memory() -> Result<impl Fn(&Path) -> Command, String> {
+    let own_root = |program: &Path| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "--propagation", "private", "--"]).arg(program);
+        command
+    };
+    let ways: [fn(&Path) -> Command; 2] = [private, own_root];
+    let [rights, namespace] = ways.map(|start| {
+        let mounts = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", "/tmp"];
+        run(start(Path::new("mount")).args(mounts)).map(|()| start)
+    });
+    rights.or_else(|rights| {
+        namespace.map_err(|namespace| {
+            format!("needs CAP_SYS_ADMIN ({rights}) or the right to make user namespaces ({namespace})")
+        })
+    })
+}
+
 /// A program in a mount namespace of its own.
 pub fn private(program: &Path) -> Command {
     let mut command = Command::new("unshare");
@@ -88,6 +111,13 @@ impl Mounted {
     pub fn ext4(image: &Path, at: &Path) -> io::Result<Self> {
         fs::create_dir_all(at)?;
         run(Command::new("mount").args(["-t", "ext4", "-o", "loop,noatime"]).arg(image).arg(at))?;
+        Ok(Self { at: at.to_owned() })
+    }
+
+    /// Mounts an empty tmpfs of that size.
+    pub fn tmpfs(bytes: u64, at: &Path) -> io::Result<Self> {
+        fs::create_dir_all(at)?;
+        run(Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]).arg(at))?;
         Ok(Self { at: at.to_owned() })
     }
 

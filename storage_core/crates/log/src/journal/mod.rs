@@ -142,6 +142,10 @@ impl Journal {
             read.give_back_ahead(&*disk, &journal_name(number))?;
             written = write();
         }
+        if written.as_ref().is_err_and(is_full) {
+            // The store is opened for reading only, if at all: the disk stays as it was.
+            remove_new(&*disk)?;
+        }
         let writer = written?.goes_on(state);
         for old in older.into_iter().chain((number > 0).then_some(number)) {
             disk.remove(&journal_name(old))
