@@ -36,6 +36,12 @@ impl<'a> Window<'a> {
         Self { file: block.file(), key: block.key, start: block.start, end, bytes: Vec::new(), at: 0 }
     }
 
+    /// A block that is all of a file.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn of_file(file: &'a dyn DiskFile, key: BlockKey, end: u64) -> Self {
+        Self { file, key, start: 0, end, bytes: Vec::new(), at: 0 }
+    }
+
     /// Takes a page of the block as it was read before; `bytes` are without the zeros at its end.
     pub(crate) fn load_page(&mut self, position: u64, mut bytes: Vec<u8>) {
         let room = self.end.saturating_sub(position).min(PAGE_BYTES);

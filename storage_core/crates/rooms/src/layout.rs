@@ -143,7 +143,8 @@ pub const LOG: Layout = Layout {
     ],
     placed: &[
         ("lib.rs", "root"),
-        ("fuzzing.rs", "root"),
+        ("fuzzing/block.rs", "root"),
+        ("fuzzing/mod.rs", "root"),
         ("store.rs", "store"),
         ("walrus/builder.rs", "store"),
         ("walrus/mod.rs", "store"),
@@ -174,6 +175,7 @@ pub const LOG: Layout = Layout {
         ("blocks/mod.rs", "resources"),
         ("commit.rs", "resources"),
         ("journal/end.rs", "resources"),
+        ("journal/fuzzing.rs", "resources"),
         ("journal/header.rs", "resources"),
         ("journal/mod.rs", "resources"),
         ("journal/read.rs", "resources"),

@@ -114,7 +114,7 @@ impl EndFile {
     }
 }
 
-enum Page {
+pub(super) enum Page {
     /// Its turn, and what it says.
     End(u64, End),
     /// Written by a program of another format.
@@ -123,7 +123,7 @@ enum Page {
     Damaged,
 }
 
-fn encode(store: Uuid, turn: u64, end: End) -> Vec<u8> {
+pub(super) fn encode(store: Uuid, turn: u64, end: End) -> Vec<u8> {
     let mut out = Vec::with_capacity(PAGE_BYTES as usize);
     out.put(MAGIC);
     out.put_u32(FORMAT_VERSION);
@@ -140,7 +140,7 @@ fn encode(store: Uuid, turn: u64, end: End) -> Vec<u8> {
     out
 }
 
-fn decode(page: &[u8], store: Uuid) -> Page {
+pub(super) fn decode(page: &[u8], store: Uuid) -> Page {
     (|| {
         let mut fields = Fields(page);
         if fields.bytes(8)? != MAGIC || page.len() != PAGE_BYTES as usize {

@@ -4,6 +4,8 @@
 //! start. The journal is compacted by writing what it says to a new file. On a full disk what frees space has room of its own.
 
 mod end;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod header;
 mod read;
 mod record;
@@ -19,8 +21,6 @@ use header::HEADER_BYTES;
 pub(crate) use header::{HeaderBytes, JournalHeader};
 pub(crate) use read::OldJournal;
 pub(crate) use record::Record;
-#[cfg(any(test, feature = "fuzzing"))]
-use record::Stored;
 pub(crate) use salvage::{Salvaged, replace, salvage};
 use spare::{Room, Spare};
 pub(crate) use state::{Compaction, JournalState, LogEntry, SealedEntry};
@@ -486,25 +486,6 @@ fn write_journal_in(
         disk.sync_directory().map_err(failed("sync the directory"))?;
     }
     Ok(Written { number, tail, space, end: mark.end, next_sequence: sequence + 1 })
-}
-
-/// Decodes records back to back; what is known is the same when it is encoded again.
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) fn fuzz_records(bytes: &[u8]) {
-    let mut state = JournalState::default();
-    let mut rest = bytes.to_vec();
-    loop {
-        record::fuzz_seal(&mut rest);
-        let Some(stored) = Stored::decode(&rest) else { return };
-        if let Some(record) = stored.record() {
-            let mut again = Vec::new();
-            record.encode(stored.sequence, stored.proven, &mut again);
-            assert_eq!(Stored::decode(&again).and_then(|stored| stored.record()), Some(record.clone()));
-            state.apply(&record);
-        }
-        let size = stored.size;
-        rest.drain(..size);
-    }
 }
 
 /// What the headers of the journals on a disk say of their store.

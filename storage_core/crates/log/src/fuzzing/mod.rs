@@ -1,12 +1,14 @@
 //! What the fuzz targets call, and what their corpus is replayed through: each decoder takes any bytes, first as they are, then
 //! with a checksum that is right, so that what lies behind it is reached. What is decoded and encoded again is the same.
 
+mod block;
+
 use crate::batch::Batch;
 use crate::format::block_header::{BlockHeader, HeaderPage};
 use crate::format::footer::{Footer, TRAILER_BYTES};
 use crate::format::manifest::Manifest;
 use crate::format::{checksum, checksum_around};
-use crate::journal::fuzz_records;
+use crate::journal::fuzzing as journal;
 use crate::producers::ProducerTable;
 
 /// A kind of bytes that come from disks and sockets.
@@ -22,17 +24,26 @@ pub enum Decoder {
     Manifest,
     /// Records of a journal, back to back.
     Journal,
+    /// A journal from its header on.
+    JournalHeader,
+    /// The file END, half of the bytes for each page.
+    End,
+    /// What lies behind the header of a block, and how much of it is known: 10 bytes in front say that.
+    Block,
     /// A producer table, as footers and journals hold it.
     Producers,
 }
 
 /// All of them, by the name of their target.
-pub const DECODERS: [(&str, Decoder); 6] = [
+pub const DECODERS: [(&str, Decoder); 9] = [
     ("batch", Decoder::Batch),
     ("block_header", Decoder::BlockHeader),
     ("footer", Decoder::Footer),
     ("manifest", Decoder::Manifest),
     ("journal", Decoder::Journal),
+    ("journal_header", Decoder::JournalHeader),
+    ("end", Decoder::End),
+    ("block", Decoder::Block),
     ("producers", Decoder::Producers),
 ];
 
@@ -59,7 +70,10 @@ impl Decoder {
                     manifest,
                 );
             }
-            Self::Journal => fuzz_records(bytes),
+            Self::Journal => journal::records(bytes),
+            Self::JournalHeader => journal::header(bytes),
+            Self::End => journal::end(bytes),
+            Self::Block => block::walked(bytes),
             Self::Producers => producers(bytes),
         }
     }
@@ -149,7 +163,18 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn no_random_bytes_break_a_decoder(bytes in prop::collection::vec(any::<u8>(), 0..2_000)) {
+            for (_, decoder) in DECODERS {
+                decoder.run(&bytes);
+            }
+        }
+    }
 
     #[test]
     fn no_input_that_fuzzing_found_worth_keeping_breaks_a_decoder() {

@@ -1,0 +1,5 @@
+#![no_main]
+
+use walrus_log::fuzzing::Decoder;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| Decoder::Block.run(bytes));
