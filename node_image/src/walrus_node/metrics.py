@@ -61,6 +61,7 @@ _COPIES = {
     "without_copy": "Sealed segments without a verified copy on a node that stays",
     "moving": "Copies of sealed segments that are being made",
     "damaged": "Copies of sealed segments with damage that their holders cannot mend",
+    "lost": "Sealed segments that no node has any more",
 }
 
 

@@ -117,6 +117,7 @@ class Copies:
     without_copy: int  # those of the under-replicated segments that have no verified copy at all
     moving: int  # copies that are being made
     damaged: int  # copies with damage that their holders cannot mend
+    lost: int  # segments that no node has any more; not among the ones above
 
     @classmethod
     def parse(cls, message: admin_pb2.CopiesStatus) -> "Copies":
@@ -178,7 +179,7 @@ class CopyView:
 
     node_id: int
     disk: str
-    state: str  # "replica" of a segment that is not sealed, "filling", "verified", "damaged" or "leaving"
+    state: str  # "replica" of a segment that is not sealed, "filling", "verified", "damaged", "leaving" or "lost"
     alive: bool
 
     @classmethod

@@ -452,6 +452,8 @@ def _status_rows(seen: Status) -> list[tuple[str, object]]:
         rows.append(("copies moving, damaged", f"{copies.moving}, {copies.damaged}"))
         if copies.without_copy:
             rows.append(("sealed segments without a copy", copies.without_copy))
+        if copies.lost:
+            rows.append(("segments lost on all disks", copies.lost))
     if storage.copies_not_whole:
         rows.append(("copies here not whole for a minute", storage.copies_not_whole))
     backend = storage.backend_in_use or "not open yet"

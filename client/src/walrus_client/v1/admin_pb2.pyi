@@ -70,16 +70,18 @@ class ReplicationStatus(_message.Message):
     def __init__(self, factor: _Optional[int] = ..., write_quorum: _Optional[int] = ...) -> None: ...
 
 class CopiesStatus(_message.Message):
-    __slots__ = ("under_replicated", "without_copy", "moving", "damaged")
+    __slots__ = ("under_replicated", "without_copy", "moving", "damaged", "lost")
     UNDER_REPLICATED_FIELD_NUMBER: _ClassVar[int]
     WITHOUT_COPY_FIELD_NUMBER: _ClassVar[int]
     MOVING_FIELD_NUMBER: _ClassVar[int]
     DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     under_replicated: int
     without_copy: int
     moving: int
     damaged: int
-    def __init__(self, under_replicated: _Optional[int] = ..., without_copy: _Optional[int] = ..., moving: _Optional[int] = ..., damaged: _Optional[int] = ...) -> None: ...
+    lost: int
+    def __init__(self, under_replicated: _Optional[int] = ..., without_copy: _Optional[int] = ..., moving: _Optional[int] = ..., damaged: _Optional[int] = ..., lost: _Optional[int] = ...) -> None: ...
 
 class MetadataStatus(_message.Message):
     __slots__ = ("leader", "term", "version", "role", "voters", "last_index", "last_term")

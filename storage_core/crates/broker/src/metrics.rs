@@ -108,7 +108,8 @@ pub struct Metrics {
     /// Copies on this node, of open segments too, that have lacked something for a minute.
     pub(crate) copies_not_whole: Gauge,
     pub(crate) left_logs: Gauge,
-    /// Ranges of offsets that recoveries of this node found on no copy, and left out.
+    /// Ranges of offsets that recoveries of this node found on no copy, and left out; and of segments that it found to be
+    /// lost.
     pub(crate) lost_ranges: Counter,
     /// Bytes of sealed copies that the scrub has read.
     pub(crate) scrubbed_bytes: Counter,
@@ -245,7 +246,7 @@ impl Metrics {
         registry.register("walrus_copies_not_whole", help, m.copies_not_whole.clone());
         let help = "Logs left of disks that lost their votes, kept to fetch from until all has enough copies";
         registry.register("walrus_left_logs", help, m.left_logs.clone());
-        let help = "Ranges of offsets that no copy had any more when the end of their segment was decided";
+        let help = "Ranges of offsets that no copy had any more when their end was decided, or once all disks with copies were gone";
         registry.register("walrus_lost_ranges", help, m.lost_ranges.clone());
         let help = "Bytes of sealed copies that were read to see whether they are still whole";
         registry.register_with_unit("walrus_scrubbed", help, Unit::Bytes, m.scrubbed_bytes.clone());

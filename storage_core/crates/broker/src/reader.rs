@@ -118,7 +118,15 @@ impl Broker {
             }
             let may_settle = || Instant::now() < settled_by && !self.is_cut_off(&segment.descriptor);
             let is_only_copy = segment.descriptor.replicas.len() == 1;
-            let fetched = match self.fetch(&topic, &segment, offset, bytes_max, wait).await {
+            let fetched = self.fetch(&topic, &segment, offset, bytes_max, wait).await;
+            if let Some(end) = end
+                && segment.is_lost()
+                && has_nothing(&fetched)
+            {
+                let key = label(topic.as_str(), &segment.descriptor);
+                return Err(Error::DataLoss { key, start: offset, end });
+            }
+            let fetched = match fetched {
                 // The other copies have it, and its leader mends its own.
                 Err(damaged @ (Error::Corrupted { .. } | Error::DataLoss { .. }))
                     if end.is_none() && !is_only_copy =>
@@ -488,6 +496,17 @@ impl Failures {
             },
             (None, _) => self.last.unwrap_or_else(nobody),
         }
+    }
+}
+
+/// Whether an answer has no batch, and does not say that those which are there are damaged.
+fn has_nothing(fetched: &Result<FetchAnswer>) -> bool {
+    match fetched {
+        Ok(answer) => answer.batches.is_empty(),
+        Err(Error::OffsetOutOfRange { .. } | Error::Unavailable { .. } | Error::UnknownSegment { .. }) => {
+            true
+        }
+        Err(_) => false,
     }
 }
 

@@ -13,7 +13,7 @@ pub struct Census {
     /// The load of every node that is listed.
     pub nodes: BTreeMap<NodeId, Load>,
     /// Segments with fewer copies on nodes that are alive than n: replicas of an open segment, verified copies of a
-    /// sealed one.
+    /// sealed one. Without those that are lost: nothing is left of which there could be more.
     pub under_replicated: u64,
     /// How many nodes that are alive may stop, whichever they are, with every segment still written and read; none:
     /// nothing is stored.
@@ -61,6 +61,9 @@ pub fn census(metadata: &Metadata, alive: &BTreeSet<NodeId>) -> Census {
             {
                 load.filling += 1;
             }
+        }
+        if segment.is_lost() {
+            continue;
         }
         let there = readable_on(segment)
             .filter(|replica| is_here(metadata, *replica) && alive.contains(&replica.node))

@@ -287,6 +287,8 @@ pub enum Found {
     Damaged,
     /// Nothing.
     Gone,
+    /// Not all of it, and all nodes have said that they do not have the rest.
+    Lost,
 }
 
 /// What an applied command did.

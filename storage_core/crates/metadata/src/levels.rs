@@ -3,13 +3,13 @@
 //! know it, and never lowered. A command of a level above the cluster's is not proposed and not taken, so no member ever
 //! meets one that it does not know.
 
-use crate::command::{Answer, Command};
+use crate::command::{Answer, Command, Found};
 use crate::model::Metadata;
 use crate::rejected::Rejected;
 
 /// The highest level that this version knows.
 pub const LEVEL: u32 = 3;
-/// Level of the decisions that say what no copy had any more.
+/// Level of the decisions that say what no copy had any more, and of reports that a segment is lost.
 const LOST_LEVEL: u32 = 3;
 /// From this level on topics and partitions have limits, and segments say which producers are forgotten behind them: all members
 /// must decide it alike.
@@ -29,6 +29,11 @@ impl Command {
             Self::SetConfig { set, unset } => crate::cluster_config::level(set.keys().chain(unset)),
             Self::RecoverTopic { .. } => 3,
             Self::SealAndOpen { value, .. } if !value.lost.is_empty() => LOST_LEVEL,
+            Self::ReportCopies { reports, .. }
+                if reports.iter().any(|report| report.found == Found::Lost) =>
+            {
+                LOST_LEVEL
+            }
             _ => FIRST_LEVEL,
         }
     }
@@ -40,6 +45,12 @@ impl Metadata {
     pub fn reachable_level(&self) -> Option<u32> {
         let known_by_all = self.nodes.values().map(|node| node.level).min()?;
         (known_by_all > self.level).then_some(known_by_all)
+    }
+
+    /// Whether the cluster is told what is lost: all its nodes know such commands.
+    #[must_use]
+    pub fn hears_of_losses(&self) -> bool {
+        self.level >= LOST_LEVEL
     }
 
     /// Refuses a command of a level that the cluster has not reached.

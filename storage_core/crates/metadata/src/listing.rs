@@ -53,7 +53,7 @@ pub struct CopyLine {
     pub node: NodeId,
     /// Its disk.
     pub disk: Uuid,
-    /// `replica` of a segment that is not sealed; `filling`, `verified`, `damaged`, `leaving`.
+    /// `replica` of a segment that is not sealed; `filling`, `verified`, `damaged`, `leaving`, `lost`.
     pub state: &'static str,
     /// Its node is alive and has that disk.
     pub alive: bool,
@@ -91,9 +91,11 @@ fn line(metadata: &Metadata, topic: &str, segment: &Segment, alive: &BTreeSet<No
             Some(CopyState::Verified) => "verified",
             Some(CopyState::Damaged) => "damaged",
             Some(CopyState::Leaving) => "leaving",
+            Some(CopyState::Lost) => "lost",
         };
         CopyLine { node: replica.node, disk: replica.disk, state, alive: is_alive(replica) }
     };
+    let lost = segment.copies.iter().filter(|copy| copy.state == CopyState::Lost).map(|copy| copy.replica);
     let there = readable_on(segment).filter(|replica| is_alive(*replica)).count();
     SegmentLine {
         topic: topic.to_owned(),
@@ -105,7 +107,7 @@ fn line(metadata: &Metadata, topic: &str, segment: &Segment, alive: &BTreeSet<No
         epoch: descriptor.epoch.0,
         base_offset: descriptor.base_offset.map_or(0, |base| base.0),
         end_offset,
-        copies: segment.stored_on().map(copy).collect(),
+        copies: segment.stored_on().chain(lost).map(copy).collect(),
         under_replicated: there < metadata.replication.factor as usize,
     }
 }

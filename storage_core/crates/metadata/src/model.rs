@@ -260,12 +260,22 @@ impl Segment {
         self.copies = self.descriptor.replicas.iter().map(listed).collect();
     }
 
-    /// Where it is, or will be: on its replica set until it is sealed, then on the disks of its copies.
+    /// Where it is, or will be: on its replica set until it is sealed, then on the disks of its copies. What is lost is
+    /// nowhere.
     pub fn stored_on(&self) -> impl Iterator<Item = ReplicaRef> {
         let sealed = matches!(self.state, SegmentState::Sealed(_));
         let (copies, replicas): (&[SegmentCopy], &[ReplicaRef]) =
             if sealed { (&self.copies, &[]) } else { (&[], &self.descriptor.replicas) };
-        copies.iter().map(|copy| copy.replica).chain(replicas.iter().copied())
+        let stored = copies.iter().filter(|copy| copy.state != CopyState::Lost);
+        stored.map(|copy| copy.replica).chain(replicas.iter().copied())
+    }
+
+    /// No node has all of it: whoever looked for it has asked them all, and nobody else is listed who could have it.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        let is_lost = |copy: &SegmentCopy| copy.state == CopyState::Lost;
+        let may_be = |copy: &SegmentCopy| !matches!(copy.state, CopyState::Lost | CopyState::Leaving);
+        self.copies.iter().any(is_lost) && !self.copies.iter().any(may_be)
     }
 }
 
@@ -339,6 +349,9 @@ pub enum CopyState {
     Damaged,
     /// Given up: its holder deletes it, and says so.
     Leaving,
+    /// Not to be made: its holder has asked all nodes, and none has what is missing. It asks again now and then, for a disk
+    /// that lost its votes may bring its log.
+    Lost,
 }
 
 /// A leader is a process: after a restart it does not resume.

@@ -33,10 +33,12 @@ pub struct Upkeep {
 pub struct Progress {
     /// Segments with fewer than n verified copies on nodes that stay.
     pub under_replicated: u64,
-    /// Under-replicated segments without any verified copy: they wait for a node that is silent, or are lost.
+    /// Under-replicated segments without any verified copy: they wait for a node that is silent.
     pub without_copy: u64,
     /// Copies that are being made.
     pub moving: u64,
+    /// Segments that no node has: none of the above counts them.
+    pub lost: u64,
     /// Copies whose holders found damage that they cannot mend.
     pub damaged: u64,
 }
@@ -79,8 +81,12 @@ pub fn upkeep(metadata: &Metadata, present: &Present) -> Upkeep {
             continue;
         }
         let copies = look.sort(segment);
-        progress.under_replicated += u64::from(copies.verified.len() < look.factor);
-        progress.without_copy += u64::from(copies.verified.is_empty());
+        if segment.is_lost() {
+            progress.lost += 1;
+        } else {
+            progress.under_replicated += u64::from(copies.verified.len() < look.factor);
+            progress.without_copy += u64::from(copies.verified.is_empty());
+        }
         progress.moving += copies.filling as u64;
         progress.damaged += copies.damaged.len() as u64;
         if copies.verified.len() != look.factor || copies.is_untidy() {
@@ -101,6 +107,8 @@ struct Copies {
     verified: Vec<ReplicaRef>,
     /// To be made, on nodes that stay.
     filling: usize,
+    /// Looked for, by nodes that stay.
+    lost: usize,
     /// On nodes that stay.
     damaged: Vec<ReplicaRef>,
     /// On nodes that are drained.
@@ -177,9 +185,11 @@ impl<'a> Look<'a> {
                 CopyState::Leaving => {}
                 CopyState::Verified if stays => copies.verified.push(replica),
                 CopyState::Filling if stays => copies.filling += 1,
+                CopyState::Lost if stays => copies.lost += 1,
                 CopyState::Damaged if stays => copies.damaged.push(replica),
                 _ if is_drained() => copies.drained.push(replica),
-                CopyState::Verified | CopyState::Filling | CopyState::Damaged => {} // silent: it may come back
+                // Silent: it may come back.
+                CopyState::Verified | CopyState::Filling | CopyState::Damaged | CopyState::Lost => {}
             }
         }
         copies
@@ -187,9 +197,13 @@ impl<'a> Look<'a> {
 
     fn change(&mut self, segment: &Segment) -> Option<CopyChange> {
         let copies = self.sort(segment);
-        // A disk that lost its votes leaves its log behind, and only whoever is to have a copy looks for it.
-        let has_source = copies.has_source || copies.gone.len() == segment.copies.len();
-        let added = if has_source { self.add(segment, &copies) } else { Vec::new() };
+        // A disk that lost its votes leaves its log behind, and only whoever is to have a copy looks for it. One does.
+        let is_gone = copies.gone.len() == segment.copies.len();
+        let added = match (copies.has_source, is_gone) {
+            (true, _) => self.add(segment, &copies, self.factor),
+            (false, true) => self.add(segment, &copies, 1),
+            (false, false) => Vec::new(),
+        };
         let given_up = if added.is_empty() { self.give_up(segment, copies) } else { Vec::new() };
         if added.is_empty() && given_up.is_empty() {
             return None;
@@ -199,9 +213,10 @@ impl<'a> Look<'a> {
         Some(CopyChange { topic, partition, segment, version, added, given_up })
     }
 
-    /// On the nodes that have the least, as far as moves are allowed now.
-    fn add(&mut self, segment: &Segment, copies: &Copies) -> Vec<ReplicaRef> {
-        let lacking = self.factor.saturating_sub(copies.verified.len() + copies.filling).min(self.moves_left);
+    /// On the nodes that have the least, as far as moves are allowed now, until there are `wanted`.
+    fn add(&mut self, segment: &Segment, copies: &Copies, wanted: usize) -> Vec<ReplicaRef> {
+        let there = copies.verified.len() + copies.filling + copies.lost;
+        let lacking = wanted.saturating_sub(there).min(self.moves_left);
         let holders: BTreeSet<NodeId> = segment.copies.iter().map(|copy| copy.replica.node).collect();
         let mut takers: Vec<(u64, ReplicaRef)> = self
             .takers

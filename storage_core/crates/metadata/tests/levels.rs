@@ -87,6 +87,21 @@ fn a_decision_that_says_what_is_lost_is_of_a_level_of_its_own() {
     assert_eq!(sealed(serde_json::json!([{"start": 1, "end": 2}])).level(), LEVEL);
 }
 
+/// A member that does not know the word would not read the command.
+#[test]
+fn a_report_that_a_segment_is_lost_is_of_that_level_too() {
+    let report = |found: serde_json::Value| -> Command {
+        let uuid = Uuid::from_u128(7);
+        let report =
+            serde_json::json!({"topic": uuid, "partition": 0, "segment": uuid, "since": 1, "found": found});
+        let command =
+            serde_json::json!({"report_copies": {"replica": {"node": 1, "disk": uuid}, "reports": [report]}});
+        serde_json::from_value(command).expect("a command")
+    };
+    assert_eq!(report(serde_json::json!("gone")).level(), 1);
+    assert_eq!(report(serde_json::json!("lost")).level(), LEVEL);
+}
+
 #[test]
 fn a_state_from_before_there_were_levels_is_at_the_first_one() {
     let mut metadata = founded();

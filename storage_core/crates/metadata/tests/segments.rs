@@ -381,6 +381,10 @@ fn copies_of_a_sealed_segment_move_only_while_w_verified_ones_stay() {
     run(&mut metadata, gone).expect("deleted");
     assert_eq!(states(&metadata), [(b.node, Verified), (c.node, Filling), (d.node, Verified)].into());
 
+    let mistaken = report(&metadata, c, Found::Lost);
+    run(&mut metadata, Command::RaiseLevel { level: walrus_metadata::LEVEL }).expect("known by all");
+    run(&mut metadata, mistaken).expect("passed over");
+    assert_eq!(states(&metadata)[&c.node], Filling, "others have it");
     remove_lost(&mut metadata, d);
     let dead = set_copies(&metadata, &[], &[d]);
     run(&mut metadata, dead).expect("a copy on a gone disk is none");

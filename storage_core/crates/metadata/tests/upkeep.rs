@@ -7,9 +7,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use uuid::Uuid;
 use walrus_metadata::{
-    Command, CopyReport, CopyState, Descriptor, ENVELOPE_VERSION, Envelope, Found, Metadata, NodeId,
+    Command, CopyReport, CopyState, Descriptor, ENVELOPE_VERSION, Envelope, Found, LEVEL, Metadata, NodeId,
     NodeState, Offset, Presence, Present, Rejected, ReplicaRef, Replication, Segment, SegmentState, TopicId,
-    Value, apply, first_descriptor, is_better_elsewhere, successor, upkeep,
+    Value, apply, census, first_descriptor, is_better_elsewhere, successor, upkeep,
 };
 
 const TOPIC: TopicId = TopicId(Uuid::from_u128(7));
@@ -39,6 +39,7 @@ impl World {
         for node in 1..=nodes {
             world.join(node);
         }
+        world.run(Command::RaiseLevel { level: LEVEL }).expect("known by all");
         let first = first_descriptor(&world.metadata, TOPIC, 0, Uuid::new_v4(), &world.present());
         let (org, name, first) = ("o".into(), "t".into(), vec![first.expect("nodes")]);
         world.run(Command::CreateTopic { topic: TOPIC, org, name, internal: false, first }).expect("new");
@@ -55,7 +56,7 @@ impl World {
     fn join(&mut self, node: u32) {
         let register = serde_json::json!({"register_node": {
             "wanted": node, "disk": Uuid::new_v4(), "process": Uuid::new_v4(), "raft_address": "", "peer_address": "",
-            "text_address": "", "grpc_address": "", "http_address": "",
+            "text_address": "", "grpc_address": "", "http_address": "", "level": LEVEL,
         }});
         self.run(serde_json::from_value(register).expect("a command")).expect("a new disk");
         self.up.insert(NodeId(node));
@@ -121,6 +122,12 @@ impl World {
         copies.any(|copy| self.is_whole(segment, copy))
     }
 
+    /// Whether nothing of it is on any disk of a member.
+    fn is_nowhere(&self, segment: &Segment) -> bool {
+        let mut disks = self.metadata.nodes.values().map(|node| node.disk);
+        disks.all(|disk| !self.disks.contains_key(&(segment.descriptor.uuid, disk)))
+    }
+
     fn is_whole(&self, segment: &Segment, on: ReplicaRef) -> bool {
         matches!(self.disks.get(&(segment.descriptor.uuid, on.disk)), Some(Found::Whole { .. }))
     }
@@ -135,18 +142,26 @@ impl World {
                 }
                 let at = (uuid, copy.replica.disk);
                 match (copy.state, self.disks.get(&at).copied()) {
-                    (CopyState::Filling, None) if self.has_source(&segment) => {
+                    (CopyState::Filling | CopyState::Lost, None) if self.has_source(&segment) => {
                         self.disks.insert(at, Found::Whole { digest: DIGEST });
                     }
                     (CopyState::Leaving, Some(_)) => drop(self.disks.remove(&at)),
                     _ => {}
                 }
-                let found = self.disks.get(&at).copied();
+                let mut found = self.disks.get(&at).copied();
+                // Whoever is to fill it asks everybody, and somebody who is silent may have it.
+                let all_answer = self.metadata.nodes.keys().all(|node| self.up.contains(node));
+                if (copy.state, found) == (CopyState::Filling, None)
+                    && all_answer
+                    && self.is_nowhere(&segment)
+                {
+                    found = Some(Found::Lost);
+                }
                 let is_known = matches!(
                     (copy.state, found),
                     (CopyState::Verified, Some(Found::Whole { .. }))
                         | (CopyState::Damaged, Some(Found::Damaged))
-                        | (CopyState::Filling, None)
+                        | (CopyState::Filling | CopyState::Lost, None)
                 );
                 if !is_known {
                     let (found, since) = (found.unwrap_or(Found::Gone), copy.since);
@@ -323,6 +338,67 @@ fn a_copy_beyond_mending_is_made_anew_once_enough_others_are_there() {
     world.settle();
     let copies = &world.sealed()[0].copies;
     assert!(copies.len() == 3 && copies.iter().all(|copy| copy.state == CopyState::Verified), "{copies:?}");
+}
+
+/// The copies that were listed instead were to be made for ever: their nodes were never caught up, used up the moves of others and
+/// could not be drained, no node could be spared, and nobody said that anything was lost.
+#[test]
+fn a_segment_all_of_whose_disks_are_gone_is_listed_as_lost_and_is_in_nobodys_way() {
+    let mut world = World::new(6, Replication::DEFAULT, 100);
+    for _ in 0..40 {
+        assert!(world.roll());
+    }
+    world.settle();
+    let open: BTreeSet<NodeId> =
+        world.open().descriptor.replicas.iter().map(|replica| replica.node).collect();
+    let lost: Vec<NodeId> =
+        world.metadata.nodes.keys().filter(|node| !open.contains(node)).copied().collect();
+    let was_there = |segment: &Segment| segment.copies.iter().all(|copy| lost.contains(&copy.replica.node));
+    let gone: BTreeSet<Uuid> =
+        world.sealed().iter().filter(|segment| was_there(segment)).map(|one| one.descriptor.uuid).collect();
+    assert!(!gone.is_empty());
+    lost.iter().for_each(|node| world.lose(*node));
+    let first_look = upkeep(&world.metadata, &world.present());
+    let seekers = |change: &&walrus_metadata::CopyChange| gone.contains(&change.segment);
+    assert!(
+        first_look.changes.iter().filter(seekers).all(|change| change.added.len() == 1),
+        "one looks for it"
+    );
+    world.settle();
+    world.join(9);
+    world.join(10);
+    world.settle();
+
+    let is_lost = |segment: &Segment| gone.contains(&segment.descriptor.uuid);
+    assert!(
+        world.sealed().iter().all(|segment| segment.is_lost() == is_lost(segment)),
+        "{:?}",
+        world.sealed()
+    );
+    let progress = upkeep(&world.metadata, &world.present()).progress;
+    let all_lost =
+        walrus_metadata::Progress { lost: gone.len() as u64, ..walrus_metadata::Progress::default() };
+    assert_eq!(progress, all_lost);
+    let seen = census(&world.metadata, &world.up);
+    assert!(seen.nodes.values().all(|load| load.filling == 0), "{seen:?}");
+    assert_eq!((seen.under_replicated, seen.spare_nodes), (0, Some(1)));
+
+    // The node that looked for it can go.
+    let seeker = world.sealed().into_iter().find(is_lost).expect("one").copies[0].replica;
+    world.drain(seeker.node, true);
+    world.settle();
+    let remove = Command::RemoveNode { node: seeker.node, disk: seeker.disk, lost: false, replaced_by: None };
+    world.run(remove).expect("it stores nothing");
+    world.up.remove(&seeker.node);
+    world.settle();
+    assert!(world.sealed().iter().all(|segment| segment.is_lost() == is_lost(segment)), "another one looked");
+
+    // A disk that lost its votes comes back with its log.
+    let back = world.sealed().into_iter().find(is_lost).expect("one");
+    world.disks.insert((back.descriptor.uuid, back.copies[0].replica.disk), Found::Whole { digest: DIGEST });
+    world.settle();
+    let whole = world.sealed().into_iter().find(|one| one.descriptor.uuid == back.descriptor.uuid);
+    assert_eq!(world.verified(&whole.expect("listed")), 3);
 }
 
 #[derive(Clone, Debug)]

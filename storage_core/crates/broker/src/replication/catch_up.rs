@@ -15,12 +15,12 @@ use walrus_replica::Offset;
 
 use super::holdings::{Held, segment_of};
 use super::pages::Pages;
-use super::{convert, retiring, wire};
+use super::{convert, recovery, retiring, wire};
 use crate::broker::Broker;
 use crate::control::Event;
 use crate::copies::holes;
 use crate::error::{Error, Result};
-use crate::segment::log_id;
+use crate::segment::{label, log_id};
 
 /// Where nothing tells to look earlier.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -64,34 +64,50 @@ pub(crate) async fn keep_up(broker: Broker) {
     }
 }
 
+/// What is lost is looked for again after so long.
+const LOOK_FOR_LOST: Duration = Duration::from_secs(30);
+
 /// A copy was completed, or not.
 struct Ended {
     segment: Uuid,
-    is_whole: bool,
+    outcome: Outcome,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Whole,
+    NotYet,
+    /// Nobody has what is missing, and it was not listed so.
+    Lost,
 }
 
 #[derive(Default)]
 struct Work {
     under_way: HashSet<Uuid>,
     failed: HashMap<Uuid, Instant>,
+    /// Nobody has what is missing of them; the metadata are to be told.
+    lost: HashSet<Uuid>,
 }
 
 impl Work {
     /// Begins what is to be done, and answers what can be told at once.
     async fn look(&mut self, broker: &Broker, finished: &mpsc::UnboundedSender<Ended>) -> Vec<CopyReport> {
-        self.failed.retain(|_, at| at.elapsed() < RETRY);
+        self.failed.retain(|_, at| at.elapsed() < LOOK_FOR_LOST);
         let metadata = broker.routing().metadata.clone();
         let unsettled = broker.copies().follow(&metadata);
         let mut reports = Vec::new();
         for held in unsettled {
-            let is_busy = self.under_way.contains(&held.segment) || self.failed.contains_key(&held.segment);
+            let patience = if held.state == CopyState::Lost { LOOK_FOR_LOST } else { RETRY };
+            let failed = self.failed.get(&held.segment).is_some_and(|at| at.elapsed() < patience);
+            let is_busy = self.under_way.contains(&held.segment) || failed;
             if is_busy || reports.len() == REPORTS_MAX {
                 continue;
             }
             let whole = digest_here(broker, held.segment);
             let found = match (held.state, whole) {
-                (CopyState::Filling, Some(digest)) => Some(Found::Whole { digest }),
-                (CopyState::Filling, None) => {
+                (CopyState::Filling | CopyState::Lost, Some(digest)) => Some(Found::Whole { digest }),
+                (CopyState::Filling, None) if self.lost.remove(&held.segment) => Some(Found::Lost),
+                (CopyState::Filling | CopyState::Lost, None) => {
                     if self.under_way.len() < AT_ONCE
                         && let Some(segment) = segment_of(&metadata, &held)
                     {
@@ -144,15 +160,21 @@ impl Work {
             if let Some(Err(error)) = &filled {
                 tracing::info!(segment = %uuid, %error, "the copy is not whole yet");
             }
-            let is_whole = matches!(filled, Some(Ok(())));
-            drop(finished.send(Ended { segment: uuid, is_whole })); // the loop may have ended
+            let outcome = match filled {
+                Some(Ok(())) => Outcome::Whole,
+                Some(Err(_)) if is_lost(&filling, &segment).await => Outcome::Lost,
+                _ => Outcome::NotYet,
+            };
+            drop(finished.send(Ended { segment: uuid, outcome })); // the loop may have ended
         });
     }
 
     fn ended(&mut self, ended: Ended) {
         self.under_way.remove(&ended.segment);
-        if !ended.is_whole {
-            self.failed.insert(ended.segment, Instant::now());
+        match ended.outcome {
+            Outcome::Whole => {}
+            Outcome::NotYet => drop(self.failed.insert(ended.segment, Instant::now())),
+            Outcome::Lost => drop(self.lost.insert(ended.segment)),
         }
     }
 
@@ -181,9 +203,14 @@ impl Work {
     /// False: metadata has not taken them.
     async fn report(&self, broker: &Broker, reports: Vec<CopyReport>) -> bool {
         let count = reports.len();
+        let is_lost = |report: &&CopyReport| report.found == Found::Lost;
+        let lost: Vec<CopyReport> = reports.iter().filter(is_lost).copied().collect();
         let event = Event::ReportCopies { replica: broker.copies().replica(), reports };
         match broker.control().ask(&event, CONTROL_PATIENCE).await {
-            Ok(_) => true,
+            Ok(_) => {
+                lost.iter().for_each(|report| tell_loss(broker, report));
+                true
+            }
             Err(refusal) => {
                 tracing::info!(?refusal, count, "metadata does not know the state of some copies yet");
                 false
@@ -200,6 +227,64 @@ pub(crate) fn report(held: &Held, found: Found) -> CopyReport {
 /// The digest of the own copy, if it is sealed.
 fn digest_here(broker: &Broker, segment: Uuid) -> Option<u64> {
     Some(broker.bucket().log(walrus_log::LogId(segment))?.sealed()?.digest)
+}
+
+/// Whether nobody has what the own copy of a segment lacks, and nobody has said so yet: each node of the cluster was asked, and
+/// each has answered. A silent one may come back with a log.
+async fn is_lost(broker: &Broker, segment: &Segment) -> bool {
+    let metadata = broker.routing().metadata.clone();
+    let SegmentState::Sealed(value) = &segment.state else { return false };
+    let own = broker.copies().replica();
+    let is_source = |copy: &SegmentCopy| match copy.state {
+        CopyState::Verified | CopyState::Damaged => !metadata.gone_disks.contains(&copy.replica.disk),
+        CopyState::Lost => copy.replica == own,
+        CopyState::Filling | CopyState::Leaving => false,
+    };
+    if !metadata.hears_of_losses() || segment.copies.iter().any(is_source) {
+        return false;
+    }
+    let from = own_end(broker, segment);
+    if from >= Offset(value.end.0) {
+        return false; // it has all, and is damaged
+    }
+    for node in metadata.nodes.keys() {
+        match recovery::fetch(broker, segment.descriptor.uuid, node.0, from).await {
+            Ok(batches) if batches.is_empty() => {}
+            Err(Error::UnknownSegment { .. }) => {}
+            Err(Error::OffsetOutOfRange { end, .. }) if end <= from.0 => {}
+            Ok(_) | Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// Says what is lost, and where, unless another holder has.
+fn tell_loss(broker: &Broker, report: &CopyReport) {
+    let (routing, own) = (broker.routing(), broker.copies().replica());
+    let Some(route) = routing.topic(report.topic) else { return };
+    let partition = route.topic.partitions.get(report.partition as usize);
+    let listed = partition.and_then(|partition| {
+        partition.segments.iter().find(|segment| segment.descriptor.uuid == report.segment)
+    });
+    let Some(segment) = listed else { return };
+    let SegmentState::Sealed(value) = &segment.state else { return };
+    if segment.copies.iter().any(|copy| copy.state == CopyState::Lost && copy.replica != own) {
+        return;
+    }
+    broker.metrics().lost_ranges.inc();
+    broker.metrics().alarms.inc();
+    tracing::error!(
+        alarm = "lost_segment", log = label(route.name.as_str(), &segment.descriptor), segment = %report.segment,
+        start = segment.descriptor.base_offset.map_or(0, |base| base.0), end = value.end.0,
+        left_to = own_end(broker, segment).0,
+        "every disk that had all of these records is gone, and no node has the rest: readers get DataLoss"
+    );
+}
+
+/// How far the own copy goes.
+fn own_end(broker: &Broker, segment: &Segment) -> Offset {
+    let base = segment.descriptor.base_offset.map_or(0, |base| base.0);
+    broker.bucket().log(log_id(&segment.descriptor)).map_or(Offset(base), |log| Offset(log.end_offset().0))
 }
 
 /// Completes the own copy of a sealed segment.

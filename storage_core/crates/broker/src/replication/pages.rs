@@ -97,6 +97,7 @@ pub(crate) fn holders(broker: &Broker, segment: &Descriptor) -> Vec<u32> {
                 CopyState::Filling => 1,
                 CopyState::Damaged => 2,
                 CopyState::Leaving => 3,
+                CopyState::Lost => 4,
             };
             copies.iter().map(|copy| (rank(copy.state), copy.replica.node.0)).collect()
         }
@@ -104,7 +105,7 @@ pub(crate) fn holders(broker: &Broker, segment: &Descriptor) -> Vec<u32> {
     };
     let metadata = broker.routing().metadata.clone();
     if segment.replicas.iter().any(|replica| metadata.gone_disks.contains(&replica.disk)) {
-        const LEFT: u8 = 4;
+        const LEFT: u8 = 5;
         let others = metadata.nodes.keys().map(|node| node.0);
         let others = others.filter(|node| holders.iter().all(|(_, known)| known != node));
         holders.extend(others.map(|node| (LEFT, node)).collect::<Vec<_>>());

@@ -4,9 +4,11 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use walrus_broker::PartitionRef;
+use walrus_broker::{Error, PartitionRef, ReadOptions};
 use walrus_log::LogId;
-use walrus_metadata::{Command, CopyState, Metadata, NodeId, Replication, Segment, SegmentState};
+use walrus_metadata::{
+    Command, CopyState, LEVEL, Metadata, NodeId, Replication, Segment, SegmentState, census,
+};
 
 use crate::client::{put, read_values};
 use crate::harness::{Cluster, PATIENCE, sealed_count, wait_until};
@@ -206,5 +208,70 @@ fn what_was_promised_about_sealed_segments_leaves_the_journal_and_a_trim_leaves_
     });
     cluster.block_on(async {
         put(&cluster.broker(1), &topic, "45").await.unwrap();
+    });
+}
+
+/// The one copy that was listed instead was to be filled for ever: its node was never caught up, and nobody said what was lost.
+#[test]
+fn a_segment_all_of_whose_disks_are_gone_is_told_as_lost_and_holds_nobody_up() {
+    let replication = Replication { factor: 1, write_quorum: 1 };
+    let mut cluster = Cluster::start_replicated(3, json!({ "segment_entries_max": 10 }), replication);
+    cluster.command(Command::RaiseLevel { level: LEVEL });
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    write(&cluster, &topic, 1, 0..45);
+    let are_verified = |metadata: &Metadata| {
+        let is_verified = |segment: &Segment| {
+            let mut copies = segment.copies.iter();
+            segment.copies.len() == 1 && copies.all(|copy| copy.state == CopyState::Verified)
+        };
+        sealed(metadata).iter().all(is_verified)
+    };
+    cluster.keep_copies_until("all copies verified", are_verified);
+    let open = segments(&cluster.metadata()).pop().unwrap().descriptor.leader.node;
+    let gone = |metadata: &Metadata| {
+        sealed(metadata).into_iter().find(|segment| segment.copies[0].replica.node != open)
+    };
+    let lost = gone(&cluster.metadata()).expect("the leader rotates");
+    let (replica, place) = (lost.copies[0].replica, lost.descriptor.clone());
+    let SegmentState::Sealed(value) = &lost.state else { panic!("{lost:?}") };
+    cluster.stop(replica.node.0);
+    let left: Vec<u32> = cluster.ids().filter(|id| *id != replica.node.0).collect();
+    cluster.command(Command::RemoveNode {
+        node: replica.node,
+        disk: replica.disk,
+        lost: true,
+        replaced_by: None,
+    });
+    let now = |metadata: &Metadata| {
+        segments(metadata).into_iter().find(|one| one.descriptor.uuid == place.uuid).unwrap()
+    };
+    let is_settled = |segment: &Segment| {
+        segment.is_lost() || segment.copies.iter().any(|copy| copy.state == CopyState::Verified)
+    };
+    cluster.keep_copies_until("it is told as lost", |metadata| {
+        now(metadata).is_lost() && sealed(metadata).iter().all(is_settled)
+    });
+
+    let alive = left.iter().map(|id| NodeId(*id)).collect();
+    let seen = census(&cluster.metadata(), &alive);
+    assert!(seen.nodes.values().all(|load| load.filling == 0), "{seen:?}");
+    assert_eq!((seen.under_replicated, seen.spare_nodes), (0, Some(0)), "{seen:?}");
+    let told = |id: &u32| {
+        let metrics = cluster.plane(*id).prometheus();
+        let line = metrics.lines().find_map(|line| line.strip_prefix("walrus_lost_ranges_total "));
+        line.unwrap().parse::<u64>().unwrap()
+    };
+    let count = sealed(&cluster.metadata()).iter().filter(|segment| segment.is_lost()).count() as u64;
+    wait_until("each is told", PATIENCE, || left.iter().map(told).sum::<u64>() >= count);
+    assert_eq!(left.iter().map(told).sum::<u64>(), count, "once");
+    let base = place.base_offset.unwrap().0;
+    cluster.block_on(async {
+        for id in &left {
+            let read = cluster.broker(*id).read(&topic, base, ReadOptions::default()).await;
+            match read {
+                Err(Error::DataLoss { start, end, .. }) => assert_eq!((start, end), (base, value.end.0)),
+                other => panic!("node {id}: {other:?}"),
+            }
+        }
     });
 }

@@ -73,6 +73,10 @@ pub(super) fn report_copies(
         let Ok(listed) = find_segment(listed, *segment) else { continue };
         let SegmentState::Sealed(value) = &listed.state else { continue };
         let copy = listed.copies.iter().find(|copy| copy.replica == replica && copy.since == *since);
+        // Whoever says that nobody has it has not heard of a copy that was verified meanwhile.
+        if *found == Found::Lost && verified_copies(metadata, &listed.copies) > 0 {
+            continue;
+        }
         let Some(state) = copy.map(|copy| after(copy.state, *found, value.digest)) else { continue };
         // Who had the last copy stays listed: somebody must say that the segment is lost.
         let state = state.or((listed.copies.len() == 1).then_some(CopyState::Filling));
@@ -98,6 +102,8 @@ fn after(state: CopyState, found: Found, digest: u64) -> Option<CopyState> {
     match (state, found) {
         (CopyState::Leaving, Found::Gone) => None,
         (CopyState::Leaving, _) => Some(CopyState::Leaving),
+        (CopyState::Filling, Found::Lost) => Some(CopyState::Lost),
+        (_, Found::Lost) => Some(state),
         (_, Found::Gone) => Some(CopyState::Filling),
         (_, Found::Damaged) => Some(CopyState::Damaged),
         (_, Found::Whole { digest: got }) if got == digest => Some(CopyState::Verified),
