@@ -4,13 +4,13 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use walrus_broker::{Error, PartitionRef, ReadOptions};
+use walrus_broker::{Error, PartitionRef};
 use walrus_log::LogId;
 use walrus_metadata::{
     Command, CopyState, LEVEL, Metadata, NodeId, Replication, Segment, SegmentState, census,
 };
 
-use crate::client::{put, read_values};
+use crate::client::{options, put, read_values};
 use crate::harness::{Cluster, PATIENCE, sealed_count, wait_until};
 use crate::replicated::put_until_taken;
 
@@ -267,7 +267,7 @@ fn a_segment_all_of_whose_disks_are_gone_is_told_as_lost_and_holds_nobody_up() {
     let base = place.base_offset.unwrap().0;
     cluster.block_on(async {
         for id in &left {
-            let read = cluster.broker(*id).read(&topic, base, ReadOptions::default()).await;
+            let read = cluster.broker(*id).read(&topic, base, options(Duration::ZERO)).await;
             match read {
                 Err(Error::DataLoss { start, end, .. }) => assert_eq!((start, end), (base, value.end.0)),
                 other => panic!("node {id}: {other:?}"),
