@@ -377,8 +377,8 @@ impl Walrus {
     /// read. `lost_end`: the journal ended before what it had promised (else `None`); `logs_found` are those that only
     /// their blocks knew, seals, trims, deletions and moves of cursors may be forgotten, and a cursor that must not
     /// give an entry twice raises `CorruptionError` with the reason `DoubtedCursor` until it is sought.
-    /// `unknown_blocks`, `cut_files`, `unsynced_logs`, `moved_cursors`, `made_again`, `journal_cut_bytes`: as `walrus log inspect`
-    /// has them in JSON.
+    /// `unknown_blocks`, `cut_files`, `unsynced_logs`, `moved_cursors`, `made_again`, `journal_cut_bytes`: as
+    /// `walrus log inspect` has them in JSON.
     fn recovery<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         Ok(crate::json::to_python(py, &self.get()?.recovery().to_json())?)
     }
