@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import random
 import time
 from dataclasses import asdict
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from walrus_node.metadata.admission import Registration
 from walrus_node.metadata.machine import ClusterState
@@ -27,8 +28,13 @@ class RegistrationRefusedError(Exception):
 
 def envelope(command: dict[str, Any], *, expect: int | None = None) -> bytes:
     """A command under a fresh id, for an entity of version *expect*. Proposed again, these very bytes act once."""
-    head = {"v": ENVELOPE_VERSION, "id": str(uuid4()), "at_ms": now_ms(), "expect": expect}
+    head = {"v": ENVELOPE_VERSION, "id": str(_new_id()), "at_ms": now_ms(), "expect": expect}
     return json.dumps({**head, "command": command}, separators=(",", ":")).encode()
+
+
+def _new_id() -> UUID:
+    """No command has had it. It is no secret, and `uuid4` would ask the kernel and give up the interpreter's lock."""
+    return UUID(int=random.getrandbits(128), version=4)
 
 
 async def execute(

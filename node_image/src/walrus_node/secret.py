@@ -42,10 +42,11 @@ class Secrets:
         self._path = path
         self._lock = threading.Lock()
         self._seen: tuple[int, int, int] | None = None
-        self._secrets = _NOT_SHARED
+        self._keep(_NOT_SHARED)
         if path is not None:
             try:
-                self._seen, self._secrets = _look(path), _read(path)
+                self._seen = _look(path)
+                self._keep(_read(path))
             except (OSError, ValueError) as error:
                 raise DataRefusedError(f"--secret-file {path} {_why(error)}") from None
 
@@ -67,13 +68,20 @@ class Secrets:
 
     def token(self) -> str:
         """What opens the calls of the admin service that change something."""
-        return _token(self._current()[0])
+        self._current()
+        return self._tokens[0].decode()
 
     def admits(self, token: str) -> bool:
         """Whether a token is that of one of the secrets."""
         given = token.encode(errors="replace")
+        self._current()
         # A list: all are compared, whichever fits.
-        return bool([secret for secret in self._current() if hmac.compare_digest(_token(secret).encode(), given)])
+        return bool([known for known in self._tokens if hmac.compare_digest(known, given)])
+
+    def _keep(self, secrets: tuple[bytes, ...]) -> None:
+        """Know these secrets, and the tokens that are made of them: each call that changes something brings one."""
+        self._secrets = secrets
+        self._tokens = tuple(_token(secret) for secret in secrets)
 
     def _current(self) -> tuple[bytes, ...]:
         if self._path is None:
@@ -83,7 +91,7 @@ class Secrets:
                 seen = _look(self._path)
                 if seen != self._seen:
                     self._seen = seen  # a bad file counts as seen, too: it is told once
-                    self._secrets = _read(self._path)
+                    self._keep(_read(self._path))
                     log.info("--secret-file %s changed: %d secrets", self._path, len(self._secrets))
             except (OSError, ValueError) as error:
                 if self._seen is not None or isinstance(error, ValueError):
@@ -103,8 +111,8 @@ def _proof(secret: bytes, purpose: str, role: str, parts: Sequence[bytes]) -> by
     return hmac.digest(secret, message, "sha256")
 
 
-def _token(secret: bytes) -> str:
-    return hmac.digest(secret, b"admin", "sha256").hex()
+def _token(secret: bytes) -> bytes:
+    return hmac.digest(secret, b"admin", "sha256").hex().encode()
 
 
 def _look(path: Path) -> tuple[int, int, int]:

@@ -66,9 +66,9 @@ class Alone:
     def append(
         self, previous: int, previous_term: int, *entries: tuple[str, int], term: int = 1, commit: int = 0
     ) -> Any:
-        """Hear an append of named entries with their terms."""
+        """Hear an append of named entries with their terms; the answer, if there is one."""
         sent = [[bytes([REGULAR]) + entry(name), previous + place, of] for place, (name, of) in enumerate(entries, 1)]
-        (answer,) = self.hear(
+        answers = self.hear(
             type="append",
             term=term,
             commit=commit,
@@ -76,7 +76,8 @@ class Alone:
             previous_term=previous_term,
             entries=sent,
         )
-        return answer
+        assert len(answers) <= 1
+        return answers[0] if answers else None
 
     def names(self) -> list[str]:
         return [held.command[1:].decode().split('"')[3] for held in self.journal.entries(1)]
@@ -136,6 +137,16 @@ def test_commit_covers_only_what_this_leader_compared(alone: Alone) -> None:
     alone.append(1, 0, ("a", 1), ("stale", 1), ("stale too", 1))
     alone.append(2, 1, term=2, commit=4)
     assert alone.raft.status().commit_index == 2
+
+
+def test_only_the_news_that_entries_are_committed_are_not_answered(alone: Alone) -> None:
+    """Each commit cost the leader two more answers, of entries that were acknowledged already."""
+    assert alone.append(1, 0, ("a", 1), ("b", 1))["next_index"] == 4
+    assert alone.append(3, 1, commit=2) is None
+    assert alone.raft.status().commit_index == 2
+    assert alone.append(3, 1, commit=2)["next_index"] == 4, "a beat is answered"
+    assert alone.append(3, 1, ("c", 1), commit=3)["next_index"] == 5, "what is new is acknowledged"
+    assert not alone.append(7, 1, commit=4)["success"], "what is missing is told"
 
 
 def test_a_committed_entry_is_never_cut(alone: Alone) -> None:

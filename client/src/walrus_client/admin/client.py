@@ -1,6 +1,5 @@
 """The client of the admin service."""
 
-import hmac
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from walrus_client.admin.model import (
     Status,
     Stopping,
 )
+from walrus_client.admin.token import SecretFile, token_of
 from walrus_client.transport import Metadata, Method, Request, Response, Transport, parse_addresses
 from walrus_client.v1 import admin_pb2
 
@@ -71,7 +71,7 @@ class AdminClient:
         secret_file: Path | str | None = None,
         secrets: bytes | None = None,
     ) -> None:
-        """*secret_file*: the nodes' `--secret-file`, read at each call that changes something; else the one that
+        """*secret_file*: the nodes' `--secret-file`, read anew when it changes; else the one that
         WALRUS_SECRET_FILE names. *secrets*: what is in that file, where the caller has no file; it goes first.
         Where nodes share a secret, such a call raises Unauthenticated without it.
         """
@@ -79,7 +79,7 @@ class AdminClient:
         self._transport = Transport(parse_addresses(address), watchful=False)
         self._timeout = timeout
         named = secret_file or os.environ.get("WALRUS_SECRET_FILE")
-        self._secret_file = Path(named) if named else None
+        self._secret_file = SecretFile(Path(named)) if named else None
         self._secrets = secrets
 
     def identity(self) -> Identity:
@@ -216,9 +216,9 @@ class AdminClient:
     def _change(self, method: Method[Request, Response], request: Request) -> Response:
         """Call with the token of the secret, if there is one."""
         if self._secrets is not None:
-            token = _token(self._secrets, "what was given as secrets")
+            token = token_of(self._secrets, "what was given as secrets")
         elif self._secret_file is not None:
-            token = _token(_content(self._secret_file), f"secret file {self._secret_file}")
+            token = self._secret_file.token()
         else:
             return self._call(method, request)
         return self._call(method, request, (("authorization", f"Bearer {token}"),))
@@ -230,19 +230,3 @@ class AdminClient:
             except errors.RetryableError:  # the transport has gone on to the next address
                 continue
         return self._transport.call(method, request, timeout_s=self._timeout, metadata=metadata)
-
-
-def _content(secret_file: Path) -> bytes:
-    """What is in the file; raises InvalidRequest."""
-    try:
-        return secret_file.read_bytes()
-    except OSError as failure:
-        raise errors.InvalidRequest(f"secret file {secret_file} cannot be read: {failure.strerror}") from None
-
-
-def _token(secrets: bytes, source: str) -> str:
-    """What the nodes of the secret take; raises InvalidRequest. Secrets are lines, the first one is used."""
-    secret = next(filter(None, (line.strip() for line in secrets.split(b"\n"))), None)
-    if secret is None:
-        raise errors.InvalidRequest(f"{source} has no secret: one in a line is needed")
-    return hmac.digest(secret, b"admin", "sha256").hex()

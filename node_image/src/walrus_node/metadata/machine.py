@@ -51,7 +51,8 @@ class MetadataMachine:
         """*level*: up to which commands are known."""
         self._level = level
         self._metadata = walrus_core.Metadata(level)
-        self._nodes: dict[UUID, RegisteredNode] = {}
+        self._nodes: Mapping[UUID, RegisteredNode] = {}
+        self._addresses: Mapping[UUID, str] = {}
         self._config = ClusterConfig(0, {})
 
     def check(self, command: bytes) -> Rejected | None:
@@ -70,7 +71,7 @@ class MetadataMachine:
             return Rejected(error.reason, str(error), error.facts)
         answer = applied["answer"]
         if isinstance(answer, dict) and "node" in answer:
-            self._nodes = _list_nodes(self._metadata)
+            self._list_nodes()
         if isinstance(answer, dict) and "config" in answer:
             self._config = ClusterConfig(**self._metadata.config())
         return Applied(applied["version"], answer)
@@ -87,7 +88,7 @@ class MetadataMachine:
             self._metadata = walrus_core.Metadata.restore(snapshot, self._level)
         except walrus_core.WalrusError as error:
             raise ValueError(str(error)) from None
-        self._nodes = _list_nodes(self._metadata)
+        self._list_nodes()
         self._config = ClusterConfig(**self._metadata.config())
 
     def view(self) -> ClusterState:
@@ -97,14 +98,14 @@ class MetadataMachine:
         return self._metadata.version
 
     def raft_addresses(self) -> Mapping[UUID, str]:
-        return {disk: node.raft_address for disk, node in self._nodes.items()}
+        return self._addresses
 
-
-def _list_nodes(metadata: walrus_core.Metadata) -> dict[UUID, RegisteredNode]:
-    nodes = (
-        RegisteredNode(
-            node["id"], UUID(node["disk"]), UUID(node["process"]), node["raft_address"], node["state"] == "draining"
-        )
-        for node in metadata.nodes()
-    )
-    return {node.disk: node for node in nodes}
+    def _list_nodes(self) -> None:
+        nodes = [
+            RegisteredNode(
+                node["id"], UUID(node["disk"]), UUID(node["process"]), node["raft_address"], node["state"] == "draining"
+            )
+            for node in self._metadata.nodes()
+        ]
+        self._nodes = {node.disk: node for node in nodes}
+        self._addresses = {node.disk: node.raft_address for node in nodes}

@@ -156,6 +156,7 @@ class RaftStore(Generic[State]):
         self._changed = threading.Condition()
         self._known_peers: dict[UUID, str] = {}
         self._introduced = False
+        self._directed: tuple[object, ...] | None = None
         self._published = machine.view()
         self._published_version = machine.version()
         self._failure: Exception | None = None
@@ -305,10 +306,18 @@ class RaftStore(Generic[State]):
             self._changed.notify_all()
 
     def _direct(self) -> None:
-        """Tell the transport whom to keep connected: voters all, others the voters."""
-        addresses = {**self._known_peers, **self._machine.raft_addresses()}
-        voters = self._raft.voters
-        wanted = set(addresses) | voters if self._place.owner.disk in voters else voters | self._raft.told_voters
+        """Tell the transport whom to keep connected, where that changed: voters all, others the voters."""
+        peers, nodes, voters, told = (
+            self._known_peers,
+            self._machine.raft_addresses(),
+            self._raft.voters,
+            self._raft.told_voters,
+        )
+        if self._directed == (peers, nodes, voters, told):
+            return
+        self._directed = (peers, nodes, voters, told)
+        addresses = {**peers, **nodes}
+        wanted = set(addresses) | voters if self._place.owner.disk in voters else voters | told
         self._transport.set_peers(
             {str(disk): address for disk, address in addresses.items()},
             wanted={str(disk) for disk in wanted},

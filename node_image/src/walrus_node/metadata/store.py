@@ -63,7 +63,7 @@ class StateMachine(Protocol[State_co]):
         """Grows with every applied command."""
 
     def raft_addresses(self) -> Mapping[UUID, str]:
-        """Every known disk and where its Raft transport listens."""
+        """Every known disk and where its Raft transport listens; nobody changes what was answered."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import random
 from uuid import UUID
 
 from walrus_node.metadata.raft.parts import Parts
-from walrus_node.metadata.raft.pinned import CANDIDATE, ELECTION_SECONDS, FOLLOWER, LEADER, Node, monotonic
+from walrus_node.metadata.raft.pinned import CANDIDATE, ELECTION_SECONDS, FOLLOWER, LEADER, Node, disk_of, monotonic
 from walrus_node.metadata.raft.proposals import Proposals
 from walrus_node.metadata.wire import Message
 
@@ -79,7 +79,7 @@ class Election(Proposals):
         able = [
             node
             for node in self.other_voters & self.connected
-            if to in (None, UUID(node.id)) and self.hears(node) and self.match_index.get(node) == self.last.index
+            if to in (None, disk_of(node.id)) and self.hears(node) and self.match_index.get(node) == self.last.index
         ]
         if able:
             self._transferring = None

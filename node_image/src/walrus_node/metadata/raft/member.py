@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from uuid import UUID
+from collections.abc import Callable, Mapping
 
 from walrus_node.metadata.raft.parts import Parts
-from walrus_node.metadata.raft.pinned import LEADER, Node, monotonic
+from walrus_node.metadata.raft.pinned import LEADER, Node, disk_of, monotonic
 from walrus_node.metadata.raft.replication import Replication
 from walrus_node.metadata.store import Member, Status
 from walrus_node.metadata.wire import BadFrameError, Message
@@ -23,6 +23,19 @@ class Raft(Replication):
 
     def __init__(self, parts: Parts) -> None:
         """Reads the disk; raises `DataRefusedError`."""
+        self._handlers: Mapping[str, Callable[[Node, Message], None]] = {
+            "ask_vote": self._on_ask_vote,
+            "would_vote": self._on_would_vote,
+            "stand": self._on_stand,
+            "request_vote": self._on_request_vote,
+            "vote": self._on_vote,
+            "append": self._on_append,
+            "append_reply": self._on_append_reply,
+            "snapshot": self._on_snapshot,
+            "snapshot_reply": self._on_snapshot_reply,
+            "propose": self._on_propose,
+            "proposed": self._on_proposed,
+        }
         super().__init__(parts)
         self._load()
 
@@ -61,19 +74,7 @@ class Raft(Replication):
         if is_voters and kind not in ("ask_vote", "would_vote", "proposed") and term > self.term:
             self.set_term(term, None)
             self._follow(None)
-        {
-            "ask_vote": self._on_ask_vote,
-            "would_vote": self._on_would_vote,
-            "stand": self._on_stand,
-            "request_vote": self._on_request_vote,
-            "vote": self._on_vote,
-            "append": self._on_append,
-            "append_reply": self._on_append_reply,
-            "snapshot": self._on_snapshot,
-            "snapshot_reply": self._on_snapshot_reply,
-            "propose": self._on_propose,
-            "proposed": self._on_proposed,
-        }[kind](node, message)
+        self._handlers[kind](node, message)
 
     def peer_connected(self, peer: str) -> None:
         """A connection is there; what the peer holds is not known any more."""
@@ -101,7 +102,7 @@ class Raft(Replication):
         """Thread-safe: everything it looks at is replaced or copied as a whole."""
         leader, last, leads = self.leader, self.last, self.role == LEADER
         connected, matched = set(self.connected), dict(self.match_index)
-        disks = self.voters | {UUID(node.id) for node in connected} | {UUID(self._me.id)}
+        disks = self.voters | {disk_of(node.id) for node in connected} | {disk_of(self._me.id)}
         members = []
         for disk in sorted(disks):
             node = Node(str(disk))
@@ -112,7 +113,7 @@ class Raft(Replication):
         return Status(
             state=_ROLE_NAMES[self.role] if self.is_voter else "observer",
             term=self.term,
-            leader=UUID(leader.id) if leader is not None else None,
+            leader=disk_of(leader.id) if leader is not None else None,
             commit_index=self.commit_index,
             applied_index=self.applied_index,
             last_index=last.index,

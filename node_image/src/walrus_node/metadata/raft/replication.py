@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from walrus_node.metadata.journal import Entry
 from walrus_node.metadata.raft.parts import DivergedError
-from walrus_node.metadata.raft.pinned import HEARTBEAT_SECONDS, LEADER, MEMBERSHIP, Node, monotonic
+from walrus_node.metadata.raft.pinned import HEARTBEAT_SECONDS, LEADER, MEMBERSHIP, Node, disk_of, monotonic
 from walrus_node.metadata.raft.snapshots import Snapshots
 from walrus_node.metadata.raft.voters import check_entries
 from walrus_node.metadata.wire import BadFrameError, Message
@@ -91,7 +89,7 @@ class Replication(Snapshots):
         entries = [Entry(*entry) for entry in message["entries"]]
         previous = message["previous_index"]
         check_entries(entries, previous)
-        if UUID(node.id) in self.voters:
+        if self.told_voters and disk_of(node.id) in self.voters:
             self.introduce(frozenset())  # the log tells again
         self._follow(node)
         matched = previous + len(entries)
@@ -105,9 +103,12 @@ class Replication(Snapshots):
             return
         self._take(entries)
         # Only up to what was just compared: further entries of ours may be another leader's.
-        self.commit_index = max(self.commit_index, min(message["commit"], matched))
+        commit = max(self.commit_index, min(message["commit"], matched))
+        told_commit_only = not message["entries"] and commit > self.commit_index
+        self.commit_index = commit
         self._SyncObj__leaderCommitIndex = message["commit"]
-        self._reply(node, success=True, next_index=matched + 1)
+        if not told_commit_only:  # the leader has heard of these entries, and each of its beats is answered
+            self._reply(node, success=True, next_index=matched + 1)
 
     def _refuse(self, node: Node, previous: int, previous_term: int) -> None:
         """Tell the leader where to look for the last entry in common: before the term that differs."""

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from walrus_node.metadata.journal import Entry
 from walrus_node.metadata.raft.parts import Parts
-from walrus_node.metadata.raft.pinned import MEMBERSHIP, Node, PinnedSyncObj, monotonic
+from walrus_node.metadata.raft.pinned import MEMBERSHIP, Node, PinnedSyncObj, disk_of, monotonic
 from walrus_node.metadata.wire import BadFrameError
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Voters(PinnedSyncObj):
 
     def _may_lead(self, node: Node) -> bool:
         """Whether a claim to lead, or to be elected, is listened to: only that of a voter is."""
-        disk = UUID(node.id)
+        disk = disk_of(node.id)
         if disk in self.voters or disk in self._told_voters:
             return True
         self._parts.hooks.on_unknown_voter(disk)
@@ -57,7 +57,7 @@ class Voters(PinnedSyncObj):
             return
         self.voters = voters
         others = {Node(str(disk)) for disk in voters if str(disk) != self._me.id}
-        self._SyncObj__selfNode = self._me if UUID(self._me.id) in voters else None
+        self._SyncObj__selfNode = self._me if disk_of(self._me.id) in voters else None
         self._SyncObj__otherNodes = others
         self._SyncObj__readonlyNodes = self.connected - others
         for node in others:
@@ -73,10 +73,10 @@ class Voters(PinnedSyncObj):
         """One at a time, and only when the change before and an entry of this term are committed."""
         pending = any(entry.command[0] == MEMBERSHIP for entry in self.entries_from(self.commit_index + 1))
         settled = self._SyncObj__noopIDx is not None and self._SyncObj__noopIDx <= self.commit_index
-        return len(voters ^ self.voters) == 1 and UUID(self._me.id) in voters and settled and not pending
+        return len(voters ^ self.voters) == 1 and disk_of(self._me.id) in voters and settled and not pending
 
     def _is_majority(self, nodes: set[Node]) -> bool:
-        return 2 * len({UUID(node.id) for node in nodes} & self.voters) > len(self.voters)
+        return 2 * len({disk_of(node.id) for node in nodes} & self.voters) > len(self.voters)
 
     def _expect_anything(self, node: Node) -> None:
         """Nothing is known of what the peer holds; its first reply tells."""
