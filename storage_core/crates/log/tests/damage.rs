@@ -266,3 +266,35 @@ fn a_directory_that_is_a_file_is_an_error() {
         Err(Error::InvalidOption { option: "block_bytes", .. })
     ));
 }
+
+/// The block was scanned at each open, and nobody was told: that of a sealed log's last block was never written again.
+#[test]
+fn a_damaged_footer_costs_a_scan_is_told_and_is_written_again() {
+    let kind = TailKind::Buffered;
+    let (disk, expected) = small_store(kind);
+    let contents = disk.contents();
+    let trailers = |(name, bytes): (&String, &Vec<u8>)| {
+        let found = bytes.windows(8).enumerate().filter(|(_, window)| *window == b"WALRUSFT");
+        found.map(|(at, _)| (name.clone(), at)).collect::<Vec<_>>()
+    };
+    let trailers: Vec<(String, usize)> = contents.iter().flat_map(trailers).collect();
+    assert!(trailers.len() > 1, "{trailers:?}");
+    for (name, at) in trailers {
+        let mut damaged = contents.clone();
+        damaged.get_mut(&name).unwrap()[at + 50] ^= 1;
+        let what = format!("{name} at {at}");
+        assert!(check(&damaged, kind, &expected, &what), "{what}: something is lost");
+        let disk = SimulatedDisk::from_contents(kind, &damaged);
+        let store = open_on(&disk, &options()).unwrap();
+        let report = store.report().clone();
+        let [told] = &report.made_again[..] else { panic!("{what}: {report:?}") };
+        assert!(told.starts_with(&format!("{name}: footer of slot ")), "{what}: {told}");
+        assert!(!report.lost_something(), "{what}: {report:?}");
+        store.settle();
+        store.close().unwrap();
+        drop(store);
+        assert_eq!(disk.contents()[&name][at..at + 96], contents[&name][at..at + 96], "{what}");
+        let again = open_on(&disk, &options()).unwrap();
+        assert!(again.report().made_again.is_empty(), "{what}: it is told once");
+    }
+}

@@ -170,6 +170,13 @@ impl Block {
             .filter(|footer| (footer.key, footer.sequence) == (self.key, self.sequence)))
     }
 
+    /// Whether anything was written where a footer ends: zeros are one that was never written.
+    pub(crate) fn had_footer(&self) -> io::Result<bool> {
+        let mut last_page = Vec::new();
+        self.file().read(self.range().end - PAGE_BYTES, PAGE_BYTES as usize, &mut last_page)?;
+        Ok(last_page.iter().any(|&byte| byte != 0))
+    }
+
     /// Where the footer starts at the latest: no data lies behind. Earlier where one says so, valid or torn.
     pub(crate) fn footer_start(&self) -> io::Result<u64> {
         let mut last_page = Vec::new();

@@ -84,6 +84,7 @@ pub(crate) fn recover(
         report.torn_tails.extend(findings.torn_tails);
         report.corrupted.extend(findings.corrupted);
         report.unknown_blocks.extend(findings.unknown_blocks);
+        report.made_again.extend(findings.made_again);
         unsynced.extend(findings.unsynced);
         engine.logs.write().insert(log.id, log);
     }

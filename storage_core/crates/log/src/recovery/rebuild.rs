@@ -59,6 +59,8 @@ pub(super) struct Findings {
     pub(super) torn_tails: Vec<TornTail>,
     pub(super) corrupted: Vec<CorruptedRange>,
     pub(super) unknown_blocks: Vec<UnknownBlock>,
+    /// Footers that were damaged, by file and slot: they are written again.
+    pub(super) made_again: Vec<String>,
     /// Files with data of the log that may be in the page cache only.
     pub(super) unsynced: Vec<Arc<BlockFile>>,
 }
@@ -241,6 +243,7 @@ impl Rebuild<'_> {
         let is_known = self.is_settled && is_open && found.first.is_some();
         let footer = if is_known { None } else { block.read_footer().map_err(failed)? };
         let footer = footer.filter(|footer| is_of(footer, &found.header, &block));
+        let is_footer_damaged = footer.is_none() && !is_known && block.had_footer().map_err(failed)?;
         // The snapshot counts only with the rest: a footer says nothing about what was not synced.
         let trusted = footer.as_ref().filter(|footer| {
             (footer.end_offset <= self.entry.synced || seeded!(StaleIndexTrusted))
@@ -319,11 +322,22 @@ impl Rebuild<'_> {
             chain.resume = Some(Resume { block, data_end, max_timestamp, digest });
         } else {
             let _ = block.closed.set(ClosedBlock { end_offset, max_timestamp, data_end, digest });
-            if limit == next_base.unwrap_or(u64::MAX) {
+            if limit == next_base.unwrap_or(sealed_end) {
+                if is_footer_damaged {
+                    self.note_footer(&block);
+                }
                 self.engine.tending.write_footer(block, Some(chain.producers.encode()));
             }
         }
         Ok(())
+    }
+
+    /// A damaged footer costs nothing but a scan, and is told like all that is made again.
+    fn note_footer(&mut self, block: &Block) {
+        let (path, slot) = (&block.slots.file.path, block.slots.first);
+        tracing::warn!(log = %self.id, path, slot, "the footer of a block was damaged: the block was scanned, and it is written again");
+        let name = path.rsplit('/').next().unwrap_or(path);
+        self.findings.made_again.push(format!("{name}: footer of slot {slot}"));
     }
 
     fn push(&self, chain: &mut Chain, block: Block, closed: ClosedBlock, index: BlockIndex) {

@@ -15,7 +15,8 @@ pub struct OpenReport {
     pub unknown_blocks: Vec<UnknownBlock>,
     /// Files of blocks that lost their end, and with it blocks that nothing else may name.
     pub cut_files: Vec<CutFile>,
-    /// Files that were damaged and cost nothing: what they said was known from others, and they were written again.
+    /// What was damaged and cost nothing, for it was known from elsewhere: files, and the footers of blocks. It was written
+    /// again.
     pub made_again: Vec<String>,
     /// The journal had lost its end.
     pub lost_end: Option<LostEnd>,
