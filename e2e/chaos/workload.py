@@ -29,10 +29,13 @@ DELIVERY_TIMEOUT_MS = 300_000  # longer than any fault with its recovery, also o
 FOLLOW_WAIT_MS = 300
 CATCH_UP_TIMEOUT_S = 180.0
 CURSOR_TOPIC = "chaos-cursor"
-CURSOR_LEAD = 256  # records of the cursor's topic between two times that its reader is told that there are no more
+CURSOR_LEAD = 1_024  # records that the producer of the cursor's topic may be ahead of its reader
+CURSOR_BURST = 256  # records of that topic between two times that its reader is told that there are no more
+BURST_S = 1.0  # a reader that is told nothing for so long is not waited for: a node that wakes up finds new records
 COMMIT_EVERY = 8
 TEXT_TIMEOUT_S = 10.0  # so long the reader of the cursor, and its producer, hang on a node that is paused
 RETRY_S = 0.1
+BURST_LOOK_S = 0.02
 
 Place = tuple[str, int]  # a topic and its partition
 
@@ -204,11 +207,28 @@ def _start(target: Callable[..., None], *arguments: object) -> threading.Thread:
     return thread
 
 
+class Burst:
+    """When the producer of the cursor's topic writes, so that its reader comes to the end again and again."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._begun, self._told, self._since_s = 0, 0, 0.0
+
+    def goes_on(self, first: int, now_s: float) -> bool:
+        """Whether the records from *first* on are written now."""
+        told = self._workload.emptiness.final
+        if first >= self._begun + CURSOR_BURST:
+            if told == self._told and now_s < self._since_s + BURST_S:
+                return False
+            self._begun, self._told, self._since_s = first, told, now_s
+        return first <= self._workload.taken + CURSOR_LEAD
+
+
 def _produce(workload: Workload, number: int, bootstrap: str, gate: Gate, written: threading.Event) -> None:
     topic, partition = workload.place_of[number]
     chance = random.Random()  # what is in the values need not come again
     options = ProducerOptions(linger_ms=1, delivery_timeout_ms=DELIVERY_TIMEOUT_MS)
-    begun, told = 0, 0  # where the records of the cursor's topic go on since its reader was last told of their end
+    burst = Burst(workload)
     try:
         with gate.entered(), Client(bootstrap) as client, client.producer(topic, options=options) as producer:
             while not written.is_set():
@@ -218,10 +238,8 @@ def _produce(workload: Workload, number: int, bootstrap: str, gate: Gate, writte
                 values = [value_of(number, sequence, random=chance.getrandbits(64)) for sequence in window]
                 if topic == CURSOR_TOPIC:
                     values = [value.hex().encode() for value in values]  # the text protocol carries text
-                    if first >= begun + CURSOR_LEAD:
-                        if workload.emptiness.final == told and not written.wait(RETRY_S):
-                            continue
-                        begun, told = first, workload.emptiness.final
+                    if not burst.goes_on(first, time.monotonic()) and not written.wait(BURST_LOOK_S):
+                        continue
                 for delivery in [producer.send(value, partition=partition) for value in values]:
                     delivery.result()
                 workload.acked[number] = first + WINDOW
