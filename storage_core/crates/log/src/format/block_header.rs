@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::epochs::{EPOCH_RUNS_MAX, EpochRun, Epochs};
 use super::fields::{Fields, PutFields};
 use super::manifest::Manifest;
-use super::{FORMAT_VERSION, PAGE_BYTES, checksum_around};
+use super::{FORMAT_VERSION, PAGE_BYTES, SEQUENCE_MAX, checksum_around};
 use crate::options::FsyncSchedule;
 use crate::types::{Epoch, LogId};
 
@@ -138,6 +138,9 @@ impl BlockHeader {
         let (blocks_per_file, block_bytes) = (fields.u32()?, fields.u64()?);
         let manifest = Manifest { store, block_bytes, blocks_per_file };
         let journal_sequence = fields.u64()?;
+        if sequence.max(previous).max(journal_sequence) > SEQUENCE_MAX || base_offset > i64::MAX as u64 {
+            return None;
+        }
         let fsync = match fields.u64()? {
             u64::MAX => Some(FsyncSchedule::NoFsync),
             number => number.checked_sub(1).map(FsyncSchedule::from_number),
@@ -190,6 +193,19 @@ mod tests {
             group: (Uuid::nil(), 0, 0),
             name: "orders".to_owned(),
             epochs: Epochs::one(1 << 40, Epoch(5)),
+        }
+    }
+
+    #[test]
+    fn a_header_with_numbers_that_no_store_gets_to_is_damaged() {
+        let wrong = [
+            BlockHeader { sequence: u64::MAX, ..header() },
+            BlockHeader { previous: u64::MAX, ..header() },
+            BlockHeader { journal_sequence: u64::MAX, ..header() },
+            BlockHeader { base_offset: u64::MAX, epochs: Epochs::one(u64::MAX, Epoch(5)), ..header() },
+        ];
+        for header in wrong {
+            assert_eq!(BlockHeader::decode(&header.encode()), HeaderPage::Damaged);
         }
     }
 

@@ -14,6 +14,10 @@ pub(crate) const PAGE_BYTES: u64 = 4096;
 /// The version that is read and written, for each kind of structure.
 pub(crate) const FORMAT_VERSION: u32 = 2;
 
+/// No store gets beyond this sequence, of its blocks or of its journal's records. What names a higher one is damaged, whatever
+/// its checksum says: whoever counts on from there must not overflow.
+pub(crate) const SEQUENCE_MAX: u64 = 1 << 62;
+
 /// Rounds up to whole pages.
 pub(crate) const fn page_up(bytes: u64) -> u64 {
     bytes.next_multiple_of(PAGE_BYTES)

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::disk::{AlignedPage, Disk, DiskFile, FileKind, write_all};
 use crate::error::{Error, Result};
 use crate::format::fields::{Fields, PutFields};
-use crate::format::{FORMAT_VERSION, PAGE_BYTES, checksum_around};
+use crate::format::{FORMAT_VERSION, PAGE_BYTES, SEQUENCE_MAX, checksum_around};
 use crate::sync::{Mutex, atomic::AtomicU64};
 
 pub(crate) const END_NAME: &str = "END";
@@ -158,6 +158,9 @@ pub(super) fn decode(page: &[u8], store: Uuid) -> Page {
         }
         let turn = fields.u64()?;
         let (number, sequence) = (fields.u64()?, fields.u64()?);
+        if turn.max(sequence) > SEQUENCE_MAX {
+            return None; // nothing may count on from there
+        }
         let (is_closed, boot) = (fields.u32()? == 1, fields.uuid()?);
         let boot = (!boot.is_nil()).then_some(boot);
         Some(Page::End(turn, End { number, sequence, is_closed, boot }))
@@ -188,6 +191,9 @@ mod tests {
         }
         assert!(matches!(decode(&good[..100], store), Page::Damaged));
         assert!(matches!(decode(&[0; 4096], store), Page::Damaged));
+        let beyond = End { sequence: u64::MAX, ..end };
+        assert!(matches!(decode(&encode(store, 5, beyond), store), Page::Damaged));
+        assert!(matches!(decode(&encode(store, u64::MAX, end), store), Page::Damaged), "no turn follows");
     }
 
     #[test]

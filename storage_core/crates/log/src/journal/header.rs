@@ -2,7 +2,7 @@
 
 use crate::format::fields::{Fields, PutFields};
 use crate::format::manifest::Manifest;
-use crate::format::{FORMAT_VERSION, checksum_around};
+use crate::format::{FORMAT_VERSION, SEQUENCE_MAX, checksum_around};
 
 const MAGIC: &[u8; 8] = b"WALRUSJN";
 const CHECKSUM_AT: usize = 12;
@@ -70,6 +70,9 @@ impl JournalHeader {
         let store = fields.uuid()?;
         let (number, first_sequence) = (fields.u64()?, fields.u64()?);
         let (made_sequence, made_bytes) = (fields.u64()?, fields.u64()?);
+        if !(1..=SEQUENCE_MAX).contains(&first_sequence) || made_sequence > SEQUENCE_MAX {
+            return Some(HeaderBytes::Damaged("no store gets to the sequences in its header"));
+        }
         let manifest = Manifest { store, block_bytes: fields.u64()?, blocks_per_file: fields.u32()? };
         Some(HeaderBytes::Header(Self { manifest, number, first_sequence, made_sequence, made_bytes }))
     }
@@ -101,5 +104,22 @@ mod tests {
             }
         }
         assert!(matches!(JournalHeader::decode(&good[..50]), HeaderBytes::Damaged(_)));
+    }
+
+    /// What counts on from them overflowed.
+    #[test]
+    fn a_header_with_sequences_that_no_store_gets_to_is_damaged() {
+        let manifest = Manifest { store: Uuid::from_u128(1), block_bytes: 1 << 20, blocks_per_file: 100 };
+        let header = |first_sequence, made_sequence| JournalHeader {
+            manifest,
+            number: 7,
+            first_sequence,
+            made_sequence,
+            made_bytes: 200,
+        };
+        for (first, made) in [(0, 9), (u64::MAX, u64::MAX), (8, u64::MAX)] {
+            let read = JournalHeader::decode(&header(first, made).encode());
+            assert!(matches!(read, HeaderBytes::Damaged(_)), "{first}, {made}: {read:?}");
+        }
     }
 }

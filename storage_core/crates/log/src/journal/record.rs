@@ -4,8 +4,8 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::digest::Digest;
-use crate::format::checksum;
 use crate::format::fields::{Fields, PutFields};
+use crate::format::{SEQUENCE_MAX, checksum};
 use crate::options::FsyncSchedule;
 use crate::types::{Epoch, LogId};
 
@@ -328,7 +328,7 @@ impl<'a> Stored<'a> {
         let kind = fields.u8()?;
         let size = (RECORD_HEADER_BYTES + length as usize).next_multiple_of(RECORD_ALIGN);
         // An empty journal is zeros, and zeros must not be a record.
-        if sequence == 0 || crc != checksum(bytes.get(4..size)?) {
+        if !(1..=SEQUENCE_MAX).contains(&sequence) || crc != checksum(bytes.get(4..size)?) {
             return None;
         }
         let payload = &bytes[RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + length as usize];
