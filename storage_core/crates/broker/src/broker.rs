@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use uuid::Uuid;
 use walrus_metadata::{Metadata, Node, Presence, Present};
+
+use walrus_model::SegmentId;
 
 use crate::bucket::Bucket;
 use crate::clock;
@@ -63,7 +64,7 @@ struct Inner {
     publishing: Mutex<()>,
     version: watch::Sender<u64>,
     /// Leaders of the open segments that this process leads and that somebody has asked for, by segment.
-    leaders: Mutex<HashMap<Uuid, Arc<Leader>>>,
+    leaders: Mutex<HashMap<SegmentId, Arc<Leader>>>,
     /// Held while a log is made, so that it is made once.
     opening: tokio::sync::Mutex<()>,
     control: ControlQueue,
@@ -208,7 +209,7 @@ impl Broker {
     }
 
     /// Leaders of the open segments that this process leads and that somebody has asked for, by segment.
-    pub(crate) fn led(&self) -> &Mutex<HashMap<Uuid, Arc<Leader>>> {
+    pub(crate) fn led(&self) -> &Mutex<HashMap<SegmentId, Arc<Leader>>> {
         &self.inner.leaders
     }
 

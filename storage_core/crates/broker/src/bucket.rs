@@ -11,7 +11,8 @@ use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 use walrus_log::batch::Batch;
-use walrus_log::{Appended, Epoch, Log, LogId, LogSpec, Offset, Slices, Store};
+use walrus_log::{Appended, Log, LogId, LogSpec, Slices, Store};
+use walrus_model::{Epoch, Offset};
 
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;

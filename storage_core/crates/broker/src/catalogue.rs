@@ -7,7 +7,8 @@ use bytes::Bytes;
 use prost::Message as _;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use walrus_metadata::{Descriptor, Node, NodeId, Partition, Segment, SegmentState};
+use walrus_metadata::{Node, Partition, Segment, SegmentState};
+use walrus_model::{Descriptor, NodeId, SegmentId, TopicId};
 
 use crate::broker::Broker;
 use crate::control::Event;
@@ -78,7 +79,8 @@ impl Broker {
     pub async fn trim(&self, partition: &PartitionRef, below_number: u64) -> Result<()> {
         self.knows_all(&format!("which topic {} is", partition.topic)).await?;
         let topic = self.routing().partition(partition)?.0.topic.id.0;
-        let event = Event::Trim { topic, partition: partition.partition, below_number, first: None };
+        let event =
+            Event::Trim { topic: TopicId(topic), partition: partition.partition, below_number, first: None };
         self.control().ask(&event, CONTROL_PATIENCE).await?;
         tracing::info!(%partition, below_number, "trimmed");
         Ok(())
@@ -177,23 +179,23 @@ impl Broker {
     }
 
     /// The end of a partition, or of one of its segments.
-    pub(crate) async fn end_of(&self, place: &PartitionRef, segment: Option<Uuid>) -> Result<u64> {
+    pub(crate) async fn end_of(&self, place: &PartitionRef, segment: Option<SegmentId>) -> Result<u64> {
         let mut partition = self.routing().partition(place)?.1.clone();
-        let last = partition.segments.last().map(|last| last.descriptor.uuid);
-        partition.segments.retain(|listed| Some(listed.descriptor.uuid) == segment.or(last));
+        let last = partition.segments.last().map(|last| last.descriptor.id);
+        partition.segments.retain(|listed| Some(listed.descriptor.id) == segment.or(last));
         let sizes = self.sure_sizes(place.topic.as_str(), std::slice::from_ref(&partition)).await?;
         let none = || Error::Unavailable { what: format!("{place} has no segment") };
         let listed = partition.segments.first().ok_or_else(none)?;
-        Ok(end_of(listed, sizes.get(&listed.descriptor.uuid)))
+        Ok(end_of(listed, sizes.get(&listed.descriptor.id)))
     }
 
     /// [`Broker::sizes`], or `Unavailable` where somebody does not know how far an open segment goes.
-    async fn sure_sizes(&self, topic: &str, partitions: &[Partition]) -> Result<HashMap<Uuid, Size>> {
+    async fn sure_sizes(&self, topic: &str, partitions: &[Partition]) -> Result<HashMap<SegmentId, Size>> {
         let (sizes, silent) = self.sizes(partitions).await;
         let mut segments = partitions.iter().flat_map(|partition| &partition.segments);
         let unknown = segments.find_map(|segment| {
             let doubt = doubt_of(segment, &sizes, &silent)?;
-            Some((segment.descriptor.uuid, doubt))
+            Some((segment.descriptor.id, doubt))
         });
         match unknown {
             Some((segment, doubt)) => Err(Error::Unavailable {
@@ -205,12 +207,12 @@ impl Broker {
 
     /// Bytes and high watermarks of all segments of some partitions, from whoever stores them, and who of them did not
     /// answer.
-    async fn sizes(&self, partitions: &[Partition]) -> (HashMap<Uuid, Size>, HashSet<u32>) {
+    async fn sizes(&self, partitions: &[Partition]) -> (HashMap<SegmentId, Size>, HashSet<u32>) {
         let mut by_node: BTreeMap<u32, Vec<Bytes>> = BTreeMap::new();
         for segment in partitions.iter().flat_map(|partition| &partition.segments) {
             // The leader's copy answers for an open segment, any for a sealed one.
             let node = segment.descriptor.leader.node.0;
-            by_node.entry(node).or_default().push(uuid_bytes(segment.descriptor.uuid));
+            by_node.entry(node).or_default().push(uuid_bytes(segment.descriptor.id.0));
         }
         let asked = by_node.into_iter().map(|(node, segments)| async move {
             let info = self.segment_info(segments, false);
@@ -224,7 +226,7 @@ impl Broker {
         let silent = answers.iter().filter(|(_, answer)| answer.is_none()).map(|(node, _)| *node).collect();
         let facts = answers.into_iter().filter_map(|(_, answer)| answer).flat_map(|answer| answer.segments);
         let size = |facts: crate::proto::peer::SegmentFacts| {
-            let uuid = Uuid::from_slice(&facts.segment).ok()?;
+            let uuid = SegmentId::from_slice(&facts.segment)?;
             Some((
                 uuid,
                 // One that is open here and sealed there goes on in a segment that is not listed here yet.
@@ -253,8 +255,8 @@ struct Size {
 }
 
 /// Why nobody can say how far a segment goes.
-fn doubt_of(segment: &Segment, sizes: &HashMap<Uuid, Size>, silent: &HashSet<u32>) -> Option<String> {
-    let Descriptor { uuid, leader, .. } = &segment.descriptor;
+fn doubt_of(segment: &Segment, sizes: &HashMap<SegmentId, Size>, silent: &HashSet<u32>) -> Option<String> {
+    let Descriptor { id, leader, .. } = &segment.descriptor;
     let node = leader.node.0;
     match &segment.state {
         SegmentState::Sealed(_) => None,
@@ -262,7 +264,7 @@ fn doubt_of(segment: &Segment, sizes: &HashMap<Uuid, Size>, silent: &HashSet<u32
         SegmentState::Open if silent.contains(&node) => {
             Some(format!("its leader, node {node}, does not answer"))
         }
-        SegmentState::Open => match sizes.get(uuid) {
+        SegmentState::Open => match sizes.get(id) {
             None => Some(format!("its leader, node {node}, has not heard of it yet")),
             Some(size) => {
                 size.doubt.as_ref().map(|doubt| format!("its leader, node {node}, says that {doubt}"))
@@ -296,20 +298,20 @@ fn node_view(id: NodeId, node: Option<&Node>, alive: &BTreeSet<NodeId>) -> NodeV
 
 fn partition_view(
     partition: &Partition,
-    sizes: &HashMap<Uuid, Size>,
+    sizes: &HashMap<SegmentId, Size>,
     node: impl Fn(NodeId) -> NodeView,
 ) -> PartitionView {
     let segment = |segment: &Segment| {
         let descriptor = &segment.descriptor;
         let base_offset = base_of(segment);
-        let size = sizes.get(&descriptor.uuid);
+        let size = sizes.get(&descriptor.id);
         let state = match &segment.state {
             SegmentState::Open => SegmentStateView::Open,
             SegmentState::Sealing(_) => SegmentStateView::Sealing,
             SegmentState::Sealed(_) => SegmentStateView::Sealed,
         };
         SegmentView {
-            uuid: descriptor.uuid,
+            uuid: descriptor.id,
             number: descriptor.number,
             epoch: descriptor.epoch.0,
             base_offset,

@@ -4,12 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use prost::Message as _;
-use uuid::Uuid;
-use walrus_metadata::{Descriptor, NodeId, SegmentState, TopicId};
+use walrus_metadata::SegmentState;
+use walrus_model::{Descriptor, DiskId, NodeId, ReplicaRef, SegmentId, TopicId};
 use walrus_replica::{Doubt, OwnCopy, Part, Tail};
 
 use crate::broker::Broker;
@@ -61,7 +60,7 @@ impl Broker {
     pub(crate) async fn may_claim_end(&self, segment: &Descriptor) -> Result<()> {
         let claims = self.may_claim_ends(std::slice::from_ref(segment)).await;
         claims.into_iter().collect::<Result<(), Doubt>>().map_err(|doubt| Error::Unavailable {
-            what: format!("how far segment {} goes is not sure: {doubt}", segment.uuid),
+            what: format!("how far segment {} goes is not sure: {doubt}", segment.id),
         })
     }
 
@@ -78,8 +77,8 @@ impl Broker {
                 let (places, replicas) = questions.entry(replica.node.0).or_default();
                 places.push(place);
                 replicas.push(ReplicaName {
-                    segment: uuid_bytes(segment.uuid),
-                    disk: uuid_bytes(replica.disk),
+                    segment: uuid_bytes(segment.id.0),
+                    disk: uuid_bytes(replica.disk.0),
                     topic: uuid_bytes(segment.topic.0),
                     partition: segment.partition,
                 });
@@ -116,12 +115,12 @@ impl Broker {
         let claims: Vec<_> = tails.iter().map(Tail::may_claim_end).collect();
         for ((segment, claim), over) in segments.iter().zip(&claims).zip(over) {
             if claim.is_err() && is_led_by(segment.leader, self.config()) {
-                if let Some(leader) = self.known_leader(segment.uuid)
+                if let Some(leader) = self.known_leader(segment.id)
                     && standing::is_led_in_vain(segment.replicas.len(), segment.write_quorum as usize, over)
                 {
                     leader.note_left();
                 }
-                self.copies().note_doubt(segment.uuid);
+                self.copies().note_doubt(segment.id);
             }
         }
         claims
@@ -132,25 +131,25 @@ impl Broker {
             replicas: segment.replicas.len(),
             write_quorum: segment.write_quorum as usize,
             is_leader: is_led_by(segment.leader, self.config()),
-            own: self.own_part(segment.topic, segment.partition, segment.uuid),
+            own: self.own_part(segment.topic, segment.partition, segment.id),
             confirmed: 0,
         }
     }
 
     /// How the own copy of a segment stands by what the metadata here say now: asked before whatever is final, and before
     /// this process begins to lead.
-    pub(crate) fn own_part(&self, topic: TopicId, partition: u32, segment: Uuid) -> Result<Part, Doubt> {
+    pub(crate) fn own_part(&self, topic: TopicId, partition: u32, segment: SegmentId) -> Result<Part, Doubt> {
         let (is_open, is_trimmed) = {
             let routing = self.routing();
             let listed = routing.topic(topic).and_then(|route| route.partition(partition).ok());
             let last = listed.and_then(|partition| partition.segments.last());
-            let listed = last.filter(|last| last.descriptor.uuid == segment);
+            let listed = last.filter(|last| last.descriptor.id == segment);
             let is_open = listed.is_some_and(|listed| listed.state == SegmentState::Open);
             let is_trimmed =
                 listed.is_some_and(|listed| self.copies().tombstones().covers(&listed.descriptor));
             (is_open, is_trimmed)
         };
-        let log = self.bucket().log(walrus_log::LogId(segment));
+        let log = self.bucket().log(walrus_log::LogId(segment.0));
         let is_written = log.is_some_and(|log| log.is_sealed() || log.end_offset() > log.base_offset());
         let copy = self.copies().find(segment).map_err(|_| Doubt::Unreadable)?;
         let takes_appends =
@@ -163,10 +162,10 @@ impl Broker {
         self.metadata_reaches(question.metadata_version, NEWS_PATIENCE).await;
         let knows_enough = self.metadata_version() >= question.metadata_version;
         let part = |name: &ReplicaName| {
-            let uuid = |bytes: &Bytes| Uuid::from_slice(bytes).ok();
-            let (disk, segment, topic) = (uuid(&name.disk)?, uuid(&name.segment)?, uuid(&name.topic)?);
+            let (disk, topic) = (DiskId::from_slice(&name.disk)?, TopicId::from_slice(&name.topic)?);
+            let segment = SegmentId::from_slice(&name.segment)?;
             let is_asked = knows_enough && self.copies().is_me(disk);
-            is_asked.then(|| self.own_part(TopicId(topic), name.partition, segment))
+            is_asked.then(|| self.own_part(topic, name.partition, segment))
         };
         let parts: Vec<_> = question.replicas.iter().map(part).collect();
         ConfirmAnswer {
@@ -182,7 +181,7 @@ impl Broker {
     /// lately.
     pub(crate) fn is_cut_off(&self, segment: &Descriptor) -> bool {
         let lost = self.liveness().lost();
-        let is_lost = |replica: &&walrus_metadata::ReplicaRef| lost.contains(&replica.node.0);
+        let is_lost = |replica: &&ReplicaRef| lost.contains(&replica.node.0);
         let (replicas, write_quorum) = (segment.replicas.len(), segment.write_quorum as usize);
         !lost.is_empty()
             && standing::is_cut_off(replicas, write_quorum, segment.replicas.iter().filter(is_lost).count())
@@ -201,7 +200,7 @@ impl Broker {
 
     /// What is said then.
     pub(crate) fn cut_off(&self, segment: &Descriptor) -> Error {
-        let (uuid, lost) = (segment.uuid, self.liveness().lost());
+        let (uuid, lost) = (segment.id, self.liveness().lost());
         Error::Unavailable {
             what: format!("segment {uuid} needs replicas on nodes {lost:?}, which do not answer"),
         }

@@ -8,6 +8,8 @@ use serde::Deserialize;
 use uuid::Uuid;
 use walrus_log::Options;
 
+use walrus_model::{DiskId, ProcessId};
+
 use crate::edge::{Caps, Silence};
 use crate::node::budget;
 use crate::peer::WireVersions;
@@ -40,9 +42,9 @@ pub struct Config {
     /// This node's small integer.
     pub node_id: u32,
     /// Disk incarnation.
-    pub disk: Uuid,
+    pub disk: DiskId,
     /// Process incarnation.
-    pub process: Uuid,
+    pub process: ProcessId,
     /// `host:port` of the text protocol; port 0 is chosen.
     #[serde(default = "any_port")]
     pub text_address: String,

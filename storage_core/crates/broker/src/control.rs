@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
-use uuid::Uuid;
-use walrus_metadata::{CopyReport, Descriptor, ReplicaRef, Value};
+use walrus_metadata::CopyReport;
+use walrus_model::{Descriptor, ReplicaRef, SegmentId, TopicId, Value};
 
 use crate::error::Error;
 
@@ -36,11 +36,11 @@ pub(crate) enum Event {
     /// A successor of an open segment.
     BeginRoll {
         /// Topic.
-        topic: Uuid,
+        topic: TopicId,
         /// Partition.
         partition: u32,
         /// The open segment.
-        segment: Uuid,
+        segment: SegmentId,
         /// Nodes that cannot lead it.
         avoid: Vec<u32>,
         /// Why the segment ends.
@@ -49,11 +49,11 @@ pub(crate) enum Event {
     /// An attempt to decide where an unsealed segment ends, at a fresh epoch.
     BeginRecovery {
         /// Topic.
-        topic: Uuid,
+        topic: TopicId,
         /// Partition.
         partition: u32,
         /// The segment.
-        segment: Uuid,
+        segment: SegmentId,
         /// The attempt's epoch must be above this one.
         above: u32,
         /// Nodes that cannot lead the next segment.
@@ -64,18 +64,18 @@ pub(crate) enum Event {
     /// The decided value of a segment.
     SealAndOpen {
         /// Topic.
-        topic: Uuid,
+        topic: TopicId,
         /// Partition.
         partition: u32,
         /// The sealed segment.
-        segment: Uuid,
+        segment: SegmentId,
         /// Its value.
         value: Box<Value>,
     },
     /// Drop sealed segments.
     Trim {
         /// Topic.
-        topic: Uuid,
+        topic: TopicId,
         /// Partition.
         partition: u32,
         /// First segment to keep.
@@ -93,7 +93,7 @@ pub(crate) enum Event {
     /// Drop a topic.
     DeleteTopic {
         /// Topic.
-        topic: Uuid,
+        topic: TopicId,
     },
     /// This node's disk is full, or has space again.
     NodeState {

@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::time::MissedTickBehavior;
-use uuid::Uuid;
 use walrus_log::{Disk, Store};
 use walrus_metadata::Metadata;
+
+use walrus_model::{DiskId, ReplicaRef};
 
 use crate::broker::Broker;
 use crate::config::{Config, ConfigError, LiveConfig};
@@ -54,7 +55,7 @@ pub enum StartError {
     )]
     LostPromises {
         /// The disk, as the metadata know it.
-        disk: Uuid,
+        disk: DiskId,
     },
     /// What the disk remembers of trims cannot be read.
     #[error(
@@ -364,7 +365,7 @@ fn show_partitions(broker: &Broker) {
     let led = broker.leaders().into_iter().filter_map(|leader| {
         let segment = &leader.descriptor;
         let topic = routing.topic(segment.topic)?.name.to_string();
-        let is_silent = |replica: &&walrus_metadata::ReplicaRef| broker.liveness().is_silent(replica.node.0);
+        let is_silent = |replica: &&ReplicaRef| broker.liveness().is_silent(replica.node.0);
         Some(LedPartition {
             topic,
             partition: segment.partition,

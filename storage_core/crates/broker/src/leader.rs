@@ -11,18 +11,17 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 use walrus_log::batch::Batch as StoredBatch;
-use walrus_log::{Appended, Epoch, Log};
-use walrus_metadata::{Descriptor, Segment};
-use walrus_replica::{Batch, LeaderInput, LeaderOutput, LeaderPhase, Message, ProcessId, Reply, Value};
+use walrus_log::{Appended, Log};
+use walrus_metadata::Segment;
+use walrus_model::{Descriptor, Offset, SegmentId, Value};
+use walrus_replica::{Batch, LeaderInput, LeaderOutput, LeaderPhase, Message, Reply};
 
 use crate::broker::Broker;
 use crate::bucket::Key;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::high_watermark::HighWatermark;
-use crate::replication::convert;
 use crate::replication::copy::Copy;
 use crate::replication::follower::{self, Link};
 use crate::replication::marks::mark_behind;
@@ -81,7 +80,7 @@ struct State {
 /// An append that must go on to the next segment.
 pub(crate) struct Carried {
     pub(crate) batch: Bytes,
-    pub(crate) only: Option<Uuid>,
+    pub(crate) only: Option<SegmentId>,
     pub(crate) deadline: Instant,
     pub(crate) reply: oneshot::Sender<Result<Placed>>,
 }
@@ -112,13 +111,12 @@ impl Leader {
         if log.end_offset() != log.base_offset() || log.is_sealed() {
             return Err(unfit("it was written before, and a leader never resumes"));
         }
-        let me = ProcessId(descriptor.leader.process.as_u128());
-        let machine = walrus_replica::Leader::open(convert::descriptor(&descriptor), me);
+        let machine = walrus_replica::Leader::open(descriptor.clone(), descriptor.leader.process);
         bind_writer(&copy, &machine)?;
         let age_ms = u64::try_from(clock::now_ms()).unwrap_or(0).saturating_sub(segment.opened_at_ms);
         let opened = Instant::now();
         let replicas = descriptor.replicas.len();
-        let epoch = Epoch(descriptor.epoch.0);
+        let epoch = descriptor.epoch;
         Ok(Self {
             own_copy_fenced: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
@@ -165,7 +163,7 @@ impl Leader {
         broker: &Broker,
         batch: &StoredBatch<'_>,
         bytes: &Bytes,
-        only: Option<Uuid>,
+        only: Option<SegmentId>,
         deadline: Instant,
     ) -> Result<Appended> {
         if broker.is_cut_off(&self.descriptor) {
@@ -242,7 +240,7 @@ impl Leader {
     /// The segment ends where its high watermark is, and goes on in that one.
     pub(crate) fn freeze(&self, broker: &Broker, successor: &Descriptor) {
         let successor = Descriptor { base_offset: None, ..successor.clone() };
-        self.step(broker, LeaderInput::Freeze { successor: convert::descriptor(&successor) });
+        self.step(broker, LeaderInput::Freeze { successor });
     }
 
     /// Metadata has the decision.
@@ -314,7 +312,7 @@ impl Leader {
 
     /// The own replica votes like the others; that waits for the disk.
     fn ask_own_copy(&self, broker: &Broker, mail: Vec<Message>) {
-        let (asking, copy, segment) = (broker.clone(), self.copy.clone(), self.descriptor.uuid);
+        let (asking, copy, segment) = (broker.clone(), self.copy.clone(), self.descriptor.id);
         let own = self.own_replica;
         broker.spawn("own vote", async move {
             for message in mail {
@@ -398,7 +396,7 @@ impl Leader {
 
     /// Reads the own log, perhaps from the disk: this thread's other tasks go on elsewhere.
     fn read_aside(&self, from: u64, bytes_max: usize) -> Result<Vec<Bytes>> {
-        let read = tokio::task::block_in_place(|| self.log().read(walrus_log::Offset(from), bytes_max));
+        let read = tokio::task::block_in_place(|| self.log().read(Offset(from), bytes_max));
         let failed = |error| Error::Storage {
             node: self.descriptor.leader.node.0,
             message: format!("{}: {error}", self.label()),

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use uuid::Uuid;
-use walrus_metadata::{Descriptor, Segment, SegmentState};
+use walrus_metadata::{Segment, SegmentState};
+use walrus_model::{Descriptor, SegmentId};
 
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::leader::{Carried, Leader};
-use crate::replication::{convert, follower};
+use crate::replication::follower;
 use crate::routing::{Routing, is_led_by, open_segment};
 use crate::segment::label;
 use crate::topic::{PartitionRef, TopicName};
@@ -17,7 +17,7 @@ use crate::topic::{PartitionRef, TopicName};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leadership {
     /// The open segment.
-    pub segment: Uuid,
+    pub segment: SegmentId,
     /// Its number.
     pub number: u64,
     /// Its first offset.
@@ -36,10 +36,10 @@ impl Broker {
         let routing = self.routing();
         let (_, found) = routing.partition(partition)?;
         let nobody = || Error::Unavailable { what: format!("{partition} has no open segment") };
-        let Descriptor { uuid, number, base_offset, epoch, leader, .. } =
+        let Descriptor { id, number, base_offset, epoch, leader, .. } =
             &open_segment(found).ok_or_else(nobody)?.descriptor;
         Ok(Leadership {
-            segment: *uuid,
+            segment: *id,
             number: *number,
             base_offset: base_offset.map_or(0, |base| base.0),
             epoch: epoch.0,
@@ -50,8 +50,8 @@ impl Broker {
 
     /// The leader of an open segment that metadata gives to this process. Makes its log if need be.
     pub(crate) async fn leader(&self, topic: &TopicName, segment: &Segment) -> Result<Arc<Leader>> {
-        let uuid = segment.descriptor.uuid;
-        let known = || self.led().lock().get(&uuid).cloned();
+        let id = segment.descriptor.id;
+        let known = || self.led().lock().get(&id).cloned();
         if let Some(leader) = known() {
             return Ok(leader);
         }
@@ -72,7 +72,7 @@ impl Broker {
             replicas = ?segment.descriptor.replicas.iter().map(|replica| replica.node.0).collect::<Vec<_>>(),
             "leads"
         );
-        self.led().lock().insert(uuid, leader.clone());
+        self.led().lock().insert(id, leader.clone());
         for place in leader.followers() {
             self.spawn("follower", follower::follow(self.clone(), leader.clone(), place));
         }
@@ -82,10 +82,10 @@ impl Broker {
     /// Whether this process may begin to lead a segment that metadata gives it: nobody has written it yet (R7).
     pub(crate) fn may_lead(&self, segment: &Segment) -> bool {
         let descriptor = &segment.descriptor;
-        if self.known_leader(descriptor.uuid).is_some() {
+        if self.known_leader(descriptor.id).is_some() {
             return true;
         }
-        self.own_part(descriptor.topic, descriptor.partition, descriptor.uuid)
+        self.own_part(descriptor.topic, descriptor.partition, descriptor.id)
             == Ok(walrus_replica::Part::Fresh)
     }
 
@@ -95,14 +95,14 @@ impl Broker {
         let descriptor = &segment.descriptor;
         is_led_by(descriptor.leader, self.config())
             && segment.state == SegmentState::Open
-            && match self.known_leader(descriptor.uuid) {
+            && match self.known_leader(descriptor.id) {
                 Some(leader) => leader.is_deposed(),
                 None => !self.may_lead(segment),
             }
     }
 
     /// A leader that has been asked for before.
-    pub(crate) fn known_leader(&self, segment: Uuid) -> Option<Arc<Leader>> {
+    pub(crate) fn known_leader(&self, segment: SegmentId) -> Option<Arc<Leader>> {
         self.led().lock().get(&segment).cloned()
     }
 
@@ -112,7 +112,7 @@ impl Broker {
 
     /// Leaders whose segments metadata has sealed, or does not list any more, learn it before anybody is routed past them.
     pub(crate) fn end_leaders(&self, routing: &Routing) {
-        let is_led = |segment: &Uuid| routing.leases.by_key.contains_key(&walrus_log::LogId(*segment));
+        let is_led = |segment: &SegmentId| routing.leases.by_key.contains_key(&walrus_log::LogId(segment.0));
         let ended: Vec<_> =
             self.led().lock().extract_if(|segment, _| !is_led(segment)).map(|(_, leader)| leader).collect();
         for leader in ended {
@@ -120,10 +120,9 @@ impl Broker {
             let partition =
                 routing.topic(segment.topic).and_then(|route| route.partition(segment.partition).ok());
             let mut listed = partition.into_iter().flat_map(|partition| partition.segments.iter().rev());
-            let state =
-                listed.find(|listed| listed.descriptor.uuid == segment.uuid).map(|listed| &listed.state);
+            let state = listed.find(|listed| listed.descriptor.id == segment.id).map(|listed| &listed.state);
             if let Some(SegmentState::Sealed(value)) = state {
-                leader.learned(self, convert::value(value));
+                leader.learned(self, value.clone());
             }
             leader.closed.cancel();
         }

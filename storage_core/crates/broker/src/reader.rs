@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use prost::Message as _;
-use uuid::Uuid;
 use walrus_log::batch::{Batch, BatchError};
 use walrus_log::{Log, LogId, Slices};
-use walrus_metadata::{Descriptor, Segment, SegmentState};
+use walrus_metadata::{Segment, SegmentState};
+use walrus_model::{Descriptor, SegmentId};
 
 use crate::broker::Broker;
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ use crate::proto::peer::{Fetch, FetchAnswer};
 use crate::replication::copy::Readable;
 use crate::replication::pages;
 use crate::routing::{base_of, is_led_by, is_open, log_start, open_segment, segment_at};
-use crate::segment::{label, uuid_bytes};
+use crate::segment::{label, segment_of, uuid_bytes};
 use crate::submission::BATCH_BYTES_MAX;
 use crate::topic::{PartitionRef, TopicName};
 
@@ -31,7 +31,7 @@ pub struct ReadOptions {
     /// How long to wait at the high watermark.
     pub wait: Duration,
     /// Only from this segment; its end answers an empty page.
-    pub segment: Option<Uuid>,
+    pub segment: Option<SegmentId>,
 }
 
 /// Whole batches of one segment; the first contains the wanted offset. Empty at the high watermark.
@@ -161,7 +161,7 @@ impl Broker {
                     news.wait(LOOK_AGAIN).await;
                     continue;
                 }
-                let what = format!("what follows in segment {} is not known yet", segment.descriptor.uuid);
+                let what = format!("what follows in segment {} is not known yet", segment.descriptor.id);
                 return Err(Error::Unavailable { what });
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -178,7 +178,7 @@ impl Broker {
         &self,
         from: &PartitionRef,
         offset: u64,
-        wanted: Option<Uuid>,
+        wanted: Option<SegmentId>,
     ) -> Result<(TopicName, Segment, u64)> {
         let look = || self.locate(from, offset, wanted);
         match self.confirmed(look).await {
@@ -201,7 +201,7 @@ impl Broker {
         &self,
         from: &PartitionRef,
         offset: u64,
-        wanted: Option<Uuid>,
+        wanted: Option<SegmentId>,
     ) -> Result<(TopicName, Segment, u64)> {
         let routing = self.routing();
         let (route, partition) = routing.partition(from)?;
@@ -209,7 +209,7 @@ impl Broker {
         let (found, start) = match wanted {
             Some(uuid) => {
                 let unknown = || Error::UnknownSegment { segment: uuid.to_string() };
-                let listed = partition.segments.iter().find(|listed| listed.descriptor.uuid == uuid);
+                let listed = partition.segments.iter().find(|listed| listed.descriptor.id == uuid);
                 let listed = listed.ok_or_else(unknown)?;
                 (Some(listed).filter(|segment| base_of(segment) <= offset), base_of(listed))
             }
@@ -238,9 +238,9 @@ impl Broker {
                 self.leader(topic, segment).await?;
             }
             // A copy that is not whole yet is none: others may have it.
-            let is_whole = || self.bucket().log(LogId(descriptor.uuid)).is_some_and(|log| log.is_sealed());
+            let is_whole = || self.bucket().log(LogId(descriptor.id.0)).is_some_and(|log| log.is_sealed());
             if is_open || sources.len() == 1 || is_whole() {
-                match self.fetch_here(descriptor.uuid, offset, bytes_max, wait).await {
+                match self.fetch_here(descriptor.id, offset, bytes_max, wait).await {
                     Err(error @ Error::Corrupted { .. }) if !is_open => failures.add(error),
                     answered => return answered,
                 }
@@ -248,7 +248,7 @@ impl Broker {
         }
         for node in sources.into_iter().filter(|source| *source != me) {
             let fetch = Fetch {
-                segment: uuid_bytes(descriptor.uuid),
+                segment: uuid_bytes(descriptor.id.0),
                 offset,
                 bytes_max: u32::try_from(bytes_max).unwrap_or(u32::MAX),
                 wait_ms: u32::try_from(wait.as_millis()).unwrap_or(u32::MAX),
@@ -281,13 +281,13 @@ impl Broker {
                 Err(error) => failures.add(error),
             }
         }
-        Err(failures.sum(descriptor.uuid))
+        Err(failures.sum(descriptor.id))
     }
 
     /// Answers from the own copy of a segment, below the high watermark; waits there.
     pub(crate) async fn fetch_here(
         &self,
-        segment: Uuid,
+        segment: SegmentId,
         offset: u64,
         bytes_max: usize,
         wait: Duration,
@@ -375,11 +375,11 @@ impl Broker {
     }
 
     /// The log of a segment on this disk. `None`: metadata lists it here, and it was never needed.
-    async fn own_copy(&self, segment: Uuid) -> Result<Option<Log>> {
+    async fn own_copy(&self, segment: SegmentId) -> Result<Option<Log>> {
         if self.copies().is_aside(segment) {
             return Err(Error::UnknownSegment { segment: segment.to_string() });
         }
-        if let Some(log) = self.bucket().log(LogId(segment)) {
+        if let Some(log) = self.bucket().log(LogId(segment.0)) {
             return Ok(Some(log));
         }
         let unknown = || Error::UnknownSegment { segment: segment.to_string() };
@@ -391,7 +391,7 @@ impl Broker {
     }
 
     /// Descriptor of an unsealed segment.
-    fn descriptor_of(&self, segment: Uuid) -> Result<Descriptor> {
+    fn descriptor_of(&self, segment: SegmentId) -> Result<Descriptor> {
         if let Some(leader) = self.known_leader(segment) {
             return Ok(leader.descriptor.clone());
         }
@@ -403,13 +403,13 @@ impl Broker {
     }
 
     /// An unsealed segment as the metadata list it.
-    fn listed(&self, segment: Uuid) -> Option<(TopicName, Segment)> {
+    fn listed(&self, segment: SegmentId) -> Option<(TopicName, Segment)> {
         let routing = self.routing();
         let mut open = routing.routes().flat_map(|route| {
             let open = route.topic.partitions.iter().filter_map(open_segment);
             open.map(|segment| (&route.name, segment))
         });
-        let found = open.find(|(_, listed)| listed.descriptor.uuid == segment);
+        let found = open.find(|(_, listed)| listed.descriptor.id == segment);
         found.map(|(topic, listed)| (topic.clone(), listed.clone()))
     }
 
@@ -456,7 +456,7 @@ impl Broker {
             self.blocking(move || broker.bucket().read_by_key(&log, offset, bytes_max)).await
         };
         if let Err(Error::Corrupted { .. }) = &read {
-            self.copies().note_damage(log.id().0);
+            self.copies().note_damage(segment_of(log.id()));
         }
         let slices = read?;
         held.set(slices.batches.iter().map(Bytes::len).sum());
@@ -487,7 +487,7 @@ impl Failures {
     }
 
     /// A loss only where every copy is damaged; as long as one may come back, it is waited for.
-    fn sum(self, segment: Uuid) -> Error {
+    fn sum(self, segment: SegmentId) -> Error {
         let nobody = || Error::Unavailable { what: format!("segment {segment} has no replica") };
         match (self.damaged, self.is_unsure) {
             (Some((key, start, end)), false) => Error::DataLoss { key, start, end },

@@ -1,8 +1,8 @@
 //! Which logs leave this disk. Pure: only what metadata explicitly calls trimmed or deleted goes; what it merely does
 //! not list stays, because metadata may have lost commands, and a log may have been made for a segment to come.
 
-use uuid::Uuid;
-use walrus_metadata::{Metadata, ReplicaRef};
+use walrus_metadata::Metadata;
+use walrus_model::{ReplicaRef, SegmentId};
 
 use crate::segment::Place;
 
@@ -18,7 +18,7 @@ pub(crate) enum Fate {
 }
 
 /// Judges the log of a segment on a disk.
-pub(crate) fn judge(metadata: &Metadata, place: Place, segment: Uuid, here: ReplicaRef) -> Fate {
+pub(crate) fn judge(metadata: &Metadata, place: Place, segment: SegmentId, here: ReplicaRef) -> Fate {
     if metadata.deleted.contains(&place.topic) {
         return Fate::Delete;
     }
@@ -35,36 +35,34 @@ pub(crate) fn judge(metadata: &Metadata, place: Place, segment: Uuid, here: Repl
     let Ok(at) = at else { return Fate::Keep };
     let listed = &partition.segments[at];
     let is_here = listed.copies.iter().any(|copy| copy.replica == here);
-    if listed.descriptor.uuid == segment && is_here { Fate::Keep } else { Fate::Unlisted }
+    if listed.descriptor.id == segment && is_here { Fate::Keep } else { Fate::Unlisted }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use walrus_model::{Descriptor, DiskId, Epoch, LeaderRef, NodeId, Offset, ProcessId, TopicId};
 
-    use walrus_metadata::{
-        CopyState, Descriptor, Epoch, LeaderRef, NodeId, Offset, Partition, Segment, SegmentCopy,
-        SegmentState, Topic, TopicId,
-    };
+    use walrus_metadata::{CopyState, Partition, Segment, SegmentCopy, SegmentState, Topic};
 
     use super::*;
 
-    const LISTED: Uuid = Uuid::from_u128(40);
+    const LISTED: SegmentId = SegmentId::from_u128(40);
 
     #[test]
     fn only_what_metadata_calls_trimmed_or_deleted_goes_and_what_it_does_not_list_is_put_aside() {
         let (listed, deleted, forgotten) = (topic(1), topic(2), topic(3));
-        let here = ReplicaRef { node: NodeId(1), disk: Uuid::from_u128(9) };
-        let elsewhere = ReplicaRef { node: NodeId(2), disk: Uuid::from_u128(8) };
+        let here = ReplicaRef { node: NodeId(1), disk: DiskId::from_u128(9) };
+        let elsewhere = ReplicaRef { node: NodeId(2), disk: DiskId::from_u128(8) };
         let open = Segment {
             descriptor: Descriptor {
-                uuid: LISTED,
+                id: LISTED,
                 topic: listed,
                 partition: 0,
                 number: 4,
                 base_offset: Some(Offset(0)),
                 epoch: Epoch(1),
-                leader: LeaderRef { node: NodeId(1), process: Uuid::nil() },
+                leader: LeaderRef { node: NodeId(1), process: ProcessId::from_u128(0) },
                 replicas: vec![here],
                 write_quorum: 1,
             },
@@ -95,14 +93,18 @@ mod tests {
         assert_eq!(fate(listed, 0, 3, LISTED, here), Fate::Delete);
         assert_eq!(fate(listed, 0, 4, LISTED, here), Fate::Keep);
         assert_eq!(fate(listed, 0, 4, LISTED, elsewhere), Fate::Unlisted, "its copies are others");
-        assert_eq!(fate(listed, 0, 4, Uuid::nil(), here), Fate::Unlisted, "another segment of that number");
-        assert_eq!(fate(listed, 0, 5, Uuid::nil(), here), Fate::Keep, "one to come");
+        assert_eq!(
+            fate(listed, 0, 4, SegmentId::from_u128(0), here),
+            Fate::Unlisted,
+            "another segment of that number"
+        );
+        assert_eq!(fate(listed, 0, 5, SegmentId::from_u128(0), here), Fate::Keep, "one to come");
         assert_eq!(fate(listed, 1, 0, LISTED, here), Fate::Unlisted);
         assert_eq!(fate(deleted, 0, 9, LISTED, here), Fate::Delete);
         assert_eq!(fate(forgotten, 0, 0, LISTED, here), Fate::Unlisted);
     }
 
     fn topic(number: u128) -> TopicId {
-        TopicId(Uuid::from_u128(number))
+        TopicId::from_u128(number)
     }
 }

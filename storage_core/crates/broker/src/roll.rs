@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use walrus_metadata::{Descriptor, Offset, Segment, SegmentState, Value};
+use walrus_metadata::{Segment, SegmentState};
+use walrus_model::{Descriptor, Value};
 
 use crate::broker::Broker;
 use crate::control::Event;
@@ -13,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::leader::Leader;
 use crate::peer::Request;
 use crate::proto::peer::Prepare;
-use crate::replication::{catch_up, convert, recovery};
+use crate::replication::{catch_up, recovery};
 use crate::rollover::Reason;
 use crate::segment::{label, log_id};
 use crate::topic::TopicName;
@@ -140,7 +141,7 @@ async fn decided(broker: &Broker, roll: &Roll, leader: &Leader) -> Result<Value>
     }
     let value = end.borrow().clone();
     let unknown = || Error::Unavailable { what: format!("the end of {} is not known yet", leader.label()) };
-    Ok(convert::value_back(&*value.ok_or_else(unknown)?))
+    value.map(|value| (*value).clone()).ok_or_else(unknown)
 }
 
 /// Makes the successor's log on its leader's node, should it answer: so that it need not ask around later.
@@ -149,13 +150,13 @@ pub(crate) async fn prepare_ahead(broker: &Broker, segment: &Descriptor, value: 
     let Some(log) = log.filter(|log| log.is_sealed()) else { return };
     let producers = Bytes::from(broker.producers_behind(segment, log.producers()).encode());
     if let Err(error) = prepare(broker, &value.successor, &producers).await {
-        tracing::debug!(segment = %value.successor.uuid, %error, "the next leader could not be prepared");
+        tracing::debug!(segment = %value.successor.id, %error, "the next leader could not be prepared");
     }
 }
 
 /// A successor, with its base, whose node has its log on disk.
 async fn find_successor(broker: &Broker, roll: &Roll, leader: &Leader) -> Result<Descriptor> {
-    let end = Offset(leader.log().end_offset().0);
+    let end = leader.log().end_offset();
     let producers = Bytes::from(broker.producers_behind(&roll.segment, leader.log().producers()).encode());
     // Its own node is no successor of a segment that leaves it for want of space.
     let mut avoid = if roll.reason == Reason::NoSpace { vec![broker.node_id()] } else { Vec::new() };
@@ -213,7 +214,7 @@ fn is_alive(broker: &Broker, successor: &Descriptor) -> bool {
 pub(crate) fn current(broker: &Broker, segment: &Descriptor) -> Option<Segment> {
     let routing = broker.routing();
     let partition = routing.topic(segment.topic)?.partition(segment.partition).ok()?;
-    partition.segments.iter().rev().find(|listed| listed.descriptor.uuid == segment.uuid).cloned()
+    partition.segments.iter().rev().find(|listed| listed.descriptor.id == segment.id).cloned()
 }
 
 /// Metadata lists it, and not where it ends.
@@ -235,9 +236,9 @@ async fn begin_roll(
     let mut avoid = avoid.to_vec();
     avoid.extend(broker.liveness().silent());
     let event = Event::BeginRoll {
-        topic: segment.topic.0,
+        topic: segment.topic,
         partition: segment.partition,
-        segment: segment.uuid,
+        segment: segment.id,
         avoid,
         reason: reason.name(),
     };
@@ -262,9 +263,9 @@ async fn prepare(broker: &Broker, successor: &Descriptor, producers: &Bytes) -> 
 /// Proposes the value until metadata has it. Gives up only where metadata has another value or no such segment.
 pub(crate) async fn publish(broker: &Broker, segment: &Descriptor, value: &Value) -> Result<()> {
     let event = Event::SealAndOpen {
-        topic: segment.topic.0,
+        topic: segment.topic,
         partition: segment.partition,
-        segment: segment.uuid,
+        segment: segment.id,
         value: Box::new(value.clone()),
     };
     loop {
@@ -274,13 +275,13 @@ pub(crate) async fn publish(broker: &Broker, segment: &Descriptor, value: &Value
             Some(SegmentState::Sealed(published)) if published == *value => return Ok(()),
             Some(SegmentState::Sealed(published)) => {
                 let message =
-                    format!("segment {} was sealed as {value:?}, metadata says {published:?}", segment.uuid);
+                    format!("segment {} was sealed as {value:?}, metadata says {published:?}", segment.id);
                 tracing::error!(alarm = "seal_conflict", "{message}");
                 broker.metrics().alarms.inc();
                 return Err(Error::Internal { message });
             }
             Some(_) => {}
-            None => return Err(Error::UnknownSegment { segment: segment.uuid.to_string() }),
+            None => return Err(Error::UnknownSegment { segment: segment.id.to_string() }),
         }
         match broker.control().ask(&event, CONTROL_PATIENCE).await {
             // The snapshot comes before the answer, so the next look sees it.
@@ -288,7 +289,7 @@ pub(crate) async fn publish(broker: &Broker, segment: &Descriptor, value: &Value
             Ok(_) => news.wait(PAUSE).await,
             Err(refusal) => {
                 tracing::warn!(
-                    segment = %segment.uuid,
+                    segment = %segment.id,
                     ?refusal,
                     "the sealed segment is not published yet"
                 );

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use walrus_log::Epoch;
-use walrus_metadata::{LeaderRef, Metadata, Offset, Partition, Segment, SegmentState, Topic, TopicId};
+use walrus_metadata::{Metadata, Partition, Segment, SegmentState, Topic};
+use walrus_model::{LeaderRef, Offset, TopicId};
 
 use crate::bucket::Leases;
 use crate::config::Config;
@@ -76,10 +76,8 @@ impl Routing {
         for route in topics.values() {
             for segment in route.topic.partitions.iter().filter_map(open_segment) {
                 if is_led_by(segment.descriptor.leader, config) {
-                    let lease = (
-                        Epoch(segment.descriptor.epoch.0),
-                        label(route.name.as_str(), &segment.descriptor).into(),
-                    );
+                    let lease =
+                        (segment.descriptor.epoch, label(route.name.as_str(), &segment.descriptor).into());
                     leases.by_key.insert(log_id(&segment.descriptor), lease);
                 }
             }
@@ -133,7 +131,7 @@ impl TopicRoute {
 
     pub(crate) fn info(&self) -> TopicInfo {
         TopicInfo {
-            id: self.topic.id.0,
+            id: self.topic.id,
             name: self.topic.name.clone(),
             partitions: u32::try_from(self.topic.partitions.len()).unwrap_or(u32::MAX),
             internal: self.topic.internal,

@@ -2,12 +2,17 @@
 
 use bytes::Bytes;
 use uuid::Uuid;
-use walrus_log::{Epoch, LogId, LogSpec, Offset, ProducerTable};
-use walrus_metadata::{Descriptor, TopicId};
+use walrus_log::{LogId, LogSpec, ProducerTable};
+use walrus_model::{Descriptor, SegmentId, TopicId};
 
 /// The log of a segment.
 pub(crate) fn log_id(segment: &Descriptor) -> LogId {
-    LogId(segment.uuid)
+    LogId(segment.id.0)
+}
+
+/// The segment that a log stores.
+pub(crate) fn segment_of(log: LogId) -> SegmentId {
+    SegmentId(log.0)
 }
 
 /// How a segment's log is called in log lines and errors, after the original's keys.
@@ -20,8 +25,8 @@ pub(crate) fn log_spec(segment: &Descriptor, producers: ProducerTable) -> Option
     Some(LogSpec {
         id: log_id(segment),
         name: Place::of(segment).to_string(),
-        base_offset: Offset(segment.base_offset?.0),
-        epoch: Epoch(segment.epoch.0),
+        base_offset: segment.base_offset?,
+        epoch: segment.epoch,
         producers,
         fsync: None,
     })
@@ -66,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_log_says_where_its_segment_belongs() {
-        let place = Place { topic: TopicId(Uuid::from_u128(7)), partition: 3, number: 12 };
+        let place = Place { topic: TopicId::from_u128(7), partition: 3, number: 12 };
         assert_eq!(Place::parse(&place.to_string()), Some(place));
         for other in ["", "logs", "a/1/2", &format!("{place}/4"), &place.to_string().replace("/3/", "/-3/")] {
             assert_eq!(Place::parse(other), None, "{other}");

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
-use walrus_metadata::{NodeId, NodeState};
+use walrus_metadata::NodeState;
+use walrus_model::NodeId;
 
 use crate::broker::Broker;
 use crate::control::Event;

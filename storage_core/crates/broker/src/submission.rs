@@ -4,9 +4,8 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use uuid::Uuid;
 use walrus_log::batch::Batch;
-use walrus_metadata::TopicId;
+use walrus_model::{SegmentId, TopicId};
 
 use crate::broker::Broker;
 use crate::error::{Error, Result};
@@ -90,7 +89,7 @@ impl Broker {
         &self,
         topic: TopicId,
         partition: u32,
-        segment: Uuid,
+        segment: SegmentId,
         bytes: &Bytes,
         patience: Duration,
     ) -> Ticket {

@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
-use uuid::Uuid;
+
+use walrus_model::{SegmentId, TopicId};
 
 use crate::error::{Error, Result};
 
@@ -83,7 +84,7 @@ impl fmt::Display for PartitionRef {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TopicInfo {
     /// Identity.
-    pub id: Uuid,
+    pub id: TopicId,
     /// Name.
     pub name: String,
     /// How many partitions.
@@ -109,7 +110,7 @@ pub struct PartitionView {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentView {
     /// Identity.
-    pub uuid: Uuid,
+    pub uuid: SegmentId,
     /// Place in the partition.
     pub number: u64,
     /// Epoch of its leader.

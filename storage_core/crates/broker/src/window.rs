@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use bytes::Bytes;
-use uuid::Uuid;
-use walrus_replica::{Batch, Offset};
+use walrus_model::{Offset, SegmentId};
+use walrus_replica::Batch;
 
 /// Bytes of batches that are kept for sending; older ones are read from the log.
 const KEPT_BYTES: usize = 16 << 20;
@@ -23,7 +23,7 @@ pub(crate) struct Recent {
     pub(crate) batch: Batch,
     pub(crate) bytes: Bytes,
     /// Another node sent it for this segment.
-    pub(crate) only: Option<Uuid>,
+    pub(crate) only: Option<SegmentId>,
     pub(crate) deadline: Instant,
 }
 
@@ -76,7 +76,7 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
-    use walrus_replica::Digest;
+    use walrus_model::Digest;
 
     use super::*;
 

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::model::{CopyState, Metadata, NodeId, ReplicaRef, Replication, Segment, SegmentState};
+use walrus_model::{NodeId, ReplicaRef, Replication};
+
+use crate::state::{CopyState, Metadata, Segment, SegmentState};
 use crate::stopping::quorum;
 
 /// How the cluster stands: the load of its nodes, and how much of it may fail.
@@ -81,7 +83,7 @@ pub(crate) fn readable_on(segment: &Segment) -> impl Iterator<Item = ReplicaRef>
     let is_sealed = matches!(segment.state, SegmentState::Sealed(_));
     segment.stored_on().filter(move |replica| {
         let is_verified =
-            |copy: &crate::model::SegmentCopy| copy.replica == *replica && copy.state == CopyState::Verified;
+            |copy: &crate::state::SegmentCopy| copy.replica == *replica && copy.state == CopyState::Verified;
         !is_sealed || segment.copies.iter().any(is_verified)
     })
 }

@@ -1,6 +1,6 @@
 //! Time as the metadata know it. What is forgotten by age is forgotten by no single node's clock: one may be an hour ahead.
 
-use crate::model::Metadata;
+use crate::state::Metadata;
 
 impl Metadata {
     /// What the clocks of a majority of the nodes had reached when they last renewed their leases, milliseconds since the

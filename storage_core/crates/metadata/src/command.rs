@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+use walrus_model::{
+    Ballot, Descriptor, Digest, DiskId, NodeId, ProcessId, ReplicaRef, Replication, SegmentId, TopicId, Value,
+};
 
 use crate::levels::first_level;
-use crate::model::{Ballot, Descriptor, NodeId, NodeState, ReplicaRef, Replication, TopicId, Value};
 use crate::rejected::Rejected;
+use crate::state::NodeState;
 
 /// Version of the envelope's JSON. A newer one is rejected by every node alike.
 pub const ENVELOPE_VERSION: u32 = 1;
@@ -75,9 +78,9 @@ pub enum Command {
         /// Wanted id.
         wanted: Option<NodeId>,
         /// Disk incarnation.
-        disk: Uuid,
+        disk: DiskId,
         /// Process incarnation.
-        process: Uuid,
+        process: ProcessId,
         /// See [`crate::Node`].
         raft_address: String,
         /// See [`crate::Node`].
@@ -103,7 +106,7 @@ pub enum Command {
         /// Node.
         node: NodeId,
         /// Process incarnation.
-        process: Uuid,
+        process: ProcessId,
         /// See [`crate::Node`].
         #[serde(default)]
         asked_boottime_ms: u64,
@@ -113,7 +116,7 @@ pub enum Command {
         /// Node.
         node: NodeId,
         /// Process incarnation.
-        process: Uuid,
+        process: ProcessId,
         /// New state.
         state: NodeState,
     },
@@ -122,7 +125,7 @@ pub enum Command {
         /// Node.
         node: NodeId,
         /// Disk incarnation.
-        disk: Uuid,
+        disk: DiskId,
         /// Begin, or cancel.
         draining: bool,
     },
@@ -131,12 +134,12 @@ pub enum Command {
         /// Node.
         node: NodeId,
         /// Disk incarnation.
-        disk: Uuid,
+        disk: DiskId,
         /// The disk is lost with what it stored; else it must store nothing any more.
         lost: bool,
         /// The disk that came in its place; must be a member.
         #[serde(default)]
-        replaced_by: Option<Uuid>,
+        replaced_by: Option<DiskId>,
     },
     /// Raises the level of commands that the cluster may use; refused as long as a member does not know it.
     RaiseLevel {
@@ -190,7 +193,7 @@ pub enum Command {
         /// Partition.
         partition: u32,
         /// The segment that will be sealed.
-        segment: Uuid,
+        segment: SegmentId,
         /// The successor, base unknown, `number` one higher, `epoch` the partition's `next_epoch`.
         successor: Descriptor,
     },
@@ -202,7 +205,7 @@ pub enum Command {
         /// Partition.
         partition: u32,
         /// The segment whose end is to be decided.
-        segment: Uuid,
+        segment: SegmentId,
         /// The attempt. Its epoch is at least the partition's `next_epoch`; higher where a refused fence named a higher one.
         ballot: Ballot,
         /// What will follow the segment if no successor was proposed before: base unknown, epoch at least the ballot's.
@@ -217,7 +220,7 @@ pub enum Command {
         /// Partition.
         partition: u32,
         /// The sealed segment.
-        segment: Uuid,
+        segment: SegmentId,
         /// What its replicas decided.
         value: Value,
     },
@@ -228,7 +231,7 @@ pub enum Command {
         /// Partition.
         partition: u32,
         /// The sealed segment.
-        segment: Uuid,
+        segment: SegmentId,
         /// Version of the segment that the proposer saw; a must here.
         version: u64,
         /// Disks that are to make a copy.
@@ -267,7 +270,7 @@ pub struct CopyReport {
     /// Partition.
     pub partition: u32,
     /// The sealed segment.
-    pub segment: Uuid,
+    pub segment: SegmentId,
     /// See [`crate::SegmentCopy::since`]: a must.
     pub since: u64,
     /// What there is.
@@ -281,7 +284,7 @@ pub enum Found {
     /// All of it, sealed.
     Whole {
         /// Digest of the copy's batches.
-        digest: u64,
+        digest: Digest,
     },
     /// It has damage that its holder cannot mend.
     Damaged,

@@ -4,8 +4,8 @@
 //! meets one that it does not know.
 
 use crate::command::{Answer, Command, Found};
-use crate::model::Metadata;
 use crate::rejected::Rejected;
+use crate::state::Metadata;
 
 /// The highest level that this version knows.
 pub const LEVEL: u32 = 3;

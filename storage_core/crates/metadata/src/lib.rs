@@ -12,11 +12,11 @@ mod command;
 mod levels;
 mod listing;
 mod lost;
-mod model;
 mod placement;
 mod presence;
 mod rejected;
 mod snapshot;
+mod state;
 mod stopping;
 mod upkeep;
 
@@ -29,14 +29,13 @@ pub use listing::{CopyLine, SegmentLine, Wanted, segments};
 pub use lost::{
     LostPartition, LostTopic, Remains, SegmentRemains, TopicFacts, Unrecoverable, lost_topics, recover_topic,
 };
-pub use model::{
-    Ballot, CopyState, Creations, Descriptor, Epoch, LeaderRef, Metadata, Node, NodeId, NodeState, Offset,
-    OffsetRange, Partition, Recent, ReplicaRef, Replication, Segment, SegmentCopy, SegmentState, Topic,
-    TopicId, Value,
-};
 pub use placement::{Attempt, first_descriptor, is_better_elsewhere, recovery, successor};
 pub use presence::{Presence, Present};
 pub use rejected::Rejected;
 pub use snapshot::{SNAPSHOT_VERSION, SnapshotError};
+pub use state::{
+    CopyState, Creations, Metadata, Node, NodeState, Partition, Recent, Segment, SegmentCopy, SegmentState,
+    Topic,
+};
 pub use stopping::{Stopping, stopping};
 pub use upkeep::{CopyChange, Progress, Upkeep, upkeep};

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
-use uuid::Uuid;
+use walrus_model::{DiskId, NodeId, ReplicaRef, SegmentId};
 
 use crate::census::{is_here, readable_on};
-use crate::model::{CopyState, Metadata, NodeId, ReplicaRef, Segment, SegmentState};
+use crate::state::{CopyState, Metadata, Segment, SegmentState};
 
 /// Which segments are wanted.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ pub struct SegmentLine {
     /// Place in the partition.
     pub number: u64,
     /// Identity.
-    pub uuid: Uuid,
+    pub uuid: SegmentId,
     /// `open`, `sealing` or `sealed`.
     pub state: &'static str,
     /// The node that orders, or ordered, its appends.
@@ -52,7 +52,7 @@ pub struct CopyLine {
     /// Node.
     pub node: NodeId,
     /// Its disk.
-    pub disk: Uuid,
+    pub disk: DiskId,
     /// `replica` of a segment that is not sealed; `filling`, `verified`, `damaged`, `leaving`, `lost`.
     pub state: &'static str,
     /// Its node is alive and has that disk.
@@ -101,7 +101,7 @@ fn line(metadata: &Metadata, topic: &str, segment: &Segment, alive: &BTreeSet<No
         topic: topic.to_owned(),
         partition: descriptor.partition,
         number: descriptor.number,
-        uuid: descriptor.uuid,
+        uuid: descriptor.id,
         state,
         leader: descriptor.leader.node,
         epoch: descriptor.epoch.0,

@@ -8,12 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
+use walrus_model::{Descriptor, Epoch, LeaderRef, Offset, ProcessId, ReplicaRef, SegmentId, TopicId};
 
 use crate::command::Command;
-use crate::model::{Descriptor, Epoch, LeaderRef, Metadata, Offset, ReplicaRef, TopicId};
 use crate::placement::first_descriptor;
 use crate::presence::Present;
+use crate::state::Metadata;
 
 /// What a disk was told of a topic when it made the first log of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub struct Remains {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentRemains {
     /// Identity.
-    pub segment: Uuid,
+    pub segment: SegmentId,
     /// Partition it belongs to.
     pub partition: u32,
     /// Place in the partition.
@@ -97,7 +97,7 @@ pub struct LostPartition {
 pub enum Unrecoverable {
     /// No disk knows it.
     #[error("no disk knows the name of topic {0}: say which one it is to get")]
-    NameUnknown(Uuid),
+    NameUnknown(TopicId),
     /// See [`LostPartition::problem`].
     #[error("partition {0}: {1}")]
     Ambiguous(u32, String),
@@ -133,7 +133,7 @@ pub fn recover_topic(
     metadata: &Metadata,
     lost: &LostTopic,
     name: Option<&str>,
-    fresh: impl Fn() -> Uuid,
+    fresh: impl Fn() -> SegmentId,
     present: &Present,
 ) -> Result<Command, Unrecoverable> {
     let facts = match (&lost.facts, name) {
@@ -145,7 +145,7 @@ pub fn recover_topic(
             internal: false,
             partitions: 0, // as many as were found
         },
-        (None, None) => return Err(Unrecoverable::NameUnknown(lost.topic.0)),
+        (None, None) => return Err(Unrecoverable::NameUnknown(lost.topic)),
     };
     let first = |partition: &LostPartition| {
         if let Some(problem) = &partition.problem {
@@ -168,7 +168,7 @@ fn lost_partition(metadata: &Metadata, topic: TopicId, index: u32, found: &[&Rem
         segments.into_iter().filter(move |one| one.partition == index).map(move |one| (replica, one))
     };
     let all: Vec<(ReplicaRef, SegmentRemains)> = found.iter().flat_map(of_disk).collect();
-    let mut largest: BTreeMap<Uuid, u64> = BTreeMap::new();
+    let mut largest: BTreeMap<SegmentId, u64> = BTreeMap::new();
     for (_, one) in &all {
         let bytes = largest.entry(one.segment).or_default();
         *bytes = one.bytes.max(*bytes);
@@ -185,14 +185,14 @@ fn lost_partition(metadata: &Metadata, topic: TopicId, index: u32, found: &[&Rem
     let candidates: Vec<&(ReplicaRef, SegmentRemains)> =
         all.iter().filter(|(_, one)| one.number == number).collect();
     let written = |one: &SegmentRemains| one.end_offset > one.base_offset || one.is_sealed;
-    let with_records: BTreeSet<Uuid> =
+    let with_records: BTreeSet<SegmentId> =
         candidates.iter().filter(|(_, one)| written(one)).map(|(_, one)| one.segment).collect();
     // A successor that another one replaced was prepared on disks, and never written.
     let segment = match with_records.len() {
         0 => candidates.iter().max_by_key(|(_, one)| one.epoch).map(|(_, one)| one.segment),
         1 => with_records.first().copied(),
         _ => {
-            let named: Vec<String> = with_records.iter().map(Uuid::to_string).collect();
+            let named: Vec<String> = with_records.iter().map(SegmentId::to_string).collect();
             partition.problem =
                 Some(format!("several segments of number {number} hold records: {}", named.join(", ")));
             return partition;
@@ -207,14 +207,14 @@ fn lost_partition(metadata: &Metadata, topic: TopicId, index: u32, found: &[&Rem
         let replicas: Vec<ReplicaRef> = copies.iter().map(|(replica, _)| *replica).collect();
         let quorum = usize::try_from(metadata.replication.write_quorum).unwrap_or(usize::MAX);
         Descriptor {
-            uuid: any.segment,
+            id: any.segment,
             topic,
             partition: index,
             number,
             base_offset: None,
             epoch: any.epoch,
             // Whoever led it does not any more: an adopted segment is not led, it is recovered.
-            leader: LeaderRef { node: replicas[0].node, process: Uuid::nil() },
+            leader: LeaderRef { node: replicas[0].node, process: ProcessId::from_u128(0) },
             write_quorum: u32::try_from(quorum.min(replicas.len())).unwrap_or(1),
             replicas,
         }

@@ -1,12 +1,12 @@
 //! Who leads and who stores the next segment: leaders round-robin among healthy nodes, n distinct nodes. Pure.
 
-use uuid::Uuid;
-
-use crate::model::{
-    Ballot, Descriptor, Epoch, LeaderRef, Metadata, Node, NodeId, NodeState, Offset, Partition, ReplicaRef,
-    Replication, Topic, TopicId,
+use walrus_model::{
+    AttemptId, Ballot, Descriptor, Epoch, LeaderRef, NodeId, Offset, ReplicaRef, Replication, SegmentId,
+    TopicId,
 };
+
 use crate::presence::Present;
+use crate::state::{Metadata, Node, NodeState, Partition, Topic};
 
 /// Epoch of the first segment of every partition.
 pub(crate) const FIRST_EPOCH: Epoch = Epoch(1);
@@ -18,16 +18,16 @@ pub fn first_descriptor(
     metadata: &Metadata,
     topic: TopicId,
     partition: u32,
-    uuid: Uuid,
+    id: SegmentId,
     present: &Present,
 ) -> Option<Descriptor> {
     let view = View { metadata, avoid: &[], present };
     let healthy: Vec<&Node> = metadata.nodes.values().filter(|node| view.is_healthy(node)).collect();
-    let place = topic.0.as_u128().wrapping_add(u128::from(partition)).checked_rem(healthy.len() as u128)?;
+    let place = topic.as_u128().wrapping_add(u128::from(partition)).checked_rem(healthy.len() as u128)?;
     let leader = healthy.into_iter().nth(usize::try_from(place).ok()?)?;
     let (replicas, write_quorum) = view.replica_set(leader)?;
     Some(Descriptor {
-        uuid,
+        id,
         topic,
         partition,
         number: 0,
@@ -48,13 +48,13 @@ pub fn successor(
     metadata: &Metadata,
     topic: TopicId,
     partition: u32,
-    uuid: Uuid,
+    id: SegmentId,
     avoid: &[NodeId],
     present: &Present,
 ) -> Option<Descriptor> {
     let (in_topic, in_partition) = find(metadata, topic, partition)?;
     let view = View { metadata, avoid, present };
-    view.following(in_topic, in_partition, in_partition.next_epoch, uuid)
+    view.following(in_topic, in_partition, in_partition.next_epoch, id)
 }
 
 /// What a recoverer asks `BeginRecovery` for.
@@ -72,7 +72,7 @@ pub struct Attempt {
 pub fn recovery(
     metadata: &Metadata,
     (topic, partition): (TopicId, u32),
-    (attempt, successor_uuid): (Uuid, Uuid),
+    (attempt, successor_id): (AttemptId, SegmentId),
     above: Epoch,
     avoid: &[NodeId],
     present: &Present,
@@ -80,7 +80,7 @@ pub fn recovery(
     let (in_topic, in_partition) = find(metadata, topic, partition)?;
     let epoch = in_partition.next_epoch.max(Epoch(above.0.checked_add(1)?));
     let view = View { metadata, avoid, present };
-    let successor = view.following(in_topic, in_partition, epoch, successor_uuid)?;
+    let successor = view.following(in_topic, in_partition, epoch, successor_id)?;
     Some(Attempt { ballot: Ballot { epoch, attempt }, successor })
 }
 
@@ -98,7 +98,7 @@ pub fn is_better_elsewhere(metadata: &Metadata, topic: TopicId, partition: u32, 
     if leave_now == 0 && now.len() >= metadata.replication.factor as usize {
         return false; // nearly always
     }
-    let next = view.following(in_topic, in_partition, in_partition.next_epoch, Uuid::nil());
+    let next = view.following(in_topic, in_partition, in_partition.next_epoch, SegmentId::from_u128(0));
     let Some(Descriptor { replicas: then, .. }) = next else { return false };
     let leave_then = leaving(&then);
     leave_then < leave_now || then.len() - leave_then > now.len() - leave_now
@@ -122,7 +122,7 @@ impl<'a> View<'a> {
         topic: &Topic,
         partition: &Partition,
         epoch: Epoch,
-        uuid: Uuid,
+        id: SegmentId,
     ) -> Option<Descriptor> {
         let last = &partition.segments.last()?.descriptor;
         let candidates = || self.metadata.nodes.values().filter(|node| self.is_preferred(node));
@@ -131,7 +131,7 @@ impl<'a> View<'a> {
         let leader = stays.or_else(next).or_else(|| candidates().next())?;
         let (replicas, write_quorum) = self.replica_set(leader)?;
         Some(Descriptor {
-            uuid,
+            id,
             topic: topic.id,
             partition: partition.index,
             number: last.number + 1,

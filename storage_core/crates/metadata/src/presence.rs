@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use uuid::Uuid;
+use walrus_model::{DiskId, NodeId, ProcessId};
 
-use crate::model::{Metadata, Node, NodeId};
+use crate::state::{Metadata, Node};
 
 /// What one process has seen of the nodes' renewals.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Presence {
 /// The last sign of life of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sign {
-    disk: Uuid,
+    disk: DiskId,
     /// Highest number seen; see [`Node::renewals`].
     renewals: u64,
     /// When it was seen first.
@@ -72,7 +72,7 @@ impl Presence {
     /// Whether `process` runs as this node and holds its lease at `now`, by its own clock: it asked for it less than a
     /// lease ago, so it knows all that was committed until then. Only that process itself can tell.
     #[must_use]
-    pub fn is_held(&self, node: &Node, process: Uuid, now: Duration) -> bool {
+    pub fn is_held(&self, node: &Node, process: ProcessId, now: Duration) -> bool {
         let asked = Duration::from_millis(node.asked_boottime_ms);
         node.process == process && node.asked_boottime_ms > 0 && now.saturating_sub(asked) < self.lease
     }

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-
-use crate::model::{Epoch, NodeId, TopicId};
+use walrus_model::{DiskId, Epoch, NodeId, ProcessId, SegmentId, TopicId};
 
 /// Nothing was changed. Serialised as `{"reason": "TopicExists", ...facts}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -94,9 +93,9 @@ pub enum Rejected {
         /// The node.
         node: NodeId,
         /// Registered process.
-        current: Uuid,
+        current: ProcessId,
         /// The proposer's.
-        got: Uuid,
+        got: ProcessId,
     },
     /// The name is taken.
     #[error("topic {name} exists")]
@@ -146,25 +145,25 @@ pub enum Rejected {
     #[error("the partition has no segment {segment}")]
     UnknownSegment {
         /// Asked for.
-        segment: Uuid,
+        segment: SegmentId,
     },
     /// The segment takes no successor any more.
     #[error("segment {segment} is not open")]
     NotOpen {
         /// Which.
-        segment: Uuid,
+        segment: SegmentId,
     },
     /// Its end is decided: there is nothing to recover, and no version to compare.
     #[error("segment {segment} is sealed")]
     Sealed {
         /// Which.
-        segment: Uuid,
+        segment: SegmentId,
     },
     /// Copies are changed of sealed segments only: an open one is rolled instead.
     #[error("segment {segment} is not sealed: roll it instead")]
     NotSealed {
         /// Which.
-        segment: Uuid,
+        segment: SegmentId,
     },
     /// Another attempt has a higher ballot.
     #[error(
@@ -178,7 +177,7 @@ pub enum Rejected {
     #[error("node {node:?} has a copy of segment {segment} already, or is giving one up: read again")]
     HasCopy {
         /// Which.
-        segment: Uuid,
+        segment: SegmentId,
         /// The node.
         node: NodeId,
     },
@@ -186,7 +185,7 @@ pub enum Rejected {
     #[error("{left} verified copies of segment {segment} would be left, {needed} must stay")]
     TooFewCopies {
         /// Which.
-        segment: Uuid,
+        segment: SegmentId,
         /// How many verified copies would be left.
         left: u32,
         /// How many must be.
@@ -204,7 +203,7 @@ pub enum Rejected {
     #[error("the descriptor of segment {segment} is wrong: {what}")]
     InvalidDescriptor {
         /// Which.
-        segment: Uuid,
+        segment: SegmentId,
         /// What is wrong with it.
         what: String,
     },
@@ -212,7 +211,7 @@ pub enum Rejected {
     #[error("segment {segment} is sealed with another value: the replicas disagree")]
     ValueConflict {
         /// Which.
-        segment: Uuid,
+        segment: SegmentId,
     },
     /// Only sealed segments can be trimmed.
     #[error("cannot trim below segment {below_number}: the first segment that must stay is {limit}")]
@@ -226,7 +225,7 @@ pub enum Rejected {
     #[error("disk {disk} was declared gone: empty it, so that it gets a new identity")]
     DiskGone {
         /// Disk incarnation.
-        disk: Uuid,
+        disk: DiskId,
     },
     /// Another disk is, or was, this node.
     #[error("node {node:?} is not disk {got}: look again at who is a member")]
@@ -234,7 +233,7 @@ pub enum Rejected {
         /// The node.
         node: NodeId,
         /// The disk that was meant.
-        got: Uuid,
+        got: DiskId,
     },
     /// It would take copies away.
     #[error("node {node:?} still stores {segments} segments: drain it, or say that its disk is lost")]

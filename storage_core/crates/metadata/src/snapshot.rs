@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+use walrus_model::{Ballot, Replication};
 
-use crate::model::{Ballot, Metadata, Replication, Segment, SegmentState};
+use crate::state::{Metadata, Segment, SegmentState};
 
 /// Version of the snapshot's JSON. A node refuses a newer one.
 pub const SNAPSHOT_VERSION: u32 = 1;
@@ -111,7 +112,7 @@ impl Metadata {
     }
 }
 
-impl crate::model::Partition {
+impl crate::state::Partition {
     fn check(&self) -> Result<(), String> {
         let Some(last) = self.segments.last() else {
             return Err("no segment".to_owned());
@@ -137,7 +138,7 @@ impl crate::model::Partition {
                     pair[0].descriptor.number
                 ));
             };
-            if value.successor != pair[1].descriptor {
+            if *value.successor != pair[1].descriptor {
                 return Err(format!(
                     "segment {} does not follow from its predecessor",
                     pair[1].descriptor.number

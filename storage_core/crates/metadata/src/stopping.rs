@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use walrus_model::NodeId;
+
 use crate::census::{is_here, readable_on};
-use crate::model::{Metadata, NodeId, Segment, SegmentState};
+use crate::state::{Metadata, Segment, SegmentState};
 
 /// Topics that are named, of all that would be harmed.
 const EXAMPLES_MAX: usize = 10;

@@ -8,13 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use uuid::Uuid;
+use walrus_model::{DiskId, NodeId, ReplicaRef, SegmentId, TopicId};
 
 use crate::command::Command;
-use crate::model::{
-    CopyState, Metadata, Node, NodeId, NodeState, Partition, ReplicaRef, Segment, SegmentState, TopicId,
-};
 use crate::presence::Present;
+use crate::state::{CopyState, Metadata, Node, NodeState, Partition, Segment, SegmentState};
 
 /// Changes of one look; the next one is soon.
 const CHANGES_MAX: usize = 256;
@@ -51,7 +49,7 @@ pub struct CopyChange {
     /// Partition.
     pub partition: u32,
     /// The sealed segment.
-    pub segment: Uuid,
+    pub segment: SegmentId,
     /// Its version.
     pub version: u64,
     /// Disks that are to make a copy.
@@ -128,9 +126,9 @@ impl Copies {
 struct Look<'a> {
     metadata: &'a Metadata,
     /// Nodes that stay, by disk.
-    staying: BTreeSet<Uuid>,
+    staying: BTreeSet<DiskId>,
     /// Nodes that can be given copies now: by disk, how many they have or will have.
-    takers: BTreeMap<Uuid, (ReplicaRef, u64)>,
+    takers: BTreeMap<DiskId, (ReplicaRef, u64)>,
     factor: usize,
     moves_max: usize,
     moves_left: usize,
@@ -143,11 +141,11 @@ impl<'a> Look<'a> {
                 && !metadata.gone_disks.contains(&node.disk)
                 && present.staying.contains(&node.id)
         };
-        let staying: BTreeSet<Uuid> = metadata.nodes.values().filter(stays).map(|node| node.disk).collect();
+        let staying: BTreeSet<DiskId> = metadata.nodes.values().filter(stays).map(|node| node.disk).collect();
         let takes = |node: &&Node| {
             staying.contains(&node.disk) && node.state == NodeState::Up && present.alive.contains(&node.id)
         };
-        let mut takers: BTreeMap<Uuid, (ReplicaRef, u64)> = metadata
+        let mut takers: BTreeMap<DiskId, (ReplicaRef, u64)> = metadata
             .nodes
             .values()
             .filter(takes)
@@ -209,7 +207,7 @@ impl<'a> Look<'a> {
             return None;
         }
         let (descriptor, version) = (&segment.descriptor, segment.version);
-        let (topic, partition, segment) = (descriptor.topic, descriptor.partition, descriptor.uuid);
+        let (topic, partition, segment) = (descriptor.topic, descriptor.partition, descriptor.id);
         Some(CopyChange { topic, partition, segment, version, added, given_up })
     }
 

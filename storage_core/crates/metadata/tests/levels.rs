@@ -2,9 +2,8 @@
 
 use proptest::prelude::*;
 use uuid::Uuid;
-use walrus_metadata::{
-    Command, ENVELOPE_VERSION, Envelope, LEVEL, Metadata, NodeId, Rejected, Replication, apply,
-};
+use walrus_metadata::{Command, ENVELOPE_VERSION, Envelope, LEVEL, Metadata, Rejected, apply};
+use walrus_model::{NodeId, Replication};
 
 fn envelope(command: Command) -> Envelope {
     Envelope { v: ENVELOPE_VERSION, id: Uuid::new_v4(), at_ms: 0, expect: None, command }

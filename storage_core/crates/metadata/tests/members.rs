@@ -2,9 +2,10 @@
 
 use uuid::Uuid;
 use walrus_metadata::{
-    Command, Descriptor, ENVELOPE_VERSION, Envelope, LeaderRef, Metadata, NodeId, NodeState, Present,
-    Rejected, ReplicaRef, TopicId, apply, first_descriptor, stopping,
+    Command, ENVELOPE_VERSION, Envelope, Metadata, NodeState, Present, Rejected, apply, first_descriptor,
+    stopping,
 };
+use walrus_model::{Descriptor, DiskId, LeaderRef, NodeId, ProcessId, ReplicaRef, SegmentId, TopicId};
 
 const NOW_MS: u64 = 1_000_000;
 
@@ -47,12 +48,13 @@ fn cluster_of(nodes: u32) -> Metadata {
 fn create(metadata: &mut Metadata, name: &str, leader: u32, stored_by: &[u32]) {
     let topic = TopicId(Uuid::new_v4());
     let present = Present::only(metadata.nodes.keys().copied());
-    let any = first_descriptor(metadata, topic, 0, Uuid::new_v4(), &present).expect("a node is up");
+    let any =
+        first_descriptor(metadata, topic, 0, SegmentId(Uuid::new_v4()), &present).expect("a node is up");
     let first = vec![Descriptor {
-        leader: LeaderRef { node: NodeId(leader), process: uuid(200 + u128::from(leader)) },
+        leader: LeaderRef { node: NodeId(leader), process: ProcessId(uuid(200 + u128::from(leader))) },
         replicas: stored_by
             .iter()
-            .map(|node| ReplicaRef { node: NodeId(*node), disk: disk(*node) })
+            .map(|node| ReplicaRef { node: NodeId(*node), disk: DiskId(disk(*node)) })
             .collect(),
         write_quorum: u32::try_from(stored_by.len() / 2 + 1).expect("few"),
         ..any
@@ -62,11 +64,11 @@ fn create(metadata: &mut Metadata, name: &str, leader: u32, stored_by: &[u32]) {
 }
 
 fn drain(node: u32, draining: bool) -> Command {
-    Command::DrainNode { node: NodeId(node), disk: disk(node), draining }
+    Command::DrainNode { node: NodeId(node), disk: DiskId(disk(node)), draining }
 }
 
 fn remove(node: u32, lost: bool) -> Command {
-    Command::RemoveNode { node: NodeId(node), disk: disk(node), lost, replaced_by: None }
+    Command::RemoveNode { node: NodeId(node), disk: DiskId(disk(node)), lost, replaced_by: None }
 }
 
 #[test]
@@ -75,10 +77,12 @@ fn a_draining_node_gets_no_segment_whatever_it_says_of_itself_until_the_drain_is
     run(&mut metadata, drain(1, true)).expect("a member");
     run(&mut metadata, drain(1, true)).expect("again is harmless");
     let (node, process) = (NodeId(1), uuid(201));
-    run(&mut metadata, Command::SetNodeState { node, process, state: NodeState::Up }).expect("taken note of");
+    run(&mut metadata, Command::SetNodeState { node, process: ProcessId(process), state: NodeState::Up })
+        .expect("taken note of");
     let present = Present::only(metadata.nodes.keys().copied());
     for _ in 0..20 {
-        let first = first_descriptor(&metadata, TopicId(Uuid::new_v4()), 0, Uuid::new_v4(), &present);
+        let first =
+            first_descriptor(&metadata, TopicId(Uuid::new_v4()), 0, SegmentId(Uuid::new_v4()), &present);
         assert_eq!(first.expect("the other one").leader.node, NodeId(2));
     }
     run(&mut metadata, drain(1, false)).expect("cancelled");
@@ -96,7 +100,7 @@ fn a_disk_that_stores_segments_is_removed_only_as_lost_and_never_comes_back() {
     run(&mut metadata, remove(3, false)).expect("it stores nothing");
     run(&mut metadata, remove(2, true)).expect("its disk is lost");
     run(&mut metadata, remove(2, true)).expect("again is harmless");
-    assert_eq!(run(&mut metadata, command(register(2))), Err(Rejected::DiskGone { disk: disk(2) }));
+    assert_eq!(run(&mut metadata, command(register(2))), Err(Rejected::DiskGone { disk: DiskId(disk(2)) }));
     assert_eq!(metadata.nodes.keys().copied().collect::<Vec<_>>(), [NodeId(1)]);
     let restored = Metadata::from_snapshot(&metadata.to_snapshot()).expect("our own snapshot");
     assert_eq!(restored.gone_disks, metadata.gone_disks);
@@ -105,18 +109,23 @@ fn a_disk_that_stores_segments_is_removed_only_as_lost_and_never_comes_back() {
 #[test]
 fn a_node_is_named_with_its_disk_and_replaced_by_a_member_only() {
     let mut metadata = cluster_of(2);
-    let other = Command::RemoveNode { node: NodeId(1), disk: disk(2), lost: false, replaced_by: None };
-    assert_eq!(run(&mut metadata, other), Err(Rejected::OtherDisk { node: NodeId(1), got: disk(2) }));
+    let other =
+        Command::RemoveNode { node: NodeId(1), disk: DiskId(disk(2)), lost: false, replaced_by: None };
+    assert_eq!(run(&mut metadata, other), Err(Rejected::OtherDisk { node: NodeId(1), got: DiskId(disk(2)) }));
     assert_eq!(run(&mut metadata, remove(9, false)), Err(Rejected::UnknownNode { node: NodeId(9) }));
-    let replace =
-        |by| Command::RemoveNode { node: NodeId(1), disk: disk(1), lost: true, replaced_by: Some(by) };
+    let replace = |by| Command::RemoveNode {
+        node: NodeId(1),
+        disk: DiskId(disk(1)),
+        lost: true,
+        replaced_by: Some(by),
+    };
     for wrong in [disk(1), disk(7)] {
         assert_eq!(
-            run(&mut metadata, replace(wrong)),
-            Err(Rejected::OtherDisk { node: NodeId(1), got: wrong })
+            run(&mut metadata, replace(DiskId(wrong))),
+            Err(Rejected::OtherDisk { node: NodeId(1), got: DiskId(wrong) })
         );
     }
-    run(&mut metadata, replace(disk(2))).expect("a member");
+    run(&mut metadata, replace(DiskId(disk(2)))).expect("a member");
 }
 
 #[test]
@@ -125,7 +134,8 @@ fn renewing_leases_drives_no_command_out_of_memory() {
     let remembered = metadata.recent.len();
     for n in 0..100 {
         let (node, process) = (NodeId(1), uuid(201));
-        run(&mut metadata, Command::RenewLease { node, process, asked_boottime_ms: n }).expect("its own");
+        run(&mut metadata, Command::RenewLease { node, process: ProcessId(process), asked_boottime_ms: n })
+            .expect("its own");
     }
     assert_eq!(metadata.recent.len(), remembered);
 }

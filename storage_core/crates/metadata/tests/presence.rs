@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use uuid::Uuid;
-use walrus_metadata::{
-    Command, ENVELOPE_VERSION, Envelope, Metadata, NodeId, Presence, Rejected, Replication, apply,
-};
+use walrus_metadata::{Command, ENVELOPE_VERSION, Envelope, Metadata, Presence, Rejected, apply};
+use walrus_model::{NodeId, ProcessId, Replication};
 
 const LEASE_MS: u64 = 3_000;
 const GRACE_MS: u64 = 60_000;
@@ -135,7 +134,7 @@ fn a_process_holds_its_lease_from_when_it_asked_for_it_and_another_process_never
     cluster.renew(NodeId(1), 50);
     assert!(holds(&cluster, process, 49 + LEASE_MS));
     assert!(!holds(&cluster, process, 50 + LEASE_MS), "however late it heard that it was granted");
-    assert!(!holds(&cluster, Uuid::nil(), 51));
+    assert!(!holds(&cluster, ProcessId::from_u128(0), 51));
 }
 
 #[derive(Clone, Debug)]

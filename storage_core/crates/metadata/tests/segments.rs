@@ -6,13 +6,16 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use uuid::Uuid;
 use walrus_metadata::{
-    Attempt, Ballot, Command, CopyReport, CopyState, Descriptor, ENVELOPE_VERSION, Envelope, Epoch, Found,
-    Metadata, NodeId, NodeState, Offset, Present, Rejected, ReplicaRef, Replication, Segment, SegmentState,
-    TopicId, Value, apply, first_descriptor, recovery, successor,
+    Attempt, Command, CopyReport, CopyState, ENVELOPE_VERSION, Envelope, Found, Metadata, NodeState, Present,
+    Rejected, Segment, SegmentState, apply, first_descriptor, recovery, successor,
+};
+use walrus_model::{
+    AttemptId, Ballot, Descriptor, Digest, DiskId, Epoch, NodeId, Offset, ProcessId, ReplicaRef, Replication,
+    SegmentId, TopicId, Value,
 };
 
 const NOW_MS: u64 = 1_000_000;
-const TOPIC: TopicId = TopicId(Uuid::from_u128(7));
+const TOPIC: TopicId = TopicId::from_u128(7);
 
 fn uuid(n: u128) -> Uuid {
     Uuid::from_u128(n)
@@ -32,8 +35,8 @@ fn run_expecting(metadata: &mut Metadata, expect: Option<u64>, command: Command)
 fn register(metadata: &mut Metadata, n: u128) -> Result<(), Rejected> {
     let command = Command::RegisterNode {
         wanted: None,
-        disk: uuid(100 + n),
-        process: uuid(200 + n),
+        disk: DiskId(uuid(100 + n)),
+        process: ProcessId(uuid(200 + n)),
         raft_address: format!("host{n}:6000"),
         peer_address: format!("host{n}:6001"),
         text_address: format!("host{n}:8080"),
@@ -58,7 +61,8 @@ fn cluster(nodes: u128, replication: Replication) -> Metadata {
         register(&mut metadata, n).expect("a new node");
     }
     let first = vec![
-        first_descriptor(&metadata, TOPIC, 0, uuid(1_000), &everybody(&metadata)).expect("enough nodes"),
+        first_descriptor(&metadata, TOPIC, 0, SegmentId(uuid(1_000)), &everybody(&metadata))
+            .expect("enough nodes"),
     ];
     let (org, name) = ("default".into(), "t".into());
     run(&mut metadata, Command::CreateTopic { topic: TOPIC, org, name, internal: false, first })
@@ -79,28 +83,35 @@ fn next_epoch(metadata: &Metadata) -> Epoch {
 }
 
 fn begin_roll(metadata: &mut Metadata) -> Result<Descriptor, Rejected> {
-    let next = successor(metadata, TOPIC, 0, Uuid::new_v4(), &[], &everybody(metadata)).expect("nodes");
-    let segment = last(metadata).descriptor.uuid;
+    let next =
+        successor(metadata, TOPIC, 0, SegmentId(Uuid::new_v4()), &[], &everybody(metadata)).expect("nodes");
+    let segment = last(metadata).descriptor.id;
     run(metadata, Command::BeginRoll { topic: TOPIC, partition: 0, segment, successor: next.clone() })?;
     Ok(next)
 }
 
 fn attempt(metadata: &Metadata, above: u32) -> Attempt {
-    let ids = (Uuid::new_v4(), Uuid::new_v4());
+    let ids = (AttemptId(Uuid::new_v4()), SegmentId(Uuid::new_v4()));
     recovery(metadata, (TOPIC, 0), ids, Epoch(above), &[], &everybody(metadata)).expect("nodes")
 }
 
-fn begin_recovery(metadata: &mut Metadata, segment: Uuid, attempt: &Attempt) -> Result<(), Rejected> {
+fn begin_recovery(metadata: &mut Metadata, segment: SegmentId, attempt: &Attempt) -> Result<(), Rejected> {
     let Attempt { ballot, successor } = attempt.clone();
     run(metadata, Command::BeginRecovery { topic: TOPIC, partition: 0, segment, ballot, successor })
 }
 
 fn decide(end: u64, successor: &Descriptor) -> Value {
     let successor = Descriptor { base_offset: Some(Offset(end)), ..successor.clone() };
-    Value { end: Offset(end), digest: end ^ 7, successor, possible_loss: vec![], lost: vec![] }
+    Value {
+        end: Offset(end),
+        digest: Digest(end ^ 7),
+        successor: Box::new(successor),
+        possible_loss: vec![],
+        lost: vec![],
+    }
 }
 
-fn publish(metadata: &mut Metadata, segment: Uuid, value: &Value) -> Result<(), Rejected> {
+fn publish(metadata: &mut Metadata, segment: SegmentId, value: &Value) -> Result<(), Rejected> {
     run(metadata, Command::SealAndOpen { topic: TOPIC, partition: 0, segment, value: value.clone() })
 }
 
@@ -148,7 +159,7 @@ fn a_segment_is_stored_by_n_distinct_nodes_and_leaders_take_turns() {
         assert_eq!((nodes.len(), descriptor.write_quorum), (3, 2));
         leaders.push(descriptor.leader.node.0);
         let next = begin_roll(&mut metadata).expect("open");
-        publish(&mut metadata, descriptor.uuid, &decide(end, &next)).expect("decided");
+        publish(&mut metadata, descriptor.id, &decide(end, &next)).expect("decided");
     }
     for pair in leaders.windows(2) {
         assert_eq!(pair[1], pair[0] % 4 + 1, "{leaders:?}");
@@ -161,7 +172,8 @@ fn a_silent_node_is_a_replica_only_where_no_other_is_left_and_w_healthy_ones_are
     let leader = last(&metadata).descriptor.leader.node;
     let ring = |steps: u32| NodeId((leader.0 - 1 + steps) % 4 + 1);
     let nodes = |alive: &[NodeId]| {
-        let next = successor(&metadata, TOPIC, 0, uuid(5), &[], &Present::only(alive.iter().copied()))?;
+        let next =
+            successor(&metadata, TOPIC, 0, SegmentId(uuid(5)), &[], &Present::only(alive.iter().copied()))?;
         Some(next.replicas.iter().map(|replica| replica.node).collect::<Vec<_>>())
     };
     assert_eq!(nodes(&[leader, ring(1), ring(3)]), Some(vec![ring(1), ring(3), leader]));
@@ -179,7 +191,8 @@ fn a_full_or_gone_disk_stores_no_new_segment_and_an_avoided_node_only_the_last_p
     let leader = last(&metadata).descriptor.leader.node;
     let ring = |steps: u32| NodeId((leader.0 - 1 + steps) % 4 + 1);
     let nodes = |metadata: &Metadata, avoid: &[NodeId]| {
-        let next = successor(metadata, TOPIC, 0, uuid(5), avoid, &everybody(metadata)).expect("nodes");
+        let next =
+            successor(metadata, TOPIC, 0, SegmentId(uuid(5)), avoid, &everybody(metadata)).expect("nodes");
         next.replicas.iter().map(|replica| replica.node).collect::<Vec<_>>()
     };
     assert_eq!(nodes(&metadata, &[ring(2)]), [ring(1), ring(3), leader]);
@@ -197,8 +210,8 @@ fn a_full_or_gone_disk_stores_no_new_segment_and_an_avoided_node_only_the_last_p
 #[test]
 fn a_descriptor_with_a_node_twice_too_few_replicas_or_a_gone_disk_is_refused() {
     let mut metadata = cluster(3, Replication::DEFAULT);
-    let segment = last(&metadata).descriptor.uuid;
-    let good = successor(&metadata, TOPIC, 0, uuid(5), &[], &everybody(&metadata)).expect("nodes");
+    let segment = last(&metadata).descriptor.id;
+    let good = successor(&metadata, TOPIC, 0, SegmentId(uuid(5)), &[], &everybody(&metadata)).expect("nodes");
     let mut try_roll = |change: &dyn Fn(&mut Descriptor)| {
         let mut successor = good.clone();
         change(&mut successor);
@@ -218,7 +231,7 @@ fn a_descriptor_with_a_node_twice_too_few_replicas_or_a_gone_disk_is_refused() {
 #[test]
 fn a_recovery_takes_a_fresh_epoch_and_a_higher_ballot_than_the_attempt_before() {
     let mut metadata = cluster(3, Replication::DEFAULT);
-    let segment = last(&metadata).descriptor.uuid;
+    let segment = last(&metadata).descriptor.id;
     let first = attempt(&metadata, 0);
     begin_recovery(&mut metadata, segment, &first).expect("open");
     assert_eq!(last(&metadata).state, SegmentState::Sealing(first.ballot));
@@ -241,7 +254,7 @@ fn a_recovery_takes_a_fresh_epoch_and_a_higher_ballot_than_the_attempt_before() 
 #[test]
 fn an_attempt_with_a_used_epoch_or_without_a_uuid_is_refused() {
     let mut metadata = cluster(3, Replication::DEFAULT);
-    let segment = last(&metadata).descriptor.uuid;
+    let segment = last(&metadata).descriptor.id;
     begin_roll(&mut metadata).expect("open");
     let good = attempt(&metadata, 0);
     let used = Attempt { ballot: Ballot { epoch: Epoch(2), ..good.ballot }, ..good.clone() };
@@ -256,7 +269,7 @@ fn an_attempt_with_a_used_epoch_or_without_a_uuid_is_refused() {
 #[test]
 fn the_loser_of_two_recoverers_may_have_its_successor_decided_and_that_one_opens() {
     let mut metadata = cluster(3, Replication::DEFAULT);
-    let segment = last(&metadata).descriptor.uuid;
+    let segment = last(&metadata).descriptor.id;
     let loser = attempt(&metadata, 0);
     begin_recovery(&mut metadata, segment, &loser).expect("open");
     let winner = attempt(&metadata, 0);
@@ -270,7 +283,7 @@ fn the_loser_of_two_recoverers_may_have_its_successor_decided_and_that_one_opens
 #[test]
 fn a_successor_that_metadata_has_lost_waits_for_recovery_and_the_next_epoch_is_above_its_own() {
     let mut metadata = cluster(3, Replication::DEFAULT);
-    let first = last(&metadata).descriptor.uuid;
+    let first = last(&metadata).descriptor.id;
     let lost = metadata.clone();
     let next = begin_roll(&mut metadata).expect("open");
     let value = decide(3, &next);
@@ -280,20 +293,20 @@ fn a_successor_that_metadata_has_lost_waits_for_recovery_and_the_next_epoch_is_a
     begin_recovery(&mut metadata, first, &attempt_first).expect("open");
     assert_eq!(attempt_first.ballot.epoch, next.epoch, "handed out twice: only the uuids differ");
     publish(&mut metadata, first, &value).expect("adopted from the replicas");
-    assert_eq!(last(&metadata).descriptor, value.successor);
+    assert_eq!(last(&metadata).descriptor, *value.successor);
     assert_eq!(last(&metadata).state, SegmentState::Sealing(Ballot::zero(next.epoch)));
 
     let in_turn = attempt(&metadata, 0);
     assert!(in_turn.ballot.epoch > next.epoch && in_turn.successor.epoch > next.epoch);
-    begin_recovery(&mut metadata, next.uuid, &in_turn).expect("waits for it");
-    publish(&mut metadata, next.uuid, &decide(9, &in_turn.successor)).expect("the last link");
+    begin_recovery(&mut metadata, next.id, &in_turn).expect("waits for it");
+    publish(&mut metadata, next.id, &decide(9, &in_turn.successor)).expect("the last link");
     assert_eq!(last(&metadata).state, SegmentState::Open);
 }
 
 #[test]
 fn a_decided_value_is_taken_at_any_version_and_another_one_is_an_alarm_at_any_version() {
     let mut metadata = cluster(3, Replication::DEFAULT);
-    let segment = last(&metadata).descriptor.uuid;
+    let segment = last(&metadata).descriptor.id;
     let next = begin_roll(&mut metadata).expect("open");
     let value = decide(3, &next);
     let command =
@@ -310,7 +323,7 @@ fn set_copies(metadata: &Metadata, added: &[ReplicaRef], given_up: &[ReplicaRef]
     Command::SetCopies {
         topic: TOPIC,
         partition: 0,
-        segment: listed.descriptor.uuid,
+        segment: listed.descriptor.id,
         version: listed.version,
         added: added.to_vec(),
         given_up: given_up.to_vec(),
@@ -320,7 +333,7 @@ fn set_copies(metadata: &Metadata, added: &[ReplicaRef], given_up: &[ReplicaRef]
 fn report(metadata: &Metadata, replica: ReplicaRef, found: Found) -> Command {
     let listed = segment(metadata, 0);
     let since = listed.copies.iter().find(|copy| copy.replica == replica).map_or(0, |copy| copy.since);
-    let segment = listed.descriptor.uuid;
+    let segment = listed.descriptor.id;
     let reports = vec![CopyReport { topic: TOPIC, partition: 0, segment, since, found }];
     Command::ReportCopies { replica, reports }
 }
@@ -344,18 +357,18 @@ fn copies_of_a_sealed_segment_move_only_while_w_verified_ones_stay() {
         metadata.nodes.values().find(|node| descriptor.replicas.iter().all(|held| held.node != node.id));
     let d = outsider.map(|node| ReplicaRef { node: node.id, disk: node.disk }).expect("the fourth");
     let open = set_copies(&metadata, &[d], &[]);
-    assert_eq!(run(&mut metadata, open), Err(Rejected::NotSealed { segment: descriptor.uuid }));
+    assert_eq!(run(&mut metadata, open), Err(Rejected::NotSealed { segment: descriptor.id }));
     let next = begin_roll(&mut metadata).expect("open");
     let value = decide(3, &next);
-    publish(&mut metadata, descriptor.uuid, &value).expect("decided");
+    publish(&mut metadata, descriptor.id, &value).expect("decided");
     let whole = Found::Whole { digest: value.digest };
 
-    let wrong = report(&metadata, b, Found::Whole { digest: value.digest + 1 });
+    let wrong = report(&metadata, b, Found::Whole { digest: Digest(value.digest.0 + 1) });
     let early = report(&metadata, a, whole);
     run(&mut metadata, early.clone()).expect("verified");
     run(&mut metadata, wrong).expect("noted");
     assert_eq!(states(&metadata), [(a.node, Verified), (b.node, Damaged), (c.node, Filling)].into());
-    let too_few = |left| Err(Rejected::TooFewCopies { segment: descriptor.uuid, left, needed: 2 });
+    let too_few = |left| Err(Rejected::TooFewCopies { segment: descriptor.id, left, needed: 2 });
     let hasty = set_copies(&metadata, &[], &[c]);
     assert_eq!(run(&mut metadata, hasty), too_few(1));
     let mended = report(&metadata, b, whole);
@@ -368,7 +381,7 @@ fn copies_of_a_sealed_segment_move_only_while_w_verified_ones_stay() {
         "the list has changed"
     );
     let twice = set_copies(&metadata, &[d], &[]);
-    assert_eq!(run(&mut metadata, twice), Err(Rejected::HasCopy { segment: descriptor.uuid, node: d.node }));
+    assert_eq!(run(&mut metadata, twice), Err(Rejected::HasCopy { segment: descriptor.id, node: d.node }));
     let hasty = set_copies(&metadata, &[], &[a]);
     assert_eq!(run(&mut metadata, hasty), too_few(1), "a copy to be made is none");
     let made = report(&metadata, d, whole);
@@ -401,7 +414,7 @@ fn a_forgotten_trim_is_taken_over_from_who_remembers_it_and_what_is_left_is_reco
     let long_ago = metadata.clone();
     for end in 1..=4 {
         let next = begin_roll(&mut metadata).expect("open");
-        let sealed = last(&metadata).descriptor.uuid;
+        let sealed = last(&metadata).descriptor.id;
         publish(&mut metadata, sealed, &decide(end, &next)).expect("decided");
     }
     let first = segment(&metadata, 3).descriptor.clone();
@@ -482,15 +495,15 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct Replicas {
     /// Successors asked for, by the segment they would follow.
-    proposed: BTreeMap<Uuid, Vec<Descriptor>>,
-    decided: BTreeMap<Uuid, Value>,
+    proposed: BTreeMap<SegmentId, Vec<Descriptor>>,
+    decided: BTreeMap<SegmentId, Value>,
 }
 
 impl Replicas {
     fn decide(&mut self, descriptor: &Descriptor, entries: u64, which: usize) {
-        let Some(proposed) = self.proposed.get(&descriptor.uuid) else { return };
+        let Some(proposed) = self.proposed.get(&descriptor.id) else { return };
         let end = descriptor.base_offset.expect("listed").0 + entries;
-        self.decided.entry(descriptor.uuid).or_insert_with(|| decide(end, &proposed[which % proposed.len()]));
+        self.decided.entry(descriptor.id).or_insert_with(|| decide(end, &proposed[which % proposed.len()]));
     }
 
     /// S3: what is published was decided. S6: along the chain epochs grow and bases meet.
@@ -498,7 +511,7 @@ impl Replicas {
         let partition = &metadata.topics[&TOPIC].partitions[0];
         for pair in partition.segments.windows(2) {
             let SegmentState::Sealed(value) = &pair[0].state else { panic!("only the last is not sealed") };
-            prop_assert_eq!(Some(value), self.decided.get(&pair[0].descriptor.uuid));
+            prop_assert_eq!(Some(value), self.decided.get(&SegmentId(pair[0].descriptor.id.0)));
             prop_assert_eq!(Some(value.end), pair[1].descriptor.base_offset);
             prop_assert!(pair[0].descriptor.epoch < pair[1].descriptor.epoch);
             prop_assert!(pair[1].descriptor.epoch < partition.next_epoch);
@@ -518,26 +531,26 @@ fn apply_step(
         Step::BeginRoll => {
             if let Ok(next) = begin_roll(metadata) {
                 prop_assert!(next.epoch > descriptor.epoch);
-                replicas.proposed.entry(descriptor.uuid).or_default().push(next);
+                replicas.proposed.entry(descriptor.id).or_default().push(next);
             }
         }
         Step::BeginRecovery { above } => {
             let attempt = attempt(metadata, *above);
-            begin_recovery(metadata, descriptor.uuid, &attempt).expect("the last segment, a fresh epoch");
+            begin_recovery(metadata, descriptor.id, &attempt).expect("the last segment, a fresh epoch");
             prop_assert!(attempt.ballot.epoch > descriptor.epoch && attempt.ballot.epoch.0 > *above);
-            replicas.proposed.entry(descriptor.uuid).or_default().push(attempt.successor);
+            replicas.proposed.entry(descriptor.id).or_default().push(attempt.successor);
         }
         Step::Decide { entries, which } => replicas.decide(&descriptor, *entries, *which),
         Step::Publish { which } => {
-            let decided: Vec<(&Uuid, &Value)> = replicas.decided.iter().collect();
+            let decided: Vec<(&SegmentId, &Value)> = replicas.decided.iter().collect();
             let Some((segment, value)) = decided.get(which % decided.len().max(1)) else { return Ok(()) };
             match publish(metadata, **segment, value) {
                 Ok(()) | Err(Rejected::UnknownSegment { .. }) => {}
                 Err(rejected) => prop_assert!(false, "a decided value was refused: {rejected}"),
             }
-            let other = Value { digest: value.digest ^ 1, ..(*value).clone() };
+            let other = Value { digest: Digest(value.digest.0 ^ 1), ..(*value).clone() };
             let listed = metadata.topics[&TOPIC].partitions[0].segments.iter();
-            if listed.clone().any(|listed| listed.descriptor.uuid == **segment) {
+            if listed.clone().any(|listed| listed.descriptor.id == **segment) {
                 let alarm = Err(Rejected::ValueConflict { segment: **segment });
                 prop_assert_eq!(publish(metadata, **segment, &other), alarm);
             }
@@ -566,23 +579,23 @@ proptest! {
             apply_step(step, &mut metadata, &history, &mut replicas)?;
             replicas.check(&metadata)?;
             for listed in &metadata.topics[&TOPIC].partitions[0].segments {
-                let Descriptor { uuid, epoch, leader, .. } = listed.descriptor;
-                prop_assert_eq!(*writers.entry((uuid, epoch)).or_insert(leader), leader, "S9");
+                let Descriptor { id, epoch, leader, .. } = listed.descriptor;
+                prop_assert_eq!(*writers.entry((id, epoch)).or_insert(leader), leader, "S9");
             }
             history.push(metadata.clone());
         }
         // Whatever was lost: recovery walks the chain that the replicas know, link by link, to a segment that opens.
         for _ in 0..=replicas.decided.len() {
             let segment = last(&metadata).descriptor.clone();
-            let Some(value) = replicas.decided.get(&segment.uuid) else { break };
-            publish(&mut metadata, segment.uuid, value).expect("decided");
+            let Some(value) = replicas.decided.get(&segment.id) else { break };
+            publish(&mut metadata, segment.id, value).expect("decided");
             replicas.check(&metadata)?;
         }
         let open = last(&metadata).descriptor.clone();
         let fresh = attempt(&metadata, 0);
-        begin_recovery(&mut metadata, open.uuid, &fresh).expect("undecided");
+        begin_recovery(&mut metadata, open.id, &fresh).expect("undecided");
         let value = decide(open.base_offset.expect("listed").0, &fresh.successor);
-        publish(&mut metadata, open.uuid, &value).expect("decided");
+        publish(&mut metadata, open.id, &value).expect("decided");
         prop_assert_eq!(&last(&metadata).state, &SegmentState::Open);
         let listed = &metadata.topics[&TOPIC].partitions[0].segments;
         prop_assert!(listed.windows(2).all(|pair| pair[0].descriptor.epoch < pair[1].descriptor.epoch));

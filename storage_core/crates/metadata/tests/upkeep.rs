@@ -7,12 +7,15 @@ use std::time::Duration;
 use proptest::prelude::*;
 use uuid::Uuid;
 use walrus_metadata::{
-    Command, CopyReport, CopyState, Descriptor, ENVELOPE_VERSION, Envelope, Found, LEVEL, Metadata, NodeId,
-    NodeState, Offset, Presence, Present, Rejected, ReplicaRef, Replication, Segment, SegmentState, TopicId,
-    Value, apply, census, first_descriptor, is_better_elsewhere, successor, upkeep,
+    Command, CopyReport, CopyState, ENVELOPE_VERSION, Envelope, Found, LEVEL, Metadata, NodeState, Presence,
+    Present, Rejected, Segment, SegmentState, apply, census, first_descriptor, is_better_elsewhere,
+    successor, upkeep,
+};
+use walrus_model::{
+    Descriptor, Digest, DiskId, NodeId, Offset, ReplicaRef, Replication, SegmentId, TopicId, Value,
 };
 
-const TOPIC: TopicId = TopicId(Uuid::from_u128(7));
+const TOPIC: TopicId = TopicId::from_u128(7);
 const LEASE_MS: u64 = 3_000;
 const GRACE_MS: u64 = 60_000;
 const DIGEST: u64 = 99;
@@ -25,7 +28,7 @@ struct World {
     now_ms: u64,
     up: BTreeSet<NodeId>,
     /// Whole copies on disks, by segment.
-    disks: BTreeMap<(Uuid, Uuid), Found>,
+    disks: BTreeMap<(SegmentId, DiskId), Found>,
 }
 
 impl World {
@@ -40,7 +43,7 @@ impl World {
             world.join(node);
         }
         world.run(Command::RaiseLevel { level: LEVEL }).expect("known by all");
-        let first = first_descriptor(&world.metadata, TOPIC, 0, Uuid::new_v4(), &world.present());
+        let first = first_descriptor(&world.metadata, TOPIC, 0, SegmentId(Uuid::new_v4()), &world.present());
         let (org, name, first) = ("o".into(), "t".into(), vec![first.expect("nodes")]);
         world.run(Command::CreateTopic { topic: TOPIC, org, name, internal: false, first }).expect("new");
         world
@@ -89,7 +92,8 @@ impl World {
 
     /// Seals the open segment; the replicas that are up have it.
     fn roll(&mut self) -> bool {
-        let Some(next) = successor(&self.metadata, TOPIC, 0, Uuid::new_v4(), &[], &self.present()) else {
+        let Some(next) = successor(&self.metadata, TOPIC, 0, SegmentId(Uuid::new_v4()), &[], &self.present())
+        else {
             return false;
         };
         let open = self.open().descriptor.clone();
@@ -98,15 +102,21 @@ impl World {
         if holders.len() < open.write_quorum as usize {
             return false;
         }
-        let (segment, partition) = (open.uuid, 0);
+        let (segment, partition) = (open.id, 0);
         let begin = Command::BeginRoll { topic: TOPIC, partition, segment, successor: next.clone() };
         self.run(begin).expect("open");
         let end = Offset(open.base_offset.expect("open").0 + 5);
         let successor = Descriptor { base_offset: Some(end), ..next };
-        let value = Value { end, digest: DIGEST, successor, possible_loss: vec![], lost: vec![] };
+        let value = Value {
+            end,
+            digest: Digest(DIGEST),
+            successor: Box::new(successor),
+            possible_loss: vec![],
+            lost: vec![],
+        };
         self.run(Command::SealAndOpen { topic: TOPIC, partition, segment, value }).expect("decided");
         for holder in holders {
-            self.disks.insert((segment, holder.disk), Found::Whole { digest: DIGEST });
+            self.disks.insert((segment, holder.disk), Found::Whole { digest: Digest(DIGEST) });
         }
         true
     }
@@ -125,17 +135,17 @@ impl World {
     /// Whether nothing of it is on any disk of a member.
     fn is_nowhere(&self, segment: &Segment) -> bool {
         let mut disks = self.metadata.nodes.values().map(|node| node.disk);
-        disks.all(|disk| !self.disks.contains_key(&(segment.descriptor.uuid, disk)))
+        disks.all(|disk| !self.disks.contains_key(&(segment.descriptor.id, disk)))
     }
 
     fn is_whole(&self, segment: &Segment, on: ReplicaRef) -> bool {
-        matches!(self.disks.get(&(segment.descriptor.uuid, on.disk)), Some(Found::Whole { .. }))
+        matches!(self.disks.get(&(segment.descriptor.id, on.disk)), Some(Found::Whole { .. }))
     }
 
     /// Every holder that is up does what is listed for it, and says so.
     fn hold(&mut self) {
         for segment in self.sealed() {
-            let uuid = segment.descriptor.uuid;
+            let uuid = segment.descriptor.id;
             for copy in &segment.copies {
                 if !self.is_there(copy.replica) {
                     continue;
@@ -143,7 +153,7 @@ impl World {
                 let at = (uuid, copy.replica.disk);
                 match (copy.state, self.disks.get(&at).copied()) {
                     (CopyState::Filling | CopyState::Lost, None) if self.has_source(&segment) => {
-                        self.disks.insert(at, Found::Whole { digest: DIGEST });
+                        self.disks.insert(at, Found::Whole { digest: Digest(DIGEST) });
                     }
                     (CopyState::Leaving, Some(_)) => drop(self.disks.remove(&at)),
                     _ => {}
@@ -175,8 +185,8 @@ impl World {
 
     /// One look of the upkeep. Answers whether it changed anything.
     fn keep(&mut self) -> bool {
-        let before: BTreeMap<Uuid, usize> =
-            self.sealed().iter().map(|segment| (segment.descriptor.uuid, self.verified(segment))).collect();
+        let before: BTreeMap<SegmentId, usize> =
+            self.sealed().iter().map(|segment| (segment.descriptor.id, self.verified(segment))).collect();
         let moving = upkeep(&self.metadata, &self.present()).progress.moving;
         let changes = upkeep(&self.metadata, &self.present()).changes;
         let order: Vec<usize> = changes.iter().map(|change| self.verified_staying(change.segment)).collect();
@@ -189,7 +199,7 @@ impl World {
         }
         for segment in self.sealed() {
             let (left, needed) = (self.verified(&segment), segment.descriptor.write_quorum as usize);
-            let had = before[&segment.descriptor.uuid];
+            let had = before[&segment.descriptor.id];
             assert!(left >= needed.min(had), "{had} verified copies became {left}: {:?}", segment.copies);
         }
         !changes.is_empty()
@@ -202,9 +212,9 @@ impl World {
         segment.copies.iter().filter(is_good).count()
     }
 
-    fn verified_staying(&self, segment: Uuid) -> usize {
+    fn verified_staying(&self, segment: SegmentId) -> usize {
         let sealed = self.sealed();
-        let segment = sealed.iter().find(|listed| listed.descriptor.uuid == segment).expect("listed");
+        let segment = sealed.iter().find(|listed| listed.descriptor.id == segment).expect("listed");
         let stays = |replica: ReplicaRef| {
             self.metadata.nodes.get(&replica.node).is_some_and(|node| {
                 let stays = self.present().staying.contains(&node.id);
@@ -334,7 +344,7 @@ fn a_copy_beyond_mending_is_made_anew_once_enough_others_are_there() {
     let mut world = three_of(3);
     let segment = world.sealed()[0].clone();
     let bad = segment.copies[0].replica;
-    world.disks.insert((segment.descriptor.uuid, bad.disk), Found::Damaged);
+    world.disks.insert((segment.descriptor.id, bad.disk), Found::Damaged);
     world.settle();
     let copies = &world.sealed()[0].copies;
     assert!(copies.len() == 3 && copies.iter().all(|copy| copy.state == CopyState::Verified), "{copies:?}");
@@ -354,8 +364,8 @@ fn a_segment_all_of_whose_disks_are_gone_is_listed_as_lost_and_is_in_nobodys_way
     let lost: Vec<NodeId> =
         world.metadata.nodes.keys().filter(|node| !open.contains(node)).copied().collect();
     let was_there = |segment: &Segment| segment.copies.iter().all(|copy| lost.contains(&copy.replica.node));
-    let gone: BTreeSet<Uuid> =
-        world.sealed().iter().filter(|segment| was_there(segment)).map(|one| one.descriptor.uuid).collect();
+    let gone: BTreeSet<SegmentId> =
+        world.sealed().iter().filter(|segment| was_there(segment)).map(|one| one.descriptor.id).collect();
     assert!(!gone.is_empty());
     lost.iter().for_each(|node| world.lose(*node));
     let first_look = upkeep(&world.metadata, &world.present());
@@ -369,7 +379,7 @@ fn a_segment_all_of_whose_disks_are_gone_is_listed_as_lost_and_is_in_nobodys_way
     world.join(10);
     world.settle();
 
-    let is_lost = |segment: &Segment| gone.contains(&segment.descriptor.uuid);
+    let is_lost = |segment: &Segment| gone.contains(&segment.descriptor.id);
     assert!(
         world.sealed().iter().all(|segment| segment.is_lost() == is_lost(segment)),
         "{:?}",
@@ -395,9 +405,12 @@ fn a_segment_all_of_whose_disks_are_gone_is_listed_as_lost_and_is_in_nobodys_way
 
     // A disk that lost its votes comes back with its log.
     let back = world.sealed().into_iter().find(is_lost).expect("one");
-    world.disks.insert((back.descriptor.uuid, back.copies[0].replica.disk), Found::Whole { digest: DIGEST });
+    world.disks.insert(
+        (back.descriptor.id, DiskId(back.copies[0].replica.disk.0)),
+        Found::Whole { digest: Digest(DIGEST) },
+    );
     world.settle();
-    let whole = world.sealed().into_iter().find(|one| one.descriptor.uuid == back.descriptor.uuid);
+    let whole = world.sealed().into_iter().find(|one| one.descriptor.id == back.descriptor.id);
     assert_eq!(world.verified(&whole.expect("listed")), 3);
 }
 
@@ -474,7 +487,7 @@ impl World {
                     && segment.copies.len() > segment.descriptor.write_quorum as usize
                     && let Some(copy) = pick(segment.copies.clone(), *copy)
                 {
-                    self.disks.insert((segment.descriptor.uuid, copy.replica.disk), Found::Damaged);
+                    self.disks.insert((segment.descriptor.id, copy.replica.disk), Found::Damaged);
                 }
             }
             Step::Lose(_) | Step::Join => {}

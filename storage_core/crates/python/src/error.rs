@@ -13,6 +13,7 @@ use walrus_broker::{ConfigError, StartError};
 use walrus_log::batch::BatchError;
 use walrus_log::{Error as LogError, LogId, Offset};
 use walrus_metadata::{Rejected as MetadataRejected, SnapshotError};
+use walrus_model::DiskId;
 
 use crate::json::to_python;
 
@@ -213,7 +214,7 @@ macro_rules! facts {
 
 facts!(u8, u32, u64, i8, i16, i32, i64, &'static str, String);
 
-impl Fact for uuid::Uuid {
+impl Fact for DiskId {
     fn json(&self) -> Value {
         json!(self.to_string())
     }

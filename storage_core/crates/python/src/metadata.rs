@@ -6,7 +6,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use uuid::Uuid;
-use walrus_metadata::{Envelope, Epoch, LostTopic, NodeId, Rejected, Remains, TopicId};
+use walrus_metadata::{Envelope, LostTopic, Rejected, Remains};
+use walrus_model::{AttemptId, DiskId, Epoch, NodeId, SegmentId, TopicId};
 
 use crate::error::Result;
 use crate::json;
@@ -112,7 +113,7 @@ impl Metadata {
 
     /// Disks that were taken out of the cluster for good.
     fn gone_disks(&self) -> Vec<String> {
-        self.current().gone_disks.iter().map(Uuid::to_string).collect()
+        self.current().gone_disks.iter().map(DiskId::to_string).collect()
     }
 
     /// The cluster-wide settings: `version` of their last change (0: none), and `entries` by key.
@@ -196,8 +197,14 @@ impl Metadata {
         present: &Present,
     ) -> PyResult<Bound<'py, PyAny>> {
         let lost: LostTopic = parse_json(lost_json)?;
-        let command = walrus_metadata::recover_topic(&self.current(), &lost, name, Uuid::new_v4, &present.of)
-            .map_err(|problem| PyValueError::new_err(problem.to_string()))?;
+        let command = walrus_metadata::recover_topic(
+            &self.current(),
+            &lost,
+            name,
+            || SegmentId(Uuid::new_v4()),
+            &present.of,
+        )
+        .map_err(|problem| PyValueError::new_err(problem.to_string()))?;
         json::to_python(py, &command)
     }
 
@@ -220,7 +227,7 @@ impl Metadata {
         present: &Present,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (topic, uuid) = (TopicId(parse_uuid(topic)?), parse_uuid(uuid)?);
-        walrus_metadata::first_descriptor(&self.current(), topic, partition, uuid, &present.of)
+        walrus_metadata::first_descriptor(&self.current(), topic, partition, SegmentId(uuid), &present.of)
             .map(|descriptor| json::to_python(py, &descriptor))
             .transpose()
     }
@@ -237,9 +244,9 @@ impl Metadata {
         avoid: Vec<u32>,
         present: &Present,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (topic, uuid) = (TopicId(parse_uuid(topic)?), parse_uuid(uuid)?);
+        let (topic, segment) = (TopicId(parse_uuid(topic)?), SegmentId(parse_uuid(uuid)?));
         let avoid: Vec<NodeId> = avoid.into_iter().map(NodeId).collect();
-        walrus_metadata::successor(&self.current(), topic, partition, uuid, &avoid, &present.of)
+        walrus_metadata::successor(&self.current(), topic, partition, segment, &avoid, &present.of)
             .map(|descriptor| json::to_python(py, &descriptor))
             .transpose()
     }
@@ -262,7 +269,7 @@ impl Metadata {
         present: &Present,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let place = (TopicId(parse_uuid(topic)?), partition);
-        let ids = (parse_uuid(attempt)?, parse_uuid(successor)?);
+        let ids = (AttemptId(parse_uuid(attempt)?), SegmentId(parse_uuid(successor)?));
         let avoid: Vec<NodeId> = avoid.into_iter().map(NodeId).collect();
         walrus_metadata::recovery(&self.current(), place, ids, Epoch(above), &avoid, &present.of)
             .map(|attempt| json::to_python(py, &attempt))

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use walrus_metadata::NodeId;
+use walrus_model::NodeId;
 
 use crate::metadata::Metadata;
 

@@ -1,6 +1,6 @@
 //! Batches as the machines see them: where they lie and what they add up to. Their bytes are the driver's business.
 
-use crate::types::{Digest, Offset};
+use walrus_model::{Digest, Offset};
 
 /// A place between two batches, and the digest of everything before it in the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,14 +1,13 @@
 //! The process that orders the appends of one open segment.
 
-use crate::ballot::Ballot;
+use walrus_model::{Ballot, Descriptor, Offset, ProcessId, Value};
+
 use crate::batch::{Batch, Mark};
-use crate::descriptor::Descriptor;
+use crate::cut::CutId;
 use crate::message::{Accept, Append, Assigned, Message, Refusal, Reply};
 use crate::replica::Alarm;
 use crate::seeded;
 use crate::tape::Tape;
-use crate::types::{CutId, Offset, ProcessId};
-use crate::value::Value;
 
 /// Made once per process incarnation and segment, and never after a restart (R7). Its node's own replica is one like
 /// the others: the leader's own copy counts when that one acknowledges it.

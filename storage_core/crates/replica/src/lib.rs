@@ -8,20 +8,16 @@
 //! and none before what is written or persisted in front of it is done. When one fails, the machine is dropped, as if
 //! the process had died. Messages may be lost, repeated, delayed and overtaken.
 
-mod ballot;
 mod batch;
 #[cfg(feature = "seeded-bugs")]
 mod bug;
 mod claim;
-mod descriptor;
+mod cut;
 mod leader;
 mod message;
-mod ranges;
 mod recoverer;
 mod replica;
 mod tape;
-mod types;
-mod value;
 
 /// Whether a mistake is switched on; a constant `false` without the feature.
 macro_rules! seeded {
@@ -35,12 +31,11 @@ macro_rules! seeded {
 }
 pub(crate) use seeded;
 
-pub use ballot::Ballot;
 pub use batch::{Batch, Mark};
 #[cfg(feature = "seeded-bugs")]
 pub use bug::{BUGS, Bug, seed_bug};
 pub use claim::{Doubt, OwnCopy, Part, Tail};
-pub use descriptor::{Descriptor, LeaderRef, ReplicaRef};
+pub use cut::CutId;
 pub use leader::{Leader, LeaderInput, LeaderOutput, LeaderPhase};
 pub use message::{
     Accept, Append, Assigned, Fence, FenceAnswer, Message, Refusal, Reply, Request, SealedNotice,
@@ -48,5 +43,3 @@ pub use message::{
 pub use recoverer::{Candidate, Recoverer, RecovererInput, RecovererOutput, RecovererPhase, choose};
 pub use replica::{Alarm, Promises, Replica, ReplicaInput, ReplicaOutput};
 pub use tape::Tape;
-pub use types::{AttemptId, CutId, Digest, DiskId, Epoch, NodeId, Offset, ProcessId, SegmentId, TopicId};
-pub use value::{OffsetRange, Value};

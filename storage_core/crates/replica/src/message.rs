@@ -1,11 +1,12 @@
 //! What goes between leaders, recoverers and replicas of one segment. The cluster's id, and the node and disk of both
 //! ends, are in the connection's greeting and in `to`.
 
-use crate::ballot::Ballot;
+use walrus_model::{
+    Ballot, Descriptor, Digest, Epoch, Offset, OffsetRange, ProcessId, ReplicaRef, SegmentId, Value,
+};
+
 use crate::batch::{Batch, Mark};
-use crate::descriptor::{Descriptor, ReplicaRef};
-use crate::types::{CutId, Digest, Epoch, Offset, ProcessId, SegmentId};
-use crate::value::{OffsetRange, Value};
+use crate::cut::CutId;
 
 /// To a replica.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -173,6 +174,6 @@ impl Request {
     /// Addresses a message to a replica.
     #[must_use]
     pub fn new(descriptor: &Descriptor, to: ReplicaRef, message: Message) -> Self {
-        Self { segment: descriptor.segment, to, message }
+        Self { segment: descriptor.id, to, message }
     }
 }

@@ -1,13 +1,10 @@
 //! One attempt to decide where a segment ends whose leader does not.
 
-use crate::ballot::Ballot;
+use walrus_model::{Ballot, Descriptor, Offset, OffsetRange, Value, ranges};
+
 use crate::batch::Mark;
-use crate::descriptor::Descriptor;
 use crate::message::{Accept, Fence, FenceAnswer, Message, Refusal, Reply, SealedNotice};
-use crate::ranges;
 use crate::seeded;
-use crate::types::Offset;
-use crate::value::{OffsetRange, Value};
 
 /// Metadata has put the segment into `sealing` with this ballot, at a fresh epoch, before this is made (R4). Any number
 /// of them may be at work; the highest ballot wins, and all decide the same value.

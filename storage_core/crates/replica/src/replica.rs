@@ -1,16 +1,14 @@
 //! One copy of a segment: what it promises, holds and answers.
 
-use crate::ballot::Ballot;
+use walrus_model::{Ballot, Descriptor, Offset, ProcessId, ReplicaRef, Value, ranges};
+
 use crate::batch::{Batch, Mark};
-use crate::descriptor::{Descriptor, ReplicaRef};
+use crate::cut::CutId;
 use crate::message::{
     Accept, Append, Assigned, Fence, FenceAnswer, Message, Refusal, Reply, Request, SealedNotice,
 };
-use crate::ranges;
 use crate::seeded;
 use crate::tape::Tape;
-use crate::types::{CutId, Offset, ProcessId};
-use crate::value::Value;
 
 /// One copy of a segment, as a state machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -183,7 +181,7 @@ impl Replica {
 
     /// Whether this is the only copy, and the process that wrote it is gone.
     fn is_left_alone(&self) -> bool {
-        let is_of_this_process = |writer: ProcessId| writer.0 == self.cut.0;
+        let is_of_this_process = |writer: ProcessId| writer.as_u128() == self.cut.0;
         self.descriptor.replicas.len() == 1
             && self.promises.writer.is_some_and(|writer| !is_of_this_process(writer))
     }
@@ -211,7 +209,7 @@ impl Replica {
     }
 
     fn request(&mut self, request: Request, outputs: &mut Vec<ReplicaOutput>) {
-        assert_eq!(request.segment, self.descriptor.segment, "a message of another segment");
+        assert_eq!(request.segment, self.descriptor.id, "a message of another segment");
         if request.to != self.me {
             return refuse(outputs, Refusal::OtherReplica); // R11
         }

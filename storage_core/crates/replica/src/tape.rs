@@ -1,11 +1,10 @@
 //! Where the batches of a segment's copy end, as far as anybody may still ask.
 
+use walrus_model::{Digest, Offset, OffsetRange, ranges};
+
 use std::collections::VecDeque;
 
 use crate::batch::{Batch, Mark};
-use crate::ranges;
-use crate::types::{Digest, Offset};
-use crate::value::OffsetRange;
 
 /// Marks in order. What lies below the high watermark is agreed on all copies (S2) and need not be remembered.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

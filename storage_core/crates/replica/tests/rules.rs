@@ -3,6 +3,7 @@
 mod cluster;
 
 use cluster::{descriptor, next_batch, replica_ref};
+use walrus_model::*;
 use walrus_replica::*;
 
 const SEGMENT: u128 = 1;
@@ -39,7 +40,7 @@ fn ask(message: Message) -> ReplicaInput {
 fn append(from: usize, count: u64) -> ReplicaInput {
     let append = Append {
         epoch: Epoch(1),
-        writer: ProcessId(1),
+        writer: ProcessId::from_u128(1),
         from: marks(count)[from],
         batches: batches(count).split_off(from),
         commit: Offset(0),
@@ -48,7 +49,7 @@ fn append(from: usize, count: u64) -> ReplicaInput {
 }
 
 fn ballot(epoch: u32) -> Ballot {
-    Ballot { epoch: Epoch(epoch), attempt: AttemptId(u128::from(epoch)) }
+    Ballot { epoch: Epoch(epoch), attempt: AttemptId::from_u128(u128::from(epoch)) }
 }
 
 fn fence(epoch: u32) -> ReplicaInput {
@@ -108,7 +109,7 @@ fn other_bytes_at_a_held_offset_are_an_alarm() {
     other[1].digest = Digest(99);
     let append = Append {
         epoch: Epoch(1),
-        writer: ProcessId(1),
+        writer: ProcessId::from_u128(1),
         from: marks(0)[0],
         batches: other,
         commit: Offset(0),
@@ -130,14 +131,14 @@ fn a_second_writer_is_refused() {
     write(&mut replica, 1);
     let append = Append {
         epoch: Epoch(1),
-        writer: ProcessId(2),
+        writer: ProcessId::from_u128(2),
         from: marks(1)[1],
         batches: vec![],
         commit: Offset(0),
     };
     let outputs = replica.step(ask(Message::Append(append)));
     assert_eq!(outputs[0], ReplicaOutput::Alarm(Alarm::TwoWriters));
-    assert_eq!(answer(&outputs), &Reply::Refused(Refusal::OtherWriter { writer: ProcessId(1) }));
+    assert_eq!(answer(&outputs), &Reply::Refused(Refusal::OtherWriter { writer: ProcessId::from_u128(1) }));
 }
 
 #[test]
@@ -167,7 +168,7 @@ fn a_lower_ballot_is_refused_with_the_highest_seen() {
 
 #[test]
 fn another_disk_incarnation_answers_nothing() {
-    let to = ReplicaRef { node: NodeId(1), disk: DiskId(777) };
+    let to = ReplicaRef { node: NodeId(1), disk: DiskId::from_u128(777) };
     let message = Message::Fence(Fence { ballot: ballot(3) });
     let outputs = replica().step(ReplicaInput::Request(Request::new(&segment(), to, message)));
     assert_eq!(answer(&outputs), &Reply::Refused(Refusal::OtherReplica));
@@ -206,7 +207,7 @@ fn a_vote_that_brings_only_a_part_keeps_it_and_names_the_rest() {
 fn the_only_copy_shows_what_it_has_when_its_writer_is_gone_and_nobody_decides() {
     let alone = Descriptor { replicas: vec![replica_ref(1)], write_quorum: 1, ..segment() };
     let shown = |promised, accepted, start: u128| {
-        let writer = Some(ProcessId(1));
+        let writer = Some(ProcessId::from_u128(1));
         let promises = Promises { writer, accepted, promised, ..Promises::default() };
         let mut tape = Tape::empty(alone.first());
         batches(3).into_iter().for_each(|batch| tape.push(batch));
@@ -224,7 +225,7 @@ fn the_only_copy_refuses_a_vote_of_a_writer_that_is_gone() {
     let alone = Descriptor { replicas: vec![replica_ref(1)], write_quorum: 1, ..segment() };
     let vote = accept(Ballot::zero(alone.epoch), value(1, 7), Vec::new());
     let answer_after = |start: u128| {
-        let promises = Promises { writer: Some(ProcessId(1)), ..Promises::default() };
+        let promises = Promises { writer: Some(ProcessId::from_u128(1)), ..Promises::default() };
         let mut tape = Tape::empty(alone.first());
         batches(3).into_iter().for_each(|batch| tape.push(batch));
         let mut replica =
@@ -267,13 +268,13 @@ fn a_trimmed_copy_answers_with_the_decision_and_takes_nothing() {
 fn a_suspect_is_cleared_by_the_assigned_end_and_not_by_the_high_watermark() {
     let (mut tape, promises) = (Tape::empty(Offset(0)), Promises::default());
     tape.push(batches(1)[0]);
-    let promises = Promises { writer: Some(ProcessId(1)), ..promises };
+    let promises = Promises { writer: Some(ProcessId::from_u128(1)), ..promises };
     let (mut replica, outputs) = Replica::recover(replica_ref(1), segment(), promises, tape, true, CutId(7));
     assert!(matches!(&outputs[..], [ReplicaOutput::Persist(stored)] if stored.suspect));
 
     let mut told = Append {
         epoch: Epoch(1),
-        writer: ProcessId(1),
+        writer: ProcessId::from_u128(1),
         from: marks(1)[1],
         batches: vec![],
         commit: Offset(2),
@@ -282,7 +283,7 @@ fn a_suspect_is_cleared_by_the_assigned_end_and_not_by_the_high_watermark() {
     assert_eq!(answer(&outputs), &Reply::Ack { durable_end: Offset(2), suspect: Some(CutId(7)) });
 
     // An answer to an earlier start's question is worth nothing.
-    let assigned = |cut, end| ask(Message::Assigned(Assigned { writer: ProcessId(1), cut, end }));
+    let assigned = |cut, end| ask(Message::Assigned(Assigned { writer: ProcessId::from_u128(1), cut, end }));
     replica.step(assigned(CutId(6), Offset(2)));
     assert!(replica.promises().suspect);
     replica.step(assigned(CutId(7), Offset(4)));
@@ -294,7 +295,7 @@ fn a_suspect_is_cleared_by_the_assigned_end_and_not_by_the_high_watermark() {
 }
 
 fn leader() -> Leader {
-    let mut leader = Leader::open(segment(), ProcessId(1));
+    let mut leader = Leader::open(segment(), ProcessId::from_u128(1));
     batches(3).into_iter().for_each(|batch| drop(leader.step(LeaderInput::Assign(batch))));
     leader
 }
@@ -353,7 +354,7 @@ fn a_leader_that_too_many_refuse_is_deposed() {
 #[test]
 #[should_panic(expected = "never resumes")]
 fn a_leader_never_resumes() {
-    drop(Leader::open(segment(), ProcessId(2)));
+    drop(Leader::open(segment(), ProcessId::from_u128(2)));
 }
 
 fn told(durable: usize, suspect: bool) -> Candidate {
@@ -394,7 +395,7 @@ fn told_with_hole(count: u64, place: usize) -> Candidate {
 }
 
 fn holed_replica(count: u64, place: usize) -> Replica {
-    let promises = Promises { writer: Some(ProcessId(1)), ..Promises::default() };
+    let promises = Promises { writer: Some(ProcessId::from_u128(1)), ..Promises::default() };
     Replica::recover(replica_ref(1), segment(), promises, holed_tape(count, place), false, CutId(2)).0
 }
 

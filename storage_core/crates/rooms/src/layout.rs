@@ -94,7 +94,6 @@ pub const BROKER: Layout = Layout {
         ("claims.rs", "copies"),
         ("high_watermark.rs", "copies"),
         ("replication/answers.rs", "copies"),
-        ("replication/convert.rs", "copies"),
         ("replication/copies.rs", "copies"),
         ("replication/copy.rs", "copies"),
         ("replication/holdings.rs", "copies"),

@@ -2,7 +2,6 @@
 //! every order of a few events, [`simulation`] through many random lives of whole clusters. What is checked, and what is
 //! not, is in `docs/internals/verification.md`.
 
-pub mod bridge;
 pub mod mistake;
 pub mod model;
 pub mod record;

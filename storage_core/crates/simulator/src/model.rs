@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use walrus_replica::{LeaderPhase, NodeId, SegmentId};
+use walrus_model::{NodeId, SegmentId};
+use walrus_replica::LeaderPhase;
 
 use crate::world::{Checked, Committed, Flight, Rot, Setting, Violation, World};
 
@@ -335,7 +336,7 @@ impl State {
         if !node.up {
             if !node.lost {
                 all.push(Event::Restart(id));
-            } else if !world.metadata.state.gone_disks.contains(&uuid::Uuid::from_u128(node.disk.0)) {
+            } else if !world.metadata.state.gone_disks.contains(&node.disk) {
                 all.push(Event::DeclareGone(id));
             }
             return;

@@ -1,7 +1,8 @@
 //! Tiny batches whose digest *is* their content: a segment's digest lists the numbers of its batches, so that every copy,
 //! vote and decision can be compared byte for byte by comparing digests.
 
-use walrus_replica::{Batch, Digest, Mark, Offset};
+use walrus_model::{Digest, Offset};
+use walrus_replica::{Batch, Mark};
 
 /// Number of a batch that a client sent.
 pub type BatchId = u16;

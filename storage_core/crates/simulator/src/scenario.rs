@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use walrus_metadata::Replication;
-use walrus_replica::{LeaderInput, Message, NodeId, SegmentId, Value};
+use walrus_model::{NodeId, Replication, SegmentId, Value};
+use walrus_replica::{LeaderInput, Message};
 
 use crate::mistake::Mistake;
 use crate::world::{Checked, Flight, Rot, Sender, Setting, Violation, World};

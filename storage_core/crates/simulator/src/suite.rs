@@ -1,6 +1,6 @@
 //! What is searched: small clusters, each with a few events of the kinds that together have broken designs before.
 
-use walrus_metadata::Replication;
+use walrus_model::Replication;
 
 use crate::mistake::Mistake;
 use crate::model::Events;

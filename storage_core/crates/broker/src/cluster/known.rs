@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use walrus_metadata::{Descriptor, Epoch};
+use walrus_model::{Descriptor, Epoch};
 
 use crate::broker::Broker;
 use crate::error::{Error, Result};
@@ -33,7 +33,7 @@ impl Broker {
                 let (node, here) = (self.node_id(), self.metadata_version());
                 let what = format!(
                     "node {node} knows of no segment {} and no epoch {} of it: its metadata are at version {here}, {version} was named",
-                    segment.uuid, epoch.0
+                    segment.id, epoch.0
                 );
                 return Err(Error::Unavailable { what });
             }

@@ -5,8 +5,9 @@
 //! damage. Taken for one that was never written, it would let a copy answer as if it had promised nothing.
 
 use uuid::Uuid;
-use walrus_metadata::{
-    Ballot, Descriptor, Epoch, LeaderRef, NodeId, Offset, OffsetRange, ReplicaRef, TopicId, Value,
+use walrus_model::{
+    AttemptId, Ballot, Descriptor, Digest, DiskId, Epoch, LeaderRef, NodeId, Offset, OffsetRange, ProcessId,
+    ReplicaRef, SegmentId, TopicId, Value,
 };
 
 const VERSION: u8 = 1;
@@ -101,12 +102,17 @@ integers!(u8, u32, u64);
 fields!(Offset { 0 });
 fields!(Epoch { 0 });
 fields!(NodeId { 0 });
+fields!(Digest { 0 });
 fields!(TopicId { 0 });
+fields!(SegmentId { 0 });
+fields!(DiskId { 0 });
+fields!(ProcessId { 0 });
+fields!(AttemptId { 0 });
 fields!(LeaderRef { node, process });
 fields!(ReplicaRef { node, disk });
 fields!(OffsetRange { start, end });
 fields!(Ballot { epoch, attempt });
-fields!(Descriptor { uuid, topic, partition, number, base_offset, epoch, leader, replicas, write_quorum });
+fields!(Descriptor { id, topic, partition, number, base_offset, epoch, leader, replicas, write_quorum });
 fields!(Value { end, digest, successor, possible_loss, lost });
 
 impl Field for Uuid {
@@ -132,6 +138,16 @@ impl Field for bool {
             1 => Some(true),
             _ => None,
         }
+    }
+}
+
+impl<T: Field> Field for Box<T> {
+    fn put(&self, to: &mut Vec<u8>) {
+        (**self).put(to);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        T::take(from).map(Self::new)
     }
 }
 
@@ -178,15 +194,15 @@ pub(crate) mod tests {
     /// A segment whose every field differs from the others'.
     pub(crate) fn descriptor(seed: u8) -> Descriptor {
         let uuid = |kind: u8| Uuid::from_bytes([seed, kind, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
-        let replica = |node: u8| ReplicaRef { node: NodeId(node.into()), disk: uuid(node) };
+        let replica = |node: u8| ReplicaRef { node: NodeId(node.into()), disk: DiskId(uuid(node)) };
         Descriptor {
-            uuid: uuid(0xa0),
+            id: SegmentId(uuid(0xa0)),
             topic: TopicId(uuid(0xb0)),
             partition: 7,
             number: 1 << 40,
             base_offset: seed.is_multiple_of(2).then_some(Offset(1 << 50)),
             epoch: Epoch(258),
-            leader: LeaderRef { node: NodeId(1), process: uuid(0xc0) },
+            leader: LeaderRef { node: NodeId(1), process: ProcessId(uuid(0xc0)) },
             replicas: (1..=3).map(replica).collect(),
             write_quorum: 2,
         }

@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use uuid::Uuid;
 use walrus_log::batch::Batch;
-use walrus_replica::{Offset, OffsetRange};
+use walrus_model::{Offset, OffsetRange, SegmentId};
 
 use crate::broker::Broker;
 use crate::error::{Error, Result};
@@ -20,7 +19,7 @@ use crate::replication::{pages, recovery};
 /// The unsealed copies of this disk in which something rotted, as far as they were looked through.
 #[derive(Default)]
 pub(crate) struct Holed {
-    segments: Mutex<HashSet<Uuid>>,
+    segments: Mutex<HashSet<SegmentId>>,
     /// One was found.
     found: Notify,
     /// All that were here at the start have been looked through.
@@ -29,7 +28,7 @@ pub(crate) struct Holed {
 
 impl Holed {
     /// What a look through a copy found.
-    pub(crate) fn note(&self, segment: Uuid, is_holed: bool) {
+    pub(crate) fn note(&self, segment: SegmentId, is_holed: bool) {
         if !is_holed {
             self.segments.lock().remove(&segment);
         } else if self.segments.lock().insert(segment) {
@@ -38,12 +37,12 @@ impl Holed {
     }
 
     /// Segments with holes here.
-    pub(crate) fn all(&self) -> Vec<Uuid> {
+    pub(crate) fn all(&self) -> Vec<SegmentId> {
         self.segments.lock().iter().copied().collect()
     }
 
     /// Whether a copy is known to have everything below its end.
-    pub(crate) fn knows_as_whole(&self, segment: Uuid) -> bool {
+    pub(crate) fn knows_as_whole(&self, segment: SegmentId) -> bool {
         self.is_complete.load(Ordering::Acquire) && !self.segments.lock().contains(&segment)
     }
 
@@ -65,13 +64,13 @@ pub(crate) async fn fill(broker: &Broker, copy: &Arc<Copy>) -> Result<bool> {
         match fill_one(broker, copy, hole).await {
             Ok(()) => broker.metrics().mended_ranges.inc(),
             Err(error) => {
-                let segment = copy.descriptor().uuid;
+                let segment = copy.descriptor().id;
                 tracing::info!(%segment, start = hole.start.0, end = hole.end.0, %error, "a hole is not filled yet");
                 continue;
             }
         };
         tracing::info!(
-            segment = %copy.descriptor().uuid, start = hole.start.0, end = hole.end.0,
+            segment = %copy.descriptor().id, start = hole.start.0, end = hole.end.0,
             "a hole is filled, as far as one other copy reaches"
         );
     }
@@ -86,12 +85,12 @@ async fn look(broker: &Broker, copy: &Arc<Copy>) -> Result<Vec<OffsetRange>> {
 /// The front of a hole from a copy that has it, or its back.
 async fn fill_one(broker: &Broker, copy: &Arc<Copy>, hole: OffsetRange) -> Result<()> {
     let segment = copy.descriptor();
-    let what = format!("no other copy of segment {} that answers has it", segment.uuid);
+    let what = format!("no other copy of segment {} that answers has it", segment.id);
     let mut failure = Error::Unavailable { what };
     let others = pages::holders(broker, segment).into_iter();
     for node in others.filter(|node| *node != broker.node_id() && !broker.liveness().is_silent(*node)) {
         for from in [hole.start, Offset(hole.end.0 - 1)] {
-            let fetched = recovery::fetch(broker, segment.uuid, node, from).await;
+            let fetched = recovery::fetch(broker, segment.id, node, from).await;
             let (from, bytes) = match fetched.and_then(|batches| within(&batches, hole)) {
                 Ok(Some(part)) => part,
                 Ok(None) => continue,

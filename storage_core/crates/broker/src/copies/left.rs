@@ -14,7 +14,7 @@ use walrus_replica::Mark;
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::replication::copy;
-use crate::segment::Place;
+use crate::segment::{Place, segment_of};
 
 /// The folder of a data directory in which they lie: `former/DISK/log`.
 const FOLDER: &str = "former";
@@ -118,7 +118,7 @@ fn is_needed(metadata: &Metadata, log: &Log) -> bool {
     if place.number < partition.trimmed_below {
         return false;
     }
-    let listed = partition.segments.iter().find(|segment| segment.descriptor.uuid == log.id().0);
+    let listed = partition.segments.iter().find(|segment| segment.descriptor.id == segment_of(log.id()));
     listed.is_none_or(|segment| {
         let is_verified = |copy: &&walrus_metadata::SegmentCopy| {
             copy.state == CopyState::Verified && !metadata.gone_disks.contains(&copy.replica.disk)

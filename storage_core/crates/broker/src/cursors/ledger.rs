@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use uuid::Uuid;
+use walrus_model::{SegmentId, TopicId};
 
 use super::consumer::EntryRef;
 use super::pages::{Lookup, Pages};
@@ -27,7 +27,7 @@ const SNAPSHOT_FACTOR: u64 = 4;
 /// The segment of `__cursors` under which a node serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Serving {
-    pub(super) segment: Uuid,
+    pub(super) segment: SegmentId,
     pub(super) number: u64,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Ledger {
     pub(super) pages: Pages,
     cursors: HashMap<CursorKey, Cursor>,
     /// Partition after the one that served last, by topic.
-    turns: HashMap<Uuid, u32>,
+    turns: HashMap<TopicId, u32>,
     /// Cursors with deliveries that are not recorded.
     dirty: HashSet<CursorKey>,
     /// To do when nothing is dirty any more.
@@ -102,7 +102,7 @@ impl Ledger {
     /// Takes in what became of entries; says how many deliveries came too late.
     pub(super) fn settle(
         &mut self,
-        topic: Uuid,
+        topic: TopicId,
         partitions: u32,
         holder: HolderId,
         (delivered, returned): (&[EntryRef], &[EntryRef]),
@@ -132,7 +132,7 @@ impl Ledger {
     /// then in turn, those that could not be read last. On the way, what has no sign of its holder goes back.
     pub(super) fn order(
         &mut self,
-        topic: Uuid,
+        topic: TopicId,
         partitions: u32,
         holder: HolderId,
         kept: &[EntryRef],
@@ -195,7 +195,7 @@ impl Ledger {
     }
 
     /// Revisions of a topic's cursors that are not recorded.
-    pub(super) fn unrecorded(&self, topic: Uuid, partitions: u32) -> Vec<(CursorKey, u64)> {
+    pub(super) fn unrecorded(&self, topic: TopicId, partitions: u32) -> Vec<(CursorKey, u64)> {
         let keys = (0..partitions).map(|partition| CursorKey { topic, partition });
         let revision = |key| self.cursors.get(&key).map(|cursor| (key, cursor.reservations.revision()));
         keys.filter(|key| self.dirty.contains(key)).filter_map(revision).collect()
@@ -289,7 +289,7 @@ impl Ledger {
     /// Marks what must be recorded again so that the segments before this one can go, if that is worth it. A topic of
     /// a record in a sealed segment was created before this segment was opened: if it is not `live` in the metadata
     /// that name us the leader, it is deleted.
-    pub(super) fn plan_snapshot(&mut self, live: &HashSet<Uuid>, Trim { number, base }: Trim) {
+    pub(super) fn plan_snapshot(&mut self, live: &HashSet<TopicId>, Trim { number, base }: Trim) {
         let is_old = |cursor: &Cursor| cursor.recorded_at.is_some_and(|recorded_at| recorded_at < base);
         self.cursors.retain(|key, cursor| !is_old(cursor) || live.contains(&key.topic));
         self.dirty.retain(|key| self.cursors.contains_key(key));
@@ -311,11 +311,11 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    const TOPIC: Uuid = Uuid::from_u128(1);
+    const TOPIC: TopicId = TopicId::from_u128(1);
     const KEY: CursorKey = CursorKey { topic: TOPIC, partition: 0 };
 
     fn holder(n: u128) -> HolderId {
-        HolderId(Uuid::from_u128(n))
+        HolderId(uuid::Uuid::from_u128(n))
     }
 
     fn entry(offset: u64) -> EntryRef {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     fn serving(number: u64) -> Option<Serving> {
-        Some(Serving { segment: Uuid::from_u128(number.into()), number })
+        Some(Serving { segment: SegmentId::from_u128(number.into()), number })
     }
 
     #[test]
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn older_segments_go_when_all_that_is_needed_of_them_is_recorded_again() {
-        let gone = CursorKey { topic: Uuid::from_u128(2), partition: 0 };
+        let gone = CursorKey { topic: TopicId::from_u128(2), partition: 0 };
         let mut ledger = Ledger::default();
         let progress = Progress { next: 5, pending: BTreeSet::new() };
         ledger.begin([(KEY, (progress.clone(), 3)), (gone, (progress, 4))].into());

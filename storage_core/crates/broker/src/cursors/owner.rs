@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio::sync::watch;
-use uuid::Uuid;
 use walrus_log::batch::{Batch, BatchBuilder};
 
 use super::consumer::EntryRef;
@@ -22,6 +21,8 @@ use super::pages::{Lookup, Page};
 use super::progress::{BadRecord, CursorKey, Progress};
 use super::reservation::HolderId;
 use super::service::{Settlement, TopicRef};
+use walrus_model::TopicId;
+
 use crate::broker::Broker;
 use crate::clock;
 use crate::error::{Error, Result};
@@ -160,7 +161,7 @@ impl Owner {
         } else {
             self.take_over(broker, serving).await?;
         }
-        let live: HashSet<Uuid> = broker.topics(true).into_iter().map(|topic| topic.id).collect();
+        let live: HashSet<TopicId> = broker.topics(true).into_iter().map(|topic| topic.id).collect();
         let before = Trim { number: leadership.number, base: leadership.base_offset };
         self.ledger.lock().plan_snapshot(&live, before);
         self.record(broker);

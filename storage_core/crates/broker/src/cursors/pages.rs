@@ -108,13 +108,13 @@ impl Pages {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
     use walrus_log::batch::{BatchBuilder, write_offsets};
+    use walrus_model::TopicId;
 
     use super::*;
 
     fn key(topic: u128) -> CursorKey {
-        CursorKey { topic: Uuid::from_u128(topic), partition: 0 }
+        CursorKey { topic: TopicId::from_u128(topic), partition: 0 }
     }
 
     fn batch(base_offset: u64, values: &[&str]) -> Bytes {

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use bytes::{Buf, BufMut};
-use uuid::Uuid;
+use walrus_model::TopicId;
 
 /// Version of the value's layout that this code writes, and the highest that it reads.
 const VERSION: u8 = 1;
@@ -26,7 +26,7 @@ const RANGE_BYTES: usize = 12;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CursorKey {
     /// A topic that is deleted and created again is another one, with a new cursor.
-    pub(crate) topic: Uuid,
+    pub(crate) topic: TopicId,
     pub(crate) partition: u32,
 }
 
@@ -64,10 +64,10 @@ impl CursorKey {
 
     pub(crate) fn decode(key: &[u8]) -> Result<Self, BadRecord> {
         let key: &[u8; KEY_BYTES] = key.try_into().map_err(|_| BadRecord::Key { got: key.len() })?;
-        let (mut topic, mut partition) = ([0; 16], [0; 4]);
-        topic.copy_from_slice(&key[..16]);
-        partition.copy_from_slice(&key[16..]);
-        Ok(Self { topic: Uuid::from_bytes(topic), partition: u32::from_le_bytes(partition) })
+        let (topic, partition) = key.split_at(16);
+        let topic = TopicId::from_slice(topic).expect("16 bytes");
+        let partition = partition.try_into().expect("4 bytes");
+        Ok(Self { topic, partition: u32::from_le_bytes(partition) })
     }
 }
 
@@ -192,7 +192,7 @@ mod tests {
 
         #[test]
         fn a_key_says_what_was_put_in(topic in any::<u128>(), partition in any::<u32>()) {
-            let key = CursorKey { topic: Uuid::from_u128(topic), partition };
+            let key = CursorKey { topic: TopicId::from_u128(topic), partition };
             prop_assert_eq!(CursorKey::decode(&key.encode()), Ok(key));
         }
     }

@@ -15,6 +15,8 @@ use super::ledger::HandedOver;
 use super::owner::{Owner, log_name};
 use super::progress::{CursorKey, Progress};
 use super::reservation::{HolderId, Reservation};
+use walrus_model::TopicId;
+
 use crate::broker::{Broker, WeakBroker};
 use crate::clock;
 use crate::error::{Error, Result};
@@ -49,7 +51,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// A topic as a cursor knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TopicRef {
-    pub(super) id: Uuid,
+    pub(super) id: TopicId,
     pub(super) name: TopicName,
 }
 
@@ -367,12 +369,12 @@ impl CursorService {
         })
     }
 
-    fn owner(&self, topic: Uuid) -> &Arc<Owner> {
+    fn owner(&self, topic: TopicId) -> &Arc<Owner> {
         &self.inner.owners[partition_of(topic) as usize]
     }
 }
 
-fn partition_of(topic: Uuid) -> u32 {
+fn partition_of(topic: TopicId) -> u32 {
     u32::try_from(topic.as_u128() % u128::from(PARTITIONS)).expect("less than PARTITIONS")
 }
 
@@ -387,12 +389,12 @@ fn unexpected() -> Error {
 }
 
 fn topic_message(topic: &TopicRef) -> CursorTopic {
-    CursorTopic { uuid: uuid_bytes(topic.id), name: topic.name.to_string() }
+    CursorTopic { uuid: uuid_bytes(topic.id.0), name: topic.name.to_string() }
 }
 
 fn topic_of(topic: Option<CursorTopic>) -> Result<TopicRef> {
     let topic = topic.unwrap_or_default();
-    Ok(TopicRef { id: uuid_of(&topic.uuid)?, name: TopicName::parse(&topic.name)? })
+    Ok(TopicRef { id: TopicId(uuid_of(&topic.uuid)?), name: TopicName::parse(&topic.name)? })
 }
 
 fn entry_message(entry: &EntryRef) -> CursorEntry {
@@ -422,7 +424,7 @@ fn handed_over_message(HandedOver { key, progress, reserved }: HandedOver) -> Cu
     };
     let reserved = reserved.into_iter().map(reservation).collect();
     CursorState {
-        topic: uuid_bytes(key.topic),
+        topic: uuid_bytes(key.topic.0),
         partition: key.partition,
         progress: progress.encode().into(),
         reserved,
@@ -432,7 +434,7 @@ fn handed_over_message(HandedOver { key, progress, reserved }: HandedOver) -> Cu
 /// What a node of another version says in a way that we cannot read is as if it had not been said.
 fn handed_over_of(state: &CursorState) -> Option<HandedOver> {
     let now = Instant::now();
-    let key = CursorKey { topic: uuid_of(&state.topic).ok()?, partition: state.partition };
+    let key = CursorKey { topic: TopicId(uuid_of(&state.topic).ok()?), partition: state.partition };
     let reservation = |reserved: &CursorReservation| {
         let until = now + Duration::from_millis(reserved.left_ms.into());
         Some((reserved.offset, Reservation { holder: HolderId(uuid_of(&reserved.holder).ok()?), until }))

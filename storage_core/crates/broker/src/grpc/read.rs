@@ -11,6 +11,8 @@ use walrus_log::batch::{Batch, BatchError};
 
 use super::pages::Page;
 use super::status::status_of;
+use walrus_model::SegmentId;
+
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::proto::v1::{Format, Header, ReadRequest, ReadResponse, Record};
@@ -47,7 +49,9 @@ impl Reading {
         let format = Format::try_from(request.format)
             .map_err(|_| invalid(format!("format {} is not one of 0 to 2", request.format)))?;
         let segment = request.segment.as_deref().map(|segment| {
-            Uuid::parse_str(segment).map_err(|_| invalid(format!("segment {segment:.64?} is not a uuid")))
+            Uuid::parse_str(segment)
+                .map(SegmentId)
+                .map_err(|_| invalid(format!("segment {segment:.64?} is not a uuid")))
         });
         if let Some(end) = request.end_offset.filter(|end| *end < request.offset) {
             return Err(invalid(format!("end_offset {end} is below offset {}", request.offset)));

@@ -16,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 use super::frame::{FRAME_BYTES_MAX, Frame, FrameReader, HELLO_BYTES_MAX};
 use super::outlet::{Outlet, write_all};
 use super::{WireVersions, decode_error, greeting, nonce};
+use walrus_model::{DiskId, ProcessId};
+
 use crate::edge::{NONCE_BYTES, Role, Secrets, find};
 use crate::error::Error;
 use crate::node::budget::{Budget, Purpose, counted};
@@ -49,7 +51,7 @@ pub(crate) struct Handshake {
     pub(crate) hello: Hello,
     pub(crate) secrets: Arc<Secrets>,
     pub(crate) expect_node: u32,
-    pub(crate) expect_disk: uuid::Uuid,
+    pub(crate) expect_disk: DiskId,
 }
 
 /// An open connection.
@@ -128,7 +130,7 @@ impl Connection {
     }
 
     /// Whether it leads to that process.
-    pub(crate) fn is_to(&self, process: uuid::Uuid) -> bool {
+    pub(crate) fn is_to(&self, process: ProcessId) -> bool {
         self.process == process.as_bytes().as_slice()
     }
 

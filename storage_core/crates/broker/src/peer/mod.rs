@@ -17,7 +17,8 @@ use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::sync::{oneshot, watch};
 use uuid::Uuid;
-use walrus_metadata::{Metadata, NodeId};
+use walrus_metadata::Metadata;
+use walrus_model::{DiskId, NodeId, ProcessId};
 
 pub(crate) use connection::{CallError, Connection, Handshake};
 pub(crate) use server::serve;
@@ -104,9 +105,9 @@ pub struct Peers {
 
 struct Peer {
     node: u32,
-    disk: Uuid,
+    disk: DiskId,
     /// The latest that is known.
-    process: Mutex<Uuid>,
+    process: Mutex<ProcessId>,
     address: String,
     lanes: [tokio::sync::Mutex<Attempt>; 4],
     /// It is silent, and only pinged until it answers: else each request would wait for a connection.
@@ -117,7 +118,7 @@ impl Peer {
     /// Takes in which process the metadata name. Connections that lead to another one are closed; one that was made since the
     /// node is back stays, with what is under way on it. A node that was given up stays so until it answers a ping: up to then
     /// it is given up again and again, and what was sent to it meanwhile would be lost.
-    fn runs_as(&self, process: Uuid) {
+    fn runs_as(&self, process: ProcessId) {
         if std::mem::replace(&mut *self.process.lock(), process) == process {
             return;
         }
@@ -152,8 +153,8 @@ impl Peers {
             oldest_wire_version: config.wire_versions.oldest,
             cluster_id: bytes(config.cluster_id),
             node: config.node_id,
-            disk: bytes(config.disk),
-            process: bytes(config.process),
+            disk: bytes(config.disk.0),
+            process: bytes(config.process.0),
             is_replica_lane: false,
             nonce: Bytes::new(), // one for each connection
         };
@@ -354,8 +355,8 @@ mod tests {
         };
         let peer = Peer {
             node: 7,
-            disk: Uuid::nil(),
-            process: Mutex::new(Uuid::nil()),
+            disk: DiskId::from_u128(0),
+            process: Mutex::new(ProcessId::from_u128(0)),
             address: listener.local_addr().unwrap().to_string(),
             lanes: Default::default(),
             given_up: watch::Sender::new(false),
@@ -446,16 +447,16 @@ mod tests {
         let (_connected, peers) = greeting_peer().await;
         let connection = peers.connection(7, Lane::Append).await.unwrap();
         let peer = peers.peer(7).unwrap();
-        peer.runs_as(RUNNING);
+        peer.runs_as(ProcessId(RUNNING));
         assert!(!connection.is_closed(), "an append on it may be under way");
         let same = peers.connection(7, Lane::Append).await.unwrap();
         assert!(Arc::ptr_eq(&connection, &same));
-        peer.runs_as(Uuid::from_u128(2));
+        peer.runs_as(ProcessId(Uuid::from_u128(2)));
         assert!(connection.is_closed(), "the process that it led to is of before");
         assert!(!peers.connection(7, Lane::Append).await.unwrap().is_closed());
 
         peers.give_up(7);
-        peer.runs_as(RUNNING);
+        peer.runs_as(ProcessId(RUNNING));
         assert!(peers.connection(7, Lane::Append).await.is_err(), "it has yet to answer a ping");
     }
 

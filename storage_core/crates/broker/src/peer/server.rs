@@ -166,8 +166,8 @@ fn check_hello(hello: &Hello, broker: &Broker) -> Result<HelloAnswer> {
     let answer = HelloAnswer {
         wire_version,
         node: config.node_id,
-        disk: uuid_bytes(config.disk),
-        process: uuid_bytes(config.process),
+        disk: uuid_bytes(config.disk.0),
+        process: uuid_bytes(config.process.0),
     };
     Ok(answer)
 }

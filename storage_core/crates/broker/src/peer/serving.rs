@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
-use walrus_metadata::{Descriptor, TopicId};
+use walrus_model::{Descriptor, SegmentId, TopicId};
 
 use super::encode_error;
 use super::frame::{FRAME_BYTES_MAX, Frame, FrameReader, Head};
@@ -199,7 +199,7 @@ async fn catch_up(broker: &Broker, version: u64) -> io::Result<()> {
 fn place(append: &ForwardAppend, broker: &Broker) -> Result<crate::ticket::Ticket> {
     let (topic, segment) = (TopicId(uuid(&append.topic)?), uuid(&append.segment)?);
     let patience = Duration::from_millis(append.patience_ms.into());
-    Ok(broker.submit_forwarded(topic, append.partition, segment, &append.batch, patience))
+    Ok(broker.submit_forwarded(topic, append.partition, SegmentId(segment), &append.batch, patience))
 }
 
 fn append_answer(ack: Option<AppendAck>) -> AppendAnswer {
@@ -217,12 +217,12 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
             let Fetch { segment, offset, bytes_max, wait_ms, durable } = decode(frame.payload)?;
             let bytes_max = (bytes_max as usize).min(PAGE_BYTES_MAX);
             if durable {
-                let batches = broker.durable_batches(uuid(&segment)?, offset, bytes_max).await?;
+                let batches = broker.durable_batches(SegmentId(uuid(&segment)?), offset, bytes_max).await?;
                 let page = FetchAnswer { batches, ..FetchAnswer::default() };
                 return Ok(weighed(broker, Purpose::Repairs, page.encode_to_vec()));
             }
             let wait = Duration::from_millis(wait_ms.into()).min(POLL_MAX);
-            let page = broker.fetch_here(uuid(&segment)?, offset, bytes_max, wait).await?;
+            let page = broker.fetch_here(SegmentId(uuid(&segment)?), offset, bytes_max, wait).await?;
             Ok(weighed(broker, Purpose::Reads, page.encode_to_vec()))
         }
         Ok(Kind::Prepare) => {

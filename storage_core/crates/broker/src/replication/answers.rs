@@ -8,11 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use uuid::Uuid;
 use walrus_log::Log;
-use walrus_metadata::{Descriptor, Epoch, Segment, check_follows};
+use walrus_metadata::{Segment, check_follows};
+use walrus_model::{Descriptor, SegmentId, Value};
 use walrus_replica::Mark;
 
 use super::copy::{Copy, Readable, Said};
-use super::{catch_up, convert, wire};
+use super::{catch_up, wire};
 use crate::broker::Broker;
 use crate::copies::left;
 use crate::error::{Error, Result};
@@ -40,7 +41,7 @@ pub(crate) enum AskedReplica {
     },
     /// Needs no place, and waits for the disk.
     Waits {
-        segment: Uuid,
+        segment: SegmentId,
         ask: wire::Ask,
         /// What the peer that asks knows of the metadata.
         metadata_version: u64,
@@ -59,11 +60,10 @@ impl AskedReplica {
 }
 
 /// A value whose successor cannot follow its segment would be decided, and taken by no metadata.
-fn check_value(segment: &Descriptor, value: &walrus_replica::Value) -> Result<()> {
-    let value = convert::value_back(value);
+fn check_value(segment: &Descriptor, value: &Value) -> Result<()> {
     let wrong = |problem: String| Error::InvalidRequest { problem };
     if segment.number == u64::MAX {
-        return Err(wrong(format!("segment {} has a number above which there is none", segment.uuid)));
+        return Err(wrong(format!("segment {} has a number above which there is none", segment.id)));
     }
     check_follows(segment, &value.successor, Some(value.end)).map_err(|problem| wrong(problem.to_string()))
 }
@@ -102,10 +102,10 @@ impl Broker {
                     }
                     _ => return Err(Error::InvalidRequest { problem: "nothing to wait for".to_owned() }),
                 };
-                if descriptor.uuid != segment {
+                if descriptor.id != segment {
                     return Err(Error::InvalidRequest { problem: "another segment's descriptor".to_owned() });
                 }
-                self.knows(descriptor, Epoch(ballot.epoch.0), metadata_version).await?;
+                self.knows(descriptor, ballot.epoch, metadata_version).await?;
                 let copy = self.copies().open(descriptor)?;
                 let needs_log = matches!(&ask, wire::Ask::Accept(accept, ..)
                     if Some(accept.value.end.0) > descriptor.base_offset.map(|base| base.0));
@@ -134,20 +134,20 @@ impl Broker {
     /// Batches of the own copy of a segment, acknowledged or not, or of a log that is left of it: for its other replicas.
     pub(crate) async fn durable_batches(
         &self,
-        segment: Uuid,
+        segment: SegmentId,
         from: u64,
         bytes_max: usize,
     ) -> Result<Vec<Bytes>> {
         let unknown = || Error::UnknownSegment { segment: segment.to_string() };
-        let own = self.bucket().log(walrus_log::LogId(segment));
+        let own = self.bucket().log(walrus_log::LogId(segment.0));
         let reaches = |log: &Log| from < log.end_offset().0;
-        let left = || self.left().log(walrus_log::LogId(segment)).filter(reaches);
+        let left = || self.left().log(walrus_log::LogId(segment.0)).filter(reaches);
         let log = own.clone().filter(reaches).or_else(left).or(own).ok_or_else(unknown)?;
         Ok(self.batches_of(&log, from, bytes_max, Purpose::Repairs).await?.batches)
     }
 
     /// How far a segment may be read on this node.
-    pub(crate) fn readable(&self, segment: Uuid, log: &Log) -> Result<Readable> {
+    pub(crate) fn readable(&self, segment: SegmentId, log: &Log) -> Result<Readable> {
         let all = |end| Ok(Readable { end, is_all: true });
         if let Some(sealed) = log.sealed() {
             return all(sealed.end.0);
@@ -201,13 +201,13 @@ impl Broker {
             let wanted: HashSet<&Bytes> = wanted.segments.iter().collect();
             let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
             for Segment { descriptor, .. } in partitions.filter_map(open_segment) {
-                let segment = uuid_bytes(descriptor.uuid);
+                let segment = uuid_bytes(descriptor.id.0);
                 if !wanted.contains(&segment) {
                     continue;
                 }
                 match known.iter().position(|facts| facts.segment == segment) {
                     // The metadata here list it as open: they were set back, or have yet to hear of its end.
-                    Some(place) if known[place].sealed => self.copies().note_doubt(descriptor.uuid),
+                    Some(place) if known[place].sealed => self.copies().note_doubt(descriptor.id),
                     Some(place) => open.push((place, descriptor.clone())),
                     None if is_led_by(descriptor.leader, self.config()) => {
                         let end_offset = descriptor.base_offset.map_or(0, |base| base.0);
@@ -230,9 +230,9 @@ impl Broker {
 
     /// Facts about logs that are left here of disks without votes, as far as they are whole.
     async fn left_facts(&self, wanted: &SegmentInfo) -> SegmentInfoAnswer {
-        let asked: BTreeSet<Uuid> =
-            wanted.segments.iter().filter_map(|segment| Uuid::from_slice(segment).ok()).collect();
-        let logs = asked.into_iter().filter_map(|segment| self.left().log(walrus_log::LogId(segment)));
+        let asked: BTreeSet<SegmentId> =
+            wanted.segments.iter().filter_map(|segment| SegmentId::from_slice(segment)).collect();
+        let logs = asked.into_iter().filter_map(|segment| self.left().log(walrus_log::LogId(segment.0)));
         let logs: Vec<Log> = logs.take(LEFT_LOGS_MAX).collect();
         let producers = wanted.producers;
         let facts = move |log: &Log| {
@@ -255,15 +255,15 @@ impl Broker {
 
     fn known_facts(&self, wanted: &SegmentInfo) -> SegmentInfoAnswer {
         let facts = |bytes: &Bytes| {
-            let segment = Uuid::from_slice(bytes).ok()?;
-            let log = self.bucket().log(walrus_log::LogId(segment))?;
+            let segment = SegmentId::from_slice(bytes)?;
+            let log = self.bucket().log(walrus_log::LogId(segment.0))?;
             let Readable { end: end_offset, is_all } = self.readable(segment, &log).ok()?;
             let (producers, first_producers) = match wanted.producers {
                 true => (log.producers().encode().into(), log.first_producers()),
                 false => Default::default(),
             };
             let (bytes, sealed) = (self.bucket().size_bytes(log.id()).unwrap_or(0), log.is_sealed());
-            let segment = uuid_bytes(segment);
+            let segment = uuid_bytes(segment.0);
             let doubt = if is_all { String::new() } else { walrus_replica::Doubt::Ending.to_string() };
             Some(SegmentFacts {
                 segment,

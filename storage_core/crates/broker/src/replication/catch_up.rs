@@ -7,15 +7,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use uuid::Uuid;
 use walrus_log::ProducerTable;
 use walrus_log::batch::Batch;
-use walrus_metadata::{CopyReport, CopyState, Descriptor, Found, Segment, SegmentCopy, SegmentState, Value};
-use walrus_replica::Offset;
+use walrus_metadata::{CopyReport, CopyState, Found, Segment, SegmentCopy, SegmentState};
+use walrus_model::{Descriptor, Digest, Offset, SegmentId, Value};
 
 use super::holdings::{Held, segment_of};
 use super::pages::Pages;
-use super::{convert, recovery, retiring, wire};
+use super::{recovery, retiring, wire};
 use crate::broker::Broker;
 use crate::control::Event;
 use crate::copies::holes;
@@ -69,7 +68,7 @@ const LOOK_FOR_LOST: Duration = Duration::from_secs(30);
 
 /// A copy was completed, or not.
 struct Ended {
-    segment: Uuid,
+    segment: SegmentId,
     outcome: Outcome,
 }
 
@@ -83,10 +82,10 @@ enum Outcome {
 
 #[derive(Default)]
 struct Work {
-    under_way: HashSet<Uuid>,
-    failed: HashMap<Uuid, Instant>,
+    under_way: HashSet<SegmentId>,
+    failed: HashMap<SegmentId, Instant>,
     /// Nobody has what is missing of them; the metadata are to be told.
-    lost: HashSet<Uuid>,
+    lost: HashSet<SegmentId>,
 }
 
 impl Work {
@@ -105,7 +104,9 @@ impl Work {
             }
             let whole = digest_here(broker, held.segment);
             let found = match (held.state, whole) {
-                (CopyState::Filling | CopyState::Lost, Some(digest)) => Some(Found::Whole { digest }),
+                (CopyState::Filling | CopyState::Lost, Some(digest)) => {
+                    Some(Found::Whole { digest: Digest(digest) })
+                }
                 (CopyState::Filling, None) if self.lost.remove(&held.segment) => Some(Found::Lost),
                 (CopyState::Filling | CopyState::Lost, None) => {
                     if self.under_way.len() < AT_ONCE
@@ -147,11 +148,11 @@ impl Work {
         let store = broker.bucket().store();
         self.under_way.len() < AT_ONCE
             && store.has_lost_promises()
-            && store.log(walrus_log::LogId(held.segment)).is_some_and(|log| !log.is_sealed())
+            && store.log(walrus_log::LogId(held.segment.0)).is_some_and(|log| !log.is_sealed())
     }
 
     fn begin(&mut self, broker: &Broker, segment: Segment, finished: mpsc::UnboundedSender<Ended>) {
-        let uuid = segment.descriptor.uuid;
+        let uuid = segment.descriptor.id;
         self.under_way.insert(uuid);
         let filling = broker.clone();
         broker.spawn("catch-up", async move {
@@ -225,8 +226,8 @@ pub(crate) fn report(held: &Held, found: Found) -> CopyReport {
 }
 
 /// The digest of the own copy, if it is sealed.
-fn digest_here(broker: &Broker, segment: Uuid) -> Option<u64> {
-    Some(broker.bucket().log(walrus_log::LogId(segment))?.sealed()?.digest)
+fn digest_here(broker: &Broker, segment: SegmentId) -> Option<u64> {
+    Some(broker.bucket().log(walrus_log::LogId(segment.0))?.sealed()?.digest)
 }
 
 /// Whether nobody has what the own copy of a segment lacks, and nobody has said so yet: each node of the cluster was asked, and
@@ -244,11 +245,11 @@ async fn is_lost(broker: &Broker, segment: &Segment) -> bool {
         return false;
     }
     let from = own_end(broker, segment);
-    if from >= Offset(value.end.0) {
+    if from >= value.end {
         return false; // it has all, and is damaged
     }
     for node in metadata.nodes.keys() {
-        match recovery::fetch(broker, segment.descriptor.uuid, node.0, from).await {
+        match recovery::fetch(broker, segment.descriptor.id, node.0, from).await {
             Ok(batches) if batches.is_empty() => {}
             Err(Error::UnknownSegment { .. }) => {}
             Err(Error::OffsetOutOfRange { end, .. }) if end <= from.0 => {}
@@ -264,7 +265,7 @@ fn tell_loss(broker: &Broker, report: &CopyReport) {
     let Some(route) = routing.topic(report.topic) else { return };
     let partition = route.topic.partitions.get(report.partition as usize);
     let listed = partition.and_then(|partition| {
-        partition.segments.iter().find(|segment| segment.descriptor.uuid == report.segment)
+        partition.segments.iter().find(|segment| segment.descriptor.id == report.segment)
     });
     let Some(segment) = listed else { return };
     let SegmentState::Sealed(value) = &segment.state else { return };
@@ -284,13 +285,13 @@ fn tell_loss(broker: &Broker, report: &CopyReport) {
 /// How far the own copy goes.
 fn own_end(broker: &Broker, segment: &Segment) -> Offset {
     let base = segment.descriptor.base_offset.map_or(0, |base| base.0);
-    broker.bucket().log(log_id(&segment.descriptor)).map_or(Offset(base), |log| Offset(log.end_offset().0))
+    broker.bucket().log(log_id(&segment.descriptor)).map_or(Offset(base), |log| log.end_offset())
 }
 
 /// Completes the own copy of a sealed segment.
 async fn fill(broker: &Broker, segment: &Segment) -> Result<()> {
     let SegmentState::Sealed(value) = &segment.state else {
-        return Err(Error::Internal { message: format!("{} is not sealed", segment.descriptor.uuid) });
+        return Err(Error::Internal { message: format!("{} is not sealed", segment.descriptor.id) });
     };
     let descriptor = &segment.descriptor;
     let votes = broker.copies().place(descriptor).is_some() && !broker.copies().is_buried(descriptor)?;
@@ -307,19 +308,19 @@ async fn fill(broker: &Broker, segment: &Segment) -> Result<()> {
         if segment.copies.iter().filter(is_verified).count() < descriptor.write_quorum as usize {
             return Err(error);
         }
-        tracing::warn!(segment = %descriptor.uuid, %error, "the damaged copy is given up and made anew");
-        let (burying, decided) = (copy, convert::value(value));
+        tracing::warn!(segment = %descriptor.id, %error, "the damaged copy is given up and made anew");
+        let (burying, decided) = (copy, value.clone());
         broker.blocking(move || burying.bury(decided)).await?;
         make_copy(broker, descriptor, value).await?;
     }
-    tracing::debug!(segment = %descriptor.uuid, end = value.end.0, "the copy is whole and sealed");
+    tracing::debug!(segment = %descriptor.id, end = value.end.0, "the copy is whole and sealed");
     Ok(())
 }
 
 /// Seals the own copy of a segment as decided, fetching what it lacks.
 pub(crate) async fn seal_here(broker: &Broker, segment: &Descriptor, value: &Value) -> Result<()> {
     let copy = broker.copies().open(segment)?;
-    let decided = convert::value(value);
+    let decided = value.clone();
     if copy.log().is_none() {
         make_log(broker, segment).await?;
     }
@@ -339,14 +340,14 @@ pub(crate) async fn seal_here(broker: &Broker, segment: &Descriptor, value: &Val
 /// Makes a copy on a disk that has no vote about the segment: a log with the decided bytes, and nothing else.
 async fn make_copy(broker: &Broker, segment: &Descriptor, value: &Value) -> Result<()> {
     make_log(broker, segment).await?;
-    let unknown = || Error::UnknownSegment { segment: segment.uuid.to_string() };
+    let unknown = || Error::UnknownSegment { segment: segment.id.to_string() };
     let log = broker.bucket().log(log_id(segment)).ok_or_else(unknown)?;
-    let mut pages = Pages::new(broker, segment, convert::value(value));
+    let mut pages = Pages::new(broker, segment, value.clone());
     while log.end_offset().0 < value.end.0 {
-        let (from, batches) = pages.take(Offset(log.end_offset().0)).await?;
+        let (from, batches) = pages.take(log.end_offset()).await?;
         if from.0 > log.end_offset().0 {
             let (leaving_out, failing) = (log.clone(), broker.clone());
-            let skip = move || leaving_out.skip_to(walrus_log::Offset(from.0));
+            let skip = move || leaving_out.skip_to(from);
             broker.blocking(move || skip().map_err(|error| failing.bucket().error("a copy", error))).await?;
         }
         let bytes = batches.iter().map(Bytes::len).sum::<usize>() as u64;
@@ -357,13 +358,13 @@ async fn make_copy(broker: &Broker, segment: &Descriptor, value: &Value) -> Resu
         let pace = broker.routing().metadata.config.copies_bytes_per_second();
         broker.copies().breathe(bytes, pace).await;
     }
-    let sealed = wire::encode_value(&convert::value(value));
+    let sealed = wire::encode_value(value);
     let (sealing, digest, named) = (broker.clone(), value.digest, log.name().to_owned());
     broker
         .blocking(move || {
             let failed = |error| sealing.bucket().error(&named, error);
             log.commit().map_err(failed)?;
-            if log.digest() != digest {
+            if log.digest() != digest.0 {
                 // Whoever sent these bytes sent others than were decided.
                 tracing::error!(alarm = "copy_diverged", log = %named, "a copy that was made has another digest");
                 sealing.metrics().alarms.inc();

@@ -9,18 +9,18 @@ use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use walrus_log::batch::Batch as StoredBatch;
 use walrus_log::{CommitTicket, Log, Store};
-use walrus_metadata::Descriptor;
+use walrus_model::{Descriptor, Digest, Offset, OffsetRange, ReplicaRef, Value};
 use walrus_replica::{
-    Accept, Append, Batch, CutId, Digest, Mark, Message, Offset, OffsetRange, Promises, Refusal, Replica,
-    ReplicaInput, ReplicaOutput, ReplicaRef, Reply, Request, SealedNotice, Tape, Value,
+    Accept, Append, Batch, CutId, Mark, Message, Promises, Refusal, Replica, ReplicaInput, ReplicaOutput,
+    Reply, Request, SealedNotice, Tape,
 };
 
 use super::marks::{invalid, mark_batches};
 use super::wire::{AppendBytes, Ask};
-use super::{convert, promises, wire};
+use super::{promises, wire};
 use crate::copies::holes::Holed;
 use crate::error::{Error, Result};
-use crate::segment::log_id;
+use crate::segment::{log_id, segment_of};
 
 /// About how much is read at once where a log is walked through.
 const WALK_BYTES: usize = 1 << 20;
@@ -105,8 +105,7 @@ impl Copy {
     pub(crate) fn fill_hole(&self, from: Offset, batches: &[u8]) -> Result<bool> {
         let mut state = self.state.lock();
         let Some(log) = self.log() else { return Ok(false) };
-        let is_filled =
-            log.mend(walrus_log::Offset(from.0), batches).map_err(|error| self.storage(&error))?;
+        let is_filled = log.mend(from, batches).map_err(|error| self.storage(&error))?;
         // The machine knows no digests behind a hole.
         state.replica = None;
         Ok(is_filled)
@@ -164,9 +163,9 @@ impl Copy {
             Some(Reply::Sealed) => Ok(None),
             Some(Reply::Refused(Refusal::Gap { end, .. })) => Ok(Some(end)),
             Some(Reply::Refused(Refusal::Holes { holes })) => Err(Error::Unavailable {
-                what: format!("the copy of segment {} lacks {holes:?}, which rotted", self.descriptor.uuid),
+                what: format!("the copy of segment {} lacks {holes:?}, which rotted", self.descriptor.id),
             }),
-            other => Err(Error::Internal { message: format!("segment {}: {other:?}", self.descriptor.uuid) }),
+            other => Err(Error::Internal { message: format!("segment {}: {other:?}", self.descriptor.id) }),
         }
     }
 
@@ -180,7 +179,7 @@ impl Copy {
     }
 
     fn request(&self, message: Message) -> ReplicaInput {
-        let segment = convert::segment_id(self.descriptor.uuid);
+        let segment = self.descriptor.id;
         ReplicaInput::Request(Request { segment, to: self.me, message })
     }
 
@@ -188,7 +187,7 @@ impl Copy {
     pub(crate) fn note_durable(&self) -> Result<Option<Reply>> {
         self.with(|replica, log| {
             // Under the lock the log ends where the machine's tape does.
-            let end = log.as_ref().map_or(replica.durable_end(), |log| Offset(log.durable_offset().0));
+            let end = log.as_ref().map_or(replica.durable_end(), |log| log.durable_offset());
             let end = end.min(replica.tape().end());
             self.step(replica, log, ReplicaInput::Synced { end }, &[]).map(|said| said.answer)
         })
@@ -233,7 +232,7 @@ impl Copy {
         if let Err(error) = &result
             && is_of_the_disk(error)
         {
-            tracing::warn!(segment = %self.descriptor.uuid, %error, "the copy is read anew from the disk");
+            tracing::warn!(segment = %self.descriptor.id, %error, "the copy is read anew from the disk");
             *replica = None;
         }
         result
@@ -241,8 +240,8 @@ impl Copy {
 
     /// As after a restart. A log that was cut or damaged makes the replica suspect.
     fn recover(&self, log: Option<&Log>) -> Result<Replica> {
-        let descriptor = convert::descriptor(&self.descriptor);
-        let mut promises = promises::read(&self.store, self.descriptor.uuid)?;
+        let descriptor = self.descriptor.clone();
+        let mut promises = promises::read(&self.store, self.descriptor.id)?;
         if let Some(sealed) = log.and_then(Log::sealed_value) {
             promises.get_or_insert_default().sealed = Some(wire::decode_value(&sealed)?);
         }
@@ -252,7 +251,7 @@ impl Copy {
             (None, Some(log)) => self.look_through(log)?,
             (None, None) => Tape::empty(descriptor.first()),
         };
-        self.holed.note(self.descriptor.uuid, !tape.holes().is_empty() && promises.sealed.is_none());
+        self.holed.note(self.descriptor.id, !tape.holes().is_empty() && promises.sealed.is_none());
         let has_forgotten = log.map_or(Ok(false), |log| has_forgotten(&self.store, log))?;
         let was_cut = has_forgotten || log.is_some_and(Log::is_suspect);
         let (replica, outputs) = Replica::recover(self.me, descriptor, promises, tape, was_cut, self.start);
@@ -275,7 +274,7 @@ impl Copy {
         let holes = log.recount().map_err(|error| self.storage(&error))?;
         if !holes.is_empty() {
             tracing::error!(
-                alarm = "damaged_copy", log = log.name(), segment = %self.descriptor.uuid, ?holes,
+                alarm = "damaged_copy", log = log.name(), segment = %self.descriptor.id, ?holes,
                 "the copy of an open segment is damaged; what is missing comes from other copies"
             );
         }
@@ -298,7 +297,7 @@ impl Copy {
     ) -> Result<Said> {
         let mut said = Said::default();
         let own_log = || {
-            let what = format!("the log of segment {} is not made yet", self.descriptor.uuid);
+            let what = format!("the log of segment {} is not made yet", self.descriptor.id);
             log.as_ref().ok_or(Error::UnknownSegment { segment: what })
         };
         let outputs = replica.step(input);
@@ -310,7 +309,6 @@ impl Copy {
                     said.commit = Some(self.write(own_log()?, &batches, bytes, is_whole)?);
                 }
                 ReplicaOutput::Skip(to) => {
-                    let to = walrus_log::Offset(to.0);
                     own_log()?.skip_to(to).map_err(|error| self.storage(&error))?;
                 }
                 ReplicaOutput::Sync => {
@@ -318,8 +316,7 @@ impl Copy {
                     own_log()?.commit().map_err(|error| self.storage(&error))?;
                 }
                 ReplicaOutput::Cut(end) => {
-                    let end = walrus_log::Offset(end.0);
-                    tracing::info!(segment = %self.descriptor.uuid, end = end.0, "what lies behind the decided end goes");
+                    tracing::info!(segment = %self.descriptor.id, end = end.0, "what lies behind the decided end goes");
                     own_log()?.truncate_to(end).map_err(|error| self.storage(&error))?;
                 }
                 // The seal of the log is the record of the decision.
@@ -348,7 +345,7 @@ impl Copy {
                     }
                 }
                 ReplicaOutput::Alarm(alarm) => {
-                    tracing::error!(alarm = ?alarm, segment = %self.descriptor.uuid, "a copy contradicts another");
+                    tracing::error!(alarm = ?alarm, segment = %self.descriptor.id, "a copy contradicts another");
                 }
             }
         }
@@ -394,7 +391,7 @@ impl Copy {
         let node = self.me.node.0;
         match error {
             walrus_log::Error::NoSpace { .. } => Error::NoSpace { node },
-            other => Error::Storage { node, message: format!("segment {}: {other}", self.descriptor.uuid) },
+            other => Error::Storage { node, message: format!("segment {}: {other}", self.descriptor.id) },
         }
     }
 }
@@ -404,13 +401,13 @@ pub(crate) fn has_forgotten(store: &Store, log: &Log) -> Result<bool> {
     let is_written = log.end_offset() > log.base_offset() && !log.is_sealed();
     Ok(store.has_lost_promises()
         && is_written
-        && promises::read(store, log.id().0)?.is_none_or(|promises| promises.suspect))
+        && promises::read(store, segment_of(log.id()))?.is_none_or(|promises| promises.suspect))
 }
 
 /// Reads a log from its base to its end: where its batches end, and what of it is damaged.
 pub(crate) fn walk(log: &Log, storage: impl Fn(&walrus_log::Error) -> Error) -> Result<Tape> {
     let (mut next, end) = (log.base_offset(), log.end_offset());
-    let mut tape = Tape::empty(Offset(next.0));
+    let mut tape = Tape::empty(next);
     while next < end {
         match log.read(next, WALK_BYTES) {
             Ok(slices) => {
@@ -421,7 +418,7 @@ pub(crate) fn walk(log: &Log, storage: impl Fn(&walrus_log::Error) -> Error) -> 
             }
             Err(walrus_log::Error::Corrupted { end: behind, .. }) if behind > next => {
                 next = behind.min(end);
-                tape.skip(Offset(next.0));
+                tape.skip(next);
             }
             Err(error) => return Err(storage(&error)),
         }
@@ -463,10 +460,9 @@ fn is_of_the_disk(error: &Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
     use walrus_log::batch::BatchBuilder;
     use walrus_log::{Options, ProducerTable};
-    use walrus_metadata as metadata;
+    use walrus_model::{DiskId, Epoch, LeaderRef, NodeId, ProcessId, SegmentId, TopicId};
 
     use super::*;
     use crate::segment::log_spec;
@@ -478,15 +474,15 @@ mod tests {
     }
 
     fn descriptor(number: u64, base: Option<u64>) -> Descriptor {
-        let replica = metadata::ReplicaRef { node: metadata::NodeId(1), disk: Uuid::from_u128(1) };
+        let replica = ReplicaRef { node: NodeId(1), disk: DiskId::from_u128(1) };
         Descriptor {
-            uuid: Uuid::from_u128(u128::from(number) + 10),
-            topic: metadata::TopicId(Uuid::from_u128(3)),
+            id: SegmentId::from_u128(u128::from(number) + 10),
+            topic: TopicId::from_u128(3),
             partition: 0,
             number,
-            base_offset: base.map(metadata::Offset),
-            epoch: metadata::Epoch(u32::try_from(number).unwrap() + 1),
-            leader: metadata::LeaderRef { node: metadata::NodeId(1), process: Uuid::from_u128(2) },
+            base_offset: base.map(Offset),
+            epoch: Epoch(u32::try_from(number).unwrap() + 1),
+            leader: LeaderRef { node: NodeId(1), process: ProcessId::from_u128(2) },
             replicas: vec![replica],
             write_quorum: 1,
         }
@@ -497,7 +493,7 @@ mod tests {
         let store = Store::open(directory.path(), Options::small()).unwrap();
         let segment = descriptor(0, Some(0));
         let log = store.create_log(log_spec(&segment, ProducerTable::new()).unwrap()).unwrap();
-        let me = convert::replica_ref(segment.replicas[0]);
+        let me = segment.replicas[0];
         (Copy::new(segment, me, CutId(7), store, Arc::default()), log)
     }
 
@@ -520,9 +516,9 @@ mod tests {
         let (copy, log) = empty_copy(&directory);
         let segment = copy.descriptor().clone();
         let batches: Vec<Bytes> = ["a", "b", "c", "d"].map(batch).into();
-        let first = convert::descriptor(&segment).first();
+        let first = segment.first();
         let marked = mark_batches(Mark { end: first, digest: Digest(0) }, &batches).unwrap();
-        let successor = Box::new(convert::descriptor(&descriptor(1, Some(2))));
+        let successor = Box::new(descriptor(1, Some(2)));
         let value = Value {
             end: Offset(2),
             digest: marked[1].digest,
@@ -532,7 +528,7 @@ mod tests {
         };
         assert_eq!(copy.seal(value.clone(), value.end, Vec::new()).unwrap(), Some(first));
         assert_eq!(copy.seal(value, first, batches).unwrap(), None);
-        let stored = log.read(walrus_log::Offset(0), 1 << 20).unwrap();
+        let stored = log.read(Offset(0), 1 << 20).unwrap();
         let values: Vec<Vec<u8>> = stored
             .batches
             .iter()

@@ -58,7 +58,7 @@ async fn roll(broker: &Broker, topic: &TopicName, segment: &Segment) {
     let leader = match broker.leader(topic, segment).await {
         Ok(leader) => leader,
         Err(error) => {
-            tracing::warn!(segment = %descriptor.uuid, %error, "a segment that should move cannot be rolled yet");
+            tracing::warn!(segment = %descriptor.id, %error, "a segment that should move cannot be rolled yet");
             return;
         }
     };

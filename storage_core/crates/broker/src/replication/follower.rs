@@ -142,7 +142,7 @@ impl Link {
     fn send(&self, broker: &Broker, leader: &Arc<Leader>, place: usize, ask: Ask) -> Result<()> {
         let disk = leader.descriptor.replicas[place].disk;
         let payload =
-            wire::encode_ask(leader.descriptor.uuid, disk, ask, broker.metadata_version()).encode_to_vec();
+            wire::encode_ask(leader.descriptor.id, disk, ask, broker.metadata_version()).encode_to_vec();
         let bytes = payload.len();
         self.way.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.way.messages.fetch_add(1, Ordering::Relaxed);

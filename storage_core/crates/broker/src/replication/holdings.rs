@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use uuid::Uuid;
-use walrus_metadata::{CopyState, Metadata, ReplicaRef, Segment, SegmentState, Topic, TopicId};
+use walrus_metadata::{CopyState, Metadata, Segment, SegmentState, Topic};
+use walrus_model::{ReplicaRef, SegmentId, TopicId};
 
 /// An index of the sealed segments that the metadata list on this disk.
 pub(crate) struct Holdings {
@@ -26,7 +26,7 @@ pub(crate) struct Held {
     pub(crate) topic: TopicId,
     pub(crate) partition: u32,
     pub(crate) number: u64,
-    pub(crate) segment: Uuid,
+    pub(crate) segment: SegmentId,
     pub(crate) state: CopyState,
     /// See [`walrus_metadata::SegmentCopy::since`].
     pub(crate) since: u64,
@@ -63,7 +63,7 @@ impl Holdings {
                 topic: topic.id,
                 partition: place.0,
                 number: place.1,
-                segment: descriptor.uuid,
+                segment: descriptor.id,
                 state: copy.state,
                 since: copy.since,
                 is_settled: false,
@@ -118,28 +118,29 @@ pub(crate) fn segment_of(metadata: &Metadata, held: &Held) -> Option<Segment> {
     let partition = metadata.topics.get(&held.topic)?.partitions.get(held.partition as usize)?;
     let at = partition.segments.binary_search_by_key(&held.number, |segment| segment.descriptor.number);
     let segment = &partition.segments[at.ok()?];
-    (segment.descriptor.uuid == held.segment).then(|| segment.clone())
+    (segment.descriptor.id == held.segment).then(|| segment.clone())
 }
 
 #[cfg(test)]
 mod tests {
-    use walrus_metadata::{Descriptor, Epoch, LeaderRef, NodeId, Offset, Partition, SegmentCopy, Value};
+    use walrus_metadata::{Partition, SegmentCopy};
+    use walrus_model::{Descriptor, Digest, DiskId, Epoch, LeaderRef, NodeId, Offset, ProcessId, Value};
 
     use super::*;
 
     fn replica(node: u32) -> ReplicaRef {
-        ReplicaRef { node: NodeId(node), disk: Uuid::from_u128(node.into()) }
+        ReplicaRef { node: NodeId(node), disk: DiskId::from_u128(node.into()) }
     }
 
     fn metadata(copies: &[(u64, CopyState, u64)]) -> Metadata {
         let descriptor = |number: u64| Descriptor {
-            uuid: Uuid::from_u128(100 + u128::from(number)),
-            topic: TopicId(Uuid::from_u128(7)),
+            id: SegmentId::from_u128(100 + u128::from(number)),
+            topic: TopicId::from_u128(7),
             partition: 0,
             number,
             base_offset: Some(Offset(number)),
             epoch: Epoch(1),
-            leader: LeaderRef { node: NodeId(1), process: Uuid::nil() },
+            leader: LeaderRef { node: NodeId(1), process: ProcessId::from_u128(0) },
             replicas: vec![replica(1)],
             write_quorum: 1,
         };
@@ -147,8 +148,8 @@ mod tests {
             descriptor: descriptor(*number),
             state: SegmentState::Sealed(Value {
                 end: Offset(number + 1),
-                digest: 0,
-                successor: descriptor(number + 1),
+                digest: Digest(0),
+                successor: Box::new(descriptor(number + 1)),
                 possible_loss: vec![],
                 lost: vec![],
             }),
@@ -166,7 +167,7 @@ mod tests {
             segments: copies.iter().map(sealed).collect(),
             version: 1,
         };
-        let id = TopicId(Uuid::from_u128(7));
+        let id = TopicId::from_u128(7);
         let (org, name) = ("o".to_owned(), "t".to_owned());
         let topic = Topic { id, org, name, internal: false, partitions: vec![partition] };
         Metadata { topics: [(id, Arc::new(topic))].into(), ..Metadata::default() }
@@ -201,6 +202,6 @@ mod tests {
         holdings.update(&metadata);
         let held = holdings.unsettled()[1];
         assert_eq!(segment_of(&metadata, &held).unwrap().descriptor.number, 4);
-        assert_eq!(segment_of(&metadata, &Held { segment: Uuid::nil(), ..held }), None);
+        assert_eq!(segment_of(&metadata, &Held { segment: SegmentId::from_u128(0), ..held }), None);
     }
 }

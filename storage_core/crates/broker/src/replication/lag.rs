@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use prost::Message as _;
-use walrus_metadata::{Descriptor, SegmentState};
+use walrus_metadata::SegmentState;
+use walrus_model::Descriptor;
 
 use crate::broker::Broker;
 use crate::peer::Request;
@@ -52,7 +53,7 @@ pub(crate) async fn count(broker: &Broker, patience: Duration) -> u64 {
 
 async fn behind_leader(broker: &Broker, leader: u32, segments: &[Descriptor], until: Instant) -> usize {
     let patience = until.saturating_duration_since(Instant::now());
-    let uuids = segments.iter().map(|segment| uuid_bytes(segment.uuid)).collect();
+    let uuids = segments.iter().map(|segment| uuid_bytes(segment.id.0)).collect();
     let info = broker.segment_info(uuids, false);
     let answer = broker.peers().call(leader, Request::SegmentInfo(info), patience).await;
     let Some(answer) = answer.ok().and_then(|payload| SegmentInfoAnswer::decode(payload).ok()) else {
@@ -60,7 +61,7 @@ async fn behind_leader(broker: &Broker, leader: u32, segments: &[Descriptor], un
     };
     let facts: HashMap<&Bytes, &SegmentFacts> =
         answer.segments.iter().map(|facts| (&facts.segment, facts)).collect();
-    let is_behind = |segment: &&Descriptor| match facts.get(&uuid_bytes(segment.uuid)) {
+    let is_behind = |segment: &&Descriptor| match facts.get(&uuid_bytes(segment.id.0)) {
         Some(facts) => facts.unsettled || !has_all(broker, segment, facts.end_offset),
         None => false, // nobody has written it
     };
@@ -77,7 +78,7 @@ async fn behind_leader(broker: &Broker, leader: u32, segments: &[Descriptor], un
 fn has_all(broker: &Broker, segment: &Descriptor, end: u64) -> bool {
     match broker.bucket().log(log_id(segment)) {
         Some(log) => {
-            let is_whole = !log.is_suspect() && broker.copies().holed().knows_as_whole(segment.uuid);
+            let is_whole = !log.is_suspect() && broker.copies().holed().knows_as_whole(segment.id);
             is_whole && log.durable_offset().0 >= end
         }
         None => segment.base_offset.is_some_and(|base| base.0 >= end),

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use walrus_log::{Log, ProducerTable};
-use walrus_metadata::{Descriptor, Segment, SegmentState};
+use walrus_metadata::{Segment, SegmentState};
+use walrus_model::Descriptor;
 
 use super::pages;
 use crate::broker::Broker;
@@ -38,7 +39,7 @@ impl Broker {
             return Ok(log);
         }
         let unknown =
-            || Error::InvalidRequest { problem: format!("the base of segment {} is missing", segment.uuid) };
+            || Error::InvalidRequest { problem: format!("the base of segment {} is missing", segment.id) };
         let spec = log_spec(segment, producers).ok_or_else(unknown)?;
         let (creating, topic) = (self.clone(), segment.topic);
         self.blocking(move || creating.note_topic(topic).and_then(|()| creating.bucket().create(spec))).await
@@ -61,7 +62,7 @@ impl Broker {
             listed.find(|listed| listed.descriptor.number + 1 == segment.number).cloned()
         };
         let Some(Segment { descriptor, state: SegmentState::Sealed(_), .. }) = before else {
-            let what = format!("segment {} was not prepared and has no sealed one before it", segment.uuid);
+            let what = format!("segment {} was not prepared and has no sealed one before it", segment.id);
             return Err(Error::Unavailable { what });
         };
         let last =
@@ -70,7 +71,7 @@ impl Broker {
             return Ok(self.producers_behind(&descriptor, table));
         }
         let what =
-            format!("no node with a sealed copy of segment {} answers for its producers", descriptor.uuid);
+            format!("no node with a sealed copy of segment {} answers for its producers", descriptor.id);
         Err(Error::Unavailable { what })
     }
 
@@ -91,7 +92,7 @@ impl Broker {
         segment: &Descriptor,
         pick: impl Fn(&SegmentFacts) -> Option<T>,
     ) -> Option<T> {
-        let of_copies = self.segment_info(vec![uuid_bytes(segment.uuid)], true);
+        let of_copies = self.segment_info(vec![uuid_bytes(segment.id.0)], true);
         let of_left = SegmentInfo { left: true, ..of_copies.clone() };
         for question in [of_copies, of_left] {
             let others = pages::holders(self, segment).into_iter().filter(|node| *node != self.node_id());

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use walrus_log::batch::Batch as StoredBatch;
-use walrus_replica::{Batch, Digest, Mark, Offset};
+use walrus_model::{Digest, Offset};
+use walrus_replica::{Batch, Mark};
 
 use crate::error::{Error, Result};
 

@@ -3,7 +3,6 @@
 
 pub(crate) mod answers;
 pub(crate) mod catch_up;
-pub(crate) mod convert;
 pub(crate) mod copies;
 pub(crate) mod copy;
 pub(crate) mod departure;

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 use walrus_log::batch::Batch;
-use walrus_metadata::{CopyState, Descriptor, Segment, SegmentState};
-use walrus_replica::{Offset, Value};
+use walrus_metadata::{CopyState, Segment, SegmentState};
+use walrus_model::{Descriptor, Offset, Value};
 
 use super::recovery;
 use crate::broker::Broker;
@@ -72,16 +72,16 @@ pub(crate) async fn fetch_from_any(
     segment: &Descriptor,
     from: Offset,
 ) -> Result<Vec<Bytes>> {
-    let mut failure = Error::Unavailable { what: format!("nobody else has segment {}", segment.uuid) };
+    let mut failure = Error::Unavailable { what: format!("nobody else has segment {}", segment.id) };
     for node in holders(broker, segment).into_iter().filter(|node| *node != broker.node_id()) {
-        match recovery::fetch(broker, segment.uuid, node, from).await {
+        match recovery::fetch(broker, segment.id, node, from).await {
             Ok(batches) if !batches.is_empty() => return Ok(batches),
             Ok(_) => {}
             Err(error) => failure = error,
         }
     }
     if broker.left().log(log_id(segment)).is_some() {
-        return recovery::fetch(broker, segment.uuid, broker.node_id(), from).await;
+        return recovery::fetch(broker, segment.id, broker.node_id(), from).await;
     }
     Err(failure)
 }

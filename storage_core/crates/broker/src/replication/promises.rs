@@ -1,11 +1,9 @@
 //! What this disk has promised about segments, as it lies in the journal: one property for each.
 
-use uuid::Uuid;
 use walrus_log::Store;
-use walrus_metadata::Descriptor;
-use walrus_replica::{Promises, Value};
+use walrus_model::{Ballot, Descriptor, ProcessId, SegmentId, Value};
+use walrus_replica::Promises;
 
-use super::convert;
 use crate::copies::codec::{self, Unreadable, fields};
 use crate::error::{Error, Result};
 
@@ -16,10 +14,10 @@ const KEYS: &str = "replica/";
 #[derive(Debug, PartialEq)]
 struct Record {
     descriptor: Descriptor,
-    promised: walrus_metadata::Ballot,
-    writer: Option<Uuid>,
-    accepted: Option<(walrus_metadata::Ballot, walrus_metadata::Value)>,
-    sealed: Option<walrus_metadata::Value>,
+    promised: Ballot,
+    writer: Option<ProcessId>,
+    accepted: Option<(Ballot, Value)>,
+    sealed: Option<Value>,
     suspect: bool,
     trimmed: bool,
 }
@@ -28,27 +26,27 @@ fields!(Record { descriptor, promised, writer, accepted, sealed, suspect, trimme
 
 /// Durable on return.
 pub(crate) fn write(store: &Store, descriptor: &Descriptor, promises: &Promises) -> walrus_log::Result<()> {
-    let key = key(descriptor.uuid);
+    let key = key(descriptor.id);
     store.put_property(&key, &codec::encode(&key, &Record::new(descriptor, promises)))
 }
 
 /// What was promised about a segment, if anything.
-pub(crate) fn read(store: &Store, segment: Uuid) -> Result<Option<Promises>> {
+pub(crate) fn read(store: &Store, segment: SegmentId) -> Result<Option<Promises>> {
     Ok(read_record(store, segment)?.map(Record::into_promises))
 }
 
 /// The descriptor that the journal has for a segment, if this disk ever promised anything about it.
-pub(crate) fn descriptor(store: &Store, segment: Uuid) -> Result<Option<Descriptor>> {
+pub(crate) fn descriptor(store: &Store, segment: SegmentId) -> Result<Option<Descriptor>> {
     Ok(read_record(store, segment)?.map(|record| record.descriptor))
 }
 
 /// Whether a tombstone is all that is left of a copy.
-pub(crate) fn is_buried(store: &Store, segment: Uuid) -> Result<bool> {
+pub(crate) fn is_buried(store: &Store, segment: SegmentId) -> Result<bool> {
     Ok(read_record(store, segment)?.is_some_and(|record| record.trimmed))
 }
 
 /// A sealed log answers for itself: what was promised before is not needed any more.
-pub(crate) fn forget_votes(store: &Store, segment: Uuid) -> Result<()> {
+pub(crate) fn forget_votes(store: &Store, segment: SegmentId) -> Result<()> {
     let key = key(segment);
     if store.property(&key).is_none() {
         return Ok(());
@@ -66,38 +64,21 @@ pub(crate) fn all_descriptors(store: &Store) -> Vec<Descriptor> {
 
 impl Record {
     fn new(descriptor: &Descriptor, promises: &Promises) -> Self {
-        let Promises { promised, writer, accepted, sealed, suspect, trimmed } = promises;
-        let vote = |(ballot, value): &(walrus_replica::Ballot, Value)| {
-            (convert::ballot_back(*ballot), convert::value_back(value))
-        };
-        Self {
-            descriptor: descriptor.clone(),
-            promised: convert::ballot_back(*promised),
-            writer: writer.map(|writer| Uuid::from_u128(writer.0)),
-            accepted: accepted.as_ref().map(vote),
-            sealed: sealed.as_ref().map(convert::value_back),
-            suspect: *suspect,
-            trimmed: *trimmed,
-        }
+        let Promises { promised, writer, accepted, sealed, suspect, trimmed } = promises.clone();
+        Self { descriptor: descriptor.clone(), promised, writer, accepted, sealed, suspect, trimmed }
     }
 
     fn into_promises(self) -> Promises {
-        Promises {
-            promised: convert::ballot(self.promised),
-            writer: self.writer.map(convert::process_id),
-            accepted: self.accepted.map(|(ballot, value)| (convert::ballot(ballot), convert::value(&value))),
-            sealed: self.sealed.as_ref().map(convert::value),
-            suspect: self.suspect,
-            trimmed: self.trimmed,
-        }
+        let Self { descriptor: _, promised, writer, accepted, sealed, suspect, trimmed } = self;
+        Promises { promised, writer, accepted, sealed, suspect, trimmed }
     }
 }
 
-fn key(segment: Uuid) -> String {
+fn key(segment: SegmentId) -> String {
     format!("{KEYS}{segment}")
 }
 
-fn read_record(store: &Store, segment: Uuid) -> Result<Option<Record>> {
+fn read_record(store: &Store, segment: SegmentId) -> Result<Option<Record>> {
     let key = key(segment);
     store.property(&key).map(|bytes| parse(&key, &bytes)).transpose()
 }
@@ -110,26 +91,26 @@ fn parse(key: &str, bytes: &[u8]) -> Result<Record> {
 
 #[cfg(test)]
 mod tests {
-    use walrus_metadata::{Ballot, Epoch, Offset, OffsetRange};
+    use walrus_model::{AttemptId, Digest, Epoch, Offset, OffsetRange};
 
     use super::*;
     use crate::copies::codec::tests::descriptor;
 
     #[test]
     fn promises_lie_on_the_disk_as_the_page_of_the_format_says() {
-        let ballot = |epoch| Ballot { epoch: Epoch(epoch), attempt: Uuid::from_u128(epoch.into()) };
+        let ballot = |epoch| Ballot { epoch: Epoch(epoch), attempt: AttemptId::from_u128(epoch.into()) };
         let lost = OffsetRange { start: Offset(3), end: Offset(5) };
-        let value = walrus_metadata::Value {
+        let value = Value {
             end: Offset(9),
-            digest: 77,
-            successor: descriptor(3),
+            digest: Digest(77),
+            successor: Box::new(descriptor(3)),
             possible_loss: vec![lost],
             lost: vec![lost, lost],
         };
         let record = Record {
             descriptor: descriptor(2),
             promised: ballot(258),
-            writer: Some(Uuid::from_u128(5)),
+            writer: Some(ProcessId::from_u128(5)),
             accepted: Some((ballot(257), value.clone())),
             sealed: Some(value),
             suspect: false,

@@ -6,14 +6,12 @@ use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use tokio::sync::mpsc;
-use uuid::Uuid;
-use walrus_metadata::{Ballot, Descriptor, SegmentState};
-use walrus_replica::{
-    Accept, Digest, Mark, Message, Offset, Recoverer, RecovererInput, RecovererOutput, Reply, Value,
-};
+use walrus_metadata::SegmentState;
+use walrus_model::{Ballot, Descriptor, Digest, Offset, SegmentId, Value};
+use walrus_replica::{Accept, Mark, Message, Recoverer, RecovererInput, RecovererOutput, Reply};
 
+use super::catch_up;
 use super::wire::{self, Ask};
-use super::{catch_up, convert};
 use crate::broker::Broker;
 use crate::control::Event;
 use crate::error::{Error, Result};
@@ -46,7 +44,7 @@ pub(crate) async fn run(broker: &Broker, segment: &Descriptor, avoid: &[u32], re
     loop {
         let news = broker.news();
         match roll::current(broker, segment).map(|listed| listed.state) {
-            None => return Err(Error::UnknownSegment { segment: segment.uuid.to_string() }),
+            None => return Err(Error::UnknownSegment { segment: segment.id.to_string() }),
             Some(SegmentState::Sealed(_)) => return Ok(()),
             Some(SegmentState::Open | SegmentState::Sealing(_)) => {}
         }
@@ -61,7 +59,7 @@ pub(crate) async fn run(broker: &Broker, segment: &Descriptor, avoid: &[u32], re
         };
         above = above.max(ballot.epoch.0);
         tracing::info!(
-            segment = %segment.uuid, number = segment.number, epoch = ballot.epoch.0, reason,
+            segment = %segment.id, number = segment.number, epoch = ballot.epoch.0, reason,
             next_leader = successor.leader.node.0, "recovery of a segment begins"
         );
         match attempt(broker, segment, ballot, &successor).await {
@@ -70,17 +68,17 @@ pub(crate) async fn run(broker: &Broker, segment: &Descriptor, avoid: &[u32], re
                 let seconds = started.elapsed().as_secs_f64();
                 broker.metrics().failover_seconds.observe(seconds);
                 broker.metrics().count_failover(reason);
-                tracing::info!(segment = %segment.uuid, number = segment.number, reason, seconds, "segment recovered");
+                tracing::info!(segment = %segment.id, number = segment.number, reason, seconds, "segment recovered");
                 return Ok(());
             }
             Err(Ended::Outbid(epoch)) => {
                 above = above.max(epoch);
-                tracing::info!(segment = %segment.uuid, epoch, "a higher attempt is known, standing back");
+                tracing::info!(segment = %segment.id, epoch, "a higher attempt is known, standing back");
                 let factor = u32::try_from(place + 1).unwrap_or(u32::MAX);
                 broker.news().wait(STAND_BACK * factor).await;
             }
             Err(Ended::Late) => {
-                let what = format!("too few replicas of segment {} answer", segment.uuid);
+                let what = format!("too few replicas of segment {} answer", segment.id);
                 return Err(Error::Unavailable { what });
             }
         }
@@ -112,9 +110,9 @@ async fn begin(
     reason: &str,
 ) -> Result<Attempted> {
     let event = Event::BeginRecovery {
-        topic: segment.topic.0,
+        topic: segment.topic,
         partition: segment.partition,
-        segment: segment.uuid,
+        segment: segment.id,
         above,
         avoid: avoid.to_vec(),
         reason: reason.to_owned(),
@@ -136,8 +134,7 @@ async fn attempt(
     ballot: Ballot,
     successor: &Descriptor,
 ) -> Result<Choice, Ended> {
-    let mut machine =
-        Recoverer::new(convert::descriptor(segment), convert::ballot(ballot), convert::descriptor(successor));
+    let mut machine = Recoverer::new(segment.clone(), ballot, successor.clone());
     let (replies, mut arrived) = mpsc::unbounded_channel::<Heard>();
     // Nodes from which the batches of a place are fetched, where that is not the one that stored them.
     let mut left_with: HashMap<usize, u32> = HashMap::new();
@@ -166,11 +163,11 @@ async fn attempt(
         tokio::select! {
             heard = arrived.recv() => match heard.expect("the other end is held here") {
                 Heard::Reply { from, reply } => {
-                    tracing::debug!(segment = %segment.uuid, from, ?reply, "a replica answers the recovery");
+                    tracing::debug!(segment = %segment.id, from, ?reply, "a replica answers the recovery");
                     inputs.push(RecovererInput::Reply { from, reply });
                 }
                 Heard::Gone { replica, left } => {
-                    tracing::debug!(segment = %segment.uuid, replica, ?left, "the disk of a replica is gone");
+                    tracing::debug!(segment = %segment.id, replica, ?left, "the disk of a replica is gone");
                     left_with.extend(left.map(|(node, _)| (replica, node)));
                     inputs.push(RecovererInput::Gone { replica, left: left.map(|(_, last)| last) });
                 }
@@ -205,7 +202,7 @@ fn look_for_left(broker: &Broker, segment: &Descriptor, heard: mpsc::UnboundedSe
     if gone.is_empty() {
         return;
     }
-    let (asking, uuid) = (broker.clone(), segment.uuid);
+    let (asking, uuid) = (broker.clone(), segment.id);
     broker.spawn("logs left of a segment", async move {
         let mut left = Vec::new();
         for node in metadata.nodes.keys().map(|node| node.0) {
@@ -230,8 +227,8 @@ fn look_for_left(broker: &Broker, segment: &Descriptor, heard: mpsc::UnboundedSe
 }
 
 /// How far the log of a segment goes that is left with a node, if one is, and is whole.
-async fn left_with(broker: &Broker, segment: Uuid, node: u32) -> Result<Option<Mark>> {
-    let asked = crate::segment::uuid_bytes(segment);
+async fn left_with(broker: &Broker, segment: SegmentId, node: u32) -> Result<Option<Mark>> {
+    let asked = crate::segment::uuid_bytes(segment.0);
     let question = SegmentInfo { left: true, ..broker.segment_info(vec![asked], false) };
     let facts = broker.facts_of(node, &question, REPLICA_PATIENCE).await?;
     let found = facts.into_iter().find(|facts| facts.left);
@@ -262,7 +259,7 @@ fn ask(
             Ok(reply) => drop(replies.send(Heard::Reply { from: to, reply })), // the attempt may be over
             Err(error) => {
                 let node = segment.replicas[to].node.0;
-                tracing::debug!(segment = %segment.uuid, node, %error, "a replica does not answer the recovery");
+                tracing::debug!(segment = %segment.id, node, %error, "a replica does not answer the recovery");
             }
         }
     });
@@ -282,9 +279,9 @@ async fn with_missing(
     if from >= end {
         return nothing(accept);
     }
-    let mut failure = Error::Unavailable { what: format!("nobody has all of segment {}", segment.uuid) };
+    let mut failure = Error::Unavailable { what: format!("nobody has all of segment {}", segment.id) };
     for node in nodes {
-        match fetch(broker, segment.uuid, node, from).await {
+        match fetch(broker, segment.id, node, from).await {
             Ok(batches) => return Ok(Ask::Accept(accept, from, batches, Box::new(segment.clone()))),
             Err(error) => failure = error,
         }
@@ -295,14 +292,14 @@ async fn with_missing(
 /// Batches of a replica, acknowledged or not.
 pub(crate) async fn fetch(
     broker: &Broker,
-    segment: Uuid,
+    segment: SegmentId,
     node: u32,
     from: Offset,
 ) -> Result<Vec<bytes::Bytes>> {
     if node == broker.node_id() {
         return broker.durable_batches(segment, from.0, FILL_BYTES as usize).await;
     }
-    let segment = crate::segment::uuid_bytes(segment);
+    let segment = crate::segment::uuid_bytes(segment.0);
     let fetch = Fetch { segment, offset: from.0, bytes_max: FILL_BYTES, wait_ms: 0, durable: true };
     let payload = broker.peers().call(node, Request::Fetch(fetch), REPLICA_PATIENCE).await?;
     let answer = FetchAnswer::decode(payload)
@@ -312,7 +309,7 @@ pub(crate) async fn fetch(
 
 async fn deliver(broker: &Broker, segment: &Descriptor, to: usize, ask: Ask) -> Result<Reply> {
     let replica = segment.replicas[to];
-    let request = wire::encode_ask(segment.uuid, replica.disk, ask, broker.metadata_version());
+    let request = wire::encode_ask(segment.id, replica.disk, ask, broker.metadata_version());
     if replica.node.0 == broker.node_id() {
         let answer = broker.answer_replica(request).await?;
         return wire::decode_reply(answer);
@@ -328,25 +325,24 @@ async fn finish(broker: &Broker, segment: &Descriptor, value: Value, is_voted: b
     if !value.possible_loss.is_empty() {
         broker.metrics().possible_losses.inc();
         tracing::error!(
-            alarm = "possible_loss", segment = %segment.uuid, end = value.end.0,
+            alarm = "possible_loss", segment = %segment.id, end = value.end.0,
             "records from this end on may be lost: too few sound replicas were left"
         );
     }
     if !value.lost.is_empty() {
         broker.metrics().lost_ranges.inc_by(value.lost.len() as u64);
         tracing::error!(
-            alarm = "lost_records", segment = %segment.uuid, lost = ?value.lost,
+            alarm = "lost_records", segment = %segment.id, lost = ?value.lost,
             "these records rotted on every disk that had them: all copies leave them out"
         );
     }
-    let value = convert::value_back(&value);
     if !is_voted {
         return roll::publish(broker, segment, &value).await;
     }
     if broker.copies().place(segment).is_some()
         && let Err(error) = catch_up::seal_here(broker, segment, &value).await
     {
-        tracing::warn!(segment = %segment.uuid, %error, "the own copy is not whole yet");
+        tracing::warn!(segment = %segment.id, %error, "the own copy is not whole yet");
     }
     roll::prepare_ahead(broker, segment, &value).await;
     roll::publish(broker, segment, &value).await

@@ -4,11 +4,11 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use uuid::Uuid;
 use walrus_log::batch::Batch;
 use walrus_log::{Log, LogId};
-use walrus_metadata::{CopyState, Descriptor, Found, Segment, SegmentState};
-use walrus_replica::{Digest, Mark, Offset};
+use walrus_metadata::{CopyState, Found, Segment, SegmentState};
+use walrus_model::{Descriptor, Digest, Offset, SegmentId};
+use walrus_replica::Mark;
 
 use super::catch_up;
 use super::holdings::{Held, segment_of};
@@ -91,7 +91,7 @@ async fn look_after(broker: &Broker, held: &Held, pace: Option<&mut Pace>) {
         }
     };
     let found = match (health, held.state) {
-        (Health::Whole(digest), CopyState::Damaged) => Found::Whole { digest: digest.0 },
+        (Health::Whole(digest), CopyState::Damaged) => Found::Whole { digest },
         (Health::Damaged, CopyState::Verified) => Found::Damaged,
         _ => return,
     };
@@ -107,16 +107,16 @@ async fn look_after(broker: &Broker, held: &Held, pace: Option<&mut Pace>) {
 async fn read_through(broker: &Broker, held: &Held, mut pace: Option<&mut Pace>) -> Result<Health> {
     let metadata = broker.routing().metadata.clone();
     let segment = segment_of(&metadata, held);
-    let log = broker.bucket().log(LogId(held.segment));
+    let log = broker.bucket().log(LogId(held.segment.0));
     let (Some(segment), Some((log, sealed))) =
         (segment, log.and_then(|log| log.sealed().map(|sealed| (log, sealed))))
     else {
         return Ok(Health::Away);
     };
-    let mut mark = Mark { end: Offset(log.base_offset().0), digest: Digest::default() };
+    let mut mark = Mark { end: log.base_offset(), digest: Digest::default() };
     let mut mended_at = None;
     while mark.end.0 < sealed.end.0 {
-        let (reading, from) = (log.clone(), walrus_log::Offset(mark.end.0));
+        let (reading, from) = (log.clone(), mark.end);
         let read = broker.blocking(move || Ok(reading.read(from, READ_BYTES))).await?;
         match read {
             Ok(slices) if slices.batches.is_empty() => return Ok(Health::Damaged),
@@ -131,7 +131,7 @@ async fn read_through(broker: &Broker, held: &Held, mut pace: Option<&mut Pace>)
             }
             // No copy has it: that was decided, and readers are told.
             Err(walrus_log::Error::Corrupted { end, .. }) if is_lost(&segment, mark.end) => {
-                mark.end = Offset(end.0);
+                mark.end = end;
             }
             Err(walrus_log::Error::Corrupted { start, end, .. }) => {
                 broker.metrics().damaged_ranges.inc();
@@ -168,7 +168,7 @@ async fn read_through(broker: &Broker, held: &Held, mut pace: Option<&mut Pace>)
 
 /// Mends what rotted of a copy that is not sealed while it was in use: its machine counts the batches, and there they are
 /// again. What a start found is left to `upkeep/holes.rs`: there the machine knows of the holes.
-async fn mend_open(broker: &Broker, segment: Uuid) -> Result<()> {
+async fn mend_open(broker: &Broker, segment: SegmentId) -> Result<()> {
     let Some(copy) = broker.copies().find(segment)? else { return Ok(()) };
     let Some(log) = copy.log().filter(|log| !log.is_sealed()) else { return Ok(()) };
     let mut next = log.base_offset();
@@ -206,7 +206,7 @@ async fn mend(broker: &Broker, segment: &Descriptor, log: &Log, (start, end): (u
         let bytes = range_of_others(broker, segment, start, end).await?;
         let (mending, named, failed) = (log.clone(), log.name().to_owned(), broker.clone());
         let write = move || {
-            let mended = mending.mend(walrus_log::Offset(start), &bytes);
+            let mended = mending.mend(Offset(start), &bytes);
             mended.map_err(|error| failed.bucket().error(&named, error))
         };
         broker.blocking(write).await

@@ -5,17 +5,16 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use uuid::Uuid;
 use walrus_log::Log;
-use walrus_metadata::{Metadata, Segment, SegmentState, Topic, TopicId};
+use walrus_metadata::{Metadata, Segment, SegmentState, Topic};
+use walrus_model::{SegmentId, TopicId};
 
-use super::convert;
 use super::promises;
 use crate::broker::Broker;
 use crate::control::Event;
 use crate::error::{Error, Result};
 use crate::retirement::{Fate, judge};
-use crate::segment::{Place, log_id};
+use crate::segment::{Place, log_id, segment_of};
 use crate::topics::remains;
 
 /// Metadata that changes often is looked at now and then.
@@ -48,7 +47,7 @@ struct Seen {
     topics: HashMap<TopicId, Arc<Topic>>,
     deleted: usize,
     /// Logs that somebody was told about.
-    reported: HashSet<Uuid>,
+    reported: HashSet<SegmentId>,
     /// Something could not be deleted.
     is_behind: bool,
     reminded: Option<Instant>,
@@ -84,7 +83,7 @@ fn clean(broker: &Broker, metadata: &Metadata, seen: &mut Seen) {
     for log in broker.bucket().store().logs() {
         let Some(place) = Place::parse(log.name()) else { continue };
         let is_empty = log.end_offset() == log.base_offset();
-        match judge(metadata, place, log.id().0, broker.copies().replica()) {
+        match judge(metadata, place, segment_of(log.id()), broker.copies().replica()) {
             Fate::Keep => {}
             // Made for a successor that another one replaced: nothing was ever in it.
             Fate::Unlisted if is_empty => {}
@@ -96,10 +95,11 @@ fn clean(broker: &Broker, metadata: &Metadata, seen: &mut Seen) {
                 }
             },
             Fate::Unlisted => {
-                unlisted.insert(log.id().0);
-                if seen.reported.insert(log.id().0) {
+                let segment = segment_of(log.id());
+                unlisted.insert(segment);
+                if seen.reported.insert(segment) {
                     tracing::error!(
-                        alarm = "unlisted_log", log = %place, segment = %log.id().0, bytes = log.size_bytes(),
+                        alarm = "unlisted_log", log = %place, %segment, bytes = log.size_bytes(),
                         "metadata does not list this log: it is put aside, kept and not served"
                     );
                 }
@@ -107,7 +107,7 @@ fn clean(broker: &Broker, metadata: &Metadata, seen: &mut Seen) {
         }
     }
     broker.metrics().unlisted_logs.set(i64::try_from(unlisted.len()).unwrap_or(i64::MAX));
-    seen.reported.retain(|log| unlisted.contains(log));
+    seen.reported.retain(|segment| unlisted.contains(segment));
     broker.copies().put_aside(unlisted);
 }
 
@@ -127,30 +127,30 @@ fn bury(broker: &Broker, metadata: &Metadata) -> Result<()> {
     if is_more || !metadata.deleted.is_empty() {
         let recorded = promises::all_descriptors(store);
         for segment in recorded.iter().filter(|one| tombstones.covers(one) || is_deleted(one.topic)) {
-            promises::forget_votes(store, segment.uuid)?;
+            promises::forget_votes(store, segment.id)?;
         }
     }
     Ok(())
 }
 
 fn delete(broker: &Broker, log: &Log) -> Result<()> {
-    broker.copies().forget(log.id().0);
+    broker.copies().forget(segment_of(log.id()));
     broker.bucket().store().delete_log(log.id()).map_err(|error| broker.bucket().error(log.name(), error))
 }
 
 /// Deletes the own copy of a segment that metadata has given up. A replica that has a vote leaves a tombstone (R10).
 pub(crate) fn leave(broker: &Broker, segment: &Segment) -> Result<()> {
     let SegmentState::Sealed(value) = &segment.state else {
-        return Err(Error::Internal { message: format!("{} is not sealed", segment.descriptor.uuid) });
+        return Err(Error::Internal { message: format!("{} is not sealed", segment.descriptor.id) });
     };
     let descriptor = &segment.descriptor;
     if broker.copies().place(descriptor).is_some() {
-        broker.copies().open(descriptor)?.bury(convert::value(value))?;
+        broker.copies().open(descriptor)?.bury(value.clone())?;
     }
     if let Some(log) = broker.bucket().log(log_id(descriptor)) {
         delete(broker, &log)?;
     }
-    broker.copies().forget(descriptor.uuid);
+    broker.copies().forget(descriptor.id);
     Ok(())
 }
 
@@ -176,7 +176,7 @@ async fn remind(broker: &Broker, metadata: &Metadata, seen: &mut Seen) {
             );
             seen.reminded = Some(Instant::now());
             let event = Event::Trim {
-                topic: topic.id.0,
+                topic: topic.id,
                 partition: partition.index,
                 below_number: remembered.below,
                 first: Some(Box::new(remembered.first)),

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use uuid::Uuid;
-use walrus_metadata::{Ballot, Descriptor, Segment, SegmentState};
+use walrus_metadata::{Segment, SegmentState};
+use walrus_model::{Ballot, Descriptor, SegmentId};
 
 use super::recovery;
 use crate::broker::Broker;
@@ -73,8 +73,8 @@ struct Suspicion {
 /// Until the node stops.
 pub(crate) async fn keep_watch(broker: Broker) {
     let shutdown = broker.shutdown_signal().clone();
-    let mut suspicions: HashMap<Uuid, Suspicion> = HashMap::new();
-    let (finished, mut done) = mpsc::unbounded_channel::<Uuid>();
+    let mut suspicions: HashMap<SegmentId, Suspicion> = HashMap::new();
+    let (finished, mut done) = mpsc::unbounded_channel::<SegmentId>();
     let mut seen = (0, Vec::new(), HashSet::new());
     loop {
         while let Ok(segment) = done.try_recv() {
@@ -87,10 +87,10 @@ pub(crate) async fn keep_watch(broker: Broker) {
         if now != seen || !suspicions.is_empty() {
             let suspected = suspected(&broker, &now.2);
             seen = now;
-            suspicions.retain(|segment, _| suspected.iter().any(|(listed, _)| listed.uuid == *segment));
+            suspicions.retain(|segment, _| suspected.iter().any(|(listed, _)| listed.id == *segment));
             for (descriptor, cause) in suspected {
                 let fresh = || Suspicion { cause, since: Instant::now(), under_way: false };
-                let suspicion = suspicions.entry(descriptor.uuid).or_insert_with(fresh);
+                let suspicion = suspicions.entry(descriptor.id).or_insert_with(fresh);
                 if suspicion.cause != cause && !suspicion.under_way {
                     *suspicion = fresh();
                 }
@@ -108,7 +108,7 @@ pub(crate) async fn keep_watch(broker: Broker) {
     }
 }
 
-fn recover(broker: &Broker, segment: Descriptor, cause: Cause, finished: mpsc::UnboundedSender<Uuid>) {
+fn recover(broker: &Broker, segment: Descriptor, cause: Cause, finished: mpsc::UnboundedSender<SegmentId>) {
     let recovering = broker.clone();
     broker.spawn("recovery of a segment", async move {
         let avoid = recovering.liveness().silent();
@@ -116,14 +116,14 @@ fn recover(broker: &Broker, segment: Descriptor, cause: Cause, finished: mpsc::U
         let ended =
             shutdown.run_until_cancelled(recovery::run(&recovering, &segment, &avoid, cause.name())).await;
         if let Some(Err(error)) = ended {
-            tracing::warn!(segment = %segment.uuid, cause = cause.name(), %error, "the segment is not recovered yet");
+            tracing::warn!(segment = %segment.id, cause = cause.name(), %error, "the segment is not recovered yet");
         }
-        let _ = finished.send(segment.uuid); // the watch may have ended
+        let _ = finished.send(segment.id); // the watch may have ended
     });
 }
 
 /// Unsealed segments that this node stores, or stored as another disk, and whose leader is not there.
-fn suspected(broker: &Broker, unable: &HashSet<Uuid>) -> Vec<(Descriptor, Cause)> {
+fn suspected(broker: &Broker, unable: &HashSet<SegmentId>) -> Vec<(Descriptor, Cause)> {
     let routing = broker.routing();
     let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
     let last = partitions.filter_map(|partition| partition.segments.last());
@@ -132,7 +132,7 @@ fn suspected(broker: &Broker, unable: &HashSet<Uuid>) -> Vec<(Descriptor, Cause)
     };
     let stored = last.filter(|segment| is_here(&segment.descriptor));
     let suspected = stored.filter_map(|segment| {
-        let cause = match unable.contains(&segment.descriptor.uuid) {
+        let cause = match unable.contains(&segment.descriptor.id) {
             true => Cause::Unable,
             false => cause(broker, &routing.metadata, segment)?,
         };
@@ -142,16 +142,13 @@ fn suspected(broker: &Broker, unable: &HashSet<Uuid>) -> Vec<(Descriptor, Cause)
 }
 
 /// Segments that this process is to lead and cannot lead, and whose end somebody wants to know.
-fn unable(broker: &Broker) -> HashSet<Uuid> {
+fn unable(broker: &Broker) -> HashSet<SegmentId> {
     let routing = broker.routing();
     let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
-    let led_in_vain = |wanted: &HashSet<Uuid>| -> HashSet<Uuid> {
+    let led_in_vain = |wanted: &HashSet<SegmentId>| -> HashSet<SegmentId> {
         let last = partitions.filter_map(|partition| partition.segments.last());
-        let wanted = last.filter(|segment| wanted.contains(&segment.descriptor.uuid));
-        wanted
-            .filter(|segment| broker.leads_in_vain(segment))
-            .map(|segment| segment.descriptor.uuid)
-            .collect()
+        let wanted = last.filter(|segment| wanted.contains(&segment.descriptor.id));
+        wanted.filter(|segment| broker.leads_in_vain(segment)).map(|segment| segment.descriptor.id).collect()
     };
     let doubted = broker.copies().doubted();
     if doubted.is_empty() { doubted } else { led_in_vain(&doubted) }
@@ -161,7 +158,7 @@ fn cause(broker: &Broker, metadata: &walrus_metadata::Metadata, segment: &Segmen
     let Descriptor { leader, replicas, .. } = &segment.descriptor;
     match &segment.state {
         SegmentState::Sealed(_) => None,
-        SegmentState::Sealing(ballot) if ballot.attempt.is_nil() => Some(Cause::Adopted),
+        SegmentState::Sealing(ballot) if ballot.is_zero() => Some(Cause::Adopted),
         SegmentState::Sealing(ballot) => Some(Cause::Attempt(*ballot)),
         // The only copy is where the leader was: it ends its segment at the first append that needs it, if it knows how.
         SegmentState::Open if replicas.len() == 1 => {

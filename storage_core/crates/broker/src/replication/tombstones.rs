@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use parking_lot::RwLock;
 use uuid::Uuid;
 use walrus_log::Store;
-use walrus_metadata::{Descriptor, Partition, TopicId};
+use walrus_metadata::Partition;
+use walrus_model::{Descriptor, TopicId};
 
 use crate::copies::codec::{self, fields};
 use crate::error::{Error, Result};

@@ -3,13 +3,12 @@
 
 use bytes::Bytes;
 use uuid::Uuid;
-use walrus_metadata::{Descriptor, EPOCH_MAX};
-use walrus_replica::{
-    Accept, Assigned, AttemptId, Ballot, CutId, Digest, Epoch, Fence, FenceAnswer, Offset, OffsetRange,
-    ProcessId, Refusal, Reply, Value,
+use walrus_metadata::EPOCH_MAX;
+use walrus_model::{
+    AttemptId, Ballot, Descriptor, Digest, DiskId, Epoch, Offset, OffsetRange, ProcessId, SegmentId, Value,
 };
+use walrus_replica::{Accept, Assigned, CutId, Fence, FenceAnswer, Refusal, Reply};
 
-use super::convert;
 use crate::error::{Error, Result};
 use crate::proto::peer::replica_answer::Answer;
 use crate::proto::peer::replica_refused::Why;
@@ -18,6 +17,7 @@ use crate::proto::peer::{
     ReplicaAccept, ReplicaAck, ReplicaAnswer, ReplicaAppend, ReplicaAssigned, ReplicaBallot, ReplicaFence,
     ReplicaHole, ReplicaPromised, ReplicaRefused, ReplicaRequest,
 };
+use crate::segment::uuid_bytes;
 
 /// What a replica is asked, its batches being bytes. A sealed notice is not among them: replicas learn decisions from
 /// the metadata.
@@ -39,20 +39,27 @@ pub(crate) struct AppendBytes {
 }
 
 /// `metadata_version` is what the sender knows of the metadata: a fence or an accept names it.
-pub(crate) fn encode_ask(segment: Uuid, disk: Uuid, ask: Ask, metadata_version: u64) -> ReplicaRequest {
+pub(crate) fn encode_ask(
+    segment: SegmentId,
+    disk: DiskId,
+    ask: Ask,
+    metadata_version: u64,
+) -> ReplicaRequest {
     let names_version = matches!(ask, Ask::Fence(..) | Ask::Accept(..));
     let message = match ask {
         Ask::Append(AppendBytes { epoch, writer, from, batches, commit }) => Message::Append(ReplicaAppend {
             epoch: epoch.0,
-            writer: id(writer.0),
+            writer: uuid_bytes(writer.0),
             offset: from.end.0,
             digest: from.digest.0,
             batches,
             commit: commit.0,
         }),
-        Ask::Assigned(Assigned { writer, cut, end }) => {
-            Message::Assigned(ReplicaAssigned { writer: id(writer.0), cut: id(cut.0), end: end.0 })
-        }
+        Ask::Assigned(Assigned { writer, cut, end }) => Message::Assigned(ReplicaAssigned {
+            writer: uuid_bytes(writer.0),
+            cut: uuid_bytes(Uuid::from_u128(cut.0)),
+            end: end.0,
+        }),
         Ask::Fence(Fence { ballot }, descriptor) => Message::Fence(ReplicaFence {
             ballot: Some(encode_ballot(ballot)),
             descriptor_json: json(&*descriptor),
@@ -68,29 +75,29 @@ pub(crate) fn encode_ask(segment: Uuid, disk: Uuid, ask: Ask, metadata_version: 
         }
     };
     ReplicaRequest {
-        segment: id(segment.as_u128()),
-        disk: id(disk.as_u128()),
+        segment: uuid_bytes(segment.0),
+        disk: uuid_bytes(disk.0),
         message: Some(message),
         metadata_version: if names_version { metadata_version } else { 0 },
     }
 }
 
 /// Segment, disk and what is asked.
-pub(crate) fn decode_ask(request: ReplicaRequest) -> Result<(Uuid, Uuid, Ask)> {
+pub(crate) fn decode_ask(request: ReplicaRequest) -> Result<(SegmentId, DiskId, Ask)> {
     let ReplicaRequest { segment, disk, message, .. } = request;
     let ask = match message.ok_or_else(|| wrong("a replica's request without message"))? {
         Message::Append(ReplicaAppend { epoch, writer, offset, digest, batches, commit }) => {
             Ask::Append(AppendBytes {
                 epoch: Epoch(epoch),
-                writer: ProcessId(number(&writer)?),
+                writer: ProcessId(uuid(&writer)?),
                 from: walrus_replica::Mark { end: Offset(offset), digest: Digest(digest) },
                 batches,
                 commit: Offset(commit),
             })
         }
         Message::Assigned(ReplicaAssigned { writer, cut, end }) => Ask::Assigned(Assigned {
-            writer: ProcessId(number(&writer)?),
-            cut: CutId(number(&cut)?),
+            writer: ProcessId(uuid(&writer)?),
+            cut: CutId(uuid(&cut)?.as_u128()),
             end: Offset(end),
         }),
         Message::Fence(ReplicaFence { ballot, descriptor_json }) => {
@@ -102,12 +109,13 @@ pub(crate) fn decode_ask(request: ReplicaRequest) -> Result<(Uuid, Uuid, Ask)> {
             Ask::Accept(accept, Offset(offset), batches, Box::new(from_json(&descriptor_json)?))
         }
     };
-    Ok((Uuid::from_u128(number(&segment)?), Uuid::from_u128(number(&disk)?), ask))
+    Ok((SegmentId(uuid(&segment)?), DiskId(uuid(&disk)?), ask))
 }
 
 pub(crate) fn encode_reply(reply: Reply) -> ReplicaAnswer {
     let refused = |why: Why| ReplicaRefused { why: why.into(), ..ReplicaRefused::default() };
-    let cut = |suspect: Option<CutId>| suspect.map(|cut| id(cut.0)).unwrap_or_default();
+    let cut =
+        |suspect: Option<CutId>| suspect.map(|cut| uuid_bytes(Uuid::from_u128(cut.0))).unwrap_or_default();
     let answer = match reply {
         Reply::Ack { durable_end, suspect } => {
             Answer::Ack(ReplicaAck { durable_end: durable_end.0, suspect: cut(suspect) })
@@ -138,7 +146,7 @@ pub(crate) fn encode_reply(reply: Reply) -> ReplicaAnswer {
                 ReplicaRefused { value_json: encode_value(&value), ..refused(Why::Sealed) }
             }
             Refusal::OtherWriter { writer } => {
-                ReplicaRefused { writer: id(writer.0), ..refused(Why::OtherWriter) }
+                ReplicaRefused { writer: uuid_bytes(writer.0), ..refused(Why::OtherWriter) }
             }
             Refusal::Gap { end, suspect } => {
                 ReplicaRefused { end: end.0, suspect: cut(suspect), ..refused(Why::Gap) }
@@ -151,7 +159,9 @@ pub(crate) fn encode_reply(reply: Reply) -> ReplicaAnswer {
 }
 
 pub(crate) fn decode_reply(answer: ReplicaAnswer) -> Result<Reply> {
-    let cut = |bytes: &Bytes| if bytes.is_empty() { Ok(None) } else { number(bytes).map(CutId).map(Some) };
+    let cut = |bytes: &Bytes| {
+        if bytes.is_empty() { Ok(None) } else { uuid(bytes).map(|cut| Some(CutId(cut.as_u128()))) }
+    };
     Ok(match answer.answer.ok_or_else(|| wrong("a replica's answer without answer"))? {
         Answer::Ack(ReplicaAck { durable_end, suspect }) => {
             Reply::Ack { durable_end: Offset(durable_end), suspect: cut(&suspect)? }
@@ -181,7 +191,7 @@ pub(crate) fn decode_reply(answer: ReplicaAnswer) -> Result<Reply> {
             Why::Fenced => Refusal::Fenced { promised: decode_ballot(refused.promised)? },
             Why::Voted => Refusal::Voted { promised: decode_ballot(refused.promised)? },
             Why::Sealed => Refusal::Sealed { value: decode_value(&refused.value_json)? },
-            Why::OtherWriter => Refusal::OtherWriter { writer: ProcessId(number(&refused.writer)?) },
+            Why::OtherWriter => Refusal::OtherWriter { writer: ProcessId(uuid(&refused.writer)?) },
             Why::Gap => Refusal::Gap { end: Offset(refused.end), suspect: cut(&refused.suspect)? },
             Why::Holes => Refusal::Holes { holes: decode_holes(&refused.holes)? },
             Why::Diverged => Refusal::Diverged,
@@ -192,11 +202,11 @@ pub(crate) fn decode_reply(answer: ReplicaAnswer) -> Result<Reply> {
 
 /// As the log keeps it and metadata knows it.
 pub(crate) fn encode_value(value: &Value) -> Bytes {
-    json(&convert::value_back(value))
+    json(value)
 }
 
 pub(crate) fn decode_value(bytes: &[u8]) -> Result<Value> {
-    from_json::<walrus_metadata::Value>(bytes).map(|value| convert::value(&value))
+    from_json(bytes)
 }
 
 fn encode_holes(holes: &[OffsetRange]) -> Vec<ReplicaHole> {
@@ -215,7 +225,7 @@ fn decode_holes(holes: &[ReplicaHole]) -> Result<Vec<OffsetRange>> {
 }
 
 fn encode_ballot(ballot: Ballot) -> ReplicaBallot {
-    ReplicaBallot { epoch: ballot.epoch.0, attempt: id(ballot.attempt.0) }
+    ReplicaBallot { epoch: ballot.epoch.0, attempt: uuid_bytes(ballot.attempt.0) }
 }
 
 fn decode_ballot(ballot: Option<ReplicaBallot>) -> Result<Ballot> {
@@ -224,7 +234,7 @@ fn decode_ballot(ballot: Option<ReplicaBallot>) -> Result<Ballot> {
         // A promise of it would be the last one: no attempt could have a higher epoch.
         return Err(wrong(&format!("a ballot of epoch {epoch}, the highest is {}", EPOCH_MAX.0)));
     }
-    Ok(Ballot { epoch: Epoch(epoch), attempt: AttemptId(number(&attempt)?) })
+    Ok(Ballot { epoch: Epoch(epoch), attempt: AttemptId(uuid(&attempt)?) })
 }
 
 fn json(value: &impl serde::Serialize) -> Bytes {
@@ -235,12 +245,8 @@ fn from_json<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     serde_json::from_slice(bytes).map_err(|problem| wrong(&problem.to_string()))
 }
 
-fn id(number: u128) -> Bytes {
-    Bytes::copy_from_slice(Uuid::from_u128(number).as_bytes())
-}
-
-fn number(bytes: &[u8]) -> Result<u128> {
-    Uuid::from_slice(bytes).map(|uuid| uuid.as_u128()).map_err(|problem| wrong(&problem.to_string()))
+fn uuid(bytes: &[u8]) -> Result<Uuid> {
+    Uuid::from_slice(bytes).map_err(|problem| wrong(&problem.to_string()))
 }
 
 fn wrong(problem: &str) -> Error {
@@ -249,32 +255,32 @@ fn wrong(problem: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use walrus_replica::ReplicaRef;
+    use walrus_model::{LeaderRef, NodeId, ReplicaRef, TopicId};
 
     use super::*;
 
     fn descriptor() -> Descriptor {
-        let replica = ReplicaRef { node: walrus_replica::NodeId(1), disk: walrus_replica::DiskId(2) };
-        convert::descriptor_back(&walrus_replica::Descriptor {
-            segment: walrus_replica::SegmentId(3),
-            topic: walrus_replica::TopicId(4),
+        let replica = ReplicaRef { node: NodeId(1), disk: DiskId::from_u128(2) };
+        Descriptor {
+            id: SegmentId::from_u128(3),
+            topic: TopicId::from_u128(4),
             partition: 5,
             number: 6,
-            base: Some(Offset(7)),
+            base_offset: Some(Offset(7)),
             epoch: Epoch(8),
-            leader: walrus_replica::LeaderRef { node: walrus_replica::NodeId(1), process: ProcessId(9) },
+            leader: LeaderRef { node: NodeId(1), process: ProcessId::from_u128(9) },
             replicas: vec![replica],
             write_quorum: 1,
-        })
+        }
     }
 
     #[test]
     fn every_answer_comes_back_as_it_was() {
-        let ballot = Ballot { epoch: Epoch(3), attempt: AttemptId(4) };
+        let ballot = Ballot { epoch: Epoch(3), attempt: AttemptId::from_u128(4) };
         let value = Value {
             end: Offset(7),
             digest: Digest(u64::MAX),
-            successor: Box::new(convert::descriptor(&descriptor())),
+            successor: Box::new(descriptor()),
             possible_loss: vec![],
             lost: vec![],
         };
@@ -297,7 +303,7 @@ mod tests {
             Reply::Refused(Refusal::Fenced { promised: ballot }),
             Reply::Refused(Refusal::Voted { promised: ballot }),
             Reply::Refused(Refusal::Sealed { value }),
-            Reply::Refused(Refusal::OtherWriter { writer: ProcessId(3) }),
+            Reply::Refused(Refusal::OtherWriter { writer: ProcessId::from_u128(3) }),
             Reply::Refused(Refusal::Gap { end: Offset(2), suspect: Some(CutId(1)) }),
             Reply::Refused(Refusal::Holes { holes: vec![OffsetRange { start: Offset(2), end: Offset(4) }] }),
             Reply::Refused(Refusal::Diverged),
@@ -325,8 +331,8 @@ mod tests {
 
     #[test]
     fn a_question_comes_back_with_its_addressee() {
-        let (segment, disk) = (Uuid::from_u128(3), Uuid::from_u128(2));
-        let ballot = Ballot { epoch: Epoch(3), attempt: AttemptId(4) };
+        let (segment, disk) = (SegmentId::from_u128(3), DiskId::from_u128(2));
+        let ballot = Ballot { epoch: Epoch(3), attempt: AttemptId::from_u128(4) };
         let request = encode_ask(segment, disk, Ask::Fence(Fence { ballot }, Box::new(descriptor())), 9);
         assert_eq!(request.metadata_version, 9);
         let (to_segment, to_disk, ask) = decode_ask(request).unwrap();
@@ -337,7 +343,8 @@ mod tests {
 
     #[test]
     fn a_ballot_above_which_there_is_none_is_no_ballot() {
-        let ballot = |epoch| Some(encode_ballot(Ballot { epoch: Epoch(epoch), attempt: AttemptId(4) }));
+        let ballot =
+            |epoch| Some(encode_ballot(Ballot { epoch: Epoch(epoch), attempt: AttemptId::from_u128(4) }));
         assert!(decode_ballot(ballot(EPOCH_MAX.0)).is_ok());
         for epoch in [EPOCH_MAX.0 + 1, u32::MAX] {
             assert!(decode_ballot(ballot(epoch)).is_err());

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use uuid::Uuid;
 use walrus_log::batch::Batch;
 use walrus_metadata::Segment;
 
 use super::{Arrived, Mode, Sequencer, State, Waiting};
+use walrus_model::SegmentId;
+
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::leader::Leader;
@@ -104,14 +105,14 @@ impl Sequencer {
     /// the open one has rolled it, and the metadata here do not know it yet.
     fn give_back(&self, broker: &Broker, open: &Segment) -> bool {
         let mut state = self.state.lock();
-        let is_stale = |waiting: &Waiting| waiting.only.is_some_and(|only| only != open.descriptor.uuid);
+        let is_stale = |waiting: &Waiting| waiting.only.is_some_and(|only| only != open.descriptor.id);
         let (stale, waiting) = std::mem::take(&mut state.queue).into_iter().partition(is_stale);
         state.queue = waiting;
         for waiting in Vec::from(stale) {
             self.dequeued(broker, &waiting);
             drop(waiting.reply.send(Ok(Placed::Moved)));
         }
-        state.moved.take() == Some(open.descriptor.uuid)
+        state.moved.take() == Some(open.descriptor.id)
     }
 
     /// Nothing to do: `true`, and the next append starts anew.
@@ -205,13 +206,13 @@ impl Sequencer {
                 return Err(Error::Unavailable { what: format!("{} is ending", leader.label()) });
             }
             Ok(self.fill_leader(broker, &leader))
-        } else if leader.node.0 == broker.node_id() && broker.known_leader(descriptor.uuid).is_none() {
+        } else if leader.node.0 == broker.node_id() && broker.known_leader(descriptor.id).is_none() {
             let roll = Roll::of_earlier_process(&self.name, segment);
             self.state.lock().roll = Some(roll);
             Ok(Handed::UpToARoll)
         } else {
             let connection = broker.peers().connection(leader.node.0, Lane::Append).await?;
-            self.fill_connection(broker, descriptor.uuid, &connection)
+            self.fill_connection(broker, descriptor.id, &connection)
         }
     }
 
@@ -244,7 +245,7 @@ impl Sequencer {
     fn fill_connection(
         self: &Arc<Self>,
         broker: &Broker,
-        segment: Uuid,
+        segment: SegmentId,
         connection: &Arc<Connection>,
     ) -> Result<Handed> {
         let mut state = self.state.lock();

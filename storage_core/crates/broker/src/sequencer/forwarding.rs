@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use prost::Message as _;
-use uuid::Uuid;
 
 use super::{InFlight, Mode, Sequencer, State, Waiting};
+use walrus_model::SegmentId;
+
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::node::budget::Purpose;
@@ -26,7 +27,7 @@ impl Sequencer {
         self: &Arc<Self>,
         broker: &Broker,
         state: &mut State,
-        segment: Uuid,
+        segment: SegmentId,
         connection: &Arc<Connection>,
         waiting: Waiting,
     ) -> Result<(), Waiting> {
@@ -66,7 +67,7 @@ impl Sequencer {
     fn answered(
         self: &Arc<Self>,
         broker: &Broker,
-        segment: Uuid,
+        segment: SegmentId,
         number: u64,
         answer: Result<Bytes, CallError>,
     ) {

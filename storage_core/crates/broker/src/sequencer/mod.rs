@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
-use uuid::Uuid;
 use walrus_log::batch::Batch;
-use walrus_metadata::{Segment, TopicId};
+use walrus_metadata::Segment;
+use walrus_model::{SegmentId, TopicId};
 
 use crate::broker::Broker;
 use crate::error::{Error, Result};
@@ -62,7 +62,7 @@ struct State {
     /// What the queue waits for, for the errors of those that wait too long.
     obstacle: String,
     /// The open segment that its leader said is not: asked again only when the metadata has changed, or after a while.
-    moved: Option<Uuid>,
+    moved: Option<SegmentId>,
 }
 
 enum Mode {
@@ -71,7 +71,7 @@ enum Mode {
     /// This process leads.
     Local(Arc<Leader>),
     /// Another node leads.
-    Remote { segment: Uuid, connection: Arc<Connection> },
+    Remote { segment: SegmentId, connection: Arc<Connection> },
     /// The driver is at work; appends queue up.
     Driving,
 }
@@ -81,7 +81,7 @@ struct Waiting {
     /// A second try is recognised by the log.
     is_idempotent: bool,
     /// Another node sent it for this segment.
-    only: Option<Uuid>,
+    only: Option<SegmentId>,
     deadline: Instant,
     reply: oneshot::Sender<Result<Placed>>,
 }
@@ -90,7 +90,7 @@ struct Waiting {
 struct Arrived<'a> {
     batch: &'a Batch<'a>,
     bytes: &'a Bytes,
-    only: Option<Uuid>,
+    only: Option<SegmentId>,
     deadline: Instant,
 }
 
@@ -133,11 +133,11 @@ impl Sequencer {
         broker: &Broker,
         bytes: Bytes,
         batch: &Batch<'_>,
-        segment: Uuid,
+        segment: SegmentId,
         deadline: Instant,
     ) -> Ticket {
         let open = self.open_segment(broker).map(|open| open.descriptor);
-        let is_here = open.is_some_and(|open| open.uuid == segment && open.leader.node.0 == broker.node_id());
+        let is_here = open.is_some_and(|open| open.id == segment && open.leader.node.0 == broker.node_id());
         if is_here { self.place(broker, bytes, batch, Some(segment), deadline) } else { Ticket::moved() }
     }
 
@@ -146,13 +146,13 @@ impl Sequencer {
         broker: &Broker,
         bytes: Bytes,
         batch: &Batch<'_>,
-        only: Option<Uuid>,
+        only: Option<SegmentId>,
         deadline: Instant,
     ) -> Ticket {
         let mut state = self.state.lock();
         if let Mode::Local(leader) = &state.mode {
             let leader = leader.clone();
-            if only.is_some_and(|only| only != leader.descriptor.uuid) {
+            if only.is_some_and(|only| only != leader.descriptor.id) {
                 return Ticket::moved();
             }
             let arrived = Arrived { batch, bytes: &bytes, only, deadline };
@@ -186,10 +186,10 @@ impl Sequencer {
     /// The metadata has changed for this partition: a connection to an earlier leader takes nothing more.
     pub(crate) fn metadata_changed(self: &Arc<Self>, broker: &Broker, open: Option<&Segment>) {
         let mut state = self.state.lock();
-        let open = open.map(|segment| segment.descriptor.uuid);
+        let open = open.map(|segment| segment.descriptor.id);
         let is_stale = match &state.mode {
             Mode::Remote { segment, .. } => Some(*segment) != open,
-            Mode::Local(leader) => Some(leader.descriptor.uuid) != open,
+            Mode::Local(leader) => Some(leader.descriptor.id) != open,
             Mode::Idle | Mode::Driving => false,
         };
         if is_stale {
@@ -215,7 +215,7 @@ impl Sequencer {
             state.mode = Mode::Local(leader.clone());
         }
         match &state.mode {
-            Mode::Local(current) if current.descriptor.uuid == leader.descriptor.uuid => {
+            Mode::Local(current) if current.descriptor.id == leader.descriptor.id => {
                 let is_old = leader.fill().age >= PRODUCER_SILENCE;
                 if is_old && !leader.is_held() && leader.log().is_crowded_with_producers() {
                     self.start_roll(broker, &mut state, leader, Reason::Producers);
@@ -233,8 +233,7 @@ impl Sequencer {
         if matches!(state.mode, Mode::Idle) {
             state.mode = Mode::Local(leader.clone());
         }
-        let is_leading =
-            matches!(&state.mode, Mode::Local(now) if now.descriptor.uuid == leader.descriptor.uuid);
+        let is_leading = matches!(&state.mode, Mode::Local(now) if now.descriptor.id == leader.descriptor.id);
         if is_leading && !leader.is_held() {
             self.start_roll(broker, &mut state, leader, reason);
         }
@@ -264,7 +263,7 @@ impl Sequencer {
             }
             Err(Error::NotLeader { key, .. }) => {
                 let open = self.open_segment(broker);
-                let is_listed = open.is_some_and(|open| open.descriptor.uuid == leader.descriptor.uuid);
+                let is_listed = open.is_some_and(|open| open.descriptor.id == leader.descriptor.id);
                 if is_listed && leader.is_leading() {
                     return Some(Err(Error::NotLeader { key, hint: None })); // metadata says so, the bucket says no
                 }

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, HashSet};
 
 use uuid::Uuid;
 use walrus_log::{Log, Store};
-use walrus_metadata::{Descriptor, Metadata, Remains, SegmentRemains, Topic, TopicFacts, TopicId};
+use walrus_metadata::{Metadata, Remains, SegmentRemains, Topic, TopicFacts};
+use walrus_model::{Descriptor, TopicId};
 
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::replication::promises;
-use crate::segment::Place;
+use crate::segment::{Place, segment_of};
 
 /// The keys of the notes in the store begin so.
 const KEYS: &str = "topic/";
@@ -53,13 +54,13 @@ impl Broker {
                 continue;
             };
             with_logs.insert(log.id().0);
-            let recorded = descriptors.iter().find(|descriptor| descriptor.uuid == log.id().0);
+            let recorded = descriptors.iter().find(|descriptor| descriptor.id == segment_of(log.id()));
             found.entry(place.topic).or_default().push(of_log(&log, place, recorded.cloned()));
         }
         for descriptor in descriptors {
-            let is_new = is_lost(&metadata, descriptor.topic) && !with_logs.contains(&descriptor.uuid);
+            let is_new = is_lost(&metadata, descriptor.topic) && !with_logs.contains(&descriptor.id.0);
             // A buried copy only remembers how its segment was sealed: its records are elsewhere, or trimmed.
-            if is_new && !promises::is_buried(store, descriptor.uuid).unwrap_or(false) {
+            if is_new && !promises::is_buried(store, descriptor.id).unwrap_or(false) {
                 found.entry(descriptor.topic).or_default().extend(of_promise(descriptor));
             }
         }
@@ -90,12 +91,12 @@ fn is_lost(metadata: &Metadata, topic: TopicId) -> bool {
 
 fn of_log(log: &Log, place: Place, descriptor: Option<Descriptor>) -> SegmentRemains {
     SegmentRemains {
-        segment: log.id().0,
+        segment: segment_of(log.id()),
         partition: place.partition,
         number: place.number,
-        base_offset: walrus_metadata::Offset(log.base_offset().0),
-        end_offset: walrus_metadata::Offset(log.end_offset().0),
-        epoch: walrus_metadata::Epoch(log.epoch().0),
+        base_offset: log.base_offset(),
+        end_offset: log.end_offset(),
+        epoch: log.epoch(),
         is_sealed: log.is_sealed(),
         bytes: log.size_bytes(),
         descriptor,
@@ -106,7 +107,7 @@ fn of_log(log: &Log, place: Place, descriptor: Option<Descriptor>) -> SegmentRem
 fn of_promise(descriptor: Descriptor) -> Option<SegmentRemains> {
     let base = descriptor.base_offset?;
     Some(SegmentRemains {
-        segment: descriptor.uuid,
+        segment: descriptor.id,
         partition: descriptor.partition,
         number: descriptor.number,
         base_offset: base,

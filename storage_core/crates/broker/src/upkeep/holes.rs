@@ -6,6 +6,7 @@ use walrus_log::LogId;
 
 use crate::broker::Broker;
 use crate::copies::holes;
+use crate::segment::segment_of;
 
 /// What could not be filled is tried again after so long.
 const RETRY: Duration = Duration::from_millis(500);
@@ -25,7 +26,7 @@ pub(crate) async fn keep_filling(broker: Broker) {
                     }
                     Ok(None) => broker.copies().holed().note(*segment, false), // it was given up
                     Err(error) => {
-                        let is_gone = broker.bucket().log(LogId(*segment)).is_none();
+                        let is_gone = broker.bucket().log(LogId(segment.0)).is_none();
                         broker.copies().holed().note(*segment, !is_gone);
                         tracing::warn!(%segment, %error, "what was promised about a copy cannot be read");
                     }
@@ -45,7 +46,7 @@ pub(crate) async fn keep_filling(broker: Broker) {
 /// Rot is found by reading: nobody reads an open copy but its leader.
 async fn look_through(broker: &Broker) {
     for log in broker.bucket().store().logs().into_iter().filter(|log| !log.is_sealed()) {
-        let looked = match broker.copies().find(log.id().0) {
+        let looked = match broker.copies().find(segment_of(log.id())) {
             Ok(Some(copy)) => broker.blocking(move || copy.holes()).await.map(drop),
             Ok(None) => continue,
             Err(error) => Err(error),
@@ -53,7 +54,7 @@ async fn look_through(broker: &Broker) {
         if let Err(error) = looked {
             // Nobody knows what it lacks: it is not whole until somebody does.
             tracing::warn!(log = log.name(), %error, "a copy cannot be looked through");
-            broker.copies().holed().note(log.id().0, true);
+            broker.copies().holed().note(segment_of(log.id()), true);
         }
     }
     broker.copies().holed().set_complete();

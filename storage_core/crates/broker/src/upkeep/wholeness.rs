@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use uuid::Uuid;
+use walrus_model::SegmentId;
 
 use crate::broker::Broker;
 
@@ -14,7 +14,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Since when copies have lacked something and got no further.
 struct Lacking {
     patience: Duration,
-    since: HashMap<Uuid, Stuck>,
+    since: HashMap<SegmentId, Stuck>,
     /// Somebody was told that there are such.
     is_told: bool,
 }
@@ -40,7 +40,7 @@ impl Lacking {
         Self { patience, since: HashMap::new(), is_told: false }
     }
 
-    fn look(&mut self, now: Instant, lacking: &HashMap<Uuid, u64>) -> Found {
+    fn look(&mut self, now: Instant, lacking: &HashMap<SegmentId, u64>) -> Found {
         self.since.retain(|segment, known| lacking.get(segment) == Some(&known.end));
         for (segment, end) in lacking {
             self.since.entry(*segment).or_insert(Stuck { end: *end, since: now });
@@ -80,8 +80,8 @@ mod tests {
     use super::*;
 
     /// The ends of copies, by the number of their segment.
-    fn segments(numbers: &[(u128, u64)]) -> HashMap<Uuid, u64> {
-        numbers.iter().map(|(number, end)| (Uuid::from_u128(*number), *end)).collect()
+    fn segments(numbers: &[(u128, u64)]) -> HashMap<SegmentId, u64> {
+        numbers.iter().map(|(number, end)| (SegmentId::from_u128(*number), *end)).collect()
     }
 
     #[test]

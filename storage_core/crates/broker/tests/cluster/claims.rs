@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use walrus_broker::{Broker, Error, PartitionRef};
 use walrus_log::batch::ProducerRef;
-use walrus_metadata::Replication;
+use walrus_model::Replication;
 
 use crate::client::{batch_of, options, put, read_values};
 use crate::harness::{Cluster, PATIENCE, wait_until};
@@ -396,7 +396,7 @@ fn a_leader_that_wakes_up_when_the_votes_are_forgotten_claims_nothing_either() {
     let cluster = linked(json!({ "append_wait_ms": 1_000 }));
     let producer = Producer::new(&cluster);
     let sleeper = leader(&cluster);
-    let segment = last_segment(&cluster).descriptor.uuid;
+    let segment = last_segment(&cluster).descriptor.id;
     cluster.block_on(async {
         for sequence in 0..3 {
             producer.send_until_taken(&cluster.broker(sleeper), sequence).await;
@@ -467,7 +467,7 @@ fn a_leader_whose_followers_promised_to_another_is_found_out_by_readers_that_wai
         until_listed(&cluster.broker(idle), 1).await;
         assert_eq!(read_values(&cluster.broker(idle), &topic(), 0, 1).await.len(), 1);
     });
-    assert_ne!(last_segment(&cluster).descriptor.uuid, segment.descriptor.uuid);
+    assert_ne!(last_segment(&cluster).descriptor.id, segment.descriptor.id);
 }
 
 /// It said "its leader is gone or not sure of it", whatever the reason was.

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
 use walrus_log::LogId;
-use walrus_metadata::{
-    Command, CopyState, LEVEL, Metadata, NodeId, Replication, Segment, SegmentState, census,
-};
+use walrus_metadata::{Command, CopyState, LEVEL, Metadata, Segment, SegmentState, census};
+use walrus_model::{NodeId, Replication, SegmentId};
 
 use crate::client::{options, put, read_values};
 use crate::harness::{Cluster, PATIENCE, sealed_count, wait_until};
@@ -35,10 +34,10 @@ fn are_whole(cluster: &Cluster, metadata: &Metadata) -> bool {
     sealed(metadata).iter().all(|segment| {
         let SegmentState::Sealed(value) = &segment.state else { return false };
         let is_whole = |copy: &walrus_metadata::SegmentCopy| {
-            let log = cluster.broker(copy.replica.node.0).bucket().log(LogId(segment.descriptor.uuid));
+            let log = cluster.broker(copy.replica.node.0).bucket().log(LogId(segment.descriptor.id.0));
             let sealed = log.and_then(|log| log.sealed());
             copy.state == CopyState::Verified
-                && sealed.is_some_and(|sealed| (sealed.end.0, sealed.digest) == (value.end.0, value.digest))
+                && sealed.is_some_and(|sealed| (sealed.end.0, sealed.digest) == (value.end.0, value.digest.0))
         };
         segment.copies.len() == 3 && segment.copies.iter().all(is_whole)
     })
@@ -144,7 +143,8 @@ fn a_drained_node_ends_with_nothing_and_is_taken_out_and_a_cancelled_one_goes_on
         !segments(metadata).iter().any(stored) && are_whole(&cluster, metadata)
     });
     let broker = cluster.broker(node.0);
-    let listed = |id: LogId| segments(&cluster.metadata()).iter().any(|one| one.descriptor.uuid == id.0);
+    let listed =
+        |id: LogId| segments(&cluster.metadata()).iter().any(|one| one.descriptor.id == SegmentId(id.0));
     let left = broker.bucket().store().logs();
     assert!(left.iter().all(|log| !listed(log.id())), "{left:?}");
     cluster.command(Command::RemoveNode { node, disk, lost: false, replaced_by: None });
@@ -192,7 +192,7 @@ fn what_was_promised_about_sealed_segments_leaves_the_journal_and_a_trim_leaves_
     let old = segments(&before);
     let is_gone = |cluster: &Cluster| {
         cluster.ids().all(|id| {
-            let here = |segment: &Segment| cluster.broker(id).bucket().log(LogId(segment.descriptor.uuid));
+            let here = |segment: &Segment| cluster.broker(id).bucket().log(LogId(segment.descriptor.id.0));
             keys(id, "trimmed/") == 1 && old[..trimmed_count].iter().all(|one| here(one).is_none())
         })
     };
@@ -243,7 +243,7 @@ fn a_segment_all_of_whose_disks_are_gone_is_told_as_lost_and_holds_nobody_up() {
         replaced_by: None,
     });
     let now = |metadata: &Metadata| {
-        segments(metadata).into_iter().find(|one| one.descriptor.uuid == place.uuid).unwrap()
+        segments(metadata).into_iter().find(|one| one.descriptor.id == place.id).unwrap()
     };
     let is_settled = |segment: &Segment| {
         segment.is_lost() || segment.copies.iter().any(|copy| copy.state == CopyState::Verified)

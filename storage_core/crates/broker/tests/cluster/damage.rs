@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use walrus_broker::{Broker, Error, PartitionRef};
-use walrus_log::{Log, LogId, Offset};
-use walrus_metadata::{CopyState, Metadata, Replication, Segment, SegmentState};
+use walrus_log::{Log, LogId};
+use walrus_metadata::{CopyState, Metadata, Segment, SegmentState};
+use walrus_model::{Offset, Replication};
 
 use crate::client::{options, put, read_values};
 use crate::harness::{Cluster, PATIENCE, wait_until};
@@ -75,7 +76,7 @@ fn memchr_all(bytes: &[u8], needle: &[u8]) -> Vec<usize> {
 }
 
 fn log_of(broker: &Broker, segment: &Segment) -> Log {
-    broker.bucket().log(LogId(segment.descriptor.uuid)).unwrap()
+    broker.bucket().log(LogId(segment.descriptor.id.0)).unwrap()
 }
 
 /// Everything can be read from the node's own disk, with the decided digest.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use walrus_broker::{Broker, Error, PartitionRef};
 use walrus_log::{Fault, SimulatedDisk, TailKind};
-use walrus_metadata::{NodeId, NodeState, Replication};
+use walrus_metadata::NodeState;
+use walrus_model::{NodeId, Replication};
 
 use crate::client::{options, put, read_values};
 use crate::harness::{Cluster, PATIENCE, sealed_count, wait_until};

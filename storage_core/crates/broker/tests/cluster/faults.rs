@@ -5,7 +5,7 @@
 use serde_json::json;
 use walrus_broker::PartitionRef;
 use walrus_log::{CrashChoice, SimulatedDisk, TailKind};
-use walrus_metadata::{Descriptor, Replication};
+use walrus_model::{Descriptor, Replication};
 
 use crate::client::put;
 use crate::harness::{Cluster, wait_for, wait_until};

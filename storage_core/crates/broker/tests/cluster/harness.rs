@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use walrus_broker::{Broker, Config, DataPlane, StartError};
 use walrus_log::{CrashChoice, LogId, SimulatedDisk};
-use walrus_metadata::{Answer, Command, Metadata, NodeId, Replication, SegmentState, upkeep};
+use walrus_metadata::{Answer, Command, Metadata, SegmentState, upkeep};
+use walrus_model::{DiskId, NodeId, ProcessId, Replication};
 
 use crate::links::Links;
 use crate::metadata::{Shared, everybody};
@@ -45,7 +46,7 @@ impl Nodes {
 }
 
 struct Node {
-    disk: Uuid,
+    disk: DiskId,
     plane: Arc<DataPlane>,
     host: Option<JoinHandle<()>>,
     stopped: Arc<AtomicBool>,
@@ -107,7 +108,7 @@ impl Cluster {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let mut cluster = Self { directory, options, disks, shared, nodes: Vec::new() };
         for id in 1..=count {
-            let node = cluster.start_node(id, Uuid::new_v4());
+            let node = cluster.start_node(id, DiskId(Uuid::new_v4()));
             cluster.nodes.push(node);
         }
         cluster.command(Command::RaiseLevel { level: walrus_metadata::LEVEL });
@@ -191,9 +192,9 @@ impl Cluster {
         partitions.flat_map(|partition| &partition.segments).all(|segment| {
             let SegmentState::Sealed(value) = &segment.state else { return true };
             segment.descriptor.replicas.iter().all(|replica| {
-                let log = self.broker(replica.node.0).bucket().log(LogId(segment.descriptor.uuid));
+                let log = self.broker(replica.node.0).bucket().log(LogId(segment.descriptor.id.0));
                 log.and_then(|log| log.sealed())
-                    .is_some_and(|sealed| (sealed.end.0, sealed.digest) == (value.end.0, value.digest))
+                    .is_some_and(|sealed| (sealed.end.0, sealed.digest) == (value.end.0, value.digest.0))
             })
         })
     }
@@ -224,7 +225,7 @@ impl Cluster {
     pub(crate) fn join(&mut self) -> u32 {
         let id = self.ids().end() + 1;
         self.shared.planes.lock().push(None);
-        let node = self.start_node(id, Uuid::new_v4());
+        let node = self.start_node(id, DiskId(Uuid::new_v4()));
         self.nodes.push(node);
         id
     }
@@ -316,17 +317,17 @@ impl Cluster {
     }
 
     /// This node's disk.
-    pub(crate) fn disk(&self, id: u32) -> Uuid {
+    pub(crate) fn disk(&self, id: u32) -> DiskId {
         self.nodes[id as usize - 1].disk
     }
 
     /// Why a stopped node does not start again.
     pub(crate) fn refused_start(&self, id: u32) -> StartError {
-        let config = self.config(id, self.disk(id), Uuid::new_v4());
+        let config = self.config(id, self.disk(id), ProcessId(Uuid::new_v4()));
         DataPlane::start(config).err().expect("it does not start")
     }
 
-    fn config(&self, id: u32, disk: Uuid, process: Uuid) -> Config {
+    fn config(&self, id: u32, disk: DiskId, process: ProcessId) -> Config {
         let mut config = json!({
             "data_dir": self.data_dir(id),
             "cluster_id": self.shared.cluster_id,
@@ -346,8 +347,8 @@ impl Cluster {
         Config::parse(&config.to_string()).unwrap()
     }
 
-    fn start_node(&self, id: u32, disk: Uuid) -> Node {
-        let process = Uuid::new_v4();
+    fn start_node(&self, id: u32, disk: DiskId) -> Node {
+        let process = ProcessId(Uuid::new_v4());
         let config = self.config(id, disk, process);
         let plane = match self.disks.get(id as usize - 1) {
             Some(disk) => DataPlane::start_on(Arc::new(disk.clone()), config),

@@ -13,7 +13,8 @@ use walrus_broker::proto::peer::{
 };
 use walrus_broker::{Config, DataPlane, PartitionRef, StartError, TopicName};
 use walrus_log::{LogId, ProducerTable};
-use walrus_metadata::{Descriptor, EPOCH_MAX, Epoch, Offset, Replication, SegmentState, TopicId, Value};
+use walrus_metadata::{EPOCH_MAX, SegmentState};
+use walrus_model::{Descriptor, Digest, Epoch, Offset, Replication, SegmentId, TopicId, Value};
 
 use crate::client::{put, read_values};
 use crate::harness::{Cluster, PATIENCE, wait_until};
@@ -33,13 +34,13 @@ fn open_segment(cluster: &Cluster) -> Descriptor {
 
 /// One that no metadata ever listed, on the same disks.
 fn invented(like: &Descriptor) -> Descriptor {
-    Descriptor { uuid: Uuid::new_v4(), topic: TopicId(Uuid::new_v4()), ..like.clone() }
+    Descriptor { id: SegmentId(Uuid::new_v4()), topic: TopicId(Uuid::new_v4()), ..like.clone() }
 }
 
 fn to_replica(segment: &Descriptor, node: u32, message: replica_request::Message) -> ReplicaRequest {
     let disk = segment.replicas.iter().find(|replica| replica.node.0 == node).unwrap().disk;
-    let segment = bytes(segment.uuid);
-    ReplicaRequest { segment, disk: bytes(disk), message: Some(message), metadata_version: 0 }
+    let segment = bytes(segment.id.0);
+    ReplicaRequest { segment, disk: bytes(disk.0), message: Some(message), metadata_version: 0 }
 }
 
 pub(crate) fn fence(segment: &Descriptor, node: u32, epoch: u32) -> ReplicaRequest {
@@ -85,7 +86,7 @@ fn a_replica_whose_metadata_have_lost_a_segment_promises_no_epoch_out_of_reach()
     let segment = open_segment(&cluster);
     let replica = segment.leader.node.0 % 3 + 1;
     wait_until("the replica has it", PATIENCE, || {
-        let log = cluster.broker(replica).bucket().log(LogId(segment.uuid));
+        let log = cluster.broker(replica).bucket().log(LogId(segment.id.0));
         log.is_some_and(|log| log.durable_offset().0 == 1)
     });
     let known = cluster.metadata();
@@ -120,7 +121,7 @@ fn a_vote_for_an_impossible_successor_is_refused() {
     cluster.block_on(put(&cluster.broker(1), &topic, "0")).unwrap();
     let segment = open_segment(&cluster);
     let next = Descriptor {
-        uuid: Uuid::new_v4(),
+        id: SegmentId(Uuid::new_v4()),
         number: 1,
         base_offset: Some(Offset(1)),
         epoch: Epoch(segment.epoch.0 + 1),
@@ -134,7 +135,13 @@ fn a_vote_for_an_impossible_successor_is_refused() {
     ];
     let mut peer = Peer::greet(&cluster, 1);
     for successor in impossible {
-        let value = Value { end: Offset(1), digest: 0, successor, possible_loss: vec![], lost: vec![] };
+        let value = Value {
+            end: Offset(1),
+            digest: Digest(0),
+            successor: Box::new(successor),
+            possible_loss: vec![],
+            lost: vec![],
+        };
         let accept = ReplicaAccept {
             ballot: Some(ReplicaBallot { epoch: segment.epoch.0, attempt: bytes(Uuid::from_u128(7)) }),
             value_json: serde_json::to_vec(&value).unwrap().into(),
@@ -157,8 +164,8 @@ fn nobody_makes_logs_for_segments_that_no_metadata_list() {
     let segment = open_segment(&cluster);
     let unknown = [
         invented(&segment),
-        Descriptor { uuid: Uuid::new_v4(), ..segment.clone() },
-        Descriptor { uuid: Uuid::new_v4(), number: u64::MAX, ..segment },
+        Descriptor { id: SegmentId(Uuid::new_v4()), ..segment.clone() },
+        Descriptor { id: SegmentId(Uuid::new_v4()), number: u64::MAX, ..segment },
     ];
     let mut peer = Peer::greet(&cluster, 1);
     for descriptor in unknown {
@@ -168,8 +175,8 @@ fn nobody_makes_logs_for_segments_that_no_metadata_list() {
             metadata_version: 1,
         };
         let refusal = peer.refusal_of(PREPARE, &prepare).unwrap();
-        assert!(refusal.contains(&descriptor.uuid.to_string()), "{refusal}");
-        assert!(cluster.broker(1).bucket().log(LogId(descriptor.uuid)).is_none());
+        assert!(refusal.contains(&descriptor.id.to_string()), "{refusal}");
+        assert!(cluster.broker(1).bucket().log(LogId(descriptor.id.0)).is_none());
     }
 }
 
@@ -204,8 +211,8 @@ fn a_hand_over_to_a_segment_that_is_not_there_stops_no_cursor() {
 fn a_replica_that_knew_nothing_of_a_segment_is_prepared_once_it_does() {
     let mut cluster = start_replicated();
     let topic = PartitionRef::parse("logs", 0).unwrap();
-    let is_empty = |cluster: &Cluster, id: u32, segment: Uuid| {
-        cluster.broker(id).bucket().log(LogId(segment)).is_none_or(|log| log.durable_offset().0 == 0)
+    let is_empty = |cluster: &Cluster, id: u32, segment: SegmentId| {
+        cluster.broker(id).bucket().log(LogId(segment.0)).is_none_or(|log| log.durable_offset().0 == 0)
     };
     cluster.fall_behind(3);
     cluster.fall_behind(2);
@@ -217,7 +224,7 @@ fn a_replica_that_knew_nothing_of_a_segment_is_prepared_once_it_does() {
         cluster.catch_up(id);
     }
     cluster.block_on(put(&cluster.broker(leader), &topic, "0")).unwrap();
-    assert!(is_empty(&cluster, late, segment.uuid));
+    assert!(is_empty(&cluster, late, segment.id));
     // It comes back under metadata that have lost the topic.
     cluster.stop_unnoticed(late);
     cluster.catch_up(late);
@@ -230,13 +237,13 @@ fn a_replica_that_knew_nothing_of_a_segment_is_prepared_once_it_does() {
     });
     cluster.restart(late);
     cluster.block_on(put(&cluster.broker(leader), &topic, "1")).unwrap();
-    assert!(is_empty(&cluster, late, segment.uuid));
+    assert!(is_empty(&cluster, late, segment.id));
     cluster.rewrite(|metadata| (metadata.topics, metadata.names) = (known.topics, known.names));
     for id in [leader, near] {
         cluster.catch_up(id);
     }
     wait_until("the leader has prepared its replica again", PATIENCE, || {
-        let log = cluster.broker(late).bucket().log(LogId(segment.uuid));
+        let log = cluster.broker(late).bucket().log(LogId(segment.id.0));
         log.is_some_and(|log| log.durable_offset().0 == 2)
     });
     let metadata = cluster.metadata();

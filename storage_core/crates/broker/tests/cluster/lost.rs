@@ -4,9 +4,9 @@ use serde_json::json;
 use uuid::Uuid;
 use walrus_broker::PartitionRef;
 use walrus_metadata::{
-    Command, LEVEL, LostTopic, Offset, Remains, Replication, TopicFacts, Unrecoverable, lost_topics,
-    recover_topic,
+    Command, LEVEL, LostTopic, Remains, TopicFacts, Unrecoverable, lost_topics, recover_topic,
 };
+use walrus_model::{Offset, Replication, SegmentId, TopicId};
 
 use crate::client::{put, read_values};
 use crate::harness::Cluster;
@@ -62,7 +62,8 @@ fn a_topic_that_a_rollback_of_the_metadata_forgot_comes_back_with_all_its_record
     assert_eq!(ends, [Offset(10), Offset(1), Offset(0)]);
 
     let metadata = cluster.metadata();
-    let recover = |name| recover_topic(&metadata, &found[0], name, Uuid::new_v4, &everybody(&metadata));
+    let recover =
+        |name| recover_topic(&metadata, &found[0], name, || SegmentId(Uuid::new_v4()), &everybody(&metadata));
     cluster.command(recover(None).unwrap());
     cluster.block_on(async {
         for id in cluster.ids() {
@@ -91,7 +92,8 @@ fn a_topic_that_was_made_again_meanwhile_keeps_its_name_and_the_lost_one_gets_an
     });
     let found = lost(&cluster);
     let metadata = cluster.metadata();
-    let recover = |name| recover_topic(&metadata, &found[0], name, Uuid::new_v4, &everybody(&metadata));
+    let recover =
+        |name| recover_topic(&metadata, &found[0], name, || SegmentId(Uuid::new_v4()), &everybody(&metadata));
     cluster.command(recover(Some("weather-of-before")).unwrap());
     cluster.block_on(async {
         let values = read_values(&cluster.broker(3), &partition("weather-of-before", 0), 0, 1).await;
@@ -116,7 +118,8 @@ fn a_topic_whose_segments_are_sealed_and_verified_comes_back_from_their_logs_alo
     let first = found[0].partitions[0].first.as_mut().unwrap();
     assert_eq!(first.replicas.len(), 3);
     let metadata = cluster.metadata();
-    let recovered = recover_topic(&metadata, &found[0], None, Uuid::new_v4, &everybody(&metadata));
+    let recovered =
+        recover_topic(&metadata, &found[0], None, || SegmentId(Uuid::new_v4()), &everybody(&metadata));
     cluster.command(recovered.unwrap());
     cluster.block_on(async {
         for id in cluster.ids() {
@@ -138,9 +141,10 @@ fn a_deleted_topic_is_not_lost() {
 
 #[test]
 fn a_lost_topic_whose_name_no_disk_knows_needs_one() {
-    let topic = walrus_metadata::TopicId(Uuid::from_u128(7));
+    let topic = TopicId::from_u128(7);
     let nameless = LostTopic { topic, facts: None, partitions: vec![] };
     let metadata = walrus_metadata::Metadata::default();
-    let refused = recover_topic(&metadata, &nameless, None, Uuid::new_v4, &everybody(&metadata));
-    assert_eq!(refused, Err(Unrecoverable::NameUnknown(topic.0)));
+    let refused =
+        recover_topic(&metadata, &nameless, None, || SegmentId(Uuid::new_v4()), &everybody(&metadata));
+    assert_eq!(refused, Err(Unrecoverable::NameUnknown(topic)));
 }

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use walrus_broker::DataPlane;
 use walrus_metadata::{
-    Answer, Attempt, Command, Envelope, Epoch, Metadata, NodeId, Present, TopicId, apply, first_descriptor,
-    recovery, successor,
+    Answer, Attempt, Command, Envelope, Metadata, Present, apply, first_descriptor, recovery, successor,
 };
+use walrus_model::{AttemptId, Epoch, NodeId, SegmentId, TopicId};
 
 use crate::links::Links;
 
@@ -97,20 +97,34 @@ impl Shared {
                 let (topic, partition, segment) = (topic(), partition(), uuid("segment"));
                 let chosen = {
                     let metadata = self.metadata.lock();
-                    successor(&metadata, topic, partition, Uuid::new_v4(), &avoid, &everybody(&metadata))
+                    successor(
+                        &metadata,
+                        topic,
+                        partition,
+                        SegmentId(Uuid::new_v4()),
+                        &avoid,
+                        &everybody(&metadata),
+                    )
                 };
                 let Some(successor) = chosen else { return refusal("NoHealthyNode", true) };
-                let command = Command::BeginRoll { topic, partition, segment, successor: successor.clone() };
+                let command = Command::BeginRoll {
+                    topic,
+                    partition,
+                    segment: SegmentId(segment),
+                    successor: successor.clone(),
+                };
                 return match self.propose(command) {
                     Ok(_) => json!({"ok": {"successor": successor}}),
                     Err(rejected) => rejection(&rejected),
                 };
             }
-            "begin_recovery" => return self.begin_recovery(event, (topic(), partition()), uuid("segment")),
+            "begin_recovery" => {
+                return self.begin_recovery(event, (topic(), partition()), SegmentId(uuid("segment")));
+            }
             "seal_and_open" => Command::SealAndOpen {
                 topic: topic(),
                 partition: partition(),
-                segment: uuid("segment"),
+                segment: SegmentId(uuid("segment")),
                 value: serde_json::from_value(event["value"].clone()).unwrap(),
             },
             "trim" => Command::Trim {
@@ -144,14 +158,14 @@ impl Shared {
         if is_deaf { refusal("Unavailable", true) } else { json!({"ok": {}}) }
     }
 
-    fn begin_recovery(&self, event: &Value, place: (TopicId, u32), segment: Uuid) -> Value {
+    fn begin_recovery(&self, event: &Value, place: (TopicId, u32), segment: SegmentId) -> Value {
         let number = |value: &Value| u32::try_from(value.as_u64().unwrap()).unwrap();
         let mut avoid: Vec<NodeId> =
             event["avoid"].as_array().unwrap().iter().map(|id| NodeId(number(id))).collect();
         avoid.extend(self.lapsed.lock().iter().map(|id| NodeId(*id)));
         let chosen = {
             let metadata = self.metadata.lock();
-            let ids = (Uuid::new_v4(), Uuid::new_v4());
+            let ids = (AttemptId(Uuid::new_v4()), SegmentId(Uuid::new_v4()));
             recovery(&metadata, place, ids, Epoch(number(&event["above"])), &avoid, &everybody(&metadata))
         };
         let Some(Attempt { ballot, successor }) = chosen else { return refusal("NoHealthyNode", true) };
@@ -170,7 +184,8 @@ impl Shared {
         let first = {
             let metadata = self.metadata.lock();
             let present = everybody(&metadata);
-            let first = |partition| first_descriptor(&metadata, id, partition, Uuid::new_v4(), &present);
+            let first =
+                |partition| first_descriptor(&metadata, id, partition, SegmentId(Uuid::new_v4()), &present);
             (0..partitions).map(|partition| first(partition).expect("a healthy node")).collect()
         };
         let org = event["org"].as_str().unwrap().to_owned();

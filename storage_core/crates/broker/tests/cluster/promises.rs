@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt as _;
 use serde_json::json;
 use walrus_broker::{PartitionRef, StartError};
 use walrus_log::{Options, Store};
-use walrus_metadata::Replication;
+use walrus_model::Replication;
 
 use crate::client::{put, read_values};
 use crate::harness::Cluster;

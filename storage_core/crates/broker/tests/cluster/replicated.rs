@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
 use walrus_log::batch::ProducerRef;
-use walrus_metadata::Replication;
+use walrus_model::Replication;
 
 use crate::client::{batch_of, put, read_values};
 use crate::harness::{Cluster, PATIENCE, sealed_count, wait_for};

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
-use walrus_log::{LogId, Offset};
-use walrus_metadata::{CopyState, Replication, SegmentState};
+use walrus_log::LogId;
+use walrus_metadata::{CopyState, SegmentState};
+use walrus_model::{Offset, Replication};
 
 use crate::client::{options, put, read_values};
 use crate::damage::{flip, value};
@@ -41,7 +42,7 @@ fn start() -> (Cluster, [u32; 3]) {
 fn has_all(cluster: &Cluster, id: u32, end: u64) -> bool {
     let metadata = cluster.metadata();
     let segments = &metadata.topics[&metadata.names["default"]["logs"]].partitions[0].segments;
-    let Some(log) = cluster.broker(id).bucket().log(LogId(segments[0].descriptor.uuid)) else { return false };
+    let Some(log) = cluster.broker(id).bucket().log(LogId(segments[0].descriptor.id.0)) else { return false };
     let mut next = Offset(0);
     while next.0 < end {
         match log.read(next, 1 << 20) {

@@ -6,7 +6,7 @@ use prost::Message as _;
 use serde_json::json;
 use walrus_broker::proto::peer::{Challenge, ErrorAnswer, Hello, Proof};
 use walrus_broker::{Config, DataPlane, PartitionRef, StartError};
-use walrus_metadata::Replication;
+use walrus_model::Replication;
 
 use crate::client::put;
 use crate::harness::Cluster;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde_json::json;
 use walrus_broker::{PartitionRef, TopicName};
-use walrus_metadata::Replication;
+use walrus_model::Replication;
 
 use crate::harness::{Cluster, PATIENCE};
 use crate::text_client::connect;

@@ -1,11 +1,12 @@
 //! Commands about the cluster as a whole.
 
 use uuid::Uuid;
+use walrus_model::Replication;
 
 use crate::command::Answer;
 use crate::levels::FIRST_LEVEL;
-use crate::model::{Metadata, Replication};
 use crate::rejected::Rejected;
+use crate::state::Metadata;
 
 /// More copies than this are a mistake of whoever asked.
 const FACTOR_MAX: u32 = 9;

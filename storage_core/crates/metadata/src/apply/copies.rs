@@ -1,18 +1,18 @@
 //! Who stores a sealed segment: copies are listed, reported verified by their holders, and given up while enough others
 //! stay.
 
-use uuid::Uuid;
+use walrus_model::{Digest, ReplicaRef, SegmentId, TopicId};
 
 use super::segments::{find_segment, segment_mut};
 use super::{find_partition, partition_mut};
 use crate::command::{Answer, CopyReport, Found};
-use crate::model::{CopyState, Metadata, ReplicaRef, SegmentCopy, SegmentState, TopicId};
 use crate::rejected::Rejected;
+use crate::state::{CopyState, Metadata, SegmentCopy, SegmentState};
 
 /// Which copies come and go. `version` is what the proposer saw of the segment: whoever decides about copies has seen all
 /// of them.
 pub(super) struct Change<'a> {
-    pub(super) place: (TopicId, u32, Uuid),
+    pub(super) place: (TopicId, u32, SegmentId),
     pub(super) version: u64,
     pub(super) added: &'a [ReplicaRef],
     pub(super) given_up: &'a [ReplicaRef],
@@ -98,7 +98,7 @@ pub(super) fn report_copies(
 }
 
 /// What becomes of a copy; `None`: it is not listed any more.
-fn after(state: CopyState, found: Found, digest: u64) -> Option<CopyState> {
+fn after(state: CopyState, found: Found, digest: Digest) -> Option<CopyState> {
     match (state, found) {
         (CopyState::Leaving, Found::Gone) => None,
         (CopyState::Leaving, _) => Some(CopyState::Leaving),

@@ -1,15 +1,15 @@
 //! Commands about who is a member: draining a node, taking a disk out for good.
 
-use uuid::Uuid;
+use walrus_model::{DiskId, NodeId};
 
 use crate::command::Answer;
-use crate::model::{Metadata, NodeId, NodeState};
 use crate::rejected::Rejected;
+use crate::state::{Metadata, NodeState};
 
 pub(super) fn drain_node(
     metadata: &mut Metadata,
     node: NodeId,
-    disk: Uuid,
+    disk: DiskId,
     draining: bool,
     version: u64,
 ) -> Result<Answer, Rejected> {
@@ -27,9 +27,9 @@ pub(super) fn drain_node(
 pub(super) fn remove_node(
     metadata: &mut Metadata,
     node: NodeId,
-    disk: Uuid,
+    disk: DiskId,
     lost: bool,
-    replaced_by: Option<Uuid>,
+    replaced_by: Option<DiskId>,
 ) -> Result<Answer, Rejected> {
     let Some(found) = metadata.nodes.get(&node).filter(|found| found.disk == disk) else {
         return match (metadata.gone_disks.contains(&disk), metadata.nodes.contains_key(&node)) {
@@ -54,7 +54,7 @@ pub(super) fn remove_node(
     Ok(Answer::Node(node))
 }
 
-fn stored_by(metadata: &Metadata, disk: Uuid) -> u64 {
+fn stored_by(metadata: &Metadata, disk: DiskId) -> u64 {
     let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
     let segments = partitions.flat_map(|partition| &partition.segments);
     segments.filter(|segment| segment.stored_on().any(|replica| replica.disk == disk)).count() as u64

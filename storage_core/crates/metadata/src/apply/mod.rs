@@ -9,10 +9,12 @@ mod topics;
 
 use std::sync::Arc;
 
+use walrus_model::TopicId;
+
 use crate::command::{Answer, Applied, Command, ENVELOPE_VERSION, Envelope};
 use crate::levels::{LIMITS_LEVEL, raise_level};
-use crate::model::{Metadata, NodeState, Partition, Recent, TopicId};
 use crate::rejected::Rejected;
+use crate::state::{Metadata, NodeState, Partition, Recent};
 use cluster::{bootstrap, set_replication};
 use copies::{Change, report_copies, set_copies};
 use members::{drain_node, remove_node};

@@ -1,10 +1,10 @@
 //! Commands about nodes.
 
-use uuid::Uuid;
+use walrus_model::{NodeId, ProcessId};
 
 use crate::command::{Answer, Command};
-use crate::model::{Metadata, Node, NodeId, NodeState};
 use crate::rejected::Rejected;
+use crate::state::{Metadata, Node, NodeState};
 
 /// The longest name that DNS knows.
 const HOST_BYTES_MAX: usize = 253;
@@ -87,7 +87,7 @@ fn check_address(address: &str, port_min: u16) -> Result<(), Rejected> {
 }
 
 /// A new process has not said yet that its disk is full; to be drained is not a matter of the process.
-fn state_after_start(node: &Node, process: Uuid) -> NodeState {
+fn state_after_start(node: &Node, process: ProcessId) -> NodeState {
     match node.state {
         NodeState::Full if node.process != process => NodeState::Up,
         state => state,
@@ -104,7 +104,7 @@ fn free_id(metadata: &Metadata, wanted: Option<NodeId>) -> NodeId {
 pub(super) fn current_process(
     metadata: &mut Metadata,
     node: NodeId,
-    process: Uuid,
+    process: ProcessId,
 ) -> Result<&mut Node, Rejected> {
     let found = metadata.nodes.get_mut(&node).ok_or(Rejected::UnknownNode { node })?;
     if found.process != process {

@@ -1,12 +1,10 @@
 //! Commands about the segments of a partition.
 
-use uuid::Uuid;
+use walrus_model::{Ballot, Descriptor, Epoch, Offset, Replication, SegmentId, Value};
 
 use crate::command::Answer;
-use crate::model::{
-    Ballot, Descriptor, Epoch, Metadata, Offset, Partition, Replication, Segment, SegmentState, Value,
-};
 use crate::rejected::Rejected;
+use crate::state::{Metadata, Partition, Segment, SegmentState};
 
 /// A producer that wrote within this time is remembered.
 const PRODUCER_SILENCE_MS: u64 = 15 * 60 * 1_000;
@@ -17,7 +15,7 @@ pub const EPOCH_MAX: Epoch = Epoch(i32::MAX as u32 - 1);
 
 pub(super) fn begin_roll(
     partition: &mut Partition,
-    segment: Uuid,
+    segment: SegmentId,
     successor: &Descriptor,
     version: u64,
 ) -> Result<Answer, Rejected> {
@@ -41,7 +39,7 @@ pub(super) fn begin_roll(
 /// fence was refused by an attempt that this state has lost asks again with a higher one.
 pub(super) fn begin_recovery(
     partition: &mut Partition,
-    segment: Uuid,
+    segment: SegmentId,
     ballot: Ballot,
     successor: &Descriptor,
     version: u64,
@@ -58,7 +56,7 @@ pub(super) fn begin_recovery(
         return Err(Rejected::StaleEpoch { got: ballot.epoch, next: next_epoch });
     }
     check_follows(&found.descriptor, successor, None)?;
-    if successor.epoch < ballot.epoch || ballot.attempt.is_nil() {
+    if successor.epoch < ballot.epoch || ballot.is_zero() {
         let what = format!("its epoch must be at least the attempt's {:?}, which needs a uuid", ballot.epoch);
         return Err(invalid(successor, what));
     }
@@ -84,7 +82,7 @@ fn allot(segment: &mut Segment, successor: &Descriptor) {
 /// leader: it waits for a recoverer, which reads the next link off its replicas.
 pub(super) fn seal_and_open(
     partition: &mut Partition,
-    segment: Uuid,
+    segment: SegmentId,
     value: &Value,
     (opened_at_ms, version): (u64, u64),
     forgets_at_ms: Option<u64>,
@@ -108,7 +106,7 @@ pub(super) fn seal_and_open(
     found.successor = None;
     found.earlier_successors = Vec::new();
     found.version = version;
-    let mut next = open_segment(value.successor.clone(), opened_at_ms, version);
+    let mut next = open_segment((*value.successor).clone(), opened_at_ms, version);
     if !is_known {
         next.state = SegmentState::Sealing(Ballot::zero(next.descriptor.epoch));
     }
@@ -233,7 +231,7 @@ pub fn check_follows(
             format!("its epoch must be above {:?} and at most {EPOCH_MAX:?}", segment.epoch),
         ));
     }
-    if next.uuid == segment.uuid {
+    if next.id == segment.id {
         return Err(invalid(next, "it has its predecessor's uuid".to_owned()));
     }
     if base_offset < segment.base_offset && base_offset.is_some() {
@@ -243,15 +241,15 @@ pub fn check_follows(
 }
 
 pub(super) fn invalid(descriptor: &Descriptor, what: String) -> Rejected {
-    Rejected::InvalidDescriptor { segment: descriptor.uuid, what }
+    Rejected::InvalidDescriptor { segment: descriptor.id, what }
 }
 
-pub(super) fn find_segment(partition: &Partition, segment: Uuid) -> Result<&Segment, Rejected> {
+pub(super) fn find_segment(partition: &Partition, segment: SegmentId) -> Result<&Segment, Rejected> {
     let mut found = partition.segments.iter().rev();
-    found.find(|candidate| candidate.descriptor.uuid == segment).ok_or(Rejected::UnknownSegment { segment })
+    found.find(|candidate| candidate.descriptor.id == segment).ok_or(Rejected::UnknownSegment { segment })
 }
 
-pub(super) fn segment_mut(partition: &mut Partition, segment: Uuid) -> Result<&mut Segment, Rejected> {
+pub(super) fn segment_mut(partition: &mut Partition, segment: SegmentId) -> Result<&mut Segment, Rejected> {
     let mut found = partition.segments.iter_mut().rev();
-    found.find(|candidate| candidate.descriptor.uuid == segment).ok_or(Rejected::UnknownSegment { segment })
+    found.find(|candidate| candidate.descriptor.id == segment).ok_or(Rejected::UnknownSegment { segment })
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use walrus_model::{Ballot, Descriptor, Epoch, Offset, TopicId};
+
 use super::segments::{EPOCH_MAX, check_replicas, invalid, open_segment};
 use crate::command::Answer;
 use crate::levels::LIMITS_LEVEL;
-use crate::model::{
-    Ballot, Creations, Descriptor, Epoch, Metadata, Offset, Partition, Segment, SegmentState, Topic, TopicId,
-};
 use crate::placement::FIRST_EPOCH;
 use crate::rejected::Rejected;
+use crate::state::{Creations, Metadata, Partition, Segment, SegmentState, Topic};
 
 /// A topic with more partitions is refused: each costs a log on some disk.
 const PARTITIONS_MAX: usize = 10_000;

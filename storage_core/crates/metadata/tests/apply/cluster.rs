@@ -2,9 +2,10 @@
 
 use uuid::Uuid;
 use walrus_metadata::{
-    Applied, Command, Descriptor, ENVELOPE_VERSION, Envelope, LEVEL, Metadata, Offset, Present, Rejected,
-    Replication, TopicId, Value, apply, first_descriptor, successor,
+    Applied, Command, ENVELOPE_VERSION, Envelope, LEVEL, Metadata, Present, Rejected, apply,
+    first_descriptor, successor,
 };
+use walrus_model::{Descriptor, Digest, DiskId, Offset, ProcessId, Replication, SegmentId, TopicId, Value};
 
 pub(crate) const NOW_MS: u64 = 1_000_000;
 
@@ -29,8 +30,8 @@ pub(crate) fn bootstrap(id: u128) -> Command {
 pub(crate) fn register(n: u128) -> Command {
     Command::RegisterNode {
         wanted: None,
-        disk: uuid(100 + n),
-        process: uuid(200 + n),
+        disk: DiskId(uuid(100 + n)),
+        process: ProcessId(uuid(200 + n)),
         raft_address: format!("host{n}:6000"),
         peer_address: format!("host{n}:6001"),
         text_address: format!("host{n}:8080"),
@@ -58,7 +59,7 @@ pub(crate) fn everybody(metadata: &Metadata) -> Present {
 pub(crate) fn create(metadata: &mut Metadata, name: &str, partitions: u32) -> Result<TopicId, Rejected> {
     let topic = TopicId(Uuid::new_v4());
     let present = everybody(metadata);
-    let first = |p| first_descriptor(metadata, topic, p, Uuid::new_v4(), &present).expect("nodes");
+    let first = |p| first_descriptor(metadata, topic, p, SegmentId(Uuid::new_v4()), &present).expect("nodes");
     let first = (0..partitions).map(first).collect();
     let command =
         Command::CreateTopic { topic, org: "default".into(), name: name.into(), internal: false, first };
@@ -70,15 +71,22 @@ pub(crate) fn last_segment(metadata: &Metadata, topic: TopicId) -> Descriptor {
 }
 
 pub(crate) fn value(metadata: &Metadata, topic: TopicId, end: u64) -> Value {
-    let next = successor(metadata, topic, 0, Uuid::new_v4(), &[], &everybody(metadata)).expect("a node");
+    let next =
+        successor(metadata, topic, 0, SegmentId(Uuid::new_v4()), &[], &everybody(metadata)).expect("a node");
     let successor = Descriptor { base_offset: Some(Offset(end)), ..next };
-    Value { end: Offset(end), digest: end ^ 7, successor, possible_loss: vec![], lost: vec![] }
+    Value {
+        end: Offset(end),
+        digest: Digest(end ^ 7),
+        successor: Box::new(successor),
+        possible_loss: vec![],
+        lost: vec![],
+    }
 }
 
 pub(crate) fn seal(metadata: &mut Metadata, topic: TopicId, end: u64) -> Value {
-    let segment = last_segment(metadata, topic).uuid;
+    let segment = last_segment(metadata, topic).id;
     let value = value(metadata, topic, end);
-    let successor = Descriptor { base_offset: None, ..value.successor.clone() };
+    let successor = Descriptor { base_offset: None, ..*value.successor.clone() };
     run(metadata, Command::BeginRoll { topic, partition: 0, segment, successor }).expect("open");
     run(metadata, Command::SealAndOpen { topic, partition: 0, segment, value: value.clone() }).expect("open");
     value

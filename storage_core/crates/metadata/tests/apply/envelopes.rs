@@ -1,13 +1,14 @@
 //! What stands around a command: its id, its expected version, its version.
 
-use walrus_metadata::{Command, Envelope, LEVEL, NodeId, NodeState, Rejected, TopicId, apply};
+use walrus_metadata::{Command, Envelope, LEVEL, NodeState, Rejected, apply};
+use walrus_model::{DiskId, NodeId, ProcessId, TopicId};
 
 use crate::cluster::{cluster_of, envelope, uuid};
 
 #[test]
 fn the_same_envelope_twice_acts_once_and_answers_alike() {
     let mut metadata = cluster_of(1);
-    let drain = envelope(70, Command::DrainNode { node: NodeId(1), disk: uuid(101), draining: true });
+    let drain = envelope(70, Command::DrainNode { node: NodeId(1), disk: DiskId(uuid(101)), draining: true });
     let first = apply(&mut metadata, &drain);
     let state = metadata.clone();
     assert_eq!(apply(&mut metadata, &drain), first);
@@ -24,7 +25,8 @@ fn the_same_envelope_twice_acts_once_and_answers_alike() {
 fn a_command_with_an_expected_version_is_a_compare_and_set() {
     let mut metadata = cluster_of(1);
     let current = metadata.nodes[&NodeId(1)].version;
-    let full = Command::SetNodeState { node: NodeId(1), process: uuid(201), state: NodeState::Full };
+    let full =
+        Command::SetNodeState { node: NodeId(1), process: ProcessId(uuid(201)), state: NodeState::Full };
     let expecting = |id, expect| Envelope { expect: Some(expect), ..envelope(id, full.clone()) };
     let stale = apply(&mut metadata, &expecting(80, current + 1));
     assert_eq!(stale, Err(Rejected::VersionMismatch { expected: current + 1, current }));

@@ -1,8 +1,7 @@
 //! Founding, nodes and their disks, leases, and what each node has to do.
 
-use walrus_metadata::{
-    Answer, Command, CopyReport, Found, Load, Metadata, NodeId, NodeState, Rejected, census,
-};
+use walrus_metadata::{Answer, Command, CopyReport, Found, Load, Metadata, NodeState, Rejected, census};
+use walrus_model::{DiskId, NodeId, ProcessId};
 
 use crate::cluster::{bootstrap, cluster_of, create, last_segment, register, run, seal, uuid};
 
@@ -77,15 +76,15 @@ fn a_disk_keeps_its_node_id_over_processes_and_an_emptied_disk_gets_another() {
     let mut metadata = cluster_of(2);
     let mut restarted = register(1);
     if let Command::RegisterNode { process, .. } = &mut restarted {
-        *process = uuid(999);
+        *process = ProcessId(uuid(999));
     }
     let answer = run(&mut metadata, restarted).expect("known disk").answer;
     assert_eq!(answer, Answer::Node(NodeId(1)));
-    assert_eq!(metadata.nodes[&NodeId(1)].process, uuid(999));
+    assert_eq!(metadata.nodes[&NodeId(1)].process, ProcessId(uuid(999)));
 
     let mut emptied = register(1);
     if let Command::RegisterNode { disk, wanted, .. } = &mut emptied {
-        *disk = uuid(888);
+        *disk = DiskId(uuid(888));
         *wanted = Some(NodeId(1));
     }
     assert_eq!(run(&mut metadata, emptied).expect("new disk").answer, Answer::Node(NodeId(3)));
@@ -97,13 +96,13 @@ fn a_full_disk_is_the_word_of_a_process_and_a_drain_outlives_it() {
     let restarted = || {
         let mut command = register(1);
         if let Command::RegisterNode { process, .. } = &mut command {
-            *process = uuid(999);
+            *process = ProcessId(uuid(999));
         }
         command
     };
     let state_after = |state, command| {
         let mut metadata = cluster_of(1);
-        run(&mut metadata, Command::SetNodeState { node: NodeId(1), process: uuid(201), state })
+        run(&mut metadata, Command::SetNodeState { node: NodeId(1), process: ProcessId(uuid(201)), state })
             .expect("known");
         run(&mut metadata, command).expect("known disk");
         metadata.nodes[&NodeId(1)].state
@@ -118,18 +117,21 @@ fn each_renewal_counts_and_an_older_process_cannot_renew() {
     let mut metadata = cluster_of(1);
     let renew =
         |process, asked_boottime_ms| Command::RenewLease { node: NodeId(1), process, asked_boottime_ms };
-    run(&mut metadata, renew(uuid(201), 9_000)).expect("its own");
-    run(&mut metadata, renew(uuid(201), 5_000)).expect("late, harmless");
+    run(&mut metadata, renew(ProcessId(uuid(201)), 9_000)).expect("its own");
+    run(&mut metadata, renew(ProcessId(uuid(201)), 5_000)).expect("late, harmless");
     let facts = |metadata: &Metadata| {
         let node = &metadata.nodes[&NodeId(1)];
         (node.renewals, node.asked_boottime_ms)
     };
     assert_eq!(facts(&metadata), (2, 9_000));
-    assert!(matches!(run(&mut metadata, renew(uuid(5), 9_001)), Err(Rejected::StaleProcess { .. })));
+    assert!(matches!(
+        run(&mut metadata, renew(ProcessId(uuid(5)), 9_001)),
+        Err(Rejected::StaleProcess { .. })
+    ));
 
     let mut restarted = register(1);
     if let Command::RegisterNode { process, .. } = &mut restarted {
-        *process = uuid(999);
+        *process = ProcessId(uuid(999));
     }
     run(&mut metadata, restarted).expect("a known disk");
     assert_eq!(
@@ -151,7 +153,7 @@ fn the_census_counts_what_each_node_leads_and_stores_and_what_lacks_a_replica() 
     assert_eq!(unseen.spare_nodes, Some(0), "one copy is none to spare");
     let since = metadata.topics[&topic].partitions[0].segments[0].copies[0].since;
     let report =
-        CopyReport { topic, partition: 0, segment: sealed.uuid, since, found: Found::Whole { digest } };
+        CopyReport { topic, partition: 0, segment: sealed.id, since, found: Found::Whole { digest } };
     let replica = sealed.replicas[0];
     run(&mut metadata, Command::ReportCopies { replica, reports: vec![report] }).expect("its holder");
     let all = census(&metadata, &both);
@@ -162,7 +164,7 @@ fn the_census_counts_what_each_node_leads_and_stores_and_what_lacks_a_replica() 
 
     let mut restarted = register(2);
     if let Command::RegisterNode { process, .. } = &mut restarted {
-        *process = uuid(777);
+        *process = ProcessId(uuid(777));
     }
     run(&mut metadata, restarted).expect("a known disk");
     let after = census(&metadata, &[NodeId(1), NodeId(2)].into());

@@ -1,6 +1,7 @@
 //! Which producers a segment says are forgotten behind it.
 
-use walrus_metadata::{Command, Envelope, LEVEL, Metadata, NodeId, Offset, apply};
+use walrus_metadata::{Command, Envelope, LEVEL, Metadata, apply};
+use walrus_model::{NodeId, Offset};
 
 use crate::cluster::{NOW_MS, cluster_of, create, envelope, last_segment, run, value};
 
@@ -17,7 +18,7 @@ fn a_segment_says_which_producers_had_been_silent_when_it_was_opened() {
     run(&mut metadata, Command::RaiseLevel { level: LEVEL }).expect("all know it");
     let topic = create(&mut metadata, "t", 1).expect("a topic");
     let mut seal_at = |end: u64, minutes: u64| {
-        let segment = last_segment(&metadata, topic).uuid;
+        let segment = last_segment(&metadata, topic).id;
         let value = value(&metadata, topic, end);
         let at_ms = NOW_MS + minutes * 60_000;
         renew_at(&mut metadata, 1, at_ms);
@@ -43,7 +44,7 @@ fn no_clock_that_is_wrong_makes_a_producer_forgotten() {
     let topic = create(&mut metadata, "t", 1).expect("a topic");
     let minute = |minutes: u64| NOW_MS + minutes * 60_000;
     let seal_at = |metadata: &mut Metadata, end: u64, at_ms: u64| {
-        let (segment, value) = (last_segment(metadata, topic).uuid, value(metadata, topic, end));
+        let (segment, value) = (last_segment(metadata, topic).id, value(metadata, topic, end));
         let seal = Command::SealAndOpen { topic, partition: 0, segment, value };
         apply(metadata, &Envelope { at_ms, ..envelope(u128::from(100 + end), seal) }).expect("open");
         metadata.topics[&topic].partitions[0].segments.last().expect("one").silent_below

@@ -1,10 +1,8 @@
 //! Any sequence of commands, and any bytes.
 
 use proptest::prelude::*;
-use uuid::Uuid;
-use walrus_metadata::{
-    Command, Envelope, LEVEL, Metadata, SegmentState, TopicId, Value, apply, first_descriptor, successor,
-};
+use walrus_metadata::{Command, Envelope, LEVEL, Metadata, SegmentState, apply, first_descriptor, successor};
+use walrus_model::{SegmentId, TopicId, Value};
 
 use crate::cluster::{cluster_of, envelope, everybody, last_segment, register, uuid, value};
 
@@ -43,7 +41,13 @@ fn command_of(metadata: &Metadata, step: &Step, n: u128) -> Option<Command> {
         Step::Register(node) => register(*node),
         Step::Create(t) => {
             let topic = TopicId(uuid(1_000 + n));
-            let first = vec![first_descriptor(metadata, topic, 0, uuid(50_000 + n), &everybody(metadata))?];
+            let first = vec![first_descriptor(
+                metadata,
+                topic,
+                0,
+                SegmentId(uuid(50_000 + n)),
+                &everybody(metadata),
+            )?];
             Command::CreateTopic {
                 topic,
                 org: "default".into(),
@@ -55,27 +59,23 @@ fn command_of(metadata: &Metadata, step: &Step, n: u128) -> Option<Command> {
         Step::Delete(t) => Command::DeleteTopic { topic: named(metadata, *t)? },
         Step::BeginRoll(t) => {
             let topic = named(metadata, *t)?;
-            let segment = last_segment(metadata, topic).uuid;
-            let successor = successor(metadata, topic, 0, uuid(60_000 + n), &[], &everybody(metadata))?;
+            let segment = last_segment(metadata, topic).id;
+            let successor =
+                successor(metadata, topic, 0, SegmentId(uuid(60_000 + n)), &[], &everybody(metadata))?;
             Command::BeginRoll { topic, partition: 0, segment, successor }
         }
         Step::Seal(t, entries) => {
             let topic = named(metadata, *t)?;
             let last = last_segment(metadata, topic);
             let end = last.base_offset?.0 + entries;
-            Command::SealAndOpen {
-                topic,
-                partition: 0,
-                segment: last.uuid,
-                value: value(metadata, topic, end),
-            }
+            Command::SealAndOpen { topic, partition: 0, segment: last.id, value: value(metadata, topic, end) }
         }
         Step::SealWrong(t) => {
             let topic = named(metadata, *t)?;
             let last = last_segment(metadata, topic);
             let mut value = value(metadata, topic, last.base_offset?.0 + 1);
             value.successor.epoch = last.epoch;
-            Command::SealAndOpen { topic, partition: 0, segment: last.uuid, value }
+            Command::SealAndOpen { topic, partition: 0, segment: last.id, value }
         }
         Step::Trim(t, below_number) => Command::Trim {
             topic: named(metadata, *t)?,
@@ -93,7 +93,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..80),
     ) {
         let mut metadata = cluster_of(3);
-        let mut sealed: Vec<(TopicId, Uuid, Value)> = Vec::new();
+        let mut sealed: Vec<(TopicId, SegmentId, Value)> = Vec::new();
         let mut previous: Option<Envelope> = None;
         for (n, step) in (0u128..).zip(&steps) {
             let envelope = match command_of(&metadata, step, n) {
@@ -113,7 +113,7 @@ proptest! {
             }
             for (topic, segment, value) in &sealed {
                 let Some(topic) = metadata.topics.get(topic) else { continue };
-                let found = topic.partitions[0].segments.iter().find(|s| s.descriptor.uuid == *segment);
+                let found = topic.partitions[0].segments.iter().find(|s| s.descriptor.id == *segment);
                 let unchanged = found.is_none_or(|s| s.state == SegmentState::Sealed(value.clone()));
                 prop_assert!(unchanged, "a sealed segment changed");
             }

@@ -1,9 +1,7 @@
 //! The chain of segments of a partition: who leads the next one, how one ends, which ones go.
 
-use walrus_metadata::{
-    Command, Descriptor, Epoch, Metadata, NodeId, NodeState, Offset, Present, Rejected, TopicId, Value,
-    first_descriptor, successor,
-};
+use walrus_metadata::{Command, Metadata, NodeState, Present, Rejected, first_descriptor, successor};
+use walrus_model::{Descriptor, Digest, Epoch, NodeId, Offset, SegmentId, TopicId, Value};
 
 use crate::cluster::{cluster_of, create, everybody, last_segment, run, seal, uuid};
 
@@ -26,7 +24,7 @@ fn leaders_rotate_over_healthy_nodes_and_skip_full_avoided_and_silent_ones() {
     let process = metadata.nodes[&one].process;
     run(&mut metadata, Command::SetNodeState { node: one, process, state: NodeState::Full }).expect("known");
     let next = |avoid: &[NodeId], present: &Present| {
-        successor(&metadata, topic, 0, uuid(3), avoid, present).map(|d| d.leader.node)
+        successor(&metadata, topic, 0, SegmentId(uuid(3)), avoid, present).map(|d| d.leader.node)
     };
     let all = everybody(&metadata);
     assert_eq!(next(&[], &all), Some(two));
@@ -41,12 +39,14 @@ fn leaders_rotate_over_healthy_nodes_and_skip_full_avoided_and_silent_ones() {
 fn an_internal_topic_stays_with_its_leader() {
     let mut metadata = cluster_of(3);
     let topic = TopicId(uuid(40));
-    let first = vec![first_descriptor(&metadata, topic, 0, uuid(41), &everybody(&metadata)).expect("nodes")];
+    let first = vec![
+        first_descriptor(&metadata, topic, 0, SegmentId(uuid(41)), &everybody(&metadata)).expect("nodes"),
+    ];
     let leader = first[0].leader.node;
     let (org, name) = ("default".to_owned(), "__cursors".to_owned());
     run(&mut metadata, Command::CreateTopic { topic, org, name, internal: true, first }).expect("new");
     let next = |avoid: &[NodeId]| {
-        let found = successor(&metadata, topic, 0, uuid(42), avoid, &everybody(&metadata));
+        let found = successor(&metadata, topic, 0, SegmentId(uuid(42)), avoid, &everybody(&metadata));
         found.expect("a node").leader.node
     };
     assert_eq!(next(&[]), leader);
@@ -57,12 +57,12 @@ fn an_internal_topic_stays_with_its_leader() {
 fn a_segment_is_sealed_with_one_value_and_the_same_value_again_is_accepted() {
     let mut metadata = cluster_of(3);
     let topic = create(&mut metadata, "t", 1).expect("new");
-    let segment = last_segment(&metadata, topic).uuid;
+    let segment = last_segment(&metadata, topic).id;
     let decided = seal(&mut metadata, topic, 40);
     let again = |value| Command::SealAndOpen { topic, partition: 0, segment, value };
     let state = metadata.topics.clone();
     run(&mut metadata, again(decided.clone())).expect("idempotent");
-    let other = Value { digest: 1, ..decided.clone() };
+    let other = Value { digest: Digest(1), ..decided.clone() };
     assert_eq!(run(&mut metadata, again(other)), Err(Rejected::ValueConflict { segment }));
     assert_eq!(metadata.topics, state);
 
@@ -75,9 +75,10 @@ fn a_segment_is_sealed_with_one_value_and_the_same_value_again_is_accepted() {
 fn a_second_begin_roll_replaces_the_first_and_the_decided_successor_wins_over_both() {
     let mut metadata = cluster_of(3);
     let topic = create(&mut metadata, "t", 1).expect("new");
-    let segment = last_segment(&metadata, topic).uuid;
+    let segment = last_segment(&metadata, topic).id;
     let allot = |metadata: &mut Metadata, n| {
-        let successor = successor(metadata, topic, 0, uuid(n), &[], &everybody(metadata)).expect("a node");
+        let successor =
+            successor(metadata, topic, 0, SegmentId(uuid(n)), &[], &everybody(metadata)).expect("a node");
         run(metadata, Command::BeginRoll { topic, partition: 0, segment, successor: successor.clone() })
             .map(|_| successor)
     };
@@ -91,8 +92,8 @@ fn a_second_begin_roll_replaces_the_first_and_the_decided_successor_wins_over_bo
     let successor = Descriptor { base_offset: Some(Offset(9)), ..first };
     let value = Value {
         end: Offset(9),
-        digest: 0,
-        successor: successor.clone(),
+        digest: Digest(0),
+        successor: Box::new(successor.clone()),
         possible_loss: vec![],
         lost: vec![],
     };

@@ -1,7 +1,8 @@
 //! Names of topics, their limits, their ends.
 
 use uuid::Uuid;
-use walrus_metadata::{Command, Envelope, LEVEL, Rejected, TopicId, apply, first_descriptor};
+use walrus_metadata::{Command, Envelope, LEVEL, Rejected, apply, first_descriptor};
+use walrus_model::{SegmentId, TopicId};
 
 use crate::cluster::{NOW_MS, cluster_of, create, envelope, everybody, run};
 
@@ -21,7 +22,8 @@ fn topics_and_partitions_have_limits() {
     create(&mut metadata, "c", 1).expect("room");
     assert_eq!(create(&mut metadata, "d", 1), Err(Rejected::TooManyCreations { max: 3 }));
     let topic = TopicId(Uuid::new_v4());
-    let first = first_descriptor(&metadata, topic, 0, Uuid::new_v4(), &everybody(&metadata)).expect("a node");
+    let first = first_descriptor(&metadata, topic, 0, SegmentId(Uuid::new_v4()), &everybody(&metadata))
+        .expect("a node");
     let create = |name: &str, internal| Command::CreateTopic {
         topic,
         org: "default".into(),
@@ -43,7 +45,7 @@ fn clocks_that_differ_share_one_limit_of_creations_and_one_that_is_far_ahead_hol
     run(&mut metadata, Command::SetConfig { set, unset: Default::default() }).expect("settings");
     let mut create_at = |name: &str, at_ms: u64| {
         let topic = TopicId(Uuid::new_v4());
-        let first = first_descriptor(&metadata, topic, 0, Uuid::new_v4(), &everybody(&metadata));
+        let first = first_descriptor(&metadata, topic, 0, SegmentId(Uuid::new_v4()), &everybody(&metadata));
         let (org, name) = ("default".to_owned(), name.to_owned());
         let command =
             Command::CreateTopic { topic, org, name, internal: false, first: first.into_iter().collect() };

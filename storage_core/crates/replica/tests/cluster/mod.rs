@@ -7,6 +7,7 @@
     reason = "each test uses what it needs; all numbers are small"
 )]
 
+use walrus_model::*;
 use walrus_replica::*;
 
 /// SplitMix64.
@@ -23,7 +24,7 @@ impl Dice {
 }
 
 pub(crate) fn replica_ref(node: usize) -> ReplicaRef {
-    ReplicaRef { node: NodeId(node as u32), disk: DiskId(100 + node as u128) }
+    ReplicaRef { node: NodeId(node as u32), disk: DiskId::from_u128(100 + node as u128) }
 }
 
 pub(crate) fn descriptor(
@@ -34,13 +35,13 @@ pub(crate) fn descriptor(
     base: Option<u64>,
 ) -> Descriptor {
     Descriptor {
-        segment: SegmentId(segment),
-        topic: TopicId(9),
+        id: SegmentId::from_u128(segment),
+        topic: TopicId::from_u128(9),
         partition: 0,
         number: segment as u64,
-        base: base.map(Offset),
+        base_offset: base.map(Offset),
         epoch: Epoch(epoch),
-        leader: LeaderRef { node: NodeId(0), process: ProcessId(1) },
+        leader: LeaderRef { node: NodeId(0), process: ProcessId::from_u128(1) },
         replicas: (0..replicas).map(replica_ref).collect(),
         write_quorum,
     }
@@ -104,7 +105,7 @@ impl World {
         Self {
             disks: vec![disk; replicas],
             replicas: (0..replicas).map(starting).collect(),
-            leader: Some(Leader::open(descriptor.clone(), ProcessId(1))),
+            leader: Some(Leader::open(descriptor.clone(), ProcessId::from_u128(1))),
             recoverers: Vec::new(),
             network: Vec::new(),
             assigned: vec![Mark { end: Offset(0), digest: Digest(0) }],
@@ -152,7 +153,7 @@ impl World {
     pub(crate) fn recover(&mut self) {
         let successor = self.successor();
         let attempt = self.recoverers.len() as u128 + 1;
-        let ballot = Ballot { epoch: successor.epoch, attempt: AttemptId(attempt) };
+        let ballot = Ballot { epoch: successor.epoch, attempt: AttemptId::from_u128(attempt) };
         self.recoverers.push(Some(Recoverer::new(self.descriptor.clone(), ballot, successor)));
         let place = self.recoverers.len() - 1;
         for replica in 0..self.disks.len() {

@@ -1,6 +1,7 @@
 //! What the nodes' controllers do: rolls, failovers, publishing, opening, and copies that learn of decisions or go.
 
-use walrus_replica::{LeaderPhase, NodeId, RecovererPhase, SegmentId};
+use walrus_model::{NodeId, SegmentId};
+use walrus_replica::{LeaderPhase, RecovererPhase};
 
 use super::{FAULTS_FOR, PAST_MAX, SECOND, SILENCE, Simulation, index};
 use crate::world::Checked;
@@ -86,7 +87,7 @@ impl Simulation {
         }
         let working = self.homes.iter().zip(&self.world.recoverers).filter(|((node, until), attempt)| {
             let works = matches!(attempt.phase(), RecovererPhase::Fencing | RecovererPhase::Voting { .. });
-            works && *until > self.now && self.is_alive(*node) && attempt.descriptor().segment == last
+            works && *until > self.now && self.is_alive(*node) && attempt.descriptor().id == last
         });
         if working.count() > usize::from(self.dice.one_in(30)) {
             return Ok(());

@@ -1,6 +1,6 @@
 //! What breaks, and that it is well again.
 
-use walrus_replica::{NodeId, SegmentId};
+use walrus_model::{NodeId, SegmentId};
 
 use super::{Happening, SECOND, Simulation};
 use crate::world::{Checked, Rot, World};

@@ -11,8 +11,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use walrus_metadata::Replication;
-use walrus_replica::{NodeId, SegmentId};
+use walrus_model::{NodeId, Replication, SegmentId};
 
 use crate::mistake::Mistake;
 use crate::record;
@@ -177,7 +176,7 @@ impl Simulation {
 
     fn unsealed(&self) -> impl Iterator<Item = (NodeId, SegmentId)> {
         let segments = self.world.partition().into_iter().flat_map(|partition| &partition.segments);
-        let listed = segments.map(|segment| SegmentId(segment.descriptor.uuid.as_u128()));
+        let listed = segments.map(|segment| segment.descriptor.id);
         // What was trimmed before metadata forgot it cannot be filled any more, until it is trimmed again.
         let is_trimmed = |segment: &SegmentId| {
             let copies = self.world.nodes.iter().filter_map(|node| node.held.get(segment));

@@ -1,6 +1,7 @@
 //! What is sent and asked again, messages on their way, and what was written on its way to the disk.
 
-use walrus_replica::{LeaderInput, NodeId, RecovererInput, RecovererPhase, SegmentId};
+use walrus_model::{NodeId, SegmentId};
+use walrus_replica::{LeaderInput, RecovererInput, RecovererPhase};
 
 use super::{FAULTS_FOR, Happening, SECOND, Simulation, index};
 use crate::record;
@@ -78,7 +79,7 @@ impl Simulation {
             Flight::Back { to, from, .. } => {
                 let segment = match to {
                     Sender::Leader(segment) => *segment,
-                    Sender::Recoverer(place) => self.world.recoverers[*place].descriptor().segment,
+                    Sender::Recoverer(place) => self.world.recoverers[*place].descriptor().id,
                 };
                 (to.clone(), segment, *from, false)
             }

@@ -11,9 +11,9 @@ impl World {
         let stored = &self.node(id).held[&segment].stored;
         let listed =
             known.state.topics.get(&TOPIC).into_iter().flat_map(|topic| &topic.partitions[0].segments);
-        let is_listed = listed.into_iter().any(|one| {
-            one.descriptor.uuid.as_u128() == segment.0 && matches!(one.state, SegmentState::Sealed(_))
-        });
+        let is_listed = listed
+            .into_iter()
+            .any(|one| one.descriptor.id == segment && matches!(one.state, SegmentState::Sealed(_)));
         is_listed && stored.promises.sealed.is_some() && !stored.promises.trimmed && !stored.forgotten
     }
 
@@ -84,5 +84,5 @@ impl World {
 /// The segment, where it is the last one that these metadata list.
 fn listed(known: &Committed, segment: SegmentId) -> Option<&metadata::Segment> {
     let last = known.state.topics.get(&TOPIC)?.partitions[0].segments.last()?;
-    (last.descriptor.uuid.as_u128() == segment.0).then_some(last)
+    (last.descriptor.id == segment).then_some(last)
 }

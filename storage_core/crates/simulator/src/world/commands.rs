@@ -40,16 +40,16 @@ impl World {
         if self.makes(Mistake::AdoptedSuccessorOpened)
             && let Some(last) = partition.segments.last_mut()
             && matches!(last.state, SegmentState::Sealing(_))
-            && let Some(leader) = nodes.rfind(|node| self.node(NodeId(node.id.0)).up)
+            && let Some(leader) = nodes.rfind(|node| self.node(node.id).up)
         {
             let process = leader.process;
             last.state = SegmentState::Open;
-            last.descriptor.leader = metadata::LeaderRef { node: leader.id, process };
+            last.descriptor.leader = LeaderRef { node: leader.id, process };
         }
     }
 
-    pub(super) fn avoided(&self) -> Vec<metadata::NodeId> {
-        self.nodes.iter().filter(|node| !node.up).map(|node| metadata::NodeId(node.id.0)).collect()
+    pub(super) fn avoided(&self) -> Vec<NodeId> {
+        self.nodes.iter().filter(|node| !node.up).map(|node| node.id).collect()
     }
 
     /// The proposers' wall clocks jump; nothing may depend on them.
@@ -66,28 +66,27 @@ impl World {
     pub fn recover(&mut self) -> Checked {
         self.register_all();
         let Some(segment) = self.last_segment() else { return Ok(()) };
-        let above = self.recoverers.iter().filter(|attempt| attempt.descriptor().segment == segment);
+        let above = self.recoverers.iter().filter(|attempt| attempt.descriptor().id == segment);
         let seen = above.map(|attempt| match attempt.phase() {
             RecovererPhase::Outbid { promised } => promised.epoch.0,
             _ => 0,
         });
-        let above = metadata::Epoch(seen.max().unwrap_or(0));
-        let ids = (self.mint(), self.mint());
+        let above = Epoch(seen.max().unwrap_or(0));
+        let ids = (AttemptId(self.mint()), SegmentId(self.mint()));
         let state = &self.metadata.state;
         let present = everybody(state);
         let attempt = metadata::recovery(state, (TOPIC, 0), ids, above, &self.avoided(), &present);
         let Some(metadata::Attempt { ballot, successor }) = attempt else { return Ok(()) };
-        let uuid = Uuid::from_u128(segment.0);
-        let next = bridge::descriptor(&successor);
-        let command = Command::BeginRecovery { topic: TOPIC, partition: 0, segment: uuid, ballot, successor };
+        let next = successor.clone();
+        let command = Command::BeginRecovery { topic: TOPIC, partition: 0, segment, ballot, successor };
         if self.propose(command)?.is_err() {
             return Ok(());
         }
         let descriptor = self.descriptor(segment).clone();
-        if bridge::ballot(ballot).epoch <= descriptor.epoch {
+        if ballot.epoch <= descriptor.epoch {
             return violation(format!("S6: {ballot:?} recovers a segment of {:?}", descriptor.epoch));
         }
-        let recoverer = Recoverer::new(descriptor, bridge::ballot(ballot), next);
+        let recoverer = Recoverer::new(descriptor, ballot, next);
         self.recoverers.push(Arc::new(recoverer));
         let place = self.recoverers.len() - 1;
         for index in 0..self.recoverers[place].descriptor().replicas.len() {
@@ -98,11 +97,10 @@ impl World {
 
     /// A disk is removed as lost, and the recoverers hear of it.
     pub fn declare_gone(&mut self, node: NodeId) -> Checked {
-        let disk = Uuid::from_u128(self.node(node).disk.0);
+        let disk = self.node(node).disk;
         if self.metadata.state.gone_disks.contains(&disk) {
             return Ok(());
         }
-        let node = metadata::NodeId(node.0);
         // Refused where metadata has forgotten the node.
         let _ = self.propose(Command::RemoveNode { node, disk, lost: true, replaced_by: None })?;
         for place in 0..self.recoverers.len() {
@@ -115,8 +113,8 @@ impl World {
 
     pub(super) fn tell_gone(&mut self, place: usize, replica: usize) -> Checked {
         let descriptor = self.recoverers[place].descriptor();
-        let (segment, named) = (descriptor.segment, descriptor.replicas[replica]);
-        if self.metadata.state.gone_disks.contains(&Uuid::from_u128(named.disk.0)) {
+        let (segment, named) = (descriptor.id, descriptor.replicas[replica]);
+        if self.metadata.state.gone_disks.contains(&named.disk) {
             let left = self.left_of(segment, named);
             self.recoverer_step(place, RecovererInput::Gone { replica, left })?;
         }
@@ -130,8 +128,7 @@ impl World {
     }
 
     pub(super) fn publish_value(&mut self, segment: SegmentId, value: &Value) -> Checked {
-        let segment = Uuid::from_u128(segment.0);
-        let value = bridge::value(value);
+        let value = value.clone();
         match self.propose(Command::SealAndOpen { topic: TOPIC, partition: 0, segment, value })? {
             Ok(()) | Err(Rejected::UnknownSegment { .. }) => self.check_metadata(),
             Err(_) if self.makes(Mistake::CloseWithoutCompare) => Ok(()),
@@ -141,8 +138,7 @@ impl World {
 
     /// Nobody is left to vote: what metadata take is what is decided.
     pub(super) fn publish_unvoted(&mut self, segment: SegmentId, value: &Value) -> Checked {
-        let (uuid, published) = (Uuid::from_u128(segment.0), bridge::value(value));
-        let command = Command::SealAndOpen { topic: TOPIC, partition: 0, segment: uuid, value: published };
+        let command = Command::SealAndOpen { topic: TOPIC, partition: 0, segment, value: value.clone() };
         match self.propose(command)? {
             Ok(()) => self.decide(segment, value).and_then(|()| self.check_metadata()),
             Err(_) => Ok(()), // somebody else's was taken

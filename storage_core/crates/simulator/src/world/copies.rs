@@ -6,7 +6,7 @@ impl World {
     /// Gives a recoverer something.
     pub fn recoverer_step(&mut self, place: usize, input: RecovererInput) -> Checked {
         let recoverer = Arc::make_mut(&mut self.recoverers[place]);
-        let segment = recoverer.descriptor().segment;
+        let segment = recoverer.descriptor().id;
         let was_fencing = *recoverer.phase() == RecovererPhase::Fencing;
         let outputs = recoverer.step(input);
         let chosen = match recoverer.phase() {
@@ -67,7 +67,7 @@ impl World {
         if !node.up || (node.disk != replica.disk && !self.makes(Mistake::EmptiedDiskVotes)) {
             return Ok(());
         }
-        let start = CutId(node.process().0);
+        let start = CutId(node.process().as_u128());
         let mistake = self.setting.mistake;
         let no_copy = self.makes(Mistake::NoTombstone) && self.is_trimmed(segment);
         let node = self.node_mut(replica.node);
@@ -170,9 +170,9 @@ impl World {
     #[must_use]
     pub fn may_drop(&self, node: &Node, segment: SegmentId) -> bool {
         let Some(held) = node.held.get(&segment).filter(|held| held.machine.is_some()) else { return false };
-        let is_listed = self.partition().is_some_and(|partition| {
-            partition.segments.iter().any(|listed| listed.descriptor.uuid.as_u128() == segment.0)
-        });
+        let is_listed = self
+            .partition()
+            .is_some_and(|partition| partition.segments.iter().any(|listed| listed.descriptor.id == segment));
         let decided = self.promised.decided.contains_key(&segment);
         (self.is_trimmed(segment) && decided && !held.stored.promises.trimmed)
             || (self.makes(Mistake::TrimmedByAbsence) && !is_listed)

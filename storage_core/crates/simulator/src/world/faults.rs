@@ -49,7 +49,7 @@ impl World {
         let node = self.node_mut(id);
         node.up = true;
         node.starts += u128::from(!resumes);
-        let start = CutId(node.process().0 + u128::from(resumes) * 500);
+        let start = CutId(node.process().as_u128() + u128::from(resumes) * 500);
         let (disk, segments): (_, Vec<_>) = (node.disk, node.held.keys().copied().collect());
         for segment in segments {
             let descriptor = self.descriptor(segment).clone();

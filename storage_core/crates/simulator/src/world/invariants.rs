@@ -85,7 +85,7 @@ impl World {
             ));
         }
         let descriptor = self.descriptor(segment);
-        if value.successor.epoch <= descriptor.epoch || value.successor.base != Some(value.end) {
+        if value.successor.epoch <= descriptor.epoch || value.successor.base_offset != Some(value.end) {
             return violation(format!("S6: {descriptor:?} is followed by {:?}", value.successor));
         }
         Ok(())
@@ -111,13 +111,13 @@ impl World {
     pub(super) fn check_metadata(&self) -> Checked {
         let Some(partition) = self.partition() else { return Ok(()) };
         for segment in &partition.segments {
-            let id = SegmentId(segment.descriptor.uuid.as_u128());
+            let id = segment.descriptor.id;
             if let SegmentState::Sealed(value) = &segment.state
-                && self.promised.decided.get(&id).map(bridge::value).as_ref() != Some(value)
+                && self.promised.decided.get(&id) != Some(value)
             {
                 return violation(format!("S3: metadata publishes {value:?}, which was not decided"));
             }
-            if bridge::descriptor(&segment.descriptor) != *self.descriptor(id) {
+            if segment.descriptor != *self.descriptor(id) {
                 return violation(format!("S9: {id:?} has two descriptors"));
             }
             if segment.descriptor.epoch >= partition.next_epoch {
@@ -134,9 +134,9 @@ impl World {
     /// The segments of the partition as the replicas decided them.
     pub(super) fn chain(&self) -> Vec<SegmentId> {
         let first = self.promised.descriptors.values().find(|descriptor| descriptor.number == 0);
-        let mut all = vec![first.expect("the first").segment];
+        let mut all = vec![first.expect("the first").id];
         while let Some(value) = self.promised.decided.get(&all[all.len() - 1]) {
-            all.push(value.successor.segment);
+            all.push(value.successor.id);
         }
         all
     }

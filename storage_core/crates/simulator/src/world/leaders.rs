@@ -22,7 +22,7 @@ impl World {
     pub fn may_open(&self, segment: SegmentId) -> bool {
         let descriptor = self.descriptor(segment);
         let node = self.node(descriptor.leader.node);
-        let known = |value: &Value| value.successor.segment == segment;
+        let known = |value: &Value| value.successor.id == segment;
         node.up
             && node.process() == descriptor.leader.process
             && !self.opened.contains(&segment)
@@ -34,7 +34,7 @@ impl World {
         if self.makes(Mistake::DedupTableNotLoaded) {
             return 0;
         }
-        let before = self.chain_up_to(descriptor.segment);
+        let before = self.chain_up_to(descriptor.id);
         let skipped = usize::from(self.makes(Mistake::CursorTailNotLoaded));
         let known = &before[..before.len().saturating_sub(skipped)];
         known.last().map_or(0, |last| last + 1)
@@ -120,13 +120,12 @@ impl World {
     /// The planned roll.
     pub fn roll(&mut self, segment: SegmentId) -> Checked {
         self.register_all();
-        let uuid = self.mint();
+        let id = SegmentId(self.mint());
         let state = &self.metadata.state;
-        let found = metadata::successor(state, TOPIC, 0, uuid, &self.avoided(), &everybody(state));
+        let found = metadata::successor(state, TOPIC, 0, id, &self.avoided(), &everybody(state));
         let Some(successor) = found else { return Ok(()) };
-        let next = bridge::descriptor(&successor);
-        let uuid = Uuid::from_u128(segment.0);
-        let command = Command::BeginRoll { topic: TOPIC, partition: 0, segment: uuid, successor };
+        let next = successor.clone();
+        let command = Command::BeginRoll { topic: TOPIC, partition: 0, segment, successor };
         if self.propose(command)?.is_err() {
             return Ok(());
         }
@@ -145,7 +144,7 @@ impl World {
             self.carry(segment, value.end);
         }
         self.decide(segment, value)?;
-        self.take_carried(value.successor.segment)
+        self.take_carried(value.successor.id)
     }
 
     /// What was not decided waits for the next segment.
@@ -169,7 +168,7 @@ impl World {
         if !self.leaders.contains_key(&segment) {
             return Ok(());
         }
-        let before = self.promised.decided.iter().find(|(_, value)| value.successor.segment == segment);
+        let before = self.promised.decided.iter().find(|(_, value)| value.successor.id == segment);
         let Some(before) = before.map(|(before, _)| *before) else { return Ok(()) };
         let Some(leading) = self.leaders.get_mut(&before) else { return Ok(()) };
         let carried = std::mem::take(&mut Arc::make_mut(leading).carried);

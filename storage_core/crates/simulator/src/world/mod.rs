@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 use walrus_metadata::{self as metadata, Command, Metadata, Rejected, SegmentState};
+use walrus_model::*;
 use walrus_replica::*;
 
-use crate::bridge;
 use crate::mistake::Mistake;
 use crate::record::{self, BatchId, batch_after};
 
@@ -32,7 +32,7 @@ pub struct Violation(pub String);
 pub type Checked = Result<(), Violation>;
 
 /// The one topic.
-const TOPIC: metadata::TopicId = metadata::TopicId(Uuid::from_u128(9));
+const TOPIC: TopicId = TopicId::from_u128(9);
 /// The wall clock of those who propose commands, at first.
 const NOW_MS: u64 = 1_000;
 /// Names of processes: node * this + start.
@@ -42,7 +42,7 @@ const STARTS: u128 = 1_000;
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// n and w of the cluster.
-    pub replication: metadata::Replication,
+    pub replication: Replication,
     /// Nodes at the start.
     pub nodes: u32,
     /// Batches that all copies of the first segment hold at the start, acknowledged: what takes many events to come about.
@@ -143,7 +143,7 @@ impl Node {
     /// The process that runs, or ran last.
     #[must_use]
     pub fn process(&self) -> ProcessId {
-        ProcessId(u128::from(self.id.0) * STARTS + self.starts)
+        ProcessId::from_u128(u128::from(self.id.0) * STARTS + self.starts)
     }
 }
 
@@ -247,24 +247,24 @@ impl World {
         }
         let level = Command::RaiseLevel { level: metadata::LEVEL };
         world.propose(level).expect("new").expect("all know it");
-        let uuid = world.mint();
+        let id = SegmentId(world.mint());
         let state = &world.metadata.state;
-        let first =
-            metadata::first_descriptor(state, TOPIC, 0, uuid, &everybody(state)).expect("enough nodes");
-        let descriptor = bridge::descriptor(&first);
+        let descriptor =
+            metadata::first_descriptor(state, TOPIC, 0, id, &everybody(state)).expect("enough nodes");
         let (org, name) = (String::new(), "t".to_owned());
-        let create = Command::CreateTopic { topic: TOPIC, org, name, internal: false, first: vec![first] };
+        let first = vec![descriptor.clone()];
+        let create = Command::CreateTopic { topic: TOPIC, org, name, internal: false, first };
         world.propose(create).expect("new").expect("new");
-        Arc::make_mut(&mut world.promised).descriptors.insert(descriptor.segment, descriptor.clone());
-        world.open(descriptor.segment).expect("the first");
-        world.write_everywhere(descriptor.segment).expect("nothing is broken yet");
+        Arc::make_mut(&mut world.promised).descriptors.insert(descriptor.id, descriptor.clone());
+        world.open(descriptor.id).expect("the first");
+        world.write_everywhere(descriptor.id).expect("nothing is broken yet");
         world
     }
 
     /// A node with an empty disk joins.
     pub fn add_node(&mut self) {
         let id = NodeId(u32::try_from(self.nodes.len()).expect("few") + 1);
-        let disk = DiskId(self.mint().as_u128());
+        let disk = DiskId(self.mint());
         let node = Node { id, disk, starts: 1, up: true, lost: false, left: false, held: BTreeMap::new() };
         self.nodes.push(Arc::new(node));
         self.register(id);
@@ -273,9 +273,9 @@ impl World {
     fn register(&mut self, id: NodeId) {
         let node = self.node(id);
         let command = Command::RegisterNode {
-            wanted: Some(metadata::NodeId(id.0)),
-            disk: Uuid::from_u128(node.disk.0),
-            process: Uuid::from_u128(node.process().0),
+            wanted: Some(id),
+            disk: node.disk,
+            process: node.process(),
             raft_address: String::new(),
             peer_address: String::new(),
             text_address: String::new(),
@@ -293,8 +293,8 @@ impl World {
     fn register_all(&mut self) {
         for index in 0..self.nodes.len() {
             let node = &self.nodes[index];
-            let known = self.metadata.state.nodes.get(&metadata::NodeId(node.id.0));
-            let is_current = |known: &metadata::Node| known.process.as_u128() == node.process().0;
+            let known = self.metadata.state.nodes.get(&node.id);
+            let is_current = |known: &metadata::Node| known.process == node.process();
             if node.up && !known.is_some_and(is_current) {
                 self.register(node.id);
             }
@@ -333,8 +333,7 @@ impl World {
     /// The last segment that metadata lists.
     #[must_use]
     pub fn last_segment(&self) -> Option<SegmentId> {
-        let last = self.partition()?.segments.last()?;
-        Some(SegmentId(last.descriptor.uuid.as_u128()))
+        Some(self.partition()?.segments.last()?.descriptor.id)
     }
 
     /// Whether the segment is trimmed, as metadata says explicitly.

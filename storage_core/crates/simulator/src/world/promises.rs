@@ -64,7 +64,7 @@ impl World {
         let promised = Arc::make_mut(&mut self.promised);
         promised.decided.insert(segment, value.clone());
         let next = (*value.successor).clone();
-        promised.descriptors.insert(next.segment, next);
+        promised.descriptors.insert(next.id, next);
         self.check_decision(segment)?;
         self.check_copies(segment)?;
         self.check_lost(segment, value)?;

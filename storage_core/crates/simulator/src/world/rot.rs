@@ -122,7 +122,7 @@ impl World {
         let descriptor = self.descriptor(segment).clone();
         let wrong = self.makes(Mistake::HoleFilledFromAnotherSegment);
         let node = self.node_mut(id);
-        let start = CutId(node.process().0);
+        let start = CutId(node.process().as_u128());
         let me = ReplicaRef { node: id, disk: node.disk };
         let held = node.held.get_mut(&segment).expect("it has a hole");
         held.stored.synced = held.stored.batches.len();

@@ -1,10 +1,10 @@
 //! Ranges of offsets in order, apart from each other: the holes of a copy, and what several copies lack together.
 
-use crate::types::Offset;
+use crate::number::Offset;
 use crate::value::OffsetRange;
 
 /// Adds a range behind the others; one that touches the last goes on with it.
-pub(crate) fn push(ranges: &mut Vec<OffsetRange>, range: OffsetRange) {
+pub fn push(ranges: &mut Vec<OffsetRange>, range: OffsetRange) {
     match ranges.last_mut() {
         Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
         _ if range.start < range.end => ranges.push(range),
@@ -13,13 +13,15 @@ pub(crate) fn push(ranges: &mut Vec<OffsetRange>, range: OffsetRange) {
 }
 
 /// The parts of the ranges that lie below an offset.
-pub(crate) fn below(ranges: &[OffsetRange], end: Offset) -> Vec<OffsetRange> {
+#[must_use]
+pub fn below(ranges: &[OffsetRange], end: Offset) -> Vec<OffsetRange> {
     let parts = ranges.iter().take_while(|range| range.start < end);
     parts.map(|range| OffsetRange { start: range.start, end: range.end.min(end) }).collect()
 }
 
 /// What lies in both.
-pub(crate) fn intersection(left: &[OffsetRange], right: &[OffsetRange]) -> Vec<OffsetRange> {
+#[must_use]
+pub fn intersection(left: &[OffsetRange], right: &[OffsetRange]) -> Vec<OffsetRange> {
     let mut both = Vec::new();
     for one in left {
         for other in right {

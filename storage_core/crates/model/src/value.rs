@@ -1,11 +1,12 @@
 //! What is decided about a segment: decided together, adopted together, published together.
 
 use crate::descriptor::Descriptor;
+use crate::number::{Digest, Offset};
 use crate::ranges;
-use crate::types::{Digest, Offset};
 
 /// The end of a segment and what comes next.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Value {
     /// First offset behind the segment.
     pub end: Offset,
@@ -17,6 +18,7 @@ pub struct Value {
     pub possible_loss: Vec<OffsetRange>,
     /// Offsets below `end` of which no replica had the batch, when all had answered. In order, apart from each other;
     /// `digest` is over the other batches, and every copy leaves exactly these out.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub lost: Vec<OffsetRange>,
 }
 
@@ -38,6 +40,7 @@ impl Value {
 
 /// Half-open run of offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OffsetRange {
     /// First offset in it.
     pub start: Offset,

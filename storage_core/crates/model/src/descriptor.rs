@@ -1,12 +1,15 @@
 //! What was fixed about a segment when it was opened.
 
-use crate::types::{DiskId, Epoch, NodeId, Offset, ProcessId, SegmentId, TopicId};
+use crate::identity::{DiskId, NodeId, ProcessId, SegmentId, TopicId};
+use crate::number::{Epoch, Offset};
 
 /// A segment's identity, its leader and its replica set, which never changes while it is open (R9).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Descriptor {
     /// What it is.
-    pub segment: SegmentId,
+    #[cfg_attr(feature = "serde", serde(rename = "uuid"))]
+    pub id: SegmentId,
     /// Topic it belongs to.
     pub topic: TopicId,
     /// Partition it belongs to.
@@ -14,19 +17,26 @@ pub struct Descriptor {
     /// Place in the partition, from 0.
     pub number: u64,
     /// First offset. Of a successor that waits for its predecessor's end it is not known: `None`.
-    pub base: Option<Offset>,
-    /// Epoch of its appends.
+    pub base_offset: Option<Offset>,
+    /// Epoch under which its leader appends.
     pub epoch: Epoch,
     /// Who orders its appends.
     pub leader: LeaderRef,
     /// Who stores it: n disks on different nodes.
     pub replicas: Vec<ReplicaRef>,
     /// w: so many copies make a record acknowledged.
+    #[cfg_attr(feature = "serde", serde(default = "one"))]
     pub write_quorum: u32,
+}
+
+#[cfg(feature = "serde")]
+fn one() -> u32 {
+    1
 }
 
 /// A leader is a process: after a restart it does not resume (R7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LeaderRef {
     /// Node.
     pub node: NodeId,
@@ -36,6 +46,7 @@ pub struct LeaderRef {
 
 /// A replica is a disk (R11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ReplicaRef {
     /// Node.
     pub node: NodeId,
@@ -43,7 +54,47 @@ pub struct ReplicaRef {
     pub disk: DiskId,
 }
 
+/// How many disks store a segment, and how many of them an acknowledgement waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Replication {
+    /// n: replicas of a new segment, as long as there are so many nodes.
+    pub factor: u32,
+    /// w: replicas that hold a record durably before it is acknowledged.
+    pub write_quorum: u32,
+}
+
+impl Replication {
+    /// 3/2, what a cluster is given unless its founder says otherwise.
+    pub const DEFAULT: Self = Self { factor: 3, write_quorum: 2 };
+
+    /// 1/1: one copy, for development, and what a cluster has that was founded without saying.
+    #[must_use]
+    pub const fn single() -> Self {
+        Self { factor: 1, write_quorum: 1 }
+    }
+
+    /// f = n + 1 - w: replicas that must answer before a segment's end is chosen. Every set of f meets every set of w.
+    #[must_use]
+    pub const fn seal_quorum(self) -> u32 {
+        self.factor + 1 - self.write_quorum
+    }
+}
+
+impl Default for Replication {
+    fn default() -> Self {
+        Self::single()
+    }
+}
+
 impl Descriptor {
+    /// The segment's n and w; f follows.
+    #[must_use]
+    pub fn replication(&self) -> Replication {
+        let factor = u32::try_from(self.replicas.len()).unwrap_or(u32::MAX);
+        Replication { factor, write_quorum: self.write_quorum }
+    }
+
     /// w: copies that make a record acknowledged.
     #[must_use]
     pub fn write_quorum(&self) -> usize {
@@ -62,7 +113,7 @@ impl Descriptor {
     /// For a successor whose predecessor's end is not decided.
     #[must_use]
     pub fn first(&self) -> Offset {
-        self.base.expect("the base of a segment that takes messages is known")
+        self.base_offset.expect("the base of a segment that takes messages is known")
     }
 
     /// Place of a replica in the set.
@@ -73,9 +124,15 @@ impl Descriptor {
 
     /// The successor of a segment that ends there.
     #[must_use]
-    pub fn starting_at(mut self, base: Offset) -> Self {
-        self.base = Some(base);
+    pub fn starting_at(mut self, base_offset: Offset) -> Self {
+        self.base_offset = Some(base_offset);
         self
+    }
+
+    /// The same segment, whatever base either names: a successor's is not known before its predecessor's end.
+    #[must_use]
+    pub fn is_same_segment(&self, other: &Self) -> bool {
+        Self { base_offset: None, ..self.clone() } == Self { base_offset: None, ..other.clone() }
     }
 
     /// 1 <= w <= n, no node twice, the leader stores it.

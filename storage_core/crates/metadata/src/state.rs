@@ -5,40 +5,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+use walrus_model::{
+    Ballot, Descriptor, DiskId, Epoch, NodeId, Offset, ProcessId, ReplicaRef, Replication, TopicId, Value,
+};
 
 use crate::cluster_config::ClusterConfig;
 use crate::command::Applied;
 use crate::levels::first_level;
 use crate::rejected::Rejected;
-
-/// A node's small integer: Kafka's broker id, `leader_node` of `STATE`. The node itself is the UUID on its disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct NodeId(pub u32);
-
-/// A topic is its UUID: deleting `t` and creating `t` again makes another topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct TopicId(pub Uuid);
-
-/// Place of a record in its partition, dense from 0. Never bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Offset(pub u64);
-
-/// Grows with every segment and every failover attempt of a partition; a lower one is refused (*fenced*).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Epoch(pub u32);
-
-/// Half-open run of offsets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OffsetRange {
-    /// First offset in the range.
-    pub start: Offset,
-    /// First offset behind it.
-    pub end: Offset,
-}
 
 /// The whole state. Clones are cheap: topics are shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +38,7 @@ pub struct Metadata {
     /// Disks that will never come back: a recoverer that waits for all replicas waits for these no longer. A node that
     /// shows up with one is refused.
     #[serde(default)]
-    pub gone_disks: BTreeSet<Uuid>,
+    pub gone_disks: BTreeSet<DiskId>,
     /// How new segments are replicated.
     #[serde(default = "Replication::single")]
     pub replication: Replication,
@@ -84,38 +58,6 @@ pub struct Creations {
     pub count: u64,
 }
 
-/// How many disks store a segment, and how many of them an acknowledgement waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Replication {
-    /// n: replicas of a new segment, as long as there are so many nodes.
-    pub factor: u32,
-    /// w: replicas that hold a record durably before it is acknowledged.
-    pub write_quorum: u32,
-}
-
-impl Replication {
-    /// 3/2, what a cluster is given unless its founder says otherwise.
-    pub const DEFAULT: Replication = Replication { factor: 3, write_quorum: 2 };
-
-    /// 1/1: one copy, for development, and what a cluster has that was founded without saying.
-    #[must_use]
-    pub const fn single() -> Replication {
-        Replication { factor: 1, write_quorum: 1 }
-    }
-
-    /// f = n + 1 - w: replicas that must answer before a segment's end is chosen. Every set of f meets every set of w.
-    #[must_use]
-    pub const fn seal_quorum(self) -> u32 {
-        self.factor + 1 - self.write_quorum
-    }
-}
-
-impl Default for Replication {
-    fn default() -> Self {
-        Replication::single()
-    }
-}
-
 /// A remembered command: when the same proposal comes twice, the second answers as the first did and changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recent {
@@ -131,9 +73,9 @@ pub struct Node {
     /// Small integer, never given to another disk while this node is listed.
     pub id: NodeId,
     /// Disk incarnation: minted on an empty disk.
-    pub disk: Uuid,
+    pub disk: DiskId,
     /// Process incarnation: minted at each start.
-    pub process: Uuid,
+    pub process: ProcessId,
     /// `host:port` of the Raft transport.
     pub raft_address: String,
     /// `host:port` of the peer RPC.
@@ -279,50 +221,8 @@ impl Segment {
     }
 }
 
-/// A segment's identity and replica set; never changes while it is open.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Descriptor {
-    /// A number or an epoch can be handed out twice after a rollback of the metadata, a uuid cannot.
-    pub uuid: Uuid,
-    /// Topic it belongs to.
-    pub topic: TopicId,
-    /// Partition it belongs to.
-    pub partition: u32,
-    /// Place in the partition, from 0.
-    pub number: u64,
-    /// First offset. Of a successor that waits for its predecessor's end it is not known: `None`.
-    pub base_offset: Option<Offset>,
-    /// Epoch under which its leader appends.
-    pub epoch: Epoch,
-    /// The node that orders its appends.
-    pub leader: LeaderRef,
-    /// The nodes that store it, n of them.
-    pub replicas: Vec<ReplicaRef>,
-    /// w: how many of them an acknowledgement waits for.
-    #[serde(default = "one")]
-    pub write_quorum: u32,
-}
-
 fn nowhere() -> Offset {
     Offset(0)
-}
-
-fn one() -> u32 {
-    1
-}
-
-impl Descriptor {
-    /// The segment's n and w; f follows.
-    #[must_use]
-    pub fn replication(&self) -> Replication {
-        let factor = u32::try_from(self.replicas.len()).unwrap_or(u32::MAX);
-        Replication { factor, write_quorum: self.write_quorum }
-    }
-
-    /// The same segment, whatever base either names: a successor's is not known before its predecessor's end.
-    pub(crate) fn is_same_segment(&self, other: &Descriptor) -> bool {
-        Descriptor { base_offset: None, ..self.clone() } == Descriptor { base_offset: None, ..other.clone() }
-    }
 }
 
 /// A copy of a segment.
@@ -354,41 +254,6 @@ pub enum CopyState {
     Lost,
 }
 
-/// A leader is a process: after a restart it does not resume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeaderRef {
-    /// Node.
-    pub node: NodeId,
-    /// Process incarnation.
-    pub process: Uuid,
-}
-
-/// A replica is a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReplicaRef {
-    /// Node.
-    pub node: NodeId,
-    /// Disk incarnation.
-    pub disk: Uuid,
-}
-
-/// A ballot of the single decision about a segment's end. (epoch, attempt), compared in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Ballot {
-    /// Epoch of the attempt.
-    pub epoch: Epoch,
-    /// Attempt; nil is ballot 0, the writer's own.
-    pub attempt: Uuid,
-}
-
-impl Ballot {
-    /// The ballot that belongs to the writer of a segment alone.
-    #[must_use]
-    pub fn zero(epoch: Epoch) -> Ballot {
-        Ballot { epoch, attempt: Uuid::nil() }
-    }
-}
-
 /// `open -> sealing -> sealed`, and then trimmed: a trimmed segment is not listed, its partition says below which number
 /// all are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -401,21 +266,4 @@ pub enum SegmentState {
     Sealing(Ballot),
     /// Its end is decided and it never changes again.
     Sealed(Value),
-}
-
-/// What was decided about a segment: decided together, adopted together, published together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Value {
-    /// First offset behind the segment.
-    pub end: Offset,
-    /// The engine's digest of the segment's batches.
-    pub digest: u64,
-    /// The whole descriptor of the next segment, its base being `end`.
-    pub successor: Descriptor,
-    /// Offsets that may be missing because a suspect or gone disk had to be counted. Empty in every ordinary seal.
-    pub possible_loss: Vec<OffsetRange>,
-    /// Offsets below `end` of which no replica had the batch, when all had answered: every copy leaves them out, and
-    /// `digest` is over the others. Empty in every ordinary seal.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lost: Vec<OffsetRange>,
 }

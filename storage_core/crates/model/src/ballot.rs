@@ -1,9 +1,12 @@
 //! The order of attempts to decide a segment's end.
 
-use crate::types::{AttemptId, Epoch};
+use crate::identity::AttemptId;
+use crate::number::Epoch;
 
-/// (epoch, attempt), compared in this order. The default is below every real one: nothing was promised.
+/// A ballot of the single decision about a segment's end: (epoch, attempt), compared in this order. The default is below
+/// every real one: nothing was promised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Ballot {
     /// The segment's epoch for ballot 0, else a fresh one from the metadata (R4).
     pub epoch: Epoch,
@@ -14,13 +17,13 @@ pub struct Ballot {
 impl Ballot {
     /// Ballot 0 of an epoch: it belongs to the process that writes the segment, and carries one value, once (R3).
     #[must_use]
-    pub fn zero(epoch: Epoch) -> Self {
-        Self { epoch, attempt: AttemptId(0) }
+    pub const fn zero(epoch: Epoch) -> Self {
+        Self { epoch, attempt: AttemptId::WRITER }
     }
 
     /// Whether it is the writer's own.
     #[must_use]
     pub fn is_zero(self) -> bool {
-        self.attempt == AttemptId(0)
+        self.attempt == AttemptId::WRITER
     }
 }

@@ -1,0 +1,17 @@
+//! The words that the crates of Walrus share. Nothing here acts: what is decided with these words is decided in
+//! `walrus-replica` and `walrus-metadata`, and what is stored under them in `walrus-log`.
+//!
+//! Comments name the rules of replication as R1 to R14; `docs/internals/replication.md` has them.
+
+mod ballot;
+mod descriptor;
+mod identity;
+mod number;
+pub mod ranges;
+mod value;
+
+pub use ballot::Ballot;
+pub use descriptor::{Descriptor, LeaderRef, ReplicaRef, Replication};
+pub use identity::{AttemptId, DiskId, NodeId, ProcessId, SegmentId, TopicId};
+pub use number::{Digest, Epoch, Offset};
+pub use value::{OffsetRange, Value};
