@@ -13,13 +13,12 @@ use walrus_model::{Descriptor, NodeId, SegmentId, TopicId};
 use crate::broker::Broker;
 use crate::control::Event;
 use crate::error::{Error, Result};
+use crate::node::names::{PartitionRef, TopicName};
 use crate::peer::Request;
 use crate::proto::peer::SegmentInfoAnswer;
 use crate::routing::{DEFAULT_ORG, base_of, log_start};
 use crate::segment::uuid_bytes;
-use crate::topic::{
-    NodeView, PartitionRef, PartitionView, SegmentStateView, SegmentView, TopicInfo, TopicName, TopicState,
-};
+use crate::topic::{NodeView, PartitionView, SegmentStateView, SegmentView, TopicInfo, TopicState};
 
 /// For one answer of the metadata store.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(10);

@@ -13,13 +13,13 @@ use walrus_replica::{Doubt, OwnCopy, Part, Tail};
 
 use crate::broker::Broker;
 use crate::error::{Error, Result};
+use crate::node::names::PartitionRef;
 use crate::peer::Request;
 use crate::proto::peer::{Confirm, ConfirmAnswer, ReplicaName};
 use crate::replication::standing;
 use crate::roll;
 use crate::routing::{is_led_by, open_segment};
 use crate::segment::uuid_bytes;
-use crate::topic::PartitionRef;
 
 /// For the word of the other replicas.
 const CONFIRM_PATIENCE: Duration = Duration::from_secs(1);

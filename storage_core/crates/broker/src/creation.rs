@@ -11,8 +11,8 @@ use walrus_log::batch::Batch;
 
 use crate::broker::Broker;
 use crate::error::{Error, Result};
+use crate::node::names::{PartitionRef, TopicName};
 use crate::ticket::Ticket;
-use crate::topic::{PartitionRef, TopicName};
 
 /// Appends that wait for their topic to be created, by topic and in the order in which they came.
 #[derive(Default)]

@@ -8,10 +8,10 @@ use walrus_model::{Descriptor, SegmentId};
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::leader::{Carried, Leader};
+use crate::node::names::{PartitionRef, TopicName};
 use crate::replication::follower;
 use crate::routing::{Routing, is_led_by, open_segment};
 use crate::segment::label;
-use crate::topic::{PartitionRef, TopicName};
 
 /// Who leads a partition's open segment, as this node's snapshot of the metadata says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -53,8 +53,7 @@ pub use data_plane::{DataPlane, StartError};
 pub use error::{Error, Result};
 pub use leadership::Leadership;
 pub use metrics::Metrics;
+pub use node::names::{PartitionRef, TopicName};
 pub use reader::{ReadOptions, ReadPage};
 pub use submission::AppendAck;
-pub use topic::{
-    NodeView, PartitionRef, PartitionView, SegmentStateView, SegmentView, TopicInfo, TopicName, TopicState,
-};
+pub use topic::{NodeView, PartitionView, SegmentStateView, SegmentView, TopicInfo, TopicState};

@@ -14,6 +14,7 @@ use walrus_model::{Descriptor, SegmentId};
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::node::budget::{Purpose, counted};
+use crate::node::names::{PartitionRef, TopicName};
 use crate::peer::Request;
 use crate::proto::peer::{Fetch, FetchAnswer};
 use crate::replication::copy::Readable;
@@ -21,7 +22,6 @@ use crate::replication::pages;
 use crate::routing::{base_of, is_led_by, is_open, log_start, open_segment, segment_at};
 use crate::segment::{label, segment_of, uuid_bytes};
 use crate::submission::BATCH_BYTES_MAX;
-use crate::topic::{PartitionRef, TopicName};
 
 /// How to read.
 #[derive(Clone, Copy, Debug)]

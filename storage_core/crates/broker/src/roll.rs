@@ -12,12 +12,12 @@ use crate::broker::Broker;
 use crate::control::Event;
 use crate::error::{Error, Result};
 use crate::leader::Leader;
+use crate::node::names::TopicName;
 use crate::peer::Request;
 use crate::proto::peer::Prepare;
 use crate::replication::{catch_up, recovery};
 use crate::rollover::Reason;
 use crate::segment::{label, log_id};
-use crate::topic::TopicName;
 
 /// For one answer of the metadata store.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(5);

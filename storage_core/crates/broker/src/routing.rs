@@ -10,9 +10,10 @@ use walrus_model::{LeaderRef, Offset, TopicId};
 use crate::bucket::Leases;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::node::names::{PartitionRef, TopicName};
 use crate::segment::{label, log_id};
 use crate::sequencer::Sequencer;
-use crate::topic::{PartitionRef, TopicInfo, TopicName};
+use crate::topic::TopicInfo;
 
 /// The organisation of everybody, until there are others.
 pub(crate) const DEFAULT_ORG: &str = "default";

@@ -9,9 +9,9 @@ use walrus_model::{SegmentId, TopicId};
 
 use crate::broker::Broker;
 use crate::error::{Error, Result};
+use crate::node::names::PartitionRef;
 use crate::routing::TopicRoute;
 use crate::ticket::Ticket;
-use crate::topic::PartitionRef;
 
 /// Longest batch that a broker takes. Two of them fit a frame between brokers.
 pub(crate) const BATCH_BYTES_MAX: usize = 24 << 20;

@@ -27,8 +27,8 @@ use crate::broker::Broker;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::leadership::Leadership;
+use crate::node::names::{PartitionRef, TopicName};
 use crate::reader::ReadOptions;
-use crate::topic::{PartitionRef, TopicName};
 
 /// Bytes of a topic that are read ahead.
 const PAGE_BYTES: usize = 256 << 10;

@@ -22,6 +22,7 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crate::leadership::Leadership;
 use crate::metrics::Metrics;
+use crate::node::names::{PartitionRef, TopicName};
 use crate::peer::Request;
 use crate::proto::peer::{
     CursorAnswer, CursorEntry, CursorHandOver, CursorHandOverAnswer, CursorNext, CursorNextAnswer,
@@ -29,7 +30,7 @@ use crate::proto::peer::{
     cursor_answer, cursor_request,
 };
 use crate::segment::uuid_bytes;
-use crate::topic::{NodeView, PartitionRef, TopicName};
+use crate::topic::NodeView;
 
 /// Partitions of `__cursors`. A topic's place is its uuid modulo this, so it never changes.
 const PARTITIONS: u32 = 8;

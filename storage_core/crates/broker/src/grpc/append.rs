@@ -5,8 +5,8 @@ use walrus_log::batch::{Batch, BatchBuilder, BatchError, ProducerRef};
 
 use crate::clock;
 use crate::error::{Error, Result};
+use crate::node::names::{PartitionRef, TopicName};
 use crate::proto::v1::{AppendRequest, Header, Producer, Records, append_request};
-use crate::topic::{PartitionRef, TopicName};
 
 /// Where the batch of a request goes, and its bytes.
 pub(super) fn batch_of(request: AppendRequest) -> Result<(PartitionRef, Bytes)> {

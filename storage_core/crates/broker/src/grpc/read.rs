@@ -15,9 +15,9 @@ use walrus_model::SegmentId;
 
 use crate::broker::Broker;
 use crate::error::{Error, Result};
+use crate::node::names::{PartitionRef, TopicName};
 use crate::proto::v1::{Format, Header, ReadRequest, ReadResponse, Record};
 use crate::reader::{ReadOptions, ReadPage};
-use crate::topic::{PartitionRef, TopicName};
 
 /// Bytes of an answer where the client names none.
 const BYTES_MAX_DEFAULT: usize = 1 << 20;

@@ -13,6 +13,7 @@ use super::status::status_of;
 use crate::broker::Broker;
 use crate::error::Error;
 use crate::node::budget::Purpose;
+use crate::node::names::TopicName;
 use crate::proto::v1::{
     AppendRequest, AppendResponse, CreateTopicRequest, CreateTopicResponse, InitProducerRequest,
     InitProducerResponse, ListNodesRequest, ListNodesResponse, ListSegmentsRequest, ListSegmentsResponse,
@@ -20,7 +21,7 @@ use crate::proto::v1::{
     log_server, segment,
 };
 use crate::reader::MEMORY_PATIENCE;
-use crate::topic::{NodeView, PartitionView, SegmentStateView, SegmentView, TopicInfo, TopicName};
+use crate::topic::{NodeView, PartitionView, SegmentStateView, SegmentView, TopicInfo};
 
 /// Answers of a stream that wait for the client.
 const ANSWERS_MAX: usize = 16;

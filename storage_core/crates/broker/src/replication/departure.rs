@@ -6,9 +6,9 @@ use std::time::Duration;
 use walrus_metadata::{Segment, SegmentState, is_better_elsewhere};
 
 use crate::broker::Broker;
+use crate::node::names::TopicName;
 use crate::rollover::Reason;
 use crate::routing::is_led_by;
-use crate::topic::TopicName;
 
 /// Nodes come and go slowly.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

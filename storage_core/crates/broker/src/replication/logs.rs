@@ -9,12 +9,12 @@ use walrus_model::Descriptor;
 use super::pages;
 use crate::broker::Broker;
 use crate::error::{Error, Result};
+use crate::node::names::TopicName;
 use crate::peer::Request;
 use crate::proto::peer::{SegmentFacts, SegmentInfo, SegmentInfoAnswer};
 use crate::roll;
 use crate::routing::is_led_by;
 use crate::segment::{Place, label, log_id, log_spec, uuid_bytes};
-use crate::topic::TopicName;
 
 /// For a look at another node's copy of a segment.
 const INFO_PATIENCE: Duration = Duration::from_secs(2);

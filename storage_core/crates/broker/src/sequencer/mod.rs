@@ -24,13 +24,13 @@ use walrus_model::{SegmentId, TopicId};
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::leader::{Carried, Leader};
+use crate::node::names::TopicName;
 use crate::peer::Connection;
 use crate::roll::{self, Roll};
 use crate::rollover::{Decision, Reason};
 use crate::routing::open_segment;
 use crate::submission::AppendAck;
 use crate::ticket::{Placed, Ticket};
-use crate::topic::TopicName;
 
 /// Most bytes of batches that wait on this node, of all partitions.
 const WAITING_BYTES_MAX: i64 = 256 << 20;

@@ -12,8 +12,8 @@ use crate::broker::Broker;
 use crate::clock;
 use crate::cursors::Consumer;
 use crate::error::{Error, Result};
+use crate::node::names::{PartitionRef, TopicName};
 use crate::reader::ReadOptions;
-use crate::topic::{PartitionRef, TopicName};
 
 /// Carries the command out. `number` is that of the answer on its connection, by which the consumer learns later that
 /// it arrived.
