@@ -9,10 +9,10 @@ use uuid::Uuid;
 
 use crate::disk::Overlay;
 use crate::error::{Error, Result};
-use crate::format::PAGE_BYTES;
 use crate::log::Log;
 use crate::log::block::Block;
 use crate::options::{FsyncSchedule, Options};
+use crate::page::PAGE_BYTES;
 use crate::recovery::{OpenReport, check_store};
 use crate::store::Store;
 use crate::types::{Epoch, LogId, Offset};

@@ -26,6 +26,7 @@ mod inspection;
 mod journal;
 mod log;
 mod options;
+mod page;
 mod producers;
 mod recovery;
 mod rendering;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::format::PAGE_BYTES;
+use crate::page::PAGE_BYTES;
 
 /// When data is synced. Of a store, and of each log that says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use std::ops::Range;
 use crate::batch::{Batch, BatchHeader, HEADER_BYTES};
 use crate::digest::Digest;
 use crate::disk::DiskFile;
-use crate::format::PAGE_BYTES;
 use crate::format::footer::IndexEntry;
 use crate::format::mark::BlockKey;
 use crate::log::block::Block;
+use crate::page::PAGE_BYTES;
 
 /// How much is read at a time.
 const WINDOW_BYTES: u64 = 256 << 10;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::disk::{DiskFile, Prepare};
-use crate::format::page_up;
+use crate::page::page_up;
 use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64},

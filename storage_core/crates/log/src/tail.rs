@@ -10,7 +10,7 @@ use crate::disk::{
     AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, ClosedFile, DiskFile, MappedRange,
     SMALL_CHUNK_BYTES, TailKind, write_all,
 };
-use crate::format::page_down;
+use crate::page::page_down;
 use crate::sync::Mutex;
 
 /// A tail gets large chunks from here on: many logs never come so far.

@@ -189,6 +189,7 @@ pub const LOG: Layout = Layout {
         ("digest.rs", "ground"),
         ("error.rs", "ground"),
         ("options.rs", "ground"),
+        ("page.rs", "ground"),
         ("seeded.rs", "ground"),
         ("sync.rs", "ground"),
         ("types.rs", "ground"),

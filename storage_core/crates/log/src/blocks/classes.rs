@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::format::PAGE_BYTES;
 use crate::format::footer::data_max;
+use crate::page::PAGE_BYTES;
 
 /// The smaller sizes; the largest is the store's own.
 const SMALL_BYTES: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];

@@ -16,9 +16,9 @@ pub(crate) use file::{BlockFile, SlotState, Slots};
 
 use crate::disk::{Disk, FileKind};
 use crate::error::{Error, Result};
-use crate::format::PAGE_BYTES;
 use crate::format::footer::data_max;
 use crate::options::FsyncSchedule;
+use crate::page::PAGE_BYTES;
 use crate::seeded;
 use crate::space::Space;
 use crate::sync::{

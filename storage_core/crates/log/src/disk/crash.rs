@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::TailKind;
 use super::simulated::SimulatedDisk;
-use crate::format::PAGE_BYTES;
+use crate::page::PAGE_BYTES;
 
 /// What a disk writes as a whole or not at all, at least.
 const SECTOR_BYTES: usize = 512;

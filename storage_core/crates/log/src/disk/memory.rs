@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::calls;
-use crate::format::PAGE_BYTES;
+use crate::page::PAGE_BYTES;
 use crate::sync::{Condvar, Mutex, atomic::AtomicUsize};
 
 /// Size of the chunks of a tail that is short, or slow: a multiple of a page.

@@ -154,7 +154,7 @@ pub(crate) fn write_all(
     let mut done = 0;
     while done < total {
         // A direct write must start on a page again: what was written of the last page is written twice.
-        let from = if done == 0 { 0 } else { done - done % crate::format::PAGE_BYTES as usize };
+        let from = if done == 0 { 0 } else { done - done % crate::page::PAGE_BYTES as usize };
         let mut skip = from;
         let rest: Vec<&[u8]> = parts
             .iter()

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::directory::{LOCK_NAME, boot_id};
 use super::process::Lock;
 use super::{BackendInUse, Disk, DiskFile, FileKind, MappedRange, Prepare, TailKind, calls};
-use crate::format::{PAGE_BYTES, page_down};
+use crate::page::{PAGE_BYTES, page_down};
 use crate::sync::plain::Mutex;
 
 pub(crate) struct Overlay {

@@ -13,7 +13,7 @@ use super::memory::AlignedPage;
 use super::process::Origin;
 use super::ring::{self, Piece, Ring};
 use super::{DiskFile, MappedRange, Prepare, calls, write_all};
-use crate::format::PAGE_BYTES;
+use crate::page::PAGE_BYTES;
 use crate::sync::plain::Mutex;
 
 /// How many zeros one write of preparation has.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::crash::{Change, CrashChoice, Replay};
 use super::{BackendInUse, Disk, DiskFile, FileKind, MappedRange, Prepare, TailKind};
-use crate::format::PAGE_BYTES;
+use crate::page::PAGE_BYTES;
 use crate::sync::{Condvar, Mutex};
 
 /// A simulated directory. Clones share it.

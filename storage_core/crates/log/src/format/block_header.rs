@@ -5,8 +5,9 @@ use uuid::Uuid;
 use super::epochs::{EPOCH_RUNS_MAX, EpochRun, Epochs};
 use super::fields::{Fields, PutFields};
 use super::manifest::Manifest;
-use super::{FORMAT_VERSION, PAGE_BYTES, SEQUENCE_MAX, checksum_around};
+use super::{FORMAT_VERSION, SEQUENCE_MAX, checksum_around};
 use crate::options::FsyncSchedule;
+use crate::page::PAGE_BYTES;
 use crate::types::{Epoch, LogId};
 
 const MAGIC: &[u8; 8] = b"WALRUSBK";

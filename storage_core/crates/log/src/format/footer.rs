@@ -3,8 +3,9 @@
 
 use super::fields::{Fields, PutFields};
 use super::mark::BlockKey;
-use super::{FORMAT_VERSION, PAGE_BYTES, checksum_around, page_up};
+use super::{FORMAT_VERSION, checksum_around};
 use crate::digest::Digest;
+use crate::page::{PAGE_BYTES, page_up};
 
 const MAGIC: &[u8; 8] = b"WALRUSFT";
 pub(crate) const TRAILER_BYTES: u64 = 96;

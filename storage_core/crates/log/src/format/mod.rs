@@ -8,25 +8,12 @@ pub(crate) mod footer;
 pub(crate) mod manifest;
 pub(crate) mod mark;
 
-/// Unit of writes and of alignment; size of a block's header.
-pub(crate) const PAGE_BYTES: u64 = 4096;
-
 /// The version that is read and written, for each kind of structure.
 pub(crate) const FORMAT_VERSION: u32 = 2;
 
 /// No store gets beyond this sequence, of its blocks or of its journal's records. What names a higher one is damaged, whatever
 /// its checksum says: whoever counts on from there must not overflow.
 pub(crate) const SEQUENCE_MAX: u64 = 1 << 62;
-
-/// Rounds up to whole pages.
-pub(crate) const fn page_up(bytes: u64) -> u64 {
-    bytes.next_multiple_of(PAGE_BYTES)
-}
-
-/// Rounds down to whole pages.
-pub(crate) const fn page_down(bytes: u64) -> u64 {
-    bytes - bytes % PAGE_BYTES
-}
 
 /// CRC-32C, the checksum of everything that is not a promise of another kind.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {

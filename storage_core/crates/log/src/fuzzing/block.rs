@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use crate::batch::{BatchHeader, HEADER_BYTES, write_offsets};
 use crate::disk::{DiskFile, MappedRange, Prepare};
+use crate::format::checksum;
 use crate::format::fields::Fields;
 use crate::format::mark::BlockKey;
-use crate::format::{PAGE_BYTES, checksum};
+use crate::page::PAGE_BYTES;
 use crate::scan::{Behind, Bounds, Walked, Window, walk};
 
 /// What a batch's own checksum covers begins here; the checksum itself is in front of it.

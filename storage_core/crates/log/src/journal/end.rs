@@ -9,7 +9,8 @@ use uuid::Uuid;
 use crate::disk::{AlignedPage, Disk, DiskFile, FileKind, write_all};
 use crate::error::{Error, Result};
 use crate::format::fields::{Fields, PutFields};
-use crate::format::{FORMAT_VERSION, PAGE_BYTES, SEQUENCE_MAX, checksum_around};
+use crate::format::{FORMAT_VERSION, SEQUENCE_MAX, checksum_around};
+use crate::page::PAGE_BYTES;
 use crate::sync::{Mutex, atomic::AtomicU64};
 
 pub(crate) const END_NAME: &str = "END";

@@ -10,9 +10,10 @@ use super::read::read_journal;
 use super::record::{Stored, fuzz_seal};
 use super::{JournalState, journal_name, salvage};
 use crate::disk::{Disk, SimulatedDisk, TailKind};
+use crate::format::checksum_around;
 use crate::format::fields::Fields;
 use crate::format::manifest::Manifest;
-use crate::format::{PAGE_BYTES, checksum_around};
+use crate::page::PAGE_BYTES;
 
 /// In the header of a journal and in a page of END.
 const CHECKSUM_AT: usize = 12;

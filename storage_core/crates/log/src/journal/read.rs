@@ -8,9 +8,10 @@ use super::record::{KIND_LAST, RECORD_ALIGN, Stored};
 use super::{JournalState, journal_name, journal_number, list};
 use crate::disk::{Disk, DiskFile, FileKind};
 use crate::error::{Error, Result};
+use crate::format::FORMAT_VERSION;
 use crate::format::fields::Fields;
 use crate::format::manifest::Manifest;
-use crate::format::{FORMAT_VERSION, page_up};
+use crate::page::page_up;
 use crate::seeded;
 
 /// Sequences that a valid record behind damage can have: bounds the search.

@@ -14,7 +14,7 @@ use crate::format::block_header::BlockHeader;
 use crate::format::epochs::Epochs;
 use crate::format::footer::{Footer, IndexEntry, footer_reserve};
 use crate::format::mark::BlockKey;
-use crate::format::{PAGE_BYTES, page_up};
+use crate::page::{PAGE_BYTES, page_up};
 use crate::space::Space;
 use crate::sync::{
     Mutex, RwLock,

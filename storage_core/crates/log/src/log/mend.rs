@@ -10,7 +10,7 @@ use crate::batch::{Batch, OFFSETS_END};
 use crate::disk::{AlignedPage, write_all};
 use crate::error::Result;
 use crate::format::footer::data_max;
-use crate::format::{PAGE_BYTES, page_up};
+use crate::page::{PAGE_BYTES, page_up};
 use crate::scan::Window;
 
 impl LogState {

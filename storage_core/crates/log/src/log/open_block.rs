@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::block_header::BlockHeader;
 use crate::format::epochs::Epochs;
 use crate::format::footer::{IndexEntry, data_max};
-use crate::format::{PAGE_BYTES, page_up};
+use crate::page::{PAGE_BYTES, page_up};
 use crate::sync::RwLock;
 use crate::tail::Tail;
 

@@ -12,7 +12,7 @@ use super::block::Block;
 use super::state::LogState;
 use crate::batch::{Batch, BatchHeader, HEADER_BYTES, write_epoch};
 use crate::error::{Error, Result};
-use crate::format::PAGE_BYTES;
+use crate::page::PAGE_BYTES;
 use crate::scan::Window;
 use crate::types::{LogId, Offset};
 

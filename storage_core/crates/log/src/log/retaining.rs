@@ -8,7 +8,7 @@ use super::Log;
 use super::state::LogState;
 use crate::clock::now_ms;
 use crate::error::{Error, Result};
-use crate::format::PAGE_BYTES;
+use crate::page::PAGE_BYTES;
 use crate::retention::{BlockStanding, Floor, Retention, Standing, floor};
 use crate::sync::{Mutex, atomic::AtomicBool};
 use crate::types::Offset;

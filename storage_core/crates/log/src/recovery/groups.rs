@@ -4,8 +4,8 @@
 use super::rebuild::Rebuild;
 use super::slots::Found;
 use crate::error::Result;
-use crate::format::PAGE_BYTES;
 use crate::format::footer::data_max;
+use crate::page::PAGE_BYTES;
 use crate::scan::Window;
 use crate::seeded;
 

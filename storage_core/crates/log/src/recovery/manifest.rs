@@ -8,11 +8,11 @@ use uuid::Uuid;
 use super::lost::write_lost;
 use crate::disk::{Disk, DiskFile, FileKind, write_all};
 use crate::error::{Error, Result};
-use crate::format::PAGE_BYTES;
 use crate::format::block_header::{BlockHeader, HeaderPage};
 use crate::format::manifest::{MANIFEST_NAME, Manifest};
 use crate::journal;
 use crate::options::Options;
+use crate::page::PAGE_BYTES;
 
 const NEW_MANIFEST_NAME: &str = "MANIFEST.tmp";
 

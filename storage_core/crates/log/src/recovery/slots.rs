@@ -13,11 +13,12 @@ use crate::blocks::{BlockFile, Blocks, Class, SlotState, Slots};
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::format::FORMAT_VERSION;
 use crate::format::block_header::{BlockHeader, HeaderPage};
 use crate::format::manifest::Manifest;
 use crate::format::mark::BlockKey;
-use crate::format::{FORMAT_VERSION, PAGE_BYTES};
 use crate::journal::{JournalState, LogEntry};
+use crate::page::PAGE_BYTES;
 use crate::seeded;
 use crate::types::LogId;
 

@@ -1,0 +1,14 @@
+//! Pages: what files are written by.
+
+/// Unit of writes and of alignment; size of a block's header.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+
+/// Rounds up to whole pages.
+pub(crate) const fn page_up(bytes: u64) -> u64 {
+    bytes.next_multiple_of(PAGE_BYTES)
+}
+
+/// Rounds down to whole pages.
+pub(crate) const fn page_down(bytes: u64) -> u64 {
+    bytes - bytes % PAGE_BYTES
+}
