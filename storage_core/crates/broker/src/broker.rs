@@ -23,18 +23,18 @@ use crate::control::ControlQueue;
 use crate::copies::left::LeftLogs;
 use crate::creation::TopicCreations;
 use crate::cursors::CursorService;
-use crate::edge::Secrets;
 use crate::error::{Error, Result};
 use crate::leader::Leader;
 use crate::liveness::Liveness;
 use crate::metrics::Metrics;
 use crate::news::News;
 use crate::node::budget::{Budget, Purpose, Share};
+use crate::node::secret::Secrets;
 use crate::peer::Peers;
 use crate::replication::copies::Copies;
-use crate::rollover::Limits;
 use crate::routing::{Routing, open_segment};
 use crate::space::Space;
+use walrus_metadata::rolling::Limits;
 
 /// The data plane as the listeners see it. Cheap to clone.
 #[derive(Clone)]

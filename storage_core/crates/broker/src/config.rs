@@ -10,10 +10,10 @@ use walrus_log::Options;
 
 use walrus_model::{DiskId, ProcessId};
 
-use crate::edge::{Caps, Silence};
 use crate::node::budget;
-use crate::peer::WireVersions;
-use crate::rollover::Limits;
+use crate::node::strangers::{Caps, Silence};
+use crate::node::versions::WireVersions;
+use walrus_metadata::rolling::Limits;
 
 /// Limit on the threads that serve clients and peers.
 const WORKERS_MAX: usize = 256;

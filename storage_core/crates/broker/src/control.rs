@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use walrus_metadata::CopyReport;
 use walrus_model::{Descriptor, ReplicaRef, SegmentId, TopicId, Value};
 
-use crate::error::Error;
+use crate::node::refusal::Refusal;
 
 /// Most events that wait for the host or for its answer.
 const OUTSTANDING_MAX: usize = 4_096;
@@ -100,36 +100,6 @@ pub(crate) enum Event {
         /// `up` or `full`.
         state: &'static str,
     },
-}
-
-/// The host's refusal, or its failure to learn an outcome.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct Refusal {
-    /// Stable name.
-    pub(crate) reason: String,
-    /// For people.
-    #[serde(default)]
-    pub(crate) message: String,
-    /// Whether the same request may succeed later.
-    #[serde(default)]
-    pub(crate) retryable: bool,
-}
-
-impl Refusal {
-    fn unavailable(message: &str) -> Self {
-        Self { reason: "Unavailable".to_owned(), message: message.to_owned(), retryable: true }
-    }
-}
-
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Self {
-        let Refusal { reason, message, retryable } = refusal;
-        match (reason.as_str(), retryable) {
-            ("OutcomeUnknown" | "Unknown", _) => Self::OutcomeUnknown { what: message },
-            (_, true) => Self::Unavailable { what: message },
-            _ => Self::Foreign { reason, message, retryable },
-        }
-    }
 }
 
 #[derive(Deserialize)]

@@ -14,74 +14,21 @@ use tokio::time::MissedTickBehavior;
 use walrus_log::{Disk, Store};
 use walrus_metadata::Metadata;
 
-use walrus_model::{DiskId, ReplicaRef};
+use walrus_model::ReplicaRef;
 
 use crate::broker::Broker;
 use crate::config::{Config, ConfigError, LiveConfig};
 use crate::copies::left::{self, LeftLogs};
-use crate::edge::{Door, Secrets, raise_descriptors};
-use crate::error::Error;
+use crate::edge::{Door, raise_descriptors};
 use crate::metrics::{LedPartition, Metrics};
+use crate::node::secret::Secrets;
+use crate::node::start_error::StartError;
 use crate::replication::copies::Copies;
 use crate::replication::{catch_up, departure, lag, repair, retiring, succession};
-use crate::{grpc, liveness, peer, space, text, upkeep};
+use crate::{grpc, liveness, peer_server, space, text, upkeep};
 
 /// How often leases follow the metadata, should a publication have been missed.
 const LEASE_UPDATE_EVERY: Duration = Duration::from_millis(100);
-
-/// Why a data plane did not start. Nothing is left behind: no thread, no socket, no lock.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The config cannot be used.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The store cannot be opened.
-    #[error(transparent)]
-    Store(#[from] walrus_log::Error),
-    /// Another program listens there.
-    #[error(
-        "{address} is in use: stop the program that listens there, or choose another port for {listener}"
-    )]
-    AddressInUse {
-        /// `text`, `grpc` or `peer`.
-        listener: &'static str,
-        /// `host:port`.
-        address: String,
-    },
-    /// The disk has forgotten what it promised.
-    #[error(
-        "the journal of disk {disk} had lost its end, and with it votes and promises of this node's copies: it must not vote \
-         again. Its node comes back as another disk, beside which this one's logs are kept to fetch from"
-    )]
-    LostPromises {
-        /// The disk, as the metadata know it.
-        disk: DiskId,
-    },
-    /// What the disk remembers of trims cannot be read.
-    #[error(
-        "{source}; this node must not vote before it can: start a version that reads it, or start on an empty data directory"
-    )]
-    Unreadable {
-        /// What cannot be read.
-        source: Error,
-    },
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address} for {listener}: {source}")]
-    Listen {
-        /// `text`, `grpc` or `peer`.
-        listener: &'static str,
-        /// `host:port`.
-        address: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Threads could not be started.
-    #[error("cannot start the threads of the data plane: {source}")]
-    Runtime {
-        /// What the system said.
-        source: io::Error,
-    },
-}
 
 /// A running data plane. Dropping it stops it.
 pub struct DataPlane {
@@ -151,7 +98,7 @@ impl DataPlane {
         let broker = Broker::new(config, secrets, store, copies, left, metrics, runtime.handle().clone());
         broker.spawn("text listener", text::serve(Door::new("text", text, caps, 1), broker.clone()));
         broker.spawn("grpc listener", grpc::serve(Door::new("grpc", grpc, caps, 1), broker.clone()));
-        broker.spawn("peer listener", peer::serve(Door::new("peer", peer, caps, 1), broker.clone()));
+        broker.spawn("peer listener", peer_server::serve(Door::new("peer", peer, caps, 1), broker.clone()));
         broker.spawn("leases", keep_leases(broker.clone()));
         broker.spawn("monitor", watch_segments(broker.clone(), monitor.subscribe()));
         broker.spawn("retirement", retiring::keep_clean(broker.clone()));

@@ -26,9 +26,10 @@ use crate::replication::copy::Copy;
 use crate::replication::follower::{self, Link};
 use crate::replication::marks::mark_behind;
 use crate::replication::wire::{AppendBytes, Ask};
-use crate::rollover::{self, Decision, Fill, Limits};
+use crate::rollover::{self, Decision, Fill};
 use crate::ticket::Placed;
 use crate::window::{Recent, Window};
+use walrus_metadata::rolling::Limits;
 
 /// Bytes of batches that may wait for their acknowledgement: more than the window keeps of others.
 const UNACKNOWLEDGED_BYTES_MAX: usize = 256 << 20;

@@ -260,7 +260,7 @@ impl Metrics {
     }
 
     /// Counts a roll.
-    pub(crate) fn count_roll(&self, reason: crate::rollover::Reason) {
+    pub(crate) fn count_roll(&self, reason: walrus_metadata::rolling::Reason) {
         self.rolls.get_or_create(&ReasonLabel { reason: reason.name().to_owned() }).inc();
     }
 

@@ -16,8 +16,8 @@ use crate::node::names::TopicName;
 use crate::peer::Request;
 use crate::proto::peer::Prepare;
 use crate::replication::{catch_up, recovery};
-use crate::rollover::Reason;
 use crate::segment::{label, log_id};
+use walrus_metadata::rolling::Reason;
 
 /// For one answer of the metadata store.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(5);

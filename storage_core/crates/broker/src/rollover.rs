@@ -1,23 +1,13 @@
 //! When an open segment ends. Pure: it is told how full the segment is and answers what to do, and why.
 
-use std::fmt;
 use std::time::Duration;
+
+use walrus_metadata::rolling::{Limits, Reason};
 
 /// Part of a limit, in percent, from which the successor is allotted ahead, so that the roll itself waits for nothing.
 const AHEAD_PERCENT: u128 = 80;
 /// How far an open segment may outgrow its limits while no successor can be had, because metadata is away.
 const HARD_CAP_FACTOR: u128 = 4;
-
-/// Sizes at which a segment ends. The batch that crosses one is the last one in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
-    /// Records.
-    pub(crate) entries_max: u64,
-    /// Bytes of its batches.
-    pub(crate) bytes_max: u64,
-    /// Time since it was opened; `None` = it does not age.
-    pub(crate) age_max: Option<Duration>,
-}
 
 /// How full a segment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,47 +18,6 @@ pub(crate) struct Fill {
     pub(crate) bytes: u64,
     /// Time since it was opened.
     pub(crate) age: Duration,
-}
-
-/// Why a segment ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// Too many records.
-    Entries,
-    /// Too many bytes.
-    Bytes,
-    /// Too old.
-    Age,
-    /// Its leader is an earlier process of this node, and a leader never resumes.
-    Restarted,
-    /// The disk of its leader is full.
-    NoSpace,
-    /// Its replicas belong on other nodes.
-    Moved,
-    /// So many producers are remembered that the silent ones are to be forgotten, which happens between segments.
-    Producers,
-}
-
-impl Reason {
-    /// Stable name, for events, logs and metrics.
-    #[must_use]
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Entries => "entries",
-            Self::Bytes => "bytes",
-            Self::Age => "age",
-            Self::Restarted => "restarted",
-            Self::NoSpace => "no_space",
-            Self::Moved => "moved",
-            Self::Producers => "producers",
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
-    }
 }
 
 /// What to do with an open segment.

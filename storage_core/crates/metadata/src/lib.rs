@@ -15,6 +15,7 @@ mod lost;
 mod placement;
 mod presence;
 mod rejected;
+pub mod rolling;
 mod snapshot;
 mod state;
 mod stopping;

@@ -64,8 +64,6 @@ pub const BROKER: Layout = Layout {
         ("lib.rs", "root"),
         ("fuzzing.rs", "root"),
         ("data_plane.rs", "wiring"),
-        ("peer/server.rs", "peer_server"),
-        ("peer/serving.rs", "peer_server"),
         ("broker.rs", "facade"),
         ("catalogue.rs", "topics"),
         ("creation.rs", "topics"),

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
-use crate::control::{ControlQueue, Event, Refusal};
+use crate::control::{ControlQueue, Event};
+use crate::node::refusal::Refusal;
 
 /// For one barrier; whoever comes while one is under way waits for the next, so for two at most.
 const PATIENCE: Duration = Duration::from_secs(2);

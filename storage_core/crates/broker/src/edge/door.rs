@@ -12,17 +12,12 @@ use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::node::strangers::Caps;
+
 /// Pause after an accept that failed for want of descriptors or memory: trying again at once would only spin.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// Part of the process's descriptors that connections may take.
 const DESCRIPTORS_PART: u64 = 2;
-
-/// What a listener admits.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Caps {
-    pub(crate) connections: usize,
-    pub(crate) per_address: usize,
-}
 
 /// A listener that accepts connections as long as its caps leave room.
 pub(crate) struct Door {

@@ -16,10 +16,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::runtime::Runtime;
 
-use super::door::{Caps, Door, Entered, Place, raise_descriptors};
-use super::guard::{Guarded, Silence};
+use super::door::{Door, Entered, Place, raise_descriptors};
+use super::guard::Guarded;
 use crate::config::{ConfigError, Patience, connections_max};
-use crate::data_plane::StartError;
+use crate::node::start_error::StartError;
+use crate::node::strangers::{Caps, Silence};
 
 /// Longest header that is read before anything is passed on.
 const HEADER_BYTES_MAX: usize = 16 << 10;

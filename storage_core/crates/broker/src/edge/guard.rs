@@ -12,17 +12,7 @@ use tokio::time::{Instant, Sleep};
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use super::door::Place;
-
-/// What a stranger may take its time for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Silence {
-    /// From the connection to its first byte.
-    pub(crate) first_byte: Duration,
-    /// From the first byte to the whole header of its protocol.
-    pub(crate) header: Duration,
-    /// Later, between any two bytes in either direction.
-    pub(crate) idle: Duration,
-}
+use crate::node::strangers::Silence;
 
 /// A connection with limits on its silence. Reading fails with `TimedOut` when one is over.
 pub(crate) struct Guarded<S> {

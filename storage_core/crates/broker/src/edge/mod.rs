@@ -4,9 +4,7 @@
 mod door;
 mod front;
 mod guard;
-mod secret;
 
-pub(crate) use door::{Caps, Door, Entered, raise_descriptors};
+pub(crate) use door::{Door, Entered, raise_descriptors};
 pub use front::Front;
-pub(crate) use guard::{Guarded, Silence};
-pub(crate) use secret::{NONCE_BYTES, Role, Secrets, find};
+pub(crate) use guard::Guarded;

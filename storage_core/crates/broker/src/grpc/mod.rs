@@ -18,8 +18,9 @@ use tonic::transport::Server;
 use tower::util::{MapRequestLayer, MapResponseLayer};
 
 use crate::broker::Broker;
-use crate::edge::{Door, Entered, Guarded, Silence};
+use crate::edge::{Door, Entered, Guarded};
 use crate::node::budget::Purpose;
+use crate::node::strangers::Silence;
 use crate::proto::DESCRIPTORS;
 use crate::proto::v1::log_server::LogServer;
 use service::LogService;

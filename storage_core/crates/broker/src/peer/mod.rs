@@ -3,10 +3,8 @@
 
 mod connection;
 pub(crate) mod frame;
-mod outlet;
-mod server;
-mod serving;
-mod versions;
+pub(crate) mod greeting;
+pub(crate) mod outlet;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,16 +19,12 @@ use walrus_metadata::Metadata;
 use walrus_model::{DiskId, NodeId, ProcessId};
 
 pub(crate) use connection::{CallError, Connection, Handshake};
-pub(crate) use server::serve;
-pub use versions::WireVersions;
 
 use crate::config::Config;
-use crate::edge::{NONCE_BYTES, Secrets};
 use crate::error::{Error, Result};
 use crate::node::budget::{Budget, Purpose};
-use crate::proto::peer::{
-    Confirm, ErrorAnswer, Fetch, Hello, Kind, Ping, Prepare, ReplicaRequest, SegmentInfo,
-};
+use crate::node::secret::Secrets;
+use crate::proto::peer::{Confirm, Fetch, Hello, Kind, Ping, Prepare, ReplicaRequest, SegmentInfo};
 
 /// After a connection could not be made, the next attempt waits so long, then doubles.
 const BACKOFF_MIN: Duration = Duration::from_millis(25);
@@ -298,36 +292,6 @@ impl Peers {
     }
 }
 
-/// A nonce of one end, for one connection.
-fn nonce() -> std::io::Result<Bytes> {
-    let mut nonce = [0; NONCE_BYTES];
-    getrandom::fill(&mut nonce).map_err(std::io::Error::other)?;
-    Ok(Bytes::copy_from_slice(&nonce))
-}
-
-/// A frame of the exchange of greetings.
-fn greeting(kind: Kind, id: u64, message: &impl prost::Message) -> frame::Frame {
-    let kind = u8::try_from(kind as i32).expect("kinds fit a byte");
-    frame::Frame { kind, id, payload: message.encode_to_vec().into() }
-}
-
-fn encode_error(error: &Error) -> Bytes {
-    let answer = ErrorAnswer {
-        reason: error.reason().to_owned(),
-        message: error.to_string(),
-        retryable: error.retryable(),
-        error_json: serde_json::to_vec(error).expect("errors are plain data").into(),
-    };
-    answer.encode_to_vec().into()
-}
-
-fn decode_error(payload: Bytes) -> Error {
-    let Ok(ErrorAnswer { reason, message, retryable, error_json }) = ErrorAnswer::decode(payload) else {
-        return Error::Internal { message: "a peer's error is not understood".to_owned() };
-    };
-    serde_json::from_slice(&error_json).unwrap_or(Error::Foreign { reason, message, retryable })
-}
-
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
@@ -335,9 +299,10 @@ mod tests {
     use futures_util::{FutureExt as _, poll};
 
     use super::frame::{FrameReader, HELLO_BYTES_MAX};
+    use super::greeting::{greeting, nonce};
     use super::outlet::write_all;
     use super::*;
-    use crate::edge::Role;
+    use crate::node::secret::Role;
     use crate::proto::peer::{Challenge, HelloAnswer, Proof};
 
     /// The process that greets; the metadata have yet to name it.
@@ -458,22 +423,5 @@ mod tests {
         peers.give_up(7);
         peer.runs_as(ProcessId(RUNNING));
         assert!(peers.connection(7, Lane::Append).await.is_err(), "it has yet to answer a ping");
-    }
-
-    #[test]
-    fn errors_cross_the_wire_and_unknown_ones_keep_their_name() {
-        let error = Error::OutOfOrderSequence { producer_id: 3, expected: 4, got: 7 };
-        assert_eq!(decode_error(encode_error(&error)), error);
-
-        let newer = ErrorAnswer {
-            reason: "Throttled".to_owned(),
-            message: "slow down".to_owned(),
-            retryable: true,
-            error_json: r#"{"Throttled":{"ms":3}}"#.into(),
-        };
-        let error = decode_error(newer.encode_to_vec().into());
-        assert!(error.retryable());
-        assert_eq!((error.reason(), error.to_string().as_str()), ("Throttled", "slow down"));
-        assert_eq!(decode_error(Bytes::from_static(b"\xff\xff")).reason(), "Internal");
     }
 }

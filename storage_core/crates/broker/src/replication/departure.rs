@@ -7,8 +7,8 @@ use walrus_metadata::{Segment, SegmentState, is_better_elsewhere};
 
 use crate::broker::Broker;
 use crate::node::names::TopicName;
-use crate::rollover::Reason;
 use crate::routing::is_led_by;
+use walrus_metadata::rolling::Reason;
 
 /// Nodes come and go slowly.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -16,9 +16,9 @@ use crate::error::{Error, Result};
 use crate::leader::Leader;
 use crate::peer::{Connection, Lane};
 use crate::roll::{self, Roll};
-use crate::rollover::Reason;
 use crate::routing::is_led_by;
 use crate::ticket::Placed;
+use walrus_metadata::rolling::Reason;
 
 /// The driver looks again after such a time where nothing tells it to look earlier.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

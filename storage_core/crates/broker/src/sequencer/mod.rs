@@ -27,10 +27,11 @@ use crate::leader::{Carried, Leader};
 use crate::node::names::TopicName;
 use crate::peer::Connection;
 use crate::roll::{self, Roll};
-use crate::rollover::{Decision, Reason};
+use crate::rollover::Decision;
 use crate::routing::open_segment;
 use crate::submission::AppendAck;
 use crate::ticket::{Placed, Ticket};
+use walrus_metadata::rolling::Reason;
 
 /// Most bytes of batches that wait on this node, of all partitions.
 const WAITING_BYTES_MAX: i64 = 256 << 20;

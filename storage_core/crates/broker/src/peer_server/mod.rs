@@ -1,5 +1,7 @@
 //! The answering side: takes connections and greets. Frames are served by [`Serving`].
 
+mod serving;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +11,17 @@ use prost::Message as _;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::frame::{FrameReader, HELLO_BYTES_MAX};
-use super::outlet::write_all;
-use super::serving::{Serving, answer_to, decode};
-use super::{WireVersions, greeting, nonce};
 use crate::broker::Broker;
-use crate::edge::{Door, Entered, NONCE_BYTES, Role, find};
+use crate::edge::{Door, Entered};
 use crate::error::{Error, Result};
+use crate::node::secret::{NONCE_BYTES, Role, find};
+use crate::node::versions::WireVersions;
+use crate::peer::frame::{FrameReader, HELLO_BYTES_MAX};
+use crate::peer::greeting::{greeting, nonce};
+use crate::peer::outlet::write_all;
 use crate::proto::peer::{Challenge, Hello, HelloAnswer, Kind, Proof};
 use crate::segment::uuid_bytes;
+use serving::{Serving, answer_to, decode};
 
 /// For a refused one to close the connection.
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);

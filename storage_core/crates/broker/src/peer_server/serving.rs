@@ -16,12 +16,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 use walrus_model::{Descriptor, SegmentId, TopicId};
 
-use super::encode_error;
-use super::frame::{FRAME_BYTES_MAX, Frame, FrameReader, Head};
-use super::outlet::Outlet;
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::node::budget::{Held, Purpose, Share, counted};
+use crate::peer::frame::{FRAME_BYTES_MAX, Frame, FrameReader, Head};
+use crate::peer::greeting::encode_error;
+use crate::peer::outlet::Outlet;
 use crate::proto::peer::{
     AppendAnswer, Confirm, Fetch, FetchAnswer, ForwardAppend, Kind, Prepare, PrepareAnswer, ReplicaRequest,
     SegmentInfo,

@@ -1,0 +1,56 @@
+//! The words for when and why a segment ends; its leader decides.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Sizes at which a segment ends. The batch that crosses one is the last one in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Records.
+    pub entries_max: u64,
+    /// Bytes of its batches.
+    pub bytes_max: u64,
+    /// Time since it was opened; `None` = it does not age.
+    pub age_max: Option<Duration>,
+}
+
+/// Why a segment ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Too many records.
+    Entries,
+    /// Too many bytes.
+    Bytes,
+    /// Too old.
+    Age,
+    /// Its leader is an earlier process of this node, and a leader never resumes.
+    Restarted,
+    /// The disk of its leader is full.
+    NoSpace,
+    /// Its replicas belong on other nodes.
+    Moved,
+    /// So many producers are remembered that the silent ones are to be forgotten, which happens between segments.
+    Producers,
+}
+
+impl Reason {
+    /// Stable name, for events, logs and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Entries => "entries",
+            Self::Bytes => "bytes",
+            Self::Age => "age",
+            Self::Restarted => "restarted",
+            Self::NoSpace => "no_space",
+            Self::Moved => "moved",
+            Self::Producers => "producers",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
