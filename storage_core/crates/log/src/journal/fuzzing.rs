@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::end::{self, END_NAME, End, EndFile, Page};
+use super::files::journal_name;
 use super::header::{HEADER_BYTES, HeaderBytes, JournalHeader};
 use super::read::read_journal;
 use super::record::{Stored, fuzz_seal};
-use super::{JournalState, journal_name, salvage};
+use super::{JournalState, salvage};
 use crate::disk::{Disk, SimulatedDisk, TailKind};
 use crate::format::checksum_around;
 use crate::format::fields::Fields;

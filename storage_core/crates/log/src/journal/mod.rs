@@ -4,6 +4,7 @@
 //! start. The journal is compacted by writing what it says to a new file. On a full disk what frees space has room of its own.
 
 mod end;
+mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod header;
@@ -17,10 +18,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 pub(crate) use end::{END_NAME, End, EndFile, EndRead};
+pub(crate) use files::is_name;
+use files::{NEW_NAME, RANGE_BYTES, journal_name, journal_number, list, remove_new};
 use header::HEADER_BYTES;
 pub(crate) use header::{HeaderBytes, JournalHeader};
 pub(crate) use read::OldJournal;
-pub(crate) use record::Record;
+pub(crate) use record::{DIRTY, Record};
 pub(crate) use salvage::{Salvaged, replace, salvage};
 use spare::{Room, Spare};
 pub(crate) use state::{Compaction, JournalState, LogEntry, SealedEntry};
@@ -37,11 +40,6 @@ use crate::sync::{
     atomic::{AtomicBool, AtomicU64},
 };
 use crate::tail::Tail;
-
-const NAME_PREFIX: &str = "journal-";
-const NEW_NAME: &str = "journal.tmp";
-/// How far a journal may grow; a file of the system never gets near.
-const RANGE_BYTES: u64 = 1 << 40;
 
 pub(crate) struct Journal {
     disk: Arc<dyn Disk>,
@@ -396,23 +394,6 @@ impl Journal {
     }
 }
 
-fn list(disk: &dyn Disk) -> Result<Vec<String>> {
-    disk.list().map_err(|e| Error::io("list", &disk.path(""), e))
-}
-
-fn journal_name(number: u64) -> String {
-    format!("{NAME_PREFIX}{number:08}")
-}
-
-/// Whether a file of that name is a journal.
-pub(crate) fn is_name(name: &str) -> bool {
-    journal_number(name).is_some()
-}
-
-fn journal_number(name: &str) -> Option<u64> {
-    name.strip_prefix(NAME_PREFIX)?.parse().ok()
-}
-
 /// Writes a whole journal to a new file.
 fn write_journal(
     disk: &Arc<dyn Disk>,
@@ -427,14 +408,6 @@ fn write_journal(
     let failed = |e| Error::io("create", &disk.path(NEW_NAME), e);
     let file = disk.create(NEW_NAME, 0, FileKind::Pages).map_err(failed)?;
     write_journal_in((file, 0), disk, manifest, pool, room, state, number, first_sequence)
-}
-
-/// What a crash left of a journal that was being written.
-fn remove_new(disk: &dyn Disk) -> Result<()> {
-    if list(disk)?.iter().any(|name| name == NEW_NAME) {
-        disk.remove(NEW_NAME).map_err(|e| Error::io("remove", &disk.path(NEW_NAME), e))?;
-    }
-    Ok(())
 }
 
 /// Writes a whole journal under another name, to a file so much of which has its space, then gives it its own: it is there

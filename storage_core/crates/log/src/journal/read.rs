@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use super::files::{journal_name, journal_number, list};
 use super::header::{HEADER_BYTES, HeaderBytes, JournalHeader};
 use super::record::{KIND_LAST, RECORD_ALIGN, Stored};
-use super::{JournalState, journal_name, journal_number, list};
+use super::state::JournalState;
 use crate::disk::{Disk, DiskFile, FileKind};
 use crate::error::{Error, Result};
 use crate::format::FORMAT_VERSION;

@@ -17,6 +17,9 @@ pub(super) const RECORD_ALIGN: usize = 8;
 /// Greater kinds are those of newer programs.
 pub(super) const KIND_LAST: u8 = 19;
 
+/// The place of a clean mark that calls a log dirty: no log ends there.
+pub(crate) const DIRTY: u64 = u64::MAX;
+
 /// A promise of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {

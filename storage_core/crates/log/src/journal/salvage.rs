@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
+use super::files::{journal_name, journal_number, list};
 use super::read::{Read, front, read_journal, records_behind};
 use super::record::Stored;
 use super::spare::Room;
-use super::{HEADER_BYTES, JournalState, journal_name, journal_number, list, write_journal};
+use super::{HEADER_BYTES, JournalState, write_journal};
 use crate::disk::{ChunkPool, Disk, FileKind, Prepare};
 use crate::error::{Error, Result};
 use crate::format::manifest::Manifest;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{NEW_NAME, RANGE_BYTES, list};
+use super::files::{NEW_NAME, RANGE_BYTES, list};
 use crate::disk::{Disk, DiskFile, FileKind, Prepare};
 use crate::error::{Error, Result};
 use crate::options::Options;

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::record::Record;
+use super::record::{DIRTY, Record};
 use crate::digest::Digest;
-use crate::log::clean::DIRTY;
 use crate::options::FsyncSchedule;
 use crate::types::{Epoch, LogId};
 

@@ -3,10 +3,7 @@
 
 use super::Log;
 use crate::error::Result;
-use crate::journal::Record;
-
-/// No log ends there.
-pub(crate) const DIRTY: u64 = u64::MAX;
+use crate::journal::{DIRTY, Record};
 
 impl Log {
     /// Calls the log clean until the next append. Durable on return, but where the log never syncs.
