@@ -16,7 +16,17 @@ from walrus_operator.status.conditions import Reason, Type
 
 TUTORIAL = DOCS / "tutorial-kubernetes.md"
 ROOT = DOCS.parent
-PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("charts/*/README.md"), ROOT / "README.md"])
+# Its page comes with its rooms.
+BROKER = ROOT / "storage_core/crates/broker"
+PACKAGES = sorted(
+    page
+    for pattern in (
+        "storage_core/crates/*/README.md",
+        *(f"{name}/README.md" for name in ("node_image", "client", "operator")),
+    )
+    for page in ROOT.glob(pattern)
+)
+PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("charts/*/README.md"), *PACKAGES, ROOT / "README.md"])
 
 SHOWN = list(manifests())
 
@@ -64,6 +74,20 @@ def linked(page: Path) -> list[Path]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_linked_file_is_there(page: Path) -> None:
     assert [target for target in linked(page) if not target.exists()] == []
+
+
+@pytest.mark.parametrize("page", PACKAGES, ids=lambda page: str(page.parent.relative_to(ROOT)))
+def test_the_files_that_the_page_of_a_package_names_are_there(page: Path) -> None:
+    cells = re.findall(r"^\| (`[^|]+) \|", page.read_text(), re.MULTILINE)
+    named = [name for cell in cells for name in re.findall(r"`([\w/]+(?:\.rs|\.py|/))`", cell)]
+    there = {f"/{path.relative_to(page.parent)}{'/' if path.is_dir() else ''}" for path in page.parent.rglob("*")}
+    assert [name for name in named if not any(path.endswith(f"/{name}") for path in there)] == []
+
+
+def test_every_package_of_the_workspace_has_a_page_that_the_landing_page_names() -> None:
+    named = {target.resolve() for target in linked(DOCS / "README.md")}
+    crates = {manifest.parent for manifest in ROOT.glob("storage_core/crates/*/Cargo.toml")} - {BROKER}
+    assert [crate.name for crate in sorted(crates) if crate / "README.md" not in named] == []
 
 
 def test_every_page_is_two_steps_from_the_landing_page_which_the_readme_names() -> None:
