@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use walrus_metadata::rolling::Limits;
 use walrus_metadata::{Metadata, Node, Presence, Present};
-
 use walrus_model::SegmentId;
 
 use crate::bucket::Bucket;
@@ -34,7 +34,6 @@ use crate::peer::Peers;
 use crate::replication::copies::Copies;
 use crate::routing::{Routing, open_segment};
 use crate::space::Space;
-use walrus_metadata::rolling::Limits;
 
 /// The data plane as the listeners see it. Cheap to clone.
 #[derive(Clone)]

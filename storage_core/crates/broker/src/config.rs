@@ -7,13 +7,12 @@ use std::time::Duration;
 use serde::Deserialize;
 use uuid::Uuid;
 use walrus_log::Options;
-
+use walrus_metadata::rolling::Limits;
 use walrus_model::{DiskId, ProcessId};
 
 use crate::node::budget;
 use crate::node::strangers::{Caps, Silence};
 use crate::node::versions::WireVersions;
-use walrus_metadata::rolling::Limits;
 
 /// Limit on the threads that serve clients and peers.
 const WORKERS_MAX: usize = 256;

@@ -13,7 +13,6 @@ use tokio::runtime::Runtime;
 use tokio::time::MissedTickBehavior;
 use walrus_log::{Disk, Store};
 use walrus_metadata::Metadata;
-
 use walrus_model::ReplicaRef;
 
 use crate::broker::Broker;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use walrus_log::batch::Batch as StoredBatch;
 use walrus_log::{Appended, Log};
 use walrus_metadata::Segment;
+use walrus_metadata::rolling::Limits;
 use walrus_model::{Descriptor, Offset, SegmentId, Value};
 use walrus_replica::{Batch, LeaderInput, LeaderOutput, LeaderPhase, Message, Reply};
 
@@ -29,7 +30,6 @@ use crate::replication::wire::{AppendBytes, Ask};
 use crate::rollover::{self, Decision, Fill};
 use crate::ticket::Placed;
 use crate::window::{Recent, Window};
-use walrus_metadata::rolling::Limits;
 
 /// Bytes of batches that may wait for their acknowledgement: more than the window keeps of others.
 const UNACKNOWLEDGED_BYTES_MAX: usize = 256 << 20;

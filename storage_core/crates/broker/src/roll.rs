@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use walrus_metadata::rolling::Reason;
 use walrus_metadata::{Segment, SegmentState};
 use walrus_model::{Descriptor, Value};
 
@@ -17,7 +18,6 @@ use crate::peer::Request;
 use crate::proto::peer::Prepare;
 use crate::replication::{catch_up, recovery};
 use crate::segment::{label, log_id};
-use walrus_metadata::rolling::Reason;
 
 /// For one answer of the metadata store.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(5);

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-
 use walrus_model::{NodeId, ReplicaRef, Replication};
 
 use crate::state::{CopyState, Metadata, Segment, SegmentState};

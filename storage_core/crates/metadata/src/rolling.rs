@@ -6,22 +6,22 @@ use std::time::Duration;
 /// Sizes at which a segment ends. The batch that crosses one is the last one in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Records.
+    /// Limit on its records.
     pub entries_max: u64,
-    /// Bytes of its batches.
+    /// Limit on the bytes of its batches.
     pub bytes_max: u64,
-    /// Time since it was opened; `None` = it does not age.
+    /// Limit on the time since it was opened; `None`: it does not age.
     pub age_max: Option<Duration>,
 }
 
 /// Why a segment ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Too many records.
+    /// The segment has as many records as it may.
     Entries,
-    /// Too many bytes.
+    /// Its batches have as many bytes as they may.
     Bytes,
-    /// Too old.
+    /// It was opened as long ago as it may have been.
     Age,
     /// Its leader is an earlier process of this node, and a leader never resumes.
     Restarted,
@@ -29,7 +29,7 @@ pub enum Reason {
     NoSpace,
     /// Its replicas belong on other nodes.
     Moved,
-    /// So many producers are remembered that the silent ones are to be forgotten, which happens between segments.
+    /// It remembers so many producers that the silent ones are to be forgotten, which is done between segments.
     Producers,
 }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
-
 use walrus_model::NodeId;
 
 use crate::census::{is_here, readable_on};

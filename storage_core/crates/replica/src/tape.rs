@@ -1,8 +1,8 @@
 //! Where the batches of a segment's copy end, as far as anybody may still ask.
 
-use walrus_model::{Digest, Offset, OffsetRange, ranges};
-
 use std::collections::VecDeque;
+
+use walrus_model::{Digest, Offset, OffsetRange, ranges};
 
 use crate::batch::{Batch, Mark};
 

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio::sync::watch;
 use walrus_log::batch::{Batch, BatchBuilder};
+use walrus_model::TopicId;
 
 use super::consumer::EntryRef;
 use super::ledger::{HandedOver, Ledger, Record, Serving, Step, Trim};
@@ -21,8 +22,6 @@ use super::pages::{Lookup, Page};
 use super::progress::{BadRecord, CursorKey, Progress};
 use super::reservation::HolderId;
 use super::service::{Settlement, TopicRef};
-use walrus_model::TopicId;
-
 use crate::broker::Broker;
 use crate::clock;
 use crate::error::{Error, Result};

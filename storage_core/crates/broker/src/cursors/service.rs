@@ -9,14 +9,13 @@ use prometheus_client::metrics::counter::Counter;
 use prost::Message as _;
 use uuid::Uuid;
 use walrus_log::batch::BatchBuilder;
+use walrus_model::TopicId;
 
 use super::consumer::{Consumer, EntryRef};
 use super::ledger::HandedOver;
 use super::owner::{Owner, log_name};
 use super::progress::{CursorKey, Progress};
 use super::reservation::{HolderId, Reservation};
-use walrus_model::TopicId;
-
 use crate::broker::{Broker, WeakBroker};
 use crate::clock;
 use crate::error::{Error, Result};

@@ -8,11 +8,10 @@ use futures_util::stream;
 use tonic::Status;
 use uuid::Uuid;
 use walrus_log::batch::{Batch, BatchError};
+use walrus_model::SegmentId;
 
 use super::pages::Page;
 use super::status::status_of;
-use walrus_model::SegmentId;
-
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};

@@ -12,16 +12,15 @@ use prost::Message as _;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::sync::CancellationToken;
+use walrus_model::{DiskId, ProcessId};
 
 use super::frame::{FRAME_BYTES_MAX, Frame, FrameReader, HELLO_BYTES_MAX};
 use super::greeting::{decode_error, greeting, nonce};
 use super::outlet::{Outlet, write_all};
-use crate::node::versions::WireVersions;
-use walrus_model::{DiskId, ProcessId};
-
 use crate::error::Error;
 use crate::node::budget::{Budget, Purpose, counted};
 use crate::node::secret::{NONCE_BYTES, Role, Secrets, find};
+use crate::node::versions::WireVersions;
 use crate::proto::peer::{Challenge, Hello, HelloAnswer, Kind, Proof};
 
 /// Most bytes of requests that wait for the socket; more is refused as not sent.

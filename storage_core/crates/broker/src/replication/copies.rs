@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;

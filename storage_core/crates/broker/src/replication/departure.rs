@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
+use walrus_metadata::rolling::Reason;
 use walrus_metadata::{Segment, SegmentState, is_better_elsewhere};
 
 use crate::broker::Broker;
 use crate::node::names::TopicName;
 use crate::routing::is_led_by;
-use walrus_metadata::rolling::Reason;
 
 /// Nodes come and go slowly.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use walrus_log::batch::Batch;
 use walrus_metadata::Segment;
-
-use super::{Arrived, Mode, Sequencer, State, Waiting};
+use walrus_metadata::rolling::Reason;
 use walrus_model::SegmentId;
 
+use super::{Arrived, Mode, Sequencer, State, Waiting};
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::leader::Leader;
@@ -18,7 +18,6 @@ use crate::peer::{Connection, Lane};
 use crate::roll::{self, Roll};
 use crate::routing::is_led_by;
 use crate::ticket::Placed;
-use walrus_metadata::rolling::Reason;
 
 /// The driver looks again after such a time where nothing tells it to look earlier.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

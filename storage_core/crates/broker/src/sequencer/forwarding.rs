@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use prost::Message as _;
-
-use super::{InFlight, Mode, Sequencer, State, Waiting};
 use walrus_model::SegmentId;
 
+use super::{InFlight, Mode, Sequencer, State, Waiting};
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::node::budget::Purpose;

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use walrus_log::batch::Batch;
 use walrus_metadata::Segment;
+use walrus_metadata::rolling::Reason;
 use walrus_model::{SegmentId, TopicId};
 
 use crate::broker::Broker;
@@ -31,7 +32,6 @@ use crate::rollover::Decision;
 use crate::routing::open_segment;
 use crate::submission::AppendAck;
 use crate::ticket::{Placed, Ticket};
-use walrus_metadata::rolling::Reason;
 
 /// Most bytes of batches that wait on this node, of all partitions.
 const WAITING_BYTES_MAX: i64 = 256 << 20;

@@ -11,12 +11,12 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+use dice::Dice;
 use walrus_model::{NodeId, Replication, SegmentId};
 
 use crate::mistake::Mistake;
 use crate::record;
 use crate::world::{Checked, Committed, Flight, Setting, Violation, World};
-use dice::Dice;
 pub use tally::Tally;
 
 /// A simulated second.
