@@ -37,14 +37,14 @@ pub(crate) fn recover(
     fronts: Vec<FileFronts>,
     report: &mut OpenReport,
 ) -> Result<()> {
-    let Headers { mut found, damaged } = sort_slots(engine, state, fronts, report);
+    let Headers { mut found, mut damaged } = sort_slots(engine, state, fronts, report);
     let boot = engine.disk.boot();
     let mut kept: Vec<(LogId, &LogEntry, Vec<Found>)> = Vec::with_capacity(state.logs.len());
     for (&id, entry) in &state.logs {
         let blocks = found.remove(&id).unwrap_or_default();
         if entry.deleted {
             for block in blocks {
-                report.unknown_blocks.extend(block.let_go(&engine.blocks)?);
+                damaged.extend(block.let_go(&engine.blocks)?);
             }
             engine.deleted.lock().push(id);
             continue;
@@ -83,7 +83,7 @@ pub(crate) fn recover(
         let (log, findings) = log?;
         report.torn_tails.extend(findings.torn_tails);
         report.corrupted.extend(findings.corrupted);
-        report.unknown_blocks.extend(findings.unknown_blocks);
+        damaged.extend(findings.foreign);
         report.made_again.extend(findings.made_again);
         unsynced.extend(findings.unsynced);
         engine.logs.write().insert(log.id, log);

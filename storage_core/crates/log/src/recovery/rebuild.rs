@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use super::lost::write_lost_if_room;
-use super::report::{CorruptedRange, TornTail, UnknownBlock};
+use super::report::{CorruptedRange, TornTail};
 use super::slots::Found;
-use crate::blocks::BlockFile;
+use crate::blocks::{BlockFile, Slots};
 use crate::digest::Digest;
 use crate::disk::Prepare;
 use crate::engine::Engine;
@@ -58,7 +58,8 @@ pub(super) struct Rebuild<'a> {
 pub(super) struct Findings {
     pub(super) torn_tails: Vec<TornTail>,
     pub(super) corrupted: Vec<CorruptedRange>,
-    pub(super) unknown_blocks: Vec<UnknownBlock>,
+    /// Slots of dead blocks whose data is not their own.
+    pub(super) foreign: Vec<Slots>,
     /// Footers that were damaged, by file and slot: they are written again.
     pub(super) made_again: Vec<String>,
     /// Files with data of the log that may be in the page cache only.
@@ -170,7 +171,7 @@ impl Rebuild<'_> {
         let mut live = live;
         let kept = live.split_off(below);
         for dead in cut.into_iter().chain(live) {
-            self.findings.unknown_blocks.extend(dead.let_go(&self.engine.blocks)?);
+            self.findings.foreign.extend(dead.let_go(&self.engine.blocks)?);
         }
         Ok(kept)
     }

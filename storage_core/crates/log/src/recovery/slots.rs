@@ -144,8 +144,9 @@ fn first_batch(file: &BlockFile, block_start: u64, block_bytes: u64) -> io::Resu
 }
 
 impl Found {
-    /// Whether the data is another block's: an old header came back to a slot that was used again since.
-    pub(super) fn holds_others_data(&self) -> Result<bool> {
+    /// Whether the data is not this block's: an old header came back to a slot that was used again since, or a crash tore the
+    /// first batch.
+    fn holds_others_data(&self) -> Result<bool> {
         let Self { header: BlockHeader { manifest, log, sequence, .. }, slots, .. } = self;
         let range = slots.range();
         let first = first_batch(&slots.file, range.start, range.end - range.start);
@@ -154,15 +155,15 @@ impl Found {
         Ok(first.is_some_and(|batch| key.check(PAGE_BYTES, &batch).is_none()))
     }
 
-    /// Frees the slots of a dead block. Data of another block is left as it is, and told.
-    pub(super) fn let_go(&self, blocks: &Blocks) -> Result<Option<UnknownBlock>> {
-        if !self.holds_others_data()? {
-            blocks.free(&self.slots);
-            return Ok(None);
+    /// Frees the slots of a dead block. Where its data is not its own, nothing is freed: the slots are given back, to be treated
+    /// as those of a damaged header.
+    pub(super) fn let_go(self, blocks: &Blocks) -> Result<Option<Slots>> {
+        if self.holds_others_data()? {
+            blocks.keep(&self.slots);
+            return Ok(Some(self.slots));
         }
-        blocks.keep(&self.slots);
-        let (path, slot) = (self.slots.file.path.clone(), self.slots.first);
-        Ok(Some(UnknownBlock { path, slot, moved_to: None }))
+        blocks.free(&self.slots);
+        Ok(None)
     }
 }
 
