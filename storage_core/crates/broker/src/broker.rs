@@ -1,6 +1,6 @@
 //! What the listeners call: the parts of the data plane, and the metadata that they go by. Any node takes any request; what
-//! another node must do is forwarded to it. Its methods are where what they are about is: appends in `submission.rs`, reads
-//! in `reader.rs`, segments led here in `leadership.rs`, copies stored here in `replication/`.
+//! another node must do is forwarded to it. Its methods are where what they are about is: appends and leaders in
+//! `partition/`, reads in `reading/`, copies stored here in `copies/`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -16,24 +16,24 @@ use walrus_metadata::{Metadata, Node, Presence, Present};
 use walrus_model::SegmentId;
 
 use crate::bucket::Bucket;
-use crate::clock;
 use crate::cluster::barrier::Barrier;
-use crate::config::Config;
-use crate::control::ControlQueue;
+use crate::cluster::control::ControlQueue;
+use crate::cluster::liveness::Liveness;
+use crate::cluster::news::News;
+use crate::cluster::routing::{Routing, open_segment};
 use crate::copies::left::LeftLogs;
-use crate::creation::TopicCreations;
+use crate::copies::table::Copies;
 use crate::cursors::CursorService;
-use crate::error::{Error, Result};
-use crate::leader::Leader;
-use crate::liveness::Liveness;
-use crate::metrics::Metrics;
-use crate::news::News;
 use crate::node::budget::{Budget, Purpose, Share};
+use crate::node::clock;
+use crate::node::config::Config;
+use crate::node::error::{Error, Result};
+use crate::node::metrics::Metrics;
 use crate::node::secret::Secrets;
+use crate::partition::leader::Leader;
 use crate::peer::Peers;
-use crate::replication::copies::Copies;
-use crate::routing::{Routing, open_segment};
-use crate::space::Space;
+use crate::topics::creation::TopicCreations;
+use crate::upkeep::space::Space;
 
 /// The data plane as the listeners see it. Cheap to clone.
 #[derive(Clone)]

@@ -14,8 +14,8 @@ use walrus_log::batch::Batch;
 use walrus_log::{Appended, Log, LogId, LogSpec, Slices, Store};
 use walrus_model::{Epoch, Offset};
 
-use crate::error::{Error, Result};
-use crate::metrics::Metrics;
+use crate::node::error::{Error, Result};
+use crate::node::metrics::Metrics;
 
 /// How many leases the line of a rejected write shows.
 const LEASES_SHOWN: usize = 16;

@@ -16,15 +16,17 @@ use walrus_metadata::Metadata;
 use walrus_model::ReplicaRef;
 
 use crate::broker::Broker;
-use crate::config::{Config, ConfigError, LiveConfig};
+use crate::cluster::liveness;
 use crate::copies::left::{self, LeftLogs};
+use crate::copies::table::Copies;
 use crate::edge::{Door, raise_descriptors};
-use crate::metrics::{LedPartition, Metrics};
+use crate::ending::succession;
+use crate::node::config::{Config, ConfigError, LiveConfig};
+use crate::node::metrics::{LedPartition, Metrics};
 use crate::node::secret::Secrets;
 use crate::node::start_error::StartError;
-use crate::replication::copies::Copies;
-use crate::replication::{catch_up, departure, lag, repair, retiring, succession};
-use crate::{grpc, liveness, peer_server, space, text, upkeep};
+use crate::upkeep::{catch_up, departure, lag, repair, retiring, space};
+use crate::{grpc, peer_server, text, upkeep};
 
 /// How often leases follow the metadata, should a publication have been missed.
 const LEASE_UPDATE_EVERY: Duration = Duration::from_millis(100);

@@ -5,11 +5,11 @@ use bytes::BytesMut;
 use futures_util::FutureExt as _;
 use prost::Message;
 
-use crate::peer::frame::{FRAME_BYTES_MAX, FrameReader};
-use crate::proto::peer::{
+use crate::copies::wire::decode_ask;
+use crate::node::proto::peer::{
     Confirm, CursorRequest, Fetch, ForwardAppend, Hello, Prepare, Proof, ReplicaRequest, SegmentInfo,
 };
-use crate::replication::wire::decode_ask;
+use crate::peer::frame::{FRAME_BYTES_MAX, FrameReader};
 use crate::text::codec;
 use crate::text::command::Command;
 
@@ -65,8 +65,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::node::proto::peer::{ReplicaAppend, replica_request};
     use crate::peer::frame::Frame;
-    use crate::proto::peer::{ReplicaAppend, replica_request};
 
     /// A frame whose bytes mean something.
     fn append(epoch: u32, offset: u64, batch: Vec<u8>) -> BytesMut {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
-use crate::control::{ControlQueue, Event};
+use crate::cluster::control::{ControlQueue, Event};
 use crate::node::refusal::Refusal;
 
 /// For one barrier; whoever comes while one is under way waits for the next, so for two at most.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use walrus_model::{Descriptor, Epoch};
 
 use crate::broker::Broker;
-use crate::error::{Error, Result};
+use crate::cluster::segment::log_id;
+use crate::node::error::{Error, Result};
 use crate::node::names::PartitionRef;
-use crate::segment::log_id;
 
 /// How long a peer's message waits for the metadata that the peer acted on.
 const CATCH_UP_PATIENCE: Duration = Duration::from_secs(1);

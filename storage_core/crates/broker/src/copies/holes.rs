@@ -12,9 +12,10 @@ use walrus_log::batch::Batch;
 use walrus_model::{Offset, OffsetRange, SegmentId};
 
 use crate::broker::Broker;
-use crate::error::{Error, Result};
-use crate::replication::copy::Copy;
-use crate::replication::{pages, recovery};
+use crate::copies::copy::Copy;
+use crate::copies::pages;
+use crate::ending::recovery;
+use crate::node::error::{Error, Result};
 
 /// The unsealed copies of this disk in which something rotted, as far as they were looked through.
 #[derive(Default)]

@@ -12,9 +12,9 @@ use walrus_metadata::{CopyState, Metadata, SegmentState};
 use walrus_replica::Mark;
 
 use crate::broker::Broker;
-use crate::error::{Error, Result};
-use crate::replication::copy;
-use crate::segment::{Place, segment_of};
+use crate::cluster::segment::{Place, segment_of};
+use crate::copies::copy;
+use crate::node::error::{Error, Result};
 
 /// The folder of a data directory in which they lie: `former/DISK/log`.
 const FOLDER: &str = "former";

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::reservation::HolderId;
 use super::service::{CursorService, Settle, Settlement, TopicRef};
-use crate::error::{Error, Result};
+use crate::node::error::{Error, Result};
 use crate::node::names::TopicName;
 
 /// Entries that one connection may hold; more than a client gets that waits for its answers.

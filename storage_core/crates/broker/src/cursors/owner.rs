@@ -23,11 +23,11 @@ use super::progress::{BadRecord, CursorKey, Progress};
 use super::reservation::HolderId;
 use super::service::{Settlement, TopicRef};
 use crate::broker::Broker;
-use crate::clock;
-use crate::error::{Error, Result};
-use crate::leadership::Leadership;
+use crate::node::clock;
+use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
-use crate::reader::ReadOptions;
+use crate::partition::leadership::Leadership;
+use crate::reading::reader::ReadOptions;
 
 /// Bytes of a topic that are read ahead.
 const PAGE_BYTES: usize = 256 << 10;

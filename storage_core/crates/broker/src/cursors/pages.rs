@@ -8,8 +8,8 @@ use bytes::Bytes;
 use walrus_log::batch::Batch;
 
 use super::progress::CursorKey;
-use crate::error::{Error, Result};
-use crate::reader::ReadPage;
+use crate::node::error::{Error, Result};
+use crate::reading::reader::ReadPage;
 
 /// Bytes that the pages of one owner keep; the newest page stays whatever its size.
 const BYTES_MAX: usize = 8 << 20;

@@ -17,19 +17,19 @@ use super::owner::{Owner, log_name};
 use super::progress::{CursorKey, Progress};
 use super::reservation::{HolderId, Reservation};
 use crate::broker::{Broker, WeakBroker};
-use crate::clock;
-use crate::error::{Error, Result};
-use crate::leadership::Leadership;
-use crate::metrics::Metrics;
+use crate::cluster::segment::uuid_bytes;
+use crate::node::clock;
+use crate::node::error::{Error, Result};
+use crate::node::metrics::Metrics;
 use crate::node::names::{PartitionRef, TopicName};
-use crate::peer::Request;
-use crate::proto::peer::{
+use crate::node::proto::peer::{
     CursorAnswer, CursorEntry, CursorHandOver, CursorHandOverAnswer, CursorNext, CursorNextAnswer,
     CursorRequest, CursorReservation, CursorSettle, CursorSettleAnswer, CursorState, CursorTopic,
     cursor_answer, cursor_request,
 };
-use crate::segment::uuid_bytes;
-use crate::topic::NodeView;
+use crate::partition::leadership::Leadership;
+use crate::peer::Request;
+use crate::topics::view::NodeView;
 
 /// Partitions of `__cursors`. A topic's place is its uuid modulo this, so it never changes.
 const PARTITIONS: u32 = 8;

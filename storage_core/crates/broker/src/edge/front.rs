@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 
 use super::door::{Door, Entered, Place, raise_descriptors};
 use super::guard::Guarded;
-use crate::config::{ConfigError, Patience, connections_max};
+use crate::node::config::{ConfigError, Patience, connections_max};
 use crate::node::start_error::StartError;
 use crate::node::strangers::{Caps, Silence};
 

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use walrus_log::batch::{Batch, BatchBuilder, BatchError, ProducerRef};
 
-use crate::clock;
-use crate::error::{Error, Result};
+use crate::node::clock;
+use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
-use crate::proto::v1::{AppendRequest, Header, Producer, Records, append_request};
+use crate::node::proto::v1::{AppendRequest, Header, Producer, Records, append_request};
 
 /// Where the batch of a request goes, and its bytes.
 pub(super) fn batch_of(request: AppendRequest) -> Result<(PartitionRef, Bytes)> {
@@ -85,7 +85,7 @@ fn invalid_batch(problem: BatchError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::v1::Record;
+    use crate::node::proto::v1::Record;
 
     fn request(payload: Option<append_request::Payload>) -> AppendRequest {
         AppendRequest { topic: "t".to_owned(), partition: 3, payload, producer: None, correlation: 1 }

@@ -12,11 +12,11 @@ use tonic::{Status, Streaming};
 
 use super::append::batch_of;
 use super::status::{error_message, status_of};
-use crate::awake;
 use crate::broker::Broker;
-use crate::error::{Error, Result};
+use crate::node::awake;
 use crate::node::budget::Purpose;
-use crate::proto::v1::{AppendRequest, AppendResponse};
+use crate::node::error::{Error, Result};
+use crate::node::proto::v1::{AppendRequest, AppendResponse};
 
 /// Appends of one stream in flight; the client's next ones wait in its own send window.
 const APPENDS_MAX: usize = 128;

@@ -11,8 +11,8 @@ use tonic::Status;
 use tonic::body::Body;
 
 use super::status::status_of;
-use crate::error::Result;
 use crate::node::budget::{Held, Share, counted};
+use crate::node::error::Result;
 
 /// Smaller pieces of answers do not count: HTTP/2 keeps at most 400 KiB of them for each stream.
 const PIECE_BYTES_MIN: usize = 4 << 10;

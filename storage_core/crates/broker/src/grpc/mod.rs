@@ -20,9 +20,9 @@ use tower::util::{MapRequestLayer, MapResponseLayer};
 use crate::broker::Broker;
 use crate::edge::{Door, Entered, Guarded};
 use crate::node::budget::Purpose;
+use crate::node::proto::DESCRIPTORS;
+use crate::node::proto::v1::log_server::LogServer;
 use crate::node::strangers::Silence;
-use crate::proto::DESCRIPTORS;
-use crate::proto::v1::log_server::LogServer;
 use service::LogService;
 
 /// Longest message: a batch of 16 MiB and what is around it.

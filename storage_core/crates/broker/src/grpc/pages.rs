@@ -18,7 +18,7 @@ use tonic::codegen::http::{HeaderMap, Response};
 
 use super::counted;
 use crate::node::budget::Share;
-use crate::proto::v1::ReadResponse;
+use crate::node::proto::v1::ReadResponse;
 
 /// Number of the field `batches` of a `ReadResponse`.
 const BATCHES: u32 = 2;

@@ -13,10 +13,10 @@ use walrus_model::SegmentId;
 use super::pages::Page;
 use super::status::status_of;
 use crate::broker::Broker;
-use crate::error::{Error, Result};
+use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
-use crate::proto::v1::{Format, Header, ReadRequest, ReadResponse, Record};
-use crate::reader::{ReadOptions, ReadPage};
+use crate::node::proto::v1::{Format, Header, ReadRequest, ReadResponse, Record};
+use crate::reading::reader::{ReadOptions, ReadPage};
 
 /// Bytes of an answer where the client names none.
 const BYTES_MAX_DEFAULT: usize = 1 << 20;

@@ -11,17 +11,17 @@ use super::pages::Handed;
 use super::read::Reading;
 use super::status::status_of;
 use crate::broker::Broker;
-use crate::error::Error;
 use crate::node::budget::Purpose;
+use crate::node::error::Error;
 use crate::node::names::TopicName;
-use crate::proto::v1::{
+use crate::node::proto::v1::{
     AppendRequest, AppendResponse, CreateTopicRequest, CreateTopicResponse, InitProducerRequest,
     InitProducerResponse, ListNodesRequest, ListNodesResponse, ListSegmentsRequest, ListSegmentsResponse,
     ListTopicsRequest, ListTopicsResponse, Node, Partition, ReadRequest, ReadResponse, Segment, Topic,
     log_server, segment,
 };
-use crate::reader::MEMORY_PATIENCE;
-use crate::topic::{NodeView, PartitionView, SegmentStateView, SegmentView, TopicInfo};
+use crate::reading::reader::MEMORY_PATIENCE;
+use crate::topics::view::{NodeView, PartitionView, SegmentStateView, SegmentView, TopicInfo};
 
 /// Answers of a stream that wait for the client.
 const ANSWERS_MAX: usize = 16;

@@ -9,8 +9,8 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use crate::error::Error;
-use crate::proto::v1;
+use crate::node::error::Error;
+use crate::node::proto::v1;
 
 /// Trailer with an encoded `walrus.v1.Error`.
 const ERROR_TRAILER: &str = "walrus-error-bin";

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use crate::error::{Error, Result};
+use crate::node::error::{Error, Result};
 
 /// Part of this machine's memory, or of what its control group may use, that the budget is unless it is configured.
 const PART_OF_MEMORY: usize = 4;

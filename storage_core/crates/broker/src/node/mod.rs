@@ -1,7 +1,13 @@
 //! What the whole node shares and every room may use.
 
+pub(crate) mod awake;
 pub(crate) mod budget;
+pub(crate) mod clock;
+pub(crate) mod config;
+pub(crate) mod error;
+pub mod metrics;
 pub(crate) mod names;
+pub mod proto;
 pub(crate) mod refusal;
 pub(crate) mod secret;
 pub(crate) mod start_error;

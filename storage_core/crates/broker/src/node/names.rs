@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::node::error::{Error, Result};
 
 /// Longest name of a topic, in bytes (Kafka's limit).
 const NAME_BYTES_MAX: usize = 249;

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::error::Error;
+use crate::node::error::Error;
 
 /// The host's refusal, or its failure to learn an outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

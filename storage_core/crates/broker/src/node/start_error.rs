@@ -4,8 +4,8 @@ use std::io;
 
 use walrus_model::DiskId;
 
-use crate::config::ConfigError;
-use crate::error::Error;
+use crate::node::config::ConfigError;
+use crate::node::error::Error;
 
 /// Why a data plane did not start. Nothing is left behind: no thread, no socket, no lock.
 #[derive(Debug, thiserror::Error)]

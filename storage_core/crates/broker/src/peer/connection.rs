@@ -17,11 +17,11 @@ use walrus_model::{DiskId, ProcessId};
 use super::frame::{FRAME_BYTES_MAX, Frame, FrameReader, HELLO_BYTES_MAX};
 use super::greeting::{decode_error, greeting, nonce};
 use super::outlet::{Outlet, write_all};
-use crate::error::Error;
 use crate::node::budget::{Budget, Purpose, counted};
+use crate::node::error::Error;
+use crate::node::proto::peer::{Challenge, Hello, HelloAnswer, Kind, Proof};
 use crate::node::secret::{NONCE_BYTES, Role, Secrets, find};
 use crate::node::versions::WireVersions;
-use crate::proto::peer::{Challenge, Hello, HelloAnswer, Kind, Proof};
 
 /// Most bytes of requests that wait for the socket; more is refused as not sent.
 const OUTGOING_BYTES_MAX: usize = 256 << 20;

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::frame::Frame;
-use crate::error::Error;
+use crate::node::error::Error;
+use crate::node::proto::peer::{ErrorAnswer, Kind};
 use crate::node::secret::NONCE_BYTES;
-use crate::proto::peer::{ErrorAnswer, Kind};
 
 /// A nonce of one end, for one connection.
 pub(crate) fn nonce() -> std::io::Result<Bytes> {

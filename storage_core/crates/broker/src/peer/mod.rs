@@ -20,11 +20,11 @@ use walrus_model::{DiskId, NodeId, ProcessId};
 
 pub(crate) use connection::{CallError, Connection, Handshake};
 
-use crate::config::Config;
-use crate::error::{Error, Result};
 use crate::node::budget::{Budget, Purpose};
+use crate::node::config::Config;
+use crate::node::error::{Error, Result};
+use crate::node::proto::peer::{Confirm, Fetch, Hello, Kind, Ping, Prepare, ReplicaRequest, SegmentInfo};
 use crate::node::secret::Secrets;
-use crate::proto::peer::{Confirm, Fetch, Hello, Kind, Ping, Prepare, ReplicaRequest, SegmentInfo};
 
 /// After a connection could not be made, the next attempt waits so long, then doubles.
 const BACKOFF_MIN: Duration = Duration::from_millis(25);
@@ -302,8 +302,8 @@ mod tests {
     use super::greeting::{greeting, nonce};
     use super::outlet::write_all;
     use super::*;
+    use crate::node::proto::peer::{Challenge, HelloAnswer, Proof};
     use crate::node::secret::Role;
-    use crate::proto::peer::{Challenge, HelloAnswer, Proof};
 
     /// The process that greets; the metadata have yet to name it.
     const RUNNING: Uuid = Uuid::from_u128(1);

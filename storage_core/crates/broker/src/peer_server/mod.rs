@@ -12,15 +12,15 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::broker::Broker;
+use crate::cluster::segment::uuid_bytes;
 use crate::edge::{Door, Entered};
-use crate::error::{Error, Result};
+use crate::node::error::{Error, Result};
+use crate::node::proto::peer::{Challenge, Hello, HelloAnswer, Kind, Proof};
 use crate::node::secret::{NONCE_BYTES, Role, find};
 use crate::node::versions::WireVersions;
 use crate::peer::frame::{FrameReader, HELLO_BYTES_MAX};
 use crate::peer::greeting::{greeting, nonce};
 use crate::peer::outlet::write_all;
-use crate::proto::peer::{Challenge, Hello, HelloAnswer, Kind, Proof};
-use crate::segment::uuid_bytes;
 use serving::{Serving, answer_to, decode};
 
 /// For a refused one to close the connection.

@@ -17,17 +17,17 @@ use uuid::Uuid;
 use walrus_model::{Descriptor, SegmentId, TopicId};
 
 use crate::broker::Broker;
-use crate::error::{Error, Result};
 use crate::node::budget::{Held, Purpose, Share, counted};
-use crate::peer::frame::{FRAME_BYTES_MAX, Frame, FrameReader, Head};
-use crate::peer::greeting::encode_error;
-use crate::peer::outlet::Outlet;
-use crate::proto::peer::{
+use crate::node::error::{Error, Result};
+use crate::node::proto::peer::{
     AppendAnswer, Confirm, Fetch, FetchAnswer, ForwardAppend, Kind, Prepare, PrepareAnswer, ReplicaRequest,
     SegmentInfo,
 };
-use crate::reader::PAGE_BYTES_MAX;
-use crate::submission::AppendAck;
+use crate::partition::submission::AppendAck;
+use crate::peer::frame::{FRAME_BYTES_MAX, Frame, FrameReader, Head};
+use crate::peer::greeting::encode_error;
+use crate::peer::outlet::Outlet;
+use crate::reading::reader::PAGE_BYTES_MAX;
 
 /// Requests of one connection that are under way; the next frame is read when one is done.
 const REQUESTS_MAX: usize = 4_096;
@@ -196,7 +196,7 @@ async fn catch_up(broker: &Broker, version: u64) -> io::Result<()> {
 }
 
 /// Fixes the place of a forwarded batch, before the next frame is read.
-fn place(append: &ForwardAppend, broker: &Broker) -> Result<crate::ticket::Ticket> {
+fn place(append: &ForwardAppend, broker: &Broker) -> Result<crate::partition::ticket::Ticket> {
     let (topic, segment) = (TopicId(uuid(&append.topic)?), uuid(&append.segment)?);
     let patience = Duration::from_millis(append.patience_ms.into());
     Ok(broker.submit_forwarded(topic, append.partition, SegmentId(segment), &append.batch, patience))

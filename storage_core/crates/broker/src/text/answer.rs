@@ -37,7 +37,7 @@ impl Answer {
 mod tests {
     use super::super::codec::BadFrame;
     use super::*;
-    use crate::error::Error;
+    use crate::node::error::Error;
 
     #[test]
     fn answers_look_like_those_of_the_original() {

@@ -9,11 +9,11 @@ use walrus_log::batch::{Batch, BatchBuilder, BatchError};
 use super::answer::Answer;
 use super::command::Command;
 use crate::broker::Broker;
-use crate::clock;
 use crate::cursors::Consumer;
-use crate::error::{Error, Result};
+use crate::node::clock;
+use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
-use crate::reader::ReadOptions;
+use crate::reading::reader::ReadOptions;
 
 /// Carries the command out. `number` is that of the answer on its connection, by which the consumer learns later that
 /// it arrived.

@@ -18,10 +18,10 @@ use super::command::Command;
 use super::execution::execute;
 use super::traffic::Traffic;
 use crate::broker::Broker;
-use crate::config::Patience;
 use crate::cursors::Consumer;
-use crate::error::Error;
 use crate::node::budget::{Held, Purpose};
+use crate::node::config::Patience;
+use crate::node::error::Error;
 
 /// Bytes asked of the socket at a time, and about what a connection keeps.
 const READ_BYTES: usize = 8 * 1024;

@@ -1,3 +1,5 @@
-//! Topics beside their records: what a disk remembers of them, should the metadata ever forget.
+//! Topics beside their records: which there are, what is shown of them, and how they are made.
 
-pub(crate) mod remains;
+pub(crate) mod catalogue;
+pub(crate) mod creation;
+pub(crate) mod view;

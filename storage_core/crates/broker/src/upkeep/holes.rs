@@ -5,8 +5,8 @@ use std::time::Duration;
 use walrus_log::LogId;
 
 use crate::broker::Broker;
+use crate::cluster::segment::segment_of;
 use crate::copies::holes;
-use crate::segment::segment_of;
 
 /// What could not be filled is tried again after so long.
 const RETRY: Duration = Duration::from_millis(500);

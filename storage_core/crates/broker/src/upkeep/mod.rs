@@ -1,4 +1,11 @@
-//! Loops that keep this node's copies as they should be. So far those of holes; the others are in `replication`.
+//! Loops that keep this node's copies, and the segments that it leads, as they should be.
 
+pub(crate) mod catch_up;
+pub(crate) mod departure;
+mod fate;
 pub(crate) mod holes;
+pub(crate) mod lag;
+pub(crate) mod repair;
+pub(crate) mod retiring;
+pub(crate) mod space;
 pub(crate) mod wholeness;

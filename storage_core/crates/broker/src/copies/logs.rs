@@ -1,0 +1,138 @@
+//! The logs of this node's copies: made once, with the producers that were known at their base.
+
+use std::time::Duration;
+
+use walrus_log::{Log, ProducerTable};
+use walrus_metadata::{Segment, SegmentState};
+use walrus_model::Descriptor;
+
+use crate::broker::Broker;
+use crate::cluster::routing::is_led_by;
+use crate::cluster::segment::{Place, label, log_id, log_spec, uuid_bytes};
+use crate::copies::pages;
+use crate::node::error::{Error, Result};
+use crate::node::names::TopicName;
+use crate::node::proto::peer::{SegmentFacts, SegmentInfo, SegmentInfoAnswer};
+use crate::partition::roll;
+use crate::peer::Request;
+
+/// For a look at another node's copy of a segment.
+const INFO_PATIENCE: Duration = Duration::from_secs(2);
+
+impl Broker {
+    /// The log of a segment that this node stores. A first segment's is made on the spot, another's was prepared; one
+    /// that was not gets its producer table from a node that stores the segment before.
+    pub(crate) async fn open_log(&self, topic: &TopicName, segment: &Descriptor) -> Result<Log> {
+        if let Some(log) = self.bucket().log(log_id(segment)) {
+            return Ok(log);
+        }
+        let producers =
+            if segment.number == 0 { ProducerTable::new() } else { self.producers_at_base(segment).await? };
+        tracing::info!(segment = label(topic.as_str(), segment), "log created");
+        self.make_log(segment, producers).await
+    }
+
+    /// Makes the log of a segment, durably, or answers the one that is there.
+    pub(crate) async fn make_log(&self, segment: &Descriptor, producers: ProducerTable) -> Result<Log> {
+        let _turn = self.opening().lock().await;
+        if let Some(log) = self.bucket().log(log_id(segment)) {
+            return Ok(log);
+        }
+        let unknown =
+            || Error::InvalidRequest { problem: format!("the base of segment {} is missing", segment.id) };
+        let spec = log_spec(segment, producers).ok_or_else(unknown)?;
+        let (creating, topic) = (self.clone(), segment.topic);
+        self.blocking(move || creating.note_topic(topic).and_then(|()| creating.bucket().create(spec))).await
+    }
+
+    /// The producer table at a segment's base: from another copy of it, or of the sealed segment before.
+    pub(crate) async fn producers_at_base(&self, segment: &Descriptor) -> Result<ProducerTable> {
+        let first = |facts: &SegmentFacts| {
+            let is_there = !facts.first_producers.is_empty();
+            is_there.then(|| ProducerTable::decode(&facts.first_producers)).flatten()
+        };
+        if let Some(table) = self.find_fact(segment, first).await {
+            return Ok(table);
+        }
+        let before = {
+            let routing = self.routing();
+            let partition =
+                routing.topic(segment.topic).and_then(|route| route.partition(segment.partition).ok());
+            let mut listed = partition.into_iter().flat_map(|partition| &partition.segments);
+            listed.find(|listed| listed.descriptor.number + 1 == segment.number).cloned()
+        };
+        let Some(Segment { descriptor, state: SegmentState::Sealed(_), .. }) = before else {
+            let what = format!("segment {} was not prepared and has no sealed one before it", segment.id);
+            return Err(Error::Unavailable { what });
+        };
+        let last =
+            |facts: &SegmentFacts| facts.sealed.then(|| ProducerTable::decode(&facts.producers)).flatten();
+        if let Some(table) = self.find_fact(&descriptor, last).await {
+            return Ok(self.producers_behind(&descriptor, table));
+        }
+        let what =
+            format!("no node with a sealed copy of segment {} answers for its producers", descriptor.id);
+        Err(Error::Unavailable { what })
+    }
+
+    /// The producers with which the successor of a segment begins: those at its end, but who had been silent for long when it
+    /// was opened. The metadata say who that is, so that all copies forget alike.
+    pub(crate) fn producers_behind(&self, segment: &Descriptor, mut at_end: ProducerTable) -> ProducerTable {
+        if let Some(listed) = roll::current(self, segment) {
+            at_end.forget_below(listed.silent_below.0);
+        }
+        at_end
+    }
+
+    /// Asks the replicas of a segment about their copies, producers included, until one knows what is wanted: the own one
+    /// first, those that do not answer last. What is left of disks without votes knows how its log began, and is asked when
+    /// nobody else knows.
+    async fn find_fact<T>(
+        &self,
+        segment: &Descriptor,
+        pick: impl Fn(&SegmentFacts) -> Option<T>,
+    ) -> Option<T> {
+        let of_copies = self.segment_info(vec![uuid_bytes(segment.id.0)], true);
+        let of_left = SegmentInfo { left: true, ..of_copies.clone() };
+        for question in [of_copies, of_left] {
+            let others = pages::holders(self, segment).into_iter().filter(|node| *node != self.node_id());
+            for node in std::iter::once(self.node_id()).chain(others) {
+                let facts = self.facts_of(node, &question, INFO_PATIENCE).await.unwrap_or_default();
+                if let Some(found) = facts.iter().find_map(&pick) {
+                    return Some(found);
+                }
+            }
+        }
+        None
+    }
+
+    /// What a node answers to a question about segments, this one included.
+    pub(crate) async fn facts_of(
+        &self,
+        node: u32,
+        question: &SegmentInfo,
+        patience: Duration,
+    ) -> Result<Vec<SegmentFacts>> {
+        if node == self.node_id() {
+            return Ok(self.segment_facts(question).await.segments);
+        }
+        let payload = self.peers().call(node, Request::SegmentInfo(question.clone()), patience).await?;
+        let answer = <SegmentInfoAnswer as prost::Message>::decode(payload);
+        let wrong =
+            |problem: prost::DecodeError| Error::Internal { message: format!("a peer's facts: {problem}") };
+        answer.map(|answer| answer.segments).map_err(wrong)
+    }
+
+    /// Makes the log of a segment that this disk will store, durably.
+    pub(crate) async fn prepare(&self, segment: &Descriptor, producers: &[u8]) -> Result<()> {
+        let invalid = |problem: &str| Error::InvalidRequest { problem: format!("prepare: {problem}") };
+        if segment.leader.node.0 == self.node_id() && !is_led_by(segment.leader, self.config()) {
+            let key = Place::of(segment).to_string();
+            return Err(Error::NotLeader { key, hint: None });
+        }
+        let producers =
+            ProducerTable::decode(producers).ok_or_else(|| invalid("the producer table is damaged"))?;
+        self.copies().open(segment)?;
+        self.make_log(segment, producers).await.map(drop)
+    }
+}

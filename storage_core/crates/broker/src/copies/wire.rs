@@ -1,0 +1,353 @@
+//! The machines' messages as bytes of the peer RPC, encoded and decoded side by side. Batches travel as their bytes; the
+//! digests along them are computed anew where they arrive.
+
+use bytes::Bytes;
+use uuid::Uuid;
+use walrus_metadata::EPOCH_MAX;
+use walrus_model::{
+    AttemptId, Ballot, Descriptor, Digest, DiskId, Epoch, Offset, OffsetRange, ProcessId, SegmentId, Value,
+};
+use walrus_replica::{Accept, Assigned, CutId, Fence, FenceAnswer, Refusal, Reply};
+
+use crate::cluster::segment::uuid_bytes;
+use crate::node::error::{Error, Result};
+use crate::node::proto::peer::replica_answer::Answer;
+use crate::node::proto::peer::replica_refused::Why;
+use crate::node::proto::peer::replica_request::Message;
+use crate::node::proto::peer::{
+    ReplicaAccept, ReplicaAck, ReplicaAnswer, ReplicaAppend, ReplicaAssigned, ReplicaBallot, ReplicaFence,
+    ReplicaHole, ReplicaPromised, ReplicaRefused, ReplicaRequest,
+};
+
+/// What a replica is asked, its batches being bytes. A sealed notice is not among them: replicas learn decisions from
+/// the metadata.
+pub(crate) enum Ask {
+    Append(AppendBytes),
+    Assigned(Assigned),
+    Fence(Fence, Box<Descriptor>),
+    /// With batches from an offset on.
+    Accept(Accept, Offset, Vec<Bytes>, Box<Descriptor>),
+}
+
+/// [`walrus_replica::Append`] with its bytes.
+pub(crate) struct AppendBytes {
+    pub(crate) epoch: Epoch,
+    pub(crate) writer: ProcessId,
+    pub(crate) from: walrus_replica::Mark,
+    pub(crate) batches: Vec<Bytes>,
+    pub(crate) commit: Offset,
+}
+
+/// `metadata_version` is what the sender knows of the metadata: a fence or an accept names it.
+pub(crate) fn encode_ask(
+    segment: SegmentId,
+    disk: DiskId,
+    ask: Ask,
+    metadata_version: u64,
+) -> ReplicaRequest {
+    let names_version = matches!(ask, Ask::Fence(..) | Ask::Accept(..));
+    let message = match ask {
+        Ask::Append(AppendBytes { epoch, writer, from, batches, commit }) => Message::Append(ReplicaAppend {
+            epoch: epoch.0,
+            writer: uuid_bytes(writer.0),
+            offset: from.end.0,
+            digest: from.digest.0,
+            batches,
+            commit: commit.0,
+        }),
+        Ask::Assigned(Assigned { writer, cut, end }) => Message::Assigned(ReplicaAssigned {
+            writer: uuid_bytes(writer.0),
+            cut: uuid_bytes(Uuid::from_u128(cut.0)),
+            end: end.0,
+        }),
+        Ask::Fence(Fence { ballot }, descriptor) => Message::Fence(ReplicaFence {
+            ballot: Some(encode_ballot(ballot)),
+            descriptor_json: json(&*descriptor),
+        }),
+        Ask::Accept(Accept { ballot, value, .. }, offset, batches, descriptor) => {
+            Message::Accept(ReplicaAccept {
+                ballot: Some(encode_ballot(ballot)),
+                value_json: encode_value(&value),
+                batches,
+                offset: offset.0,
+                descriptor_json: json(&*descriptor),
+            })
+        }
+    };
+    ReplicaRequest {
+        segment: uuid_bytes(segment.0),
+        disk: uuid_bytes(disk.0),
+        message: Some(message),
+        metadata_version: if names_version { metadata_version } else { 0 },
+    }
+}
+
+/// Segment, disk and what is asked.
+pub(crate) fn decode_ask(request: ReplicaRequest) -> Result<(SegmentId, DiskId, Ask)> {
+    let ReplicaRequest { segment, disk, message, .. } = request;
+    let ask = match message.ok_or_else(|| wrong("a replica's request without message"))? {
+        Message::Append(ReplicaAppend { epoch, writer, offset, digest, batches, commit }) => {
+            Ask::Append(AppendBytes {
+                epoch: Epoch(epoch),
+                writer: ProcessId(uuid(&writer)?),
+                from: walrus_replica::Mark { end: Offset(offset), digest: Digest(digest) },
+                batches,
+                commit: Offset(commit),
+            })
+        }
+        Message::Assigned(ReplicaAssigned { writer, cut, end }) => Ask::Assigned(Assigned {
+            writer: ProcessId(uuid(&writer)?),
+            cut: CutId(uuid(&cut)?.as_u128()),
+            end: Offset(end),
+        }),
+        Message::Fence(ReplicaFence { ballot, descriptor_json }) => {
+            Ask::Fence(Fence { ballot: decode_ballot(ballot)? }, Box::new(from_json(&descriptor_json)?))
+        }
+        Message::Accept(ReplicaAccept { ballot, value_json, batches, offset, descriptor_json }) => {
+            let (ballot, value) = (decode_ballot(ballot)?, decode_value(&value_json)?);
+            let accept = Accept { ballot, value, missing: Vec::new() };
+            Ask::Accept(accept, Offset(offset), batches, Box::new(from_json(&descriptor_json)?))
+        }
+    };
+    Ok((SegmentId(uuid(&segment)?), DiskId(uuid(&disk)?), ask))
+}
+
+pub(crate) fn encode_reply(reply: Reply) -> ReplicaAnswer {
+    let refused = |why: Why| ReplicaRefused { why: why.into(), ..ReplicaRefused::default() };
+    let cut =
+        |suspect: Option<CutId>| suspect.map(|cut| uuid_bytes(Uuid::from_u128(cut.0))).unwrap_or_default();
+    let answer = match reply {
+        Reply::Ack { durable_end, suspect } => {
+            Answer::Ack(ReplicaAck { durable_end: durable_end.0, suspect: cut(suspect) })
+        }
+        Reply::Promised(FenceAnswer { ballot, durable_end, digest, accepted, sealed, suspect, holes }) => {
+            Answer::Promised(ReplicaPromised {
+                ballot: Some(encode_ballot(ballot)),
+                durable_end: durable_end.0,
+                digest: digest.0,
+                accepted: accepted.as_ref().map(|(ballot, _)| encode_ballot(*ballot)),
+                accepted_json: accepted.as_ref().map(|(_, value)| encode_value(value)).unwrap_or_default(),
+                sealed_json: sealed.as_ref().map(encode_value).unwrap_or_default(),
+                suspect,
+                holes: encode_holes(&holes),
+            })
+        }
+        Reply::Accepted { ballot } => Answer::Accepted(encode_ballot(ballot)),
+        Reply::Sealed => Answer::Refused(ReplicaRefused::default()),
+        Reply::Refused(refusal) => Answer::Refused(match refusal {
+            Refusal::OtherReplica => refused(Why::OtherReplica),
+            Refusal::Fenced { promised } => {
+                ReplicaRefused { promised: Some(encode_ballot(promised)), ..refused(Why::Fenced) }
+            }
+            Refusal::Voted { promised } => {
+                ReplicaRefused { promised: Some(encode_ballot(promised)), ..refused(Why::Voted) }
+            }
+            Refusal::Sealed { value } => {
+                ReplicaRefused { value_json: encode_value(&value), ..refused(Why::Sealed) }
+            }
+            Refusal::OtherWriter { writer } => {
+                ReplicaRefused { writer: uuid_bytes(writer.0), ..refused(Why::OtherWriter) }
+            }
+            Refusal::Gap { end, suspect } => {
+                ReplicaRefused { end: end.0, suspect: cut(suspect), ..refused(Why::Gap) }
+            }
+            Refusal::Holes { holes } => ReplicaRefused { holes: encode_holes(&holes), ..refused(Why::Holes) },
+            Refusal::Diverged => refused(Why::Diverged),
+        }),
+    };
+    ReplicaAnswer { answer: Some(answer) }
+}
+
+pub(crate) fn decode_reply(answer: ReplicaAnswer) -> Result<Reply> {
+    let cut = |bytes: &Bytes| {
+        if bytes.is_empty() { Ok(None) } else { uuid(bytes).map(|cut| Some(CutId(cut.as_u128()))) }
+    };
+    Ok(match answer.answer.ok_or_else(|| wrong("a replica's answer without answer"))? {
+        Answer::Ack(ReplicaAck { durable_end, suspect }) => {
+            Reply::Ack { durable_end: Offset(durable_end), suspect: cut(&suspect)? }
+        }
+        Answer::Promised(promised) => {
+            let accepted = match promised.accepted {
+                Some(ballot) => Some((decode_ballot(Some(ballot))?, decode_value(&promised.accepted_json)?)),
+                None => None,
+            };
+            let sealed = match promised.sealed_json.is_empty() {
+                true => None,
+                false => Some(decode_value(&promised.sealed_json)?),
+            };
+            Reply::Promised(FenceAnswer {
+                ballot: decode_ballot(promised.ballot)?,
+                durable_end: Offset(promised.durable_end),
+                digest: Digest(promised.digest),
+                accepted,
+                sealed,
+                suspect: promised.suspect,
+                holes: decode_holes(&promised.holes)?,
+            })
+        }
+        Answer::Accepted(ballot) => Reply::Accepted { ballot: decode_ballot(Some(ballot))? },
+        Answer::Refused(refused) => Reply::Refused(match refused.why() {
+            Why::OtherReplica => Refusal::OtherReplica,
+            Why::Fenced => Refusal::Fenced { promised: decode_ballot(refused.promised)? },
+            Why::Voted => Refusal::Voted { promised: decode_ballot(refused.promised)? },
+            Why::Sealed => Refusal::Sealed { value: decode_value(&refused.value_json)? },
+            Why::OtherWriter => Refusal::OtherWriter { writer: ProcessId(uuid(&refused.writer)?) },
+            Why::Gap => Refusal::Gap { end: Offset(refused.end), suspect: cut(&refused.suspect)? },
+            Why::Holes => Refusal::Holes { holes: decode_holes(&refused.holes)? },
+            Why::Diverged => Refusal::Diverged,
+            Why::Unspecified => return Err(wrong("a refusal without reason")),
+        }),
+    })
+}
+
+/// As the log keeps it and metadata knows it.
+pub(crate) fn encode_value(value: &Value) -> Bytes {
+    json(value)
+}
+
+pub(crate) fn decode_value(bytes: &[u8]) -> Result<Value> {
+    from_json(bytes)
+}
+
+fn encode_holes(holes: &[OffsetRange]) -> Vec<ReplicaHole> {
+    holes.iter().map(|hole| ReplicaHole { start: hole.start.0, end: hole.end.0 }).collect()
+}
+
+/// In order and apart from each other, as the machines take for granted.
+fn decode_holes(holes: &[ReplicaHole]) -> Result<Vec<OffsetRange>> {
+    let is_sound = holes.iter().all(|hole| hole.start < hole.end)
+        && holes.windows(2).all(|pair| pair[0].end < pair[1].start);
+    if !is_sound {
+        return Err(wrong("holes of a copy that are empty, out of order or overlap"));
+    }
+    let range = |hole: &ReplicaHole| OffsetRange { start: Offset(hole.start), end: Offset(hole.end) };
+    Ok(holes.iter().map(range).collect())
+}
+
+fn encode_ballot(ballot: Ballot) -> ReplicaBallot {
+    ReplicaBallot { epoch: ballot.epoch.0, attempt: uuid_bytes(ballot.attempt.0) }
+}
+
+fn decode_ballot(ballot: Option<ReplicaBallot>) -> Result<Ballot> {
+    let ReplicaBallot { epoch, attempt } = ballot.ok_or_else(|| wrong("a ballot is missing"))?;
+    if epoch > EPOCH_MAX.0 {
+        // A promise of it would be the last one: no attempt could have a higher epoch.
+        return Err(wrong(&format!("a ballot of epoch {epoch}, the highest is {}", EPOCH_MAX.0)));
+    }
+    Ok(Ballot { epoch: Epoch(epoch), attempt: AttemptId(uuid(&attempt)?) })
+}
+
+fn json(value: &impl serde::Serialize) -> Bytes {
+    serde_json::to_vec(value).expect("descriptors and values are plain data").into()
+}
+
+fn from_json<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    serde_json::from_slice(bytes).map_err(|problem| wrong(&problem.to_string()))
+}
+
+fn uuid(bytes: &[u8]) -> Result<Uuid> {
+    Uuid::from_slice(bytes).map_err(|problem| wrong(&problem.to_string()))
+}
+
+fn wrong(problem: &str) -> Error {
+    Error::InvalidRequest { problem: problem.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use walrus_model::{LeaderRef, NodeId, ReplicaRef, TopicId};
+
+    use super::*;
+
+    fn descriptor() -> Descriptor {
+        let replica = ReplicaRef { node: NodeId(1), disk: DiskId::from_u128(2) };
+        Descriptor {
+            id: SegmentId::from_u128(3),
+            topic: TopicId::from_u128(4),
+            partition: 5,
+            number: 6,
+            base_offset: Some(Offset(7)),
+            epoch: Epoch(8),
+            leader: LeaderRef { node: NodeId(1), process: ProcessId::from_u128(9) },
+            replicas: vec![replica],
+            write_quorum: 1,
+        }
+    }
+
+    #[test]
+    fn every_answer_comes_back_as_it_was() {
+        let ballot = Ballot { epoch: Epoch(3), attempt: AttemptId::from_u128(4) };
+        let value = Value {
+            end: Offset(7),
+            digest: Digest(u64::MAX),
+            successor: Box::new(descriptor()),
+            possible_loss: vec![],
+            lost: vec![],
+        };
+        let promised = FenceAnswer {
+            ballot,
+            durable_end: Offset(9),
+            digest: Digest(1),
+            accepted: Some((ballot, value.clone())),
+            sealed: Some(value.clone()),
+            suspect: true,
+            holes: vec![OffsetRange { start: Offset(2), end: Offset(4) }],
+        };
+        let replies = [
+            Reply::Ack { durable_end: Offset(5), suspect: None },
+            Reply::Ack { durable_end: Offset(5), suspect: Some(CutId(6)) },
+            Reply::Promised(FenceAnswer { accepted: None, sealed: None, ..promised.clone() }),
+            Reply::Promised(promised),
+            Reply::Accepted { ballot },
+            Reply::Refused(Refusal::OtherReplica),
+            Reply::Refused(Refusal::Fenced { promised: ballot }),
+            Reply::Refused(Refusal::Voted { promised: ballot }),
+            Reply::Refused(Refusal::Sealed { value }),
+            Reply::Refused(Refusal::OtherWriter { writer: ProcessId::from_u128(3) }),
+            Reply::Refused(Refusal::Gap { end: Offset(2), suspect: Some(CutId(1)) }),
+            Reply::Refused(Refusal::Holes { holes: vec![OffsetRange { start: Offset(2), end: Offset(4) }] }),
+            Reply::Refused(Refusal::Diverged),
+        ];
+        for reply in replies {
+            assert_eq!(decode_reply(encode_reply(reply.clone())).unwrap(), reply);
+        }
+        assert!(decode_reply(ReplicaAnswer::default()).is_err());
+    }
+
+    #[test]
+    fn holes_that_overlap_or_are_out_of_order_are_refused() {
+        let holes = |pairs: &[(u64, u64)]| {
+            let holes: Vec<ReplicaHole> =
+                pairs.iter().map(|&(start, end)| ReplicaHole { start, end }).collect();
+            decode_holes(&holes)
+        };
+        assert_eq!(holes(&[(1, 2), (4, 5)]).unwrap().len(), 2);
+        for wrong in
+            [[(1, 2), (2, 3)], [(4, 5), (1, 2)], [(1, 5), (4, 9)], [(1, 1), (3, 4)], [(3, 1), (5, 6)]]
+        {
+            assert!(holes(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_question_comes_back_with_its_addressee() {
+        let (segment, disk) = (SegmentId::from_u128(3), DiskId::from_u128(2));
+        let ballot = Ballot { epoch: Epoch(3), attempt: AttemptId::from_u128(4) };
+        let request = encode_ask(segment, disk, Ask::Fence(Fence { ballot }, Box::new(descriptor())), 9);
+        assert_eq!(request.metadata_version, 9);
+        let (to_segment, to_disk, ask) = decode_ask(request).unwrap();
+        assert_eq!((to_segment, to_disk), (segment, disk));
+        assert!(matches!(ask, Ask::Fence(fence, known) if fence.ballot == ballot && *known == descriptor()));
+        assert!(decode_ask(ReplicaRequest::default()).is_err());
+    }
+
+    #[test]
+    fn a_ballot_above_which_there_is_none_is_no_ballot() {
+        let ballot =
+            |epoch| Some(encode_ballot(Ballot { epoch: Epoch(epoch), attempt: AttemptId::from_u128(4) }));
+        assert!(decode_ballot(ballot(EPOCH_MAX.0)).is_ok());
+        for epoch in [EPOCH_MAX.0 + 1, u32::MAX] {
+            assert!(decode_ballot(ballot(epoch)).is_err());
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! Deciding where a segment ends whose leader does not: a `Recoverer` at work (R4). Any number of nodes may try at once;
+//! all decide the same.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use prost::Message as _;
+use tokio::sync::mpsc;
+use walrus_metadata::SegmentState;
+use walrus_model::{Ballot, Descriptor, Digest, Offset, SegmentId, Value};
+use walrus_replica::{Accept, Mark, Message, Recoverer, RecovererInput, RecovererOutput, Reply};
+
+use crate::broker::Broker;
+use crate::cluster::control::Event;
+use crate::copies::wire::{self, Ask};
+use crate::node::error::{Error, Result};
+use crate::node::proto::peer::{Fetch, FetchAnswer, ReplicaAnswer, SegmentInfo};
+use crate::partition::roll;
+use crate::peer::Request;
+use crate::upkeep::catch_up;
+
+/// For one answer of the metadata store.
+const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
+/// For one answer of a replica.
+const REPLICA_PATIENCE: Duration = Duration::from_secs(2);
+/// One attempt; then metadata is looked at again.
+const ATTEMPT: Duration = Duration::from_secs(5);
+/// Those who have not answered are asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+/// An outbid recoverer stands back for so long, times its place among the replicas.
+const STAND_BACK: Duration = Duration::from_millis(100);
+/// Between two looks while metadata knows more than our snapshot of it.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Metadata's reason for refusing to begin: the end is decided.
+const SEALED: &str = "Sealed";
+/// Bytes of one vote's missing batches.
+const FILL_BYTES: u32 = 8 << 20;
+
+/// Until metadata has the end of the segment, or does not list it. `reason` is for people.
+pub(crate) async fn run(broker: &Broker, segment: &Descriptor, avoid: &[u32], reason: &str) -> Result<()> {
+    let started = Instant::now();
+    let place = broker.copies().place(segment).unwrap_or(segment.replicas.len());
+    let mut above = segment.epoch.0;
+    loop {
+        let news = broker.news();
+        match roll::current(broker, segment).map(|listed| listed.state) {
+            None => return Err(Error::UnknownSegment { segment: segment.id.to_string() }),
+            Some(SegmentState::Sealed(_)) => return Ok(()),
+            Some(SegmentState::Open | SegmentState::Sealing(_)) => {}
+        }
+        let Attempted { ballot, successor } = match begin(broker, segment, above, avoid, reason).await {
+            Ok(attempted) => attempted,
+            // Somebody else was faster, and our snapshot of the metadata is older than that.
+            Err(Error::Foreign { reason, .. }) if reason == SEALED => {
+                news.wait(LOOK_AGAIN).await;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        above = above.max(ballot.epoch.0);
+        tracing::info!(
+            segment = %segment.id, number = segment.number, epoch = ballot.epoch.0, reason,
+            next_leader = successor.leader.node.0, "recovery of a segment begins"
+        );
+        match attempt(broker, segment, ballot, &successor).await {
+            Ok(Choice { value, is_voted }) => {
+                finish(broker, segment, value, is_voted).await?;
+                let seconds = started.elapsed().as_secs_f64();
+                broker.metrics().failover_seconds.observe(seconds);
+                broker.metrics().count_failover(reason);
+                tracing::info!(segment = %segment.id, number = segment.number, reason, seconds, "segment recovered");
+                return Ok(());
+            }
+            Err(Ended::Outbid(epoch)) => {
+                above = above.max(epoch);
+                tracing::info!(segment = %segment.id, epoch, "a higher attempt is known, standing back");
+                let factor = u32::try_from(place + 1).unwrap_or(u32::MAX);
+                broker.news().wait(STAND_BACK * factor).await;
+            }
+            Err(Ended::Late) => {
+                let what = format!("too few replicas of segment {} answer", segment.id);
+                return Err(Error::Unavailable { what });
+            }
+        }
+    }
+}
+
+struct Attempted {
+    ballot: Ballot,
+    successor: Descriptor,
+}
+
+/// What an attempt chose.
+struct Choice {
+    value: Value,
+    /// Else nobody is left to vote, and it is decided only if metadata take it.
+    is_voted: bool,
+}
+
+enum Ended {
+    Outbid(u32),
+    Late,
+}
+
+async fn begin(
+    broker: &Broker,
+    segment: &Descriptor,
+    above: u32,
+    avoid: &[u32],
+    reason: &str,
+) -> Result<Attempted> {
+    let event = Event::BeginRecovery {
+        topic: segment.topic,
+        partition: segment.partition,
+        segment: segment.id,
+        above,
+        avoid: avoid.to_vec(),
+        reason: reason.to_owned(),
+    };
+    let answer = broker.control().ask(&event, CONTROL_PATIENCE).await?;
+    let wrong = |problem: serde_json::Error| Error::Internal {
+        message: format!("the answer to begin_recovery: {problem}"),
+    };
+    let field = |name: &str| answer.get(name).cloned().unwrap_or_default();
+    Ok(Attempted {
+        ballot: serde_json::from_value(field("ballot")).map_err(wrong)?,
+        successor: serde_json::from_value(field("successor")).map_err(wrong)?,
+    })
+}
+
+async fn attempt(
+    broker: &Broker,
+    segment: &Descriptor,
+    ballot: Ballot,
+    successor: &Descriptor,
+) -> Result<Choice, Ended> {
+    let mut machine = Recoverer::new(segment.clone(), ballot, successor.clone());
+    let (replies, mut arrived) = mpsc::unbounded_channel::<Heard>();
+    // Nodes from which the batches of a place are fetched, where that is not the one that stored them.
+    let mut left_with: HashMap<usize, u32> = HashMap::new();
+    look_for_left(broker, segment, replies.clone());
+    let mut inputs = vec![RecovererInput::Ask];
+    let until = tokio::time::Instant::now() + ATTEMPT;
+    loop {
+        for input in inputs.drain(..) {
+            for output in machine.step(input) {
+                match output {
+                    RecovererOutput::Send { to, message, fill } => {
+                        let node =
+                            |place| left_with.get(&place).copied().unwrap_or(segment.replicas[place].node.0);
+                        let sources = fill.map(|(from, sources)| Fill {
+                            from,
+                            nodes: sources.into_iter().map(node).collect(),
+                        });
+                        ask(broker, segment, to, message, sources, replies.clone());
+                    }
+                    RecovererOutput::Decided(value) => return Ok(Choice { value, is_voted: true }),
+                    RecovererOutput::Unvoted(value) => return Ok(Choice { value, is_voted: false }),
+                    RecovererOutput::Outbid(promised) => return Err(Ended::Outbid(promised.epoch.0)),
+                }
+            }
+        }
+        tokio::select! {
+            heard = arrived.recv() => match heard.expect("the other end is held here") {
+                Heard::Reply { from, reply } => {
+                    tracing::debug!(segment = %segment.id, from, ?reply, "a replica answers the recovery");
+                    inputs.push(RecovererInput::Reply { from, reply });
+                }
+                Heard::Gone { replica, left } => {
+                    tracing::debug!(segment = %segment.id, replica, ?left, "the disk of a replica is gone");
+                    left_with.extend(left.map(|(node, _)| (replica, node)));
+                    inputs.push(RecovererInput::Gone { replica, left: left.map(|(_, last)| last) });
+                }
+            },
+            () = tokio::time::sleep(ASK_AGAIN) => inputs.push(RecovererInput::Ask),
+            () = tokio::time::sleep_until(until) => return Err(Ended::Late),
+        }
+    }
+}
+
+/// What an attempt hears.
+#[expect(clippy::large_enum_variant, reason = "a few are under way, and most are replies")]
+enum Heard {
+    /// From the replica of a place.
+    Reply { from: usize, reply: Reply },
+    /// The disk of a place is gone; perhaps its log is left with a node, whole up to a mark.
+    Gone { replica: usize, left: Option<(u32, Mark)> },
+}
+
+/// From where on a replica lacks the value's batches, and which nodes have them.
+struct Fill {
+    from: Offset,
+    nodes: Vec<u32>,
+}
+
+/// Tells an attempt which disks are gone, once all nodes that are there have said which logs are left with them: of the
+/// copies that are gone, one log stands for each, the longest first.
+fn look_for_left(broker: &Broker, segment: &Descriptor, heard: mpsc::UnboundedSender<Heard>) {
+    let metadata = broker.routing().metadata.clone();
+    let is_gone = |place: &usize| metadata.gone_disks.contains(&segment.replicas[*place].disk);
+    let gone: Vec<usize> = (0..segment.replicas.len()).filter(is_gone).collect();
+    if gone.is_empty() {
+        return;
+    }
+    let (asking, uuid) = (broker.clone(), segment.id);
+    broker.spawn("logs left of a segment", async move {
+        let mut left = Vec::new();
+        for node in metadata.nodes.keys().map(|node| node.0) {
+            if asking.liveness().is_silent(node) {
+                continue;
+            }
+            match left_with(&asking, uuid, node).await {
+                Ok(mark) => left.extend(mark.map(|mark| (node, mark))),
+                Err(error) => {
+                    // The next attempt asks again: what nobody asked for would be taken for lost.
+                    tracing::debug!(segment = %uuid, node, %error, "a node does not say whether a log is left with it");
+                    return;
+                }
+            }
+        }
+        left.sort_by_key(|(_, mark)| std::cmp::Reverse(mark.end));
+        let mut left = left.into_iter();
+        for replica in gone {
+            drop(heard.send(Heard::Gone { replica, left: left.next() })); // the attempt may be over
+        }
+    });
+}
+
+/// How far the log of a segment goes that is left with a node, if one is, and is whole.
+async fn left_with(broker: &Broker, segment: SegmentId, node: u32) -> Result<Option<Mark>> {
+    let asked = crate::cluster::segment::uuid_bytes(segment.0);
+    let question = SegmentInfo { left: true, ..broker.segment_info(vec![asked], false) };
+    let facts = broker.facts_of(node, &question, REPLICA_PATIENCE).await?;
+    let found = facts.into_iter().find(|facts| facts.left);
+    Ok(found.map(|facts| Mark { end: Offset(facts.end_offset), digest: Digest(facts.digest) }))
+}
+
+/// Asks a replica, fetching first what it lacks; a reply that does not come is not told.
+fn ask(
+    broker: &Broker,
+    segment: &Descriptor,
+    to: usize,
+    message: Message,
+    fill: Option<Fill>,
+    replies: mpsc::UnboundedSender<Heard>,
+) {
+    let (asking, segment) = (broker.clone(), segment.clone());
+    broker.spawn("recovery", async move {
+        let asked = match message {
+            Message::Fence(fence) => Ok(Ask::Fence(fence, Box::new(segment.clone()))),
+            Message::Accept(accept) => with_missing(&asking, &segment, accept, fill).await,
+            other => Err(Error::Internal { message: format!("a recoverer sends {other:?}") }),
+        };
+        let reply = match asked {
+            Ok(ask) => deliver(&asking, &segment, to, ask).await,
+            Err(error) => Err(error),
+        };
+        match reply {
+            Ok(reply) => drop(replies.send(Heard::Reply { from: to, reply })), // the attempt may be over
+            Err(error) => {
+                let node = segment.replicas[to].node.0;
+                tracing::debug!(segment = %segment.id, node, %error, "a replica does not answer the recovery");
+            }
+        }
+    });
+}
+
+async fn with_missing(
+    broker: &Broker,
+    segment: &Descriptor,
+    accept: Accept,
+    fill: Option<Fill>,
+) -> Result<Ask> {
+    let end = accept.value.end;
+    let nothing = |accept| Ok(Ask::Accept(accept, end, Vec::new(), Box::new(segment.clone())));
+    let Some(Fill { from, nodes }) = fill else { return nothing(accept) };
+    // What is lost nobody has; the replica leaves it out by itself.
+    let from = accept.value.past_lost(from);
+    if from >= end {
+        return nothing(accept);
+    }
+    let mut failure = Error::Unavailable { what: format!("nobody has all of segment {}", segment.id) };
+    for node in nodes {
+        match fetch(broker, segment.id, node, from).await {
+            Ok(batches) => return Ok(Ask::Accept(accept, from, batches, Box::new(segment.clone()))),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+/// Batches of a replica, acknowledged or not.
+pub(crate) async fn fetch(
+    broker: &Broker,
+    segment: SegmentId,
+    node: u32,
+    from: Offset,
+) -> Result<Vec<bytes::Bytes>> {
+    if node == broker.node_id() {
+        return broker.durable_batches(segment, from.0, FILL_BYTES as usize).await;
+    }
+    let segment = crate::cluster::segment::uuid_bytes(segment.0);
+    let fetch = Fetch { segment, offset: from.0, bytes_max: FILL_BYTES, wait_ms: 0, durable: true };
+    let payload = broker.peers().call(node, Request::Fetch(fetch), REPLICA_PATIENCE).await?;
+    let answer = FetchAnswer::decode(payload)
+        .map_err(|problem| Error::Internal { message: format!("a peer's page: {problem}") })?;
+    Ok(answer.batches)
+}
+
+async fn deliver(broker: &Broker, segment: &Descriptor, to: usize, ask: Ask) -> Result<Reply> {
+    let replica = segment.replicas[to];
+    let request = wire::encode_ask(segment.id, replica.disk, ask, broker.metadata_version());
+    if replica.node.0 == broker.node_id() {
+        let answer = broker.answer_replica(request).await?;
+        return wire::decode_reply(answer);
+    }
+    let payload = broker.peers().call(replica.node.0, Request::Replica(request), REPLICA_PATIENCE).await?;
+    let wrong = |problem: prost::DecodeError| Error::Internal { message: problem.to_string() };
+    wire::decode_reply(ReplicaAnswer::decode(payload).map_err(wrong)?)
+}
+
+/// The value is decided: the own copy is sealed, so that the next leader can be given the producers at the end, and
+/// metadata is told.
+async fn finish(broker: &Broker, segment: &Descriptor, value: Value, is_voted: bool) -> Result<()> {
+    if !value.possible_loss.is_empty() {
+        broker.metrics().possible_losses.inc();
+        tracing::error!(
+            alarm = "possible_loss", segment = %segment.id, end = value.end.0,
+            "records from this end on may be lost: too few sound replicas were left"
+        );
+    }
+    if !value.lost.is_empty() {
+        broker.metrics().lost_ranges.inc_by(value.lost.len() as u64);
+        tracing::error!(
+            alarm = "lost_records", segment = %segment.id, lost = ?value.lost,
+            "these records rotted on every disk that had them: all copies leave them out"
+        );
+    }
+    if !is_voted {
+        return roll::publish(broker, segment, &value).await;
+    }
+    if broker.copies().place(segment).is_some()
+        && let Err(error) = catch_up::seal_here(broker, segment, &value).await
+    {
+        tracing::warn!(segment = %segment.id, %error, "the own copy is not whole yet");
+    }
+    roll::prepare_ahead(broker, segment, &value).await;
+    roll::publish(broker, segment, &value).await
+}

@@ -1,0 +1,188 @@
+//! Watching the leaders of the segments that this node stores: when one is gone, somebody must decide where its segment
+//! ends. Each replica waits a little longer than the one before it in the set, so that mostly one of them tries.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use walrus_metadata::{Segment, SegmentState};
+use walrus_model::{Ballot, Descriptor, SegmentId};
+
+use crate::broker::Broker;
+use crate::cluster::segment::log_id;
+use crate::ending::recovery;
+
+/// Between two looks while something is suspected, or nothing else tells to look.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// An attempt of somebody else is given so long.
+const ATTEMPT_PATIENCE: Duration = Duration::from_secs(6);
+/// A leader that cannot lead is given so long to hear what happened to its segment.
+const UNABLE_PATIENCE: Duration = Duration::from_secs(1);
+/// How much later the next replica in the set tries.
+const TURN: Duration = Duration::from_millis(700);
+/// After a failed attempt.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Recoveries at the same time.
+const AT_ONCE: usize = 32;
+
+/// Why a segment needs somebody else to end it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// Its leader's process is not the node's any more: a leader never resumes (R7).
+    Restarted,
+    /// Its only copy has lost its votes, or its disk.
+    Forgotten,
+    /// Its leader's node does not answer.
+    Silent,
+    /// Its leader's process is this one, and can lead it no more: only an append would bring it forward, and a reader waits.
+    Unable,
+    /// It was adopted: it may have been written and sealed before metadata forgot it (R6).
+    Adopted,
+    /// Somebody is at it.
+    Attempt(Ballot),
+}
+
+impl Cause {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Restarted => "leader_restarted",
+            Self::Forgotten => "votes_lost",
+            Self::Silent => "leader_silent",
+            Self::Unable => "leader_unable",
+            Self::Adopted => "adopted",
+            Self::Attempt(_) => "attempt_stuck",
+        }
+    }
+
+    fn patience(self) -> Duration {
+        match self {
+            // Whoever deposed it is at work, as a rule, and metadata will say so.
+            Self::Unable => UNABLE_PATIENCE,
+            Self::Attempt(_) => ATTEMPT_PATIENCE,
+            Self::Restarted | Self::Forgotten | Self::Silent | Self::Adopted => Duration::ZERO,
+        }
+    }
+}
+
+struct Suspicion {
+    cause: Cause,
+    since: Instant,
+    under_way: bool,
+}
+
+/// Until the node stops.
+pub(crate) async fn keep_watch(broker: Broker) {
+    let shutdown = broker.shutdown_signal().clone();
+    let mut suspicions: HashMap<SegmentId, Suspicion> = HashMap::new();
+    let (finished, mut done) = mpsc::unbounded_channel::<SegmentId>();
+    let mut seen = (0, Vec::new(), HashSet::new());
+    loop {
+        while let Ok(segment) = done.try_recv() {
+            if let Some(suspicion) = suspicions.get_mut(&segment) {
+                suspicion.under_way = false;
+                suspicion.since = Instant::now() + PAUSE;
+            }
+        }
+        let now = (broker.metadata_version(), broker.liveness().silent(), unable(&broker));
+        if now != seen || !suspicions.is_empty() {
+            let suspected = suspected(&broker, &now.2);
+            seen = now;
+            suspicions.retain(|segment, _| suspected.iter().any(|(listed, _)| listed.id == *segment));
+            for (descriptor, cause) in suspected {
+                let fresh = || Suspicion { cause, since: Instant::now(), under_way: false };
+                let suspicion = suspicions.entry(descriptor.id).or_insert_with(fresh);
+                if suspicion.cause != cause && !suspicion.under_way {
+                    *suspicion = fresh();
+                }
+                let turn = TURN * rank(&broker, &descriptor);
+                if !suspicion.under_way && suspicion.since + cause.patience() + turn <= Instant::now() {
+                    suspicion.under_way = true;
+                    recover(&broker, descriptor, cause, finished.clone());
+                }
+            }
+        }
+        // Not on each change of the metadata: many come at once.
+        if shutdown.run_until_cancelled(tokio::time::sleep(LOOK_AGAIN)).await.is_none() {
+            return;
+        }
+    }
+}
+
+fn recover(broker: &Broker, segment: Descriptor, cause: Cause, finished: mpsc::UnboundedSender<SegmentId>) {
+    let recovering = broker.clone();
+    broker.spawn("recovery of a segment", async move {
+        let avoid = recovering.liveness().silent();
+        let shutdown = recovering.shutdown_signal().clone();
+        let ended =
+            shutdown.run_until_cancelled(recovery::run(&recovering, &segment, &avoid, cause.name())).await;
+        if let Some(Err(error)) = ended {
+            tracing::warn!(segment = %segment.id, cause = cause.name(), %error, "the segment is not recovered yet");
+        }
+        let _ = finished.send(segment.id); // the watch may have ended
+    });
+}
+
+/// Unsealed segments that this node stores, or stored as another disk, and whose leader is not there.
+fn suspected(broker: &Broker, unable: &HashSet<SegmentId>) -> Vec<(Descriptor, Cause)> {
+    let routing = broker.routing();
+    let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
+    let last = partitions.filter_map(|partition| partition.segments.last());
+    let is_here = |segment: &Descriptor| {
+        broker.copies().place(segment).is_some() || broker.left().log(log_id(segment)).is_some()
+    };
+    let stored = last.filter(|segment| is_here(&segment.descriptor));
+    let suspected = stored.filter_map(|segment| {
+        let cause = match unable.contains(&segment.descriptor.id) {
+            true => Cause::Unable,
+            false => cause(broker, &routing.metadata, segment)?,
+        };
+        Some((segment.descriptor.clone(), cause))
+    });
+    suspected.take(AT_ONCE).collect()
+}
+
+/// Segments that this process is to lead and cannot lead, and whose end somebody wants to know.
+fn unable(broker: &Broker) -> HashSet<SegmentId> {
+    let routing = broker.routing();
+    let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
+    let led_in_vain = |wanted: &HashSet<SegmentId>| -> HashSet<SegmentId> {
+        let last = partitions.filter_map(|partition| partition.segments.last());
+        let wanted = last.filter(|segment| wanted.contains(&segment.descriptor.id));
+        wanted.filter(|segment| broker.leads_in_vain(segment)).map(|segment| segment.descriptor.id).collect()
+    };
+    let doubted = broker.copies().doubted();
+    if doubted.is_empty() { doubted } else { led_in_vain(&doubted) }
+}
+
+fn cause(broker: &Broker, metadata: &walrus_metadata::Metadata, segment: &Segment) -> Option<Cause> {
+    let Descriptor { leader, replicas, .. } = &segment.descriptor;
+    match &segment.state {
+        SegmentState::Sealed(_) => None,
+        SegmentState::Sealing(ballot) if ballot.is_zero() => Some(Cause::Adopted),
+        SegmentState::Sealing(ballot) => Some(Cause::Attempt(*ballot)),
+        // The only copy is where the leader was: it ends its segment at the first append that needs it, if it knows how.
+        SegmentState::Open if replicas.len() == 1 => {
+            let is_gone = metadata.gone_disks.contains(&replicas[0].disk);
+            (is_gone || broker.copies().has_forgotten(&segment.descriptor)).then_some(Cause::Forgotten)
+        }
+        SegmentState::Open => {
+            let node = metadata.nodes.get(&leader.node);
+            if node.is_none_or(|node| node.process != leader.process) {
+                Some(Cause::Restarted)
+            } else if broker.liveness().is_silent(leader.node.0) {
+                Some(Cause::Silent)
+            } else {
+                None
+            }
+        }
+    }
+}
+
+/// How many replicas of the segment try before this one.
+fn rank(broker: &Broker, segment: &Descriptor) -> u32 {
+    let own = broker.copies().place(segment).unwrap_or(0);
+    let before = segment.replicas[..own].iter().filter(|replica| {
+        replica.node != segment.leader.node && !broker.liveness().is_silent(replica.node.0)
+    });
+    u32::try_from(before.count()).unwrap_or(u32::MAX)
+}

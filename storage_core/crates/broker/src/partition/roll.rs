@@ -1,0 +1,304 @@
+//! The planned roll of a segment: a successor is allotted in metadata, its leader prepares its log, then the replicas vote
+//! for the end, which decides, and metadata learns it. Each step may be repeated; the vote is asked for once.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use walrus_metadata::rolling::Reason;
+use walrus_metadata::{Segment, SegmentState};
+use walrus_model::{Descriptor, Value};
+
+use crate::broker::Broker;
+use crate::cluster::control::Event;
+use crate::cluster::segment::{label, log_id};
+use crate::ending::recovery;
+use crate::node::error::{Error, Result};
+use crate::node::names::TopicName;
+use crate::node::proto::peer::Prepare;
+use crate::partition::leader::Leader;
+use crate::peer::Request;
+use crate::upkeep::catch_up;
+
+/// For one answer of the metadata store.
+const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
+/// The same while appends wait for a successor: their segment may mostly go on without one.
+const ALLOT_PATIENCE: Duration = Duration::from_secs(1);
+/// For the acknowledgement of what was appended last.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
+/// For the votes of the replicas; then the leader asks for a recovery.
+const VOTE_PATIENCE: Duration = Duration::from_secs(2);
+/// For one answer of the successor's node.
+const PREPARE_PATIENCE: Duration = Duration::from_secs(3);
+/// A node that cannot prepare for so long is passed over.
+const PASS_OVER_AFTER: Duration = Duration::from_secs(2);
+/// A segment that got no successor goes on for so long before it asks again; one that takes nothing more waits so long.
+pub(crate) const HOLD: Duration = Duration::from_secs(1);
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A segment that must end.
+#[derive(Clone)]
+pub(crate) struct Roll {
+    pub(crate) segment: Descriptor,
+    pub(crate) label: Arc<str>,
+    pub(crate) reason: Reason,
+    leader: Option<Arc<Leader>>,
+    /// `None` for an earlier process's: whatever log the disk has is rolled.
+    started: Instant,
+}
+
+impl Roll {
+    /// A roll of a segment that this process leads and has frozen.
+    pub(crate) fn of_leader(leader: Arc<Leader>, reason: Reason) -> Self {
+        let (segment, label) = (leader.descriptor.clone(), leader.key.label.clone());
+        Self { segment, label, reason, leader: Some(leader), started: Instant::now() }
+    }
+
+    /// A roll of a segment that an earlier process of this node led: a leader never resumes.
+    pub(crate) fn of_earlier_process(topic: &TopicName, segment: &Segment) -> Self {
+        let segment = segment.descriptor.clone();
+        let label = label(topic.as_str(), &segment).into();
+        Self { segment, label, reason: Reason::Restarted, leader: None, started: Instant::now() }
+    }
+
+    pub(crate) fn leader(&self) -> Option<&Arc<Leader>> {
+        self.leader.as_ref()
+    }
+}
+
+/// Has a successor allotted before it is needed. Does nothing while that is under way or done.
+pub(crate) fn allot_ahead(broker: &Broker, leader: &Arc<Leader>, reason: Reason) {
+    if leader.is_held()
+        || leader.allotting.try_lock().is_err()
+        || allotted(broker, &leader.descriptor).is_some()
+    {
+        return;
+    }
+    let (asking, leader) = (broker.clone(), leader.clone());
+    broker.spawn("allot", async move {
+        let Ok(_turn) = leader.allotting.try_lock() else { return };
+        if let Err(error) = begin_roll(&asking, &leader.descriptor, &[], reason, CONTROL_PATIENCE).await {
+            tracing::warn!(segment = leader.label(), %error, "no successor could be allotted ahead");
+            leader.hold(HOLD);
+        }
+    });
+}
+
+/// Does all of it: on return metadata has the successor. It can be run again after an error, and after it was cancelled at
+/// any point. On an error either nothing was done and the leader still leads, or it takes nothing more.
+pub(crate) async fn run(broker: &Broker, topic: &TopicName, roll: &Roll) -> Result<()> {
+    let Some(leader) = &roll.leader else {
+        // Nobody may go on in it: its end is decided as after a failure.
+        return recovery::run(broker, &roll.segment, &[], roll.reason.name()).await;
+    };
+    if leader.is_leading() {
+        settle(leader).await?;
+        let successor = find_successor(broker, roll, leader).await?;
+        leader.freeze(broker, &successor);
+    }
+    let value = decided(broker, roll, leader).await?;
+    catch_up::seal_here(broker, &roll.segment, &value).await?;
+    publish(broker, &roll.segment, &value).await?;
+    let pause = roll.started.elapsed();
+    broker.metrics().count_roll(roll.reason);
+    broker.metrics().roll_seconds.observe(pause.as_secs_f64());
+    let successor = &value.successor;
+    tracing::info!(
+        topic = %topic,
+        segment = roll.label.as_ref(),
+        reason = %roll.reason,
+        end = value.end.0,
+        next_leader = successor.leader.node.0,
+        next_epoch = successor.epoch.0,
+        pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+        "segment sealed, successor opened"
+    );
+    Ok(())
+}
+
+/// Waits until everything that was appended is acknowledged: nothing has to move to the next segment.
+async fn settle(leader: &Leader) -> Result<()> {
+    let end = leader.log().end_offset().0;
+    let mut watermark = leader.watch_high_watermark();
+    let settled = tokio::time::timeout(SETTLE_PATIENCE, watermark.wait_for(|reached| *reached >= end));
+    match settled.await {
+        Ok(Ok(_)) => Ok(()),
+        _ => Err(Error::Unavailable {
+            what: format!("{}: too few replicas have its last batches", leader.label()),
+        }),
+    }
+}
+
+/// The end of a frozen segment: by the votes for ballot 0, else by a recovery (R3).
+async fn decided(broker: &Broker, roll: &Roll, leader: &Leader) -> Result<Value> {
+    let mut end = leader.watch_end();
+    let is_voted = tokio::time::timeout(VOTE_PATIENCE, end.wait_for(Option::is_some)).await.is_ok();
+    if !is_voted {
+        tracing::warn!(segment = leader.label(), "the votes for its end take too long, recovering it");
+        recovery::run(broker, &roll.segment, &[], "votes_missing").await?;
+        // Metadata has the decision, and so has the leader when its snapshot comes in.
+        drop(tokio::time::timeout(CONTROL_PATIENCE, end.wait_for(Option::is_some)).await);
+    }
+    let value = end.borrow().clone();
+    let unknown = || Error::Unavailable { what: format!("the end of {} is not known yet", leader.label()) };
+    value.map(|value| (*value).clone()).ok_or_else(unknown)
+}
+
+/// Makes the successor's log on its leader's node, should it answer: so that it need not ask around later.
+pub(crate) async fn prepare_ahead(broker: &Broker, segment: &Descriptor, value: &Value) {
+    let log = broker.bucket().log(log_id(segment));
+    let Some(log) = log.filter(|log| log.is_sealed()) else { return };
+    let producers = Bytes::from(broker.producers_behind(segment, log.producers()).encode());
+    if let Err(error) = prepare(broker, &value.successor, &producers).await {
+        tracing::debug!(segment = %value.successor.id, %error, "the next leader could not be prepared");
+    }
+}
+
+/// A successor, with its base, whose node has its log on disk.
+async fn find_successor(broker: &Broker, roll: &Roll, leader: &Leader) -> Result<Descriptor> {
+    let end = leader.log().end_offset();
+    let producers = Bytes::from(broker.producers_behind(&roll.segment, leader.log().producers()).encode());
+    // Its own node is no successor of a segment that leaves it for want of space.
+    let mut avoid = if roll.reason == Reason::NoSpace { vec![broker.node_id()] } else { Vec::new() };
+    let mut failing_since = None;
+    loop {
+        let successor = allot(broker, roll, leader, &avoid).await?;
+        let node = successor.leader.node.0;
+        let descriptor = Descriptor { base_offset: Some(end), ..successor };
+        match prepare(broker, &descriptor, &producers).await {
+            Ok(()) => return Ok(descriptor),
+            Err(error) => {
+                let since = *failing_since.get_or_insert_with(Instant::now);
+                let may_answer_yet =
+                    matches!(error, Error::Unavailable { .. } | Error::OutcomeUnknown { .. })
+                        && !broker.liveness().is_silent(node)
+                        && since.elapsed() <= PASS_OVER_AFTER;
+                if !may_answer_yet {
+                    tracing::warn!(segment = roll.label.as_ref(), node, %error, "the successor cannot prepare, passing it over");
+                    if !avoid.contains(&node) {
+                        avoid.push(node);
+                    }
+                    failing_since = None;
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// The successor that metadata has, if it can still serve; else a new one.
+async fn allot(broker: &Broker, roll: &Roll, leader: &Leader, avoid: &[u32]) -> Result<Descriptor> {
+    let late = |_| Error::Unavailable { what: format!("{} is allotted no successor", roll.label) };
+    let _turn = tokio::time::timeout(ALLOT_PATIENCE, leader.allotting.lock()).await.map_err(late)?;
+    if let Some(successor) = allotted(broker, &roll.segment)
+        && !avoid.contains(&successor.leader.node.0)
+        && !broker.liveness().is_silent(successor.leader.node.0)
+        && is_alive(broker, &successor)
+    {
+        return Ok(successor);
+    }
+    begin_roll(broker, &roll.segment, avoid, roll.reason, ALLOT_PATIENCE).await
+}
+
+fn allotted(broker: &Broker, segment: &Descriptor) -> Option<Descriptor> {
+    current(broker, segment)?.successor
+}
+
+/// The process that was to lead it still runs, as far as metadata knows.
+fn is_alive(broker: &Broker, successor: &Descriptor) -> bool {
+    let routing = broker.routing();
+    let node = routing.metadata.nodes.get(&successor.leader.node);
+    node.is_some_and(|node| node.process == successor.leader.process)
+}
+
+pub(crate) fn current(broker: &Broker, segment: &Descriptor) -> Option<Segment> {
+    let routing = broker.routing();
+    let partition = routing.topic(segment.topic)?.partition(segment.partition).ok()?;
+    partition.segments.iter().rev().find(|listed| listed.descriptor.id == segment.id).cloned()
+}
+
+/// Metadata lists it, and not where it ends.
+pub(crate) fn is_unsealed(broker: &Broker, segment: &Descriptor) -> bool {
+    current(broker, segment).is_some_and(|listed| !matches!(listed.state, SegmentState::Sealed(_)))
+}
+
+fn is_sealed(broker: &Broker, segment: &Descriptor) -> bool {
+    current(broker, segment).is_some_and(|listed| matches!(listed.state, SegmentState::Sealed(_)))
+}
+
+async fn begin_roll(
+    broker: &Broker,
+    segment: &Descriptor,
+    avoid: &[u32],
+    reason: Reason,
+    patience: Duration,
+) -> Result<Descriptor> {
+    let mut avoid = avoid.to_vec();
+    avoid.extend(broker.liveness().silent());
+    let event = Event::BeginRoll {
+        topic: segment.topic,
+        partition: segment.partition,
+        segment: segment.id,
+        avoid,
+        reason: reason.name(),
+    };
+    let answer = broker.control().ask(&event, patience).await?;
+    let successor = answer.get("successor").cloned().unwrap_or_default();
+    serde_json::from_value(successor)
+        .map_err(|problem| Error::Internal { message: format!("the answer to begin_roll: {problem}") })
+}
+
+async fn prepare(broker: &Broker, successor: &Descriptor, producers: &Bytes) -> Result<()> {
+    let node = successor.leader.node.0;
+    if node == broker.node_id() {
+        return broker.prepare(successor, producers).await;
+    }
+    let descriptor_json = serde_json::to_vec(successor).expect("descriptors are plain data").into();
+    let metadata_version = broker.metadata_version();
+    let request =
+        Request::Prepare(Prepare { descriptor_json, producers: producers.clone(), metadata_version });
+    broker.peers().call(node, request, PREPARE_PATIENCE).await.map(drop)
+}
+
+/// Proposes the value until metadata has it. Gives up only where metadata has another value or no such segment.
+pub(crate) async fn publish(broker: &Broker, segment: &Descriptor, value: &Value) -> Result<()> {
+    let event = Event::SealAndOpen {
+        topic: segment.topic,
+        partition: segment.partition,
+        segment: segment.id,
+        value: Box::new(value.clone()),
+    };
+    loop {
+        let news = broker.news();
+        let known = current(broker, segment).map(|listed| listed.state);
+        match known {
+            Some(SegmentState::Sealed(published)) if published == *value => return Ok(()),
+            Some(SegmentState::Sealed(published)) => {
+                let message =
+                    format!("segment {} was sealed as {value:?}, metadata says {published:?}", segment.id);
+                tracing::error!(alarm = "seal_conflict", "{message}");
+                broker.metrics().alarms.inc();
+                return Err(Error::Internal { message });
+            }
+            Some(_) => {}
+            None => return Err(Error::UnknownSegment { segment: segment.id.to_string() }),
+        }
+        match broker.control().ask(&event, CONTROL_PATIENCE).await {
+            // The snapshot comes before the answer, so the next look sees it.
+            Ok(_) if is_sealed(broker, segment) => {}
+            Ok(_) => news.wait(PAUSE).await,
+            Err(refusal) => {
+                tracing::warn!(
+                    segment = %segment.id,
+                    ?refusal,
+                    "the sealed segment is not published yet"
+                );
+                if broker.shutdown_signal().is_cancelled() {
+                    return Err(refusal.into());
+                }
+                broker.news().wait(PAUSE).await; // its own refusal is no news
+            }
+        }
+    }
+}

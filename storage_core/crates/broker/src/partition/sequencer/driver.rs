@@ -1,0 +1,266 @@
+//! The driver of a partition: the one task that works while appends cannot go straight to a log or a connection. It rolls,
+//! finds the target, hands the queue over, and gives up what has waited too long.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt as _;
+use walrus_log::batch::Batch;
+use walrus_metadata::Segment;
+use walrus_metadata::rolling::Reason;
+use walrus_model::SegmentId;
+
+use super::{Arrived, Mode, Sequencer, State, Waiting};
+use crate::broker::Broker;
+use crate::cluster::routing::is_led_by;
+use crate::node::error::{Error, Result};
+use crate::partition::leader::Leader;
+use crate::partition::roll::{self, Roll};
+use crate::partition::ticket::Placed;
+use crate::peer::{Connection, Lane};
+
+/// The driver looks again after such a time where nothing tells it to look earlier.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// How often batches that waited too long are given up.
+const EXPIRE_EVERY: Duration = Duration::from_millis(100);
+
+/// How far the queue was handed over.
+enum Handed {
+    /// All of it. From here on there may be another driver: this one must end.
+    All,
+    /// Up to a batch behind which the segment ends, or before which it must be looked for anew.
+    UpToARoll,
+}
+
+impl Sequencer {
+    /// A panic in the driver must not leave appends waiting for ever.
+    pub(super) async fn drive_guarded(self: Arc<Self>, broker: &Broker) {
+        let driven = std::panic::AssertUnwindSafe(self.drive(broker)).catch_unwind().await;
+        if driven.is_err() {
+            broker.metrics().panics.inc();
+            tracing::error!(topic = %self.name, partition = self.partition, "the driver of a partition panicked");
+            let error = Error::Internal { message: format!("the driver of {} panicked", self.name) };
+            let mut state = self.state.lock();
+            state.roll = None;
+            state.mode = Mode::Idle;
+            self.fail_queue(broker, &mut state, &error);
+        }
+    }
+
+    /// Works until the queue is empty and the target known, or nobody waits any more.
+    async fn drive(self: &Arc<Self>, broker: &Broker) {
+        loop {
+            self.while_waiting(broker, self.take_back(broker)).await;
+            if broker.shutdown_signal().is_cancelled() {
+                let mut state = self.state.lock();
+                (state.roll, state.mode) = (None, Mode::Idle);
+                self.fail_queue(broker, &mut state, &stopping());
+                return;
+            }
+            let roll = self.state.lock().roll.take();
+            if let Some(roll) = roll {
+                let outcome = self.while_waiting(broker, roll::run(broker, &self.name, &roll)).await;
+                let is_stuck = outcome.is_err_and(|error| self.not_rolled(broker, roll, &error));
+                self.expire(broker);
+                if is_stuck {
+                    self.while_waiting(broker, broker.news().wait(roll::HOLD)).await;
+                }
+                continue;
+            }
+            self.expire(broker);
+            if self.rest() {
+                return;
+            }
+            let news = broker.news();
+            let Some(segment) = self.open_segment(broker) else {
+                let is_gone = broker.routing().topic(self.topic).is_none();
+                if is_gone {
+                    let error = Error::UnknownTopic { topic: self.name.to_string() };
+                    self.fail_queue(broker, &mut self.state.lock(), &error);
+                } else {
+                    self.obstacle(format!("{}/{} has no open segment", self.name, self.partition));
+                    self.while_waiting(broker, news.wait(LOOK_AGAIN)).await;
+                }
+                continue;
+            };
+            if self.give_back(broker, &segment) {
+                self.while_waiting(broker, news.wait(LOOK_AGAIN)).await;
+                continue;
+            }
+            let handed_over = self.while_waiting(broker, self.hand_over(broker, &segment)).await;
+            match handed_over {
+                Ok(Handed::All) => return,
+                Ok(Handed::UpToARoll) => {}
+                Err(error) => {
+                    tracing::debug!(topic = %self.name, partition = self.partition, %error, "appends wait");
+                    self.obstacle(error.to_string());
+                    self.while_waiting(broker, news.wait(LOOK_AGAIN)).await;
+                }
+            }
+        }
+    }
+
+    /// Answers the batches of other nodes that were meant for another segment than the open one. `true`: the leader of
+    /// the open one has rolled it, and the metadata here do not know it yet.
+    fn give_back(&self, broker: &Broker, open: &Segment) -> bool {
+        let mut state = self.state.lock();
+        let is_stale = |waiting: &Waiting| waiting.only.is_some_and(|only| only != open.descriptor.id);
+        let (stale, waiting) = std::mem::take(&mut state.queue).into_iter().partition(is_stale);
+        state.queue = waiting;
+        for waiting in Vec::from(stale) {
+            self.dequeued(broker, &waiting);
+            drop(waiting.reply.send(Ok(Placed::Moved)));
+        }
+        state.moved.take() == Some(open.descriptor.id)
+    }
+
+    /// Nothing to do: `true`, and the next append starts anew.
+    fn rest(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_done = state.queue.is_empty() && state.roll.is_none() && state.in_flight.is_empty();
+        if is_done {
+            state.mode = Mode::Idle;
+        }
+        is_done
+    }
+
+    fn obstacle(&self, what: String) {
+        self.state.lock().obstacle = what;
+    }
+
+    /// Runs a step of the driver, meanwhile giving up what has waited too long.
+    async fn while_waiting<T>(&self, broker: &Broker, step: impl Future<Output = T>) -> T {
+        let mut step = std::pin::pin!(step);
+        loop {
+            match tokio::time::timeout(EXPIRE_EVERY, &mut step).await {
+                Ok(done) => return done,
+                Err(_) => self.expire(broker),
+            }
+        }
+    }
+
+    fn expire(&self, broker: &Broker) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        if broker.shutdown_signal().is_cancelled() {
+            self.fail_queue(broker, &mut state, &stopping());
+        }
+        if !state.queue.is_empty()
+            && let Some(open) = self.open_segment(broker).filter(|open| broker.is_cut_off(&open.descriptor))
+        {
+            self.fail_queue(broker, &mut state, &broker.cut_off(&open.descriptor));
+        }
+        if state.queue.iter().all(|waiting| waiting.deadline > now) {
+            return;
+        }
+        let what = format!("{}/{} has no leader: {}", self.name, self.partition, state.obstacle);
+        let (late, waiting) =
+            std::mem::take(&mut state.queue).into_iter().partition(|one| one.deadline <= now);
+        state.queue = waiting;
+        for waiting in Vec::from(late) {
+            self.dequeued(broker, &waiting);
+            drop(waiting.reply.send(Err(Error::Unavailable { what: what.clone() })));
+        }
+    }
+
+    fn fail_queue(&self, broker: &Broker, state: &mut State, error: &Error) {
+        for waiting in std::mem::take(&mut state.queue) {
+            self.dequeued(broker, &waiting);
+            drop(waiting.reply.send(Err(error.clone())));
+        }
+    }
+
+    /// The segment goes on for a while if it can. One that takes nothing more must end whatever it takes, and nobody else may
+    /// see a reason to end it, for its leader is there: `true`, and it is tried again.
+    fn not_rolled(&self, broker: &Broker, roll: Roll, error: &Error) -> bool {
+        let mut state = self.state.lock();
+        tracing::warn!(segment = roll.label.as_ref(), reason = %roll.reason, %error, "the segment is not rolled yet");
+        if let Some(leader) = roll.leader().filter(|leader| leader.is_leading()) {
+            if roll.reason == Reason::NoSpace {
+                let error = Error::NoSpace { node: broker.node_id() };
+                self.fail_queue(broker, &mut state, &error);
+            }
+            leader.hold(roll::HOLD);
+            if leader.may_outgrow(broker.limits()) {
+                broker.bucket().thaw(leader.log().id());
+                return false;
+            }
+        }
+        let is_unsealed = roll::is_unsealed(broker, &roll.segment);
+        if is_unsealed {
+            state.obstacle = error.to_string();
+            state.roll = Some(roll);
+        }
+        is_unsealed
+    }
+
+    /// Finds the target and gives it the queue.
+    async fn hand_over(self: &Arc<Self>, broker: &Broker, segment: &Segment) -> Result<Handed> {
+        let descriptor = &segment.descriptor;
+        let leader = descriptor.leader;
+        if is_led_by(leader, broker.config()) && broker.may_lead(segment) {
+            let leader = broker.leader(&self.name, segment).await?;
+            if !leader.is_leading() {
+                // It is being rolled or recovered: the end comes from the metadata.
+                return Err(Error::Unavailable { what: format!("{} is ending", leader.label()) });
+            }
+            Ok(self.fill_leader(broker, &leader))
+        } else if leader.node.0 == broker.node_id() && broker.known_leader(descriptor.id).is_none() {
+            let roll = Roll::of_earlier_process(&self.name, segment);
+            self.state.lock().roll = Some(roll);
+            Ok(Handed::UpToARoll)
+        } else {
+            let connection = broker.peers().connection(leader.node.0, Lane::Append).await?;
+            self.fill_connection(broker, descriptor.id, &connection)
+        }
+    }
+
+    fn fill_leader(self: &Arc<Self>, broker: &Broker, leader: &Arc<Leader>) -> Handed {
+        let mut state = self.state.lock();
+        while state.roll.is_none() {
+            let Some(waiting) = state.queue.pop_front() else {
+                state.mode = Mode::Local(leader.clone());
+                return Handed::All;
+            };
+            let bytes = waiting.batch.clone();
+            let (only, deadline) = (waiting.only, waiting.deadline);
+            let placed = match Batch::parse(&bytes) {
+                Ok((batch, _)) => {
+                    let arrived = Arrived { batch: &batch, bytes: &bytes, only, deadline };
+                    self.append_here(broker, &mut state, leader, &arrived)
+                }
+                Err(problem) => Some(Err(Error::Internal { message: format!("a checked batch: {problem}") })),
+            };
+            let Some(placed) = placed else {
+                state.queue.push_front(waiting);
+                return Handed::UpToARoll;
+            };
+            self.dequeued(broker, &waiting);
+            drop(waiting.reply.send(placed)); // whoever asked may be gone
+        }
+        Handed::UpToARoll
+    }
+
+    fn fill_connection(
+        self: &Arc<Self>,
+        broker: &Broker,
+        segment: SegmentId,
+        connection: &Arc<Connection>,
+    ) -> Result<Handed> {
+        let mut state = self.state.lock();
+        while let Some(waiting) = state.queue.pop_front() {
+            self.dequeued(broker, &waiting);
+            if let Err(waiting) = self.send(broker, &mut state, segment, connection, waiting) {
+                broker.metrics().waiting_bytes.inc_by(i64::try_from(waiting.batch.len()).unwrap_or(i64::MAX));
+                state.queue.push_front(waiting);
+                return Err(Error::Unavailable { what: "the connection to the leader was lost".to_owned() });
+            }
+        }
+        state.mode = Mode::Remote { segment, connection: connection.clone() };
+        Ok(Handed::All)
+    }
+}
+
+fn stopping() -> Error {
+    Error::Unavailable { what: "this node is stopping".to_owned() }
+}

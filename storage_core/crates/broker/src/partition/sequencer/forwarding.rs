@@ -1,0 +1,154 @@
+//! Batches on their way to the node that leads: sent in order over one connection, answered in any, and put back in front
+//! of the queue, in order, when they did not arrive or may be sent again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use prost::Message as _;
+use walrus_model::SegmentId;
+
+use super::{InFlight, Mode, Sequencer, State, Waiting};
+use crate::broker::Broker;
+use crate::node::budget::Purpose;
+use crate::node::error::{Error, Result};
+use crate::node::proto::peer::{AppendAnswer, ForwardAppend, Kind};
+use crate::partition::submission::AppendAck;
+use crate::partition::ticket::Placed;
+use crate::peer::{CallError, Connection};
+
+/// How much later than the leader the sender of a batch gives up.
+const GRACE: Duration = Duration::from_secs(2);
+
+impl Sequencer {
+    /// Sends a batch to the leader. `Err`: it was not sent, the connection is gone.
+    pub(super) fn send(
+        self: &Arc<Self>,
+        broker: &Broker,
+        state: &mut State,
+        segment: SegmentId,
+        connection: &Arc<Connection>,
+        waiting: Waiting,
+    ) -> Result<(), Waiting> {
+        let now = Instant::now();
+        let patience = waiting.deadline.saturating_duration_since(now);
+        let request = ForwardAppend {
+            topic: Bytes::copy_from_slice(self.topic.0.as_bytes()),
+            partition: self.partition,
+            batch: waiting.batch.clone(),
+            patience_ms: u32::try_from(patience.as_millis()).unwrap_or(u32::MAX),
+            metadata_version: broker.metadata_version(),
+            segment: Bytes::copy_from_slice(segment.as_bytes()),
+        };
+        let number = state.next_sent;
+        let completion = {
+            let (this, broker) = (self.clone(), broker.downgrade());
+            Box::new(move |answer| {
+                if let Ok(broker) = broker.upgrade() {
+                    this.answered(&broker, segment, number, answer);
+                }
+            })
+        };
+        // The leader gives up first, so that its answer says what became of the batch.
+        let deadline = waiting.deadline + GRACE;
+        let payload = request.encode_to_vec().into();
+        if connection.send((Kind::ForwardAppend, Purpose::Appends), payload, deadline, completion).is_err() {
+            return Err(waiting);
+        }
+        broker.metrics().forwards.inc();
+        state.next_sent += 1;
+        state.unanswered += 1;
+        state.in_flight.insert(number, InFlight { waiting, returned: false });
+        Ok(())
+    }
+
+    /// The leader's node answered, or the connection to it died.
+    fn answered(
+        self: &Arc<Self>,
+        broker: &Broker,
+        segment: SegmentId,
+        number: u64,
+        answer: Result<Bytes, CallError>,
+    ) {
+        let mut state = self.state.lock();
+        state.unanswered -= 1;
+        let Some(sent) = state.in_flight.get_mut(&number) else { return };
+        match outcome(answer, &sent.waiting) {
+            Outcome::Again { why, moved } => {
+                sent.returned = true;
+                state.obstacle = why;
+                state.moved = state.moved.or(moved.then_some(segment));
+                let is_its_target =
+                    matches!(&state.mode, Mode::Remote { segment: now, .. } if *now == segment);
+                if is_its_target {
+                    self.leave(broker, &mut state);
+                }
+            }
+            Outcome::Final(result) => {
+                let sent = state.in_flight.remove(&number).expect("it was there a line above");
+                drop(sent.waiting.reply.send(result.map(Placed::Committed))); // whoever asked may be gone
+            }
+        }
+        if state.unanswered == 0 {
+            self.settled.notify_one();
+        }
+    }
+
+    /// Waits until all that was sent is answered, and puts what came back in front of the queue, in order.
+    pub(super) async fn take_back(&self, broker: &Broker) {
+        loop {
+            let settled = self.settled.notified();
+            {
+                let mut state = self.state.lock();
+                if state.unanswered == 0 {
+                    let returned = std::mem::take(&mut state.in_flight);
+                    for (_, sent) in returned.into_iter().rev() {
+                        let bytes = i64::try_from(sent.waiting.batch.len()).unwrap_or(i64::MAX);
+                        broker.metrics().waiting_bytes.inc_by(bytes);
+                        state.queue.push_front(sent.waiting);
+                    }
+                    return;
+                }
+            }
+            settled.await;
+        }
+    }
+}
+
+enum Outcome {
+    Final(Result<AppendAck>),
+    Again { why: String, moved: bool },
+}
+
+fn outcome(answer: Result<Bytes, CallError>, waiting: &Waiting) -> Outcome {
+    let is_late = Instant::now() >= waiting.deadline;
+    match answer {
+        Ok(payload) => match AppendAnswer::decode(payload) {
+            Ok(AppendAnswer { moved: true, .. }) if !is_late => {
+                Outcome::Again { why: "its segment is being rolled".to_owned(), moved: true }
+            }
+            Ok(AppendAnswer { moved: true, .. }) => {
+                Outcome::Final(Err(Error::Unavailable { what: "its segment is being rolled".to_owned() }))
+            }
+            Ok(AppendAnswer { base_offset, end_offset, duplicate, .. }) => {
+                Outcome::Final(Ok(AppendAck { base_offset, end_offset, duplicate }))
+            }
+            Err(problem) => {
+                Outcome::Final(Err(Error::Internal { message: format!("a peer's answer: {problem}") }))
+            }
+        },
+        // It stops, or too much waits there: nothing was written.
+        Err(CallError::Refused(Error::Unavailable { what })) if !is_late => {
+            Outcome::Again { why: what, moved: true }
+        }
+        Err(CallError::Refused(error)) => Outcome::Final(Err(error)),
+        Err(CallError::NotSent(why)) if is_late => Outcome::Final(Err(Error::Unavailable { what: why })),
+        Err(CallError::NotSent(why)) => Outcome::Again { why, moved: false },
+        Err(CallError::Lost(why)) if !waiting.is_idempotent => {
+            let what = format!("the leader's node did not answer ({why}) for a batch without producer id");
+            Outcome::Final(Err(Error::OutcomeUnknown { what }))
+        }
+        Err(CallError::Lost(why)) if is_late => Outcome::Final(Err(Error::Unavailable { what: why })),
+        Err(CallError::Lost(why)) => Outcome::Again { why, moved: false },
+    }
+}

@@ -1,0 +1,350 @@
+//! The order of a partition's appends on this node, wherever their leader is.
+//!
+//! Whatever is submitted reaches the partition's log in the order of submission and at most once: here, if this process
+//! leads the open segment; else over one connection to the node that does; and while neither is possible (a roll, a
+//! restart, a lost connection) it waits in a queue that one task, the driver, hands over when it is.
+//!
+//! A batch that another node sent here is meant for one segment. It is never sent on: when that segment is rolled, it
+//! goes back to its sender, who keeps the order. Two nodes that sent batches on to each other would wait for each other.
+
+mod driver;
+mod forwarding;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+use walrus_log::batch::Batch;
+use walrus_metadata::Segment;
+use walrus_metadata::rolling::Reason;
+use walrus_model::{SegmentId, TopicId};
+
+use crate::broker::Broker;
+use crate::cluster::routing::open_segment;
+use crate::node::error::{Error, Result};
+use crate::node::names::TopicName;
+use crate::partition::fullness::Decision;
+use crate::partition::leader::{Carried, Leader};
+use crate::partition::roll::{self, Roll};
+use crate::partition::submission::AppendAck;
+use crate::partition::ticket::{Placed, Ticket};
+use crate::peer::Connection;
+
+/// Most bytes of batches that wait on this node, of all partitions.
+const WAITING_BYTES_MAX: i64 = 256 << 20;
+
+/// A segment that is younger than this is not rolled for want of room for producers: those who wrote within that time are
+/// remembered all the same.
+const PRODUCER_SILENCE: Duration = Duration::from_secs(15 * 60);
+
+/// What orders one partition's appends on this node, wherever their leader is.
+pub(crate) struct Sequencer {
+    topic: TopicId,
+    name: TopicName,
+    partition: u32,
+    state: Mutex<State>,
+    /// What was sent is answered, all of it.
+    settled: Notify,
+}
+
+struct State {
+    mode: Mode,
+    /// In order, none given to a log or a connection.
+    queue: VecDeque<Waiting>,
+    /// Sent to another node and not answered, by order of sending.
+    in_flight: BTreeMap<u64, InFlight>,
+    unanswered: usize,
+    next_sent: u64,
+    /// The driver's next task, before it hands over the queue.
+    roll: Option<Roll>,
+    /// What the queue waits for, for the errors of those that wait too long.
+    obstacle: String,
+    /// The open segment that its leader said is not: asked again only when the metadata has changed, or after a while.
+    moved: Option<SegmentId>,
+}
+
+enum Mode {
+    /// Nobody appended lately, or the target is gone.
+    Idle,
+    /// This process leads.
+    Local(Arc<Leader>),
+    /// Another node leads.
+    Remote { segment: SegmentId, connection: Arc<Connection> },
+    /// The driver is at work; appends queue up.
+    Driving,
+}
+
+struct Waiting {
+    batch: Bytes,
+    /// A second try is recognised by the log.
+    is_idempotent: bool,
+    /// Another node sent it for this segment.
+    only: Option<SegmentId>,
+    deadline: Instant,
+    reply: oneshot::Sender<Result<Placed>>,
+}
+
+/// A batch at the log's door.
+struct Arrived<'a> {
+    batch: &'a Batch<'a>,
+    bytes: &'a Bytes,
+    only: Option<SegmentId>,
+    deadline: Instant,
+}
+
+struct InFlight {
+    waiting: Waiting,
+    /// It did not arrive, or it may arrive twice: it goes back to the front of the queue.
+    returned: bool,
+}
+
+impl Sequencer {
+    pub(crate) fn new(topic: TopicId, name: TopicName, partition: u32) -> Self {
+        let state = State {
+            mode: Mode::Idle,
+            queue: VecDeque::new(),
+            in_flight: BTreeMap::new(),
+            unanswered: 0,
+            next_sent: 0,
+            roll: None,
+            obstacle: String::new(),
+            moved: None,
+        };
+        Self { topic, name, partition, state: Mutex::new(state), settled: Notify::new() }
+    }
+
+    /// Takes a batch that `Batch::parse` has checked. Its place in the order is fixed when this returns.
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        broker: &Broker,
+        bytes: Bytes,
+        batch: &Batch<'_>,
+        deadline: Instant,
+    ) -> Ticket {
+        self.place(broker, bytes, batch, None, deadline)
+    }
+
+    /// The same for a batch that another node sent to the leader of `segment`. One that is not led by this node, or
+    /// not open, is answered with [`Ticket::moved`].
+    pub(crate) fn submit_forwarded(
+        self: &Arc<Self>,
+        broker: &Broker,
+        bytes: Bytes,
+        batch: &Batch<'_>,
+        segment: SegmentId,
+        deadline: Instant,
+    ) -> Ticket {
+        let open = self.open_segment(broker).map(|open| open.descriptor);
+        let is_here = open.is_some_and(|open| open.id == segment && open.leader.node.0 == broker.node_id());
+        if is_here { self.place(broker, bytes, batch, Some(segment), deadline) } else { Ticket::moved() }
+    }
+
+    fn place(
+        self: &Arc<Self>,
+        broker: &Broker,
+        bytes: Bytes,
+        batch: &Batch<'_>,
+        only: Option<SegmentId>,
+        deadline: Instant,
+    ) -> Ticket {
+        let mut state = self.state.lock();
+        if let Mode::Local(leader) = &state.mode {
+            let leader = leader.clone();
+            if only.is_some_and(|only| only != leader.descriptor.id) {
+                return Ticket::moved();
+            }
+            let arrived = Arrived { batch, bytes: &bytes, only, deadline };
+            if let Some(placed) = self.append_here(broker, &mut state, &leader, &arrived) {
+                return Ticket::placed(placed);
+            }
+        }
+        let metrics = broker.metrics();
+        let length = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
+        if metrics.waiting_bytes.get() + length > WAITING_BYTES_MAX {
+            return Ticket::failed(Error::Unavailable {
+                what: "too many appends wait for their leaders".to_owned(),
+            });
+        }
+        let (reply, receiver) = oneshot::channel();
+        let waiting =
+            Waiting { batch: bytes, is_idempotent: batch.producer().is_some(), only, deadline, reply };
+        match &state.mode {
+            Mode::Remote { .. } if only.is_some() => return Ticket::moved(),
+            Mode::Remote { segment, connection } => {
+                let (segment, connection) = (*segment, connection.clone());
+                if let Err(waiting) = self.send(broker, &mut state, segment, &connection, waiting) {
+                    self.enqueue(broker, &mut state, waiting);
+                }
+            }
+            Mode::Idle | Mode::Local(_) | Mode::Driving => self.enqueue(broker, &mut state, waiting),
+        }
+        Ticket::waiting(receiver)
+    }
+
+    /// The metadata has changed for this partition: a connection to an earlier leader takes nothing more.
+    pub(crate) fn metadata_changed(self: &Arc<Self>, broker: &Broker, open: Option<&Segment>) {
+        let mut state = self.state.lock();
+        let open = open.map(|segment| segment.descriptor.id);
+        let is_stale = match &state.mode {
+            Mode::Remote { segment, .. } => Some(*segment) != open,
+            Mode::Local(leader) => Some(leader.descriptor.id) != open,
+            Mode::Idle | Mode::Driving => false,
+        };
+        if is_stale {
+            self.leave(broker, &mut state);
+        }
+    }
+
+    /// Appends that their segment ended without: in front of all others, in their order.
+    pub(crate) fn carry(self: &Arc<Self>, broker: &Broker, carried: Vec<Carried>) {
+        let mut state = self.state.lock();
+        for Carried { batch, only, deadline, reply } in carried.into_iter().rev() {
+            broker.metrics().waiting_bytes.inc_by(i64::try_from(batch.len()).unwrap_or(i64::MAX));
+            let is_idempotent = Batch::parse(&batch).is_ok_and(|(batch, _)| batch.producer().is_some());
+            state.queue.push_front(Waiting { batch, is_idempotent, only, deadline, reply });
+        }
+        self.leave(broker, &mut state);
+    }
+
+    /// Looks at how full the segment is that this process leads: for the monitor.
+    pub(crate) fn check(self: &Arc<Self>, broker: &Broker, leader: &Arc<Leader>) {
+        let mut state = self.state.lock();
+        if matches!(state.mode, Mode::Idle) {
+            state.mode = Mode::Local(leader.clone());
+        }
+        match &state.mode {
+            Mode::Local(current) if current.descriptor.id == leader.descriptor.id => {
+                let is_old = leader.fill().age >= PRODUCER_SILENCE;
+                if is_old && !leader.is_held() && leader.log().is_crowded_with_producers() {
+                    self.start_roll(broker, &mut state, leader, Reason::Producers);
+                } else {
+                    self.follow_up(broker, &mut state, leader);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the segment that this process leads, empty or not: its replicas belong elsewhere.
+    pub(crate) fn end_segment(self: &Arc<Self>, broker: &Broker, leader: &Arc<Leader>, reason: Reason) {
+        let mut state = self.state.lock();
+        if matches!(state.mode, Mode::Idle) {
+            state.mode = Mode::Local(leader.clone());
+        }
+        let is_leading = matches!(&state.mode, Mode::Local(now) if now.descriptor.id == leader.descriptor.id);
+        if is_leading && !leader.is_held() {
+            self.start_roll(broker, &mut state, leader, reason);
+        }
+    }
+
+    /// Appends to the own log. `None`: the batch must wait, the driver is called.
+    fn append_here(
+        self: &Arc<Self>,
+        broker: &Broker,
+        state: &mut State,
+        leader: &Arc<Leader>,
+        &Arrived { batch, bytes, only, deadline }: &Arrived<'_>,
+    ) -> Option<Result<Placed>> {
+        match leader.append(broker, batch, bytes, only, deadline) {
+            Ok(appended) => {
+                broker.metrics().append_bytes.inc_by(bytes.len() as u64);
+                let ack = AppendAck {
+                    base_offset: appended.base_offset.0,
+                    end_offset: appended.end_offset.0,
+                    duplicate: appended.duplicate,
+                };
+                if !appended.duplicate {
+                    self.follow_up(broker, state, leader);
+                }
+                let (commit, leader) = (appended.commit, leader.clone());
+                Some(Ok(Placed::Committing { ack, commit, leader, deadline }))
+            }
+            Err(Error::NotLeader { key, .. }) => {
+                let open = self.open_segment(broker);
+                let is_listed = open.is_some_and(|open| open.descriptor.id == leader.descriptor.id);
+                if is_listed && leader.is_leading() {
+                    return Some(Err(Error::NotLeader { key, hint: None })); // metadata says so, the bucket says no
+                }
+                self.leave(broker, state);
+                None
+            }
+            Err(error @ Error::NoSpace { .. }) => {
+                broker.space().note_refusal();
+                if leader.is_held() {
+                    return Some(Err(error));
+                }
+                self.start_roll(broker, state, leader, Reason::NoSpace);
+                None
+            }
+            Err(error @ Error::TooManyProducers { .. }) => {
+                if leader.is_held() || leader.fill().age < PRODUCER_SILENCE {
+                    return Some(Err(error));
+                }
+                self.start_roll(broker, state, leader, Reason::Producers);
+                None
+            }
+            // A leader that was replaced without knowing lacks what the next one has.
+            Err(error @ Error::OutOfOrderSequence { .. }) => {
+                Some(Ok(Placed::Refused { error, leader: leader.clone() }))
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// After an append, or now and then: rolls, or has the successor allotted.
+    fn follow_up(self: &Arc<Self>, broker: &Broker, state: &mut State, leader: &Arc<Leader>) {
+        match leader.decide(broker.limits()) {
+            Decision::Continue => {}
+            Decision::AllotSuccessor(reason) => roll::allot_ahead(broker, leader, reason),
+            Decision::SealAfterThis(reason) => self.start_roll(broker, state, leader, reason),
+        }
+    }
+
+    /// From here on nothing is appended to the leader's log.
+    fn start_roll(
+        self: &Arc<Self>,
+        broker: &Broker,
+        state: &mut State,
+        leader: &Arc<Leader>,
+        reason: Reason,
+    ) {
+        broker.bucket().freeze(leader.log().id());
+        state.roll = Some(Roll::of_leader(leader.clone(), reason));
+        self.leave(broker, state);
+    }
+
+    /// Gives the target up; the driver finds the next one.
+    fn leave(self: &Arc<Self>, broker: &Broker, state: &mut State) {
+        let is_driving = matches!(state.mode, Mode::Driving);
+        let has_work = state.roll.is_some() || !state.queue.is_empty() || !state.in_flight.is_empty();
+        if is_driving {
+            return;
+        }
+        if !has_work {
+            state.mode = Mode::Idle;
+            return;
+        }
+        state.mode = Mode::Driving;
+        let (this, driving) = (self.clone(), broker.clone());
+        broker.spawn("sequencer", async move { this.drive_guarded(&driving).await });
+    }
+
+    fn enqueue(self: &Arc<Self>, broker: &Broker, state: &mut State, waiting: Waiting) {
+        broker.metrics().waiting_bytes.inc_by(i64::try_from(waiting.batch.len()).unwrap_or(i64::MAX));
+        state.queue.push_back(waiting);
+        self.leave(broker, state);
+    }
+
+    fn dequeued(&self, broker: &Broker, waiting: &Waiting) {
+        broker.metrics().waiting_bytes.dec_by(i64::try_from(waiting.batch.len()).unwrap_or(i64::MAX));
+    }
+
+    fn open_segment(&self, broker: &Broker) -> Option<Segment> {
+        let routing = broker.routing();
+        let route = routing.topic(self.topic)?;
+        open_segment(route.partition(self.partition).ok()?).cloned()
+    }
+}

@@ -1,0 +1,3 @@
+//! Reading records, whichever node stores them.
+
+pub(crate) mod reader;

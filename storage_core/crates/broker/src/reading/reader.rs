@@ -1,0 +1,549 @@
+//! Reading: sealed segments from a node that stores them, the open one from its leader below the high watermark. A long
+//! poll waits at the leader, as a future and not as a thread.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use prost::Message as _;
+use walrus_log::batch::{Batch, BatchError};
+use walrus_log::{Log, LogId, Slices};
+use walrus_metadata::{Segment, SegmentState};
+use walrus_model::{Descriptor, SegmentId};
+
+use crate::broker::Broker;
+use crate::cluster::routing::{base_of, is_led_by, is_open, log_start, open_segment, segment_at};
+use crate::cluster::segment::{label, segment_of, uuid_bytes};
+use crate::copies::copy::Readable;
+use crate::copies::pages;
+use crate::node::budget::{Purpose, counted};
+use crate::node::error::{Error, Result};
+use crate::node::names::{PartitionRef, TopicName};
+use crate::node::proto::peer::{Fetch, FetchAnswer};
+use crate::partition::submission::BATCH_BYTES_MAX;
+use crate::peer::Request;
+
+/// How to read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadOptions {
+    /// About how much; at least one batch is always answered.
+    pub bytes_max: usize,
+    /// How long to wait at the high watermark.
+    pub wait: Duration,
+    /// Only from this segment; its end answers an empty page.
+    pub segment: Option<SegmentId>,
+}
+
+/// Whole batches of one segment; the first contains the wanted offset. Empty at the high watermark.
+#[derive(Clone, Debug)]
+pub struct ReadPage {
+    /// RecordBatches v2, as stored: each piece is one batch, or several one behind the other.
+    pub pieces: Vec<Bytes>,
+    /// Where to go on.
+    pub next_offset: u64,
+    /// First offset not readable yet, as far as known: of a page from a sealed segment at least its end.
+    pub high_watermark: u64,
+    /// First offset still there.
+    pub log_start: u64,
+}
+
+impl ReadPage {
+    /// The batches one by one. An error: what a node answered is none; nothing follows it.
+    pub fn batches(&self) -> impl Iterator<Item = Result<Bytes, BatchError>> {
+        self.pieces.iter().flat_map(|piece| {
+            let mut rest = piece.clone();
+            std::iter::from_fn(move || {
+                let length = (!rest.is_empty()).then(|| Ok(Batch::parse(&rest)?.0.bytes().len()))?;
+                // Behind an error nobody knows where the next batch begins.
+                Some(length.map(|length| rest.split_to(length)).inspect_err(|_| rest.clear()))
+            })
+        })
+    }
+}
+
+/// Most bytes of one page, whatever was asked for.
+pub(crate) const PAGE_BYTES_MAX: usize = 16 << 20;
+/// How much longer than its own wait another node may take.
+const FETCH_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a read waits for another leader, or for a decision about the end.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks where metadata has not caught up with a seal.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// So many records before the end of an open log are taken to be in memory.
+const NEW_RECORDS: u64 = 1_000;
+/// For room in the memory that answers may take.
+pub(crate) const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
+/// For this node's disk to have what others have.
+const OWN_DISK_PATIENCE: Duration = Duration::from_secs(1);
+
+impl Broker {
+    /// Reads below the high watermark. Waits at it for `options.wait`, then answers an empty page.
+    pub async fn read(&self, from: &PartitionRef, offset: u64, options: ReadOptions) -> Result<ReadPage> {
+        let page = self.read_page(from, offset, options).await;
+        if let Err(error) = &page {
+            self.metrics().count_error(error);
+        }
+        page
+    }
+
+    async fn read_page(&self, from: &PartitionRef, offset: u64, options: ReadOptions) -> Result<ReadPage> {
+        let until = Instant::now() + options.wait;
+        let settled_by = Instant::now() + SETTLE_PATIENCE;
+        let bytes_max = options.bytes_max.min(PAGE_BYTES_MAX);
+        loop {
+            let news = self.news();
+            let (topic, segment, log_start) = self.located(from, offset, options.segment).await?;
+            let end = match &segment.state {
+                SegmentState::Sealed(value) => Some(value.end.0),
+                _ => None,
+            };
+            let wait =
+                if end.is_some() { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
+            let page = |pieces, next_offset, high_watermark| {
+                Ok(ReadPage { pieces, next_offset, high_watermark, log_start })
+            };
+            if let Some(end) = end
+                && offset >= end
+            {
+                // Only where this very segment was asked for; else the next one was located.
+                return if offset == end {
+                    page(Vec::new(), offset, end)
+                } else {
+                    Err(Error::OffsetOutOfRange { requested: offset, start: base_of(&segment), end })
+                };
+            }
+            if let Some((start, lost_end)) = lost_at(&segment, offset) {
+                let key = label(topic.as_str(), &segment.descriptor);
+                return Err(Error::DataLoss { key, start, end: lost_end });
+            }
+            let may_settle = || Instant::now() < settled_by && !self.is_cut_off(&segment.descriptor);
+            let is_only_copy = segment.descriptor.replicas.len() == 1;
+            let fetched = self.fetch(&topic, &segment, offset, bytes_max, wait).await;
+            if let Some(end) = end
+                && segment.is_lost()
+                && has_nothing(&fetched)
+            {
+                let key = label(topic.as_str(), &segment.descriptor);
+                return Err(Error::DataLoss { key, start: offset, end });
+            }
+            let fetched = match fetched {
+                // The other copies have it, and its leader mends its own.
+                Err(damaged @ (Error::Corrupted { .. } | Error::DataLoss { .. }))
+                    if end.is_none() && !is_only_copy =>
+                {
+                    if may_settle() {
+                        news.wait(LOOK_AGAIN).await;
+                        continue;
+                    }
+                    return Err(Error::Unavailable {
+                        what: format!("the leader's copy is not mended yet: {damaged}"),
+                    });
+                }
+                // Its leader is gone: soon another one has it, or its end is decided.
+                Err(Error::Unavailable { .. }) if end.is_none() && may_settle() => {
+                    news.wait(LOOK_AGAIN).await;
+                    continue;
+                }
+                // The metadata list it: whoever calls it unknown knows less than this node.
+                Err(error @ Error::UnknownSegment { .. }) => {
+                    return Err(Error::Unavailable { what: error.to_string() });
+                }
+                fetched => fetched?,
+            };
+            let high_watermark = end.unwrap_or(fetched.high_watermark);
+            if !fetched.batches.is_empty() {
+                return page(fetched.batches, fetched.next_offset, high_watermark);
+            }
+            // Nothing here is not nothing: it may be in a copy that is whole, or in the next segment.
+            let goes_on = fetched.sealed && options.segment.is_none();
+            if segment.state != SegmentState::Open || goes_on {
+                if may_settle() {
+                    news.wait(LOOK_AGAIN).await;
+                    continue;
+                }
+                let what = format!("what follows in segment {} is not known yet", segment.descriptor.id);
+                return Err(Error::Unavailable { what });
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || (fetched.sealed && options.segment.is_some()) {
+                return page(Vec::new(), offset, high_watermark);
+            }
+            // It was sealed under the wait, or metadata has changed: look again who has the offset now.
+            news.wait(left.min(LOOK_AGAIN)).await;
+        }
+    }
+
+    /// The segment to read from. That there is none is said by metadata as new as the question, with the range that there is.
+    async fn located(
+        &self,
+        from: &PartitionRef,
+        offset: u64,
+        wanted: Option<SegmentId>,
+    ) -> Result<(TopicName, Segment, u64)> {
+        let look = || self.locate(from, offset, wanted);
+        match self.confirmed(look).await {
+            Err(Error::OffsetOutOfRange { .. }) => {
+                self.knows_all(&format!("where {from} begins")).await?;
+                match look() {
+                    Err(Error::OffsetOutOfRange { requested, start, .. }) => {
+                        let end = self.end_of(from, wanted).await?;
+                        Err(Error::OffsetOutOfRange { requested, start, end })
+                    }
+                    found => found,
+                }
+            }
+            found => found,
+        }
+    }
+
+    /// The same as far as this node knows: of a range that is said here only the start counts.
+    fn locate(
+        &self,
+        from: &PartitionRef,
+        offset: u64,
+        wanted: Option<SegmentId>,
+    ) -> Result<(TopicName, Segment, u64)> {
+        let routing = self.routing();
+        let (route, partition) = routing.partition(from)?;
+        let log_start = log_start(partition);
+        let (found, start) = match wanted {
+            Some(uuid) => {
+                let unknown = || Error::UnknownSegment { segment: uuid.to_string() };
+                let listed = partition.segments.iter().find(|listed| listed.descriptor.id == uuid);
+                let listed = listed.ok_or_else(unknown)?;
+                (Some(listed).filter(|segment| base_of(segment) <= offset), base_of(listed))
+            }
+            None => (segment_at(partition, offset), log_start),
+        };
+        let segment = found.ok_or(Error::OffsetOutOfRange { requested: offset, start, end: start })?;
+        Ok((route.name.clone(), segment.clone(), log_start))
+    }
+
+    /// From the own disk if it has a copy that may answer, else from a node that does.
+    async fn fetch(
+        &self,
+        topic: &TopicName,
+        segment: &Segment,
+        offset: u64,
+        bytes_max: usize,
+        wait: Duration,
+    ) -> Result<FetchAnswer> {
+        let descriptor = &segment.descriptor;
+        let me = self.node_id();
+        let is_open = is_open(segment);
+        let sources = if is_open { vec![descriptor.leader.node.0] } else { pages::holders(self, descriptor) };
+        let mut failures = Failures::default();
+        if sources.contains(&me) {
+            if is_open && is_led_by(descriptor.leader, self.config()) && self.may_lead(segment) {
+                self.leader(topic, segment).await?;
+            }
+            // A copy that is not whole yet is none: others may have it.
+            let is_whole = || self.bucket().log(LogId(descriptor.id.0)).is_some_and(|log| log.is_sealed());
+            if is_open || sources.len() == 1 || is_whole() {
+                match self.fetch_here(descriptor.id, offset, bytes_max, wait).await {
+                    Err(error @ Error::Corrupted { .. }) if !is_open => failures.add(error),
+                    answered => return answered,
+                }
+            }
+        }
+        for node in sources.into_iter().filter(|source| *source != me) {
+            let fetch = Fetch {
+                segment: uuid_bytes(descriptor.id.0),
+                offset,
+                bytes_max: u32::try_from(bytes_max).unwrap_or(u32::MAX),
+                wait_ms: u32::try_from(wait.as_millis()).unwrap_or(u32::MAX),
+                durable: false,
+            };
+            let decoded = |payload: Bytes| {
+                FetchAnswer::decode(payload)
+                    .map_err(|problem| Error::Internal { message: format!("a peer's page: {problem}") })
+            };
+            match self
+                .peers()
+                .call(node, Request::Fetch(fetch), wait + FETCH_PATIENCE)
+                .await
+                .and_then(decoded)
+            {
+                // Below the end of a sealed segment there is something: this copy is not whole yet.
+                Ok(answer) if answer.batches.is_empty() && !is_open => {
+                    failures
+                        .add(Error::Unavailable { what: format!("node {node} does not have it all yet") });
+                }
+                Ok(answer) => return Ok(answer),
+                // A read may always be repeated; and one whose metadata are older than ours has yet to learn.
+                Err(Error::OutcomeUnknown { what } | Error::UnknownSegment { segment: what }) => {
+                    failures.add(Error::Unavailable { what });
+                }
+                Err(Error::OffsetOutOfRange { .. }) if !is_open => {
+                    failures
+                        .add(Error::Unavailable { what: format!("node {node} does not have it all yet") });
+                }
+                Err(error) => failures.add(error),
+            }
+        }
+        Err(failures.sum(descriptor.id))
+    }
+
+    /// Answers from the own copy of a segment, below the high watermark; waits there.
+    pub(crate) async fn fetch_here(
+        &self,
+        segment: SegmentId,
+        offset: u64,
+        bytes_max: usize,
+        wait: Duration,
+    ) -> Result<FetchAnswer> {
+        let until = tokio::time::Instant::now() + wait;
+        let unavailable = |what: String| Err(Error::Unavailable { what });
+        let mut metadata = self.watch_metadata();
+        let mut lost = self.liveness().watch_lost();
+        loop {
+            metadata.mark_unchanged();
+            lost.mark_unchanged();
+            let Some(log) = self.own_copy(segment).await? else {
+                // Nobody has appended to it, as far as this disk knows.
+                self.may_claim_end(&self.descriptor_of(segment)?).await?;
+                return Ok(nothing_yet(offset));
+            };
+            let leader = self.known_leader(segment);
+            let mut growth = leader.as_ref().map(|leader| leader.watch_high_watermark());
+            let sealed = log.is_sealed();
+            let Readable { end: high_watermark, is_all } = match &mut growth {
+                Some(growth) if !sealed => Readable { end: *growth.borrow_and_update(), is_all: true },
+                _ => self.readable(segment, &log)?,
+            };
+            let start = log.start_offset().0;
+            if offset >= start && offset < high_watermark {
+                self.own_disk_has(&log, offset).await?;
+                return self.page_of(&log, offset, bytes_max, high_watermark, sealed).await;
+            }
+            let out_of_range = Error::OffsetOutOfRange { requested: offset, start, end: high_watermark };
+            if offset < start {
+                return unavailable(format!(
+                    "offset {offset} is before segment {segment}, in one that it follows"
+                ));
+            }
+            if sealed || !is_all {
+                // Whoever asks takes it for open, and so may the metadata here.
+                self.copies().note_doubt(segment);
+            }
+            if sealed && offset > high_watermark {
+                return unavailable(format!(
+                    "offset {offset} is behind segment {segment}, in one that follows it"
+                ));
+            }
+            if !is_all {
+                return unavailable(format!("where segment {segment} ends is not decided yet"));
+            }
+            let empty = FetchAnswer { batches: Vec::new(), next_offset: offset, high_watermark, sealed };
+            if sealed {
+                return Ok(empty);
+            }
+            if offset != high_watermark || tokio::time::Instant::now() >= until {
+                self.may_claim_end(&self.descriptor_of(segment)?).await?;
+                return if offset == high_watermark { Ok(empty) } else { Err(out_of_range) };
+            }
+            if let Some(leader) = leader.as_ref().filter(|leader| self.is_cut_off(&leader.descriptor)) {
+                return Err(self.cut_off(&leader.descriptor));
+            }
+            let grown = async {
+                match &mut growth {
+                    Some(growth) => drop(growth.changed().await),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = grown => {}
+                _ = metadata.changed() => {} // it may be sealed, or have got a leader
+                _ = lost.changed() => {}
+                () = self.shutdown_signal().cancelled() => return unavailable("this node is stopping".to_owned()),
+                () = tokio::time::sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// Waits until what is acknowledged can be read here: the other replicas may have had it before this disk.
+    async fn own_disk_has(&self, log: &Log, offset: u64) -> Result<()> {
+        if log.durable_offset().0 > offset {
+            return Ok(());
+        }
+        match tokio::time::timeout(OWN_DISK_PATIENCE, log.committed()).await {
+            Ok(committed) => committed.map_err(|error| self.bucket().error(log.name(), error)),
+            Err(_) => {
+                Err(Error::Unavailable { what: format!("the disk of node {} stands still", self.node_id()) })
+            }
+        }
+    }
+
+    /// The log of a segment on this disk. `None`: metadata lists it here, and it was never needed.
+    async fn own_copy(&self, segment: SegmentId) -> Result<Option<Log>> {
+        if self.copies().is_aside(segment) {
+            return Err(Error::UnknownSegment { segment: segment.to_string() });
+        }
+        if let Some(log) = self.bucket().log(LogId(segment.0)) {
+            return Ok(Some(log));
+        }
+        let unknown = || Error::UnknownSegment { segment: segment.to_string() };
+        let (topic, listed) = self.listed(segment).ok_or_else(unknown)?;
+        if is_led_by(listed.descriptor.leader, self.config()) && self.may_lead(&listed) {
+            return self.leader(&topic, &listed).await.map(|leader| Some(leader.log().clone()));
+        }
+        Ok(None)
+    }
+
+    /// Descriptor of an unsealed segment.
+    fn descriptor_of(&self, segment: SegmentId) -> Result<Descriptor> {
+        if let Some(leader) = self.known_leader(segment) {
+            return Ok(leader.descriptor.clone());
+        }
+        let unknown = || Error::UnknownSegment { segment: segment.to_string() };
+        match self.copies().find(segment)? {
+            Some(copy) => Ok(copy.descriptor().clone()),
+            None => self.listed(segment).map(|(_, listed)| listed.descriptor).ok_or_else(unknown),
+        }
+    }
+
+    /// An unsealed segment as the metadata list it.
+    fn listed(&self, segment: SegmentId) -> Option<(TopicName, Segment)> {
+        let routing = self.routing();
+        let mut open = routing.routes().flat_map(|route| {
+            let open = route.topic.partitions.iter().filter_map(open_segment);
+            open.map(|segment| (&route.name, segment))
+        });
+        let found = open.find(|(_, listed)| listed.descriptor.id == segment);
+        found.map(|(topic, listed)| (topic.clone(), listed.clone()))
+    }
+
+    async fn page_of(
+        &self,
+        log: &Log,
+        offset: u64,
+        bytes_max: usize,
+        high_watermark: u64,
+        sealed: bool,
+    ) -> Result<FetchAnswer> {
+        let mut slices = self.batches_of(log, offset, bytes_max, Purpose::Reads).await?;
+        let mut next_offset = slices.next_offset.0;
+        // Durable here and not yet on enough disks: not readable.
+        while next_offset > high_watermark {
+            let Some(last) = slices.batches.pop() else { break };
+            let header = walrus_log::batch::BatchHeader::peek(&last);
+            let header = header
+                .map_err(|problem| Error::Internal { message: format!("a stored batch: {problem}") })?;
+            next_offset = header.base_offset;
+        }
+        Ok(FetchAnswer { batches: slices.pieces(), next_offset, high_watermark, sealed })
+    }
+
+    /// Batches of a log here. What was written just now is in memory; for the rest a thread waits for the disk that is not
+    /// of those few which all else is done on, pings included: a slow disk is no silent node. They count as long as anybody has
+    /// them. `Unavailable` where the node holds too much already.
+    pub(crate) async fn batches_of(
+        &self,
+        log: &Log,
+        offset: u64,
+        bytes_max: usize,
+        purpose: Purpose,
+    ) -> Result<Slices> {
+        let is_new = !log.is_sealed() && log.end_offset().0.saturating_sub(offset) <= NEW_RECORDS;
+        // At least one batch is answered. How large it is shows only when it is read; but of reads that wait for no disk there
+        // is one for each thread.
+        let most = if is_new { bytes_max } else { bytes_max.max(BATCH_BYTES_MAX) };
+        let mut held = self.share(purpose).take(most, MEMORY_PATIENCE).await?;
+        let read = if is_new {
+            self.bucket().read_by_key(log, offset, bytes_max)
+        } else {
+            let (broker, log) = (self.clone(), log.clone());
+            self.blocking(move || broker.bucket().read_by_key(&log, offset, bytes_max)).await
+        };
+        if let Err(Error::Corrupted { .. }) = &read {
+            self.copies().note_damage(segment_of(log.id()));
+        }
+        let slices = read?;
+        held.set(slices.batches.iter().map(Bytes::len).sum());
+        let held = Arc::new(held);
+        Ok(slices.wrapped(|memory| counted(memory, held.clone())))
+    }
+}
+
+/// Why no source had the wanted batch.
+#[derive(Default)]
+struct Failures {
+    last: Option<Error>,
+    /// What is damaged on every copy asked so far.
+    damaged: Option<(String, u64, u64)>,
+    /// Somebody could not say: its copy may be sound.
+    is_unsure: bool,
+}
+
+impl Failures {
+    fn add(&mut self, error: Error) {
+        if let Error::Corrupted { key, start, end, .. } = &error {
+            let (from, to) = self.damaged.take().map_or((0, u64::MAX), |(_, from, to)| (from, to));
+            self.damaged = Some((key.clone(), from.max(*start), to.min(*end)));
+        } else {
+            self.is_unsure = true;
+        }
+        self.last = Some(error);
+    }
+
+    /// A loss only where every copy is damaged; as long as one may come back, it is waited for.
+    fn sum(self, segment: SegmentId) -> Error {
+        let nobody = || Error::Unavailable { what: format!("segment {segment} has no replica") };
+        match (self.damaged, self.is_unsure) {
+            (Some((key, start, end)), false) => Error::DataLoss { key, start, end },
+            (Some(_), true) => Error::Unavailable {
+                what: format!("of segment {segment} all copies that answer are damaged there"),
+            },
+            (None, _) => self.last.unwrap_or_else(nobody),
+        }
+    }
+}
+
+/// Whether an answer has no batch, and does not say that those which are there are damaged.
+fn has_nothing(fetched: &Result<FetchAnswer>) -> bool {
+    match fetched {
+        Ok(answer) => answer.batches.is_empty(),
+        Err(Error::OffsetOutOfRange { .. } | Error::Unavailable { .. } | Error::UnknownSegment { .. }) => {
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// The range around an offset that no copy had when the end of its segment was decided.
+fn lost_at(segment: &Segment, offset: u64) -> Option<(u64, u64)> {
+    let SegmentState::Sealed(value) = &segment.state else { return None };
+    let lost = value.lost.iter().find(|range| range.start.0 <= offset && offset < range.end.0)?;
+    Some((lost.start.0, lost.end.0))
+}
+
+fn nothing_yet(offset: u64) -> FetchAnswer {
+    FetchAnswer { next_offset: offset, high_watermark: offset, ..FetchAnswer::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use walrus_log::batch::BatchBuilder;
+
+    use super::*;
+
+    /// A page whose pieces were taken for single batches lost what stood behind the first one of each.
+    #[test]
+    fn a_page_gives_each_batch_of_its_pieces_and_ends_at_what_is_none() {
+        let batch = |value: &[u8]| {
+            let mut bytes = Vec::new();
+            BatchBuilder::new().push(None, Some(value), 0, &[]).build(&mut bytes).unwrap();
+            bytes
+        };
+        let (a, b, c) = (batch(b"a"), batch(b"bb"), batch(b"ccc"));
+        let pieces =
+            vec![[&a[..], &b].concat().into(), c.clone().into(), [&a[..], b"no batch"].concat().into()];
+        let page = ReadPage { pieces, next_offset: 0, high_watermark: 0, log_start: 0 };
+        let mut found = page.batches();
+        for expected in [&a, &b, &c, &a] {
+            assert_eq!(found.next().unwrap().unwrap(), expected);
+        }
+        assert!(found.next().unwrap().is_err());
+        assert!(found.next().is_none());
+    }
+}

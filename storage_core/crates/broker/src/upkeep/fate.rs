@@ -1,0 +1,110 @@
+//! Which logs leave this disk. Pure: only what metadata explicitly calls trimmed or deleted goes; what it merely does
+//! not list stays, because metadata may have lost commands, and a log may have been made for a segment to come.
+
+use walrus_metadata::Metadata;
+use walrus_model::{ReplicaRef, SegmentId};
+
+use crate::cluster::segment::Place;
+
+/// What becomes of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is listed, or may be soon.
+    Keep,
+    /// Its topic was deleted, or its segment trimmed.
+    Delete,
+    /// Metadata knows nothing of it here: it is put aside, and somebody should look.
+    Unlisted,
+}
+
+/// Judges the log of a segment on a disk.
+pub(crate) fn judge(metadata: &Metadata, place: Place, segment: SegmentId, here: ReplicaRef) -> Fate {
+    if metadata.deleted.contains(&place.topic) {
+        return Fate::Delete;
+    }
+    let partition =
+        metadata.topics.get(&place.topic).and_then(|topic| topic.partitions.get(place.partition as usize));
+    let Some(partition) = partition else {
+        return Fate::Unlisted;
+    };
+    if place.number < partition.trimmed_below {
+        return Fate::Delete;
+    }
+    let at = partition.segments.binary_search_by_key(&place.number, |listed| listed.descriptor.number);
+    // Behind the last one: a segment to come, or one that metadata have lost and will learn of again.
+    let Ok(at) = at else { return Fate::Keep };
+    let listed = &partition.segments[at];
+    let is_here = listed.copies.iter().any(|copy| copy.replica == here);
+    if listed.descriptor.id == segment && is_here { Fate::Keep } else { Fate::Unlisted }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use walrus_model::{Descriptor, DiskId, Epoch, LeaderRef, NodeId, Offset, ProcessId, TopicId};
+
+    use walrus_metadata::{CopyState, Partition, Segment, SegmentCopy, SegmentState, Topic};
+
+    use super::*;
+
+    const LISTED: SegmentId = SegmentId::from_u128(40);
+
+    #[test]
+    fn only_what_metadata_calls_trimmed_or_deleted_goes_and_what_it_does_not_list_is_put_aside() {
+        let (listed, deleted, forgotten) = (topic(1), topic(2), topic(3));
+        let here = ReplicaRef { node: NodeId(1), disk: DiskId::from_u128(9) };
+        let elsewhere = ReplicaRef { node: NodeId(2), disk: DiskId::from_u128(8) };
+        let open = Segment {
+            descriptor: Descriptor {
+                id: LISTED,
+                topic: listed,
+                partition: 0,
+                number: 4,
+                base_offset: Some(Offset(0)),
+                epoch: Epoch(1),
+                leader: LeaderRef { node: NodeId(1), process: ProcessId::from_u128(0) },
+                replicas: vec![here],
+                write_quorum: 1,
+            },
+            state: SegmentState::Open,
+            successor: None,
+            earlier_successors: vec![],
+            copies: vec![SegmentCopy { replica: here, state: CopyState::Filling, since: 1 }],
+            opened_at_ms: 0,
+            silent_below: Offset(0),
+            version: 1,
+        };
+        let (index, next_epoch, trimmed_below, version) = (0, Epoch(9), 4, 1);
+        let partition = Partition { index, next_epoch, trimmed_below, segments: vec![open], version };
+        let mut metadata = Metadata::default();
+        metadata.deleted.insert(deleted);
+        let known = Topic {
+            id: listed,
+            org: "default".to_owned(),
+            name: "t".to_owned(),
+            internal: false,
+            partitions: vec![partition],
+        };
+        metadata.topics.insert(listed, Arc::new(known));
+
+        let fate = |topic, partition, number, segment, disk| {
+            judge(&metadata, Place { topic, partition, number }, segment, disk)
+        };
+        assert_eq!(fate(listed, 0, 3, LISTED, here), Fate::Delete);
+        assert_eq!(fate(listed, 0, 4, LISTED, here), Fate::Keep);
+        assert_eq!(fate(listed, 0, 4, LISTED, elsewhere), Fate::Unlisted, "its copies are others");
+        assert_eq!(
+            fate(listed, 0, 4, SegmentId::from_u128(0), here),
+            Fate::Unlisted,
+            "another segment of that number"
+        );
+        assert_eq!(fate(listed, 0, 5, SegmentId::from_u128(0), here), Fate::Keep, "one to come");
+        assert_eq!(fate(listed, 1, 0, LISTED, here), Fate::Unlisted);
+        assert_eq!(fate(deleted, 0, 9, LISTED, here), Fate::Delete);
+        assert_eq!(fate(forgotten, 0, 0, LISTED, here), Fate::Unlisted);
+    }
+
+    fn topic(number: u128) -> TopicId {
+        TopicId::from_u128(number)
+    }
+}

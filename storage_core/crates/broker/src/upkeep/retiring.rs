@@ -1,0 +1,189 @@
+//! What leaves this disk: copies that metadata explicitly calls trimmed, deleted or given up. What it merely does not list
+//! is put aside: kept, not served, and somebody should look.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use walrus_log::Log;
+use walrus_metadata::{Metadata, Segment, SegmentState, Topic};
+use walrus_model::{SegmentId, TopicId};
+
+use crate::broker::Broker;
+use crate::cluster::control::Event;
+use crate::cluster::segment::{Place, log_id, segment_of};
+use crate::copies::promises;
+use crate::copies::remains;
+use crate::node::error::{Error, Result};
+use crate::upkeep::fate::{Fate, judge};
+
+/// Metadata that changes often is looked at now and then.
+const PAUSE: Duration = Duration::from_secs(1);
+/// A trim that metadata has forgotten is asked for again, so often at most.
+const REMIND_EVERY: Duration = Duration::from_secs(5);
+/// For one answer of the metadata store.
+const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Until the node stops.
+pub(crate) async fn keep_clean(broker: Broker) {
+    let shutdown = broker.shutdown_signal().clone();
+    let mut versions = broker.watch_metadata();
+    let mut seen = Seen::default();
+    while let Some(Ok(())) = shutdown.run_until_cancelled(versions.changed()).await {
+        versions.mark_unchanged();
+        let metadata = broker.routing().metadata.clone();
+        if metadata.cluster_id.is_some() && seen.is_news(&metadata) {
+            tokio::task::block_in_place(|| clean(&broker, &metadata, &mut seen));
+        }
+        remind(&broker, &metadata, &mut seen).await;
+        if shutdown.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
+            return;
+        }
+    }
+}
+
+#[derive(Default)]
+struct Seen {
+    topics: HashMap<TopicId, Arc<Topic>>,
+    deleted: usize,
+    /// Logs that somebody was told about.
+    reported: HashSet<SegmentId>,
+    /// Something could not be deleted.
+    is_behind: bool,
+    reminded: Option<Instant>,
+}
+
+impl Seen {
+    /// Leases are renewed all the time; only topics matter here.
+    fn is_news(&mut self, metadata: &Metadata) -> bool {
+        let is_same = |(id, topic): (&TopicId, &Arc<Topic>)| {
+            self.topics.get(id).is_some_and(|known| Arc::ptr_eq(known, topic))
+        };
+        let same = self.topics.len() == metadata.topics.len()
+            && self.deleted == metadata.deleted.len()
+            && metadata.topics.iter().all(is_same);
+        if same && !self.is_behind {
+            return false;
+        }
+        self.topics = metadata.topics.iter().map(|(id, topic)| (*id, topic.clone())).collect();
+        self.deleted = metadata.deleted.len();
+        true
+    }
+}
+
+fn clean(broker: &Broker, metadata: &Metadata, seen: &mut Seen) {
+    seen.is_behind = false;
+    // The tombstone first: a copy without it would answer as one that never was.
+    if let Err(error) = bury(broker, metadata) {
+        tracing::warn!(%error, "trimmed segments stay: their tombstones could not be written");
+        seen.is_behind = true;
+        return;
+    }
+    let mut unlisted = HashSet::new();
+    for log in broker.bucket().store().logs() {
+        let Some(place) = Place::parse(log.name()) else { continue };
+        let is_empty = log.end_offset() == log.base_offset();
+        match judge(metadata, place, segment_of(log.id()), broker.copies().replica()) {
+            Fate::Keep => {}
+            // Made for a successor that another one replaced: nothing was ever in it.
+            Fate::Unlisted if is_empty => {}
+            Fate::Delete => match delete(broker, &log) {
+                Ok(()) => tracing::info!(log = %place, "log deleted: metadata calls it trimmed or deleted"),
+                Err(error) => {
+                    tracing::warn!(log = %place, %error, "a trimmed log is still there");
+                    seen.is_behind = true;
+                }
+            },
+            Fate::Unlisted => {
+                let segment = segment_of(log.id());
+                unlisted.insert(segment);
+                if seen.reported.insert(segment) {
+                    tracing::error!(
+                        alarm = "unlisted_log", log = %place, %segment, bytes = log.size_bytes(),
+                        "metadata does not list this log: it is put aside, kept and not served"
+                    );
+                }
+            }
+        }
+    }
+    broker.metrics().unlisted_logs.set(i64::try_from(unlisted.len()).unwrap_or(i64::MAX));
+    seen.reported.retain(|segment| unlisted.contains(segment));
+    broker.copies().put_aside(unlisted);
+}
+
+/// Tombstones of partitions take the place of what was promised about their trimmed segments.
+fn bury(broker: &Broker, metadata: &Metadata) -> Result<()> {
+    let (store, tombstones) = (broker.bucket().store(), broker.copies().tombstones());
+    let failed = |error: walrus_log::Error| broker.bucket().error("tombstones", error);
+    let mut is_more = false;
+    for topic in metadata.topics.values() {
+        for partition in &topic.partitions {
+            is_more |= tombstones.remember(topic.id, partition).map_err(failed)?;
+        }
+    }
+    let is_deleted = |topic: TopicId| metadata.deleted.contains(&topic);
+    tombstones.forget(is_deleted).map_err(failed)?;
+    remains::forget(store, is_deleted).map_err(failed)?;
+    if is_more || !metadata.deleted.is_empty() {
+        let recorded = promises::all_descriptors(store);
+        for segment in recorded.iter().filter(|one| tombstones.covers(one) || is_deleted(one.topic)) {
+            promises::forget_votes(store, segment.id)?;
+        }
+    }
+    Ok(())
+}
+
+fn delete(broker: &Broker, log: &Log) -> Result<()> {
+    broker.copies().forget(segment_of(log.id()));
+    broker.bucket().store().delete_log(log.id()).map_err(|error| broker.bucket().error(log.name(), error))
+}
+
+/// Deletes the own copy of a segment that metadata has given up. A replica that has a vote leaves a tombstone (R10).
+pub(crate) fn leave(broker: &Broker, segment: &Segment) -> Result<()> {
+    let SegmentState::Sealed(value) = &segment.state else {
+        return Err(Error::Internal { message: format!("{} is not sealed", segment.descriptor.id) });
+    };
+    let descriptor = &segment.descriptor;
+    if broker.copies().place(descriptor).is_some() {
+        broker.copies().open(descriptor)?.bury(value.clone())?;
+    }
+    if let Some(log) = broker.bucket().log(log_id(descriptor)) {
+        delete(broker, &log)?;
+    }
+    broker.copies().forget(descriptor.id);
+    Ok(())
+}
+
+/// Tells metadata of trims that it decided and has forgotten: it was rolled back.
+async fn remind(broker: &Broker, metadata: &Metadata, seen: &mut Seen) {
+    if seen.reminded.is_some_and(|at| at.elapsed() < REMIND_EVERY) {
+        return;
+    }
+    for topic in metadata.topics.values() {
+        for partition in &topic.partitions {
+            let tombstones = broker.copies().tombstones();
+            let Some(remembered) = tombstones.beyond(topic.id, partition.index, partition.trimmed_below)
+            else {
+                continue;
+            };
+            tracing::error!(
+                alarm = "metadata_regression",
+                topic = topic.name,
+                partition = partition.index,
+                below = remembered.below,
+                listed = partition.trimmed_below,
+                "metadata have forgotten a trim: it is asked for again"
+            );
+            seen.reminded = Some(Instant::now());
+            let event = Event::Trim {
+                topic: topic.id,
+                partition: partition.index,
+                below_number: remembered.below,
+                first: Some(Box::new(remembered.first)),
+            };
+            if let Err(refusal) = broker.control().ask(&event, CONTROL_PATIENCE).await {
+                tracing::warn!(?refusal, "the forgotten trim is not taken");
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Whether this node's disk has room, and that the metadata know it: a node that is full is given no new segments, passes
+//! on those that it leads, and takes part again by itself as soon as there is room.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use walrus_metadata::NodeState;
+use walrus_model::NodeId;
+
+use crate::broker::Broker;
+use crate::cluster::control::Event;
+
+/// How often the disk is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// A disk that was full has room again with so many times what it lacked then: else a node would come and go with each
+/// segment.
+const FREE_AGAIN_FACTOR: u64 = 2;
+/// A disk that has refused something is not believed for so long, whatever it says of itself: quotas and inodes end too.
+const DOUBTED: Duration = Duration::from_secs(3);
+/// For the metadata store to take note.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is known of the disk's room.
+#[derive(Default)]
+pub(crate) struct Space {
+    refused: AtomicBool,
+    changed: Notify,
+}
+
+impl Space {
+    /// A write found no room.
+    pub(crate) fn note_refusal(&self) {
+        if !self.refused.swap(true, Ordering::Relaxed) {
+            self.changed.notify_one();
+        }
+    }
+}
+
+/// Whether the disk is full, as far as was seen; pure.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    full: bool,
+    refused: Option<Instant>,
+}
+
+impl Room {
+    fn look(self, free_bytes: u64, min: u64, refused: bool, now: Instant) -> Self {
+        let refused = if refused { Some(now) } else { self.refused };
+        let is_doubted = refused.is_some_and(|at| now.duration_since(at) < DOUBTED);
+        let needed = if self.full { min.saturating_mul(FREE_AGAIN_FACTOR) } else { min };
+        Self { full: is_doubted || free_bytes < needed, refused }
+    }
+}
+
+/// Until the node stops.
+pub(crate) async fn keep_watch(broker: Broker) {
+    let shutdown = broker.shutdown_signal().clone();
+    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut room = Room::default();
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = broker.space().changed.notified() => {}
+            _ = ticks.tick() => {}
+        }
+        let store = broker.bucket().store().clone();
+        let free_bytes = match tokio::task::spawn_blocking(move || store.free_bytes()).await {
+            Ok(Ok(free_bytes)) => free_bytes,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "how much room the disk has is not known");
+                continue;
+            }
+            Err(_) => return, // the runtime ends
+        };
+        let refused = broker.space().refused.swap(false, Ordering::Relaxed);
+        let min = broker.routing().metadata.config.free_bytes_min();
+        let seen = room.look(free_bytes, min, refused, Instant::now());
+        if seen.full != room.full {
+            tracing::warn!(full = seen.full, free_bytes, "the disk's room changed");
+        }
+        room = seen;
+        tell(&broker, room.full).await;
+    }
+}
+
+/// Says so where the metadata list something else of this process. A drain stands above it.
+async fn tell(broker: &Broker, full: bool) {
+    let routing = broker.routing();
+    let me = routing.metadata.nodes.get(&NodeId(broker.node_id()));
+    let Some(me) = me.filter(|me| me.process == broker.config().process) else { return };
+    let state = match (me.state, full) {
+        (NodeState::Up, true) => "full",
+        (NodeState::Full, false) => "up",
+        (NodeState::Up | NodeState::Full | NodeState::Draining, _) => return,
+    };
+    if let Err(refusal) = broker.control().ask(&Event::NodeState { state }, PATIENCE).await {
+        tracing::warn!(state, ?refusal, "the metadata do not know the state of this node's disk yet");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIN: u64 = 100;
+
+    #[test]
+    fn a_full_disk_has_room_again_only_with_clearly_more_than_made_it_full() {
+        let now = Instant::now();
+        let room = Room::default().look(MIN, MIN, false, now);
+        assert!(!room.full);
+        let full = room.look(MIN - 1, MIN, false, now);
+        assert!(full.full);
+        assert!(full.look(FREE_AGAIN_FACTOR * MIN - 1, MIN, false, now).full);
+        assert!(!full.look(FREE_AGAIN_FACTOR * MIN, MIN, false, now).full);
+    }
+
+    #[test]
+    fn a_disk_that_refused_a_write_is_full_for_a_while_whatever_it_says() {
+        let now = Instant::now();
+        let refused = Room::default().look(u64::MAX, MIN, true, now);
+        assert!(refused.full);
+        assert!(refused.look(u64::MAX, MIN, false, now + DOUBTED / 2).full);
+        assert!(!refused.look(u64::MAX, MIN, false, now + DOUBTED).full);
+    }
+}
