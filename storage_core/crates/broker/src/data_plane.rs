@@ -16,15 +16,18 @@ use walrus_metadata::Metadata;
 use walrus_model::ReplicaRef;
 
 use crate::broker::Broker;
-use crate::cluster::liveness;
-use crate::copies::left::{self, LeftLogs};
-use crate::copies::table::Copies;
+use crate::bucket::Bucket;
+use crate::cluster::{Cluster, pings};
+use crate::copies::Copies;
+use crate::copies::left::LeftLogs;
+use crate::copies::table::CopyTable;
 use crate::edge::{Door, raise_descriptors};
 use crate::ending::succession;
 use crate::node::config::{Config, ConfigError, LiveConfig};
 use crate::node::metrics::{LedPartition, Metrics};
 use crate::node::secret::Secrets;
 use crate::node::start_error::StartError;
+use crate::node::tasks::Tasks;
 use crate::upkeep::{catch_up, departure, lag, repair, retiring, space};
 use crate::{grpc, peer_server, text, upkeep};
 
@@ -89,30 +92,43 @@ impl DataPlane {
             return Err(StartError::LostPromises { disk: config.disk });
         }
         let left = LeftLogs::open(&config.data_dir, &config.store_options()?);
-        let copies =
-            Copies::load(&config, store.clone()).map_err(|source| StartError::Unreadable { source })?;
+        let table =
+            CopyTable::load(&config, store.clone()).map_err(|source| StartError::Unreadable { source })?;
         tracing::info!(backend = ?store.backend(), node = config.node_id, ?addresses, "data plane starts");
         let monitor = Arc::new(tokio::sync::watch::Sender::new(config.monitor_period()));
         let caps = config.caps();
         let metrics = Arc::new(Metrics::new());
         metrics.note_recovery(store.report());
-        let broker = Broker::new(config, secrets, store, copies, left, metrics, runtime.handle().clone());
-        broker.spawn("text listener", text::serve(Door::new("text", text, caps, 1), broker.clone()));
-        broker.spawn("grpc listener", grpc::serve(Door::new("grpc", grpc, caps, 1), broker.clone()));
-        broker.spawn("peer listener", peer_server::serve(Door::new("peer", peer, caps, 1), broker.clone()));
-        broker.spawn("leases", keep_leases(broker.clone()));
-        broker.spawn("monitor", watch_segments(broker.clone(), monitor.subscribe()));
-        broker.spawn("retirement", retiring::keep_clean(broker.clone()));
-        broker.spawn("space", space::keep_watch(broker.clone()));
-        broker.spawn("departure", departure::keep_watch(broker.clone()));
-        broker.spawn("scrub", repair::scrub(broker.clone()));
-        broker.spawn("repair", repair::keep_whole(broker.clone()));
-        broker.spawn("liveness", liveness::keep_asking(broker.clone()));
-        broker.spawn("catch-up", catch_up::keep_up(broker.clone()));
-        broker.spawn("succession", succession::keep_watch(broker.clone()));
-        broker.spawn("holes", upkeep::holes::keep_filling(broker.clone()));
-        broker.spawn("left logs", left::keep_watch(broker.clone()));
-        broker.spawn("wholeness", upkeep::wholeness::keep_watch(broker.clone()));
+        let tasks = Tasks::new(runtime.handle().clone(), metrics.clone());
+        let cluster = Arc::new(Cluster::new(config, secrets, metrics.clone(), tasks.clone()));
+        let bucket = Arc::new(Bucket::new(store, cluster.node_id(), metrics.clone()));
+        let copies = Arc::new(Copies::new(cluster.clone(), bucket, table, left));
+        let broker = Broker::new(cluster.clone(), copies.clone(), &metrics);
+        broker
+            .cluster()
+            .tasks()
+            .spawn("text listener", text::serve(Door::new("text", text, caps, 1), broker.clone()));
+        broker
+            .cluster()
+            .tasks()
+            .spawn("grpc listener", grpc::serve(Door::new("grpc", grpc, caps, 1), broker.clone()));
+        broker
+            .cluster()
+            .tasks()
+            .spawn("peer listener", peer_server::serve(Door::new("peer", peer, caps, 1), broker.clone()));
+        broker.cluster().tasks().spawn("leases", keep_leases(broker.clone()));
+        broker.cluster().tasks().spawn("monitor", watch_segments(broker.clone(), monitor.subscribe()));
+        broker.cluster().tasks().spawn("retirement", retiring::keep_clean(copies.clone()));
+        broker.cluster().tasks().spawn("space", space::keep_watch(copies.clone()));
+        broker.cluster().tasks().spawn("departure", departure::keep_watch(broker.clone()));
+        broker.cluster().tasks().spawn("scrub", repair::scrub(copies.clone()));
+        broker.cluster().tasks().spawn("repair", repair::keep_whole(copies.clone()));
+        broker.cluster().tasks().spawn("liveness", pings::keep_asking(cluster.clone()));
+        broker.cluster().tasks().spawn("catch-up", catch_up::keep_up(copies.clone()));
+        broker.cluster().tasks().spawn("succession", succession::keep_watch(copies.clone()));
+        broker.cluster().tasks().spawn("holes", upkeep::holes::keep_filling(copies.clone()));
+        broker.cluster().tasks().spawn("left logs", upkeep::left::keep_watch(copies.clone()));
+        broker.cluster().tasks().spawn("wholeness", upkeep::wholeness::keep_watch(copies.clone()));
         Ok(Self { addresses, monitor, broker, runtime: Mutex::new(Some(runtime)) })
     }
 
@@ -125,7 +141,7 @@ impl DataPlane {
     /// Who this node is: cluster id, node id, disk, process.
     #[must_use]
     pub fn identity(&self) -> Value {
-        let config = self.broker.config();
+        let config = self.broker.cluster().config();
         json!({
             "cluster_id": config.cluster_id,
             "node_id": config.node_id,
@@ -153,19 +169,19 @@ impl DataPlane {
 
     /// Raft's own words about itself, for `METRICS`.
     pub fn set_raft_status(&self, status: Value) {
-        *self.broker.raft_status().lock() = status;
+        *self.broker.cluster().raft_status().lock() = status;
     }
 
     /// Pulls up to `max` control events, in order, as (id, JSON); waits up to `timeout` for the first. Empty at once
     /// when the data plane is stopped.
     #[must_use]
     pub fn poll_events(&self, max: usize, timeout: Duration) -> Vec<(u64, String)> {
-        self.broker.control().poll(max, timeout)
+        self.broker.cluster().control().poll(max, timeout)
     }
 
     /// Answers a control event. `Err` says what is wrong with the answer.
     pub fn complete(&self, event: u64, answer_json: &str) -> Result<(), String> {
-        self.broker.control().complete(event, answer_json)
+        self.broker.cluster().control().complete(event, answer_json)
     }
 
     /// Changes the options that may change while it runs, given as a JSON object: `segment_entries_max`,
@@ -185,9 +201,9 @@ impl DataPlane {
     #[must_use]
     pub fn open_behind(&self, patience: Duration) -> Option<u64> {
         let (counted, answer) = std::sync::mpsc::sync_channel(1);
-        let broker = self.broker.clone();
-        self.broker.spawn("lag", async move {
-            let count = lag::count(&broker, patience).await;
+        let copies = self.broker.copies().clone();
+        self.broker.cluster().tasks().spawn("lag", async move {
+            let count = lag::count(&copies, patience).await;
             let _ = counted.send(count); // perhaps nobody waits any more
         });
         answer.recv().ok()
@@ -196,20 +212,20 @@ impl DataPlane {
     /// What lies on this disk of topics that the metadata do not name: a list of [`walrus_metadata::Remains`].
     #[must_use]
     pub fn remains(&self) -> Value {
-        json!(self.broker.remains())
+        json!(self.broker.copies().remains())
     }
 
     /// How many copies on this disk, of open segments too, have lacked something for a minute.
     #[must_use]
     pub fn copies_not_whole(&self) -> u64 {
-        u64::try_from(self.broker.metrics().copies_not_whole.get()).unwrap_or(0)
+        u64::try_from(self.broker.cluster().metrics().copies_not_whole.get()).unwrap_or(0)
     }
 
     /// All metrics in Prometheus's text format.
     #[must_use]
     pub fn prometheus(&self) -> String {
-        self.broker.metrics().show_budget(self.broker.budget());
-        self.broker.metrics().encode()
+        self.broker.cluster().metrics().show_budget(self.broker.cluster().budget());
+        self.broker.cluster().metrics().encode()
     }
 
     /// The part that serves requests, for a host in Rust.
@@ -222,7 +238,7 @@ impl DataPlane {
     /// `test_controls`.
     pub fn test_control(&self, control: &str) -> Result<(), ConfigError> {
         let bucket = self.broker.bucket();
-        if !self.broker.config().test_controls {
+        if !self.broker.cluster().config().test_controls {
             return Err(ConfigError::new("test controls are closed: start with test_controls"));
         }
         match control {
@@ -243,17 +259,14 @@ impl DataPlane {
     /// does nothing.
     pub fn stop(&self, grace: Duration) {
         let Some(runtime) = self.runtime.lock().take() else { return };
-        self.broker.shutdown_signal().cancel();
-        let tasks = self.broker.tasks();
-        tasks.close();
-        let in_time = runtime.block_on(async { tokio::time::timeout(grace, tasks.wait()).await }).is_ok();
-        self.broker.control().close();
-        self.broker.peers().close();
+        let in_time = runtime.block_on(self.broker.cluster().tasks().stop(grace));
+        self.broker.cluster().control().close();
+        self.broker.cluster().peers().close();
         runtime.shutdown_timeout(Duration::from_millis(200));
         if let Err(error) = self.broker.bucket().store().close() {
             tracing::error!(%error, "the store did not close cleanly");
         }
-        self.broker.left().close();
+        self.broker.copies().left().close();
         tracing::info!(in_time, "data plane stopped");
     }
 }
@@ -279,7 +292,7 @@ fn advertised(listener: &TcpListener, host: Option<&str>) -> Result<String, Star
 async fn keep_leases(broker: Broker) {
     let mut ticks = tokio::time::interval(LEASE_UPDATE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let shutdown = broker.shutdown_signal().clone();
+    let shutdown = broker.cluster().tasks().shutdown().clone();
     while shutdown.run_until_cancelled(ticks.tick()).await.is_some() {
         broker.update_leases();
     }
@@ -287,7 +300,7 @@ async fn keep_leases(broker: Broker) {
 
 /// Rolls segments that have become too old, or too large under limits that were changed.
 async fn watch_segments(broker: Broker, mut period: tokio::sync::watch::Receiver<Duration>) {
-    let shutdown = broker.shutdown_signal().clone();
+    let shutdown = broker.cluster().tasks().shutdown().clone();
     loop {
         let pause = *period.borrow_and_update();
         tokio::select! {
@@ -298,7 +311,7 @@ async fn watch_segments(broker: Broker, mut period: tokio::sync::watch::Receiver
         show_partitions(&broker);
         for leader in broker.leaders() {
             let segment = &leader.descriptor;
-            let route = broker.routing().topic(segment.topic).cloned();
+            let route = broker.cluster().routing().topic(segment.topic).cloned();
             if let Some(sequencer) =
                 route.as_ref().and_then(|route| route.sequencers.get(segment.partition as usize))
             {
@@ -309,11 +322,11 @@ async fn watch_segments(broker: Broker, mut period: tokio::sync::watch::Receiver
 }
 
 fn show_partitions(broker: &Broker) {
-    let routing = broker.routing();
+    let routing = broker.cluster().routing();
     let led = broker.leaders().into_iter().filter_map(|leader| {
         let segment = &leader.descriptor;
         let topic = routing.topic(segment.topic)?.name.to_string();
-        let is_silent = |replica: &&ReplicaRef| broker.liveness().is_silent(replica.node.0);
+        let is_silent = |replica: &&ReplicaRef| broker.cluster().liveness().is_silent(replica.node.0);
         Some(LedPartition {
             topic,
             partition: segment.partition,
@@ -323,5 +336,5 @@ fn show_partitions(broker: &Broker) {
             silent_replicas: segment.replicas.iter().filter(is_silent).count(),
         })
     });
-    broker.metrics().show_partitions(led.collect());
+    broker.cluster().metrics().show_partitions(led.collect());
 }

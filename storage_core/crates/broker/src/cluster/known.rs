@@ -1,44 +1,46 @@
-//! Which segments a peer's word is taken for: those that the metadata here list or have allotted, and those about which this
-//! disk has promised something. Whoever speaks names the version of the metadata that it acted on, and a node that knows less
-//! waits for it; so a node that lags is slow and not wrong, and no peer can make logs or promises for what never was.
+//! What this node knows of topics and segments, and how it gets to know more before it calls something unknown.
 
 use std::time::Duration;
 
-use walrus_model::{Descriptor, Epoch};
+use walrus_model::NodeId;
+use walrus_replica::Doubt;
 
-use crate::broker::Broker;
-use crate::cluster::segment::log_id;
+use crate::cluster::Cluster;
+use crate::cluster::standing;
 use crate::node::error::{Error, Result};
 use crate::node::names::PartitionRef;
 
 /// How long a peer's message waits for the metadata that the peer acted on.
-const CATCH_UP_PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const CATCH_UP_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Epochs of a partition that metadata may have handed out and lost again.
-const EPOCHS_LOST_MAX: u32 = 1 << 16;
-
-/// Whether metadata that have lost a part may have handed out an epoch, where the highest that is known is that one. Without a
-/// bound one message would keep everybody else out for good: no epoch is above the last.
-fn is_near(epoch: Epoch, known: Epoch) -> bool {
-    epoch.0 <= known.0.saturating_add(EPOCHS_LOST_MAX)
-}
-
-impl Broker {
-    /// Waits until this node knows a segment and the epoch of an attempt to end it; a peer acted on `version` of the metadata.
-    /// `Unavailable` where that version, too, knows nothing of them: this node or the peer has lost commands, or the peer lies.
-    pub(crate) async fn knows(&self, segment: &Descriptor, epoch: Epoch, version: u64) -> Result<()> {
-        if !self.knows_now(segment, epoch)? {
-            self.metadata_reaches(version, CATCH_UP_PATIENCE).await;
-            if !self.knows_now(segment, epoch)? {
-                let (node, here) = (self.node_id(), self.metadata_version());
-                let what = format!(
-                    "node {node} knows of no segment {} and no epoch {} of it: its metadata are at version {here}, {version} was named",
-                    segment.id, epoch.0
-                );
-                return Err(Error::Unavailable { what });
+impl Cluster {
+    /// What is found in the metadata here. Before something is called unknown they are made as new as the question, and
+    /// looked through again; where that cannot be, it is `Unavailable`.
+    pub(crate) async fn confirmed<T>(&self, look: impl Fn() -> Result<T>) -> Result<T> {
+        match look() {
+            Err(unknown) if unknown.is_unknown() => {
+                self.knows_all(&format!("{unknown}, perhaps")).await?;
+                look()
             }
+            found => found,
         }
-        Ok(())
+    }
+
+    /// Returns when this node knows all metadata that were committed before the call; else `Unavailable`, with what is
+    /// doubted.
+    pub(crate) async fn knows_all(&self, doubted: &str) -> Result<()> {
+        let unavailable =
+            |why: &dyn std::fmt::Display| Error::Unavailable { what: format!("{doubted}: {why}") };
+        self.may_be_told().map_err(|doubt| unavailable(&doubt))?;
+        let passed = self.barrier().pass(self.control()).await;
+        passed.map_err(|refusal| unavailable(&refusal.message))
+    }
+
+    /// Whether it is worth asking the metadata store: one that has not answered for seconds would be waited for in vain.
+    fn may_be_told(&self) -> Result<(), Doubt> {
+        let (routing, process) = (self.routing(), self.config().process);
+        let me = routing.metadata.nodes.get(&NodeId(self.node_id())).filter(|node| node.process == process);
+        standing::may_claim_unknown(me.is_some(), me.is_some_and(|me| self.holds_lease(me)))
     }
 
     /// Waits until this node lists, or has trimmed, the segment of that number; a peer acted on `version` of the metadata.
@@ -60,26 +62,5 @@ impl Broker {
             }
         }
         Ok(())
-    }
-
-    fn knows_now(&self, segment: &Descriptor, epoch: Epoch) -> Result<bool> {
-        let next_epoch = {
-            let routing = self.routing();
-            let topic = routing.metadata.topics.get(&segment.topic);
-            let found = topic.and_then(|topic| topic.partitions.get(segment.partition as usize));
-            if let Some(found) = found.filter(|found| found.knows(segment)) {
-                // What the metadata have handed out in this partition is below its next epoch.
-                return Ok(epoch < found.next_epoch);
-            }
-            found.map_or(Epoch(0), |found| found.next_epoch)
-        };
-        let log = self.bucket().log(log_id(segment));
-        let promised = self.copies().promised(segment)?;
-        Ok(match (promised, log) {
-            // Its end is decided: no promise is made any more.
-            (_, Some(log)) if log.is_sealed() => true,
-            (None, None) => false,
-            (promised, _) => is_near(epoch, promised.unwrap_or(Epoch(0)).max(next_epoch)),
-        })
     }
 }

@@ -1,5 +1,4 @@
-//! Which nodes answer: each is pinged all the time, so that one that died, froze or was cut off is noticed within about a
-//! second. A hint only: whoever acts on it is held to the rules of replication.
+//! Which nodes answer, as the pings of `pings.rs` say. A hint only: whoever acts on it is held to the rules of replication.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -7,11 +6,6 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::broker::Broker;
-use crate::peer::Request;
-
-/// Between two pings of a node.
-const PING_EVERY: Duration = Duration::from_millis(200);
 /// A ping unanswered for so long is a failure, where answers come at once. Where they do not, as on a busy machine, more
 /// time is given.
 const PATIENCE_MIN: Duration = Duration::from_millis(1_000);
@@ -73,7 +67,7 @@ impl Liveness {
         self.lost.subscribe()
     }
 
-    fn note_lost(&self) {
+    pub(super) fn note_lost(&self) {
         let nodes = self.nodes.lock();
         let mut lost: Vec<u32> =
             nodes.iter().filter(|(_, seen)| seen.is_lost()).map(|(node, _)| *node).collect();
@@ -86,7 +80,7 @@ impl Liveness {
     }
 
     /// Whether it is time for a ping, and how long it is given.
-    fn begin(&self, node: u32) -> Option<Duration> {
+    pub(super) fn begin(&self, node: u32) -> Option<Duration> {
         let mut nodes = self.nodes.lock();
         let now = Instant::now();
         let fresh = || Seen {
@@ -112,7 +106,7 @@ impl Liveness {
         }
     }
 
-    fn end(&self, node: u32, answered: bool) {
+    pub(super) fn end(&self, node: u32, answered: bool) {
         let mut nodes = self.nodes.lock();
         let Some(seen) = nodes.get_mut(&node) else { return };
         let took = seen.asked.take().map_or(Duration::ZERO, |asked| asked.elapsed());
@@ -129,7 +123,7 @@ impl Liveness {
     }
 
     /// Says which nodes have just become silent.
-    fn report(&self) {
+    pub(super) fn report(&self) {
         let mut nodes = self.nodes.lock();
         for (node, seen) in nodes.iter_mut().filter(|(_, seen)| seen.is_silent() && !seen.reported) {
             seen.reported = true;
@@ -139,21 +133,21 @@ impl Liveness {
     }
 
     /// Nodes that do not answer.
-    fn unanswering(&self) -> Vec<u32> {
+    pub(super) fn unanswering(&self) -> Vec<u32> {
         let nodes = self.nodes.lock();
         nodes.iter().filter(|(_, seen)| seen.does_not_answer()).map(|(node, _)| *node).collect()
     }
 
     /// This process itself was held up: that others have not answered meanwhile says nothing. Those that were silent before
     /// stay so.
-    fn forgive(&self) {
+    pub(super) fn forgive(&self) {
         let now = Instant::now();
         for seen in self.nodes.lock().values_mut().filter(|seen| !seen.reported) {
             (seen.answered, seen.failures, seen.heard) = (now, 0, now);
         }
     }
 
-    fn retain(&self, listed: impl Fn(u32) -> bool) {
+    pub(super) fn retain(&self, listed: impl Fn(u32) -> bool) {
         self.nodes.lock().retain(|node, _| listed(*node));
     }
 }
@@ -174,38 +168,6 @@ impl Seen {
 
     fn patience(&self) -> Duration {
         (PATIENCE_MIN + SLOWNESS * self.slow).min(PATIENCE_MAX)
-    }
-}
-
-/// Pings all nodes until this one stops.
-pub(crate) async fn keep_asking(broker: Broker) {
-    let shutdown = broker.shutdown_signal().clone();
-    let mut ticks = tokio::time::interval(PING_EVERY);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut last = Instant::now();
-    while shutdown.run_until_cancelled(ticks.tick()).await.is_some() {
-        if std::mem::replace(&mut last, Instant::now()).elapsed() > 3 * PING_EVERY {
-            broker.liveness().forgive();
-        }
-        let nodes: Vec<u32> = broker.routing().metadata.nodes.keys().map(|node| node.0).collect();
-        broker.liveness().retain(|node| nodes.contains(&node));
-        for node in nodes.into_iter().filter(|node| *node != broker.node_id()) {
-            if let Some(patience) = broker.liveness().begin(node) {
-                let asking = broker.clone();
-                broker.spawn("ping", async move {
-                    let answered = asking.peers().call(node, Request::Ping, patience).await.is_ok();
-                    asking.liveness().end(node, answered);
-                    if answered {
-                        asking.peers().take_back(node);
-                    }
-                });
-            }
-        }
-        broker.liveness().note_lost();
-        broker.liveness().report();
-        for node in broker.liveness().unanswering() {
-            broker.peers().give_up(node);
-        }
     }
 }
 

@@ -12,16 +12,15 @@ use walrus_metadata::{Segment, check_follows};
 use walrus_model::{Descriptor, SegmentId, Value};
 use walrus_replica::Mark;
 
-use crate::broker::Broker;
 use crate::cluster::routing::{is_led_by, open_segment};
 use crate::cluster::segment::uuid_bytes;
+use crate::copies::Copies;
 use crate::copies::copy::{Copy, Readable, Said};
 use crate::copies::left;
 use crate::copies::wire;
 use crate::node::budget::Purpose;
 use crate::node::error::{Error, Result};
 use crate::node::proto::peer::{ReplicaAnswer, ReplicaRequest, SegmentFacts, SegmentInfo, SegmentInfoAnswer};
-use crate::upkeep::catch_up;
 
 /// How long a question about segments waits for the metadata that whoever asks has heard of. Who asks waits longer.
 const FACTS_PATIENCE: Duration = Duration::from_secs(1);
@@ -69,19 +68,19 @@ fn check_value(segment: &Descriptor, value: &Value) -> Result<()> {
     check_follows(segment, &value.successor, Some(value.end)).map_err(|problem| wrong(problem.to_string()))
 }
 
-impl Broker {
+impl Copies {
     /// A message to a replica on this node. What must have a place in an order has it when this returns.
     pub(crate) fn ask_replica(&self, request: ReplicaRequest) -> Result<AskedReplica> {
         let metadata_version = request.metadata_version;
         let (segment, disk, ask) = wire::decode_ask(request)?;
-        if !self.copies().is_me(disk) {
+        if !self.table().is_me(disk) {
             let reply = walrus_replica::Reply::Refused(walrus_replica::Refusal::OtherReplica);
             return Ok(AskedReplica::Answered(reply));
         }
         match ask {
             wire::Ask::Append(_) | wire::Ask::Assigned(_) => {
                 let unknown = || Error::UnknownSegment { segment: segment.to_string() };
-                let copy = self.copies().find(segment)?.ok_or_else(unknown)?;
+                let copy = self.table().find(segment)?.ok_or_else(unknown)?;
                 let said = copy.ask(ask)?;
                 Ok(AskedReplica::Said { copy, said })
             }
@@ -107,14 +106,14 @@ impl Broker {
                     return Err(Error::InvalidRequest { problem: "another segment's descriptor".to_owned() });
                 }
                 self.knows(descriptor, ballot.epoch, metadata_version).await?;
-                let copy = self.copies().open(descriptor)?;
+                let copy = self.table().open(descriptor)?;
                 let needs_log = matches!(&ask, wire::Ask::Accept(accept, ..)
                     if Some(accept.value.end.0) > descriptor.base_offset.map(|base| base.0));
-                if needs_log && copy.log().is_none() {
-                    catch_up::make_log(self, descriptor).await?;
+                if needs_log {
+                    self.open_log(descriptor).await?;
                 }
                 let asked = copy.clone();
-                (copy, self.blocking(move || asked.ask(ask)).await?)
+                (copy, self.cluster().tasks().blocking(move || asked.ask(ask)).await?)
             }
         };
         let silent = || Error::Unavailable { what: "the replica has nothing to say".to_owned() };
@@ -122,7 +121,9 @@ impl Broker {
             return Ok(wire::encode_reply(reply));
         }
         let commit = said.commit.ok_or_else(silent)?;
-        commit.await.map_err(|error| Error::Storage { node: self.node_id(), message: error.to_string() })?;
+        commit
+            .await
+            .map_err(|error| Error::Storage { node: self.cluster().node_id(), message: error.to_string() })?;
         copy.note_durable()?.map(wire::encode_reply).ok_or_else(silent)
     }
 
@@ -153,11 +154,8 @@ impl Broker {
         if let Some(sealed) = log.sealed() {
             return all(sealed.end.0);
         }
-        if let Some(leader) = self.known_leader(segment) {
-            return all(leader.high_watermark());
-        }
-        match self.copies().find(segment)? {
-            Some(copy) => copy.readable(),
+        match self.table().find(segment)? {
+            Some(copy) => copy.lead().map_or_else(|| copy.readable(), |lead| all(lead.high_watermark.get())),
             // Nobody has written it.
             None => all(log.base_offset().0),
         }
@@ -165,19 +163,19 @@ impl Broker {
 
     /// The question for facts about segments that this node knows of.
     pub(crate) fn segment_info(&self, segments: Vec<Bytes>, producers: bool) -> SegmentInfo {
-        SegmentInfo { segments, producers, metadata_version: self.metadata_version(), left: false }
+        SegmentInfo { segments, producers, metadata_version: self.cluster().metadata_version(), left: false }
     }
 
-    /// [`Broker::segment_facts`] for another node, which may know of segments that this one has yet to hear of.
+    /// [`Copies::segment_facts`] for another node, which may know of segments that this one has yet to hear of.
     pub(crate) async fn segment_facts_asked(&self, wanted: &SegmentInfo) -> SegmentInfoAnswer {
         let is_known = |segment: &Bytes| {
             let log = Uuid::from_slice(segment).map(walrus_log::LogId);
             log.is_ok_and(|log| {
-                self.bucket().log(log).is_some() || self.routing().leases.by_key.contains_key(&log)
+                self.bucket().log(log).is_some() || self.cluster().routing().leases.by_key.contains_key(&log)
             })
         };
         if !wanted.segments.iter().all(is_known) {
-            self.metadata_reaches(wanted.metadata_version, FACTS_PATIENCE).await;
+            self.cluster().metadata_reaches(wanted.metadata_version, FACTS_PATIENCE).await;
         }
         self.segment_facts(wanted).await
     }
@@ -198,7 +196,7 @@ impl Broker {
     async fn settle(&self, wanted: &SegmentInfo, known: &mut Vec<SegmentFacts>) {
         let mut open = Vec::new();
         {
-            let routing = self.routing();
+            let routing = self.cluster().routing();
             let wanted: HashSet<&Bytes> = wanted.segments.iter().collect();
             let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
             for Segment { descriptor, .. } in partitions.filter_map(open_segment) {
@@ -208,9 +206,9 @@ impl Broker {
                 }
                 match known.iter().position(|facts| facts.segment == segment) {
                     // The metadata here list it as open: they were set back, or have yet to hear of its end.
-                    Some(place) if known[place].sealed => self.copies().note_doubt(descriptor.id),
+                    Some(place) if known[place].sealed => self.table().note_doubt(descriptor.id),
                     Some(place) => open.push((place, descriptor.clone())),
-                    None if is_led_by(descriptor.leader, self.config()) => {
+                    None if is_led_by(descriptor.leader, self.cluster().config()) => {
                         let end_offset = descriptor.base_offset.map_or(0, |base| base.0);
                         open.push((known.len(), descriptor.clone()));
                         known.push(SegmentFacts { segment, end_offset, ..SegmentFacts::default() });
@@ -250,7 +248,8 @@ impl Broker {
                 ..SegmentFacts::default()
             })
         };
-        let looked = self.blocking(move || Ok(logs.iter().filter_map(facts).collect())).await;
+        let looked =
+            self.cluster().tasks().blocking(move || Ok(logs.iter().filter_map(facts).collect())).await;
         SegmentInfoAnswer { segments: looked.unwrap_or_default() }
     }
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use walrus_log::batch::Batch as StoredBatch;
@@ -16,7 +17,8 @@ use walrus_replica::{
 };
 
 use crate::cluster::segment::{log_id, segment_of};
-use crate::copies::holes::Holed;
+use crate::copies::holed::Holed;
+use crate::copies::lead::Lead;
 use crate::copies::marks::{invalid, mark_batches};
 use crate::copies::promises;
 use crate::copies::wire;
@@ -35,6 +37,8 @@ pub(crate) struct Copy {
     store: Store,
     /// Told of holes that a look at the disk found.
     holed: Arc<Holed>,
+    /// Of the leader, while this process leads the segment.
+    lead: ArcSwapOption<Lead>,
     state: Mutex<State>,
 }
 
@@ -72,11 +76,22 @@ impl Copy {
         store: Store,
         holed: Arc<Holed>,
     ) -> Self {
-        Self { descriptor, me, start, store, holed, state: Mutex::new(State { replica: None, log: None }) }
+        let state = Mutex::new(State { replica: None, log: None });
+        Self { descriptor, me, start, store, holed, lead: ArcSwapOption::empty(), state }
     }
 
     pub(crate) fn descriptor(&self) -> &Descriptor {
         &self.descriptor
+    }
+
+    /// What the leader tells, while this process leads the segment.
+    pub(crate) fn lead(&self) -> Option<Arc<Lead>> {
+        self.lead.load_full()
+    }
+
+    /// This process begins to lead the segment, or (`None`) leads it no more.
+    pub(crate) fn set_lead(&self, lead: Option<Arc<Lead>>) {
+        self.lead.store(lead);
     }
 
     /// The log, once somebody made it.

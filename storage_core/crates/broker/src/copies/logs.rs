@@ -2,51 +2,60 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use walrus_log::{Log, ProducerTable};
 use walrus_metadata::{Segment, SegmentState};
 use walrus_model::Descriptor;
 
-use crate::broker::Broker;
 use crate::cluster::routing::is_led_by;
-use crate::cluster::segment::{Place, label, log_id, log_spec, uuid_bytes};
-use crate::copies::pages;
+use crate::cluster::segment::{Place, log_id, log_spec, uuid_bytes};
+use crate::copies::{Copies, remains};
 use crate::node::error::{Error, Result};
-use crate::node::names::TopicName;
-use crate::node::proto::peer::{SegmentFacts, SegmentInfo, SegmentInfoAnswer};
-use crate::partition::roll;
+use crate::node::proto::peer::{Prepare, SegmentFacts, SegmentInfo, SegmentInfoAnswer};
 use crate::peer::Request;
 
+/// For one answer of a successor's node.
+const PREPARE_PATIENCE: Duration = Duration::from_secs(3);
 /// For a look at another node's copy of a segment.
 const INFO_PATIENCE: Duration = Duration::from_secs(2);
 
-impl Broker {
+impl Copies {
     /// The log of a segment that this node stores. A first segment's is made on the spot, another's was prepared; one
     /// that was not gets its producer table from a node that stores the segment before.
-    pub(crate) async fn open_log(&self, topic: &TopicName, segment: &Descriptor) -> Result<Log> {
+    pub(crate) async fn open_log(&self, segment: &Descriptor) -> Result<Log> {
         if let Some(log) = self.bucket().log(log_id(segment)) {
             return Ok(log);
         }
         let producers =
             if segment.number == 0 { ProducerTable::new() } else { self.producers_at_base(segment).await? };
-        tracing::info!(segment = label(topic.as_str(), segment), "log created");
+        tracing::info!(log = %Place::of(segment), "log created");
         self.make_log(segment, producers).await
     }
 
     /// Makes the log of a segment, durably, or answers the one that is there.
-    pub(crate) async fn make_log(&self, segment: &Descriptor, producers: ProducerTable) -> Result<Log> {
-        let _turn = self.opening().lock().await;
+    async fn make_log(&self, segment: &Descriptor, producers: ProducerTable) -> Result<Log> {
+        let _turn = self.making.lock().await;
         if let Some(log) = self.bucket().log(log_id(segment)) {
             return Ok(log);
         }
         let unknown =
             || Error::InvalidRequest { problem: format!("the base of segment {} is missing", segment.id) };
         let spec = log_spec(segment, producers).ok_or_else(unknown)?;
-        let (creating, topic) = (self.clone(), segment.topic);
-        self.blocking(move || creating.note_topic(topic).and_then(|()| creating.bucket().create(spec))).await
+        let route = self.cluster().routing().topic(segment.topic).cloned();
+        let bucket = self.bucket().clone();
+        let make = move || {
+            // Metadata that do not list the topic yet list it soon; what leaves the disk is looked at then, and this again.
+            if let Some(route) = route {
+                let noted = remains::note(bucket.store(), &route.topic);
+                noted.map_err(|error| bucket.error("the note of a topic", error))?;
+            }
+            bucket.create(spec)
+        };
+        self.tasks().blocking(make).await
     }
 
     /// The producer table at a segment's base: from another copy of it, or of the sealed segment before.
-    pub(crate) async fn producers_at_base(&self, segment: &Descriptor) -> Result<ProducerTable> {
+    async fn producers_at_base(&self, segment: &Descriptor) -> Result<ProducerTable> {
         let first = |facts: &SegmentFacts| {
             let is_there = !facts.first_producers.is_empty();
             is_there.then(|| ProducerTable::decode(&facts.first_producers)).flatten()
@@ -55,7 +64,7 @@ impl Broker {
             return Ok(table);
         }
         let before = {
-            let routing = self.routing();
+            let routing = self.cluster().routing();
             let partition =
                 routing.topic(segment.topic).and_then(|route| route.partition(segment.partition).ok());
             let mut listed = partition.into_iter().flat_map(|partition| &partition.segments);
@@ -78,7 +87,7 @@ impl Broker {
     /// The producers with which the successor of a segment begins: those at its end, but who had been silent for long when it
     /// was opened. The metadata say who that is, so that all copies forget alike.
     pub(crate) fn producers_behind(&self, segment: &Descriptor, mut at_end: ProducerTable) -> ProducerTable {
-        if let Some(listed) = roll::current(self, segment) {
+        if let Some(listed) = self.cluster().current(segment) {
             at_end.forget_below(listed.silent_below.0);
         }
         at_end
@@ -95,8 +104,8 @@ impl Broker {
         let of_copies = self.segment_info(vec![uuid_bytes(segment.id.0)], true);
         let of_left = SegmentInfo { left: true, ..of_copies.clone() };
         for question in [of_copies, of_left] {
-            let others = pages::holders(self, segment).into_iter().filter(|node| *node != self.node_id());
-            for node in std::iter::once(self.node_id()).chain(others) {
+            let others = self.holders(segment).into_iter().filter(|node| *node != self.cluster().node_id());
+            for node in std::iter::once(self.cluster().node_id()).chain(others) {
                 let facts = self.facts_of(node, &question, INFO_PATIENCE).await.unwrap_or_default();
                 if let Some(found) = facts.iter().find_map(&pick) {
                     return Some(found);
@@ -113,10 +122,11 @@ impl Broker {
         question: &SegmentInfo,
         patience: Duration,
     ) -> Result<Vec<SegmentFacts>> {
-        if node == self.node_id() {
+        if node == self.cluster().node_id() {
             return Ok(self.segment_facts(question).await.segments);
         }
-        let payload = self.peers().call(node, Request::SegmentInfo(question.clone()), patience).await?;
+        let payload =
+            self.cluster().peers().call(node, Request::SegmentInfo(question.clone()), patience).await?;
         let answer = <SegmentInfoAnswer as prost::Message>::decode(payload);
         let wrong =
             |problem: prost::DecodeError| Error::Internal { message: format!("a peer's facts: {problem}") };
@@ -126,13 +136,28 @@ impl Broker {
     /// Makes the log of a segment that this disk will store, durably.
     pub(crate) async fn prepare(&self, segment: &Descriptor, producers: &[u8]) -> Result<()> {
         let invalid = |problem: &str| Error::InvalidRequest { problem: format!("prepare: {problem}") };
-        if segment.leader.node.0 == self.node_id() && !is_led_by(segment.leader, self.config()) {
+        if segment.leader.node.0 == self.cluster().node_id()
+            && !is_led_by(segment.leader, self.cluster().config())
+        {
             let key = Place::of(segment).to_string();
             return Err(Error::NotLeader { key, hint: None });
         }
         let producers =
             ProducerTable::decode(producers).ok_or_else(|| invalid("the producer table is damaged"))?;
-        self.copies().open(segment)?;
+        self.table().open(segment)?;
         self.make_log(segment, producers).await.map(drop)
+    }
+
+    /// Has the log of a successor made on its leader's node, durably.
+    pub(crate) async fn prepare_successor(&self, successor: &Descriptor, producers: &Bytes) -> Result<()> {
+        let node = successor.leader.node.0;
+        if node == self.cluster().node_id() {
+            return self.prepare(successor, producers).await;
+        }
+        let descriptor_json = serde_json::to_vec(successor).expect("descriptors are plain data").into();
+        let metadata_version = self.cluster().metadata_version();
+        let request =
+            Request::Prepare(Prepare { descriptor_json, producers: producers.clone(), metadata_version });
+        self.cluster().peers().call(node, request, PREPARE_PATIENCE).await.map(drop)
     }
 }

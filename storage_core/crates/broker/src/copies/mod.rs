@@ -2,12 +2,16 @@
 //! promises into the store's journal.
 
 pub(crate) mod answers;
+mod batches;
 mod claims;
 pub(crate) mod codec;
 pub(crate) mod copy;
 pub(crate) mod high_watermark;
 pub(crate) mod holdings;
+pub(crate) mod holed;
 pub(crate) mod holes;
+mod known;
+pub(crate) mod lead;
 pub(crate) mod left;
 mod logs;
 pub(crate) mod marks;
@@ -15,6 +19,58 @@ pub(crate) mod pace;
 pub(crate) mod pages;
 pub(crate) mod promises;
 pub(crate) mod remains;
+pub(crate) mod sealing;
+mod sources;
 pub(crate) mod table;
 mod tombstones;
 pub(crate) mod wire;
+
+use std::sync::Arc;
+
+use left::LeftLogs;
+use table::CopyTable;
+
+use crate::bucket::Bucket;
+use crate::cluster::Cluster;
+use crate::node::tasks::Tasks;
+
+/// The copies of segments on this node, the logs that they write to, and what is left of former disks.
+pub(crate) struct Copies {
+    cluster: Arc<Cluster>,
+    bucket: Arc<Bucket>,
+    table: CopyTable,
+    left: LeftLogs,
+    /// Held while a log is made, so that it is made once.
+    making: tokio::sync::Mutex<()>,
+}
+
+impl Copies {
+    pub(crate) fn new(cluster: Arc<Cluster>, bucket: Arc<Bucket>, table: CopyTable, left: LeftLogs) -> Self {
+        Self { cluster, bucket, table, left, making: tokio::sync::Mutex::default() }
+    }
+
+    /// The cluster as this node sees it.
+    pub(crate) fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
+    /// What runs beside each other here.
+    pub(crate) fn tasks(&self) -> &Tasks {
+        self.cluster.tasks()
+    }
+
+    /// The logs of this node.
+    pub(crate) fn bucket(&self) -> &Arc<Bucket> {
+        &self.bucket
+    }
+
+    /// Each copy, and what its disk remembers of it.
+    pub(crate) fn table(&self) -> &CopyTable {
+        &self.table
+    }
+
+    /// Logs of disks that this node was before.
+    pub(crate) fn left(&self) -> &LeftLogs {
+        &self.left
+    }
+}

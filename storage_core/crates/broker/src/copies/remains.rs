@@ -8,10 +8,9 @@ use walrus_log::{Log, Store};
 use walrus_metadata::{Metadata, Remains, SegmentRemains, Topic, TopicFacts};
 use walrus_model::{Descriptor, TopicId};
 
-use crate::broker::Broker;
 use crate::cluster::segment::{Place, segment_of};
+use crate::copies::Copies;
 use crate::copies::promises;
-use crate::node::error::{Error, Result};
 
 /// The keys of the notes in the store begin so.
 const KEYS: &str = "topic/";
@@ -41,11 +40,11 @@ pub(crate) fn forget(store: &Store, is_deleted: impl Fn(TopicId) -> bool) -> wal
     Ok(())
 }
 
-impl Broker {
+impl Copies {
     /// What lies on this disk of topics that the metadata here neither name nor call deleted.
     #[must_use]
-    pub fn remains(&self) -> Vec<Remains> {
-        let (store, metadata) = (self.bucket().store(), self.routing().metadata.clone());
+    pub(crate) fn remains(&self) -> Vec<Remains> {
+        let (store, metadata) = (self.bucket().store(), self.cluster().routing().metadata.clone());
         let mut found: BTreeMap<TopicId, Vec<SegmentRemains>> = BTreeMap::new();
         let descriptors = promises::all_descriptors(store);
         let mut with_logs = HashSet::new();
@@ -64,22 +63,9 @@ impl Broker {
                 found.entry(descriptor.topic).or_default().extend(of_promise(descriptor));
             }
         }
-        let replica = self.copies().replica();
+        let replica = self.table().replica();
         let remains = |(topic, segments)| Remains { replica, topic, facts: noted(store, topic), segments };
         found.into_iter().map(remains).collect()
-    }
-
-    /// Notes the name of a segment's topic before the first log of it is made.
-    pub(crate) fn note_topic(&self, topic: TopicId) -> Result<()> {
-        let route = self.routing().topic(topic).cloned();
-        // Metadata that do not list it yet list it soon; what leaves the disk is looked at then, and this again.
-        route.map_or(Ok(()), |route| {
-            let failed = |error: walrus_log::Error| match error {
-                walrus_log::Error::NoSpace { .. } => Error::NoSpace { node: self.node_id() },
-                other => Error::Storage { node: self.node_id(), message: other.to_string() },
-            };
-            note(self.bucket().store(), &route.topic).map_err(failed)
-        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! All copies of segments on this node.
+//! All copies of segments on this node, and what its disk remembers of trims.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use walrus_replica::CutId;
 
 use crate::copies::copy::{self, Copy};
 use crate::copies::holdings::{Held, Holdings};
-use crate::copies::holes::Holed;
+use crate::copies::holed::Holed;
+use crate::copies::lead::Lead;
 use crate::copies::pace::Pace;
 use crate::copies::promises;
 use crate::copies::tombstones::Tombstones;
@@ -24,7 +25,7 @@ use crate::node::error::{Error, Result};
 const DOUBT_LASTS: Duration = Duration::from_secs(10);
 
 /// All copies of segments on this node, and what its disk remembers of trims.
-pub(crate) struct Copies {
+pub(crate) struct CopyTable {
     me: ReplicaRef,
     start: CutId,
     store: Store,
@@ -42,11 +43,11 @@ pub(crate) struct Copies {
     damage: Notify,
     /// Open segments that this process is to lead, whose end somebody wanted to know and was not told.
     doubted: Mutex<HashMap<SegmentId, Instant>>,
-    /// Copies of segments that are not sealed in which batches rotted.
+    /// CopyTable of segments that are not sealed in which batches rotted.
     holed: Arc<Holed>,
 }
 
-impl Copies {
+impl CopyTable {
     /// Reads what the disk remembers of trims; an error where that cannot be read.
     pub(crate) fn load(config: &Config, store: Store) -> Result<Self> {
         let me = ReplicaRef { node: NodeId(config.node_id), disk: config.disk };
@@ -90,7 +91,7 @@ impl Copies {
         self.holdings.lock().settle(held);
     }
 
-    /// Copies listed here that are to be made, and that are beyond mending.
+    /// CopyTable listed here that are to be made, and that are beyond mending.
     pub(crate) fn unfinished(&self) -> (usize, usize) {
         self.holdings.lock().unfinished()
     }
@@ -105,12 +106,12 @@ impl Copies {
         listed.map(|segment| (segment, end(segment))).chain(holed).collect()
     }
 
-    /// Copies listed here that were found once.
+    /// CopyTable listed here that were found once.
     pub(crate) fn settled(&self) -> Vec<Held> {
         self.holdings.lock().settled()
     }
 
-    /// Copies that somebody should mend: those of sealed segments that a reader found damaged or that are listed so, and
+    /// CopyTable that somebody should mend: those of sealed segments that a reader found damaged or that are listed so, and
     /// segments of the others that a reader found damaged.
     pub(crate) fn to_mend(&self) -> (Vec<Held>, Vec<SegmentId>) {
         let mut damaged = std::mem::take(&mut *self.damaged.lock());
@@ -143,7 +144,7 @@ impl Copies {
         self.damage.notified().await;
     }
 
-    /// Copies of segments that are not sealed in which batches rotted.
+    /// CopyTable of segments that are not sealed in which batches rotted.
     pub(crate) fn holed(&self) -> &Holed {
         &self.holed
     }
@@ -178,6 +179,11 @@ impl Copies {
     pub(crate) async fn breathe(&self, bytes: u64, bytes_per_second: u64) {
         let pause = self.pace.lock().take(Instant::now(), bytes, bytes_per_second);
         tokio::time::sleep(pause).await;
+    }
+
+    /// What the leader of a segment tells, if this process leads it.
+    pub(crate) fn lead(&self, segment: SegmentId) -> Option<Arc<Lead>> {
+        self.known.lock().get(&segment)?.lead()
     }
 
     /// A copy that this process has used, or that the journal knows of.

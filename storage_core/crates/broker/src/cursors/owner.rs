@@ -106,9 +106,9 @@ impl Owner {
         };
         self.record(broker);
         let deadline = tokio::time::Instant::now() + DURABLE_WAIT;
-        let mut lost_nodes = broker.liveness().watch_lost();
+        let mut lost_nodes = broker.cluster().liveness().watch_lost();
         while self.locked(serving)?.lacks(&revisions) {
-            broker.check_reach(&self.log)?;
+            broker.cluster().check_reach(&self.log)?;
             tokio::select! {
                 tick = recorded.changed() => tick.expect("the owner holds the sender"),
                 tick = lost_nodes.changed() => tick.expect("the broker holds the sender"),
@@ -172,7 +172,7 @@ impl Owner {
         let leadership = broker.leadership(&self.log)?;
         let handed_over = leadership.number < self.ledger.lock().handed_over_below;
         if leadership.ours && !handed_over {
-            broker.check_reach(&self.log)?; // else another node may own it by now
+            broker.cluster().check_reach(&self.log)?; // else another node may own it by now
             return Ok(leadership);
         }
         let hint = (!leadership.ours).then_some(leadership.node);
@@ -332,7 +332,14 @@ impl Owner {
         if !self.is_stuck.swap(true, Ordering::Relaxed) {
             tracing::warn!(log = %self.log, %problem, "cursors are not recorded, trying on");
         }
-        if broker.shutdown_signal().run_until_cancelled(tokio::time::sleep(RECORD_RETRY)).await.is_none() {
+        if broker
+            .cluster()
+            .tasks()
+            .shutdown()
+            .run_until_cancelled(tokio::time::sleep(RECORD_RETRY))
+            .await
+            .is_none()
+        {
             self.ledger.lock().serving = None;
         }
     }

@@ -133,7 +133,7 @@ impl CursorService {
                     .ok_or_else(|| malformed("no such partition"))?;
                 // What is handed over once is not served again below that number.
                 let log = PartitionRef { topic: log_name(), partition };
-                broker.lists(&log, number, metadata_version).await?;
+                broker.cluster().lists(&log, number, metadata_version).await?;
                 let cursors = owner.hand_over(number).into_iter().map(handed_over_message).collect();
                 cursor_answer::Answer::HandOver(CursorHandOverAnswer { cursors })
             }
@@ -155,7 +155,7 @@ impl CursorService {
     pub(super) async fn resolve(&self, name: &TopicName) -> Result<TopicRef> {
         let broker = self.inner.broker.upgrade()?;
         let unknown = || Error::UnknownTopic { topic: name.to_string() };
-        let topic = broker.confirmed(|| broker.topic(name.as_str()).ok_or_else(unknown)).await?;
+        let topic = broker.cluster().confirmed(|| broker.topic(name.as_str()).ok_or_else(unknown)).await?;
         if topic.internal {
             let problem = format!("topic {name} is internal, it has no shared cursor");
             return Err(Error::InvalidRequest { problem });
@@ -218,15 +218,16 @@ impl CursorService {
         let request = cursor_request::Request::HandOver(CursorHandOver {
             partition,
             number,
-            metadata_version: broker.metadata_version(),
+            metadata_version: broker.cluster().metadata_version(),
         });
         let request: Bytes = CursorRequest { request: Some(request) }.encode_to_vec().into();
-        let others = broker.nodes().into_iter().filter(|node| node.id != broker.node_id());
+        let others = broker.nodes().into_iter().filter(|node| node.id != broker.cluster().node_id());
         let ask = |node: NodeView| {
             let request = Request::Cursor(request.clone());
             let limit = if node.alive { HAND_OVER_CALL } else { HAND_OVER_CALL_LAPSED };
             async move {
-                let answer = broker.peers().call(node.id, request, limit).await.and_then(decode_answer);
+                let answer =
+                    broker.cluster().peers().call(node.id, request, limit).await.and_then(decode_answer);
                 match answer {
                     Ok(cursor_answer::Answer::HandOver(answer)) => answer.cursors,
                     Ok(_) => Vec::new(),
@@ -254,7 +255,7 @@ impl CursorService {
     ) -> Result<cursor_answer::Answer> {
         let broker = self.inner.broker.upgrade()?;
         let log = PartitionRef { topic: log_name(), partition: partition_of(topic.id) };
-        let is_stopping = broker.shutdown_signal().is_cancelled();
+        let is_stopping = broker.cluster().tasks().shutdown().is_cancelled();
         let deadline = Instant::now() + if is_stopping { PATIENCE_STOPPING.min(patience) } else { patience };
         loop {
             let mut metadata = broker.watch_metadata();
@@ -271,7 +272,7 @@ impl CursorService {
                 }
                 Error::UnknownTopic { topic: name } if name != log.topic.as_str() => {
                     let listed = || broker.topic(topic.name.as_str()).filter(|listed| listed.id == topic.id);
-                    broker.confirmed(|| listed().ok_or_else(|| problem.clone())).await?;
+                    broker.cluster().confirmed(|| listed().ok_or_else(|| problem.clone())).await?;
                     problem =
                         Error::Unavailable { what: format!("the owner has not heard of {} yet", topic.name) };
                 }
@@ -283,7 +284,7 @@ impl CursorService {
             if Instant::now() + PAUSE >= deadline {
                 return Err(problem);
             }
-            broker.check_reach(&log)?;
+            broker.cluster().check_reach(&log)?;
             let moved = tokio::time::timeout(PAUSE, metadata.changed()).await.is_ok();
             if let (Error::NotLeader { .. }, Ok(leadership), false) = (&problem, leadership, moved) {
                 self.wake_leader(&broker, &log, topic, leadership, deadline).await;
@@ -302,13 +303,14 @@ impl CursorService {
         if leadership.ours {
             return self.answer(broker, request.clone()).await;
         }
-        if leadership.node == broker.node_id() {
+        if leadership.node == broker.cluster().node_id() {
             let key = format!("{}/{}", log_name(), leadership.number);
             return Err(Error::NotLeader { key, hint: None }); // led by an earlier process of this node
         }
         let payload = CursorRequest { request: Some(request.clone()) }.encode_to_vec();
         let limit = CALL.min(deadline.saturating_duration_since(Instant::now()));
         broker
+            .cluster()
             .peers()
             .call(leadership.node, Request::Cursor(payload.into()), limit)
             .await

@@ -2,6 +2,7 @@
 //! all decide the same.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prost::Message as _;
@@ -10,14 +11,14 @@ use walrus_metadata::SegmentState;
 use walrus_model::{Ballot, Descriptor, Digest, Offset, SegmentId, Value};
 use walrus_replica::{Accept, Mark, Message, Recoverer, RecovererInput, RecovererOutput, Reply};
 
-use crate::broker::Broker;
 use crate::cluster::control::Event;
+use crate::copies::Copies;
+use crate::copies::sealing;
 use crate::copies::wire::{self, Ask};
+use crate::ending::publish;
 use crate::node::error::{Error, Result};
-use crate::node::proto::peer::{Fetch, FetchAnswer, ReplicaAnswer, SegmentInfo};
-use crate::partition::roll;
+use crate::node::proto::peer::{ReplicaAnswer, SegmentInfo};
 use crate::peer::Request;
-use crate::upkeep::catch_up;
 
 /// For one answer of the metadata store.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
@@ -33,22 +34,25 @@ const STAND_BACK: Duration = Duration::from_millis(100);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Metadata's reason for refusing to begin: the end is decided.
 const SEALED: &str = "Sealed";
-/// Bytes of one vote's missing batches.
-const FILL_BYTES: u32 = 8 << 20;
 
 /// Until metadata has the end of the segment, or does not list it. `reason` is for people.
-pub(crate) async fn run(broker: &Broker, segment: &Descriptor, avoid: &[u32], reason: &str) -> Result<()> {
+pub(crate) async fn run(
+    copies: &Arc<Copies>,
+    segment: &Descriptor,
+    avoid: &[u32],
+    reason: &str,
+) -> Result<()> {
     let started = Instant::now();
-    let place = broker.copies().place(segment).unwrap_or(segment.replicas.len());
+    let place = copies.table().place(segment).unwrap_or(segment.replicas.len());
     let mut above = segment.epoch.0;
     loop {
-        let news = broker.news();
-        match roll::current(broker, segment).map(|listed| listed.state) {
+        let news = copies.cluster().news();
+        match copies.cluster().current(segment).map(|listed| listed.state) {
             None => return Err(Error::UnknownSegment { segment: segment.id.to_string() }),
             Some(SegmentState::Sealed(_)) => return Ok(()),
             Some(SegmentState::Open | SegmentState::Sealing(_)) => {}
         }
-        let Attempted { ballot, successor } = match begin(broker, segment, above, avoid, reason).await {
+        let Attempted { ballot, successor } = match begin(copies, segment, above, avoid, reason).await {
             Ok(attempted) => attempted,
             // Somebody else was faster, and our snapshot of the metadata is older than that.
             Err(Error::Foreign { reason, .. }) if reason == SEALED => {
@@ -62,12 +66,12 @@ pub(crate) async fn run(broker: &Broker, segment: &Descriptor, avoid: &[u32], re
             segment = %segment.id, number = segment.number, epoch = ballot.epoch.0, reason,
             next_leader = successor.leader.node.0, "recovery of a segment begins"
         );
-        match attempt(broker, segment, ballot, &successor).await {
+        match attempt(copies, segment, ballot, &successor).await {
             Ok(Choice { value, is_voted }) => {
-                finish(broker, segment, value, is_voted).await?;
+                finish(copies, segment, value, is_voted).await?;
                 let seconds = started.elapsed().as_secs_f64();
-                broker.metrics().failover_seconds.observe(seconds);
-                broker.metrics().count_failover(reason);
+                copies.cluster().metrics().failover_seconds.observe(seconds);
+                copies.cluster().metrics().count_failover(reason);
                 tracing::info!(segment = %segment.id, number = segment.number, reason, seconds, "segment recovered");
                 return Ok(());
             }
@@ -75,7 +79,7 @@ pub(crate) async fn run(broker: &Broker, segment: &Descriptor, avoid: &[u32], re
                 above = above.max(epoch);
                 tracing::info!(segment = %segment.id, epoch, "a higher attempt is known, standing back");
                 let factor = u32::try_from(place + 1).unwrap_or(u32::MAX);
-                broker.news().wait(STAND_BACK * factor).await;
+                copies.cluster().news().wait(STAND_BACK * factor).await;
             }
             Err(Ended::Late) => {
                 let what = format!("too few replicas of segment {} answer", segment.id);
@@ -103,7 +107,7 @@ enum Ended {
 }
 
 async fn begin(
-    broker: &Broker,
+    copies: &Arc<Copies>,
     segment: &Descriptor,
     above: u32,
     avoid: &[u32],
@@ -117,7 +121,7 @@ async fn begin(
         avoid: avoid.to_vec(),
         reason: reason.to_owned(),
     };
-    let answer = broker.control().ask(&event, CONTROL_PATIENCE).await?;
+    let answer = copies.cluster().control().ask(&event, CONTROL_PATIENCE).await?;
     let wrong = |problem: serde_json::Error| Error::Internal {
         message: format!("the answer to begin_recovery: {problem}"),
     };
@@ -129,7 +133,7 @@ async fn begin(
 }
 
 async fn attempt(
-    broker: &Broker,
+    copies: &Arc<Copies>,
     segment: &Descriptor,
     ballot: Ballot,
     successor: &Descriptor,
@@ -138,7 +142,7 @@ async fn attempt(
     let (replies, mut arrived) = mpsc::unbounded_channel::<Heard>();
     // Nodes from which the batches of a place are fetched, where that is not the one that stored them.
     let mut left_with: HashMap<usize, u32> = HashMap::new();
-    look_for_left(broker, segment, replies.clone());
+    look_for_left(copies, segment, replies.clone());
     let mut inputs = vec![RecovererInput::Ask];
     let until = tokio::time::Instant::now() + ATTEMPT;
     loop {
@@ -152,7 +156,7 @@ async fn attempt(
                             from,
                             nodes: sources.into_iter().map(node).collect(),
                         });
-                        ask(broker, segment, to, message, sources, replies.clone());
+                        ask(copies, segment, to, message, sources, replies.clone());
                     }
                     RecovererOutput::Decided(value) => return Ok(Choice { value, is_voted: true }),
                     RecovererOutput::Unvoted(value) => return Ok(Choice { value, is_voted: false }),
@@ -195,18 +199,18 @@ struct Fill {
 
 /// Tells an attempt which disks are gone, once all nodes that are there have said which logs are left with them: of the
 /// copies that are gone, one log stands for each, the longest first.
-fn look_for_left(broker: &Broker, segment: &Descriptor, heard: mpsc::UnboundedSender<Heard>) {
-    let metadata = broker.routing().metadata.clone();
+fn look_for_left(copies: &Arc<Copies>, segment: &Descriptor, heard: mpsc::UnboundedSender<Heard>) {
+    let metadata = copies.cluster().routing().metadata.clone();
     let is_gone = |place: &usize| metadata.gone_disks.contains(&segment.replicas[*place].disk);
     let gone: Vec<usize> = (0..segment.replicas.len()).filter(is_gone).collect();
     if gone.is_empty() {
         return;
     }
-    let (asking, uuid) = (broker.clone(), segment.id);
-    broker.spawn("logs left of a segment", async move {
+    let (asking, uuid) = (copies.clone(), segment.id);
+    copies.cluster().tasks().spawn("logs left of a segment", async move {
         let mut left = Vec::new();
         for node in metadata.nodes.keys().map(|node| node.0) {
-            if asking.liveness().is_silent(node) {
+            if asking.cluster().liveness().is_silent(node) {
                 continue;
             }
             match left_with(&asking, uuid, node).await {
@@ -227,25 +231,25 @@ fn look_for_left(broker: &Broker, segment: &Descriptor, heard: mpsc::UnboundedSe
 }
 
 /// How far the log of a segment goes that is left with a node, if one is, and is whole.
-async fn left_with(broker: &Broker, segment: SegmentId, node: u32) -> Result<Option<Mark>> {
+async fn left_with(copies: &Arc<Copies>, segment: SegmentId, node: u32) -> Result<Option<Mark>> {
     let asked = crate::cluster::segment::uuid_bytes(segment.0);
-    let question = SegmentInfo { left: true, ..broker.segment_info(vec![asked], false) };
-    let facts = broker.facts_of(node, &question, REPLICA_PATIENCE).await?;
+    let question = SegmentInfo { left: true, ..copies.segment_info(vec![asked], false) };
+    let facts = copies.facts_of(node, &question, REPLICA_PATIENCE).await?;
     let found = facts.into_iter().find(|facts| facts.left);
     Ok(found.map(|facts| Mark { end: Offset(facts.end_offset), digest: Digest(facts.digest) }))
 }
 
 /// Asks a replica, fetching first what it lacks; a reply that does not come is not told.
 fn ask(
-    broker: &Broker,
+    copies: &Arc<Copies>,
     segment: &Descriptor,
     to: usize,
     message: Message,
     fill: Option<Fill>,
     replies: mpsc::UnboundedSender<Heard>,
 ) {
-    let (asking, segment) = (broker.clone(), segment.clone());
-    broker.spawn("recovery", async move {
+    let (asking, segment) = (copies.clone(), segment.clone());
+    copies.cluster().tasks().spawn("recovery", async move {
         let asked = match message {
             Message::Fence(fence) => Ok(Ask::Fence(fence, Box::new(segment.clone()))),
             Message::Accept(accept) => with_missing(&asking, &segment, accept, fill).await,
@@ -266,7 +270,7 @@ fn ask(
 }
 
 async fn with_missing(
-    broker: &Broker,
+    copies: &Arc<Copies>,
     segment: &Descriptor,
     accept: Accept,
     fill: Option<Fill>,
@@ -281,7 +285,7 @@ async fn with_missing(
     }
     let mut failure = Error::Unavailable { what: format!("nobody has all of segment {}", segment.id) };
     for node in nodes {
-        match fetch(broker, segment.id, node, from).await {
+        match copies.fetch(segment.id, node, from).await {
             Ok(batches) => return Ok(Ask::Accept(accept, from, batches, Box::new(segment.clone()))),
             Err(error) => failure = error,
         }
@@ -289,61 +293,44 @@ async fn with_missing(
     Err(failure)
 }
 
-/// Batches of a replica, acknowledged or not.
-pub(crate) async fn fetch(
-    broker: &Broker,
-    segment: SegmentId,
-    node: u32,
-    from: Offset,
-) -> Result<Vec<bytes::Bytes>> {
-    if node == broker.node_id() {
-        return broker.durable_batches(segment, from.0, FILL_BYTES as usize).await;
-    }
-    let segment = crate::cluster::segment::uuid_bytes(segment.0);
-    let fetch = Fetch { segment, offset: from.0, bytes_max: FILL_BYTES, wait_ms: 0, durable: true };
-    let payload = broker.peers().call(node, Request::Fetch(fetch), REPLICA_PATIENCE).await?;
-    let answer = FetchAnswer::decode(payload)
-        .map_err(|problem| Error::Internal { message: format!("a peer's page: {problem}") })?;
-    Ok(answer.batches)
-}
-
-async fn deliver(broker: &Broker, segment: &Descriptor, to: usize, ask: Ask) -> Result<Reply> {
+async fn deliver(copies: &Arc<Copies>, segment: &Descriptor, to: usize, ask: Ask) -> Result<Reply> {
     let replica = segment.replicas[to];
-    let request = wire::encode_ask(segment.id, replica.disk, ask, broker.metadata_version());
-    if replica.node.0 == broker.node_id() {
-        let answer = broker.answer_replica(request).await?;
+    let request = wire::encode_ask(segment.id, replica.disk, ask, copies.cluster().metadata_version());
+    if replica.node.0 == copies.cluster().node_id() {
+        let answer = copies.answer_replica(request).await?;
         return wire::decode_reply(answer);
     }
-    let payload = broker.peers().call(replica.node.0, Request::Replica(request), REPLICA_PATIENCE).await?;
+    let payload =
+        copies.cluster().peers().call(replica.node.0, Request::Replica(request), REPLICA_PATIENCE).await?;
     let wrong = |problem: prost::DecodeError| Error::Internal { message: problem.to_string() };
     wire::decode_reply(ReplicaAnswer::decode(payload).map_err(wrong)?)
 }
 
 /// The value is decided: the own copy is sealed, so that the next leader can be given the producers at the end, and
 /// metadata is told.
-async fn finish(broker: &Broker, segment: &Descriptor, value: Value, is_voted: bool) -> Result<()> {
+async fn finish(copies: &Arc<Copies>, segment: &Descriptor, value: Value, is_voted: bool) -> Result<()> {
     if !value.possible_loss.is_empty() {
-        broker.metrics().possible_losses.inc();
+        copies.cluster().metrics().possible_losses.inc();
         tracing::error!(
             alarm = "possible_loss", segment = %segment.id, end = value.end.0,
             "records from this end on may be lost: too few sound replicas were left"
         );
     }
     if !value.lost.is_empty() {
-        broker.metrics().lost_ranges.inc_by(value.lost.len() as u64);
+        copies.cluster().metrics().lost_ranges.inc_by(value.lost.len() as u64);
         tracing::error!(
             alarm = "lost_records", segment = %segment.id, lost = ?value.lost,
             "these records rotted on every disk that had them: all copies leave them out"
         );
     }
     if !is_voted {
-        return roll::publish(broker, segment, &value).await;
+        return publish::publish(copies, segment, &value).await;
     }
-    if broker.copies().place(segment).is_some()
-        && let Err(error) = catch_up::seal_here(broker, segment, &value).await
+    if copies.table().place(segment).is_some()
+        && let Err(error) = sealing::seal_here(copies, segment, &value).await
     {
         tracing::warn!(segment = %segment.id, %error, "the own copy is not whole yet");
     }
-    roll::prepare_ahead(broker, segment, &value).await;
-    roll::publish(broker, segment, &value).await
+    publish::prepare_ahead(copies, segment, &value).await;
+    publish::publish(copies, segment, &value).await
 }

@@ -2,14 +2,15 @@
 //! ends. Each replica waits a little longer than the one before it in the set, so that mostly one of them tries.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use walrus_metadata::{Segment, SegmentState};
 use walrus_model::{Ballot, Descriptor, SegmentId};
 
-use crate::broker::Broker;
 use crate::cluster::segment::log_id;
+use crate::copies::Copies;
 use crate::ending::recovery;
 
 /// Between two looks while something is suspected, or nothing else tells to look.
@@ -71,8 +72,8 @@ struct Suspicion {
 }
 
 /// Until the node stops.
-pub(crate) async fn keep_watch(broker: Broker) {
-    let shutdown = broker.shutdown_signal().clone();
+pub(crate) async fn keep_watch(copies: Arc<Copies>) {
+    let shutdown = copies.cluster().tasks().shutdown().clone();
     let mut suspicions: HashMap<SegmentId, Suspicion> = HashMap::new();
     let (finished, mut done) = mpsc::unbounded_channel::<SegmentId>();
     let mut seen = (0, Vec::new(), HashSet::new());
@@ -83,9 +84,10 @@ pub(crate) async fn keep_watch(broker: Broker) {
                 suspicion.since = Instant::now() + PAUSE;
             }
         }
-        let now = (broker.metadata_version(), broker.liveness().silent(), unable(&broker));
+        let now =
+            (copies.cluster().metadata_version(), copies.cluster().liveness().silent(), unable(&copies));
         if now != seen || !suspicions.is_empty() {
-            let suspected = suspected(&broker, &now.2);
+            let suspected = suspected(&copies, &now.2);
             seen = now;
             suspicions.retain(|segment, _| suspected.iter().any(|(listed, _)| listed.id == *segment));
             for (descriptor, cause) in suspected {
@@ -94,10 +96,10 @@ pub(crate) async fn keep_watch(broker: Broker) {
                 if suspicion.cause != cause && !suspicion.under_way {
                     *suspicion = fresh();
                 }
-                let turn = TURN * rank(&broker, &descriptor);
+                let turn = TURN * rank(&copies, &descriptor);
                 if !suspicion.under_way && suspicion.since + cause.patience() + turn <= Instant::now() {
                     suspicion.under_way = true;
-                    recover(&broker, descriptor, cause, finished.clone());
+                    recover(&copies, descriptor, cause, finished.clone());
                 }
             }
         }
@@ -108,11 +110,16 @@ pub(crate) async fn keep_watch(broker: Broker) {
     }
 }
 
-fn recover(broker: &Broker, segment: Descriptor, cause: Cause, finished: mpsc::UnboundedSender<SegmentId>) {
-    let recovering = broker.clone();
-    broker.spawn("recovery of a segment", async move {
-        let avoid = recovering.liveness().silent();
-        let shutdown = recovering.shutdown_signal().clone();
+fn recover(
+    copies: &Arc<Copies>,
+    segment: Descriptor,
+    cause: Cause,
+    finished: mpsc::UnboundedSender<SegmentId>,
+) {
+    let recovering = copies.clone();
+    copies.cluster().tasks().spawn("recovery of a segment", async move {
+        let avoid = recovering.cluster().liveness().silent();
+        let shutdown = recovering.cluster().tasks().shutdown().clone();
         let ended =
             shutdown.run_until_cancelled(recovery::run(&recovering, &segment, &avoid, cause.name())).await;
         if let Some(Err(error)) = ended {
@@ -123,18 +130,18 @@ fn recover(broker: &Broker, segment: Descriptor, cause: Cause, finished: mpsc::U
 }
 
 /// Unsealed segments that this node stores, or stored as another disk, and whose leader is not there.
-fn suspected(broker: &Broker, unable: &HashSet<SegmentId>) -> Vec<(Descriptor, Cause)> {
-    let routing = broker.routing();
+fn suspected(copies: &Arc<Copies>, unable: &HashSet<SegmentId>) -> Vec<(Descriptor, Cause)> {
+    let routing = copies.cluster().routing();
     let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
     let last = partitions.filter_map(|partition| partition.segments.last());
     let is_here = |segment: &Descriptor| {
-        broker.copies().place(segment).is_some() || broker.left().log(log_id(segment)).is_some()
+        copies.table().place(segment).is_some() || copies.left().log(log_id(segment)).is_some()
     };
     let stored = last.filter(|segment| is_here(&segment.descriptor));
     let suspected = stored.filter_map(|segment| {
         let cause = match unable.contains(&segment.descriptor.id) {
             true => Cause::Unable,
-            false => cause(broker, &routing.metadata, segment)?,
+            false => cause(copies, &routing.metadata, segment)?,
         };
         Some((segment.descriptor.clone(), cause))
     });
@@ -142,19 +149,19 @@ fn suspected(broker: &Broker, unable: &HashSet<SegmentId>) -> Vec<(Descriptor, C
 }
 
 /// Segments that this process is to lead and cannot lead, and whose end somebody wants to know.
-fn unable(broker: &Broker) -> HashSet<SegmentId> {
-    let routing = broker.routing();
+fn unable(copies: &Arc<Copies>) -> HashSet<SegmentId> {
+    let routing = copies.cluster().routing();
     let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
     let led_in_vain = |wanted: &HashSet<SegmentId>| -> HashSet<SegmentId> {
         let last = partitions.filter_map(|partition| partition.segments.last());
         let wanted = last.filter(|segment| wanted.contains(&segment.descriptor.id));
-        wanted.filter(|segment| broker.leads_in_vain(segment)).map(|segment| segment.descriptor.id).collect()
+        wanted.filter(|segment| copies.leads_in_vain(segment)).map(|segment| segment.descriptor.id).collect()
     };
-    let doubted = broker.copies().doubted();
+    let doubted = copies.table().doubted();
     if doubted.is_empty() { doubted } else { led_in_vain(&doubted) }
 }
 
-fn cause(broker: &Broker, metadata: &walrus_metadata::Metadata, segment: &Segment) -> Option<Cause> {
+fn cause(copies: &Arc<Copies>, metadata: &walrus_metadata::Metadata, segment: &Segment) -> Option<Cause> {
     let Descriptor { leader, replicas, .. } = &segment.descriptor;
     match &segment.state {
         SegmentState::Sealed(_) => None,
@@ -163,13 +170,13 @@ fn cause(broker: &Broker, metadata: &walrus_metadata::Metadata, segment: &Segmen
         // The only copy is where the leader was: it ends its segment at the first append that needs it, if it knows how.
         SegmentState::Open if replicas.len() == 1 => {
             let is_gone = metadata.gone_disks.contains(&replicas[0].disk);
-            (is_gone || broker.copies().has_forgotten(&segment.descriptor)).then_some(Cause::Forgotten)
+            (is_gone || copies.table().has_forgotten(&segment.descriptor)).then_some(Cause::Forgotten)
         }
         SegmentState::Open => {
             let node = metadata.nodes.get(&leader.node);
             if node.is_none_or(|node| node.process != leader.process) {
                 Some(Cause::Restarted)
-            } else if broker.liveness().is_silent(leader.node.0) {
+            } else if copies.cluster().liveness().is_silent(leader.node.0) {
                 Some(Cause::Silent)
             } else {
                 None
@@ -179,10 +186,10 @@ fn cause(broker: &Broker, metadata: &walrus_metadata::Metadata, segment: &Segmen
 }
 
 /// How many replicas of the segment try before this one.
-fn rank(broker: &Broker, segment: &Descriptor) -> u32 {
-    let own = broker.copies().place(segment).unwrap_or(0);
+fn rank(copies: &Arc<Copies>, segment: &Descriptor) -> u32 {
+    let own = copies.table().place(segment).unwrap_or(0);
     let before = segment.replicas[..own].iter().filter(|replica| {
-        replica.node != segment.leader.node && !broker.liveness().is_silent(replica.node.0)
+        replica.node != segment.leader.node && !copies.cluster().liveness().is_silent(replica.node.0)
     });
     u32::try_from(before.count()).unwrap_or(u32::MAX)
 }

@@ -38,7 +38,7 @@ enum Event {
 
 /// Takes appends off `requests` until the client ends the stream or goes, or the node stops.
 pub(super) async fn run(broker: Broker, mut requests: Streaming<AppendRequest>, answers: Answers) {
-    let stop = broker.shutdown_signal().clone();
+    let stop = broker.cluster().tasks().shutdown().clone();
     let mut window = Window::default();
     let mut turns = Turns::default();
     let mut ended: Option<Option<Status>> = None;
@@ -132,7 +132,7 @@ impl Window {
         self.bytes_each.push_back(bytes);
         self.bytes += bytes;
         let broker = broker.clone();
-        let held = broker.share(Purpose::Appends).hold(bytes);
+        let held = broker.cluster().share(Purpose::Appends).hold(bytes);
         self.appends.push_back(Box::pin(async move {
             let _held = held;
             let appended = match checked {

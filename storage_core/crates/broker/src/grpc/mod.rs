@@ -42,7 +42,7 @@ const STOP: Duration = Duration::from_millis(1_200);
 
 /// Serves until the broker's shutdown signal, then lets running requests finish.
 pub(crate) async fn serve(door: Door, broker: Broker) {
-    let stop = broker.shutdown_signal().clone();
+    let stop = broker.cluster().tasks().shutdown().clone();
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<LogServer<LogService>>().await;
     let reflection = tonic_reflection::server::Builder::configure()
@@ -50,9 +50,10 @@ pub(crate) async fn serve(door: Door, broker: Broker) {
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .expect("the descriptors were made by the build");
-    let (appends, reads) = (broker.share(Purpose::Appends).clone(), broker.share(Purpose::Reads).clone());
+    let (appends, reads) =
+        (broker.cluster().share(Purpose::Appends).clone(), broker.cluster().share(Purpose::Reads).clone());
     let answered = reads.clone();
-    let silence = broker.config().patience.silence();
+    let silence = broker.cluster().config().patience.silence();
     let log = LogServer::new(LogService::new(broker))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(usize::MAX); // a page holds at least one batch, whatever its size

@@ -85,7 +85,7 @@ impl Reading {
         if self.end_offset == Some(self.offset) {
             self.options.wait = Duration::ZERO; // only the watermarks are wanted
         }
-        let stop = self.broker.shutdown_signal().clone();
+        let stop = self.broker.cluster().tasks().shutdown().clone();
         let read = stop.run_until_cancelled(self.broker.read(&self.from, self.offset, self.options)).await;
         let page =
             read.unwrap_or_else(|| Err(Error::Unavailable { what: "this node is stopping".to_owned() }))?;

@@ -11,6 +11,7 @@ use super::pages::Handed;
 use super::read::Reading;
 use super::status::status_of;
 use crate::broker::Broker;
+use crate::node::budget::MEMORY_PATIENCE;
 use crate::node::budget::Purpose;
 use crate::node::error::Error;
 use crate::node::names::TopicName;
@@ -20,7 +21,6 @@ use crate::node::proto::v1::{
     ListTopicsRequest, ListTopicsResponse, Node, Partition, ReadRequest, ReadResponse, Segment, Topic,
     log_server, segment,
 };
-use crate::reading::reader::MEMORY_PATIENCE;
 use crate::topics::view::{NodeView, PartitionView, SegmentStateView, SegmentView, TopicInfo};
 
 /// Answers of a stream that wait for the client.
@@ -64,7 +64,7 @@ impl log_server::Log for LogService {
         let request = request.into_inner();
         let correlation = request.correlation;
         let (to, batch) = batch_of(request).map_err(failed)?;
-        let _held = self.broker.share(Purpose::Appends).hold(batch.len());
+        let _held = self.broker.cluster().share(Purpose::Appends).hold(batch.len());
         let ack = self.broker.append(&to, batch).await.map_err(failed)?;
         Ok(Response::new(AppendResponse {
             correlation,
@@ -100,8 +100,12 @@ impl log_server::Log for LogService {
         self.room().await?;
         let name = request.into_inner().topic;
         let unknown = || Error::UnknownTopic { topic: name.chars().take(249).collect() };
-        let topic =
-            self.broker.confirmed(|| self.broker.topic(&name).ok_or_else(unknown)).await.map_err(failed)?;
+        let topic = self
+            .broker
+            .cluster()
+            .confirmed(|| self.broker.topic(&name).ok_or_else(unknown))
+            .await
+            .map_err(failed)?;
         let partitions = self.broker.segments(&name).await.map_err(failed)?;
         Ok(Response::new(ListSegmentsResponse {
             topic: Some(topic_message(topic)),
@@ -112,7 +116,7 @@ impl log_server::Log for LogService {
     async fn list_nodes(&self, _: Request<ListNodesRequest>) -> Answer<ListNodesResponse> {
         self.room().await?;
         Ok(Response::new(ListNodesResponse {
-            cluster_id: self.broker.config().cluster_id.to_string(),
+            cluster_id: self.broker.cluster().config().cluster_id.to_string(),
             nodes: self.broker.nodes().into_iter().map(node_message).collect(),
         }))
     }
@@ -121,7 +125,7 @@ impl log_server::Log for LogService {
 impl LogService {
     /// Before an answer of any length is made: it counts once it is written.
     async fn room(&self) -> Result<(), Status> {
-        self.broker.share(Purpose::Reads).room(MEMORY_PATIENCE).await.map_err(failed)
+        self.broker.cluster().share(Purpose::Reads).room(MEMORY_PATIENCE).await.map_err(failed)
     }
 }
 

@@ -12,4 +12,5 @@ pub(crate) mod refusal;
 pub(crate) mod secret;
 pub(crate) mod start_error;
 pub(crate) mod strangers;
+pub(crate) mod tasks;
 pub(crate) mod versions;

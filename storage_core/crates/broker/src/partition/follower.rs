@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Serves one replica until the leader is closed.
 pub(crate) async fn follow(broker: Broker, leader: Arc<Leader>, place: usize) {
     let node = leader.descriptor.replicas[place].node.0;
-    let shutdown = broker.shutdown_signal().clone();
+    let shutdown = broker.cluster().tasks().shutdown().clone();
     let serving = async {
         let mut is_reported = false;
         loop {
@@ -75,12 +75,12 @@ struct OnTheWay {
 /// One connection: ends when it does, or when an answer is missing.
 async fn session(broker: &Broker, leader: &Arc<Leader>, place: usize) -> Result<()> {
     let node = leader.descriptor.replicas[place].node.0;
-    let connection = broker.peers().connection(node, Lane::Replica).await?;
+    let connection = broker.cluster().peers().connection(node, Lane::Replica).await?;
     let descriptor_json = serde_json::to_vec(&leader.descriptor).expect("descriptors are plain data").into();
     // Also after a rollback of the metadata: a replica that does not know the segment any more, or not yet, refuses it.
-    let metadata_version = broker.metadata_version();
+    let metadata_version = broker.cluster().metadata_version();
     let prepare = Prepare { descriptor_json, producers: leader.first_producers.clone(), metadata_version };
-    broker.peers().call(node, Request::Prepare(prepare), PREPARE_PATIENCE).await?;
+    broker.cluster().peers().call(node, Request::Prepare(prepare), PREPARE_PATIENCE).await?;
     let way = Arc::new(OnTheWay {
         bytes: AtomicUsize::new(0),
         messages: AtomicUsize::new(0),
@@ -141,8 +141,8 @@ impl Link {
 
     fn send(&self, broker: &Broker, leader: &Arc<Leader>, place: usize, ask: Ask) -> Result<()> {
         let disk = leader.descriptor.replicas[place].disk;
-        let payload =
-            wire::encode_ask(leader.descriptor.id, disk, ask, broker.metadata_version()).encode_to_vec();
+        let payload = wire::encode_ask(leader.descriptor.id, disk, ask, broker.cluster().metadata_version())
+            .encode_to_vec();
         let bytes = payload.len();
         self.way.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.way.messages.fetch_add(1, Ordering::Relaxed);

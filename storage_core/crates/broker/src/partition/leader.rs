@@ -21,7 +21,7 @@ use walrus_replica::{Batch, LeaderInput, LeaderOutput, LeaderPhase, Message, Rep
 use crate::broker::Broker;
 use crate::bucket::Key;
 use crate::copies::copy::Copy;
-use crate::copies::high_watermark::HighWatermark;
+use crate::copies::lead::Lead;
 use crate::copies::marks::mark_behind;
 use crate::copies::wire::{AppendBytes, Ask};
 use crate::node::clock;
@@ -41,14 +41,13 @@ pub(crate) struct Leader {
     /// This node's own copy, a replica like the others.
     copy: Arc<Copy>,
     own_copy_fenced: AtomicBool,
-    /// No append is acknowledged any more: too many replicas have promised to another leader, or know the decision.
-    is_left: AtomicBool,
     /// Place of this node among the descriptor's replicas.
     own_replica: usize,
     /// What was known of producers at the segment's base.
     pub(crate) first_producers: Bytes,
     state: Mutex<State>,
-    high_watermark: HighWatermark,
+    /// What it tells those who answer for the own copy.
+    lead: Arc<Lead>,
     ended: watch::Sender<Option<Arc<Value>>>,
     mailboxes: Vec<Mailbox>,
     /// Metadata has another leader, or none.
@@ -114,16 +113,17 @@ impl Leader {
         }
         let machine = walrus_replica::Leader::open(descriptor.clone(), descriptor.leader.process);
         bind_writer(&copy, &machine)?;
+        let lead = Arc::new(Lead::new(log.base_offset().0));
+        copy.set_lead(Some(lead.clone()));
         let age_ms = u64::try_from(clock::now_ms()).unwrap_or(0).saturating_sub(segment.opened_at_ms);
         let opened = Instant::now();
         let replicas = descriptor.replicas.len();
         let epoch = descriptor.epoch;
         Ok(Self {
             own_copy_fenced: AtomicBool::new(false),
-            is_left: AtomicBool::new(false),
             own_replica,
             first_producers: log.first_producers(),
-            high_watermark: HighWatermark::new(log.base_offset().0),
+            lead,
             state: Mutex::new(State { machine, window: Window::default(), carried: HashMap::new() }),
             ended: watch::Sender::new(None),
             mailboxes: (0..replicas).map(|_| Default::default()).collect(),
@@ -167,8 +167,8 @@ impl Leader {
         only: Option<SegmentId>,
         deadline: Instant,
     ) -> Result<Appended> {
-        if broker.is_cut_off(&self.descriptor) {
-            return Err(broker.cut_off(&self.descriptor));
+        if broker.cluster().is_cut_off(&self.descriptor) {
+            return Err(broker.cluster().cut_off(&self.descriptor));
         }
         let mut state = self.state.lock();
         if *state.machine.phase() != LeaderPhase::Leading {
@@ -212,6 +212,12 @@ impl Leader {
             later.into_iter().for_each(|place| self.ring(place));
         }
         Ok(appended)
+    }
+
+    /// Metadata has another leader, or none: whoever waits for an acknowledgement is told.
+    pub(crate) fn close(&self) {
+        self.copy.set_lead(None);
+        self.closed.cancel();
     }
 
     fn not_leader(&self) -> Error {
@@ -263,14 +269,15 @@ impl Leader {
                 }
                 LeaderOutput::HighWatermark(end) => {
                     state.trim_window();
-                    self.high_watermark.raise(end.0);
+                    self.lead.high_watermark.raise(end.0);
                 }
                 LeaderOutput::Deposed => {
+                    self.lead.set_deposed(true);
                     tracing::warn!(
                         segment = self.label(),
                         "too few replicas take appends: somebody else decides its end"
                     );
-                    broker.metrics().deposed.inc();
+                    broker.cluster().metrics().deposed.inc();
                 }
                 LeaderOutput::Recover => {
                     tracing::warn!(
@@ -287,12 +294,13 @@ impl Leader {
                     );
                 }
                 LeaderOutput::Ended(value) => {
+                    self.lead.set_deposed(false);
                     carried = state.carry(&value);
                     self.mailboxes.iter().for_each(|mailbox| mailbox.bell.notify_one());
                     self.ended.send_replace(Some(Arc::new(value)));
                 }
                 LeaderOutput::Alarm(alarm) => {
-                    broker.metrics().alarms.inc();
+                    broker.cluster().metrics().alarms.inc();
                     tracing::error!(segment = self.label(), ?alarm, "replicas contradict each other");
                 }
             }
@@ -315,10 +323,10 @@ impl Leader {
     fn ask_own_copy(&self, broker: &Broker, mail: Vec<Message>) {
         let (asking, copy, segment) = (broker.clone(), self.copy.clone(), self.descriptor.id);
         let own = self.own_replica;
-        broker.spawn("own vote", async move {
+        broker.cluster().tasks().spawn("own vote", async move {
             for message in mail {
                 let copy = copy.clone();
-                let asked = asking.blocking(move || copy.tell(message)).await;
+                let asked = asking.cluster().tasks().blocking(move || copy.tell(message)).await;
                 match asked {
                     Ok(Some(reply)) => {
                         if let Some(leader) = asking.known_leader(segment) {
@@ -423,13 +431,13 @@ impl Leader {
         (base, end): (u64, u64),
         deadline: Instant,
     ) -> Waited {
-        let mut lost = broker.liveness().watch_lost();
-        let mut reaching = std::pin::pin!(self.high_watermark.reaches(end));
+        let mut lost = broker.cluster().liveness().watch_lost();
+        let mut reaching = std::pin::pin!(self.lead.high_watermark.reaches(end));
         let mut ended = self.ended.subscribe();
         loop {
             // Before the others: what metadata told the leader, it was told before it was closed.
             let is_closed = self.closed.is_cancelled();
-            if self.high_watermark.get() >= end {
+            if self.lead.high_watermark.get() >= end {
                 return Waited::Acknowledged;
             }
             let decided = ended.borrow_and_update().clone();
@@ -450,7 +458,7 @@ impl Leader {
                 return Waited::Unknown("its segment is not listed any more");
             }
             lost.mark_unchanged();
-            if broker.is_cut_off(&self.descriptor) {
+            if broker.cluster().is_cut_off(&self.descriptor) {
                 return Waited::Unknown("too few of its replicas answer this node");
             }
             tokio::select! {
@@ -467,25 +475,15 @@ impl Leader {
     }
 
     pub(crate) fn high_watermark(&self) -> u64 {
-        self.high_watermark.get()
+        self.lead.high_watermark.get()
     }
 
     pub(crate) fn watch_high_watermark(&self) -> watch::Receiver<u64> {
-        self.high_watermark.watch()
+        self.lead.high_watermark.watch()
     }
 
     pub(crate) fn watch_end(&self) -> watch::Receiver<Option<Arc<Value>>> {
         self.ended.subscribe()
-    }
-
-    /// Its replicas said that they follow it no more, when they were asked.
-    pub(crate) fn note_left(&self) {
-        self.is_left.store(true, Ordering::Release);
-    }
-
-    /// Too many replicas refuse its appends: it never leads again.
-    pub(crate) fn is_deposed(&self) -> bool {
-        self.is_left.load(Ordering::Acquire) || *self.state.lock().machine.phase() == LeaderPhase::Deposed
     }
 
     /// Whether it takes appends, as far as its replicas said.

@@ -33,7 +33,7 @@ pub struct Leadership {
 impl Broker {
     /// Who leads a partition, as far as this node knows: neither an answer nor an error is final.
     pub fn leadership(&self, partition: &PartitionRef) -> Result<Leadership> {
-        let routing = self.routing();
+        let routing = self.cluster().routing();
         let (_, found) = routing.partition(partition)?;
         let nobody = || Error::Unavailable { what: format!("{partition} has no open segment") };
         let Descriptor { id, number, base_offset, epoch, leader, .. } =
@@ -44,7 +44,7 @@ impl Broker {
             base_offset: base_offset.map_or(0, |base| base.0),
             epoch: epoch.0,
             node: leader.node.0,
-            ours: is_led_by(*leader, self.config()),
+            ours: is_led_by(*leader, self.cluster().config()),
         })
     }
 
@@ -55,15 +55,16 @@ impl Broker {
         if let Some(leader) = known() {
             return Ok(leader);
         }
-        let log = self.open_log(topic, &segment.descriptor).await?;
+        let log = self.copies().open_log(&segment.descriptor).await?;
         let _turn = self.opening().lock().await;
         if let Some(leader) = known() {
             return Ok(leader);
         }
         let label: Arc<str> = label(topic.as_str(), &segment.descriptor).into();
-        let copy = self.copies().open(&segment.descriptor)?;
-        let (opening, named, node) = (segment.clone(), label.clone(), self.node_id());
-        let leader = self.blocking(move || Leader::open(&opening, named, log, copy, node)).await?;
+        let copy = self.copies().table().open(&segment.descriptor)?;
+        let (opening, named, node) = (segment.clone(), label.clone(), self.cluster().node_id());
+        let leader =
+            self.cluster().tasks().blocking(move || Leader::open(&opening, named, log, copy, node)).await?;
         let leader = Arc::new(leader);
         tracing::info!(
             segment = label.as_ref(),
@@ -74,7 +75,7 @@ impl Broker {
         );
         self.led().lock().insert(id, leader.clone());
         for place in leader.followers() {
-            self.spawn("follower", follower::follow(self.clone(), leader.clone(), place));
+            self.cluster().tasks().spawn("follower", follower::follow(self.clone(), leader.clone(), place));
         }
         Ok(leader)
     }
@@ -85,20 +86,8 @@ impl Broker {
         if self.known_leader(descriptor.id).is_some() {
             return true;
         }
-        self.own_part(descriptor.topic, descriptor.partition, descriptor.id)
+        self.copies().own_part(descriptor.topic, descriptor.partition, descriptor.id)
             == Ok(walrus_replica::Part::Fresh)
-    }
-
-    /// Whether metadata give an open segment to this process, and it can neither go on leading it nor begin to: somebody must
-    /// decide its end, or nobody ever says how far it goes.
-    pub(crate) fn leads_in_vain(&self, segment: &Segment) -> bool {
-        let descriptor = &segment.descriptor;
-        is_led_by(descriptor.leader, self.config())
-            && segment.state == SegmentState::Open
-            && match self.known_leader(descriptor.id) {
-                Some(leader) => leader.is_deposed(),
-                None => !self.may_lead(segment),
-            }
     }
 
     /// A leader that has been asked for before.
@@ -124,13 +113,13 @@ impl Broker {
             if let Some(SegmentState::Sealed(value)) = state {
                 leader.learned(self, value.clone());
             }
-            leader.closed.cancel();
+            leader.close();
         }
     }
 
     /// Appends that their segment ended without go on in the next one.
     pub(crate) fn carry(&self, segment: &Descriptor, carried: Vec<Carried>) {
-        let route = self.routing().topic(segment.topic).cloned();
+        let route = self.cluster().routing().topic(segment.topic).cloned();
         match route.as_ref().and_then(|route| route.sequencers.get(segment.partition as usize)) {
             Some(sequencer) => sequencer.carry(self, carried),
             None => {

@@ -5,20 +5,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use walrus_metadata::Segment;
 use walrus_metadata::rolling::Reason;
-use walrus_metadata::{Segment, SegmentState};
 use walrus_model::{Descriptor, Value};
 
 use crate::broker::Broker;
 use crate::cluster::control::Event;
-use crate::cluster::segment::{label, log_id};
+use crate::cluster::segment::label;
+use crate::copies::sealing;
+use crate::ending::publish;
 use crate::ending::recovery;
 use crate::node::error::{Error, Result};
 use crate::node::names::TopicName;
-use crate::node::proto::peer::Prepare;
 use crate::partition::leader::Leader;
-use crate::peer::Request;
-use crate::upkeep::catch_up;
 
 /// For one answer of the metadata store.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
@@ -28,8 +27,6 @@ const ALLOT_PATIENCE: Duration = Duration::from_secs(1);
 const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
 /// For the votes of the replicas; then the leader asks for a recovery.
 const VOTE_PATIENCE: Duration = Duration::from_secs(2);
-/// For one answer of the successor's node.
-const PREPARE_PATIENCE: Duration = Duration::from_secs(3);
 /// A node that cannot prepare for so long is passed over.
 const PASS_OVER_AFTER: Duration = Duration::from_secs(2);
 /// A segment that got no successor goes on for so long before it asks again; one that takes nothing more waits so long.
@@ -76,7 +73,7 @@ pub(crate) fn allot_ahead(broker: &Broker, leader: &Arc<Leader>, reason: Reason)
         return;
     }
     let (asking, leader) = (broker.clone(), leader.clone());
-    broker.spawn("allot", async move {
+    broker.cluster().tasks().spawn("allot", async move {
         let Ok(_turn) = leader.allotting.try_lock() else { return };
         if let Err(error) = begin_roll(&asking, &leader.descriptor, &[], reason, CONTROL_PATIENCE).await {
             tracing::warn!(segment = leader.label(), %error, "no successor could be allotted ahead");
@@ -90,7 +87,7 @@ pub(crate) fn allot_ahead(broker: &Broker, leader: &Arc<Leader>, reason: Reason)
 pub(crate) async fn run(broker: &Broker, topic: &TopicName, roll: &Roll) -> Result<()> {
     let Some(leader) = &roll.leader else {
         // Nobody may go on in it: its end is decided as after a failure.
-        return recovery::run(broker, &roll.segment, &[], roll.reason.name()).await;
+        return recovery::run(broker.copies(), &roll.segment, &[], roll.reason.name()).await;
     };
     if leader.is_leading() {
         settle(leader).await?;
@@ -98,11 +95,11 @@ pub(crate) async fn run(broker: &Broker, topic: &TopicName, roll: &Roll) -> Resu
         leader.freeze(broker, &successor);
     }
     let value = decided(broker, roll, leader).await?;
-    catch_up::seal_here(broker, &roll.segment, &value).await?;
-    publish(broker, &roll.segment, &value).await?;
+    sealing::seal_here(broker.copies(), &roll.segment, &value).await?;
+    publish::publish(broker.copies(), &roll.segment, &value).await?;
     let pause = roll.started.elapsed();
-    broker.metrics().count_roll(roll.reason);
-    broker.metrics().roll_seconds.observe(pause.as_secs_f64());
+    broker.cluster().metrics().count_roll(roll.reason);
+    broker.cluster().metrics().roll_seconds.observe(pause.as_secs_f64());
     let successor = &value.successor;
     tracing::info!(
         topic = %topic,
@@ -136,7 +133,7 @@ async fn decided(broker: &Broker, roll: &Roll, leader: &Leader) -> Result<Value>
     let is_voted = tokio::time::timeout(VOTE_PATIENCE, end.wait_for(Option::is_some)).await.is_ok();
     if !is_voted {
         tracing::warn!(segment = leader.label(), "the votes for its end take too long, recovering it");
-        recovery::run(broker, &roll.segment, &[], "votes_missing").await?;
+        recovery::run(broker.copies(), &roll.segment, &[], "votes_missing").await?;
         // Metadata has the decision, and so has the leader when its snapshot comes in.
         drop(tokio::time::timeout(CONTROL_PATIENCE, end.wait_for(Option::is_some)).await);
     }
@@ -145,34 +142,26 @@ async fn decided(broker: &Broker, roll: &Roll, leader: &Leader) -> Result<Value>
     value.map(|value| (*value).clone()).ok_or_else(unknown)
 }
 
-/// Makes the successor's log on its leader's node, should it answer: so that it need not ask around later.
-pub(crate) async fn prepare_ahead(broker: &Broker, segment: &Descriptor, value: &Value) {
-    let log = broker.bucket().log(log_id(segment));
-    let Some(log) = log.filter(|log| log.is_sealed()) else { return };
-    let producers = Bytes::from(broker.producers_behind(segment, log.producers()).encode());
-    if let Err(error) = prepare(broker, &value.successor, &producers).await {
-        tracing::debug!(segment = %value.successor.id, %error, "the next leader could not be prepared");
-    }
-}
-
 /// A successor, with its base, whose node has its log on disk.
 async fn find_successor(broker: &Broker, roll: &Roll, leader: &Leader) -> Result<Descriptor> {
     let end = leader.log().end_offset();
-    let producers = Bytes::from(broker.producers_behind(&roll.segment, leader.log().producers()).encode());
+    let producers =
+        Bytes::from(broker.copies().producers_behind(&roll.segment, leader.log().producers()).encode());
     // Its own node is no successor of a segment that leaves it for want of space.
-    let mut avoid = if roll.reason == Reason::NoSpace { vec![broker.node_id()] } else { Vec::new() };
+    let mut avoid =
+        if roll.reason == Reason::NoSpace { vec![broker.cluster().node_id()] } else { Vec::new() };
     let mut failing_since = None;
     loop {
         let successor = allot(broker, roll, leader, &avoid).await?;
         let node = successor.leader.node.0;
         let descriptor = Descriptor { base_offset: Some(end), ..successor };
-        match prepare(broker, &descriptor, &producers).await {
+        match broker.copies().prepare_successor(&descriptor, &producers).await {
             Ok(()) => return Ok(descriptor),
             Err(error) => {
                 let since = *failing_since.get_or_insert_with(Instant::now);
                 let may_answer_yet =
                     matches!(error, Error::Unavailable { .. } | Error::OutcomeUnknown { .. })
-                        && !broker.liveness().is_silent(node)
+                        && !broker.cluster().liveness().is_silent(node)
                         && since.elapsed() <= PASS_OVER_AFTER;
                 if !may_answer_yet {
                     tracing::warn!(segment = roll.label.as_ref(), node, %error, "the successor cannot prepare, passing it over");
@@ -193,7 +182,7 @@ async fn allot(broker: &Broker, roll: &Roll, leader: &Leader, avoid: &[u32]) -> 
     let _turn = tokio::time::timeout(ALLOT_PATIENCE, leader.allotting.lock()).await.map_err(late)?;
     if let Some(successor) = allotted(broker, &roll.segment)
         && !avoid.contains(&successor.leader.node.0)
-        && !broker.liveness().is_silent(successor.leader.node.0)
+        && !broker.cluster().liveness().is_silent(successor.leader.node.0)
         && is_alive(broker, &successor)
     {
         return Ok(successor);
@@ -202,29 +191,14 @@ async fn allot(broker: &Broker, roll: &Roll, leader: &Leader, avoid: &[u32]) -> 
 }
 
 fn allotted(broker: &Broker, segment: &Descriptor) -> Option<Descriptor> {
-    current(broker, segment)?.successor
+    broker.cluster().current(segment)?.successor
 }
 
 /// The process that was to lead it still runs, as far as metadata knows.
 fn is_alive(broker: &Broker, successor: &Descriptor) -> bool {
-    let routing = broker.routing();
+    let routing = broker.cluster().routing();
     let node = routing.metadata.nodes.get(&successor.leader.node);
     node.is_some_and(|node| node.process == successor.leader.process)
-}
-
-pub(crate) fn current(broker: &Broker, segment: &Descriptor) -> Option<Segment> {
-    let routing = broker.routing();
-    let partition = routing.topic(segment.topic)?.partition(segment.partition).ok()?;
-    partition.segments.iter().rev().find(|listed| listed.descriptor.id == segment.id).cloned()
-}
-
-/// Metadata lists it, and not where it ends.
-pub(crate) fn is_unsealed(broker: &Broker, segment: &Descriptor) -> bool {
-    current(broker, segment).is_some_and(|listed| !matches!(listed.state, SegmentState::Sealed(_)))
-}
-
-fn is_sealed(broker: &Broker, segment: &Descriptor) -> bool {
-    current(broker, segment).is_some_and(|listed| matches!(listed.state, SegmentState::Sealed(_)))
 }
 
 async fn begin_roll(
@@ -235,7 +209,7 @@ async fn begin_roll(
     patience: Duration,
 ) -> Result<Descriptor> {
     let mut avoid = avoid.to_vec();
-    avoid.extend(broker.liveness().silent());
+    avoid.extend(broker.cluster().liveness().silent());
     let event = Event::BeginRoll {
         topic: segment.topic,
         partition: segment.partition,
@@ -243,62 +217,8 @@ async fn begin_roll(
         avoid,
         reason: reason.name(),
     };
-    let answer = broker.control().ask(&event, patience).await?;
+    let answer = broker.cluster().control().ask(&event, patience).await?;
     let successor = answer.get("successor").cloned().unwrap_or_default();
     serde_json::from_value(successor)
         .map_err(|problem| Error::Internal { message: format!("the answer to begin_roll: {problem}") })
-}
-
-async fn prepare(broker: &Broker, successor: &Descriptor, producers: &Bytes) -> Result<()> {
-    let node = successor.leader.node.0;
-    if node == broker.node_id() {
-        return broker.prepare(successor, producers).await;
-    }
-    let descriptor_json = serde_json::to_vec(successor).expect("descriptors are plain data").into();
-    let metadata_version = broker.metadata_version();
-    let request =
-        Request::Prepare(Prepare { descriptor_json, producers: producers.clone(), metadata_version });
-    broker.peers().call(node, request, PREPARE_PATIENCE).await.map(drop)
-}
-
-/// Proposes the value until metadata has it. Gives up only where metadata has another value or no such segment.
-pub(crate) async fn publish(broker: &Broker, segment: &Descriptor, value: &Value) -> Result<()> {
-    let event = Event::SealAndOpen {
-        topic: segment.topic,
-        partition: segment.partition,
-        segment: segment.id,
-        value: Box::new(value.clone()),
-    };
-    loop {
-        let news = broker.news();
-        let known = current(broker, segment).map(|listed| listed.state);
-        match known {
-            Some(SegmentState::Sealed(published)) if published == *value => return Ok(()),
-            Some(SegmentState::Sealed(published)) => {
-                let message =
-                    format!("segment {} was sealed as {value:?}, metadata says {published:?}", segment.id);
-                tracing::error!(alarm = "seal_conflict", "{message}");
-                broker.metrics().alarms.inc();
-                return Err(Error::Internal { message });
-            }
-            Some(_) => {}
-            None => return Err(Error::UnknownSegment { segment: segment.id.to_string() }),
-        }
-        match broker.control().ask(&event, CONTROL_PATIENCE).await {
-            // The snapshot comes before the answer, so the next look sees it.
-            Ok(_) if is_sealed(broker, segment) => {}
-            Ok(_) => news.wait(PAUSE).await,
-            Err(refusal) => {
-                tracing::warn!(
-                    segment = %segment.id,
-                    ?refusal,
-                    "the sealed segment is not published yet"
-                );
-                if broker.shutdown_signal().is_cancelled() {
-                    return Err(refusal.into());
-                }
-                broker.news().wait(PAUSE).await; // its own refusal is no news
-            }
-        }
-    }
 }

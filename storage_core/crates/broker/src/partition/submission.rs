@@ -9,12 +9,10 @@ use walrus_model::{SegmentId, TopicId};
 
 use crate::broker::Broker;
 use crate::cluster::routing::TopicRoute;
+use crate::node::budget::BATCH_BYTES_MAX;
 use crate::node::error::{Error, Result};
 use crate::node::names::PartitionRef;
 use crate::partition::ticket::Ticket;
-
-/// Longest batch that a broker takes. Two of them fit a frame between brokers.
-pub(crate) const BATCH_BYTES_MAX: usize = 24 << 20;
 
 /// A batch that is durable and readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +45,7 @@ impl Broker {
         let ticket = self.submit(to, bytes.clone(), internal, deadline);
         let result = match ticket.finish(self).await {
             Err(unknown) if unknown.is_unknown() => {
-                match self.confirmed(|| self.routing().partition(to).map(drop)).await {
+                match self.cluster().confirmed(|| self.cluster().routing().partition(to).map(drop)).await {
                     Ok(()) => self.submit(to, bytes, internal, deadline).finish(self).await,
                     Err(error) => Err(error),
                 }
@@ -55,8 +53,8 @@ impl Broker {
             finished => finished,
         };
         match &result {
-            Ok(_) => self.metrics().append_seconds.observe(started.elapsed().as_secs_f64()),
-            Err(error) => self.metrics().count_error(error),
+            Ok(_) => self.cluster().metrics().append_seconds.observe(started.elapsed().as_secs_f64()),
+            Err(error) => self.cluster().metrics().count_error(error),
         }
         result
     }
@@ -66,7 +64,7 @@ impl Broker {
             Ok(batch) => batch,
             Err(error) => return Ticket::failed(error),
         };
-        let routing = self.routing();
+        let routing = self.cluster().routing();
         if let Some(route) = routing.find(&to.topic)
             && !self.creations().is_waited_for(&to.topic)
         {
@@ -78,7 +76,7 @@ impl Broker {
                 Err(error) => Ticket::failed(error),
             };
         }
-        if internal || !self.config().auto_create_topics {
+        if internal || !self.cluster().config().auto_create_topics {
             return Ticket::failed(Error::UnknownTopic { topic: to.topic.to_string() });
         }
         self.creations().submit(self, to, bytes.clone(), deadline)
@@ -98,7 +96,7 @@ impl Broker {
             Ok(batch) => batch,
             Err(error) => return Ticket::failed(error),
         };
-        let routing = self.routing();
+        let routing = self.cluster().routing();
         let Some(route) = routing.topic(topic) else {
             return Ticket::failed(Error::UnknownTopic { topic: topic.0.to_string() });
         };

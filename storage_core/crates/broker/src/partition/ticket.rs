@@ -85,7 +85,7 @@ impl Ticket {
                 Placed::Moved => return Ok(None),
                 Placed::Committed(ack) => return Ok(Some(ack)),
                 Placed::Refused { error, leader } => {
-                    broker.may_claim_end(&leader.descriptor).await?;
+                    broker.copies().may_claim_end(&leader.descriptor).await?;
                     return Err(error);
                 }
                 Placed::Committing { ack, commit, leader, deadline } => {
@@ -135,7 +135,7 @@ async fn on_disks(
         biased;
         waited = &mut waited => {
             // The machine has yet to hear of the own disk.
-            broker.spawn("own commit", async move { drop(own.await) }); // a failed disk says so itself
+            broker.cluster().tasks().spawn("own commit", async move { drop(own.await) }); // a failed disk says so itself
             return Ok(waited);
         }
         told = &mut own => told?,
@@ -166,7 +166,7 @@ async fn durable(commit: CommitTicket) -> walrus_log::Result<()> {
 }
 
 fn count(broker: &Broker, ack: AppendAck) {
-    let metrics = broker.metrics();
+    let metrics = broker.cluster().metrics();
     metrics.appends.inc();
     if ack.duplicate {
         metrics.duplicates.inc();

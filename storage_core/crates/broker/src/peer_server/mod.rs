@@ -30,12 +30,12 @@ const OWN_THREADS_MAX: usize = 64;
 
 /// Serves until the broker's shutdown signal.
 pub(crate) async fn serve(door: Door, broker: Broker) {
-    let shutdown = broker.shutdown_signal().clone();
+    let shutdown = broker.cluster().tasks().shutdown().clone();
     let threads = Arc::new(Semaphore::new(OWN_THREADS_MAX));
     while let Some(entered) = shutdown.run_until_cancelled(door.enter()).await {
         let Entered::Admitted(stream, address, place) = entered else { continue };
         let (serving, threads) = (broker.clone(), threads.clone());
-        broker.spawn("peer connection", async move {
+        broker.cluster().tasks().spawn("peer connection", async move {
             if let Err(problem) = serve_connection(stream, serving, threads).await {
                 tracing::debug!(%address, %problem, "the connection of a peer ended");
             }
@@ -47,7 +47,7 @@ pub(crate) async fn serve(door: Door, broker: Broker) {
 async fn serve_connection(stream: TcpStream, broker: Broker, threads: Arc<Semaphore>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let greeting = greet(stream, &broker);
-    let greeted = broker.shutdown_signal().run_until_cancelled(greeting).await.transpose()?;
+    let greeted = broker.cluster().tasks().shutdown().run_until_cancelled(greeting).await.transpose()?;
     let Some(Greeted { hello, stream, behind }) = greeted.flatten() else { return Ok(()) };
     let from = hello.node;
     if hello.is_replica_lane
@@ -87,14 +87,14 @@ async fn serve_in_own_thread(
         drop(thread);
     })?;
     end.await.unwrap_or_else(|_| {
-        broker.metrics().panics.inc();
+        broker.cluster().metrics().panics.inc();
         Err(io::Error::other("its thread panicked"))
     })
 }
 
 /// Exchanges greetings and proofs. `None`: the other side was refused, or went.
 async fn greet(mut stream: TcpStream, broker: &Broker) -> io::Result<Option<Greeted>> {
-    let silence = broker.config().patience.silence();
+    let silence = broker.cluster().config().patience.silence();
     tokio::time::timeout(silence.first_byte, stream.readable()).await??;
     let greeted = tokio::time::timeout(silence.header, exchange(&mut stream, broker)).await??;
     match greeted {
@@ -140,7 +140,7 @@ async fn exchange(stream: &mut TcpStream, broker: &Broker) -> io::Result<Exchang
         true => Proof::decode(proof.payload).unwrap_or_default().mac,
         false => Bytes::new(),
     };
-    let secrets = broker.secrets().current();
+    let secrets = broker.cluster().secrets().current();
     let Some(secret) = find(&secrets, Role::Dialler, &[&hello.payload, &challenge.payload], &mac) else {
         return refused("it does not know the cluster's secret: give all nodes the same --secret-file");
     };
@@ -158,7 +158,7 @@ async fn exchange(stream: &mut TcpStream, broker: &Broker) -> io::Result<Exchang
 
 fn check_hello(hello: &Hello, broker: &Broker) -> Result<HelloAnswer> {
     let refused = |problem: String| Error::InvalidRequest { problem };
-    let config = broker.config();
+    let config = broker.cluster().config();
     let theirs = WireVersions::told(hello.wire_version, hello.oldest_wire_version);
     let wire_version = config
         .wire_versions

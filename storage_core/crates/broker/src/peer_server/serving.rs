@@ -63,7 +63,7 @@ impl Serving {
         let ended = tokio::select! {
             served = self.serve(&mut reader, &answers, &mut replicas) => served,
             written = answers.outlet.write_waiting() => written,
-            () = self.broker.shutdown_signal().cancelled() => Ok(()),
+            () = self.broker.cluster().tasks().shutdown().cancelled() => Ok(()),
         };
         answers.outlet.close(); // requests that are under way keep it
         while replicas.next().await.is_some() {} // what has a place in a log is committed
@@ -88,7 +88,7 @@ impl Serving {
     /// Small requests are those that all else depends on, votes and questions among them.
     fn share_of(&self, head: Head) -> &Arc<Share> {
         let is_append = i32::from(head.kind) == Kind::ForwardAppend as i32;
-        self.broker.share(match (is_append, head.payload_bytes) {
+        self.broker.cluster().share(match (is_append, head.payload_bytes) {
             (true, _) => Purpose::Appends,
             (false, ..=SMALL_BYTES) => Purpose::Votes,
             (false, _) => Purpose::Replication,
@@ -111,8 +111,8 @@ impl Serving {
             let (broker, answers, id) = (self.broker.clone(), answers.clone(), frame.id);
             if i32::from(frame.kind) == Kind::Replica as i32 {
                 // Appends take their places before the next frame is read.
-                let asked =
-                    decode::<ReplicaRequest>(frame.payload).and_then(|asked| broker.ask_replica(asked));
+                let asked = decode::<ReplicaRequest>(frame.payload)
+                    .and_then(|asked| broker.copies().ask_replica(asked));
                 if self.has_own_thread
                     && let Ok(asked) = &asked
                 {
@@ -120,7 +120,7 @@ impl Serving {
                 }
                 replicas.push(Box::pin(async move {
                     let answer = match asked {
-                        Ok(asked) => broker.finish_replica(asked).await,
+                        Ok(asked) => broker.copies().finish_replica(asked).await,
                         Err(error) => Err(error),
                     };
                     let answer = answer.map(|answer| answer.encode_to_vec().into());
@@ -135,7 +135,7 @@ impl Serving {
                     }
                     Err(error) => Err(error),
                 };
-                self.broker.spawn("forwarded append", async move {
+                self.broker.cluster().tasks().spawn("forwarded append", async move {
                     let appended = match ticket {
                         Ok(ticket) => ticket.finish_forwarded(&broker).await,
                         Err(error) => Err(error),
@@ -146,7 +146,7 @@ impl Serving {
                 });
             } else {
                 let from = self.from;
-                self.broker.spawn("peer request", async move {
+                self.broker.cluster().tasks().spawn("peer request", async move {
                     let answer = answer(from, frame, &broker).await;
                     answers.send(answer_to(id, answer));
                     drop(slot);
@@ -185,11 +185,11 @@ impl Answers {
 /// Waits for the metadata that the sender of a batch acted on. A node that stays behind ends the connection: refusing
 /// single batches would let later ones overtake them.
 async fn catch_up(broker: &Broker, version: u64) -> io::Result<()> {
-    if broker.metadata_version() >= version {
+    if broker.cluster().metadata_version() >= version {
         return Ok(());
     }
-    broker.metadata_reaches(version, CATCH_UP_PATIENCE).await;
-    if broker.metadata_version() >= version {
+    broker.cluster().metadata_reaches(version, CATCH_UP_PATIENCE).await;
+    if broker.cluster().metadata_version() >= version {
         return Ok(());
     }
     Err(io::Error::other(format!("the metadata of this node stay behind version {version}")))
@@ -217,7 +217,8 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
             let Fetch { segment, offset, bytes_max, wait_ms, durable } = decode(frame.payload)?;
             let bytes_max = (bytes_max as usize).min(PAGE_BYTES_MAX);
             if durable {
-                let batches = broker.durable_batches(SegmentId(uuid(&segment)?), offset, bytes_max).await?;
+                let batches =
+                    broker.copies().durable_batches(SegmentId(uuid(&segment)?), offset, bytes_max).await?;
                 let page = FetchAnswer { batches, ..FetchAnswer::default() };
                 return Ok(weighed(broker, Purpose::Repairs, page.encode_to_vec()));
             }
@@ -229,22 +230,22 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
             let Prepare { descriptor_json, producers, metadata_version } = decode(frame.payload)?;
             let invalid = |problem: serde_json::Error| Error::InvalidRequest { problem: problem.to_string() };
             let successor: Descriptor = serde_json::from_slice(&descriptor_json).map_err(invalid)?;
-            broker.knows(&successor, successor.epoch, metadata_version).await?;
-            broker.prepare(&successor, &producers).await?;
+            broker.copies().knows(&successor, successor.epoch, metadata_version).await?;
+            broker.copies().prepare(&successor, &producers).await?;
             Ok(PrepareAnswer {}.encode_to_vec().into())
         }
         Ok(Kind::SegmentInfo) => {
             let wanted: SegmentInfo = decode(frame.payload)?;
-            let facts = broker.segment_facts_asked(&wanted).await;
+            let facts = broker.copies().segment_facts_asked(&wanted).await;
             Ok(weighed(broker, Purpose::Votes, facts.encode_to_vec()))
         }
         Ok(Kind::Ping) => {
-            broker.liveness().heard(from);
+            broker.cluster().liveness().heard(from);
             Ok(Bytes::new())
         }
         Ok(Kind::Confirm) => {
             let question: Confirm = decode(frame.payload)?;
-            Ok(broker.confirm(&question).await.encode_to_vec().into())
+            Ok(broker.copies().confirm(&question).await.encode_to_vec().into())
         }
         Ok(Kind::Cursor) => {
             let answer = broker.cursors().answer_peer(from, frame.payload).await?;
@@ -258,7 +259,11 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
 fn weighed(broker: &Broker, purpose: Purpose, answer: impl Into<Bytes>) -> Bytes {
     let answer = answer.into();
     let bytes = answer.len();
-    if bytes <= SMALL_BYTES { answer } else { counted(answer, Arc::new(broker.share(purpose).hold(bytes))) }
+    if bytes <= SMALL_BYTES {
+        answer
+    } else {
+        counted(answer, Arc::new(broker.cluster().share(purpose).hold(bytes)))
+    }
 }
 
 pub(super) fn decode<M: Message + Default>(payload: Bytes) -> Result<M> {

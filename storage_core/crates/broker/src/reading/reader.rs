@@ -1,26 +1,23 @@
 //! Reading: sealed segments from a node that stores them, the open one from its leader below the high watermark. A long
 //! poll waits at the leader, as a future and not as a thread.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use prost::Message as _;
 use walrus_log::batch::{Batch, BatchError};
-use walrus_log::{Log, LogId, Slices};
+use walrus_log::{Log, LogId};
 use walrus_metadata::{Segment, SegmentState};
 use walrus_model::{Descriptor, SegmentId};
 
 use crate::broker::Broker;
 use crate::cluster::routing::{base_of, is_led_by, is_open, log_start, open_segment, segment_at};
-use crate::cluster::segment::{label, segment_of, uuid_bytes};
+use crate::cluster::segment::{label, uuid_bytes};
 use crate::copies::copy::Readable;
-use crate::copies::pages;
-use crate::node::budget::{Purpose, counted};
+use crate::node::budget::Purpose;
 use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
 use crate::node::proto::peer::{Fetch, FetchAnswer};
-use crate::partition::submission::BATCH_BYTES_MAX;
 use crate::peer::Request;
 
 /// How to read.
@@ -69,10 +66,6 @@ const FETCH_PATIENCE: Duration = Duration::from_secs(5);
 const SETTLE_PATIENCE: Duration = Duration::from_secs(5);
 /// Between two looks where metadata has not caught up with a seal.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// So many records before the end of an open log are taken to be in memory.
-const NEW_RECORDS: u64 = 1_000;
-/// For room in the memory that answers may take.
-pub(crate) const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
 /// For this node's disk to have what others have.
 const OWN_DISK_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -81,7 +74,7 @@ impl Broker {
     pub async fn read(&self, from: &PartitionRef, offset: u64, options: ReadOptions) -> Result<ReadPage> {
         let page = self.read_page(from, offset, options).await;
         if let Err(error) = &page {
-            self.metrics().count_error(error);
+            self.cluster().metrics().count_error(error);
         }
         page
     }
@@ -91,7 +84,7 @@ impl Broker {
         let settled_by = Instant::now() + SETTLE_PATIENCE;
         let bytes_max = options.bytes_max.min(PAGE_BYTES_MAX);
         loop {
-            let news = self.news();
+            let news = self.cluster().news();
             let (topic, segment, log_start) = self.located(from, offset, options.segment).await?;
             let end = match &segment.state {
                 SegmentState::Sealed(value) => Some(value.end.0),
@@ -116,7 +109,8 @@ impl Broker {
                 let key = label(topic.as_str(), &segment.descriptor);
                 return Err(Error::DataLoss { key, start, end: lost_end });
             }
-            let may_settle = || Instant::now() < settled_by && !self.is_cut_off(&segment.descriptor);
+            let may_settle =
+                || Instant::now() < settled_by && !self.cluster().is_cut_off(&segment.descriptor);
             let is_only_copy = segment.descriptor.replicas.len() == 1;
             let fetched = self.fetch(&topic, &segment, offset, bytes_max, wait).await;
             if let Some(end) = end
@@ -181,9 +175,9 @@ impl Broker {
         wanted: Option<SegmentId>,
     ) -> Result<(TopicName, Segment, u64)> {
         let look = || self.locate(from, offset, wanted);
-        match self.confirmed(look).await {
+        match self.cluster().confirmed(look).await {
             Err(Error::OffsetOutOfRange { .. }) => {
-                self.knows_all(&format!("where {from} begins")).await?;
+                self.cluster().knows_all(&format!("where {from} begins")).await?;
                 match look() {
                     Err(Error::OffsetOutOfRange { requested, start, .. }) => {
                         let end = self.end_of(from, wanted).await?;
@@ -203,7 +197,7 @@ impl Broker {
         offset: u64,
         wanted: Option<SegmentId>,
     ) -> Result<(TopicName, Segment, u64)> {
-        let routing = self.routing();
+        let routing = self.cluster().routing();
         let (route, partition) = routing.partition(from)?;
         let log_start = log_start(partition);
         let (found, start) = match wanted {
@@ -229,12 +223,13 @@ impl Broker {
         wait: Duration,
     ) -> Result<FetchAnswer> {
         let descriptor = &segment.descriptor;
-        let me = self.node_id();
+        let me = self.cluster().node_id();
         let is_open = is_open(segment);
-        let sources = if is_open { vec![descriptor.leader.node.0] } else { pages::holders(self, descriptor) };
+        let sources =
+            if is_open { vec![descriptor.leader.node.0] } else { self.copies().holders(descriptor) };
         let mut failures = Failures::default();
         if sources.contains(&me) {
-            if is_open && is_led_by(descriptor.leader, self.config()) && self.may_lead(segment) {
+            if is_open && is_led_by(descriptor.leader, self.cluster().config()) && self.may_lead(segment) {
                 self.leader(topic, segment).await?;
             }
             // A copy that is not whole yet is none: others may have it.
@@ -259,6 +254,7 @@ impl Broker {
                     .map_err(|problem| Error::Internal { message: format!("a peer's page: {problem}") })
             };
             match self
+                .cluster()
                 .peers()
                 .call(node, Request::Fetch(fetch), wait + FETCH_PATIENCE)
                 .await
@@ -295,21 +291,21 @@ impl Broker {
         let until = tokio::time::Instant::now() + wait;
         let unavailable = |what: String| Err(Error::Unavailable { what });
         let mut metadata = self.watch_metadata();
-        let mut lost = self.liveness().watch_lost();
+        let mut lost = self.cluster().liveness().watch_lost();
         loop {
             metadata.mark_unchanged();
             lost.mark_unchanged();
             let Some(log) = self.own_copy(segment).await? else {
                 // Nobody has appended to it, as far as this disk knows.
-                self.may_claim_end(&self.descriptor_of(segment)?).await?;
+                self.copies().may_claim_end(&self.descriptor_of(segment)?).await?;
                 return Ok(nothing_yet(offset));
             };
-            let leader = self.known_leader(segment);
-            let mut growth = leader.as_ref().map(|leader| leader.watch_high_watermark());
+            let lead = self.copies().table().lead(segment);
+            let mut growth = lead.as_ref().map(|lead| lead.high_watermark.watch());
             let sealed = log.is_sealed();
             let Readable { end: high_watermark, is_all } = match &mut growth {
                 Some(growth) if !sealed => Readable { end: *growth.borrow_and_update(), is_all: true },
-                _ => self.readable(segment, &log)?,
+                _ => self.copies().readable(segment, &log)?,
             };
             let start = log.start_offset().0;
             if offset >= start && offset < high_watermark {
@@ -324,7 +320,7 @@ impl Broker {
             }
             if sealed || !is_all {
                 // Whoever asks takes it for open, and so may the metadata here.
-                self.copies().note_doubt(segment);
+                self.copies().table().note_doubt(segment);
             }
             if sealed && offset > high_watermark {
                 return unavailable(format!(
@@ -339,11 +335,11 @@ impl Broker {
                 return Ok(empty);
             }
             if offset != high_watermark || tokio::time::Instant::now() >= until {
-                self.may_claim_end(&self.descriptor_of(segment)?).await?;
+                self.copies().may_claim_end(&self.descriptor_of(segment)?).await?;
                 return if offset == high_watermark { Ok(empty) } else { Err(out_of_range) };
             }
-            if let Some(leader) = leader.as_ref().filter(|leader| self.is_cut_off(&leader.descriptor)) {
-                return Err(self.cut_off(&leader.descriptor));
+            if lead.is_some() {
+                self.cluster().check_segment(&self.descriptor_of(segment)?)?;
             }
             let grown = async {
                 match &mut growth {
@@ -355,7 +351,7 @@ impl Broker {
                 () = grown => {}
                 _ = metadata.changed() => {} // it may be sealed, or have got a leader
                 _ = lost.changed() => {}
-                () = self.shutdown_signal().cancelled() => return unavailable("this node is stopping".to_owned()),
+                () = self.cluster().tasks().shutdown().cancelled() => return unavailable("this node is stopping".to_owned()),
                 () = tokio::time::sleep_until(until) => {}
             }
         }
@@ -368,15 +364,15 @@ impl Broker {
         }
         match tokio::time::timeout(OWN_DISK_PATIENCE, log.committed()).await {
             Ok(committed) => committed.map_err(|error| self.bucket().error(log.name(), error)),
-            Err(_) => {
-                Err(Error::Unavailable { what: format!("the disk of node {} stands still", self.node_id()) })
-            }
+            Err(_) => Err(Error::Unavailable {
+                what: format!("the disk of node {} stands still", self.cluster().node_id()),
+            }),
         }
     }
 
     /// The log of a segment on this disk. `None`: metadata lists it here, and it was never needed.
     async fn own_copy(&self, segment: SegmentId) -> Result<Option<Log>> {
-        if self.copies().is_aside(segment) {
+        if self.copies().table().is_aside(segment) {
             return Err(Error::UnknownSegment { segment: segment.to_string() });
         }
         if let Some(log) = self.bucket().log(LogId(segment.0)) {
@@ -384,7 +380,7 @@ impl Broker {
         }
         let unknown = || Error::UnknownSegment { segment: segment.to_string() };
         let (topic, listed) = self.listed(segment).ok_or_else(unknown)?;
-        if is_led_by(listed.descriptor.leader, self.config()) && self.may_lead(&listed) {
+        if is_led_by(listed.descriptor.leader, self.cluster().config()) && self.may_lead(&listed) {
             return self.leader(&topic, &listed).await.map(|leader| Some(leader.log().clone()));
         }
         Ok(None)
@@ -392,11 +388,8 @@ impl Broker {
 
     /// Descriptor of an unsealed segment.
     fn descriptor_of(&self, segment: SegmentId) -> Result<Descriptor> {
-        if let Some(leader) = self.known_leader(segment) {
-            return Ok(leader.descriptor.clone());
-        }
         let unknown = || Error::UnknownSegment { segment: segment.to_string() };
-        match self.copies().find(segment)? {
+        match self.copies().table().find(segment)? {
             Some(copy) => Ok(copy.descriptor().clone()),
             None => self.listed(segment).map(|(_, listed)| listed.descriptor).ok_or_else(unknown),
         }
@@ -404,7 +397,7 @@ impl Broker {
 
     /// An unsealed segment as the metadata list it.
     fn listed(&self, segment: SegmentId) -> Option<(TopicName, Segment)> {
-        let routing = self.routing();
+        let routing = self.cluster().routing();
         let mut open = routing.routes().flat_map(|route| {
             let open = route.topic.partitions.iter().filter_map(open_segment);
             open.map(|segment| (&route.name, segment))
@@ -421,7 +414,7 @@ impl Broker {
         high_watermark: u64,
         sealed: bool,
     ) -> Result<FetchAnswer> {
-        let mut slices = self.batches_of(log, offset, bytes_max, Purpose::Reads).await?;
+        let mut slices = self.copies().batches_of(log, offset, bytes_max, Purpose::Reads).await?;
         let mut next_offset = slices.next_offset.0;
         // Durable here and not yet on enough disks: not readable.
         while next_offset > high_watermark {
@@ -432,36 +425,6 @@ impl Broker {
             next_offset = header.base_offset;
         }
         Ok(FetchAnswer { batches: slices.pieces(), next_offset, high_watermark, sealed })
-    }
-
-    /// Batches of a log here. What was written just now is in memory; for the rest a thread waits for the disk that is not
-    /// of those few which all else is done on, pings included: a slow disk is no silent node. They count as long as anybody has
-    /// them. `Unavailable` where the node holds too much already.
-    pub(crate) async fn batches_of(
-        &self,
-        log: &Log,
-        offset: u64,
-        bytes_max: usize,
-        purpose: Purpose,
-    ) -> Result<Slices> {
-        let is_new = !log.is_sealed() && log.end_offset().0.saturating_sub(offset) <= NEW_RECORDS;
-        // At least one batch is answered. How large it is shows only when it is read; but of reads that wait for no disk there
-        // is one for each thread.
-        let most = if is_new { bytes_max } else { bytes_max.max(BATCH_BYTES_MAX) };
-        let mut held = self.share(purpose).take(most, MEMORY_PATIENCE).await?;
-        let read = if is_new {
-            self.bucket().read_by_key(log, offset, bytes_max)
-        } else {
-            let (broker, log) = (self.clone(), log.clone());
-            self.blocking(move || broker.bucket().read_by_key(&log, offset, bytes_max)).await
-        };
-        if let Err(Error::Corrupted { .. }) = &read {
-            self.copies().note_damage(segment_of(log.id()));
-        }
-        let slices = read?;
-        held.set(slices.batches.iter().map(Bytes::len).sum());
-        let held = Arc::new(held);
-        Ok(slices.wrapped(|memory| counted(memory, held.clone())))
     }
 }
 

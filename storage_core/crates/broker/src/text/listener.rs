@@ -22,9 +22,9 @@ const STOP_CURSORS: Duration = Duration::from_millis(300);
 
 /// Serves until the broker's shutdown signal, then lets running requests finish.
 pub(crate) async fn serve(door: Door, broker: Broker) {
-    let stop = broker.shutdown_signal().clone();
-    let traffic = Arc::new(Traffic::new(broker.metrics()));
-    let limits = Limits::new(broker.config().patience);
+    let stop = broker.cluster().tasks().shutdown().clone();
+    let traffic = Arc::new(Traffic::new(broker.cluster().metrics()));
+    let limits = Limits::new(broker.cluster().config().patience);
     let sessions = TaskTracker::new();
     while let Some(entered) = stop.run_until_cancelled(door.enter()).await {
         let (stream, place) = match entered {

@@ -72,7 +72,7 @@ pub(super) async fn run(stream: TcpStream, broker: Broker, traffic: &Traffic, li
     let consumer = broker.cursors().consumer();
     let _ = stream.set_nodelay(true); // only a delay is lost
     let input = BytesMut::new();
-    let held = broker.share(Purpose::Appends).hold(0);
+    let held = broker.cluster().share(Purpose::Appends).hold(0);
     let mut session = Session {
         stream,
         held,
@@ -155,7 +155,7 @@ impl Session<'_> {
 
     /// The next frame, and how many answers had been sent when it began to arrive.
     async fn next_frame(&mut self) -> Result<(Bytes, u64), End> {
-        let bytes_max = self.broker.config().frame_bytes_max;
+        let bytes_max = self.broker.cluster().config().frame_bytes_max;
         let began = Instant::now();
         loop {
             if let Some(frame) = codec::decode(&mut self.input, bytes_max).map_err(End::BadFrame)? {
@@ -169,7 +169,7 @@ impl Session<'_> {
             }
             if self.input.is_empty() {
                 self.input = BytesMut::new(); // a waiting connection keeps no buffer
-                let stop = self.broker.shutdown_signal();
+                let stop = self.broker.cluster().tasks().shutdown();
                 let idle = if self.has_asked { self.limits.idle } else { self.limits.first_byte };
                 tokio::select! {
                     readable = self.stream.readable() => readable.map_err(End::Broken)?,
@@ -192,7 +192,7 @@ impl Session<'_> {
                 break;
             }
             let deadline = began + length.map_or(self.limits.header, |length| self.limits.transfer(length));
-            self.broker.share(Purpose::Appends).room(MEMORY_PATIENCE).await.map_err(End::Full)?;
+            self.broker.cluster().share(Purpose::Appends).room(MEMORY_PATIENCE).await.map_err(End::Full)?;
             let readable = timeout_at(deadline, self.stream.readable()).await.map_err(|_| End::Slow)?;
             readable.and_then(|()| self.receive()).map_err(End::Broken)?;
         }
@@ -222,7 +222,7 @@ impl Session<'_> {
         let mut frame = BytesMut::new();
         answer.encode(&mut frame);
         drop(answer); // a small one may be part of a large page
-        let _held = self.broker.share(Purpose::Reads).hold(frame.len());
+        let _held = self.broker.cluster().share(Purpose::Reads).hold(frame.len());
         let limit = self.limits.transfer(frame.len());
         timeout(limit, self.stream.write_all(&frame)).await.map_err(|_| io::ErrorKind::TimedOut)??;
         self.arrivals.answer();
@@ -232,7 +232,7 @@ impl Session<'_> {
     async fn answer(&mut self, command: Command<'_>) -> Answer {
         let number = self.arrivals.next_answer();
         if command.is_read()
-            && let Err(full) = self.broker.share(Purpose::Reads).room(MEMORY_PATIENCE).await
+            && let Err(full) = self.broker.cluster().share(Purpose::Reads).room(MEMORY_PATIENCE).await
         {
             return Answer::error(full);
         }

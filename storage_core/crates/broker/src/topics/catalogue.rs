@@ -42,7 +42,7 @@ impl Broker {
         }
         if self.topic(name.as_str()).is_some() {
             // It may have been dropped elsewhere.
-            self.knows_all(&format!("whether there is a topic {name}")).await?;
+            self.cluster().knows_all(&format!("whether there is a topic {name}")).await?;
             if let Some(topic) = self.topic(name.as_str()) {
                 return checked(topic, partitions).map(|topic| (topic, false));
             }
@@ -53,7 +53,7 @@ impl Broker {
             partitions: partitions.max(1),
             internal,
         };
-        let answer = self.control().ask(&event, CONTROL_PATIENCE).await?;
+        let answer = self.cluster().control().ask(&event, CONTROL_PATIENCE).await?;
         let created = answer.get("created").and_then(Value::as_bool).unwrap_or(false);
         let missing = || Error::Unavailable { what: format!("topic {name} is not published yet") };
         let topic = self.topic(name.as_str()).ok_or_else(missing)?;
@@ -63,24 +63,24 @@ impl Broker {
 
     /// Drops a topic with all its records. Refuses internal topics.
     pub async fn delete_topic(&self, name: &str) -> Result<()> {
-        self.knows_all(&format!("which topic {name} is")).await?;
+        self.cluster().knows_all(&format!("which topic {name} is")).await?;
         let topic = self.topic(name).ok_or_else(|| Error::UnknownTopic { topic: name.to_owned() })?;
         if topic.internal {
             let problem = "it belongs to Walrus itself".to_owned();
             return Err(Error::InvalidTopic { topic: topic.name, problem });
         }
-        self.control().ask(&Event::DeleteTopic { topic: topic.id }, CONTROL_PATIENCE).await?;
+        self.cluster().control().ask(&Event::DeleteTopic { topic: topic.id }, CONTROL_PATIENCE).await?;
         tracing::info!(topic = name, "topic deleted");
         Ok(())
     }
 
     /// Drops the sealed segments of a partition below a segment's number.
     pub async fn trim(&self, partition: &PartitionRef, below_number: u64) -> Result<()> {
-        self.knows_all(&format!("which topic {} is", partition.topic)).await?;
-        let topic = self.routing().partition(partition)?.0.topic.id.0;
+        self.cluster().knows_all(&format!("which topic {} is", partition.topic)).await?;
+        let topic = self.cluster().routing().partition(partition)?.0.topic.id.0;
         let event =
             Event::Trim { topic: TopicId(topic), partition: partition.partition, below_number, first: None };
-        self.control().ask(&event, CONTROL_PATIENCE).await?;
+        self.cluster().control().ask(&event, CONTROL_PATIENCE).await?;
         tracing::info!(%partition, below_number, "trimmed");
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Broker {
     /// Topics by name; `internal` ones on demand.
     #[must_use]
     pub fn topics(&self, internal: bool) -> Vec<TopicInfo> {
-        let routing = self.routing();
+        let routing = self.cluster().routing();
         let wanted = routing.routes().filter(|route| internal || !route.topic.internal);
         let mut topics: Vec<TopicInfo> = wanted.map(|route| route.info()).collect();
         topics.sort_by(|left, right| left.name.cmp(&right.name));
@@ -97,7 +97,7 @@ impl Broker {
 
     /// The same for a client, whom they are all that there are: `Unavailable` from a node that may have missed some.
     pub async fn list_topics(&self, internal: bool) -> Result<Vec<TopicInfo>> {
-        self.knows_all("which topics there are").await?;
+        self.cluster().knows_all("which topics there are").await?;
         Ok(self.topics(internal))
     }
 
@@ -105,14 +105,14 @@ impl Broker {
     #[must_use]
     pub fn topic(&self, name: &str) -> Option<TopicInfo> {
         let name = TopicName::parse(name).ok()?;
-        self.routing().find(&name).map(|route| route.info())
+        self.cluster().routing().find(&name).map(|route| route.info())
     }
 
     /// Every node of the cluster, by id.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeView> {
-        let routing = self.routing();
-        let alive = self.present(&routing.metadata).alive;
+        let routing = self.cluster().routing();
+        let alive = self.cluster().present(&routing.metadata).alive;
         routing.metadata.nodes.values().map(|node| node_view(node.id, Some(node), &alive)).collect()
     }
 
@@ -122,10 +122,13 @@ impl Broker {
     pub async fn segments(&self, topic: &str) -> Result<Vec<PartitionView>> {
         let name = TopicName::parse(topic)?;
         let unknown = || Error::UnknownTopic { topic: name.to_string() };
-        let route = self.confirmed(|| self.routing().find(&name).cloned().ok_or_else(unknown)).await?;
+        let route = self
+            .cluster()
+            .confirmed(|| self.cluster().routing().find(&name).cloned().ok_or_else(unknown))
+            .await?;
         let sizes = self.sure_sizes(topic, &route.topic.partitions).await?;
-        let routing = self.routing();
-        let alive = self.present(&routing.metadata).alive;
+        let routing = self.cluster().routing();
+        let alive = self.cluster().present(&routing.metadata).alive;
         let view = |id: NodeId| node_view(id, routing.metadata.nodes.get(&id), &alive);
         Ok(route.topic.partitions.iter().map(|partition| partition_view(partition, &sizes, view)).collect())
     }
@@ -133,8 +136,8 @@ impl Broker {
     /// `STATE` of the text protocol (partition 0), of when it was asked or later.
     pub async fn topic_state(&self, topic: &str) -> Result<TopicState> {
         let wanted = PartitionRef::parse(topic, 0)?;
-        self.knows_all(&format!("the state of topic {topic}")).await?;
-        let routing = self.routing();
+        self.cluster().knows_all(&format!("the state of topic {topic}")).await?;
+        let routing = self.cluster().routing();
         let (_, partition) = routing.partition(&wanted)?;
         let last = partition.segments.last();
         let nobody = || Error::Unavailable { what: format!("topic {topic} has no segment") };
@@ -164,12 +167,12 @@ impl Broker {
     /// `METRICS` of the text protocol: what the metadata store published about Raft, and ours.
     #[must_use]
     pub fn cluster_metrics(&self) -> Value {
-        let routing = self.routing();
-        let mut all = self.raft_status().lock().clone();
+        let routing = self.cluster().routing();
+        let mut all = self.cluster().raft_status().lock().clone();
         if !all.is_object() {
             all = json!({});
         }
-        all["node_id"] = json!(self.node_id());
+        all["node_id"] = json!(self.cluster().node_id());
         all["metadata_version"] = json!(routing.metadata.version);
         all["nodes"] = json!(routing.metadata.nodes.len());
         all["topics"] = json!(routing.metadata.topics.len());
@@ -179,7 +182,7 @@ impl Broker {
 
     /// The end of a partition, or of one of its segments.
     pub(crate) async fn end_of(&self, place: &PartitionRef, segment: Option<SegmentId>) -> Result<u64> {
-        let mut partition = self.routing().partition(place)?.1.clone();
+        let mut partition = self.cluster().routing().partition(place)?.1.clone();
         let last = partition.segments.last().map(|last| last.descriptor.id);
         partition.segments.retain(|listed| Some(listed.descriptor.id) == segment.or(last));
         let sizes = self.sure_sizes(place.topic.as_str(), std::slice::from_ref(&partition)).await?;
@@ -214,11 +217,11 @@ impl Broker {
             by_node.entry(node).or_default().push(uuid_bytes(segment.descriptor.id.0));
         }
         let asked = by_node.into_iter().map(|(node, segments)| async move {
-            let info = self.segment_info(segments, false);
-            if node == self.node_id() {
-                return (node, Some(self.segment_facts(&info).await));
+            let info = self.copies().segment_info(segments, false);
+            if node == self.cluster().node_id() {
+                return (node, Some(self.copies().segment_facts(&info).await));
             }
-            let answer = self.peers().call(node, Request::SegmentInfo(info), INFO_PATIENCE).await;
+            let answer = self.cluster().peers().call(node, Request::SegmentInfo(info), INFO_PATIENCE).await;
             (node, answer.ok().and_then(|payload| SegmentInfoAnswer::decode(payload).ok()))
         });
         let answers = futures_util::future::join_all(asked).await;

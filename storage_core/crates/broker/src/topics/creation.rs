@@ -50,7 +50,7 @@ impl TopicCreations {
         if early.len() == 1 {
             self.topics.store(waiting.len(), Ordering::Release);
             let (broker, topic) = (broker.clone(), to.topic.clone());
-            broker.clone().spawn("create topic", async move {
+            broker.clone().cluster().tasks().spawn("create topic", async move {
                 let outcome = broker.create_topic(topic.as_str(), 0, false).await;
                 broker.creations().finish(&broker, &topic, outcome.map(drop));
             });
@@ -62,7 +62,7 @@ impl TopicCreations {
     fn finish(&self, broker: &Broker, topic: &TopicName, outcome: Result<()>) {
         let mut waiting = self.waiting.lock();
         let early = waiting.remove(topic).unwrap_or_default();
-        let route = broker.routing().find(topic).cloned();
+        let route = broker.cluster().routing().find(topic).cloned();
         for Early { partition, batch, deadline, reply } in early {
             let place = outcome.clone().and_then(|()| {
                 let route = route.as_ref().ok_or_else(|| Error::UnknownTopic { topic: topic.to_string() })?;

@@ -17,7 +17,7 @@ const ROLLS_MAX: usize = 32;
 
 /// Until the node stops.
 pub(crate) async fn keep_watch(broker: Broker) {
-    let shutdown = broker.shutdown_signal().clone();
+    let shutdown = broker.cluster().tasks().shutdown().clone();
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while shutdown.run_until_cancelled(ticks.tick()).await.is_some() {
@@ -32,15 +32,15 @@ pub(crate) async fn keep_watch(broker: Broker) {
 
 /// Segments that this process leads and that would be stored better elsewhere.
 fn departing(broker: &Broker) -> Vec<(TopicName, Segment)> {
-    let routing = broker.routing();
+    let routing = broker.cluster().routing();
     let metadata = &routing.metadata;
-    let present = broker.present(metadata);
+    let present = broker.cluster().present(metadata);
     let mut found = Vec::new();
     for route in routing.routes() {
         for partition in &route.topic.partitions {
             let Some(open) = partition.segments.last() else { continue };
             let is_ours = open.state == SegmentState::Open
-                && is_led_by(open.descriptor.leader, broker.config())
+                && is_led_by(open.descriptor.leader, broker.cluster().config())
                 && broker.may_lead(open);
             if is_ours && is_better_elsewhere(metadata, route.topic.id, partition.index, &present) {
                 found.push((route.name.clone(), open.clone()));
@@ -62,7 +62,7 @@ async fn roll(broker: &Broker, topic: &TopicName, segment: &Segment) {
             return;
         }
     };
-    let route = broker.routing().topic(descriptor.topic).cloned();
+    let route = broker.cluster().routing().topic(descriptor.topic).cloned();
     if let Some(sequencer) =
         route.as_ref().and_then(|route| route.sequencers.get(descriptor.partition as usize))
     {

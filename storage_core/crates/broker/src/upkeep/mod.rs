@@ -5,6 +5,7 @@ pub(crate) mod departure;
 mod fate;
 pub(crate) mod holes;
 pub(crate) mod lag;
+pub(crate) mod left;
 pub(crate) mod repair;
 pub(crate) mod retiring;
 pub(crate) mod space;

@@ -1,6 +1,7 @@
 //! Copies that rot: all sealed ones are read now and then, slowly, and damage that is found, here or by a reader, is mended
 //! from the other copies. What cannot be mended is told to the metadata, which has the copy made anew.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -10,12 +11,11 @@ use walrus_metadata::{CopyState, Found, Segment, SegmentState};
 use walrus_model::{Descriptor, Digest, Offset, SegmentId};
 use walrus_replica::Mark;
 
-use crate::broker::Broker;
 use crate::cluster::control::Event;
+use crate::copies::Copies;
 use crate::copies::holdings::{Held, segment_of};
 use crate::copies::marks::mark_batches;
 use crate::copies::pace::Pace;
-use crate::copies::pages;
 use crate::node::error::{Error, Result};
 use crate::upkeep::catch_up;
 
@@ -38,52 +38,48 @@ enum Health {
 }
 
 /// Reads all sealed copies, round after round, until the node stops.
-pub(crate) async fn scrub(broker: Broker) {
+pub(crate) async fn scrub(copies: Arc<Copies>) {
     let rounds = async {
         let mut pace = Pace::new();
         loop {
             let began = Instant::now();
-            for held in broker.copies().settled() {
-                look_after(&broker, &held, Some(&mut pace)).await;
+            for held in copies.table().settled() {
+                look_after(&copies, &held, Some(&mut pace)).await;
             }
-            while began.elapsed() < interval(&broker) {
-                tokio::time::sleep(LOOK_AGAIN.min(interval(&broker))).await;
+            while began.elapsed() < interval(&copies) {
+                tokio::time::sleep(LOOK_AGAIN.min(interval(&copies))).await;
             }
         }
     };
-    until_stopped(&broker, rounds).await;
+    copies.tasks().until_stopped(rounds).await;
 }
 
-fn interval(broker: &Broker) -> Duration {
-    Duration::from_millis(broker.routing().metadata.config.scrub_interval_ms())
+fn interval(copies: &Arc<Copies>) -> Duration {
+    Duration::from_millis(copies.cluster().routing().metadata.config.scrub_interval_ms())
 }
 
 /// Mends what readers found damaged and what is listed so, until the node stops.
-pub(crate) async fn keep_whole(broker: Broker) {
+pub(crate) async fn keep_whole(copies: Arc<Copies>) {
     let mending = async {
         loop {
-            let (sealed, open) = broker.copies().to_mend();
+            let (sealed, open) = copies.table().to_mend();
             for held in sealed {
-                look_after(&broker, &held, None).await;
+                look_after(&copies, &held, None).await;
             }
             for segment in open {
-                if let Err(error) = mend_open(&broker, segment).await {
+                if let Err(error) = mend_open(&copies, segment).await {
                     tracing::warn!(%segment, %error, "a copy in use cannot be mended yet");
                 }
             }
-            drop(tokio::time::timeout(RETRY, broker.copies().damage()).await); // both ends are fine
+            drop(tokio::time::timeout(RETRY, copies.table().damage()).await); // both ends are fine
         }
     };
-    until_stopped(&broker, mending).await;
-}
-
-async fn until_stopped(broker: &Broker, work: impl Future<Output = ()>) {
-    let _stopped = broker.shutdown_signal().run_until_cancelled(work).await;
+    copies.tasks().until_stopped(mending).await;
 }
 
 /// Reads a copy, mends it, and tells the metadata if it is not what is listed.
-async fn look_after(broker: &Broker, held: &Held, pace: Option<&mut Pace>) {
-    let health = match read_through(broker, held, pace).await {
+async fn look_after(copies: &Arc<Copies>, held: &Held, pace: Option<&mut Pace>) {
+    let health = match read_through(copies, held, pace).await {
         Ok(health) => health,
         Err(error) => {
             tracing::warn!(segment = %held.segment, %error, "a copy cannot be checked");
@@ -97,17 +93,17 @@ async fn look_after(broker: &Broker, held: &Held, pace: Option<&mut Pace>) {
     };
     tracing::warn!(segment = %held.segment, ?found, "metadata is told about a copy");
     let reports = vec![catch_up::report(held, found)];
-    let event = Event::ReportCopies { replica: broker.copies().replica(), reports };
-    if let Err(refusal) = broker.control().ask(&event, CONTROL_PATIENCE).await {
+    let event = Event::ReportCopies { replica: copies.table().replica(), reports };
+    if let Err(refusal) = copies.cluster().control().ask(&event, CONTROL_PATIENCE).await {
         tracing::warn!(segment = %held.segment, ?refusal, "metadata was not told about a copy");
-        broker.copies().note_damage(held.segment);
+        copies.table().note_damage(held.segment);
     }
 }
 
-async fn read_through(broker: &Broker, held: &Held, mut pace: Option<&mut Pace>) -> Result<Health> {
-    let metadata = broker.routing().metadata.clone();
+async fn read_through(copies: &Arc<Copies>, held: &Held, mut pace: Option<&mut Pace>) -> Result<Health> {
+    let metadata = copies.cluster().routing().metadata.clone();
     let segment = segment_of(&metadata, held);
-    let log = broker.bucket().log(LogId(held.segment.0));
+    let log = copies.bucket().log(LogId(held.segment.0));
     let (Some(segment), Some((log, sealed))) =
         (segment, log.and_then(|log| log.sealed().map(|sealed| (log, sealed))))
     else {
@@ -117,15 +113,15 @@ async fn read_through(broker: &Broker, held: &Held, mut pace: Option<&mut Pace>)
     let mut mended_at = None;
     while mark.end.0 < sealed.end.0 {
         let (reading, from) = (log.clone(), mark.end);
-        let read = broker.blocking(move || Ok(reading.read(from, READ_BYTES))).await?;
+        let read = copies.cluster().tasks().blocking(move || Ok(reading.read(from, READ_BYTES))).await?;
         match read {
             Ok(slices) if slices.batches.is_empty() => return Ok(Health::Damaged),
             Ok(slices) => {
                 let bytes = slices.batches.iter().map(Bytes::len).sum::<usize>() as u64;
                 mark = mark_batches(mark, &slices.batches)?.last().map_or(mark, |last| last.mark());
                 if let Some(pace) = pace.as_deref_mut() {
-                    broker.metrics().scrubbed_bytes.inc_by(bytes);
-                    let rate = broker.routing().metadata.config.scrub_bytes_per_second();
+                    copies.cluster().metrics().scrubbed_bytes.inc_by(bytes);
+                    let rate = copies.cluster().routing().metadata.config.scrub_bytes_per_second();
                     tokio::time::sleep(pace.take(Instant::now(), bytes, rate)).await;
                 }
             }
@@ -134,25 +130,25 @@ async fn read_through(broker: &Broker, held: &Held, mut pace: Option<&mut Pace>)
                 mark.end = end;
             }
             Err(walrus_log::Error::Corrupted { start, end, .. }) => {
-                broker.metrics().damaged_ranges.inc();
+                copies.cluster().metrics().damaged_ranges.inc();
                 tracing::error!(
                     alarm = "damaged_copy", log = log.name(), segment = %held.segment, start = start.0, end = end.0,
                     "a sealed copy is damaged; it is served from others and mended"
                 );
                 // A disk that gives back something else than was written is not asked a third time.
                 if mended_at.replace(start) == Some(start)
-                    || !mend(broker, &segment.descriptor, &log, (start.0, end.0)).await
+                    || !mend(copies, &segment.descriptor, &log, (start.0, end.0)).await
                 {
                     return Ok(Health::Damaged);
                 }
-                broker.metrics().mended_ranges.inc();
+                copies.cluster().metrics().mended_ranges.inc();
                 tracing::info!(segment = %held.segment, start = start.0, end = end.0, "the damage is mended");
             }
             // Trimmed or deleted on the way.
             Err(walrus_log::Error::OffsetOutOfRange { .. } | walrus_log::Error::UnknownLog { .. }) => {
                 return Ok(Health::Away);
             }
-            Err(error) => return Err(broker.bucket().error(log.name(), error)),
+            Err(error) => return Err(copies.bucket().error(log.name(), error)),
         }
     }
     if mark.digest.0 == sealed.digest {
@@ -162,34 +158,34 @@ async fn read_through(broker: &Broker, held: &Held, mut pace: Option<&mut Pace>)
         alarm = "copy_diverged", segment = %held.segment, expected = sealed.digest, found = mark.digest.0,
         "a sealed copy has other bytes than were decided"
     );
-    broker.metrics().alarms.inc();
+    copies.cluster().metrics().alarms.inc();
     Ok(Health::Damaged)
 }
 
 /// Mends what rotted of a copy that is not sealed while it was in use: its machine counts the batches, and there they are
 /// again. What a start found is left to `upkeep/holes.rs`: there the machine knows of the holes.
-async fn mend_open(broker: &Broker, segment: SegmentId) -> Result<()> {
-    let Some(copy) = broker.copies().find(segment)? else { return Ok(()) };
+async fn mend_open(copies: &Arc<Copies>, segment: SegmentId) -> Result<()> {
+    let Some(copy) = copies.table().find(segment)? else { return Ok(()) };
     let Some(log) = copy.log().filter(|log| !log.is_sealed()) else { return Ok(()) };
     let mut next = log.base_offset();
-    while broker.copies().holed().knows_as_whole(segment) {
+    while copies.table().holed().knows_as_whole(segment) {
         let (reading, from) = (log.clone(), next);
-        match broker.blocking(move || Ok(reading.read(from, READ_BYTES))).await? {
+        match copies.cluster().tasks().blocking(move || Ok(reading.read(from, READ_BYTES))).await? {
             Ok(slices) if slices.next_offset > next => next = slices.next_offset,
             Ok(_) => break,
             Err(walrus_log::Error::Corrupted { start, end, .. }) if end > next => {
-                broker.metrics().damaged_ranges.inc();
+                copies.cluster().metrics().damaged_ranges.inc();
                 tracing::error!(
                     alarm = "damaged_copy", log = log.name(), %segment, start = start.0, end = end.0,
                     "the copy of an open segment is damaged; it is mended from others"
                 );
-                if mend(broker, copy.descriptor(), &log, (start.0, end.0)).await {
-                    broker.metrics().mended_ranges.inc();
+                if mend(copies, copy.descriptor(), &log, (start.0, end.0)).await {
+                    copies.cluster().metrics().mended_ranges.inc();
                     tracing::info!(%segment, start = start.0, end = end.0, "the damage is mended");
                 }
                 next = end;
             }
-            Err(error) => return Err(broker.bucket().error(log.name(), error)),
+            Err(error) => return Err(copies.bucket().error(log.name(), error)),
         }
     }
     Ok(())
@@ -201,15 +197,15 @@ fn is_lost(segment: &Segment, offset: Offset) -> bool {
 }
 
 /// Writes a damaged range again from the other copies. False: it cannot be had, or does not fit.
-async fn mend(broker: &Broker, segment: &Descriptor, log: &Log, (start, end): (u64, u64)) -> bool {
+async fn mend(copies: &Arc<Copies>, segment: &Descriptor, log: &Log, (start, end): (u64, u64)) -> bool {
     let mended = async {
-        let bytes = range_of_others(broker, segment, start, end).await?;
-        let (mending, named, failed) = (log.clone(), log.name().to_owned(), broker.clone());
+        let bytes = range_of_others(copies, segment, start, end).await?;
+        let (mending, named, failed) = (log.clone(), log.name().to_owned(), copies.clone());
         let write = move || {
             let mended = mending.mend(Offset(start), &bytes);
             mended.map_err(|error| failed.bucket().error(&named, error))
         };
-        broker.blocking(write).await
+        copies.cluster().tasks().blocking(write).await
     };
     match mended.await {
         Ok(true) => true,
@@ -225,12 +221,17 @@ async fn mend(broker: &Broker, segment: &Descriptor, log: &Log, (start, end): (u
 }
 
 /// The batches of a range, each from whichever other copy has it sound.
-async fn range_of_others(broker: &Broker, segment: &Descriptor, start: u64, end: u64) -> Result<Vec<u8>> {
+async fn range_of_others(
+    copies: &Arc<Copies>,
+    segment: &Descriptor,
+    start: u64,
+    end: u64,
+) -> Result<Vec<u8>> {
     let invalid = |problem: String| Error::InvalidBatch { problem };
     let (mut next, mut bytes) = (start, Vec::new());
     while next < end {
         let before = next;
-        for fetched in pages::fetch_from_any(broker, segment, Offset(next)).await? {
+        for fetched in copies.fetch_from_any(segment, Offset(next)).await? {
             let (batch, _) = Batch::parse(&fetched).map_err(|problem| invalid(problem.to_string()))?;
             if batch.base_offset() != next || batch.end_offset() > end {
                 break;

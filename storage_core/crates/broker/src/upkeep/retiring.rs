@@ -9,9 +9,9 @@ use walrus_log::Log;
 use walrus_metadata::{Metadata, Segment, SegmentState, Topic};
 use walrus_model::{SegmentId, TopicId};
 
-use crate::broker::Broker;
 use crate::cluster::control::Event;
 use crate::cluster::segment::{Place, log_id, segment_of};
+use crate::copies::Copies;
 use crate::copies::promises;
 use crate::copies::remains;
 use crate::node::error::{Error, Result};
@@ -25,17 +25,17 @@ const REMIND_EVERY: Duration = Duration::from_secs(5);
 const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Until the node stops.
-pub(crate) async fn keep_clean(broker: Broker) {
-    let shutdown = broker.shutdown_signal().clone();
-    let mut versions = broker.watch_metadata();
+pub(crate) async fn keep_clean(copies: Arc<Copies>) {
+    let shutdown = copies.cluster().tasks().shutdown().clone();
+    let mut versions = copies.cluster().watch_metadata();
     let mut seen = Seen::default();
     while let Some(Ok(())) = shutdown.run_until_cancelled(versions.changed()).await {
         versions.mark_unchanged();
-        let metadata = broker.routing().metadata.clone();
+        let metadata = copies.cluster().routing().metadata.clone();
         if metadata.cluster_id.is_some() && seen.is_news(&metadata) {
-            tokio::task::block_in_place(|| clean(&broker, &metadata, &mut seen));
+            tokio::task::block_in_place(|| clean(&copies, &metadata, &mut seen));
         }
-        remind(&broker, &metadata, &mut seen).await;
+        remind(&copies, &metadata, &mut seen).await;
         if shutdown.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
             return;
         }
@@ -71,23 +71,23 @@ impl Seen {
     }
 }
 
-fn clean(broker: &Broker, metadata: &Metadata, seen: &mut Seen) {
+fn clean(copies: &Arc<Copies>, metadata: &Metadata, seen: &mut Seen) {
     seen.is_behind = false;
     // The tombstone first: a copy without it would answer as one that never was.
-    if let Err(error) = bury(broker, metadata) {
+    if let Err(error) = bury(copies, metadata) {
         tracing::warn!(%error, "trimmed segments stay: their tombstones could not be written");
         seen.is_behind = true;
         return;
     }
     let mut unlisted = HashSet::new();
-    for log in broker.bucket().store().logs() {
+    for log in copies.bucket().store().logs() {
         let Some(place) = Place::parse(log.name()) else { continue };
         let is_empty = log.end_offset() == log.base_offset();
-        match judge(metadata, place, segment_of(log.id()), broker.copies().replica()) {
+        match judge(metadata, place, segment_of(log.id()), copies.table().replica()) {
             Fate::Keep => {}
             // Made for a successor that another one replaced: nothing was ever in it.
             Fate::Unlisted if is_empty => {}
-            Fate::Delete => match delete(broker, &log) {
+            Fate::Delete => match delete(copies, &log) {
                 Ok(()) => tracing::info!(log = %place, "log deleted: metadata calls it trimmed or deleted"),
                 Err(error) => {
                     tracing::warn!(log = %place, %error, "a trimmed log is still there");
@@ -106,15 +106,15 @@ fn clean(broker: &Broker, metadata: &Metadata, seen: &mut Seen) {
             }
         }
     }
-    broker.metrics().unlisted_logs.set(i64::try_from(unlisted.len()).unwrap_or(i64::MAX));
+    copies.cluster().metrics().unlisted_logs.set(i64::try_from(unlisted.len()).unwrap_or(i64::MAX));
     seen.reported.retain(|segment| unlisted.contains(segment));
-    broker.copies().put_aside(unlisted);
+    copies.table().put_aside(unlisted);
 }
 
 /// Tombstones of partitions take the place of what was promised about their trimmed segments.
-fn bury(broker: &Broker, metadata: &Metadata) -> Result<()> {
-    let (store, tombstones) = (broker.bucket().store(), broker.copies().tombstones());
-    let failed = |error: walrus_log::Error| broker.bucket().error("tombstones", error);
+fn bury(copies: &Arc<Copies>, metadata: &Metadata) -> Result<()> {
+    let (store, tombstones) = (copies.bucket().store(), copies.table().tombstones());
+    let failed = |error: walrus_log::Error| copies.bucket().error("tombstones", error);
     let mut is_more = false;
     for topic in metadata.topics.values() {
         for partition in &topic.partitions {
@@ -133,35 +133,35 @@ fn bury(broker: &Broker, metadata: &Metadata) -> Result<()> {
     Ok(())
 }
 
-fn delete(broker: &Broker, log: &Log) -> Result<()> {
-    broker.copies().forget(segment_of(log.id()));
-    broker.bucket().store().delete_log(log.id()).map_err(|error| broker.bucket().error(log.name(), error))
+fn delete(copies: &Arc<Copies>, log: &Log) -> Result<()> {
+    copies.table().forget(segment_of(log.id()));
+    copies.bucket().store().delete_log(log.id()).map_err(|error| copies.bucket().error(log.name(), error))
 }
 
 /// Deletes the own copy of a segment that metadata has given up. A replica that has a vote leaves a tombstone (R10).
-pub(crate) fn leave(broker: &Broker, segment: &Segment) -> Result<()> {
+pub(crate) fn leave(copies: &Arc<Copies>, segment: &Segment) -> Result<()> {
     let SegmentState::Sealed(value) = &segment.state else {
         return Err(Error::Internal { message: format!("{} is not sealed", segment.descriptor.id) });
     };
     let descriptor = &segment.descriptor;
-    if broker.copies().place(descriptor).is_some() {
-        broker.copies().open(descriptor)?.bury(value.clone())?;
+    if copies.table().place(descriptor).is_some() {
+        copies.table().open(descriptor)?.bury(value.clone())?;
     }
-    if let Some(log) = broker.bucket().log(log_id(descriptor)) {
-        delete(broker, &log)?;
+    if let Some(log) = copies.bucket().log(log_id(descriptor)) {
+        delete(copies, &log)?;
     }
-    broker.copies().forget(descriptor.id);
+    copies.table().forget(descriptor.id);
     Ok(())
 }
 
 /// Tells metadata of trims that it decided and has forgotten: it was rolled back.
-async fn remind(broker: &Broker, metadata: &Metadata, seen: &mut Seen) {
+async fn remind(copies: &Arc<Copies>, metadata: &Metadata, seen: &mut Seen) {
     if seen.reminded.is_some_and(|at| at.elapsed() < REMIND_EVERY) {
         return;
     }
     for topic in metadata.topics.values() {
         for partition in &topic.partitions {
-            let tombstones = broker.copies().tombstones();
+            let tombstones = copies.table().tombstones();
             let Some(remembered) = tombstones.beyond(topic.id, partition.index, partition.trimmed_below)
             else {
                 continue;
@@ -181,7 +181,7 @@ async fn remind(broker: &Broker, metadata: &Metadata, seen: &mut Seen) {
                 below_number: remembered.below,
                 first: Some(Box::new(remembered.first)),
             };
-            if let Err(refusal) = broker.control().ask(&event, CONTROL_PATIENCE).await {
+            if let Err(refusal) = copies.cluster().control().ask(&event, CONTROL_PATIENCE).await {
                 tracing::warn!(?refusal, "the forgotten trim is not taken");
             }
         }

@@ -1,15 +1,14 @@
 //! Whether this node's disk has room, and that the metadata know it: a node that is full is given no new segments, passes
 //! on those that it leads, and takes part again by itself as soon as there is room.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
 use walrus_metadata::NodeState;
 use walrus_model::NodeId;
 
-use crate::broker::Broker;
 use crate::cluster::control::Event;
+use crate::copies::Copies;
 
 /// How often the disk is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -20,22 +19,6 @@ const FREE_AGAIN_FACTOR: u64 = 2;
 const DOUBTED: Duration = Duration::from_secs(3);
 /// For the metadata store to take note.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// What is known of the disk's room.
-#[derive(Default)]
-pub(crate) struct Space {
-    refused: AtomicBool,
-    changed: Notify,
-}
-
-impl Space {
-    /// A write found no room.
-    pub(crate) fn note_refusal(&self) {
-        if !self.refused.swap(true, Ordering::Relaxed) {
-            self.changed.notify_one();
-        }
-    }
-}
 
 /// Whether the disk is full, as far as was seen; pure.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,18 +37,18 @@ impl Room {
 }
 
 /// Until the node stops.
-pub(crate) async fn keep_watch(broker: Broker) {
-    let shutdown = broker.shutdown_signal().clone();
+pub(crate) async fn keep_watch(copies: Arc<Copies>) {
+    let shutdown = copies.cluster().tasks().shutdown().clone();
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut room = Room::default();
     loop {
         tokio::select! {
             () = shutdown.cancelled() => return,
-            () = broker.space().changed.notified() => {}
+            () = copies.cluster().room().refused() => {}
             _ = ticks.tick() => {}
         }
-        let store = broker.bucket().store().clone();
+        let store = copies.bucket().store().clone();
         let free_bytes = match tokio::task::spawn_blocking(move || store.free_bytes()).await {
             Ok(Ok(free_bytes)) => free_bytes,
             Ok(Err(error)) => {
@@ -74,28 +57,28 @@ pub(crate) async fn keep_watch(broker: Broker) {
             }
             Err(_) => return, // the runtime ends
         };
-        let refused = broker.space().refused.swap(false, Ordering::Relaxed);
-        let min = broker.routing().metadata.config.free_bytes_min();
+        let refused = copies.cluster().room().take_refusal();
+        let min = copies.cluster().routing().metadata.config.free_bytes_min();
         let seen = room.look(free_bytes, min, refused, Instant::now());
         if seen.full != room.full {
             tracing::warn!(full = seen.full, free_bytes, "the disk's room changed");
         }
         room = seen;
-        tell(&broker, room.full).await;
+        tell(&copies, room.full).await;
     }
 }
 
 /// Says so where the metadata list something else of this process. A drain stands above it.
-async fn tell(broker: &Broker, full: bool) {
-    let routing = broker.routing();
-    let me = routing.metadata.nodes.get(&NodeId(broker.node_id()));
-    let Some(me) = me.filter(|me| me.process == broker.config().process) else { return };
+async fn tell(copies: &Arc<Copies>, full: bool) {
+    let routing = copies.cluster().routing();
+    let me = routing.metadata.nodes.get(&NodeId(copies.cluster().node_id()));
+    let Some(me) = me.filter(|me| me.process == copies.cluster().config().process) else { return };
     let state = match (me.state, full) {
         (NodeState::Up, true) => "full",
         (NodeState::Full, false) => "up",
         (NodeState::Up | NodeState::Full | NodeState::Draining, _) => return,
     };
-    if let Err(refusal) = broker.control().ask(&Event::NodeState { state }, PATIENCE).await {
+    if let Err(refusal) = copies.cluster().control().ask(&Event::NodeState { state }, PATIENCE).await {
         tracing::warn!(state, ?refusal, "the metadata do not know the state of this node's disk yet");
     }
 }

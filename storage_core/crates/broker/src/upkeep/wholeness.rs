@@ -2,11 +2,12 @@
 //! being made grows all the time, so somebody should look.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use walrus_model::SegmentId;
 
-use crate::broker::Broker;
+use crate::copies::Copies;
 
 /// Between two looks.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -54,15 +55,15 @@ impl Lacking {
 }
 
 /// Shows how many there are, and says so once, until the node stops.
-pub(crate) async fn keep_watch(broker: Broker) {
+pub(crate) async fn keep_watch(copies: Arc<Copies>) {
     let watching = async {
-        let mut known = Lacking::new(Duration::from_millis(broker.config().lacking_ms_max));
+        let mut known = Lacking::new(Duration::from_millis(copies.cluster().config().lacking_ms_max));
         loop {
-            let lacking = broker.copies().lacking();
+            let lacking = copies.table().lacking();
             let Found { lasting, is_news } = known.look(Instant::now(), &lacking);
-            broker.metrics().copies_not_whole.set(i64::try_from(lasting).unwrap_or(i64::MAX));
+            copies.cluster().metrics().copies_not_whole.set(i64::try_from(lasting).unwrap_or(i64::MAX));
             if is_news {
-                broker.metrics().alarms.inc();
+                copies.cluster().metrics().alarms.inc();
                 tracing::error!(
                     alarm = "copies_not_whole",
                     copies = lasting,
@@ -72,7 +73,7 @@ pub(crate) async fn keep_watch(broker: Broker) {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     };
-    let _stopped = broker.shutdown_signal().run_until_cancelled(watching).await;
+    copies.tasks().until_stopped(watching).await;
 }
 
 #[cfg(test)]

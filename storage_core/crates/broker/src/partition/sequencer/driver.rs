@@ -37,7 +37,7 @@ impl Sequencer {
     pub(super) async fn drive_guarded(self: Arc<Self>, broker: &Broker) {
         let driven = std::panic::AssertUnwindSafe(self.drive(broker)).catch_unwind().await;
         if driven.is_err() {
-            broker.metrics().panics.inc();
+            broker.cluster().metrics().panics.inc();
             tracing::error!(topic = %self.name, partition = self.partition, "the driver of a partition panicked");
             let error = Error::Internal { message: format!("the driver of {} panicked", self.name) };
             let mut state = self.state.lock();
@@ -51,7 +51,7 @@ impl Sequencer {
     async fn drive(self: &Arc<Self>, broker: &Broker) {
         loop {
             self.while_waiting(broker, self.take_back(broker)).await;
-            if broker.shutdown_signal().is_cancelled() {
+            if broker.cluster().tasks().shutdown().is_cancelled() {
                 let mut state = self.state.lock();
                 (state.roll, state.mode) = (None, Mode::Idle);
                 self.fail_queue(broker, &mut state, &stopping());
@@ -63,7 +63,7 @@ impl Sequencer {
                 let is_stuck = outcome.is_err_and(|error| self.not_rolled(broker, roll, &error));
                 self.expire(broker);
                 if is_stuck {
-                    self.while_waiting(broker, broker.news().wait(roll::HOLD)).await;
+                    self.while_waiting(broker, broker.cluster().news().wait(roll::HOLD)).await;
                 }
                 continue;
             }
@@ -71,9 +71,9 @@ impl Sequencer {
             if self.rest() {
                 return;
             }
-            let news = broker.news();
+            let news = broker.cluster().news();
             let Some(segment) = self.open_segment(broker) else {
-                let is_gone = broker.routing().topic(self.topic).is_none();
+                let is_gone = broker.cluster().routing().topic(self.topic).is_none();
                 if is_gone {
                     let error = Error::UnknownTopic { topic: self.name.to_string() };
                     self.fail_queue(broker, &mut self.state.lock(), &error);
@@ -142,13 +142,14 @@ impl Sequencer {
     fn expire(&self, broker: &Broker) {
         let now = Instant::now();
         let mut state = self.state.lock();
-        if broker.shutdown_signal().is_cancelled() {
+        if broker.cluster().tasks().shutdown().is_cancelled() {
             self.fail_queue(broker, &mut state, &stopping());
         }
         if !state.queue.is_empty()
-            && let Some(open) = self.open_segment(broker).filter(|open| broker.is_cut_off(&open.descriptor))
+            && let Some(open) =
+                self.open_segment(broker).filter(|open| broker.cluster().is_cut_off(&open.descriptor))
         {
-            self.fail_queue(broker, &mut state, &broker.cut_off(&open.descriptor));
+            self.fail_queue(broker, &mut state, &broker.cluster().cut_off(&open.descriptor));
         }
         if state.queue.iter().all(|waiting| waiting.deadline > now) {
             return;
@@ -177,7 +178,7 @@ impl Sequencer {
         tracing::warn!(segment = roll.label.as_ref(), reason = %roll.reason, %error, "the segment is not rolled yet");
         if let Some(leader) = roll.leader().filter(|leader| leader.is_leading()) {
             if roll.reason == Reason::NoSpace {
-                let error = Error::NoSpace { node: broker.node_id() };
+                let error = Error::NoSpace { node: broker.cluster().node_id() };
                 self.fail_queue(broker, &mut state, &error);
             }
             leader.hold(roll::HOLD);
@@ -186,7 +187,7 @@ impl Sequencer {
                 return false;
             }
         }
-        let is_unsealed = roll::is_unsealed(broker, &roll.segment);
+        let is_unsealed = broker.cluster().is_unsealed(&roll.segment);
         if is_unsealed {
             state.obstacle = error.to_string();
             state.roll = Some(roll);
@@ -198,19 +199,20 @@ impl Sequencer {
     async fn hand_over(self: &Arc<Self>, broker: &Broker, segment: &Segment) -> Result<Handed> {
         let descriptor = &segment.descriptor;
         let leader = descriptor.leader;
-        if is_led_by(leader, broker.config()) && broker.may_lead(segment) {
+        if is_led_by(leader, broker.cluster().config()) && broker.may_lead(segment) {
             let leader = broker.leader(&self.name, segment).await?;
             if !leader.is_leading() {
                 // It is being rolled or recovered: the end comes from the metadata.
                 return Err(Error::Unavailable { what: format!("{} is ending", leader.label()) });
             }
             Ok(self.fill_leader(broker, &leader))
-        } else if leader.node.0 == broker.node_id() && broker.known_leader(descriptor.id).is_none() {
+        } else if leader.node.0 == broker.cluster().node_id() && broker.known_leader(descriptor.id).is_none()
+        {
             let roll = Roll::of_earlier_process(&self.name, segment);
             self.state.lock().roll = Some(roll);
             Ok(Handed::UpToARoll)
         } else {
-            let connection = broker.peers().connection(leader.node.0, Lane::Append).await?;
+            let connection = broker.cluster().peers().connection(leader.node.0, Lane::Append).await?;
             self.fill_connection(broker, descriptor.id, &connection)
         }
     }
@@ -251,7 +253,11 @@ impl Sequencer {
         while let Some(waiting) = state.queue.pop_front() {
             self.dequeued(broker, &waiting);
             if let Err(waiting) = self.send(broker, &mut state, segment, connection, waiting) {
-                broker.metrics().waiting_bytes.inc_by(i64::try_from(waiting.batch.len()).unwrap_or(i64::MAX));
+                broker
+                    .cluster()
+                    .metrics()
+                    .waiting_bytes
+                    .inc_by(i64::try_from(waiting.batch.len()).unwrap_or(i64::MAX));
                 state.queue.push_front(waiting);
                 return Err(Error::Unavailable { what: "the connection to the leader was lost".to_owned() });
             }

@@ -37,7 +37,7 @@ impl Sequencer {
             partition: self.partition,
             batch: waiting.batch.clone(),
             patience_ms: u32::try_from(patience.as_millis()).unwrap_or(u32::MAX),
-            metadata_version: broker.metadata_version(),
+            metadata_version: broker.cluster().metadata_version(),
             segment: Bytes::copy_from_slice(segment.as_bytes()),
         };
         let number = state.next_sent;
@@ -55,7 +55,7 @@ impl Sequencer {
         if connection.send((Kind::ForwardAppend, Purpose::Appends), payload, deadline, completion).is_err() {
             return Err(waiting);
         }
-        broker.metrics().forwards.inc();
+        broker.cluster().metrics().forwards.inc();
         state.next_sent += 1;
         state.unanswered += 1;
         state.in_flight.insert(number, InFlight { waiting, returned: false });
@@ -104,7 +104,7 @@ impl Sequencer {
                     let returned = std::mem::take(&mut state.in_flight);
                     for (_, sent) in returned.into_iter().rev() {
                         let bytes = i64::try_from(sent.waiting.batch.len()).unwrap_or(i64::MAX);
-                        broker.metrics().waiting_bytes.inc_by(bytes);
+                        broker.cluster().metrics().waiting_bytes.inc_by(bytes);
                         state.queue.push_front(sent.waiting);
                     }
                     return;

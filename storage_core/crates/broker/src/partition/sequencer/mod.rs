@@ -138,7 +138,8 @@ impl Sequencer {
         deadline: Instant,
     ) -> Ticket {
         let open = self.open_segment(broker).map(|open| open.descriptor);
-        let is_here = open.is_some_and(|open| open.id == segment && open.leader.node.0 == broker.node_id());
+        let is_here =
+            open.is_some_and(|open| open.id == segment && open.leader.node.0 == broker.cluster().node_id());
         if is_here { self.place(broker, bytes, batch, Some(segment), deadline) } else { Ticket::moved() }
     }
 
@@ -161,7 +162,7 @@ impl Sequencer {
                 return Ticket::placed(placed);
             }
         }
-        let metrics = broker.metrics();
+        let metrics = broker.cluster().metrics();
         let length = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
         if metrics.waiting_bytes.get() + length > WAITING_BYTES_MAX {
             return Ticket::failed(Error::Unavailable {
@@ -202,7 +203,7 @@ impl Sequencer {
     pub(crate) fn carry(self: &Arc<Self>, broker: &Broker, carried: Vec<Carried>) {
         let mut state = self.state.lock();
         for Carried { batch, only, deadline, reply } in carried.into_iter().rev() {
-            broker.metrics().waiting_bytes.inc_by(i64::try_from(batch.len()).unwrap_or(i64::MAX));
+            broker.cluster().metrics().waiting_bytes.inc_by(i64::try_from(batch.len()).unwrap_or(i64::MAX));
             let is_idempotent = Batch::parse(&batch).is_ok_and(|(batch, _)| batch.producer().is_some());
             state.queue.push_front(Waiting { batch, is_idempotent, only, deadline, reply });
         }
@@ -250,7 +251,7 @@ impl Sequencer {
     ) -> Option<Result<Placed>> {
         match leader.append(broker, batch, bytes, only, deadline) {
             Ok(appended) => {
-                broker.metrics().append_bytes.inc_by(bytes.len() as u64);
+                broker.cluster().metrics().append_bytes.inc_by(bytes.len() as u64);
                 let ack = AppendAck {
                     base_offset: appended.base_offset.0,
                     end_offset: appended.end_offset.0,
@@ -272,7 +273,7 @@ impl Sequencer {
                 None
             }
             Err(error @ Error::NoSpace { .. }) => {
-                broker.space().note_refusal();
+                broker.cluster().room().note_refusal();
                 if leader.is_held() {
                     return Some(Err(error));
                 }
@@ -329,21 +330,29 @@ impl Sequencer {
         }
         state.mode = Mode::Driving;
         let (this, driving) = (self.clone(), broker.clone());
-        broker.spawn("sequencer", async move { this.drive_guarded(&driving).await });
+        broker.cluster().tasks().spawn("sequencer", async move { this.drive_guarded(&driving).await });
     }
 
     fn enqueue(self: &Arc<Self>, broker: &Broker, state: &mut State, waiting: Waiting) {
-        broker.metrics().waiting_bytes.inc_by(i64::try_from(waiting.batch.len()).unwrap_or(i64::MAX));
+        broker
+            .cluster()
+            .metrics()
+            .waiting_bytes
+            .inc_by(i64::try_from(waiting.batch.len()).unwrap_or(i64::MAX));
         state.queue.push_back(waiting);
         self.leave(broker, state);
     }
 
     fn dequeued(&self, broker: &Broker, waiting: &Waiting) {
-        broker.metrics().waiting_bytes.dec_by(i64::try_from(waiting.batch.len()).unwrap_or(i64::MAX));
+        broker
+            .cluster()
+            .metrics()
+            .waiting_bytes
+            .dec_by(i64::try_from(waiting.batch.len()).unwrap_or(i64::MAX));
     }
 
     fn open_segment(&self, broker: &Broker) -> Option<Segment> {
-        let routing = broker.routing();
+        let routing = broker.cluster().routing();
         let route = routing.topic(self.topic)?;
         open_segment(route.partition(self.partition).ok()?).cloned()
     }

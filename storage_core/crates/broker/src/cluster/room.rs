@@ -1,0 +1,31 @@
+//! Room on this node's disk: whoever finds none says so here, and `upkeep/space.rs` tells the metadata.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Notify;
+
+/// Writes that found no room.
+#[derive(Default)]
+pub(crate) struct DiskRoom {
+    was_refused: AtomicBool,
+    changed: Notify,
+}
+
+impl DiskRoom {
+    /// A write found no room.
+    pub(crate) fn note_refusal(&self) {
+        if !self.was_refused.swap(true, Ordering::Relaxed) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Returns when a write found no room.
+    pub(crate) async fn refused(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Whether one has since this was asked last.
+    pub(crate) fn take_refusal(&self) -> bool {
+        self.was_refused.swap(false, Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,46 @@
+//! Batches of a log on this node, for whoever asks: read beside the node's other work, and counted as long as anybody has them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use walrus_log::{Log, Slices};
+
+use crate::cluster::segment::segment_of;
+use crate::copies::Copies;
+use crate::node::budget::{BATCH_BYTES_MAX, MEMORY_PATIENCE, Purpose, counted};
+use crate::node::error::{Error, Result};
+
+/// So many records before the end of an open log are taken to be in memory.
+const NEW_RECORDS: u64 = 1_000;
+
+impl Copies {
+    /// Batches of a log here. What was written just now is in memory; for the rest a thread waits for the disk that is not
+    /// of those few which all else is done on, pings included: a slow disk is no silent node. They count as long as anybody has
+    /// them. `Unavailable` where the node holds too much already.
+    pub(crate) async fn batches_of(
+        &self,
+        log: &Log,
+        offset: u64,
+        bytes_max: usize,
+        purpose: Purpose,
+    ) -> Result<Slices> {
+        let is_new = !log.is_sealed() && log.end_offset().0.saturating_sub(offset) <= NEW_RECORDS;
+        // At least one batch is answered. How large it is shows only when it is read; but of reads that wait for no disk there
+        // is one for each thread.
+        let most = if is_new { bytes_max } else { bytes_max.max(BATCH_BYTES_MAX) };
+        let mut held = self.cluster().share(purpose).take(most, MEMORY_PATIENCE).await?;
+        let read = if is_new {
+            self.bucket().read_by_key(log, offset, bytes_max)
+        } else {
+            let (bucket, log) = (self.bucket().clone(), log.clone());
+            self.tasks().blocking(move || bucket.read_by_key(&log, offset, bytes_max)).await
+        };
+        if let Err(Error::Corrupted { .. }) = &read {
+            self.table().note_damage(segment_of(log.id()));
+        }
+        let slices = read?;
+        held.set(slices.batches.iter().map(Bytes::len).sum());
+        let held = Arc::new(held);
+        Ok(slices.wrapped(|memory| counted(memory, held.clone())))
+    }
+}

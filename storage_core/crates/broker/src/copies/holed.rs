@@ -1,0 +1,49 @@
+//! Which unsealed copies of this disk have holes: batches that rotted.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use walrus_model::SegmentId;
+
+/// The unsealed copies of this disk in which something rotted, as far as they were looked through.
+#[derive(Default)]
+pub(crate) struct Holed {
+    segments: Mutex<HashSet<SegmentId>>,
+    /// One was found.
+    found: Notify,
+    /// All that were here at the start have been looked through.
+    is_complete: AtomicBool,
+}
+
+impl Holed {
+    /// What a look through a copy found.
+    pub(crate) fn note(&self, segment: SegmentId, is_holed: bool) {
+        if !is_holed {
+            self.segments.lock().remove(&segment);
+        } else if self.segments.lock().insert(segment) {
+            self.found.notify_one();
+        }
+    }
+
+    /// Segments with holes here.
+    pub(crate) fn all(&self) -> Vec<SegmentId> {
+        self.segments.lock().iter().copied().collect()
+    }
+
+    /// Whether a copy is known to have everything below its end.
+    pub(crate) fn knows_as_whole(&self, segment: SegmentId) -> bool {
+        self.is_complete.load(Ordering::Acquire) && !self.segments.lock().contains(&segment)
+    }
+
+    /// All copies that a start found were looked through.
+    pub(crate) fn set_complete(&self) {
+        self.is_complete.store(true, Ordering::Release);
+    }
+
+    /// Returns when one was found.
+    pub(crate) async fn found(&self) {
+        self.found.notified().await;
+    }
+}

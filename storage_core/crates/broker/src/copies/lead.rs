@@ -1,0 +1,39 @@
+//! What the leader of an open segment tells those who answer for this node's copy of it. They lie below the leader, and do not
+//! know it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::copies::high_watermark::HighWatermark;
+
+/// How far an open segment that this process leads is acknowledged, and whether its leader can go on.
+pub(crate) struct Lead {
+    pub(crate) high_watermark: HighWatermark,
+    is_left: AtomicBool,
+    is_deposed: AtomicBool,
+}
+
+impl Lead {
+    /// Of a leader that begins at an offset.
+    pub(crate) fn new(first: u64) -> Self {
+        Self {
+            high_watermark: HighWatermark::new(first),
+            is_left: AtomicBool::new(false),
+            is_deposed: AtomicBool::new(false),
+        }
+    }
+
+    /// Too many of its replicas said, when they were asked, that they follow it no more.
+    pub(crate) fn note_left(&self) {
+        self.is_left.store(true, Ordering::Release);
+    }
+
+    /// Too many of its replicas refuse its appends; or its segment has ended since, and nobody has to do anything about it.
+    pub(crate) fn set_deposed(&self, is_deposed: bool) {
+        self.is_deposed.store(is_deposed, Ordering::Release);
+    }
+
+    /// No append is acknowledged any more, and nobody knows yet where the segment ends.
+    pub(crate) fn is_in_vain(&self) -> bool {
+        self.is_left.load(Ordering::Acquire) || self.is_deposed.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,70 @@
+//! A decided end on its way into the metadata.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use walrus_metadata::SegmentState;
+use walrus_model::{Descriptor, Value};
+
+use crate::cluster::control::Event;
+use crate::cluster::segment::log_id;
+use crate::copies::Copies;
+use crate::node::error::{Error, Result};
+
+/// For one answer of the metadata store.
+const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Makes the successor's log on its leader's node, should it answer: so that it need not ask around later.
+pub(crate) async fn prepare_ahead(copies: &Arc<Copies>, segment: &Descriptor, value: &Value) {
+    let log = copies.bucket().log(log_id(segment));
+    let Some(log) = log.filter(|log| log.is_sealed()) else { return };
+    let producers = Bytes::from(copies.producers_behind(segment, log.producers()).encode());
+    if let Err(error) = copies.prepare_successor(&value.successor, &producers).await {
+        tracing::debug!(segment = %value.successor.id, %error, "the next leader could not be prepared");
+    }
+}
+
+/// Proposes the value until metadata has it. Gives up only where metadata has another value or no such segment.
+pub(crate) async fn publish(copies: &Arc<Copies>, segment: &Descriptor, value: &Value) -> Result<()> {
+    let event = Event::SealAndOpen {
+        topic: segment.topic,
+        partition: segment.partition,
+        segment: segment.id,
+        value: Box::new(value.clone()),
+    };
+    loop {
+        let news = copies.cluster().news();
+        let known = copies.cluster().current(segment).map(|listed| listed.state);
+        match known {
+            Some(SegmentState::Sealed(published)) if published == *value => return Ok(()),
+            Some(SegmentState::Sealed(published)) => {
+                let message =
+                    format!("segment {} was sealed as {value:?}, metadata says {published:?}", segment.id);
+                tracing::error!(alarm = "seal_conflict", "{message}");
+                copies.cluster().metrics().alarms.inc();
+                return Err(Error::Internal { message });
+            }
+            Some(_) => {}
+            None => return Err(Error::UnknownSegment { segment: segment.id.to_string() }),
+        }
+        match copies.cluster().control().ask(&event, CONTROL_PATIENCE).await {
+            // The snapshot comes before the answer, so the next look sees it.
+            Ok(_) if copies.cluster().is_sealed(segment) => {}
+            Ok(_) => news.wait(PAUSE).await,
+            Err(refusal) => {
+                tracing::warn!(
+                    segment = %segment.id,
+                    ?refusal,
+                    "the sealed segment is not published yet"
+                );
+                if copies.cluster().tasks().shutdown().is_cancelled() {
+                    return Err(refusal.into());
+                }
+                copies.cluster().news().wait(PAUSE).await; // its own refusal is no news
+            }
+        }
+    }
+}
