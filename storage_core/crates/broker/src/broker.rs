@@ -1,62 +1,125 @@
-//! What the listeners call: the parts of the data plane, and the metadata that they go by. Any node takes any request; what
-//! another node must do is forwarded to it. Its methods are where what they are about is: appends and leaders in
-//! `partition/`, reads in `reading/`, copies stored here in `copies/`.
+//! What the listeners call. Any node takes any request; what another node must do is forwarded to it. The facade holds the parts
+//! of the data plane and decides nothing.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
+use bytes::Bytes;
+use serde_json::Value;
 use tokio::sync::watch;
-use walrus_metadata::Metadata;
-use walrus_metadata::rolling::Limits;
-use walrus_model::SegmentId;
+use walrus_metadata::Remains;
 
 use crate::bucket::Bucket;
 use crate::cluster::Cluster;
-use crate::cluster::routing::open_segment;
+use crate::cluster::leadership::Leadership;
 use crate::copies::Copies;
-use crate::cursors::CursorService;
-use crate::node::error::{Error, Result};
-use crate::partition::leader::Leader;
-use crate::topics::creation::TopicCreations;
+use crate::cursors::{Consumer, CursorService};
+use crate::node::error::Result;
+use crate::node::names::PartitionRef;
+use crate::partition::Partitions;
+use crate::partition::ack::AppendAck;
+use crate::reading::Reading;
+use crate::reading::reader::{ReadOptions, ReadPage};
+use crate::topics::Topics;
+use crate::topics::view::{NodeView, PartitionView, TopicInfo, TopicState};
 
 /// The data plane as the listeners see it. Cheap to clone.
 #[derive(Clone)]
 pub struct Broker {
-    inner: Arc<Inner>,
-}
-
-/// Does not keep the broker alive; for what the broker owns.
-#[derive(Clone)]
-pub struct WeakBroker {
-    inner: Weak<Inner>,
-}
-
-struct Inner {
-    cluster: Arc<Cluster>,
-    limits: ArcSwap<Limits>,
-    copies: Arc<Copies>,
-    /// Serialises publications.
-    publishing: Mutex<()>,
-    /// Leaders of the open segments that this process leads and that somebody has asked for, by segment.
-    leaders: Mutex<HashMap<SegmentId, Arc<Leader>>>,
-    /// Held while a leader begins, so that it begins once.
-    opening: tokio::sync::Mutex<()>,
+    topics: Arc<Topics>,
     cursors: CursorService,
-    creations: TopicCreations,
 }
 
-impl WeakBroker {
-    /// The broker, unless it is stopped.
-    pub fn upgrade(&self) -> Result<Broker> {
-        let stopped = || Error::Unavailable { what: "this node is stopping".to_owned() };
-        self.inner.upgrade().map(|inner| Broker { inner }).ok_or_else(stopped)
+/// Records.
+impl Broker {
+    /// Appends one RecordBatch v2 of a client; durable and readable on return. Goes to the leader, waits through a
+    /// rollover, creates an unknown topic if `auto_create_topics`. Refuses internal topics. Calls for one partition
+    /// that are polled first in some order reach its log in this order, as long as none of them fails.
+    pub async fn append(&self, to: &PartitionRef, batch: Bytes) -> Result<AppendAck> {
+        self.topics.append(to, batch).await
+    }
+
+    /// [`Broker::append`] to a topic of Walrus's own.
+    pub async fn append_internal(&self, to: &PartitionRef, batch: Bytes) -> Result<AppendAck> {
+        self.topics.append_internal(to, batch).await
+    }
+
+    /// Reads below the high watermark. Waits at it for `options.wait`, then answers an empty page.
+    pub async fn read(&self, from: &PartitionRef, offset: u64, options: ReadOptions) -> Result<ReadPage> {
+        self.topics.reading().read(from, offset, options).await
+    }
+
+    /// A producer id that nobody else gets and nobody can guess, and its epoch.
+    #[must_use]
+    pub fn init_producer(&self) -> (i64, i16) {
+        self.topics.init_producer()
+    }
+
+    /// Shared cursors of topics (`GET`).
+    #[must_use]
+    pub fn cursors(&self) -> &CursorService {
+        &self.cursors
+    }
+
+    /// What a new connection holds of the shared cursors.
+    #[must_use]
+    pub fn consumer(&self) -> Consumer {
+        Consumer::new(self.cursors.clone())
     }
 }
 
-/// Parts and options.
+/// Topics.
+impl Broker {
+    /// Creates a topic, or answers the one that is there (`false`) if it has as many partitions (0 = any).
+    pub async fn create_topic(
+        &self,
+        name: &str,
+        partitions: u32,
+        internal: bool,
+    ) -> Result<(TopicInfo, bool)> {
+        self.topics.create_topic(name, partitions, internal).await
+    }
+
+    /// Drops a topic with all its records. Refuses internal topics.
+    pub async fn delete_topic(&self, name: &str) -> Result<()> {
+        self.topics.delete_topic(name).await
+    }
+
+    /// Drops the sealed segments of a partition below a segment's number.
+    pub async fn trim(&self, partition: &PartitionRef, below_number: u64) -> Result<()> {
+        self.topics.trim(partition, below_number).await
+    }
+
+    /// Topics by name; `internal` ones on demand.
+    #[must_use]
+    pub fn topics(&self, internal: bool) -> Vec<TopicInfo> {
+        self.topics.topics(internal)
+    }
+
+    /// The same for a client, whom they are all that there are: `Unavailable` from a node that may have missed some.
+    pub async fn list_topics(&self, internal: bool) -> Result<Vec<TopicInfo>> {
+        self.topics.list_topics(internal).await
+    }
+
+    /// A topic by name.
+    #[must_use]
+    pub fn topic(&self, name: &str) -> Option<TopicInfo> {
+        self.topics.topic(name)
+    }
+
+    /// All partitions of a topic with their segments; asks the nodes that store them for sizes and watermarks.
+    /// `Unavailable` where the leader of an open segment does not answer, or its end is just being decided: a guess at
+    /// what can be read would let readers take a part for the whole.
+    pub async fn segments(&self, topic: &str) -> Result<Vec<PartitionView>> {
+        self.topics.segments(topic).await
+    }
+
+    /// `STATE` of the text protocol (partition 0), of when it was asked or later.
+    pub async fn topic_state(&self, topic: &str) -> Result<TopicState> {
+        self.topics.topic_state(topic).await
+    }
+}
+
+/// The cluster.
 impl Broker {
     /// Version of the published metadata; changes wake the receiver.
     #[must_use]
@@ -64,16 +127,21 @@ impl Broker {
         self.cluster().watch_metadata()
     }
 
-    /// Shared cursors of topics (`GET`).
-    #[must_use]
-    pub fn cursors(&self) -> &CursorService {
-        &self.inner.cursors
+    /// Who leads a partition, as far as this node knows: neither an answer nor an error is final.
+    pub fn leadership(&self, partition: &PartitionRef) -> Result<Leadership> {
+        self.cluster().leadership(partition)
     }
 
-    /// Does not keep the broker alive.
+    /// Every node of the cluster, by id.
     #[must_use]
-    pub fn downgrade(&self) -> WeakBroker {
-        WeakBroker { inner: Arc::downgrade(&self.inner) }
+    pub fn nodes(&self) -> Vec<NodeView> {
+        self.topics.nodes()
+    }
+
+    /// `METRICS` of the text protocol: what the metadata store published about Raft, and ours.
+    #[must_use]
+    pub fn cluster_metrics(&self) -> Value {
+        self.topics.cluster_metrics()
     }
 
     /// The logs of this node.
@@ -84,95 +152,35 @@ impl Broker {
 
     /// What lies on this disk of topics that the metadata here neither name nor call deleted.
     #[must_use]
-    pub fn remains(&self) -> Vec<walrus_metadata::Remains> {
+    pub fn remains(&self) -> Vec<Remains> {
         self.copies().remains()
+    }
+}
+
+/// Parts.
+impl Broker {
+    pub(crate) fn new(topics: Arc<Topics>) -> Self {
+        let cursors = CursorService::new(topics.clone(), topics.cluster().metrics());
+        Self { topics, cursors }
     }
 
     /// The cluster as this node sees it.
     pub(crate) fn cluster(&self) -> &Arc<Cluster> {
-        &self.inner.cluster
+        self.topics.cluster()
     }
 
     /// The copies on this node.
     pub(crate) fn copies(&self) -> &Arc<Copies> {
-        &self.inner.copies
+        self.topics.copies()
     }
 
-    pub(crate) fn creations(&self) -> &TopicCreations {
-        &self.inner.creations
+    /// All partitions.
+    pub(crate) fn partitions(&self) -> &Arc<Partitions> {
+        self.topics.partitions()
     }
 
-    pub(crate) fn limits(&self) -> Limits {
-        **self.inner.limits.load()
-    }
-
-    pub(crate) fn set_limits(&self, limits: Limits) {
-        self.inner.limits.store(Arc::new(limits));
-    }
-
-    pub(crate) fn append_patience(&self) -> Duration {
-        Duration::from_millis(self.cluster().config().append_wait_ms)
-    }
-
-    /// Leaders of the open segments that this process leads and that somebody has asked for, by segment.
-    pub(crate) fn led(&self) -> &Mutex<HashMap<SegmentId, Arc<Leader>>> {
-        &self.inner.leaders
-    }
-
-    /// Held while a leader begins, so that it begins once.
-    pub(crate) fn opening(&self) -> &tokio::sync::Mutex<()> {
-        &self.inner.opening
-    }
-}
-
-/// What happens inside.
-impl Broker {
-    pub(crate) fn new(cluster: Arc<Cluster>, copies: Arc<Copies>, metrics: &crate::Metrics) -> Self {
-        let inner = Arc::new_cyclic(|weak: &Weak<Inner>| Inner {
-            limits: ArcSwap::from_pointee(cluster.config().limits()),
-            copies,
-            publishing: Mutex::default(),
-            leaders: Mutex::default(),
-            opening: tokio::sync::Mutex::default(),
-            cursors: CursorService::new(WeakBroker { inner: weak.clone() }, metrics),
-            creations: TopicCreations::default(),
-            cluster,
-        });
-        Self { inner }
-    }
-
-    /// Takes a snapshot of the metadata. On return leases and routes follow it. An older one than before is ignored.
-    pub(crate) fn publish(&self, metadata: Arc<Metadata>) {
-        let _turn = self.inner.publishing.lock();
-        let cluster = self.cluster();
-        let old = Arc::clone(&cluster.routing());
-        if metadata.version < old.metadata.version {
-            tracing::warn!(
-                version = metadata.version,
-                published = old.metadata.version,
-                "older metadata is not published"
-            );
-            return;
-        }
-        cluster.observe_leases(&metadata);
-        cluster.peers().update(&metadata);
-        let version = metadata.version;
-        let (routing, changed) = old.next(metadata, cluster.config());
-        self.bucket().update_leases(&routing.leases);
-        self.end_leaders(&routing);
-        cluster.set_routing(routing);
-        for route in changed {
-            for (partition, sequencer) in route.topic.partitions.iter().zip(&route.sequencers) {
-                sequencer.metadata_changed(self, open_segment(partition));
-            }
-        }
-        cluster.tell_version(version);
-    }
-
-    /// Brings the leases in line with the published metadata. It takes its turn with publications: leases of older
-    /// metadata must not replace those of newer.
-    pub(crate) fn update_leases(&self) {
-        let _turn = self.inner.publishing.lock();
-        self.bucket().update_leases(&self.cluster().routing().leases);
+    /// Reads of records.
+    pub(crate) fn reading(&self) -> &Arc<Reading> {
+        self.topics.reading()
     }
 }

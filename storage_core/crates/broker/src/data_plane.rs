@@ -28,6 +28,10 @@ use crate::node::metrics::{LedPartition, Metrics};
 use crate::node::secret::Secrets;
 use crate::node::start_error::StartError;
 use crate::node::tasks::Tasks;
+use crate::partition::Partitions;
+use crate::publication::Publication;
+use crate::reading::Reading;
+use crate::topics::Topics;
 use crate::upkeep::{catch_up, departure, lag, repair, retiring, space};
 use crate::{grpc, peer_server, text, upkeep};
 
@@ -39,6 +43,7 @@ pub struct DataPlane {
     addresses: BTreeMap<&'static str, String>,
     monitor: Arc<tokio::sync::watch::Sender<Duration>>,
     broker: Broker,
+    publication: Arc<Publication>,
     /// Taken by the stop.
     runtime: Mutex<Option<Runtime>>,
 }
@@ -103,33 +108,27 @@ impl DataPlane {
         let cluster = Arc::new(Cluster::new(config, secrets, metrics.clone(), tasks.clone()));
         let bucket = Arc::new(Bucket::new(store, cluster.node_id(), metrics.clone()));
         let copies = Arc::new(Copies::new(cluster.clone(), bucket, table, left));
-        let broker = Broker::new(cluster.clone(), copies.clone(), &metrics);
-        broker
-            .cluster()
-            .tasks()
-            .spawn("text listener", text::serve(Door::new("text", text, caps, 1), broker.clone()));
-        broker
-            .cluster()
-            .tasks()
-            .spawn("grpc listener", grpc::serve(Door::new("grpc", grpc, caps, 1), broker.clone()));
-        broker
-            .cluster()
-            .tasks()
-            .spawn("peer listener", peer_server::serve(Door::new("peer", peer, caps, 1), broker.clone()));
-        broker.cluster().tasks().spawn("leases", keep_leases(broker.clone()));
-        broker.cluster().tasks().spawn("monitor", watch_segments(broker.clone(), monitor.subscribe()));
-        broker.cluster().tasks().spawn("retirement", retiring::keep_clean(copies.clone()));
-        broker.cluster().tasks().spawn("space", space::keep_watch(copies.clone()));
-        broker.cluster().tasks().spawn("departure", departure::keep_watch(broker.clone()));
-        broker.cluster().tasks().spawn("scrub", repair::scrub(copies.clone()));
-        broker.cluster().tasks().spawn("repair", repair::keep_whole(copies.clone()));
-        broker.cluster().tasks().spawn("liveness", pings::keep_asking(cluster.clone()));
-        broker.cluster().tasks().spawn("catch-up", catch_up::keep_up(copies.clone()));
-        broker.cluster().tasks().spawn("succession", succession::keep_watch(copies.clone()));
-        broker.cluster().tasks().spawn("holes", upkeep::holes::keep_filling(copies.clone()));
-        broker.cluster().tasks().spawn("left logs", upkeep::left::keep_watch(copies.clone()));
-        broker.cluster().tasks().spawn("wholeness", upkeep::wholeness::keep_watch(copies.clone()));
-        Ok(Self { addresses, monitor, broker, runtime: Mutex::new(Some(runtime)) })
+        let partitions = Arc::new(Partitions::new(copies.clone()));
+        let publication = Arc::new(Publication::new(partitions.clone()));
+        let topics = Arc::new(Topics::new(Arc::new(Reading::new(partitions.clone()))));
+        let broker = Broker::new(topics);
+        tasks.spawn("text listener", text::serve(Door::new("text", text, caps, 1), broker.clone()));
+        tasks.spawn("grpc listener", grpc::serve(Door::new("grpc", grpc, caps, 1), broker.clone()));
+        tasks.spawn("peer listener", peer_server::serve(Door::new("peer", peer, caps, 1), broker.clone()));
+        tasks.spawn("leases", keep_leases(tasks.clone(), publication.clone()));
+        tasks.spawn("monitor", watch_segments(partitions.clone(), monitor.subscribe()));
+        tasks.spawn("liveness", pings::keep_asking(cluster.clone()));
+        tasks.spawn("departure", departure::keep_watch(partitions.clone()));
+        tasks.spawn("retirement", retiring::keep_clean(copies.clone()));
+        tasks.spawn("space", space::keep_watch(copies.clone()));
+        tasks.spawn("scrub", repair::scrub(copies.clone()));
+        tasks.spawn("repair", repair::keep_whole(copies.clone()));
+        tasks.spawn("catch-up", catch_up::keep_up(copies.clone()));
+        tasks.spawn("succession", succession::keep_watch(copies.clone()));
+        tasks.spawn("holes", upkeep::holes::keep_filling(copies.clone()));
+        tasks.spawn("left logs", upkeep::left::keep_watch(copies.clone()));
+        tasks.spawn("wholeness", upkeep::wholeness::keep_watch(copies));
+        Ok(Self { addresses, monitor, broker, publication, runtime: Mutex::new(Some(runtime)) })
     }
 
     /// `host:port` of each listener (`text`, `grpc`, `peer`), as others reach it.
@@ -164,7 +163,7 @@ impl DataPlane {
 
     /// Takes a snapshot of the metadata; requests that wait for a change wake up.
     pub fn publish(&self, metadata: Arc<Metadata>) {
-        self.broker.publish(metadata);
+        self.publication.publish(&metadata);
     }
 
     /// Raft's own words about itself, for `METRICS`.
@@ -188,11 +187,14 @@ impl DataPlane {
     /// `segment_bytes_max`, `segment_age_ms_max`, `monitor_check_ms`.
     pub fn configure(&self, json: &str) -> Result<(), ConfigError> {
         let live = LiveConfig::parse(json)?;
-        self.broker.set_limits(live.limits(self.broker.limits()));
+        self.broker
+            .partitions()
+            .leaders()
+            .set_limits(live.limits(self.broker.partitions().leaders().limits()));
         if let Some(period) = live.monitor_period() {
             self.monitor.send_replace(period);
         }
-        tracing::info!(limits = ?self.broker.limits(), monitor = ?*self.monitor.borrow(), "configured");
+        tracing::info!(limits = ?self.broker.partitions().leaders().limits(), monitor = ?*self.monitor.borrow(), "configured");
         Ok(())
     }
 
@@ -245,7 +247,7 @@ impl DataPlane {
             "revoke_leases" => bucket.revoke_leases(),
             "sync_leases" => {
                 bucket.restore_leases();
-                self.broker.update_leases();
+                self.publication.update_leases();
             }
             "fail_reads" => bucket.fail_reads(true),
             "allow_reads" => bucket.fail_reads(false),
@@ -289,18 +291,17 @@ fn advertised(listener: &TcpListener, host: Option<&str>) -> Result<String, Star
     Ok(host.map_or_else(|| bound.to_string(), |host| format!("{host}:{}", bound.port())))
 }
 
-async fn keep_leases(broker: Broker) {
+async fn keep_leases(tasks: Tasks, publication: Arc<Publication>) {
     let mut ticks = tokio::time::interval(LEASE_UPDATE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let shutdown = broker.cluster().tasks().shutdown().clone();
-    while shutdown.run_until_cancelled(ticks.tick()).await.is_some() {
-        broker.update_leases();
+    while tasks.shutdown().run_until_cancelled(ticks.tick()).await.is_some() {
+        publication.update_leases();
     }
 }
 
-/// Rolls segments that have become too old, or too large under limits that were changed.
-async fn watch_segments(broker: Broker, mut period: tokio::sync::watch::Receiver<Duration>) {
-    let shutdown = broker.cluster().tasks().shutdown().clone();
+/// Rolls segments that have become too old, or too large under limits that were changed, and shows what is led here.
+async fn watch_segments(partitions: Arc<Partitions>, mut period: tokio::sync::watch::Receiver<Duration>) {
+    let shutdown = partitions.copies().tasks().shutdown().clone();
     loop {
         let pause = *period.borrow_and_update();
         tokio::select! {
@@ -308,25 +309,18 @@ async fn watch_segments(broker: Broker, mut period: tokio::sync::watch::Receiver
             changed = period.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(pause) => {}
         }
-        show_partitions(&broker);
-        for leader in broker.leaders() {
-            let segment = &leader.descriptor;
-            let route = broker.cluster().routing().topic(segment.topic).cloned();
-            if let Some(sequencer) =
-                route.as_ref().and_then(|route| route.sequencers.get(segment.partition as usize))
-            {
-                sequencer.check(&broker, &leader);
-            }
-        }
+        show_partitions(&partitions);
+        partitions.check_fullness();
     }
 }
 
-fn show_partitions(broker: &Broker) {
-    let routing = broker.cluster().routing();
-    let led = broker.leaders().into_iter().filter_map(|leader| {
+fn show_partitions(partitions: &Partitions) {
+    let cluster = partitions.cluster();
+    let routing = cluster.routing();
+    let led = partitions.leaders().leaders().into_iter().filter_map(|leader| {
         let segment = &leader.descriptor;
         let topic = routing.topic(segment.topic)?.name.to_string();
-        let is_silent = |replica: &&ReplicaRef| broker.cluster().liveness().is_silent(replica.node.0);
+        let is_silent = |replica: &&ReplicaRef| cluster.liveness().is_silent(replica.node.0);
         Some(LedPartition {
             topic,
             partition: segment.partition,
@@ -336,5 +330,5 @@ fn show_partitions(broker: &Broker) {
             silent_replicas: segment.replicas.iter().filter(is_silent).count(),
         })
     });
-    broker.cluster().metrics().show_partitions(led.collect());
+    cluster.metrics().show_partitions(led.collect());
 }

@@ -64,6 +64,7 @@ pub const BROKER: Layout = Layout {
         ("lib.rs", "root"),
         ("fuzzing.rs", "root"),
         ("data_plane.rs", "wiring"),
+        ("publication.rs", "wiring"),
         ("broker.rs", "facade"),
         ("bucket.rs", "bucket"),
     ],

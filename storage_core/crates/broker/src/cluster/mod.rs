@@ -3,6 +3,7 @@
 pub(crate) mod barrier;
 pub(crate) mod control;
 pub(crate) mod known;
+pub(crate) mod leadership;
 pub(crate) mod listed;
 pub(crate) mod liveness;
 pub(crate) mod news;

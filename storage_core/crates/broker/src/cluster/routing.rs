@@ -12,8 +12,6 @@ use crate::cluster::segment::{label, log_id};
 use crate::node::config::Config;
 use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
-use crate::partition::sequencer::Sequencer;
-use crate::topics::view::TopicInfo;
 
 /// The organisation of everybody, until there are others.
 pub(crate) const DEFAULT_ORG: &str = "default";
@@ -27,11 +25,10 @@ pub(crate) struct Routing {
     pub(crate) leases: Arc<Leases>,
 }
 
-/// A topic and the orderers of its partitions, which stay the same as long as the topic lives.
+/// A topic, and its name as it was checked.
 pub(crate) struct TopicRoute {
     pub(crate) topic: Arc<Topic>,
     pub(crate) name: TopicName,
-    pub(crate) sequencers: Vec<Arc<Sequencer>>,
 }
 
 impl Routing {
@@ -53,7 +50,7 @@ impl Routing {
             let route = match old {
                 Some(old) if Arc::ptr_eq(&old.topic, topic) || old.topic == *topic => old.clone(),
                 _ => {
-                    let Some(route) = TopicRoute::new(topic, old) else { continue };
+                    let Some(route) = TopicRoute::new(topic) else { continue };
                     let route = Arc::new(route);
                     changed.push(route.clone());
                     route
@@ -94,6 +91,17 @@ impl Routing {
         self.names.get(name)
     }
 
+    /// Whether it has the same topics as another table, unchanged.
+    pub(crate) fn has_topics_of(&self, other: &Self) -> bool {
+        let is_same = |(id, route)| other.topics.get(id).is_some_and(|known| Arc::ptr_eq(known, route));
+        self.topics.len() == other.topics.len() && self.topics.iter().all(is_same)
+    }
+
+    /// All topics of all organisations, by no order.
+    pub(crate) fn topics(&self) -> impl Iterator<Item = &Arc<TopicRoute>> {
+        self.topics.values()
+    }
+
     /// All topics, by no order.
     pub(crate) fn routes(&self) -> impl Iterator<Item = &Arc<TopicRoute>> {
         self.names.values()
@@ -109,17 +117,12 @@ impl Routing {
 
 impl TopicRoute {
     /// `None` for a name that cannot be: metadata checks names, so this is damage, and the topic is not served.
-    fn new(topic: &Arc<Topic>, old: Option<&Arc<Self>>) -> Option<Self> {
+    fn new(topic: &Arc<Topic>) -> Option<Self> {
         let Ok(name) = TopicName::parse(&topic.name) else {
             tracing::error!(topic = ?topic.id, "a topic with an impossible name is not served");
             return None;
         };
-        let sequencer = |partition: &Partition| {
-            let old = old.and_then(|old| old.sequencers.get(partition.index as usize));
-            old.cloned().unwrap_or_else(|| Arc::new(Sequencer::new(topic.id, name.clone(), partition.index)))
-        };
-        let sequencers = topic.partitions.iter().map(sequencer).collect();
-        Some(Self { topic: topic.clone(), name, sequencers })
+        Some(Self { topic: topic.clone(), name })
     }
 
     pub(crate) fn partition(&self, index: u32) -> Result<&Partition> {
@@ -128,15 +131,6 @@ impl TopicRoute {
             partition: index,
             partitions: u32::try_from(self.topic.partitions.len()).unwrap_or(u32::MAX),
         })
-    }
-
-    pub(crate) fn info(&self) -> TopicInfo {
-        TopicInfo {
-            id: self.topic.id,
-            name: self.topic.name.clone(),
-            partitions: u32::try_from(self.topic.partitions.len()).unwrap_or(u32::MAX),
-            internal: self.topic.internal,
-        }
     }
 }
 

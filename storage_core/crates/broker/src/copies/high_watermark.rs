@@ -32,9 +32,17 @@ impl HighWatermark {
         self.value.subscribe()
     }
 
+    /// Steps that come in another order than they were taken move it to the highest.
     pub(crate) fn raise(&self, value: u64) {
         // First the value, then the lock: whoever looks under the lock and sees the old value is found here.
-        self.value.send_replace(value);
+        let is_higher = self.value.send_if_modified(|known| {
+            let is_higher = value > *known;
+            *known = value.max(*known);
+            is_higher
+        });
+        if !is_higher {
+            return;
+        }
         let reached = {
             let mut waiting = self.waiting.lock();
             let later = waiting.split_off(&(value.saturating_add(1), 0));
@@ -112,6 +120,8 @@ mod tests {
         assert_eq!(ready, [true, false, false, false, false]);
         watermark.raise(7);
         watermark.raise(8);
+        watermark.raise(6);
+        assert_eq!(watermark.get(), 8, "it never moves back");
         let woken: Vec<usize> = waiting.iter().map(|(_, wakes)| wakes.0.load(Ordering::Relaxed)).collect();
         assert_eq!(woken, [0, 1, 1, 1, 0]);
         let ready: Vec<bool> = waiting.iter_mut().map(|(reaching, wakes)| poll(reaching, wakes)).collect();

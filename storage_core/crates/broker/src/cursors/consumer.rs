@@ -4,7 +4,8 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::reservation::HolderId;
-use super::service::{CursorService, Settle, Settlement, TopicRef};
+use super::service::CursorService;
+use super::terms::{EntryRef, Settle, Settlement, TopicRef};
 use crate::node::error::{Error, Result};
 use crate::node::names::TopicName;
 
@@ -13,13 +14,6 @@ const HELD_MAX: usize = 1_024;
 
 /// Deliveries that are not known to be durable; beyond them the next `GET` waits until they are.
 const UNSURE_MAX: usize = 4_096;
-
-/// An entry of a topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct EntryRef {
-    pub(crate) partition: u32,
-    pub(crate) offset: u64,
-}
 
 struct Held {
     /// Number of the answer that carried it.
@@ -45,7 +39,9 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    pub(super) fn new(service: CursorService) -> Self {
+    /// For a new connection.
+    #[must_use]
+    pub fn new(service: CursorService) -> Self {
         let holder = HolderId(Uuid::new_v4());
         Self {
             service,

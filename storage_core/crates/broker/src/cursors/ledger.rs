@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use walrus_model::{SegmentId, TopicId};
 
-use super::consumer::EntryRef;
 use super::pages::{Lookup, Pages};
 use super::progress::{CursorKey, Progress};
 use super::reservation::{HolderId, Reservation, Reservations};
+use super::terms::EntryRef;
 
 /// A holder that gives no sign for so long loses what it holds.
 const HOLD: Duration = Duration::from_secs(30);

@@ -16,18 +16,18 @@ use tokio::sync::watch;
 use walrus_log::batch::{Batch, BatchBuilder};
 use walrus_model::TopicId;
 
-use super::consumer::EntryRef;
+use super::hand_over;
 use super::ledger::{HandedOver, Ledger, Record, Serving, Step, Trim};
 use super::pages::{Lookup, Page};
 use super::progress::{BadRecord, CursorKey, Progress};
 use super::reservation::HolderId;
-use super::service::{Settlement, TopicRef};
-use crate::broker::Broker;
+use super::terms::{EntryRef, Settlement, TopicRef};
+use crate::cluster::leadership::Leadership;
 use crate::node::clock;
 use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
-use crate::partition::leadership::Leadership;
 use crate::reading::reader::ReadOptions;
+use crate::topics::Topics;
 
 /// Bytes of a topic that are read ahead.
 const PAGE_BYTES: usize = 256 << 10;
@@ -59,22 +59,22 @@ impl Owner {
     /// Reserves the next free entry of a topic for `holder`.
     pub(super) async fn next(
         self: &Arc<Self>,
-        broker: &Broker,
+        topics: &Arc<Topics>,
         topic: &TopicRef,
         holder: HolderId,
         settlement: &Settlement,
     ) -> Result<Option<(EntryRef, Bytes)>> {
-        let serving = self.serve(broker).await?;
-        let partitions = partitions(broker, topic)?;
+        let serving = self.serve(topics).await?;
+        let partitions = partitions(topics, topic)?;
         let order = {
             let mut ledger = self.locked(serving)?;
             ledger.settle(topic.id, partitions, holder, (&settlement.delivered, &[]));
             ledger.order(topic.id, partitions, holder, &settlement.kept)
         };
-        self.record(broker);
+        self.record(topics);
         let mut problem = None;
         for partition in order {
-            match self.next_of(broker, serving, topic, partition, holder).await {
+            match self.next_of(topics, serving, topic, partition, holder).await {
                 Ok(Some(next)) => return Ok(Some(next)),
                 Ok(None) => {}
                 Err(error) => {
@@ -90,28 +90,28 @@ impl Owner {
     /// it waits until every delivery of the topic so far is recorded.
     pub(super) async fn settle(
         self: &Arc<Self>,
-        broker: &Broker,
+        topics: &Arc<Topics>,
         topic: &TopicRef,
         holder: HolderId,
         entries: (&[EntryRef], &[EntryRef]),
         durable: bool,
     ) -> Result<u32> {
-        let serving = self.serve(broker).await?;
-        let partitions = partitions(broker, topic)?;
+        let serving = self.serve(topics).await?;
+        let partitions = partitions(topics, topic)?;
         let mut recorded = self.recorded.subscribe();
         let (lost, revisions) = {
             let mut ledger = self.locked(serving)?;
             let lost = ledger.settle(topic.id, partitions, holder, entries);
             (lost, if durable { ledger.unrecorded(topic.id, partitions) } else { Vec::new() })
         };
-        self.record(broker);
+        self.record(topics);
         let deadline = tokio::time::Instant::now() + DURABLE_WAIT;
-        let mut lost_nodes = broker.cluster().liveness().watch_lost();
+        let mut lost_nodes = topics.cluster().liveness().watch_lost();
         while self.locked(serving)?.lacks(&revisions) {
-            broker.cluster().check_reach(&self.log)?;
+            topics.cluster().check_reach(&self.log)?;
             tokio::select! {
                 tick = recorded.changed() => tick.expect("the owner holds the sender"),
-                tick = lost_nodes.changed() => tick.expect("the broker holds the sender"),
+                tick = lost_nodes.changed() => tick.expect("the cluster holds the sender"),
                 () = tokio::time::sleep_until(deadline) => {
                     return Err(Error::Unavailable { what: format!("{} takes no records of cursors", self.log) });
                 }
@@ -144,12 +144,12 @@ impl Owner {
     }
 
     /// Makes sure that this node owns the partition, under the segment that is answered.
-    async fn serve(self: &Arc<Self>, broker: &Broker) -> Result<Serving> {
-        if let Some(serving) = self.is_serving(&self.leadership(broker)?) {
+    async fn serve(self: &Arc<Self>, topics: &Arc<Topics>) -> Result<Serving> {
+        if let Some(serving) = self.is_serving(&self.leadership(topics)?) {
             return Ok(serving);
         }
         let _taking_over = self.taking_over.lock().await;
-        let leadership = self.leadership(broker)?;
+        let leadership = self.leadership(topics)?;
         if let Some(serving) = self.is_serving(&leadership) {
             return Ok(serving);
         }
@@ -158,21 +158,21 @@ impl Owner {
         if led_before {
             self.ledger.lock().serving = Some(serving); // our own roll: nobody else can have served in between
         } else {
-            self.take_over(broker, serving).await?;
+            self.take_over(topics, serving).await?;
         }
-        let live: HashSet<TopicId> = broker.topics(true).into_iter().map(|topic| topic.id).collect();
+        let live: HashSet<TopicId> = topics.topics(true).into_iter().map(|topic| topic.id).collect();
         let before = Trim { number: leadership.number, base: leadership.base_offset };
         self.ledger.lock().plan_snapshot(&live, before);
-        self.record(broker);
+        self.record(topics);
         Ok(serving)
     }
 
     /// The leadership of the open segment, if it is ours and not handed over.
-    fn leadership(&self, broker: &Broker) -> Result<Leadership> {
-        let leadership = broker.leadership(&self.log)?;
+    fn leadership(&self, topics: &Arc<Topics>) -> Result<Leadership> {
+        let leadership = topics.cluster().leadership(&self.log)?;
         let handed_over = leadership.number < self.ledger.lock().handed_over_below;
         if leadership.ours && !handed_over {
-            broker.cluster().check_reach(&self.log)?; // else another node may own it by now
+            topics.cluster().check_reach(&self.log)?; // else another node may own it by now
             return Ok(leadership);
         }
         let hint = (!leadership.ours).then_some(leadership.node);
@@ -183,10 +183,10 @@ impl Owner {
         self.ledger.lock().serving.filter(|serving| serving.segment == leadership.segment)
     }
 
-    async fn take_over(&self, broker: &Broker, serving: Serving) -> Result<()> {
-        let said = broker.cursors().collect(broker, self.log.partition, serving.number).await;
+    async fn take_over(&self, topics: &Arc<Topics>, serving: Serving) -> Result<()> {
+        let said = hand_over::collect(topics, self.log.partition, serving.number).await;
         self.ledger.lock().hear(said); // kept should the replay fail: nobody says it twice
-        let (replayed, log_start) = self.replay(broker).await?;
+        let (replayed, log_start) = self.replay(topics).await?;
         tracing::info!(log = %self.log, number = serving.number, cursors = replayed.len(), "owns cursors");
         let mut ledger = self.ledger.lock();
         ledger.begin(replayed);
@@ -196,12 +196,12 @@ impl Owner {
     }
 
     /// Reads all records of the partition; says where it begins, too.
-    async fn replay(&self, broker: &Broker) -> Result<(Replayed, u64)> {
+    async fn replay(&self, topics: &Arc<Topics>) -> Result<(Replayed, u64)> {
         let mut replayed = Replayed::new();
         let options = ReadOptions { bytes_max: REPLAY_BYTES, wait: Duration::ZERO, segment: None };
         let mut offset = 0;
         let log_start = loop {
-            let page = match broker.read(&self.log, offset, options).await {
+            let page = match topics.reading().read(&self.log, offset, options).await {
                 Err(Error::OffsetOutOfRange { start, .. }) if offset < start => {
                     offset = start;
                     continue;
@@ -236,7 +236,7 @@ impl Owner {
     /// Reserves the next free entry of one partition; reads it first if need be.
     async fn next_of(
         &self,
-        broker: &Broker,
+        topics: &Arc<Topics>,
         serving: Serving,
         topic: &TopicRef,
         partition: u32,
@@ -262,7 +262,7 @@ impl Owner {
             }
             let began = Instant::now();
             let options = ReadOptions { bytes_max: PAGE_BYTES, wait: Duration::ZERO, segment: None };
-            match broker.read(&from, offset, options).await {
+            match topics.reading().read(&from, offset, options).await {
                 Ok(page) if page.pieces.is_empty() => {
                     self.locked(serving)?.note_empty(key, offset, began);
                     return Ok(None);
@@ -280,25 +280,19 @@ impl Owner {
     }
 
     /// Starts the task that appends records, unless it runs or nothing is to do.
-    fn record(self: &Arc<Self>, broker: &Broker) {
+    fn record(self: &Arc<Self>, topics: &Arc<Topics>) {
         let mut ledger = self.ledger.lock();
         if ledger.recording || !ledger.has_work() {
             return;
         }
         ledger.recording = true;
         drop(ledger);
-        let (owner, broker) = (Arc::clone(self), broker.downgrade());
-        tokio::spawn(async move {
-            while let Ok(broker) = broker.upgrade() {
-                if !owner.record_once(&broker).await {
-                    break;
-                }
-            }
-        });
+        let (owner, topics) = (Arc::clone(self), topics.clone());
+        tokio::spawn(async move { while owner.record_once(&topics).await {} });
     }
 
     /// Appends the latest state of what is dirty. False: nothing is left to do.
-    async fn record_once(&self, broker: &Broker) -> bool {
+    async fn record_once(&self, topics: &Arc<Topics>) -> bool {
         let (serving, records, trim) = {
             let mut ledger = self.ledger.lock();
             let (records, trim) = (ledger.to_record(), ledger.take_trim());
@@ -306,17 +300,17 @@ impl Owner {
             (ledger.serving, records, trim)
         };
         if !records.is_empty() {
-            match self.append(broker, &records).await {
+            match self.append(topics, &records).await {
                 Ok(base_offset) => {
                     if self.is_stuck.swap(false, Ordering::Relaxed) {
                         tracing::info!(log = %self.log, "cursors are recorded again");
                     }
                     self.ledger.lock().have_recorded(serving, &records, base_offset);
                 }
-                Err(problem) => self.not_recorded(broker, &problem).await,
+                Err(problem) => self.not_recorded(topics, &problem).await,
             }
         } else if let Some(Trim { number, base }) = trim {
-            match broker.trim(&self.log, number).await {
+            match topics.trim(&self.log, number).await {
                 Ok(()) => self.ledger.lock().log_start = base,
                 Err(problem) => {
                     tracing::warn!(log = %self.log, %problem, "old cursor records stay until the next roll");
@@ -328,11 +322,11 @@ impl Owner {
     }
 
     /// Waits before the next try. A node that stops gives up, and the cursors with it.
-    async fn not_recorded(&self, broker: &Broker, problem: &Error) {
+    async fn not_recorded(&self, topics: &Arc<Topics>, problem: &Error) {
         if !self.is_stuck.swap(true, Ordering::Relaxed) {
             tracing::warn!(log = %self.log, %problem, "cursors are not recorded, trying on");
         }
-        if broker
+        if topics
             .cluster()
             .tasks()
             .shutdown()
@@ -344,7 +338,7 @@ impl Owner {
         }
     }
 
-    async fn append(&self, broker: &Broker, records: &[Record]) -> Result<u64> {
+    async fn append(&self, topics: &Arc<Topics>, records: &[Record]) -> Result<u64> {
         let mut builder = BatchBuilder::new();
         let now = clock::now_ms();
         for record in records {
@@ -352,12 +346,12 @@ impl Owner {
         }
         let mut batch = Vec::new();
         builder.build(&mut batch).map_err(|problem| Error::Internal { message: problem.to_string() })?;
-        Ok(broker.append_internal(&self.log, batch.into()).await?.base_offset)
+        Ok(topics.append_internal(&self.log, batch.into()).await?.base_offset)
     }
 }
 
-fn partitions(broker: &Broker, topic: &TopicRef) -> Result<u32> {
-    match broker.topic(topic.name.as_str()) {
+fn partitions(topics: &Arc<Topics>, topic: &TopicRef) -> Result<u32> {
+    match topics.topic(topic.name.as_str()) {
         Some(info) if info.id == topic.id => Ok(info.partitions),
         _ => Err(Error::UnknownTopic { topic: topic.name.to_string() }),
     }

@@ -1,20 +1,20 @@
 //! What a leader sends to one other replica: batches as there is room, votes that are asked for, one connection at a time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use prost::Message as _;
-use tokio_util::sync::CancellationToken;
 use walrus_replica::{Message, Refusal, Reply};
 
-use crate::broker::Broker;
+use crate::copies::Copies;
 use crate::copies::wire::{self, Ask};
 use crate::node::budget::Purpose;
 use crate::node::error::{Error, Result};
 use crate::node::proto::peer::{Kind, Prepare, ReplicaAnswer};
 use crate::partition::leader::Leader;
-use crate::peer::{CallError, Connection, Lane, Request};
+use crate::partition::link::Link;
+use crate::peer::{CallError, Lane, Request};
 
 /// Bytes of one message.
 const MESSAGE_BYTES: usize = 1 << 20;
@@ -32,13 +32,13 @@ const PREPARE_PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves one replica until the leader is closed.
-pub(crate) async fn follow(broker: Broker, leader: Arc<Leader>, place: usize) {
+pub(crate) async fn follow(copies: Arc<Copies>, leader: Arc<Leader>, place: usize) {
     let node = leader.descriptor.replicas[place].node.0;
-    let shutdown = broker.cluster().tasks().shutdown().clone();
+    let shutdown = copies.cluster().tasks().shutdown().clone();
     let serving = async {
         let mut is_reported = false;
         loop {
-            let ended = session(&broker, &leader, place).await;
+            let ended = session(&copies, &leader, place).await;
             *leader.link(place).lock() = None;
             if let Err(error) = ended {
                 if !std::mem::replace(&mut is_reported, true) {
@@ -58,36 +58,19 @@ pub(crate) async fn follow(broker: Broker, leader: Arc<Leader>, place: usize) {
     *leader.link(place).lock() = None;
 }
 
-/// The connection of a session. Whoever holds its lock sends, so that batches leave in their order.
-pub(crate) struct Link {
-    connection: Arc<Connection>,
-    way: Arc<OnTheWay>,
-}
-
-/// What is on the way on one connection.
-struct OnTheWay {
-    bytes: AtomicUsize,
-    messages: AtomicUsize,
-    /// An answer did not come, or was no answer: what comes behind it is out of place.
-    over: CancellationToken,
-}
-
 /// One connection: ends when it does, or when an answer is missing.
-async fn session(broker: &Broker, leader: &Arc<Leader>, place: usize) -> Result<()> {
+async fn session(copies: &Arc<Copies>, leader: &Arc<Leader>, place: usize) -> Result<()> {
     let node = leader.descriptor.replicas[place].node.0;
-    let connection = broker.cluster().peers().connection(node, Lane::Replica).await?;
+    let connection = copies.cluster().peers().connection(node, Lane::Replica).await?;
     let descriptor_json = serde_json::to_vec(&leader.descriptor).expect("descriptors are plain data").into();
     // Also after a rollback of the metadata: a replica that does not know the segment any more, or not yet, refuses it.
-    let metadata_version = broker.cluster().metadata_version();
+    let metadata_version = copies.cluster().metadata_version();
     let prepare = Prepare { descriptor_json, producers: leader.first_producers.clone(), metadata_version };
-    broker.cluster().peers().call(node, Request::Prepare(prepare), PREPARE_PATIENCE).await?;
-    let way = Arc::new(OnTheWay {
-        bytes: AtomicUsize::new(0),
-        messages: AtomicUsize::new(0),
-        over: CancellationToken::new(),
-    });
-    leader.reconnected(broker, place);
-    *leader.link(place).lock() = Some(Link { connection: connection.clone(), way: way.clone() });
+    copies.cluster().peers().call(node, Request::Prepare(prepare), PREPARE_PATIENCE).await?;
+    let link = Link::new(connection.clone());
+    let way = link.way.clone();
+    leader.reconnected(copies, place);
+    *leader.link(place).lock() = Some(link);
     leader.ring_for_batches(place);
     loop {
         tokio::select! {
@@ -96,18 +79,18 @@ async fn session(broker: &Broker, leader: &Arc<Leader>, place: usize) -> Result<
             () = way.over.cancelled() => return Ok(()),
         }
         if let Some(link) = &*leader.link(place).lock() {
-            link.send_all(broker, leader, place)?;
+            send_all(link, copies, leader, place)?;
         }
     }
 }
 
 /// Sends a batch that was just appended, if nothing is on the way to the replica: there is nothing to send it with, and to wake
 /// the replica's task takes about as long as the disk. Else rings.
-pub(crate) fn send_alone(broker: &Broker, leader: &Arc<Leader>, place: usize, bytes: usize) {
+pub(crate) fn send_alone(copies: &Arc<Copies>, leader: &Arc<Leader>, place: usize, bytes: usize) {
     let link = leader.link(place).try_lock();
     match link.as_deref() {
         Some(Some(link)) if bytes <= ALONE_BYTES_MAX && link.is_idle() && !leader.has_mail(place) => {
-            if link.send_all(broker, leader, place).is_err() {
+            if send_all(link, copies, leader, place).is_err() {
                 link.way.over.cancel();
             }
         }
@@ -115,65 +98,59 @@ pub(crate) fn send_alone(broker: &Broker, leader: &Arc<Leader>, place: usize, by
     }
 }
 
-impl Link {
-    fn is_idle(&self) -> bool {
-        self.way.messages.load(Ordering::Relaxed) == 0
+/// Sends mail, and batches as there is room.
+fn send_all(link: &Link, copies: &Arc<Copies>, leader: &Arc<Leader>, place: usize) -> Result<()> {
+    while let Some(mail) = leader.take_mail(place) {
+        let ask = match mail {
+            Message::Accept(accept) => leader.missing(&accept, MESSAGE_BYTES)?,
+            Message::Assigned(assigned) => Ask::Assigned(assigned),
+            other => return Err(Error::Internal { message: format!("a leader sends {other:?}") }),
+        };
+        send(link, copies, leader, place, ask)?;
     }
-
-    /// Sends mail, and batches as there is room.
-    fn send_all(&self, broker: &Broker, leader: &Arc<Leader>, place: usize) -> Result<()> {
-        while let Some(mail) = leader.take_mail(place) {
-            let ask = match mail {
-                Message::Accept(accept) => leader.missing(&accept, MESSAGE_BYTES)?,
-                Message::Assigned(assigned) => Ask::Assigned(assigned),
-                other => return Err(Error::Internal { message: format!("a leader sends {other:?}") }),
-            };
-            self.send(broker, leader, place, ask)?;
-        }
-        while self.way.bytes.load(Ordering::Relaxed) < WINDOW_BYTES
-            && self.way.messages.load(Ordering::Relaxed) < WINDOW_MESSAGES
-            && let Some(append) = leader.next_append(place, MESSAGE_BYTES)?
-        {
-            self.send(broker, leader, place, Ask::Append(append))?;
-        }
-        Ok(())
+    while link.way.bytes.load(Ordering::Relaxed) < WINDOW_BYTES
+        && link.way.messages.load(Ordering::Relaxed) < WINDOW_MESSAGES
+        && let Some(append) = leader.next_append(place, MESSAGE_BYTES)?
+    {
+        send(link, copies, leader, place, Ask::Append(append))?;
     }
+    Ok(())
+}
 
-    fn send(&self, broker: &Broker, leader: &Arc<Leader>, place: usize, ask: Ask) -> Result<()> {
-        let disk = leader.descriptor.replicas[place].disk;
-        let payload = wire::encode_ask(leader.descriptor.id, disk, ask, broker.cluster().metadata_version())
-            .encode_to_vec();
-        let bytes = payload.len();
-        self.way.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.way.messages.fetch_add(1, Ordering::Relaxed);
-        let completion = {
-            let (broker, leader, way) = (broker.downgrade(), leader.clone(), self.way.clone());
-            Box::new(move |answer| {
-                way.bytes.fetch_sub(bytes, Ordering::Relaxed);
-                way.messages.fetch_sub(1, Ordering::Relaxed);
-                match (broker.upgrade(), decode(answer)) {
-                    (Ok(broker), Ok(reply)) => {
-                        // It fills its holes from the logs of others: the next session asks again.
-                        if let Reply::Refused(Refusal::Holes { holes }) = &reply {
-                            tracing::debug!(segment = leader.label(), place, ?holes, "a replica has holes");
-                            way.over.cancel();
-                        }
-                        leader.reply(&broker, place, reply);
-                        leader.ring_for_batches(place);
-                    }
-                    (_, Err(error)) => {
-                        tracing::debug!(segment = leader.label(), place, %error, "a replica does not answer");
+fn send(link: &Link, copies: &Arc<Copies>, leader: &Arc<Leader>, place: usize, ask: Ask) -> Result<()> {
+    let disk = leader.descriptor.replicas[place].disk;
+    let payload = wire::encode_ask(leader.descriptor.id, disk, ask, copies.cluster().metadata_version())
+        .encode_to_vec();
+    let bytes = payload.len();
+    link.way.bytes.fetch_add(bytes, Ordering::Relaxed);
+    link.way.messages.fetch_add(1, Ordering::Relaxed);
+    let completion = {
+        let (copies, leader, way) = (Arc::downgrade(copies), leader.clone(), link.way.clone());
+        Box::new(move |answer| {
+            way.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            way.messages.fetch_sub(1, Ordering::Relaxed);
+            match (copies.upgrade(), decode(answer)) {
+                (Some(copies), Ok(reply)) => {
+                    // It fills its holes from the logs of others: the next session asks again.
+                    if let Reply::Refused(Refusal::Holes { holes }) = &reply {
+                        tracing::debug!(segment = leader.label(), place, ?holes, "a replica has holes");
                         way.over.cancel();
                     }
-                    (Err(_), _) => way.over.cancel(),
+                    leader.reply(&copies, place, reply);
+                    leader.ring_for_batches(place);
                 }
-            })
-        };
-        let deadline = Instant::now() + PATIENCE;
-        self.connection
-            .send((Kind::Replica, Purpose::Replication), payload.into(), deadline, completion)
-            .map_err(|what| Error::Unavailable { what: what.to_owned() })
-    }
+                (_, Err(error)) => {
+                    tracing::debug!(segment = leader.label(), place, %error, "a replica does not answer");
+                    way.over.cancel();
+                }
+                (None, _) => way.over.cancel(),
+            }
+        })
+    };
+    let deadline = Instant::now() + PATIENCE;
+    link.connection
+        .send((Kind::Replica, Purpose::Replication), payload.into(), deadline, completion)
+        .map_err(|what| Error::Unavailable { what: what.to_owned() })
 }
 
 /// The answer of a replica.

@@ -2,33 +2,34 @@
 //! how full the segment is. Appends come through the partition's [`Sequencer`](crate::partition::sequencer::Sequencer), one after
 //! another; answers of replicas come as they come.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use walrus_log::batch::Batch as StoredBatch;
-use walrus_log::{Appended, Log};
+use walrus_log::{Appended, CommitTicket, Log};
 use walrus_metadata::Segment;
 use walrus_metadata::rolling::Limits;
 use walrus_model::{Descriptor, Offset, SegmentId, Value};
 use walrus_replica::{Batch, LeaderInput, LeaderOutput, LeaderPhase, Message, Reply};
 
-use crate::broker::Broker;
 use crate::bucket::Key;
+use crate::cluster::Cluster;
+use crate::copies::Copies;
 use crate::copies::copy::Copy;
 use crate::copies::lead::Lead;
 use crate::copies::marks::mark_behind;
 use crate::copies::wire::{AppendBytes, Ask};
 use crate::node::clock;
 use crate::node::error::{Error, Result};
-use crate::partition::follower::{self, Link};
+use crate::partition::ack::AppendAck;
 use crate::partition::fullness::{self, Decision, Fill};
-use crate::partition::ticket::Placed;
+use crate::partition::link::{Link, Mailbox};
 use crate::partition::window::{Recent, Window};
 
 /// Bytes of batches that may wait for their acknowledgement: more than the window keeps of others.
@@ -57,32 +58,74 @@ pub(crate) struct Leader {
     pub(crate) allotting: tokio::sync::Mutex<()>,
     /// A roll that found no successor is not tried again before this.
     hold_until: Mutex<Option<Instant>>,
+    /// Who takes the appends that the segment ends without.
+    back: Weak<dyn Requeue>,
 }
 
-/// What goes to one other replica.
+/// Takes appends back that their segment ended without: they go on in the next one, in front of all that came later.
+pub(crate) trait Requeue: Send + Sync {
+    /// The appends, in their order. When this returns they have their places.
+    fn requeue(self: Arc<Self>, carried: Vec<Carried>);
+}
+
+/// What became of a batch.
+pub(crate) enum AppendOutcome {
+    /// Acknowledged by the leader's node.
+    Committed(AppendAck),
+    /// In the log of this node's leader, on its way to the disks.
+    Committing { ack: AppendAck, commit: CommitTicket, leader: Arc<Leader>, deadline: Instant },
+    /// It was meant for a segment that is not open here.
+    Moved,
+    /// The log lacks something before it, says this leader.
+    Refused { error: Error, leader: Arc<Leader> },
+}
+
+/// What a step of the machine wants done outside of the leader's lock. What is sent to others lies in their mailboxes already,
+/// in the order of sending.
 #[derive(Default)]
-struct Mailbox {
-    /// What must be sent besides batches.
-    mail: Mutex<VecDeque<Message>>,
-    /// For mail and for batches.
-    bell: Notify,
-    /// How it is reached, by whoever holds the lock.
-    link: Mutex<Option<Link>>,
+#[must_use = "nothing is done before the effects are carried out"]
+struct Effects {
+    /// Replicas that have mail.
+    mail: Vec<usize>,
+    /// What the own replica is asked.
+    own_mail: Vec<Message>,
+    /// Everything below is on w disks.
+    high_watermark: Option<Offset>,
+    /// The end is known; these appends are not in the segment.
+    ended: Option<(Value, Vec<Carried>)>,
+    /// What people should hear.
+    reports: Vec<Report>,
+}
+
+#[derive(Debug)]
+enum Report {
+    Deposed,
+    Recover,
+    Behind { replica: usize },
+    Alarm(String),
+}
+
+/// An append that was written, and who is to be sent it.
+pub(crate) struct Written {
+    pub(crate) appended: Appended,
+    /// Replicas that have all that came before: whoever appended sends it to them, if nothing is on the way to them.
+    pub(crate) up_to_date: Vec<usize>,
 }
 
 struct State {
     machine: walrus_replica::Leader,
     window: Window,
     /// Outcomes of appends that went on to the next segment, by the offsets that they were to have here.
-    carried: HashMap<u64, oneshot::Receiver<Result<Placed>>>,
+    carried: HashMap<u64, oneshot::Receiver<Result<AppendOutcome>>>,
 }
 
 /// An append that must go on to the next segment.
 pub(crate) struct Carried {
     pub(crate) batch: Bytes,
-    pub(crate) only: Option<SegmentId>,
+    /// Another node sent it for this segment.
+    pub(crate) for_segment: Option<SegmentId>,
     pub(crate) deadline: Instant,
-    pub(crate) reply: oneshot::Sender<Result<Placed>>,
+    pub(crate) reply: oneshot::Sender<Result<AppendOutcome>>,
 }
 
 /// What became of an append that was waited for.
@@ -90,7 +133,7 @@ pub(crate) enum Waited {
     /// On w disks.
     Acknowledged,
     /// It is not in this segment: its place in the next one is told here.
-    Carried(oneshot::Receiver<Result<Placed>>),
+    Carried(oneshot::Receiver<Result<AppendOutcome>>),
     /// Nobody knows, or not in time.
     Unknown(&'static str),
 }
@@ -103,6 +146,7 @@ impl Leader {
         log: Log,
         copy: Arc<Copy>,
         node: u32,
+        back: Weak<dyn Requeue>,
     ) -> Result<Self> {
         let descriptor = segment.descriptor.clone();
         let unfit = |what: &str| Error::Unavailable { what: format!("{label}: {what}") };
@@ -133,6 +177,7 @@ impl Leader {
             opened: opened.checked_sub(Duration::from_millis(age_ms)).unwrap_or(opened),
             allotting: tokio::sync::Mutex::default(),
             hold_until: Mutex::default(),
+            back,
             descriptor,
         })
     }
@@ -157,19 +202,17 @@ impl Leader {
         self.descriptor.replicas.len() == 1
     }
 
-    /// Appends to the own log; the other replicas are sent the batch as soon as there is room on the way.
+    /// Appends to the own log. Replicas that are behind are called; the others are the caller's business, see [`Written`].
     /// `NotLeader`: somebody else decides where the segment ends.
     pub(crate) fn append(
-        self: &Arc<Self>,
-        broker: &Broker,
+        &self,
+        copies: &Arc<Copies>,
         batch: &StoredBatch<'_>,
         bytes: &Bytes,
-        only: Option<SegmentId>,
+        for_segment: Option<SegmentId>,
         deadline: Instant,
-    ) -> Result<Appended> {
-        if broker.cluster().is_cut_off(&self.descriptor) {
-            return Err(broker.cluster().cut_off(&self.descriptor));
-        }
+    ) -> Result<Written> {
+        copies.cluster().check_segment(&self.descriptor)?;
         let mut state = self.state.lock();
         if *state.machine.phase() != LeaderPhase::Leading {
             return Err(self.not_leader());
@@ -181,7 +224,7 @@ impl Leader {
         let last = state.machine.last();
         let commit = state.machine.high_watermark();
         let appended = self.copy.append_here(commit, || {
-            let appended = broker.bucket().append_by_key(&self.key, batch)?;
+            let appended = copies.bucket().append_by_key(&self.key, batch)?;
             if appended.duplicate {
                 return Ok(((appended, None), None));
             }
@@ -200,18 +243,19 @@ impl Leader {
             self.own_copy_fenced.store(true, Ordering::Release);
             return Err(self.not_leader());
         };
+        let mut next = Vec::new();
         if let Some(placed) = placed {
             let outputs = state.machine.step(LeaderInput::Assign(placed));
             debug_assert!(outputs.is_empty());
-            state.window.push(Recent { batch: placed, bytes: bytes.clone(), only, deadline });
+            state.window.push(Recent { batch: placed, bytes: bytes.clone(), for_segment, deadline });
             state.trim_window();
             let up_to_date = |place: &usize| state.machine.next(*place) == placed.base;
-            let (next, later): (Vec<_>, Vec<_>) = self.followers().partition(up_to_date);
+            let later: Vec<_>;
+            (next, later) = self.followers().partition(up_to_date);
             drop(state);
-            next.into_iter().for_each(|place| follower::send_alone(broker, self, place, bytes.len()));
             later.into_iter().for_each(|place| self.ring(place));
         }
-        Ok(appended)
+        Ok(Written { appended, up_to_date: next })
     }
 
     /// Metadata has another leader, or none: whoever waits for an acknowledgement is told.
@@ -225,116 +269,146 @@ impl Leader {
     }
 
     /// The own disk has more: tells the machine.
-    pub(crate) fn note_durable(&self, broker: &Broker) {
+    pub(crate) fn note_durable(self: &Arc<Self>, copies: &Arc<Copies>) {
         match self.copy.note_durable() {
-            Ok(Some(reply)) => self.reply(broker, self.own_replica, reply),
+            Ok(Some(reply)) => self.reply(copies, self.own_replica, reply),
             Ok(None) => {}
             Err(error) => tracing::error!(segment = self.label(), %error, "the own copy fails"),
         }
     }
 
     /// A replica answered.
-    pub(crate) fn reply(&self, broker: &Broker, from: usize, reply: Reply) {
-        self.step(broker, LeaderInput::Reply { from, reply });
+    pub(crate) fn reply(self: &Arc<Self>, copies: &Arc<Copies>, from: usize, reply: Reply) {
+        self.input(copies, LeaderInput::Reply { from, reply });
     }
 
     /// A new connection to a replica.
-    pub(crate) fn reconnected(&self, broker: &Broker, to: usize) {
+    pub(crate) fn reconnected(self: &Arc<Self>, copies: &Arc<Copies>, to: usize) {
         self.mailboxes[to].mail.lock().clear();
-        self.step(broker, LeaderInput::Reconnected { to });
+        self.input(copies, LeaderInput::Reconnected { to });
     }
 
     /// The segment ends where its high watermark is, and goes on in that one.
-    pub(crate) fn freeze(&self, broker: &Broker, successor: &Descriptor) {
+    pub(crate) fn freeze(self: &Arc<Self>, copies: &Arc<Copies>, successor: &Descriptor) {
         let successor = Descriptor { base_offset: None, ..successor.clone() };
-        self.step(broker, LeaderInput::Freeze { successor });
+        self.input(copies, LeaderInput::Freeze { successor });
     }
 
     /// Metadata has the decision.
-    pub(crate) fn learned(&self, broker: &Broker, value: Value) {
-        self.step(broker, LeaderInput::Learned(value));
+    pub(crate) fn learned(self: &Arc<Self>, copies: &Arc<Copies>, value: Value) {
+        self.input(copies, LeaderInput::Learned(value));
     }
 
-    fn step(&self, broker: &Broker, input: LeaderInput) {
+    fn input(self: &Arc<Self>, copies: &Arc<Copies>, input: LeaderInput) {
+        let effects = self.step(input);
+        self.carry_out(copies, effects);
+    }
+
+    /// Steps the machine under the lock, and says what is to be done outside of it.
+    fn step(&self, input: LeaderInput) -> Effects {
+        let mut effects = Effects::default();
         let mut state = self.state.lock();
-        let outputs = state.machine.step(input);
-        let mut carried = Vec::new();
-        let mut own_mail = Vec::new();
-        for output in outputs {
+        for output in state.machine.step(input) {
             match output {
-                LeaderOutput::Send { to, message } if to == self.own_replica => own_mail.push(message),
+                LeaderOutput::Send { to, message } if to == self.own_replica => {
+                    effects.own_mail.push(message);
+                }
                 LeaderOutput::Send { to, message } => {
                     self.mailboxes[to].mail.lock().push_back(message);
-                    self.ring(to);
+                    effects.mail.push(to);
                 }
                 LeaderOutput::HighWatermark(end) => {
                     state.trim_window();
-                    self.lead.high_watermark.raise(end.0);
-                }
-                LeaderOutput::Deposed => {
-                    self.lead.set_deposed(true);
-                    tracing::warn!(
-                        segment = self.label(),
-                        "too few replicas take appends: somebody else decides its end"
-                    );
-                    broker.cluster().metrics().deposed.inc();
-                }
-                LeaderOutput::Recover => {
-                    tracing::warn!(
-                        segment = self.label(),
-                        "its end cannot be voted on, a recovery is asked for"
-                    );
-                }
-                LeaderOutput::Behind { replica } => {
-                    let node = self.descriptor.replicas[replica].node.0;
-                    tracing::warn!(
-                        segment = self.label(),
-                        node,
-                        "a replica lost its place until the segment ends"
-                    );
+                    effects.high_watermark = Some(end);
                 }
                 LeaderOutput::Ended(value) => {
-                    self.lead.set_deposed(false);
-                    carried = state.carry(&value);
-                    self.mailboxes.iter().for_each(|mailbox| mailbox.bell.notify_one());
-                    self.ended.send_replace(Some(Arc::new(value)));
+                    let carried = state.carry(&value);
+                    effects.ended = Some((value, carried));
                 }
-                LeaderOutput::Alarm(alarm) => {
-                    broker.cluster().metrics().alarms.inc();
-                    tracing::error!(segment = self.label(), ?alarm, "replicas contradict each other");
-                }
+                LeaderOutput::Deposed => effects.reports.push(Report::Deposed),
+                LeaderOutput::Recover => effects.reports.push(Report::Recover),
+                LeaderOutput::Behind { replica } => effects.reports.push(Report::Behind { replica }),
+                LeaderOutput::Alarm(alarm) => effects.reports.push(Report::Alarm(format!("{alarm:?}"))),
             }
         }
-        drop(state);
-        if !own_mail.is_empty() {
-            self.ask_own_copy(broker, own_mail);
+        effects
+    }
+
+    fn carry_out(self: &Arc<Self>, copies: &Arc<Copies>, effects: Effects) {
+        let Effects { mail, own_mail, high_watermark, ended, reports } = effects;
+        if let Some(end) = high_watermark {
+            self.lead.high_watermark.raise(end.0);
         }
+        mail.into_iter().for_each(|to| self.ring(to));
+        reports.into_iter().for_each(|report| self.report(copies.cluster(), report));
+        if !own_mail.is_empty() {
+            self.ask_own_copy(copies, own_mail);
+        }
+        if let Some((value, carried)) = ended {
+            self.end(value, carried);
+        }
+    }
+
+    fn report(&self, cluster: &Cluster, report: Report) {
+        let segment = self.label();
+        match report {
+            Report::Deposed => {
+                self.lead.set_deposed(true);
+                cluster.metrics().deposed.inc();
+                tracing::warn!(segment, "too few replicas take appends: somebody else decides its end");
+            }
+            Report::Recover => {
+                tracing::warn!(segment, "its end cannot be voted on, a recovery is asked for");
+            }
+            Report::Behind { replica } => {
+                let node = self.descriptor.replicas[replica].node.0;
+                tracing::warn!(segment, node, "a replica lost its place until the segment ends");
+            }
+            Report::Alarm(alarm) => {
+                cluster.metrics().alarms.inc();
+                tracing::error!(segment, alarm, "replicas contradict each other");
+            }
+        }
+    }
+
+    /// Where the segment ends is known. What it ends without has its place in the next one before anybody hears of the end: else
+    /// what came later could be handed on first.
+    fn end(&self, value: Value, carried: Vec<Carried>) {
+        self.lead.set_deposed(false);
         if !carried.is_empty() {
             tracing::info!(
                 segment = self.label(),
                 appends = carried.len(),
                 "appends go on in the next segment"
             );
-            broker.carry(&self.descriptor, carried);
+            match self.back.upgrade() {
+                Some(back) => back.requeue(carried),
+                None => {
+                    for append in carried {
+                        let topic = self.descriptor.topic.0.to_string();
+                        drop(append.reply.send(Err(Error::UnknownTopic { topic }))); // whoever asked may be gone
+                    }
+                }
+            }
         }
+        self.ended.send_replace(Some(Arc::new(value)));
+        self.mailboxes.iter().for_each(|mailbox| mailbox.bell.notify_one());
     }
 
     /// The own replica votes like the others; that waits for the disk.
-    fn ask_own_copy(&self, broker: &Broker, mail: Vec<Message>) {
-        let (asking, copy, segment) = (broker.clone(), self.copy.clone(), self.descriptor.id);
-        let own = self.own_replica;
-        broker.cluster().tasks().spawn("own vote", async move {
+    fn ask_own_copy(self: &Arc<Self>, copies: &Arc<Copies>, mail: Vec<Message>) {
+        let (leader, asking) = (self.clone(), copies.clone());
+        copies.tasks().spawn("own vote", async move {
             for message in mail {
-                let copy = copy.clone();
-                let asked = asking.cluster().tasks().blocking(move || copy.tell(message)).await;
-                match asked {
-                    Ok(Some(reply)) => {
-                        if let Some(leader) = asking.known_leader(segment) {
-                            leader.reply(&asking, own, reply);
-                        }
+                let copy = leader.copy.clone();
+                match asking.tasks().blocking(move || copy.tell(message)).await {
+                    Ok(Some(reply)) if !leader.closed.is_cancelled() => {
+                        leader.reply(&asking, leader.own_replica, reply);
                     }
-                    Ok(None) => {}
-                    Err(error) => tracing::error!(%segment, %error, "the own copy cannot vote"),
+                    Ok(_) => {}
+                    Err(error) => {
+                        tracing::error!(segment = leader.label(), %error, "the own copy cannot vote");
+                    }
                 }
             }
         });
@@ -427,11 +501,11 @@ impl Leader {
     /// Waits until an append of this leader is acknowledged, or is known not to be here.
     pub(crate) async fn acknowledged(
         &self,
-        broker: &Broker,
+        cluster: &Cluster,
         (base, end): (u64, u64),
         deadline: Instant,
     ) -> Waited {
-        let mut lost = broker.cluster().liveness().watch_lost();
+        let mut lost = cluster.liveness().watch_lost();
         let mut reaching = std::pin::pin!(self.lead.high_watermark.reaches(end));
         let mut ended = self.ended.subscribe();
         loop {
@@ -458,7 +532,7 @@ impl Leader {
                 return Waited::Unknown("its segment is not listed any more");
             }
             lost.mark_unchanged();
-            if broker.cluster().is_cut_off(&self.descriptor) {
+            if cluster.is_cut_off(&self.descriptor) {
                 return Waited::Unknown("too few of its replicas answer this node");
             }
             tokio::select! {
@@ -543,10 +617,10 @@ impl State {
     /// Appends behind the decided end, in order, each once (R3).
     fn carry(&mut self, value: &Value) -> Vec<Carried> {
         let mut carried = Vec::new();
-        for Recent { batch, bytes, only, deadline } in self.window.take_behind(value.end) {
+        for Recent { batch, bytes, for_segment, deadline } in self.window.take_behind(value.end) {
             let (reply, receiver) = oneshot::channel();
             self.carried.insert(batch.base.0, receiver);
-            carried.push(Carried { batch: bytes, only, deadline, reply });
+            carried.push(Carried { batch: bytes, for_segment, deadline, reply });
         }
         carried
     }

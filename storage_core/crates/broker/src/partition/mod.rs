@@ -1,11 +1,121 @@
 //! The appends of a partition: their order, the leader of its open segment, and the planned end of it.
 
-pub(crate) mod follower;
-pub(crate) mod fullness;
+pub(crate) mod ack;
+mod follower;
+mod fullness;
 pub(crate) mod leader;
-pub(crate) mod leadership;
-pub(crate) mod roll;
+pub(crate) mod leaders;
+mod link;
+mod roll;
 pub(crate) mod sequencer;
 pub(crate) mod submission;
 pub(crate) mod ticket;
 mod window;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use leader::Leader;
+use leaders::Leaders;
+use sequencer::Sequencer;
+use walrus_metadata::Segment;
+use walrus_metadata::rolling::Reason;
+use walrus_model::{Descriptor, TopicId};
+
+use crate::cluster::Cluster;
+use crate::cluster::routing::{Routing, TopicRoute, open_segment};
+use crate::copies::Copies;
+use crate::node::error::{Error, Result};
+
+/// All partitions, each with what orders its appends on this node.
+pub(crate) struct Partitions {
+    leaders: Arc<Leaders>,
+    /// By topic, and by partition. They stay the same as long as the topic lives.
+    sequencers: ArcSwap<HashMap<TopicId, Vec<Arc<Sequencer>>>>,
+}
+
+impl Partitions {
+    pub(crate) fn new(copies: Arc<Copies>) -> Self {
+        Self { leaders: Arc::new(Leaders::new(copies)), sequencers: ArcSwap::default() }
+    }
+
+    /// The cluster as this node sees it.
+    pub(crate) fn cluster(&self) -> &Arc<Cluster> {
+        self.leaders.cluster()
+    }
+
+    /// The copies on this node.
+    pub(crate) fn copies(&self) -> &Arc<Copies> {
+        self.leaders.copies()
+    }
+
+    /// The segments that this process leads.
+    pub(crate) fn leaders(&self) -> &Arc<Leaders> {
+        &self.leaders
+    }
+
+    /// Makes the sequencers that a table of routes needs, before anybody goes by it, and drops those of topics that are gone.
+    pub(crate) fn follow(&self, routing: &Routing) {
+        let old = self.sequencers.load();
+        let of_topic = |route: &Arc<TopicRoute>| {
+            let known = old.get(&route.topic.id);
+            let sequencer = |(place, partition): (usize, &walrus_metadata::Partition)| {
+                known.and_then(|known| known.get(place)).cloned().unwrap_or_else(|| {
+                    let (leaders, name) = (self.leaders.clone(), route.name.clone());
+                    Arc::new(Sequencer::new(leaders, route.topic.id, name, partition.index))
+                })
+            };
+            (route.topic.id, route.topic.partitions.iter().enumerate().map(sequencer).collect())
+        };
+        let next = routing.topics().map(of_topic).collect();
+        self.sequencers.store(Arc::new(next));
+    }
+
+    /// The metadata of these topics have changed: targets that are not theirs any more are given up.
+    pub(crate) fn metadata_changed(&self, changed: &[Arc<TopicRoute>]) {
+        let sequencers = self.sequencers.load();
+        for route in changed {
+            let of_topic = sequencers.get(&route.topic.id).into_iter().flatten();
+            for (partition, sequencer) in route.topic.partitions.iter().zip(of_topic) {
+                sequencer.metadata_changed(open_segment(partition));
+            }
+        }
+    }
+
+    fn sequencer(&self, route: &TopicRoute, partition: u32) -> Result<Arc<Sequencer>> {
+        let unknown = || Error::UnknownTopic { topic: route.name.to_string() };
+        self.sequencer_of(route.topic.id, partition).ok_or_else(unknown)
+    }
+
+    fn sequencer_of(&self, topic: TopicId, partition: u32) -> Option<Arc<Sequencer>> {
+        self.sequencers.load().get(&topic)?.get(partition as usize).cloned()
+    }
+
+    /// The leader of an open segment that metadata gives to this process. Makes its log if need be.
+    pub(crate) async fn leader(&self, segment: &Segment) -> Result<Arc<Leader>> {
+        let Descriptor { topic, partition, .. } = segment.descriptor;
+        let unknown = || Error::UnknownTopic { topic: topic.0.to_string() };
+        self.sequencer_of(topic, partition).ok_or_else(unknown)?.leader(segment).await
+    }
+
+    /// Ends segments that this process leads and that are full, or too old: for those that nobody appends to.
+    pub(crate) fn check_fullness(&self) {
+        for leader in self.leaders.leaders() {
+            let Descriptor { topic, partition, .. } = leader.descriptor;
+            if let Some(sequencer) = self.sequencer_of(topic, partition) {
+                sequencer.check(&leader);
+            }
+        }
+    }
+
+    /// Ends an open segment that this process leads, empty or not.
+    pub(crate) async fn end_segment(&self, segment: &Segment, reason: Reason) -> Result<()> {
+        let leader = self.leader(segment).await?;
+        let Descriptor { topic, partition, .. } = leader.descriptor;
+        if let Some(sequencer) = self.sequencer_of(topic, partition) {
+            sequencer.end_segment(&leader, reason);
+        }
+        Ok(())
+    }
+}

@@ -9,9 +9,9 @@ use walrus_metadata::Segment;
 use walrus_metadata::rolling::Reason;
 use walrus_model::{Descriptor, Value};
 
-use crate::broker::Broker;
 use crate::cluster::control::Event;
 use crate::cluster::segment::label;
+use crate::copies::Copies;
 use crate::copies::sealing;
 use crate::ending::publish;
 use crate::ending::recovery;
@@ -65,15 +65,15 @@ impl Roll {
 }
 
 /// Has a successor allotted before it is needed. Does nothing while that is under way or done.
-pub(crate) fn allot_ahead(broker: &Broker, leader: &Arc<Leader>, reason: Reason) {
+pub(crate) fn allot_ahead(copies: &Arc<Copies>, leader: &Arc<Leader>, reason: Reason) {
     if leader.is_held()
         || leader.allotting.try_lock().is_err()
-        || allotted(broker, &leader.descriptor).is_some()
+        || allotted(copies, &leader.descriptor).is_some()
     {
         return;
     }
-    let (asking, leader) = (broker.clone(), leader.clone());
-    broker.cluster().tasks().spawn("allot", async move {
+    let (asking, leader) = (copies.clone(), leader.clone());
+    copies.cluster().tasks().spawn("allot", async move {
         let Ok(_turn) = leader.allotting.try_lock() else { return };
         if let Err(error) = begin_roll(&asking, &leader.descriptor, &[], reason, CONTROL_PATIENCE).await {
             tracing::warn!(segment = leader.label(), %error, "no successor could be allotted ahead");
@@ -84,22 +84,22 @@ pub(crate) fn allot_ahead(broker: &Broker, leader: &Arc<Leader>, reason: Reason)
 
 /// Does all of it: on return metadata has the successor. It can be run again after an error, and after it was cancelled at
 /// any point. On an error either nothing was done and the leader still leads, or it takes nothing more.
-pub(crate) async fn run(broker: &Broker, topic: &TopicName, roll: &Roll) -> Result<()> {
+pub(crate) async fn run(copies: &Arc<Copies>, topic: &TopicName, roll: &Roll) -> Result<()> {
     let Some(leader) = &roll.leader else {
         // Nobody may go on in it: its end is decided as after a failure.
-        return recovery::run(broker.copies(), &roll.segment, &[], roll.reason.name()).await;
+        return recovery::run(copies, &roll.segment, &[], roll.reason.name()).await;
     };
     if leader.is_leading() {
         settle(leader).await?;
-        let successor = find_successor(broker, roll, leader).await?;
-        leader.freeze(broker, &successor);
+        let successor = find_successor(copies, roll, leader).await?;
+        leader.freeze(copies, &successor);
     }
-    let value = decided(broker, roll, leader).await?;
-    sealing::seal_here(broker.copies(), &roll.segment, &value).await?;
-    publish::publish(broker.copies(), &roll.segment, &value).await?;
+    let value = decided(copies, roll, leader).await?;
+    sealing::seal_here(copies, &roll.segment, &value).await?;
+    publish::publish(copies, &roll.segment, &value).await?;
     let pause = roll.started.elapsed();
-    broker.cluster().metrics().count_roll(roll.reason);
-    broker.cluster().metrics().roll_seconds.observe(pause.as_secs_f64());
+    copies.cluster().metrics().count_roll(roll.reason);
+    copies.cluster().metrics().roll_seconds.observe(pause.as_secs_f64());
     let successor = &value.successor;
     tracing::info!(
         topic = %topic,
@@ -128,12 +128,12 @@ async fn settle(leader: &Leader) -> Result<()> {
 }
 
 /// The end of a frozen segment: by the votes for ballot 0, else by a recovery (R3).
-async fn decided(broker: &Broker, roll: &Roll, leader: &Leader) -> Result<Value> {
+async fn decided(copies: &Arc<Copies>, roll: &Roll, leader: &Leader) -> Result<Value> {
     let mut end = leader.watch_end();
     let is_voted = tokio::time::timeout(VOTE_PATIENCE, end.wait_for(Option::is_some)).await.is_ok();
     if !is_voted {
         tracing::warn!(segment = leader.label(), "the votes for its end take too long, recovering it");
-        recovery::run(broker.copies(), &roll.segment, &[], "votes_missing").await?;
+        recovery::run(copies, &roll.segment, &[], "votes_missing").await?;
         // Metadata has the decision, and so has the leader when its snapshot comes in.
         drop(tokio::time::timeout(CONTROL_PATIENCE, end.wait_for(Option::is_some)).await);
     }
@@ -143,25 +143,24 @@ async fn decided(broker: &Broker, roll: &Roll, leader: &Leader) -> Result<Value>
 }
 
 /// A successor, with its base, whose node has its log on disk.
-async fn find_successor(broker: &Broker, roll: &Roll, leader: &Leader) -> Result<Descriptor> {
+async fn find_successor(copies: &Arc<Copies>, roll: &Roll, leader: &Leader) -> Result<Descriptor> {
     let end = leader.log().end_offset();
-    let producers =
-        Bytes::from(broker.copies().producers_behind(&roll.segment, leader.log().producers()).encode());
+    let producers = Bytes::from(copies.producers_behind(&roll.segment, leader.log().producers()).encode());
     // Its own node is no successor of a segment that leaves it for want of space.
     let mut avoid =
-        if roll.reason == Reason::NoSpace { vec![broker.cluster().node_id()] } else { Vec::new() };
+        if roll.reason == Reason::NoSpace { vec![copies.cluster().node_id()] } else { Vec::new() };
     let mut failing_since = None;
     loop {
-        let successor = allot(broker, roll, leader, &avoid).await?;
+        let successor = allot(copies, roll, leader, &avoid).await?;
         let node = successor.leader.node.0;
         let descriptor = Descriptor { base_offset: Some(end), ..successor };
-        match broker.copies().prepare_successor(&descriptor, &producers).await {
+        match copies.prepare_successor(&descriptor, &producers).await {
             Ok(()) => return Ok(descriptor),
             Err(error) => {
                 let since = *failing_since.get_or_insert_with(Instant::now);
                 let may_answer_yet =
                     matches!(error, Error::Unavailable { .. } | Error::OutcomeUnknown { .. })
-                        && !broker.cluster().liveness().is_silent(node)
+                        && !copies.cluster().liveness().is_silent(node)
                         && since.elapsed() <= PASS_OVER_AFTER;
                 if !may_answer_yet {
                     tracing::warn!(segment = roll.label.as_ref(), node, %error, "the successor cannot prepare, passing it over");
@@ -177,39 +176,39 @@ async fn find_successor(broker: &Broker, roll: &Roll, leader: &Leader) -> Result
 }
 
 /// The successor that metadata has, if it can still serve; else a new one.
-async fn allot(broker: &Broker, roll: &Roll, leader: &Leader, avoid: &[u32]) -> Result<Descriptor> {
+async fn allot(copies: &Arc<Copies>, roll: &Roll, leader: &Leader, avoid: &[u32]) -> Result<Descriptor> {
     let late = |_| Error::Unavailable { what: format!("{} is allotted no successor", roll.label) };
     let _turn = tokio::time::timeout(ALLOT_PATIENCE, leader.allotting.lock()).await.map_err(late)?;
-    if let Some(successor) = allotted(broker, &roll.segment)
+    if let Some(successor) = allotted(copies, &roll.segment)
         && !avoid.contains(&successor.leader.node.0)
-        && !broker.cluster().liveness().is_silent(successor.leader.node.0)
-        && is_alive(broker, &successor)
+        && !copies.cluster().liveness().is_silent(successor.leader.node.0)
+        && is_alive(copies, &successor)
     {
         return Ok(successor);
     }
-    begin_roll(broker, &roll.segment, avoid, roll.reason, ALLOT_PATIENCE).await
+    begin_roll(copies, &roll.segment, avoid, roll.reason, ALLOT_PATIENCE).await
 }
 
-fn allotted(broker: &Broker, segment: &Descriptor) -> Option<Descriptor> {
-    broker.cluster().current(segment)?.successor
+fn allotted(copies: &Arc<Copies>, segment: &Descriptor) -> Option<Descriptor> {
+    copies.cluster().current(segment)?.successor
 }
 
 /// The process that was to lead it still runs, as far as metadata knows.
-fn is_alive(broker: &Broker, successor: &Descriptor) -> bool {
-    let routing = broker.cluster().routing();
+fn is_alive(copies: &Arc<Copies>, successor: &Descriptor) -> bool {
+    let routing = copies.cluster().routing();
     let node = routing.metadata.nodes.get(&successor.leader.node);
     node.is_some_and(|node| node.process == successor.leader.process)
 }
 
 async fn begin_roll(
-    broker: &Broker,
+    copies: &Arc<Copies>,
     segment: &Descriptor,
     avoid: &[u32],
     reason: Reason,
     patience: Duration,
 ) -> Result<Descriptor> {
     let mut avoid = avoid.to_vec();
-    avoid.extend(broker.cluster().liveness().silent());
+    avoid.extend(copies.cluster().liveness().silent());
     let event = Event::BeginRoll {
         topic: segment.topic,
         partition: segment.partition,
@@ -217,7 +216,7 @@ async fn begin_roll(
         avoid,
         reason: reason.name(),
     };
-    let answer = broker.cluster().control().ask(&event, patience).await?;
+    let answer = copies.cluster().control().ask(&event, patience).await?;
     let successor = answer.get("successor").cloned().unwrap_or_default();
     serde_json::from_value(successor)
         .map_err(|problem| Error::Internal { message: format!("the answer to begin_roll: {problem}") })

@@ -8,43 +8,31 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 use walrus_log::CommitTicket;
 
-use crate::broker::Broker;
+use crate::copies::Copies;
 use crate::node::awake;
 use crate::node::error::{Error, Result};
-use crate::partition::leader::{Leader, Waited};
-use crate::partition::submission::AppendAck;
+use crate::partition::ack::AppendAck;
+use crate::partition::leader::{AppendOutcome, Leader, Waited};
 
 /// What a quorum of quick disks takes, and some more.
 const QUORUM_SOON: Duration = Duration::from_micros(500);
-
-/// What became of a batch.
-pub(crate) enum Placed {
-    /// Acknowledged by the leader's node.
-    Committed(AppendAck),
-    /// In the log of this node's leader, on its way to the disks.
-    Committing { ack: AppendAck, commit: CommitTicket, leader: Arc<Leader>, deadline: Instant },
-    /// It was meant for a segment that is not open here.
-    Moved,
-    /// The log lacks something before it, says this leader.
-    Refused { error: Error, leader: Arc<Leader> },
-}
 
 /// Answers for one submitted batch; dropping it takes nothing back.
 pub(crate) struct Ticket(TicketState);
 
 enum TicketState {
-    Done(Result<Placed>),
-    Waiting(oneshot::Receiver<Result<Placed>>),
+    Done(Result<AppendOutcome>),
+    Waiting(oneshot::Receiver<Result<AppendOutcome>>),
     Later(oneshot::Receiver<Ticket>),
 }
 
 impl Ticket {
-    pub(crate) fn placed(placed: Result<Placed>) -> Self {
+    pub(crate) fn placed(placed: Result<AppendOutcome>) -> Self {
         Self(TicketState::Done(placed))
     }
 
     /// For a batch in a queue.
-    pub(crate) fn waiting(placed: oneshot::Receiver<Result<Placed>>) -> Self {
+    pub(crate) fn waiting(placed: oneshot::Receiver<Result<AppendOutcome>>) -> Self {
         Self(TicketState::Waiting(placed))
     }
 
@@ -59,17 +47,17 @@ impl Ticket {
 
     /// For a batch of another node whose segment is not open here.
     pub(crate) fn moved() -> Self {
-        Self(TicketState::Done(Ok(Placed::Moved)))
+        Self(TicketState::Done(Ok(AppendOutcome::Moved)))
     }
 
     /// Waits until the batch is durable and readable.
-    pub(crate) async fn finish(self, broker: &Broker) -> Result<AppendAck> {
-        let appended = self.finish_forwarded(broker).await?;
+    pub(crate) async fn finish(self, copies: &Arc<Copies>) -> Result<AppendAck> {
+        let appended = self.finish_forwarded(copies).await?;
         appended.ok_or_else(|| Error::Internal { message: "an append was given back to nobody".to_owned() })
     }
 
     /// The same for a batch of another node; `None`: it was not appended, its segment is not open here.
-    pub(crate) async fn finish_forwarded(self, broker: &Broker) -> Result<Option<AppendAck>> {
+    pub(crate) async fn finish_forwarded(self, copies: &Arc<Copies>) -> Result<Option<AppendAck>> {
         let dropped = |_| Error::Internal { message: "an append was dropped".to_owned() };
         let mut state = self.0;
         loop {
@@ -82,19 +70,19 @@ impl Ticket {
                 }
             };
             match placed {
-                Placed::Moved => return Ok(None),
-                Placed::Committed(ack) => return Ok(Some(ack)),
-                Placed::Refused { error, leader } => {
-                    broker.copies().may_claim_end(&leader.descriptor).await?;
+                AppendOutcome::Moved => return Ok(None),
+                AppendOutcome::Committed(ack) => return Ok(Some(ack)),
+                AppendOutcome::Refused { error, leader } => {
+                    copies.may_claim_end(&leader.descriptor).await?;
                     return Err(error);
                 }
-                Placed::Committing { ack, commit, leader, deadline } => {
+                AppendOutcome::Committing { ack, commit, leader, deadline } => {
                     let unknown = |error: String| Error::OutcomeUnknown {
                         what: format!("{}: {error}", leader.label()),
                     };
-                    match acknowledged(broker, commit, &leader, ack, deadline).await.map_err(unknown)? {
+                    match acknowledged(copies, commit, &leader, ack, deadline).await.map_err(unknown)? {
                         Waited::Acknowledged => {
-                            count(broker, ack);
+                            count(copies, ack);
                             return Ok(Some(ack));
                         }
                         // Its place is in the next segment now, before what came later.
@@ -109,33 +97,33 @@ impl Ticket {
 
 /// Waits for w disks. For an append that is alone, of a few KiB and on quick disks, without falling asleep.
 async fn acknowledged(
-    broker: &Broker,
+    copies: &Arc<Copies>,
     commit: CommitTicket,
     leader: &Arc<Leader>,
     ack: AppendAck,
     deadline: Instant,
 ) -> std::result::Result<Waited, String> {
     let is_soon = commit.is_better_waited_for() && !leader.is_only_copy();
-    let on_disks = on_disks(broker, commit, leader, ack, deadline);
+    let on_disks = on_disks(copies, commit, leader, ack, deadline);
     if is_soon { awake::wait(on_disks, QUORUM_SOON).await } else { on_disks.await }
 }
 
 /// Waits for w disks, whichever they are: where the others are faster, this node's own is not waited for.
 async fn on_disks(
-    broker: &Broker,
+    copies: &Arc<Copies>,
     commit: CommitTicket,
     leader: &Arc<Leader>,
     ack: AppendAck,
     deadline: Instant,
 ) -> std::result::Result<Waited, String> {
-    let mut own = Box::pin(own_copy(broker.clone(), commit, leader.clone()));
-    let waited = leader.acknowledged(broker, (ack.base_offset, ack.end_offset), deadline);
+    let mut own = Box::pin(own_copy(copies.clone(), commit, leader.clone()));
+    let waited = leader.acknowledged(copies.cluster(), (ack.base_offset, ack.end_offset), deadline);
     let mut waited = pin!(waited);
     tokio::select! {
         biased;
         waited = &mut waited => {
             // The machine has yet to hear of the own disk.
-            broker.cluster().tasks().spawn("own commit", async move { drop(own.await) }); // a failed disk says so itself
+            copies.tasks().spawn("own commit", async move { drop(own.await) }); // a failed disk says so itself
             return Ok(waited);
         }
         told = &mut own => told?,
@@ -145,13 +133,13 @@ async fn on_disks(
 
 /// Tells the leader's machine when its own copy is durable.
 async fn own_copy(
-    broker: Broker,
+    copies: Arc<Copies>,
     commit: CommitTicket,
     leader: Arc<Leader>,
 ) -> std::result::Result<(), String> {
     let committed = if leader.is_only_copy() { durable(commit).await } else { commit.await };
     committed.map_err(|error| error.to_string())?;
-    leader.note_durable(&broker);
+    leader.note_durable(&copies);
     Ok(())
 }
 
@@ -165,8 +153,8 @@ async fn durable(commit: CommitTicket) -> walrus_log::Result<()> {
     commit.await
 }
 
-fn count(broker: &Broker, ack: AppendAck) {
-    let metrics = broker.cluster().metrics();
+fn count(copies: &Arc<Copies>, ack: AppendAck) {
+    let metrics = copies.cluster().metrics();
     metrics.appends.inc();
     if ack.duplicate {
         metrics.duplicates.inc();

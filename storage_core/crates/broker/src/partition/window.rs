@@ -23,7 +23,7 @@ pub(crate) struct Recent {
     pub(crate) batch: Batch,
     pub(crate) bytes: Bytes,
     /// Another node sent it for this segment.
-    pub(crate) only: Option<SegmentId>,
+    pub(crate) for_segment: Option<SegmentId>,
     pub(crate) deadline: Instant,
 }
 
@@ -88,7 +88,7 @@ mod tests {
         for base in 0..count {
             let batch = Batch { base: Offset(base), end: Offset(base + 1), digest: Digest(0) };
             let bytes = Bytes::from(vec![0; MIB]);
-            window.push(Recent { batch, bytes, only: None, deadline: Instant::now() });
+            window.push(Recent { batch, bytes, for_segment: None, deadline: Instant::now() });
         }
         window
     }

@@ -23,7 +23,7 @@ use crate::node::proto::peer::{
     AppendAnswer, Confirm, Fetch, FetchAnswer, ForwardAppend, Kind, Prepare, PrepareAnswer, ReplicaRequest,
     SegmentInfo,
 };
-use crate::partition::submission::AppendAck;
+use crate::partition::ack::AppendAck;
 use crate::peer::frame::{FRAME_BYTES_MAX, Frame, FrameReader, Head};
 use crate::peer::greeting::encode_error;
 use crate::peer::outlet::Outlet;
@@ -137,7 +137,7 @@ impl Serving {
                 };
                 self.broker.cluster().tasks().spawn("forwarded append", async move {
                     let appended = match ticket {
-                        Ok(ticket) => ticket.finish_forwarded(&broker).await,
+                        Ok(ticket) => ticket.finish_forwarded(broker.copies()).await,
                         Err(error) => Err(error),
                     };
                     let answer = appended.map(|ack| append_answer(ack).encode_to_vec().into());
@@ -199,7 +199,13 @@ async fn catch_up(broker: &Broker, version: u64) -> io::Result<()> {
 fn place(append: &ForwardAppend, broker: &Broker) -> Result<crate::partition::ticket::Ticket> {
     let (topic, segment) = (TopicId(uuid(&append.topic)?), uuid(&append.segment)?);
     let patience = Duration::from_millis(append.patience_ms.into());
-    Ok(broker.submit_forwarded(topic, append.partition, SegmentId(segment), &append.batch, patience))
+    Ok(broker.partitions().submit_forwarded(
+        topic,
+        append.partition,
+        SegmentId(segment),
+        &append.batch,
+        patience,
+    ))
 }
 
 fn append_answer(ack: Option<AppendAck>) -> AppendAnswer {
@@ -223,7 +229,8 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
                 return Ok(weighed(broker, Purpose::Repairs, page.encode_to_vec()));
             }
             let wait = Duration::from_millis(wait_ms.into()).min(POLL_MAX);
-            let page = broker.fetch_here(SegmentId(uuid(&segment)?), offset, bytes_max, wait).await?;
+            let page =
+                broker.reading().fetch_here(SegmentId(uuid(&segment)?), offset, bytes_max, wait).await?;
             Ok(weighed(broker, Purpose::Reads, page.encode_to_vec()))
         }
         Ok(Kind::Prepare) => {

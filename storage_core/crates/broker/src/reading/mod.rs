@@ -1,3 +1,36 @@
 //! Reading records, whichever node stores them.
 
+pub(crate) mod ends;
 pub(crate) mod reader;
+
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::copies::Copies;
+use crate::partition::Partitions;
+
+/// Reads for clients, and for other nodes on behalf of theirs. It begins to lead what it is asked for and is to lead.
+pub(crate) struct Reading {
+    partitions: Arc<Partitions>,
+}
+
+impl Reading {
+    pub(crate) fn new(partitions: Arc<Partitions>) -> Self {
+        Self { partitions }
+    }
+
+    /// The cluster as this node sees it.
+    pub(crate) fn cluster(&self) -> &Arc<Cluster> {
+        self.partitions.cluster()
+    }
+
+    /// The copies on this node.
+    pub(crate) fn copies(&self) -> &Arc<Copies> {
+        self.partitions.copies()
+    }
+
+    /// All partitions.
+    pub(crate) fn partitions(&self) -> &Arc<Partitions> {
+        &self.partitions
+    }
+}

@@ -10,7 +10,6 @@ use walrus_log::{Log, LogId};
 use walrus_metadata::{Segment, SegmentState};
 use walrus_model::{Descriptor, SegmentId};
 
-use crate::broker::Broker;
 use crate::cluster::routing::{base_of, is_led_by, is_open, log_start, open_segment, segment_at};
 use crate::cluster::segment::{label, uuid_bytes};
 use crate::copies::copy::Readable;
@@ -19,6 +18,7 @@ use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
 use crate::node::proto::peer::{Fetch, FetchAnswer};
 use crate::peer::Request;
+use crate::reading::Reading;
 
 /// How to read.
 #[derive(Clone, Copy, Debug)]
@@ -69,9 +69,14 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// For this node's disk to have what others have.
 const OWN_DISK_PATIENCE: Duration = Duration::from_secs(1);
 
-impl Broker {
+impl Reading {
     /// Reads below the high watermark. Waits at it for `options.wait`, then answers an empty page.
-    pub async fn read(&self, from: &PartitionRef, offset: u64, options: ReadOptions) -> Result<ReadPage> {
+    pub(crate) async fn read(
+        &self,
+        from: &PartitionRef,
+        offset: u64,
+        options: ReadOptions,
+    ) -> Result<ReadPage> {
         let page = self.read_page(from, offset, options).await;
         if let Err(error) = &page {
             self.cluster().metrics().count_error(error);
@@ -216,7 +221,7 @@ impl Broker {
     /// From the own disk if it has a copy that may answer, else from a node that does.
     async fn fetch(
         &self,
-        topic: &TopicName,
+        _topic: &TopicName,
         segment: &Segment,
         offset: u64,
         bytes_max: usize,
@@ -229,11 +234,15 @@ impl Broker {
             if is_open { vec![descriptor.leader.node.0] } else { self.copies().holders(descriptor) };
         let mut failures = Failures::default();
         if sources.contains(&me) {
-            if is_open && is_led_by(descriptor.leader, self.cluster().config()) && self.may_lead(segment) {
-                self.leader(topic, segment).await?;
+            if is_open
+                && is_led_by(descriptor.leader, self.cluster().config())
+                && self.partitions().leaders().may_lead(segment)
+            {
+                self.partitions().leader(segment).await?;
             }
             // A copy that is not whole yet is none: others may have it.
-            let is_whole = || self.bucket().log(LogId(descriptor.id.0)).is_some_and(|log| log.is_sealed());
+            let is_whole =
+                || self.copies().bucket().log(LogId(descriptor.id.0)).is_some_and(|log| log.is_sealed());
             if is_open || sources.len() == 1 || is_whole() {
                 match self.fetch_here(descriptor.id, offset, bytes_max, wait).await {
                     Err(error @ Error::Corrupted { .. }) if !is_open => failures.add(error),
@@ -290,7 +299,7 @@ impl Broker {
     ) -> Result<FetchAnswer> {
         let until = tokio::time::Instant::now() + wait;
         let unavailable = |what: String| Err(Error::Unavailable { what });
-        let mut metadata = self.watch_metadata();
+        let mut metadata = self.cluster().watch_metadata();
         let mut lost = self.cluster().liveness().watch_lost();
         loop {
             metadata.mark_unchanged();
@@ -363,7 +372,7 @@ impl Broker {
             return Ok(());
         }
         match tokio::time::timeout(OWN_DISK_PATIENCE, log.committed()).await {
-            Ok(committed) => committed.map_err(|error| self.bucket().error(log.name(), error)),
+            Ok(committed) => committed.map_err(|error| self.copies().bucket().error(log.name(), error)),
             Err(_) => Err(Error::Unavailable {
                 what: format!("the disk of node {} stands still", self.cluster().node_id()),
             }),
@@ -375,13 +384,15 @@ impl Broker {
         if self.copies().table().is_aside(segment) {
             return Err(Error::UnknownSegment { segment: segment.to_string() });
         }
-        if let Some(log) = self.bucket().log(LogId(segment.0)) {
+        if let Some(log) = self.copies().bucket().log(LogId(segment.0)) {
             return Ok(Some(log));
         }
         let unknown = || Error::UnknownSegment { segment: segment.to_string() };
-        let (topic, listed) = self.listed(segment).ok_or_else(unknown)?;
-        if is_led_by(listed.descriptor.leader, self.cluster().config()) && self.may_lead(&listed) {
-            return self.leader(&topic, &listed).await.map(|leader| Some(leader.log().clone()));
+        let (_topic, listed) = self.listed(segment).ok_or_else(unknown)?;
+        if is_led_by(listed.descriptor.leader, self.cluster().config())
+            && self.partitions().leaders().may_lead(&listed)
+        {
+            return self.partitions().leader(&listed).await.map(|leader| Some(leader.log().clone()));
         }
         Ok(None)
     }

@@ -69,7 +69,7 @@ impl Limits {
 
 /// Serves the connection to its end.
 pub(super) async fn run(stream: TcpStream, broker: Broker, traffic: &Traffic, limits: Limits) {
-    let consumer = broker.cursors().consumer();
+    let consumer = broker.consumer();
     let _ = stream.set_nodelay(true); // only a delay is lost
     let input = BytesMut::new();
     let held = broker.cluster().share(Purpose::Appends).hold(0);

@@ -7,10 +7,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use walrus_log::batch::Batch;
 
-use crate::broker::Broker;
-use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
 use crate::partition::ticket::Ticket;
 
@@ -22,10 +19,11 @@ pub(crate) struct TopicCreations {
     topics: AtomicUsize,
 }
 
-struct Early {
-    partition: u32,
-    batch: Bytes,
-    deadline: Instant,
+/// An append that came before its topic.
+pub(crate) struct Early {
+    pub(crate) partition: u32,
+    pub(crate) batch: Bytes,
+    pub(crate) deadline: Instant,
     reply: oneshot::Sender<Ticket>,
 }
 
@@ -35,45 +33,26 @@ impl TopicCreations {
         self.topics.load(Ordering::Acquire) > 0 && self.waiting.lock().contains_key(topic)
     }
 
-    /// Has the topic created, once, and then submits the batch behind those that came before.
-    pub(crate) fn submit(
-        &self,
-        broker: &Broker,
-        to: &PartitionRef,
-        batch: Bytes,
-        deadline: Instant,
-    ) -> Ticket {
+    /// Puts an append behind those that came before. True: it is the first, and the topic must be created.
+    pub(crate) fn wait(&self, to: &PartitionRef, batch: Bytes, deadline: Instant) -> (Ticket, bool) {
         let (reply, ticket) = oneshot::channel();
         let mut waiting = self.waiting.lock();
         let early = waiting.entry(to.topic.clone()).or_default();
         early.push(Early { partition: to.partition, batch, deadline, reply });
-        if early.len() == 1 {
+        let is_first = early.len() == 1;
+        if is_first {
             self.topics.store(waiting.len(), Ordering::Release);
-            let (broker, topic) = (broker.clone(), to.topic.clone());
-            broker.clone().cluster().tasks().spawn("create topic", async move {
-                let outcome = broker.create_topic(topic.as_str(), 0, false).await;
-                broker.creations().finish(&broker, &topic, outcome.map(drop));
-            });
         }
-        Ticket::later(ticket)
+        (Ticket::later(ticket), is_first)
     }
 
-    /// Under the lock, so that an append that comes now is behind the early ones.
-    fn finish(&self, broker: &Broker, topic: &TopicName, outcome: Result<()>) {
+    /// The topic is there, or cannot be had: each append is submitted, in order. All of it happens under the lock, so that an
+    /// append that comes now is behind the early ones.
+    pub(crate) fn finish(&self, topic: &TopicName, submit: impl Fn(&Early) -> Ticket) {
         let mut waiting = self.waiting.lock();
-        let early = waiting.remove(topic).unwrap_or_default();
-        let route = broker.cluster().routing().find(topic).cloned();
-        for Early { partition, batch, deadline, reply } in early {
-            let place = outcome.clone().and_then(|()| {
-                let route = route.as_ref().ok_or_else(|| Error::UnknownTopic { topic: topic.to_string() })?;
-                route.partition(partition)?;
-                let problem = |problem: walrus_log::batch::BatchError| Error::InvalidBatch {
-                    problem: problem.to_string(),
-                };
-                let (parsed, _) = Batch::parse(&batch).map_err(problem)?;
-                Ok(route.sequencers[partition as usize].submit(broker, batch.clone(), &parsed, deadline))
-            });
-            drop(reply.send(place.unwrap_or_else(Ticket::failed))); // whoever asked may be gone
+        for early in waiting.remove(topic).unwrap_or_default() {
+            let ticket = submit(&early);
+            drop(early.reply.send(ticket)); // whoever asked may be gone
         }
         self.topics.store(waiting.len(), Ordering::Release);
     }

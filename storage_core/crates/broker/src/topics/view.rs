@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use walrus_metadata::Topic;
 use walrus_model::{SegmentId, TopicId};
 
 /// A topic of the catalogue.
@@ -16,6 +17,17 @@ pub struct TopicInfo {
     pub partitions: u32,
     /// Walrus's own.
     pub internal: bool,
+}
+
+impl TopicInfo {
+    pub(crate) fn of(topic: &Topic) -> Self {
+        Self {
+            id: topic.id,
+            name: topic.name.clone(),
+            partitions: u32::try_from(topic.partitions.len()).unwrap_or(u32::MAX),
+            internal: topic.internal,
+        }
+    }
 }
 
 /// A partition with all its segments.

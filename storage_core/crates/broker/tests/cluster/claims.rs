@@ -242,7 +242,7 @@ fn a_node_that_has_missed_the_latest_metadata_hears_them_before_it_calls_anythin
             0
         );
         let shared = new("shared").await.topic;
-        assert!(broker.cursors().consumer().next(&shared, 0).await.unwrap().is_none());
+        assert!(broker.consumer().next(&shared, 0).await.unwrap().is_none());
         new("named").await;
         assert!(broker.list_topics(false).await.unwrap().iter().any(|topic| topic.name == "named"));
         broker.delete_topic(new("dropped").await.topic.as_str()).await.unwrap();
@@ -275,7 +275,7 @@ fn a_node_that_cannot_hear_the_latest_metadata_calls_nothing_unknown_though_it_h
         is_unavailable("the topics", broker.list_topics(false).await);
         is_unavailable("a deletion", broker.delete_topic("new").await);
         is_unavailable("a topic that is there already", broker.create_topic("logs", 1, false).await);
-        is_unavailable("the next entry", broker.cursors().consumer().next(&new.topic, 0).await);
+        is_unavailable("the next entry", broker.consumer().next(&new.topic, 0).await);
     });
 }
 
@@ -306,14 +306,14 @@ fn a_commit_does_not_wait_longer_than_appends_where_the_owner_of_the_cursor_is_c
     let first = cluster.broker(1);
     cluster.block_on(append(&first, 0));
     let logs = topic().topic;
-    cluster.block_on(async { first.cursors().consumer().next(&logs, 0).await.unwrap().unwrap() });
+    cluster.block_on(async { first.consumer().next(&logs, 0).await.unwrap().unwrap() });
     let id = cluster.metadata().names["default"]["logs"].0.as_u128();
     let place = PartitionRef::parse("__cursors", u32::try_from(id % 8).unwrap()).unwrap();
     let alone = first.leadership(&place).unwrap().node;
     let owner = cluster.broker(alone);
     cluster.block_on(append(&owner, 1));
     cluster.block_on(async {
-        let mut consumer = owner.cursors().consumer();
+        let mut consumer = owner.consumer();
         consumer.next(&logs, 0).await.unwrap().unwrap();
         cluster.isolate(alone);
         set_links(&cluster, alone, Link::Held);

@@ -197,7 +197,7 @@ fn a_hand_over_to_a_segment_that_is_not_there_stops_no_cursor() {
         }
     };
     hand_over(0); // the topic of the cursors is not there yet
-    let mut consumer = cluster.broker(1).cursors().consumer();
+    let mut consumer = cluster.broker(1).consumer();
     assert_eq!(cluster.block_on(consumer.next(&name, 1)).unwrap().as_deref(), Some(&b"first"[..]));
     hand_over(1);
     hand_over(u64::MAX);

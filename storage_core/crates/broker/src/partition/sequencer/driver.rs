@@ -11,12 +11,11 @@ use walrus_metadata::rolling::Reason;
 use walrus_model::SegmentId;
 
 use super::{Arrived, Mode, Sequencer, State, Waiting};
-use crate::broker::Broker;
 use crate::cluster::routing::is_led_by;
 use crate::node::error::{Error, Result};
+use crate::partition::leader::AppendOutcome;
 use crate::partition::leader::Leader;
 use crate::partition::roll::{self, Roll};
-use crate::partition::ticket::Placed;
 use crate::peer::{Connection, Lane};
 
 /// The driver looks again after such a time where nothing tells it to look earlier.
@@ -34,67 +33,67 @@ enum Handed {
 
 impl Sequencer {
     /// A panic in the driver must not leave appends waiting for ever.
-    pub(super) async fn drive_guarded(self: Arc<Self>, broker: &Broker) {
-        let driven = std::panic::AssertUnwindSafe(self.drive(broker)).catch_unwind().await;
+    pub(super) async fn drive_guarded(self: Arc<Self>) {
+        let driven = std::panic::AssertUnwindSafe(self.drive()).catch_unwind().await;
         if driven.is_err() {
-            broker.cluster().metrics().panics.inc();
+            self.leaders.cluster().metrics().panics.inc();
             tracing::error!(topic = %self.name, partition = self.partition, "the driver of a partition panicked");
             let error = Error::Internal { message: format!("the driver of {} panicked", self.name) };
             let mut state = self.state.lock();
             state.roll = None;
             state.mode = Mode::Idle;
-            self.fail_queue(broker, &mut state, &error);
+            self.fail_queue(&mut state, &error);
         }
     }
 
     /// Works until the queue is empty and the target known, or nobody waits any more.
-    async fn drive(self: &Arc<Self>, broker: &Broker) {
+    async fn drive(self: &Arc<Self>) {
         loop {
-            self.while_waiting(broker, self.take_back(broker)).await;
-            if broker.cluster().tasks().shutdown().is_cancelled() {
+            self.while_waiting(self.take_back()).await;
+            if self.leaders.cluster().tasks().shutdown().is_cancelled() {
                 let mut state = self.state.lock();
                 (state.roll, state.mode) = (None, Mode::Idle);
-                self.fail_queue(broker, &mut state, &stopping());
+                self.fail_queue(&mut state, &stopping());
                 return;
             }
             let roll = self.state.lock().roll.take();
             if let Some(roll) = roll {
-                let outcome = self.while_waiting(broker, roll::run(broker, &self.name, &roll)).await;
-                let is_stuck = outcome.is_err_and(|error| self.not_rolled(broker, roll, &error));
-                self.expire(broker);
+                let outcome = self.while_waiting(roll::run(self.leaders.copies(), &self.name, &roll)).await;
+                let is_stuck = outcome.is_err_and(|error| self.not_rolled(roll, &error));
+                self.expire();
                 if is_stuck {
-                    self.while_waiting(broker, broker.cluster().news().wait(roll::HOLD)).await;
+                    self.while_waiting(self.leaders.cluster().news().wait(roll::HOLD)).await;
                 }
                 continue;
             }
-            self.expire(broker);
+            self.expire();
             if self.rest() {
                 return;
             }
-            let news = broker.cluster().news();
-            let Some(segment) = self.open_segment(broker) else {
-                let is_gone = broker.cluster().routing().topic(self.topic).is_none();
+            let news = self.leaders.cluster().news();
+            let Some(segment) = self.open_segment() else {
+                let is_gone = self.leaders.cluster().routing().topic(self.topic).is_none();
                 if is_gone {
                     let error = Error::UnknownTopic { topic: self.name.to_string() };
-                    self.fail_queue(broker, &mut self.state.lock(), &error);
+                    self.fail_queue(&mut self.state.lock(), &error);
                 } else {
                     self.obstacle(format!("{}/{} has no open segment", self.name, self.partition));
-                    self.while_waiting(broker, news.wait(LOOK_AGAIN)).await;
+                    self.while_waiting(news.wait(LOOK_AGAIN)).await;
                 }
                 continue;
             };
-            if self.give_back(broker, &segment) {
-                self.while_waiting(broker, news.wait(LOOK_AGAIN)).await;
+            if self.give_back(&segment) {
+                self.while_waiting(news.wait(LOOK_AGAIN)).await;
                 continue;
             }
-            let handed_over = self.while_waiting(broker, self.hand_over(broker, &segment)).await;
+            let handed_over = self.while_waiting(self.hand_over(&segment)).await;
             match handed_over {
                 Ok(Handed::All) => return,
                 Ok(Handed::UpToARoll) => {}
                 Err(error) => {
                     tracing::debug!(topic = %self.name, partition = self.partition, %error, "appends wait");
                     self.obstacle(error.to_string());
-                    self.while_waiting(broker, news.wait(LOOK_AGAIN)).await;
+                    self.while_waiting(news.wait(LOOK_AGAIN)).await;
                 }
             }
         }
@@ -102,14 +101,15 @@ impl Sequencer {
 
     /// Answers the batches of other nodes that were meant for another segment than the open one. `true`: the leader of
     /// the open one has rolled it, and the metadata here do not know it yet.
-    fn give_back(&self, broker: &Broker, open: &Segment) -> bool {
+    fn give_back(&self, open: &Segment) -> bool {
         let mut state = self.state.lock();
-        let is_stale = |waiting: &Waiting| waiting.only.is_some_and(|only| only != open.descriptor.id);
+        let is_stale =
+            |waiting: &Waiting| waiting.for_segment.is_some_and(|wanted| wanted != open.descriptor.id);
         let (stale, waiting) = std::mem::take(&mut state.queue).into_iter().partition(is_stale);
         state.queue = waiting;
         for waiting in Vec::from(stale) {
-            self.dequeued(broker, &waiting);
-            drop(waiting.reply.send(Ok(Placed::Moved)));
+            self.dequeued(&waiting);
+            drop(waiting.reply.send(Ok(AppendOutcome::Moved)));
         }
         state.moved.take() == Some(open.descriptor.id)
     }
@@ -129,27 +129,27 @@ impl Sequencer {
     }
 
     /// Runs a step of the driver, meanwhile giving up what has waited too long.
-    async fn while_waiting<T>(&self, broker: &Broker, step: impl Future<Output = T>) -> T {
+    async fn while_waiting<T>(&self, step: impl Future<Output = T>) -> T {
         let mut step = std::pin::pin!(step);
         loop {
             match tokio::time::timeout(EXPIRE_EVERY, &mut step).await {
                 Ok(done) => return done,
-                Err(_) => self.expire(broker),
+                Err(_) => self.expire(),
             }
         }
     }
 
-    fn expire(&self, broker: &Broker) {
+    fn expire(&self) {
         let now = Instant::now();
         let mut state = self.state.lock();
-        if broker.cluster().tasks().shutdown().is_cancelled() {
-            self.fail_queue(broker, &mut state, &stopping());
+        if self.leaders.cluster().tasks().shutdown().is_cancelled() {
+            self.fail_queue(&mut state, &stopping());
         }
         if !state.queue.is_empty()
             && let Some(open) =
-                self.open_segment(broker).filter(|open| broker.cluster().is_cut_off(&open.descriptor))
+                self.open_segment().filter(|open| self.leaders.cluster().is_cut_off(&open.descriptor))
         {
-            self.fail_queue(broker, &mut state, &broker.cluster().cut_off(&open.descriptor));
+            self.fail_queue(&mut state, &self.leaders.cluster().cut_off(&open.descriptor));
         }
         if state.queue.iter().all(|waiting| waiting.deadline > now) {
             return;
@@ -159,35 +159,35 @@ impl Sequencer {
             std::mem::take(&mut state.queue).into_iter().partition(|one| one.deadline <= now);
         state.queue = waiting;
         for waiting in Vec::from(late) {
-            self.dequeued(broker, &waiting);
+            self.dequeued(&waiting);
             drop(waiting.reply.send(Err(Error::Unavailable { what: what.clone() })));
         }
     }
 
-    fn fail_queue(&self, broker: &Broker, state: &mut State, error: &Error) {
+    fn fail_queue(&self, state: &mut State, error: &Error) {
         for waiting in std::mem::take(&mut state.queue) {
-            self.dequeued(broker, &waiting);
+            self.dequeued(&waiting);
             drop(waiting.reply.send(Err(error.clone())));
         }
     }
 
     /// The segment goes on for a while if it can. One that takes nothing more must end whatever it takes, and nobody else may
     /// see a reason to end it, for its leader is there: `true`, and it is tried again.
-    fn not_rolled(&self, broker: &Broker, roll: Roll, error: &Error) -> bool {
+    fn not_rolled(&self, roll: Roll, error: &Error) -> bool {
         let mut state = self.state.lock();
         tracing::warn!(segment = roll.label.as_ref(), reason = %roll.reason, %error, "the segment is not rolled yet");
         if let Some(leader) = roll.leader().filter(|leader| leader.is_leading()) {
             if roll.reason == Reason::NoSpace {
-                let error = Error::NoSpace { node: broker.cluster().node_id() };
-                self.fail_queue(broker, &mut state, &error);
+                let error = Error::NoSpace { node: self.leaders.cluster().node_id() };
+                self.fail_queue(&mut state, &error);
             }
             leader.hold(roll::HOLD);
-            if leader.may_outgrow(broker.limits()) {
-                broker.bucket().thaw(leader.log().id());
+            if leader.may_outgrow(self.leaders.limits()) {
+                self.leaders.copies().bucket().thaw(leader.log().id());
                 return false;
             }
         }
-        let is_unsealed = broker.cluster().is_unsealed(&roll.segment);
+        let is_unsealed = self.leaders.cluster().is_unsealed(&roll.segment);
         if is_unsealed {
             state.obstacle = error.to_string();
             state.roll = Some(roll);
@@ -196,28 +196,29 @@ impl Sequencer {
     }
 
     /// Finds the target and gives it the queue.
-    async fn hand_over(self: &Arc<Self>, broker: &Broker, segment: &Segment) -> Result<Handed> {
+    async fn hand_over(self: &Arc<Self>, segment: &Segment) -> Result<Handed> {
         let descriptor = &segment.descriptor;
         let leader = descriptor.leader;
-        if is_led_by(leader, broker.cluster().config()) && broker.may_lead(segment) {
-            let leader = broker.leader(&self.name, segment).await?;
+        if is_led_by(leader, self.leaders.cluster().config()) && self.leaders.may_lead(segment) {
+            let leader = self.leader(segment).await?;
             if !leader.is_leading() {
                 // It is being rolled or recovered: the end comes from the metadata.
                 return Err(Error::Unavailable { what: format!("{} is ending", leader.label()) });
             }
-            Ok(self.fill_leader(broker, &leader))
-        } else if leader.node.0 == broker.cluster().node_id() && broker.known_leader(descriptor.id).is_none()
+            Ok(self.fill_leader(&leader))
+        } else if leader.node.0 == self.leaders.cluster().node_id()
+            && self.leaders.known_leader(descriptor.id).is_none()
         {
             let roll = Roll::of_earlier_process(&self.name, segment);
             self.state.lock().roll = Some(roll);
             Ok(Handed::UpToARoll)
         } else {
-            let connection = broker.cluster().peers().connection(leader.node.0, Lane::Append).await?;
-            self.fill_connection(broker, descriptor.id, &connection)
+            let connection = self.leaders.cluster().peers().connection(leader.node.0, Lane::Append).await?;
+            self.fill_connection(descriptor.id, &connection)
         }
     }
 
-    fn fill_leader(self: &Arc<Self>, broker: &Broker, leader: &Arc<Leader>) -> Handed {
+    fn fill_leader(self: &Arc<Self>, leader: &Arc<Leader>) -> Handed {
         let mut state = self.state.lock();
         while state.roll.is_none() {
             let Some(waiting) = state.queue.pop_front() else {
@@ -225,11 +226,11 @@ impl Sequencer {
                 return Handed::All;
             };
             let bytes = waiting.batch.clone();
-            let (only, deadline) = (waiting.only, waiting.deadline);
+            let (for_segment, deadline) = (waiting.for_segment, waiting.deadline);
             let placed = match Batch::parse(&bytes) {
                 Ok((batch, _)) => {
-                    let arrived = Arrived { batch: &batch, bytes: &bytes, only, deadline };
-                    self.append_here(broker, &mut state, leader, &arrived)
+                    let arrived = Arrived { batch: &batch, bytes: &bytes, for_segment, deadline };
+                    self.append_here(&mut state, leader, &arrived)
                 }
                 Err(problem) => Some(Err(Error::Internal { message: format!("a checked batch: {problem}") })),
             };
@@ -237,23 +238,18 @@ impl Sequencer {
                 state.queue.push_front(waiting);
                 return Handed::UpToARoll;
             };
-            self.dequeued(broker, &waiting);
+            self.dequeued(&waiting);
             drop(waiting.reply.send(placed)); // whoever asked may be gone
         }
         Handed::UpToARoll
     }
 
-    fn fill_connection(
-        self: &Arc<Self>,
-        broker: &Broker,
-        segment: SegmentId,
-        connection: &Arc<Connection>,
-    ) -> Result<Handed> {
+    fn fill_connection(self: &Arc<Self>, segment: SegmentId, connection: &Arc<Connection>) -> Result<Handed> {
         let mut state = self.state.lock();
         while let Some(waiting) = state.queue.pop_front() {
-            self.dequeued(broker, &waiting);
-            if let Err(waiting) = self.send(broker, &mut state, segment, connection, waiting) {
-                broker
+            self.dequeued(&waiting);
+            if let Err(waiting) = self.send(&mut state, segment, connection, waiting) {
+                self.leaders
                     .cluster()
                     .metrics()
                     .waiting_bytes

@@ -9,12 +9,11 @@ use prost::Message as _;
 use walrus_model::SegmentId;
 
 use super::{InFlight, Mode, Sequencer, State, Waiting};
-use crate::broker::Broker;
 use crate::node::budget::Purpose;
 use crate::node::error::{Error, Result};
 use crate::node::proto::peer::{AppendAnswer, ForwardAppend, Kind};
-use crate::partition::submission::AppendAck;
-use crate::partition::ticket::Placed;
+use crate::partition::ack::AppendAck;
+use crate::partition::leader::AppendOutcome;
 use crate::peer::{CallError, Connection};
 
 /// How much later than the leader the sender of a batch gives up.
@@ -24,7 +23,6 @@ impl Sequencer {
     /// Sends a batch to the leader. `Err`: it was not sent, the connection is gone.
     pub(super) fn send(
         self: &Arc<Self>,
-        broker: &Broker,
         state: &mut State,
         segment: SegmentId,
         connection: &Arc<Connection>,
@@ -37,25 +35,19 @@ impl Sequencer {
             partition: self.partition,
             batch: waiting.batch.clone(),
             patience_ms: u32::try_from(patience.as_millis()).unwrap_or(u32::MAX),
-            metadata_version: broker.cluster().metadata_version(),
+            metadata_version: self.leaders.cluster().metadata_version(),
             segment: Bytes::copy_from_slice(segment.as_bytes()),
         };
         let number = state.next_sent;
-        let completion = {
-            let (this, broker) = (self.clone(), broker.downgrade());
-            Box::new(move |answer| {
-                if let Ok(broker) = broker.upgrade() {
-                    this.answered(&broker, segment, number, answer);
-                }
-            })
-        };
+        let this = self.clone();
+        let completion = Box::new(move |answer| this.answered(segment, number, answer));
         // The leader gives up first, so that its answer says what became of the batch.
         let deadline = waiting.deadline + GRACE;
         let payload = request.encode_to_vec().into();
         if connection.send((Kind::ForwardAppend, Purpose::Appends), payload, deadline, completion).is_err() {
             return Err(waiting);
         }
-        broker.cluster().metrics().forwards.inc();
+        self.leaders.cluster().metrics().forwards.inc();
         state.next_sent += 1;
         state.unanswered += 1;
         state.in_flight.insert(number, InFlight { waiting, returned: false });
@@ -63,13 +55,7 @@ impl Sequencer {
     }
 
     /// The leader's node answered, or the connection to it died.
-    fn answered(
-        self: &Arc<Self>,
-        broker: &Broker,
-        segment: SegmentId,
-        number: u64,
-        answer: Result<Bytes, CallError>,
-    ) {
+    fn answered(self: &Arc<Self>, segment: SegmentId, number: u64, answer: Result<Bytes, CallError>) {
         let mut state = self.state.lock();
         state.unanswered -= 1;
         let Some(sent) = state.in_flight.get_mut(&number) else { return };
@@ -81,12 +67,12 @@ impl Sequencer {
                 let is_its_target =
                     matches!(&state.mode, Mode::Remote { segment: now, .. } if *now == segment);
                 if is_its_target {
-                    self.leave(broker, &mut state);
+                    self.leave(&mut state);
                 }
             }
             Outcome::Final(result) => {
                 let sent = state.in_flight.remove(&number).expect("it was there a line above");
-                drop(sent.waiting.reply.send(result.map(Placed::Committed))); // whoever asked may be gone
+                drop(sent.waiting.reply.send(result.map(AppendOutcome::Committed))); // whoever asked may be gone
             }
         }
         if state.unanswered == 0 {
@@ -95,7 +81,7 @@ impl Sequencer {
     }
 
     /// Waits until all that was sent is answered, and puts what came back in front of the queue, in order.
-    pub(super) async fn take_back(&self, broker: &Broker) {
+    pub(super) async fn take_back(&self) {
         loop {
             let settled = self.settled.notified();
             {
@@ -104,7 +90,7 @@ impl Sequencer {
                     let returned = std::mem::take(&mut state.in_flight);
                     for (_, sent) in returned.into_iter().rev() {
                         let bytes = i64::try_from(sent.waiting.batch.len()).unwrap_or(i64::MAX);
-                        broker.cluster().metrics().waiting_bytes.inc_by(bytes);
+                        self.leaders.cluster().metrics().waiting_bytes.inc_by(bytes);
                         state.queue.push_front(sent.waiting);
                     }
                     return;

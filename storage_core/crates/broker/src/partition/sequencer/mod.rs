@@ -11,7 +11,7 @@ mod driver;
 mod forwarding;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -22,15 +22,16 @@ use walrus_metadata::Segment;
 use walrus_metadata::rolling::Reason;
 use walrus_model::{SegmentId, TopicId};
 
-use crate::broker::Broker;
 use crate::cluster::routing::open_segment;
 use crate::node::error::{Error, Result};
 use crate::node::names::TopicName;
+use crate::partition::ack::AppendAck;
+use crate::partition::follower;
 use crate::partition::fullness::Decision;
-use crate::partition::leader::{Carried, Leader};
+use crate::partition::leader::{AppendOutcome, Carried, Leader, Requeue, Written};
+use crate::partition::leaders::Leaders;
 use crate::partition::roll::{self, Roll};
-use crate::partition::submission::AppendAck;
-use crate::partition::ticket::{Placed, Ticket};
+use crate::partition::ticket::Ticket;
 use crate::peer::Connection;
 
 /// Most bytes of batches that wait on this node, of all partitions.
@@ -42,6 +43,7 @@ const PRODUCER_SILENCE: Duration = Duration::from_secs(15 * 60);
 
 /// What orders one partition's appends on this node, wherever their leader is.
 pub(crate) struct Sequencer {
+    leaders: Arc<Leaders>,
     topic: TopicId,
     name: TopicName,
     partition: u32,
@@ -82,16 +84,16 @@ struct Waiting {
     /// A second try is recognised by the log.
     is_idempotent: bool,
     /// Another node sent it for this segment.
-    only: Option<SegmentId>,
+    for_segment: Option<SegmentId>,
     deadline: Instant,
-    reply: oneshot::Sender<Result<Placed>>,
+    reply: oneshot::Sender<Result<AppendOutcome>>,
 }
 
 /// A batch at the log's door.
 struct Arrived<'a> {
     batch: &'a Batch<'a>,
     bytes: &'a Bytes,
-    only: Option<SegmentId>,
+    for_segment: Option<SegmentId>,
     deadline: Instant,
 }
 
@@ -101,8 +103,24 @@ struct InFlight {
     returned: bool,
 }
 
+impl Requeue for Sequencer {
+    fn requeue(self: Arc<Self>, carried: Vec<Carried>) {
+        let mut state = self.state.lock();
+        for Carried { batch, for_segment, deadline, reply } in carried.into_iter().rev() {
+            self.leaders
+                .cluster()
+                .metrics()
+                .waiting_bytes
+                .inc_by(i64::try_from(batch.len()).unwrap_or(i64::MAX));
+            let is_idempotent = Batch::parse(&batch).is_ok_and(|(batch, _)| batch.producer().is_some());
+            state.queue.push_front(Waiting { batch, is_idempotent, for_segment, deadline, reply });
+        }
+        self.leave(&mut state);
+    }
+}
+
 impl Sequencer {
-    pub(crate) fn new(topic: TopicId, name: TopicName, partition: u32) -> Self {
+    pub(crate) fn new(leaders: Arc<Leaders>, topic: TopicId, name: TopicName, partition: u32) -> Self {
         let state = State {
             mode: Mode::Idle,
             queue: VecDeque::new(),
@@ -113,56 +131,48 @@ impl Sequencer {
             obstacle: String::new(),
             moved: None,
         };
-        Self { topic, name, partition, state: Mutex::new(state), settled: Notify::new() }
+        Self { leaders, topic, name, partition, state: Mutex::new(state), settled: Notify::new() }
     }
 
     /// Takes a batch that `Batch::parse` has checked. Its place in the order is fixed when this returns.
-    pub(crate) fn submit(
-        self: &Arc<Self>,
-        broker: &Broker,
-        bytes: Bytes,
-        batch: &Batch<'_>,
-        deadline: Instant,
-    ) -> Ticket {
-        self.place(broker, bytes, batch, None, deadline)
+    pub(crate) fn submit(self: &Arc<Self>, bytes: Bytes, batch: &Batch<'_>, deadline: Instant) -> Ticket {
+        self.place(bytes, batch, None, deadline)
     }
 
     /// The same for a batch that another node sent to the leader of `segment`. One that is not led by this node, or
     /// not open, is answered with [`Ticket::moved`].
     pub(crate) fn submit_forwarded(
         self: &Arc<Self>,
-        broker: &Broker,
         bytes: Bytes,
         batch: &Batch<'_>,
         segment: SegmentId,
         deadline: Instant,
     ) -> Ticket {
-        let open = self.open_segment(broker).map(|open| open.descriptor);
-        let is_here =
-            open.is_some_and(|open| open.id == segment && open.leader.node.0 == broker.cluster().node_id());
-        if is_here { self.place(broker, bytes, batch, Some(segment), deadline) } else { Ticket::moved() }
+        let open = self.open_segment().map(|open| open.descriptor);
+        let is_here = open
+            .is_some_and(|open| open.id == segment && open.leader.node.0 == self.leaders.cluster().node_id());
+        if is_here { self.place(bytes, batch, Some(segment), deadline) } else { Ticket::moved() }
     }
 
     fn place(
         self: &Arc<Self>,
-        broker: &Broker,
         bytes: Bytes,
         batch: &Batch<'_>,
-        only: Option<SegmentId>,
+        for_segment: Option<SegmentId>,
         deadline: Instant,
     ) -> Ticket {
         let mut state = self.state.lock();
         if let Mode::Local(leader) = &state.mode {
             let leader = leader.clone();
-            if only.is_some_and(|only| only != leader.descriptor.id) {
+            if for_segment.is_some_and(|wanted| wanted != leader.descriptor.id) {
                 return Ticket::moved();
             }
-            let arrived = Arrived { batch, bytes: &bytes, only, deadline };
-            if let Some(placed) = self.append_here(broker, &mut state, &leader, &arrived) {
+            let arrived = Arrived { batch, bytes: &bytes, for_segment, deadline };
+            if let Some(placed) = self.append_here(&mut state, &leader, &arrived) {
                 return Ticket::placed(placed);
             }
         }
-        let metrics = broker.cluster().metrics();
+        let metrics = self.leaders.cluster().metrics();
         let length = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
         if metrics.waiting_bytes.get() + length > WAITING_BYTES_MAX {
             return Ticket::failed(Error::Unavailable {
@@ -171,22 +181,22 @@ impl Sequencer {
         }
         let (reply, receiver) = oneshot::channel();
         let waiting =
-            Waiting { batch: bytes, is_idempotent: batch.producer().is_some(), only, deadline, reply };
+            Waiting { batch: bytes, is_idempotent: batch.producer().is_some(), for_segment, deadline, reply };
         match &state.mode {
-            Mode::Remote { .. } if only.is_some() => return Ticket::moved(),
+            Mode::Remote { .. } if for_segment.is_some() => return Ticket::moved(),
             Mode::Remote { segment, connection } => {
                 let (segment, connection) = (*segment, connection.clone());
-                if let Err(waiting) = self.send(broker, &mut state, segment, &connection, waiting) {
-                    self.enqueue(broker, &mut state, waiting);
+                if let Err(waiting) = self.send(&mut state, segment, &connection, waiting) {
+                    self.enqueue(&mut state, waiting);
                 }
             }
-            Mode::Idle | Mode::Local(_) | Mode::Driving => self.enqueue(broker, &mut state, waiting),
+            Mode::Idle | Mode::Local(_) | Mode::Driving => self.enqueue(&mut state, waiting),
         }
         Ticket::waiting(receiver)
     }
 
     /// The metadata has changed for this partition: a connection to an earlier leader takes nothing more.
-    pub(crate) fn metadata_changed(self: &Arc<Self>, broker: &Broker, open: Option<&Segment>) {
+    pub(crate) fn metadata_changed(self: &Arc<Self>, open: Option<&Segment>) {
         let mut state = self.state.lock();
         let open = open.map(|segment| segment.descriptor.id);
         let is_stale = match &state.mode {
@@ -195,23 +205,18 @@ impl Sequencer {
             Mode::Idle | Mode::Driving => false,
         };
         if is_stale {
-            self.leave(broker, &mut state);
+            self.leave(&mut state);
         }
     }
 
-    /// Appends that their segment ended without: in front of all others, in their order.
-    pub(crate) fn carry(self: &Arc<Self>, broker: &Broker, carried: Vec<Carried>) {
-        let mut state = self.state.lock();
-        for Carried { batch, only, deadline, reply } in carried.into_iter().rev() {
-            broker.cluster().metrics().waiting_bytes.inc_by(i64::try_from(batch.len()).unwrap_or(i64::MAX));
-            let is_idempotent = Batch::parse(&batch).is_ok_and(|(batch, _)| batch.producer().is_some());
-            state.queue.push_front(Waiting { batch, is_idempotent, only, deadline, reply });
-        }
-        self.leave(broker, &mut state);
+    /// The leader of an open segment of the partition that metadata gives to this process. Makes its log if need be.
+    pub(crate) async fn leader(self: &Arc<Self>, segment: &Segment) -> Result<Arc<Leader>> {
+        let this: Weak<Self> = Arc::downgrade(self);
+        self.leaders.leader(&self.name, segment, this).await
     }
 
     /// Looks at how full the segment is that this process leads: for the monitor.
-    pub(crate) fn check(self: &Arc<Self>, broker: &Broker, leader: &Arc<Leader>) {
+    pub(crate) fn check(self: &Arc<Self>, leader: &Arc<Leader>) {
         let mut state = self.state.lock();
         if matches!(state.mode, Mode::Idle) {
             state.mode = Mode::Local(leader.clone());
@@ -220,9 +225,9 @@ impl Sequencer {
             Mode::Local(current) if current.descriptor.id == leader.descriptor.id => {
                 let is_old = leader.fill().age >= PRODUCER_SILENCE;
                 if is_old && !leader.is_held() && leader.log().is_crowded_with_producers() {
-                    self.start_roll(broker, &mut state, leader, Reason::Producers);
+                    self.start_roll(&mut state, leader, Reason::Producers);
                 } else {
-                    self.follow_up(broker, &mut state, leader);
+                    self.follow_up(&mut state, leader);
                 }
             }
             _ => {}
@@ -230,95 +235,91 @@ impl Sequencer {
     }
 
     /// Ends the segment that this process leads, empty or not: its replicas belong elsewhere.
-    pub(crate) fn end_segment(self: &Arc<Self>, broker: &Broker, leader: &Arc<Leader>, reason: Reason) {
+    pub(crate) fn end_segment(self: &Arc<Self>, leader: &Arc<Leader>, reason: Reason) {
         let mut state = self.state.lock();
         if matches!(state.mode, Mode::Idle) {
             state.mode = Mode::Local(leader.clone());
         }
         let is_leading = matches!(&state.mode, Mode::Local(now) if now.descriptor.id == leader.descriptor.id);
         if is_leading && !leader.is_held() {
-            self.start_roll(broker, &mut state, leader, reason);
+            self.start_roll(&mut state, leader, reason);
         }
     }
 
     /// Appends to the own log. `None`: the batch must wait, the driver is called.
     fn append_here(
         self: &Arc<Self>,
-        broker: &Broker,
         state: &mut State,
         leader: &Arc<Leader>,
-        &Arrived { batch, bytes, only, deadline }: &Arrived<'_>,
-    ) -> Option<Result<Placed>> {
-        match leader.append(broker, batch, bytes, only, deadline) {
-            Ok(appended) => {
-                broker.cluster().metrics().append_bytes.inc_by(bytes.len() as u64);
+        &Arrived { batch, bytes, for_segment, deadline }: &Arrived<'_>,
+    ) -> Option<Result<AppendOutcome>> {
+        match leader.append(self.leaders.copies(), batch, bytes, for_segment, deadline) {
+            Ok(Written { appended, up_to_date }) => {
+                for place in up_to_date {
+                    follower::send_alone(self.leaders.copies(), leader, place, bytes.len());
+                }
+                self.leaders.cluster().metrics().append_bytes.inc_by(bytes.len() as u64);
                 let ack = AppendAck {
                     base_offset: appended.base_offset.0,
                     end_offset: appended.end_offset.0,
                     duplicate: appended.duplicate,
                 };
                 if !appended.duplicate {
-                    self.follow_up(broker, state, leader);
+                    self.follow_up(state, leader);
                 }
                 let (commit, leader) = (appended.commit, leader.clone());
-                Some(Ok(Placed::Committing { ack, commit, leader, deadline }))
+                Some(Ok(AppendOutcome::Committing { ack, commit, leader, deadline }))
             }
             Err(Error::NotLeader { key, .. }) => {
-                let open = self.open_segment(broker);
+                let open = self.open_segment();
                 let is_listed = open.is_some_and(|open| open.descriptor.id == leader.descriptor.id);
                 if is_listed && leader.is_leading() {
                     return Some(Err(Error::NotLeader { key, hint: None })); // metadata says so, the bucket says no
                 }
-                self.leave(broker, state);
+                self.leave(state);
                 None
             }
             Err(error @ Error::NoSpace { .. }) => {
-                broker.cluster().room().note_refusal();
+                self.leaders.cluster().room().note_refusal();
                 if leader.is_held() {
                     return Some(Err(error));
                 }
-                self.start_roll(broker, state, leader, Reason::NoSpace);
+                self.start_roll(state, leader, Reason::NoSpace);
                 None
             }
             Err(error @ Error::TooManyProducers { .. }) => {
                 if leader.is_held() || leader.fill().age < PRODUCER_SILENCE {
                     return Some(Err(error));
                 }
-                self.start_roll(broker, state, leader, Reason::Producers);
+                self.start_roll(state, leader, Reason::Producers);
                 None
             }
             // A leader that was replaced without knowing lacks what the next one has.
             Err(error @ Error::OutOfOrderSequence { .. }) => {
-                Some(Ok(Placed::Refused { error, leader: leader.clone() }))
+                Some(Ok(AppendOutcome::Refused { error, leader: leader.clone() }))
             }
             Err(error) => Some(Err(error)),
         }
     }
 
     /// After an append, or now and then: rolls, or has the successor allotted.
-    fn follow_up(self: &Arc<Self>, broker: &Broker, state: &mut State, leader: &Arc<Leader>) {
-        match leader.decide(broker.limits()) {
+    fn follow_up(self: &Arc<Self>, state: &mut State, leader: &Arc<Leader>) {
+        match leader.decide(self.leaders.limits()) {
             Decision::Continue => {}
-            Decision::AllotSuccessor(reason) => roll::allot_ahead(broker, leader, reason),
-            Decision::SealAfterThis(reason) => self.start_roll(broker, state, leader, reason),
+            Decision::AllotSuccessor(reason) => roll::allot_ahead(self.leaders.copies(), leader, reason),
+            Decision::SealAfterThis(reason) => self.start_roll(state, leader, reason),
         }
     }
 
     /// From here on nothing is appended to the leader's log.
-    fn start_roll(
-        self: &Arc<Self>,
-        broker: &Broker,
-        state: &mut State,
-        leader: &Arc<Leader>,
-        reason: Reason,
-    ) {
-        broker.bucket().freeze(leader.log().id());
+    fn start_roll(self: &Arc<Self>, state: &mut State, leader: &Arc<Leader>, reason: Reason) {
+        self.leaders.copies().bucket().freeze(leader.log().id());
         state.roll = Some(Roll::of_leader(leader.clone(), reason));
-        self.leave(broker, state);
+        self.leave(state);
     }
 
     /// Gives the target up; the driver finds the next one.
-    fn leave(self: &Arc<Self>, broker: &Broker, state: &mut State) {
+    fn leave(self: &Arc<Self>, state: &mut State) {
         let is_driving = matches!(state.mode, Mode::Driving);
         let has_work = state.roll.is_some() || !state.queue.is_empty() || !state.in_flight.is_empty();
         if is_driving {
@@ -329,30 +330,30 @@ impl Sequencer {
             return;
         }
         state.mode = Mode::Driving;
-        let (this, driving) = (self.clone(), broker.clone());
-        broker.cluster().tasks().spawn("sequencer", async move { this.drive_guarded(&driving).await });
+        let this = self.clone();
+        self.leaders.copies().tasks().spawn("sequencer", this.drive_guarded());
     }
 
-    fn enqueue(self: &Arc<Self>, broker: &Broker, state: &mut State, waiting: Waiting) {
-        broker
+    fn enqueue(self: &Arc<Self>, state: &mut State, waiting: Waiting) {
+        self.leaders
             .cluster()
             .metrics()
             .waiting_bytes
             .inc_by(i64::try_from(waiting.batch.len()).unwrap_or(i64::MAX));
         state.queue.push_back(waiting);
-        self.leave(broker, state);
+        self.leave(state);
     }
 
-    fn dequeued(&self, broker: &Broker, waiting: &Waiting) {
-        broker
+    fn dequeued(&self, waiting: &Waiting) {
+        self.leaders
             .cluster()
             .metrics()
             .waiting_bytes
             .dec_by(i64::try_from(waiting.batch.len()).unwrap_or(i64::MAX));
     }
 
-    fn open_segment(&self, broker: &Broker) -> Option<Segment> {
-        let routing = broker.cluster().routing();
+    fn open_segment(&self) -> Option<Segment> {
+        let routing = self.leaders.cluster().routing();
         let route = routing.topic(self.topic)?;
         open_segment(route.partition(self.partition).ok()?).cloned()
     }

@@ -1,0 +1,89 @@
+//! What the parts of a shared cursor say to each other, as it goes between nodes.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use prost::Message as _;
+use uuid::Uuid;
+use walrus_model::TopicId;
+
+use super::ledger::HandedOver;
+use super::progress::{CursorKey, Progress};
+use super::reservation::{HolderId, Reservation};
+use super::terms::{EntryRef, TopicRef};
+use crate::cluster::segment::uuid_bytes;
+use crate::node::error::{Error, Result};
+use crate::node::names::TopicName;
+use crate::node::proto::peer::{
+    CursorAnswer, CursorEntry, CursorReservation, CursorState, CursorTopic, cursor_answer,
+};
+
+pub(super) fn decode_answer(payload: Bytes) -> Result<cursor_answer::Answer> {
+    let answer =
+        CursorAnswer::decode(payload).map_err(|problem| Error::Internal { message: problem.to_string() })?;
+    answer.answer.ok_or_else(unexpected)
+}
+
+pub(super) fn unexpected() -> Error {
+    Error::Internal { message: "a cursor message of a kind that does not belong here".to_owned() }
+}
+
+pub(super) fn topic_message(topic: &TopicRef) -> CursorTopic {
+    CursorTopic { uuid: uuid_bytes(topic.id.0), name: topic.name.to_string() }
+}
+
+pub(super) fn topic_of(topic: Option<CursorTopic>) -> Result<TopicRef> {
+    let topic = topic.unwrap_or_default();
+    Ok(TopicRef { id: TopicId(uuid_of(&topic.uuid)?), name: TopicName::parse(&topic.name)? })
+}
+
+pub(super) fn entry_message(entry: &EntryRef) -> CursorEntry {
+    CursorEntry { partition: entry.partition, offset: entry.offset }
+}
+
+pub(super) fn entry_of(entry: &CursorEntry) -> EntryRef {
+    EntryRef { partition: entry.partition, offset: entry.offset }
+}
+
+pub(super) fn entry_messages(entries: &[EntryRef]) -> Vec<CursorEntry> {
+    entries.iter().map(entry_message).collect()
+}
+
+pub(super) fn entries_of(entries: &[CursorEntry]) -> Vec<EntryRef> {
+    entries.iter().map(entry_of).collect()
+}
+
+pub(super) fn handed_over_message(HandedOver { key, progress, reserved }: HandedOver) -> CursorState {
+    let now = Instant::now();
+    let left_ms =
+        |until: Instant| until.saturating_duration_since(now).as_millis().try_into().unwrap_or(u32::MAX);
+    let reservation = |(offset, reservation): (u64, Reservation)| CursorReservation {
+        offset,
+        holder: uuid_bytes(reservation.holder.0),
+        left_ms: left_ms(reservation.until),
+    };
+    let reserved = reserved.into_iter().map(reservation).collect();
+    CursorState {
+        topic: uuid_bytes(key.topic.0),
+        partition: key.partition,
+        progress: progress.encode().into(),
+        reserved,
+    }
+}
+
+/// What a node of another version says in a way that we cannot read is as if it had not been said.
+pub(super) fn handed_over_of(state: &CursorState) -> Option<HandedOver> {
+    let now = Instant::now();
+    let key = CursorKey { topic: TopicId(uuid_of(&state.topic).ok()?), partition: state.partition };
+    let reservation = |reserved: &CursorReservation| {
+        let until = now + Duration::from_millis(reserved.left_ms.into());
+        Some((reserved.offset, Reservation { holder: HolderId(uuid_of(&reserved.holder).ok()?), until }))
+    };
+    let reserved = state.reserved.iter().filter_map(reservation).collect();
+    Some(HandedOver { key, progress: Progress::decode(&state.progress).ok()?, reserved })
+}
+
+pub(super) fn uuid_of(bytes: &[u8]) -> Result<Uuid> {
+    let malformed = |_| Error::InvalidRequest { problem: format!("a uuid of {} bytes", bytes.len()) };
+    Uuid::from_slice(bytes).map_err(malformed)
+}

@@ -1,0 +1,12 @@
+//! What the sender of a batch is told.
+
+/// A batch that is durable and readable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppendAck {
+    /// Offset of its first record.
+    pub base_offset: u64,
+    /// First offset behind it.
+    pub end_offset: u64,
+    /// It was stored before, at these offsets.
+    pub duplicate: bool,
+}

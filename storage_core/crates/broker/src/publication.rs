@@ -1,0 +1,183 @@
+//! New metadata on their way to the parts of the data plane: the one place that knows the order.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use walrus_metadata::Metadata;
+
+use crate::cluster::Cluster;
+use crate::cluster::routing::{Routing, TopicRoute};
+use crate::partition::Partitions;
+
+/// Hands out published metadata, one snapshot at a time.
+pub(crate) struct Publication {
+    /// Held while something is handed out: leases of older metadata must not replace those of newer.
+    turn: Mutex<()>,
+    partitions: Arc<Partitions>,
+}
+
+/// Who follows the metadata, each told in its turn by [`hand_out`].
+trait Followers {
+    /// Connections go to the nodes that are listed.
+    fn peers(&self, metadata: &Metadata);
+    /// Which nodes have renewed their leases.
+    fn presence(&self, metadata: &Metadata);
+    /// On return no write under a lost lease is under way.
+    fn leases(&self, routing: &Routing);
+    /// Leaders whose segments are not theirs any more know how they ended.
+    fn leaders(&self, routing: &Routing);
+    /// Each partition has what orders its appends.
+    fn sequencers(&self, routing: &Routing);
+    /// Requests go by it from here on.
+    fn routing(&self, routing: Routing);
+    /// What waits for earlier leaders is given to the next ones.
+    fn targets(&self, changed: &[Arc<TopicRoute>]);
+    /// Whoever waited for news looks at it.
+    fn version(&self, version: u64);
+}
+
+/// Tells everybody, in the order that is safe. Leases end first of all that concerns writes: a process that has lost a segment
+/// must not write to it while others read where it ended. Leaders learn how their segments ended before requests are routed past
+/// them, so that an append that waits there is carried in front of those that come later. A sequencer is there before somebody
+/// is routed to it. The version comes last, so that whoever it wakes sees all the rest.
+fn hand_out(followers: &impl Followers, metadata: &Metadata, routing: Routing, changed: &[Arc<TopicRoute>]) {
+    followers.presence(metadata);
+    followers.peers(metadata);
+    followers.leases(&routing);
+    followers.leaders(&routing);
+    followers.sequencers(&routing);
+    followers.routing(routing);
+    followers.targets(changed);
+    followers.version(metadata.version);
+}
+
+impl Publication {
+    pub(crate) fn new(partitions: Arc<Partitions>) -> Self {
+        Self { turn: Mutex::default(), partitions }
+    }
+
+    /// Takes a snapshot of the metadata. On return leases and routes follow it. An older one than before is ignored.
+    pub(crate) fn publish(&self, metadata: &Arc<Metadata>) {
+        let _turn = self.turn.lock();
+        let cluster = self.cluster();
+        let old = Arc::clone(&cluster.routing());
+        if metadata.version < old.metadata.version {
+            tracing::warn!(
+                version = metadata.version,
+                published = old.metadata.version,
+                "older metadata is not published"
+            );
+            return;
+        }
+        let (routing, changed) = old.next(metadata.clone(), cluster.config());
+        hand_out(self, metadata, routing, &changed);
+    }
+
+    /// Brings the leases in line with the published metadata, should a publication have been missed.
+    pub(crate) fn update_leases(&self) {
+        let _turn = self.turn.lock();
+        self.leases(&self.cluster().routing());
+    }
+
+    fn cluster(&self) -> &Cluster {
+        self.partitions.cluster()
+    }
+}
+
+impl Followers for Publication {
+    fn peers(&self, metadata: &Metadata) {
+        self.cluster().peers().update(metadata);
+    }
+
+    fn presence(&self, metadata: &Metadata) {
+        self.cluster().observe_leases(metadata);
+    }
+
+    fn leases(&self, routing: &Routing) {
+        self.partitions.copies().bucket().update_leases(&routing.leases);
+    }
+
+    fn leaders(&self, routing: &Routing) {
+        self.partitions.leaders().end_leaders(routing);
+    }
+
+    fn sequencers(&self, routing: &Routing) {
+        if !routing.has_topics_of(&self.cluster().routing()) {
+            self.partitions.follow(routing);
+        }
+    }
+
+    fn routing(&self, routing: Routing) {
+        self.cluster().set_routing(routing);
+    }
+
+    fn targets(&self, changed: &[Arc<TopicRoute>]) {
+        self.partitions.metadata_changed(changed);
+    }
+
+    fn version(&self, version: u64) {
+        self.cluster().tell_version(version);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Recorder(Mutex<Vec<&'static str>>);
+
+    impl Recorder {
+        fn note(&self, what: &'static str) {
+            self.0.lock().push(what);
+        }
+    }
+
+    impl Followers for Recorder {
+        fn peers(&self, _: &Metadata) {
+            self.note("peers");
+        }
+        fn presence(&self, _: &Metadata) {
+            self.note("presence");
+        }
+        fn leases(&self, _: &Routing) {
+            self.note("leases");
+        }
+        fn leaders(&self, _: &Routing) {
+            self.note("leaders");
+        }
+        fn sequencers(&self, _: &Routing) {
+            self.note("sequencers");
+        }
+        fn routing(&self, _: Routing) {
+            self.note("routing");
+        }
+        fn targets(&self, _: &[Arc<TopicRoute>]) {
+            self.note("targets");
+        }
+        fn version(&self, _: u64) {
+            self.note("version");
+        }
+    }
+
+    /// Each of these pairs is a safety rule; see [`hand_out`].
+    #[test]
+    fn writes_under_a_lost_lease_end_before_anybody_is_routed_past_them_and_news_come_last() {
+        let recorder = Recorder::default();
+        hand_out(&recorder, &Metadata::default(), Routing::empty(), &[]);
+        let told = recorder.0.into_inner();
+        let at = |what| told.iter().position(|told| *told == what).unwrap();
+        assert_eq!(told.len(), 8, "each is told once: {told:?}");
+        for (first, then) in [
+            ("leases", "leaders"),
+            ("leaders", "routing"),
+            ("sequencers", "routing"),
+            ("routing", "targets"),
+            ("presence", "routing"),
+            ("peers", "routing"),
+            ("targets", "version"),
+        ] {
+            assert!(at(first) < at(then), "{first} before {then}: {told:?}");
+        }
+    }
+}

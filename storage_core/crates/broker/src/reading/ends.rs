@@ -1,0 +1,129 @@
+//! How far segments go, and how large they are: their leaders say it of open ones.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message as _;
+use walrus_metadata::{Partition, Segment, SegmentState};
+use walrus_model::{Descriptor, SegmentId};
+
+use crate::cluster::routing::base_of;
+use crate::cluster::segment::uuid_bytes;
+use crate::node::error::{Error, Result};
+use crate::node::names::PartitionRef;
+use crate::node::proto::peer::{SegmentFacts, SegmentInfoAnswer};
+use crate::peer::Request;
+use crate::reading::Reading;
+
+/// For a look at another node's copies.
+const INFO_PATIENCE: Duration = Duration::from_secs(2);
+
+impl Reading {
+    /// The end of a partition, or of one of its segments.
+    pub(crate) async fn end_of(&self, place: &PartitionRef, segment: Option<SegmentId>) -> Result<u64> {
+        let mut partition = self.cluster().routing().partition(place)?.1.clone();
+        let last = partition.segments.last().map(|last| last.descriptor.id);
+        partition.segments.retain(|listed| Some(listed.descriptor.id) == segment.or(last));
+        let sizes = self.sure_sizes(place.topic.as_str(), std::slice::from_ref(&partition)).await?;
+        let none = || Error::Unavailable { what: format!("{place} has no segment") };
+        let listed = partition.segments.first().ok_or_else(none)?;
+        Ok(end_of(listed, sizes.get(&listed.descriptor.id)))
+    }
+
+    /// [`Reading::sizes`], or `Unavailable` where somebody does not know how far an open segment goes.
+    pub(crate) async fn sure_sizes(
+        &self,
+        topic: &str,
+        partitions: &[Partition],
+    ) -> Result<HashMap<SegmentId, Size>> {
+        let (sizes, silent) = self.sizes(partitions).await;
+        let mut segments = partitions.iter().flat_map(|partition| &partition.segments);
+        let unknown = segments.find_map(|segment| {
+            let doubt = doubt_of(segment, &sizes, &silent)?;
+            Some((segment.descriptor.id, doubt))
+        });
+        match unknown {
+            Some((segment, doubt)) => Err(Error::Unavailable {
+                what: format!("how far segment {segment} of {topic} goes is not known: {doubt}"),
+            }),
+            None => Ok(sizes),
+        }
+    }
+
+    /// Bytes and high watermarks of all segments of some partitions, from whoever stores them, and who of them did not
+    /// answer.
+    async fn sizes(&self, partitions: &[Partition]) -> (HashMap<SegmentId, Size>, HashSet<u32>) {
+        let mut by_node: BTreeMap<u32, Vec<Bytes>> = BTreeMap::new();
+        for segment in partitions.iter().flat_map(|partition| &partition.segments) {
+            // The leader's copy answers for an open segment, any for a sealed one.
+            let node = segment.descriptor.leader.node.0;
+            by_node.entry(node).or_default().push(uuid_bytes(segment.descriptor.id.0));
+        }
+        let asked = by_node.into_iter().map(|(node, segments)| async move {
+            let info = self.copies().segment_info(segments, false);
+            if node == self.cluster().node_id() {
+                return (node, Some(self.copies().segment_facts(&info).await));
+            }
+            let answer = self.cluster().peers().call(node, Request::SegmentInfo(info), INFO_PATIENCE).await;
+            (node, answer.ok().and_then(|payload| SegmentInfoAnswer::decode(payload).ok()))
+        });
+        let answers = futures_util::future::join_all(asked).await;
+        let silent = answers.iter().filter(|(_, answer)| answer.is_none()).map(|(node, _)| *node).collect();
+        let facts = answers.into_iter().filter_map(|(_, answer)| answer).flat_map(|answer| answer.segments);
+        let size = |facts: SegmentFacts| {
+            let uuid = SegmentId::from_slice(&facts.segment)?;
+            Some((
+                uuid,
+                // One that is open here and sealed there goes on in a segment that is not listed here yet.
+                Size {
+                    end_offset: facts.end_offset,
+                    bytes: facts.bytes,
+                    doubt: match (facts.sealed, facts.unsettled) {
+                        (true, _) => Some(
+                            "it is sealed there, and goes on in one that is not listed here yet".to_owned(),
+                        ),
+                        (false, true) => Some(facts.doubt),
+                        (false, false) => None,
+                    },
+                },
+            ))
+        };
+        (facts.filter_map(size).collect(), silent)
+    }
+}
+
+/// What is known of a segment's size.
+pub(crate) struct Size {
+    end_offset: u64,
+    pub(crate) bytes: u64,
+    /// Why the end of an open segment is not sure.
+    doubt: Option<String>,
+}
+
+/// Why nobody can say how far a segment goes.
+fn doubt_of(segment: &Segment, sizes: &HashMap<SegmentId, Size>, silent: &HashSet<u32>) -> Option<String> {
+    let Descriptor { id, leader, .. } = &segment.descriptor;
+    let node = leader.node.0;
+    match &segment.state {
+        SegmentState::Sealed(_) => None,
+        SegmentState::Sealing(_) => Some("its end is being decided".to_owned()),
+        SegmentState::Open if silent.contains(&node) => {
+            Some(format!("its leader, node {node}, does not answer"))
+        }
+        SegmentState::Open => match sizes.get(id) {
+            None => Some(format!("its leader, node {node}, has not heard of it yet")),
+            Some(size) => {
+                size.doubt.as_ref().map(|doubt| format!("its leader, node {node}, says that {doubt}"))
+            }
+        },
+    }
+}
+
+/// First offset behind a segment; its leader says that of an open one.
+pub(crate) fn end_of(segment: &Segment, size: Option<&Size>) -> u64 {
+    match &segment.state {
+        SegmentState::Sealed(value) => value.end.0,
+        _ => size.map_or(0, |size| size.end_offset).max(base_of(segment)),
+    }
+}

@@ -1,0 +1,101 @@
+//! Appends of clients: to the topic that they name, which may have to be created first.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use crate::node::error::{Error, Result};
+use crate::node::names::PartitionRef;
+use crate::partition::ack::AppendAck;
+use crate::partition::submission::check_batch;
+use crate::partition::ticket::Ticket;
+use crate::topics::Topics;
+use crate::topics::creation::Early;
+
+impl Topics {
+    /// Appends one RecordBatch v2 of a client; durable and readable on return. Goes to the leader, waits through a
+    /// rollover, creates an unknown topic if `auto_create_topics`. Refuses internal topics. Calls for one partition
+    /// that are polled first in some order reach its log in this order, as long as none of them fails.
+    pub(crate) async fn append(self: &Arc<Self>, to: &PartitionRef, batch: Bytes) -> Result<AppendAck> {
+        self.append_as(to, batch, false).await
+    }
+
+    /// [`Topics::append`] to a topic of Walrus's own.
+    pub(crate) async fn append_internal(
+        self: &Arc<Self>,
+        to: &PartitionRef,
+        batch: Bytes,
+    ) -> Result<AppendAck> {
+        self.append_as(to, batch, true).await
+    }
+
+    async fn append_as(
+        self: &Arc<Self>,
+        to: &PartitionRef,
+        bytes: Bytes,
+        internal: bool,
+    ) -> Result<AppendAck> {
+        let started = Instant::now();
+        let deadline = started + Duration::from_millis(self.cluster().config().append_wait_ms);
+        // Nothing is awaited before the batch has its place: this keeps the callers' order.
+        let ticket = self.submit(to, bytes.clone(), internal, deadline);
+        let result = match ticket.finish(self.copies()).await {
+            Err(unknown) if unknown.is_unknown() => {
+                match self.cluster().confirmed(|| self.cluster().routing().partition(to).map(drop)).await {
+                    Ok(()) => self.submit(to, bytes, internal, deadline).finish(self.copies()).await,
+                    Err(error) => Err(error),
+                }
+            }
+            finished => finished,
+        };
+        match &result {
+            Ok(_) => self.cluster().metrics().append_seconds.observe(started.elapsed().as_secs_f64()),
+            Err(error) => self.cluster().metrics().count_error(error),
+        }
+        result
+    }
+
+    /// Gives a batch its place in the order of its partition. Nothing is awaited.
+    fn submit(
+        self: &Arc<Self>,
+        to: &PartitionRef,
+        bytes: Bytes,
+        internal: bool,
+        deadline: Instant,
+    ) -> Ticket {
+        let routing = self.cluster().routing();
+        if let Some(route) = routing.find(&to.topic)
+            && !self.creations().is_waited_for(&to.topic)
+        {
+            return self.partitions().submit(route, to.partition, bytes, internal, deadline);
+        }
+        if let Err(error) = check_batch(&bytes) {
+            return Ticket::failed(error);
+        }
+        if internal || !self.cluster().config().auto_create_topics {
+            return Ticket::failed(Error::UnknownTopic { topic: to.topic.to_string() });
+        }
+        let (ticket, is_first) = self.creations().wait(to, bytes, deadline);
+        if is_first {
+            let (topics, topic) = (self.clone(), to.topic.clone());
+            self.cluster().tasks().spawn("create topic", async move {
+                let outcome = topics.create_topic(topic.as_str(), 0, false).await;
+                let route = topics.cluster().routing().find(&topic).cloned();
+                topics.creations().finish(&topic, |early| {
+                    let Early { partition, batch, deadline, .. } = early;
+                    let unknown = || Error::UnknownTopic { topic: topic.to_string() };
+                    let route = outcome
+                        .as_ref()
+                        .map_err(Clone::clone)
+                        .and_then(|_| route.as_ref().ok_or_else(unknown));
+                    let submit = |route| {
+                        topics.partitions().submit(route, *partition, batch.clone(), false, *deadline)
+                    };
+                    route.map_or_else(Ticket::failed, |route| submit(route))
+                });
+            });
+        }
+        ticket
+    }
+}
