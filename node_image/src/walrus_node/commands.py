@@ -40,13 +40,17 @@ def _new_id() -> UUID:
 async def execute(
     store: MetadataStore[ClusterState], command: dict[str, Any], *, expect: int | None = None
 ) -> Applied | Rejected:
+    """Propose a command until its outcome is known."""
+    return await propose(store, envelope(command, expect=expect))
+
+
+async def propose(store: MetadataStore[ClusterState], proposal: bytes) -> Applied | Rejected:
     """Propose under one command id until the outcome is known; only cancelling ends it otherwise."""
-    proposal = envelope(command, expect=expect)
     while True:
         outcome = await asyncio.wrap_future(store.propose(proposal, timeout=PROPOSE_SECONDS_MAX))
         if not isinstance(outcome, Unknown):
             return outcome
-        log.debug("outcome unknown (%s), proposed again: %s", outcome.why, next(iter(command)))
+        log.debug("outcome unknown (%s), proposed again", outcome.why)
         await asyncio.sleep(PAUSE_SECONDS)
 
 

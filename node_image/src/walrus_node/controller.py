@@ -11,13 +11,21 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Protocol
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import walrus_core
 
-from walrus_node.commands import PAUSE_SECONDS, PROPOSE_SECONDS_MAX, envelope, execute, register
+from walrus_node.commands import (
+    PAUSE_SECONDS,
+    PROPOSE_SECONDS_MAX,
+    envelope,
+    execute,
+    now_ms,
+    propose,
+    register,
+)
 from walrus_node.metadata.admission import Registration
 from walrus_node.metadata.machine import ClusterState
 from walrus_node.metadata.membership import AddVoter, plan_voters
@@ -32,24 +40,20 @@ RENEW_SECONDS = 1.0
 _BARRIER_SECONDS = 1.5
 # How often a command is built anew because the state it was built from had moved on.
 _REBUILDS_MAX = 8
-# Refusals after which the same request may be taken a moment later.
-_RETRYABLE = frozenset({"TooManyCreations"})
-# The state moved on while the command was built from it.
-_STALE = frozenset({"StaleBallot", "StaleEpoch", "StaleProcess", "UnknownNode", "VersionMismatch"})
 _POLL_MS = 1_000
-_EVENTS_MAX = 256
+_REQUESTS_MAX = 256
 
 
 class DataPlane(Protocol):
     """What the controller uses of `walrus_core.DataPlane`."""
 
     def poll_events(self, max: int, timeout_ms: int) -> list[tuple[int, str]]: ...  # noqa: A002 - its name there
-    def complete(self, event_id: int, answer_json: str) -> None: ...
+    def complete(self, request_id: int, answer_json: str) -> None: ...
     def set_raft_status(self, status_json: str) -> None: ...
 
 
 class Controller:
-    """Runs in the event loop, except for the one thread that waits for the data plane's events."""
+    """Runs in the event loop, except for the one thread that waits for the data plane's requests."""
 
     def __init__(
         self,
@@ -79,7 +83,7 @@ class Controller:
         self._keeping_copies: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin: registration first, then the lease, the voters and the data plane's events."""
+        """Begin: registration first, then the lease, the voters and the data plane's requests."""
         self._spawn(self._serve())
         self._poller.start()
 
@@ -167,151 +171,47 @@ class Controller:
     async def _propose_once(self, command: dict[str, Any], timeout: float) -> Outcome:
         return await asyncio.wrap_future(self._store.propose(envelope(command), timeout=timeout))
 
-    # Events of the data plane
+    # Requests of the data plane
 
     def _poll_events(self) -> None:
         while not self._stopping.is_set():
-            for event_id, event in self._data_plane.poll_events(_EVENTS_MAX, _POLL_MS):
+            for request_id, request in self._data_plane.poll_events(_REQUESTS_MAX, _POLL_MS):
                 try:
-                    self._loop.call_soon_threadsafe(self._accept, event_id, event)
+                    self._loop.call_soon_threadsafe(self._accept, request_id, request)
                 except RuntimeError:  # the loop has closed
                     return
 
-    def _accept(self, event_id: int, event: str) -> None:
+    def _accept(self, request_id: int, request: str) -> None:
         if not self._stopping.is_set():
-            self._spawn(self._answer(event_id, json.loads(event)))
+            self._spawn(self._answer(request_id, request))
 
-    async def _answer(self, event_id: int, event: dict[str, Any]) -> None:
+    async def _answer(self, request_id: int, request: str) -> None:
         """The store has published the new state before the outcome is here, so the data plane knows it by then."""
-        try:
-            answer = {"ok": await self._carry_out(event)}
-        except _RefusedError as refused:
-            answer = {"error": {"reason": refused.reason, "message": str(refused), "retryable": refused.retryable}}
-        self._data_plane.complete(event_id, json.dumps(answer))
+        self._data_plane.complete(request_id, await self._carry_out(request))
 
-    async def _carry_out(self, event: dict[str, Any]) -> dict[str, Any]:
-        match event["kind"]:
-            case "barrier":
-                return await self._barrier()
-            case "create_topic":
-                return await self._create_topic(event)
-            case "begin_roll":
-                return await self._begin_roll(event)
-            case "begin_recovery":
-                return await self._begin_recovery(event)
-            case "seal_and_open":
-                await self._execute({"seal_and_open": _fields(event, "topic", "partition", "segment", "value")})
-                return {}
-            case "trim":
-                await self._execute({"trim": _fields(event, "topic", "partition", "below_number", "first")})
-                return {}
-            case "report_copies":
-                await self._execute({"report_copies": _fields(event, "replica", "reports")})
-                return {}
-            case "delete_topic":
-                await self._execute({"delete_topic": _fields(event, "topic")})
-                return {}
-            case "node_state":
-                await self._execute({"set_node_state": {**self._me(), "state": event["state"]}})
-                return {}
-            case kind:
-                raise _RefusedError("UnknownEvent", f"the control plane does not know {kind}", retryable=False)
-
-    async def _barrier(self) -> dict[str, Any]:
-        """Returns when this node knows, and the data plane with it, all that was committed before the call."""
-        outcome = await asyncio.wrap_future(self._store.barrier(timeout=_BARRIER_SECONDS))
-        match outcome:
-            case Applied():
-                return {}
-            case Unknown(why):
-                raise _RefusedError(
-                    "Unavailable", f"the metadata may hold more than this node knows: {why}", retryable=True
-                )
-            case Rejected(reason, message):
-                raise _RefusedError(reason, message, retryable=True)
-
-    async def _create_topic(self, event: dict[str, Any]) -> dict[str, Any]:
-        topic = str(uuid4())
-
-        def build() -> dict[str, Any]:
-            metadata, present = self._look()
-            partitions = range(event["partitions"])
-            first = [metadata.first_descriptor(topic, index, str(uuid4()), present) for index in partitions]
-            if any(descriptor is None for descriptor in first):
-                raise _RefusedError("Unavailable", "no node is up to lead a segment", retryable=True)
-            return {"create_topic": {"topic": topic, **_fields(event, "org", "name", "internal"), "first": first}}
-
-        try:
-            await self._execute_built(build)
-        except _RefusedError as refused:
-            if refused.reason == "TopicExists":
-                return {"topic": refused.facts["topic"], "created": False}
-            raise
-        return {"topic": topic, "created": True}
-
-    async def _begin_roll(self, event: dict[str, Any]) -> dict[str, Any]:
-        successor: dict[str, Any] = {}
-
-        def build() -> dict[str, Any]:
-            metadata, present = self._look()
-            topic, partition = event["topic"], event["partition"]
-            found = metadata.successor(topic, partition, str(uuid4()), event["avoid"], present)
-            if found is None:
-                raise _RefusedError("Unavailable", "no node is up to lead the next segment", retryable=True)
-            successor.clear()
-            successor.update(found)
-            return {"begin_roll": {**_fields(event, "topic", "partition", "segment"), "successor": found}}
-
-        await self._execute_built(build)
-        return {"successor": successor}
-
-    async def _begin_recovery(self, event: dict[str, Any]) -> dict[str, Any]:
-        attempt: dict[str, Any] = {}
-
-        def build() -> dict[str, Any]:
-            metadata, present = self._look()
-            topic, partition = event["topic"], event["partition"]
-            attempt_id, successor_id = str(uuid4()), str(uuid4())
-            found = metadata.recovery(
-                topic,
-                partition,
-                attempt=attempt_id,
-                successor=successor_id,
-                above=event["above"],
-                avoid=event["avoid"],
-                present=present,
-            )
-            if found is None:
-                raise _RefusedError("Unavailable", "too few nodes are up for the next segment", retryable=True)
-            attempt.clear()
-            attempt.update(found)
-            return {"begin_recovery": {**_fields(event, "topic", "partition", "segment"), **found}}
-
-        await self._execute_built(build)
-        return attempt
-
-    def _look(self) -> tuple[walrus_core.Metadata, walrus_core.Present]:
-        state = self._store.read()
-        return state.metadata, self._presence.look(state)
-
-    async def _execute_built(self, build: Callable[[], dict[str, Any]]) -> Applied:
-        """Execute a command that was built from the state, anew if the state has moved on meanwhile."""
+    async def _carry_out(self, request: str) -> str:
+        """Carry a request out, planned anew if the state has moved on meanwhile."""
         for _ in range(_REBUILDS_MAX):
-            try:
-                return await self._execute(build())
-            except _RefusedError as refused:
-                if refused.reason not in _STALE:
-                    raise
-                last = refused
-                await asyncio.sleep(PAUSE_SECONDS)
-        raise _RefusedError(last.reason, str(last), retryable=True)
+            state = self._store.read()
+            plan = state.metadata.plan(request, self._presence.look(state))
+            if plan.is_barrier:
+                return await self._barrier(plan)
+            proposal = plan.envelope(now_ms())
+            outcome = None if proposal is None else await propose(self._store, proposal)
+            answer = plan.answer(outcome.to_json() if isinstance(outcome, Rejected) else None)
+            if answer is not None:
+                return answer
+            await asyncio.sleep(PAUSE_SECONDS)
+        return walrus_core.Plan.unavailable("the metadata change faster than this node can follow")
 
-    async def _execute(self, command: dict[str, Any]) -> Applied:
-        outcome = await execute(self._store, command)
-        if isinstance(outcome, Rejected):
-            retryable = outcome.reason in _RETRYABLE
-            raise _RefusedError(outcome.reason, outcome.message, retryable=retryable, facts=dict(outcome.facts))
-        return outcome
+    async def _barrier(self, plan: walrus_core.Plan) -> str:
+        """Wait until this node knows, and the data plane with it, all that was committed before the call."""
+        outcome = await asyncio.wrap_future(self._store.barrier(timeout=_BARRIER_SECONDS))
+        answer = plan.answer() if isinstance(outcome, Applied) else None
+        if answer is not None:
+            return answer
+        why = outcome.why if isinstance(outcome, Unknown) else "the barrier was refused"
+        return walrus_core.Plan.unavailable(f"the metadata may hold more than this node knows: {why}")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
@@ -351,15 +251,3 @@ def raft_metrics(status: Status, state: ClusterState) -> dict[str, Any]:
 
 def _boottime_ms() -> int:
     return boottime_ns() // 1_000_000
-
-
-class _RefusedError(Exception):
-    def __init__(self, reason: str, message: str, *, retryable: bool, facts: dict[str, Any] | None = None) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.retryable = retryable
-        self.facts = facts or {}
-
-
-def _fields(event: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: event[name] for name in names}

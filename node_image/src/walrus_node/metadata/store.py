@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -26,6 +27,10 @@ class Rejected:
     reason: str
     message: str
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The rejection as `walrus_core` reads it."""
+        return json.dumps({**self.facts, "reason": self.reason})
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ mod lost;
 mod placement;
 mod presence;
 mod rejected;
+mod request;
 pub mod rolling;
 mod snapshot;
 mod state;
@@ -33,6 +34,7 @@ pub use lost::{
 pub use placement::{Attempt, first_descriptor, is_better_elsewhere, recovery, successor};
 pub use presence::{Presence, Present};
 pub use rejected::Rejected;
+pub use request::{Conclusion, Plan, Proposal, Refused, Request, Response, plan};
 pub use snapshot::{SNAPSHOT_VERSION, SnapshotError};
 pub use state::{
     CopyState, Creations, Metadata, Node, NodeState, Partition, Recent, Segment, SegmentCopy, SegmentState,

@@ -264,3 +264,26 @@ pub enum Rejected {
         got: u64,
     },
 }
+
+impl Rejected {
+    /// Whether the metadata have moved on since the command was built from them: the same request may be taken when it is
+    /// built anew.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        matches!(
+            self,
+            Self::StaleBallot { .. }
+                | Self::StaleEpoch { .. }
+                | Self::StaleProcess { .. }
+                | Self::UnknownNode { .. }
+                | Self::VersionMismatch { .. }
+        )
+    }
+
+    /// Its stable name, as in its JSON.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let json = serde_json::to_value(self).expect("facts have only keys that are strings in JSON");
+        json["reason"].as_str().expect("the tag is there").to_owned()
+    }
+}

@@ -78,9 +78,10 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Pulls up to `max` control events, in order, as (id, JSON); waits up to `timeout_ms` for the first.
+    /// Pulls up to `max` requests to the metadata, in order, as (id, JSON); waits up to `timeout_ms` for the first.
     ///
-    /// The interpreter lock is released, and signals are seen, while it waits. Empty at once after `stop`.
+    /// `Metadata.plan` takes them. The interpreter lock is released, and signals are seen, while it waits. Empty at
+    /// once after `stop`.
     fn poll_events(&self, py: Python<'_>, max: usize, timeout_ms: u64) -> Result<Vec<(u64, String)>> {
         let plane = self.get()?;
         let until = Instant::now() + Duration::from_millis(timeout_ms);
@@ -96,7 +97,7 @@ impl DataPlane {
         }
     }
 
-    /// Answers an event with `{"ok": {...}}` or `{"error": {"reason", "message", "retryable"}}`.
+    /// Answers a request with what `Plan.answer` gave.
     ///
     /// Publish the state that the answer is about first. Raises `ValueError` for an answer that is not understood;
     /// whoever waited for it is refused then.

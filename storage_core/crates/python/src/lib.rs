@@ -47,7 +47,7 @@ mod _native {
     #[pymodule_export]
     use crate::logging::{init_logging, set_log_filter};
     #[pymodule_export]
-    use crate::metadata::Metadata;
+    use crate::metadata::{Metadata, Plan};
     #[pymodule_export]
     use crate::presence::{Presence, Present};
     use pyo3::prelude::*;

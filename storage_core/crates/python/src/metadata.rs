@@ -6,8 +6,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use uuid::Uuid;
-use walrus_metadata::{Envelope, LostTopic, Rejected, Remains};
-use walrus_model::{AttemptId, DiskId, Epoch, NodeId, SegmentId, TopicId};
+use walrus_metadata::{
+    Conclusion, ENVELOPE_VERSION, Envelope, LostTopic, Refused, Rejected, Remains, Request, Response,
+};
+use walrus_model::{DiskId, NodeId, SegmentId};
 
 use crate::error::Result;
 use crate::json;
@@ -217,64 +219,71 @@ impl Metadata {
         Ok(self.current().check_level(&envelope.command)?)
     }
 
-    /// Descriptor of the first segment of a partition of a new topic; `None` when no node is healthy.
-    fn first_descriptor<'py>(
-        &self,
-        py: Python<'py>,
-        topic: &str,
-        partition: u32,
-        uuid: &str,
-        present: &Present,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (topic, uuid) = (TopicId(parse_uuid(topic)?), parse_uuid(uuid)?);
-        walrus_metadata::first_descriptor(&self.current(), topic, partition, SegmentId(uuid), &present.of)
-            .map(|descriptor| json::to_python(py, &descriptor))
-            .transpose()
+    /// How a request of the data plane, as `DataPlane.poll_events` gives it, is carried out from this state.
+    ///
+    /// Raises `ValueError` for what is no request.
+    fn plan(&self, py: Python<'_>, request_json: &str, present: &Present) -> PyResult<Plan> {
+        let (request, state) = (parse_json::<Request>(request_json)?, self.current());
+        let of = py.detach(|| walrus_metadata::plan(&state, &present.of, &request, Uuid::new_v4));
+        Ok(Plan { of })
+    }
+}
+
+/// How a request of the data plane is carried out.
+///
+/// By a barrier, or by proposing `envelope`; `answer` says then what `DataPlane.complete` is given.
+#[pyclass(frozen, module = "walrus_core")]
+pub(crate) struct Plan {
+    of: std::result::Result<walrus_metadata::Plan, Refused>,
+}
+
+#[pymethods]
+impl Plan {
+    /// It is carried out by waiting until this node knows all that is committed.
+    #[getter]
+    fn is_barrier(&self) -> bool {
+        matches!(self.of, Ok(walrus_metadata::Plan::Barrier))
     }
 
-    /// Descriptor of the segment that follows the partition's last one, not led by a node of `avoid`.
-    ///
-    /// `None` when no healthy node is left or the partition does not exist.
-    fn successor<'py>(
-        &self,
-        py: Python<'py>,
-        topic: &str,
-        partition: u32,
-        uuid: &str,
-        avoid: Vec<u32>,
-        present: &Present,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (topic, segment) = (TopicId(parse_uuid(topic)?), SegmentId(parse_uuid(uuid)?));
-        let avoid: Vec<NodeId> = avoid.into_iter().map(NodeId).collect();
-        walrus_metadata::successor(&self.current(), topic, partition, segment, &avoid, &present.of)
-            .map(|descriptor| json::to_python(py, &descriptor))
-            .transpose()
+    /// The command to propose, under a fresh id, at that time; `None` where there is none.
+    fn envelope<'py>(&self, py: Python<'py>, at_ms: u64) -> Option<Bound<'py, PyBytes>> {
+        let Ok(walrus_metadata::Plan::Propose(proposal)) = &self.of else { return None };
+        let command = proposal.command().clone();
+        let envelope = Envelope { v: ENVELOPE_VERSION, id: Uuid::new_v4(), at_ms, expect: None, command };
+        let json = serde_json::to_vec(&envelope).expect("a command has only keys that are strings in JSON");
+        Some(PyBytes::new(py, &json))
     }
 
-    /// `ballot` and `successor` of the next attempt to decide where the partition's last segment ends.
+    /// The answer to the request, once the command was applied, or rejected with these facts as JSON.
     ///
-    /// Its epoch is fresh, and above `above`: the highest one that a refused fence has named, or 0. `attempt` and
-    /// `successor` are new UUIDs. `None` as for `successor`.
-    #[pyo3(signature = (topic, partition, *, attempt, successor, above, avoid, present))]
-    #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    fn recovery<'py>(
-        &self,
-        py: Python<'py>,
-        topic: &str,
-        partition: u32,
-        attempt: &str,
-        successor: &str,
-        above: u32,
-        avoid: Vec<u32>,
-        present: &Present,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let place = (TopicId(parse_uuid(topic)?), partition);
-        let ids = (AttemptId(parse_uuid(attempt)?), SegmentId(parse_uuid(successor)?));
-        let avoid: Vec<NodeId> = avoid.into_iter().map(NodeId).collect();
-        walrus_metadata::recovery(&self.current(), place, ids, Epoch(above), &avoid, &present.of)
-            .map(|attempt| json::to_python(py, &attempt))
-            .transpose()
+    /// `None`: the state had moved on, the request is to be planned anew. Raises `ValueError` for what is no rejection.
+    #[pyo3(signature = (rejected_json = None))]
+    fn answer(&self, rejected_json: Option<&str>) -> PyResult<Option<String>> {
+        let outcome = match rejected_json {
+            Some(json) => Err(parse_json::<Rejected>(json)?),
+            None => Ok(()),
+        };
+        let answered = match (&self.of, outcome) {
+            (Err(refused), _) => Err(refused.clone()),
+            (Ok(walrus_metadata::Plan::Barrier), Ok(())) => Ok(Response::Done),
+            (Ok(walrus_metadata::Plan::Barrier), Err(rejected)) => Err(Refused::Rejected(rejected)),
+            (Ok(walrus_metadata::Plan::Propose(proposal)), outcome) => match proposal.conclude(outcome) {
+                Conclusion::Answered(answer) => answer,
+                Conclusion::Stale(_) => return Ok(None),
+            },
+        };
+        Ok(Some(answer_json(&answered)))
     }
+
+    /// The answer to a request that was not carried out, as far as is known; it may be asked again.
+    #[staticmethod]
+    fn unavailable(why: String) -> String {
+        answer_json(&Err(Refused::Unavailable { why }))
+    }
+}
+
+fn answer_json(answer: &std::result::Result<Response, Refused>) -> String {
+    serde_json::to_string(answer).expect("an answer has only keys that are strings in JSON")
 }
 
 /// A cluster that uses commands of a level that is not known here must not be followed any further.
@@ -287,8 +296,4 @@ fn check_known(state: &walrus_metadata::Metadata, level: u32) -> std::result::Re
 
 fn parse_json<T: serde::de::DeserializeOwned>(text: &str) -> PyResult<T> {
     serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
-}
-
-fn parse_uuid(text: &str) -> PyResult<Uuid> {
-    Uuid::try_parse(text).map_err(|error| PyValueError::new_err(format!("{text:?} is not a UUID: {error}")))
 }

@@ -39,7 +39,7 @@ def test_a_config_that_cannot_be_used_is_told(tmp_path: Path) -> None:
 
 
 def test_an_answer_that_is_not_understood_is_told(plane: walrus_core.DataPlane) -> None:
-    plane.complete(99, '{"ok": {}}')
+    plane.complete(99, '{"Ok": "done"}')
     with pytest.raises(ValueError, match="EOF"):
         plane.set_raft_status("{")
 

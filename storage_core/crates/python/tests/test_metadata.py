@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import uuid
+from typing import Any
 
 import pytest
 import walrus_core
@@ -72,38 +73,55 @@ def test_a_copy_goes_its_own_way() -> None:
     assert copy.view()["nodes"] == {}
 
 
-def test_segments_are_placed_on_healthy_nodes_in_turn() -> None:
+def carried_out(metadata: walrus_core.Metadata, present: walrus_core.Present, **request: Any) -> dict[str, Any]:
+    plan = metadata.plan(json.dumps(request), present)
+    envelope = plan.envelope(0)
+    if envelope is None:
+        answer = plan.answer()
+    else:
+        try:
+            metadata.apply(envelope)
+            answer = plan.answer()
+        except walrus_core.Rejected as rejected:
+            answer = plan.answer(json.dumps({"reason": rejected.reason, **rejected.facts}))
+    return json.loads(answer) if answer is not None else {"stale": True}
+
+
+def test_requests_of_a_data_plane_are_carried_out_on_healthy_nodes_in_turn() -> None:
     metadata, presence = founded(), walrus_core.Presence(LEASE_MS)
     for node in (1, 2, 3):
         register(metadata, node)
     presence.observe(metadata, 0)
-    assert metadata.first_descriptor(TOPIC, 0, str(uuid.uuid4()), presence.look(metadata, 0)) is None
+    create: dict[str, Any] = {"kind": "create_topic", "org": "default", "name": "t", "partitions": 1, "internal": False}
+    assert carried_out(metadata, presence.look(metadata, 0), **create) == {"Err": "no_node"}
     for node in (1, 2, 3):
         renew(metadata, node)
     presence.observe(metadata, 1)
     present = presence.look(metadata, LEASE_MS * 1_000_000)
     assert present.alive == [1, 2, 3]
-    first = metadata.first_descriptor(TOPIC, 0, str(uuid.uuid4()), present)
-    assert first is not None
-    topic = {"topic": TOPIC, "org": "default", "name": "t", "internal": False, "first": [first]}
-    apply(metadata, {"create_topic": topic})
+    created = carried_out(metadata, present, **create)["Ok"]["topic"]
+    assert created["created"]
+    assert carried_out(metadata, present, **create) == {"Ok": {"topic": {**created, "created": False}}}
+    [partition] = metadata.view()["topics"][created["topic"]]["partitions"]
+    [first] = [segment["descriptor"] for segment in partition["segments"]]
+    roll = {"kind": "begin_roll", "topic": created["topic"], "partition": 0, "segment": first["uuid"]}
     leader = first["leader"]["node"]
-    follower = metadata.successor(TOPIC, 0, str(uuid.uuid4()), [], present)
-    assert follower is not None
+    follower = carried_out(metadata, present, **roll, avoid=[])["Ok"]["successor"]
     assert follower["leader"]["node"] == leader % 3 + 1
-    avoiding = metadata.successor(TOPIC, 0, str(uuid.uuid4()), [leader % 3 + 1], present)
-    assert avoiding is not None
+    avoiding = carried_out(metadata, present, **roll, avoid=[leader % 3 + 1])["Ok"]["successor"]
     assert avoiding["leader"]["node"] == (leader + 1) % 3 + 1
     lapsed = presence.look(metadata, LEASE_MS * 1_000_000 + 1)
     assert lapsed.alive == []
-    assert metadata.successor(TOPIC, 0, str(uuid.uuid4()), [], lapsed) is None
+    assert carried_out(metadata, lapsed, **roll, avoid=[]) == {"Err": "no_node"}
 
 
-def test_what_is_not_a_uuid_is_told() -> None:
+def test_what_is_no_request_of_a_data_plane_is_told() -> None:
     metadata = founded()
     nobody = walrus_core.Presence(LEASE_MS).look(metadata, 0)
-    with pytest.raises(ValueError, match=r"nonsense.* is not a UUID"):
-        metadata.successor("nonsense", 0, TOPIC, [], nobody)
+    with pytest.raises(ValueError, match="unknown variant"):
+        metadata.plan('{"kind": "nonsense"}', nobody)
+    assert metadata.plan('{"kind": "barrier"}', nobody).is_barrier
+    assert json.loads(walrus_core.Plan.unavailable("away")) == {"Err": {"unavailable": {"why": "away"}}}
 
 
 REFUSED_BESIDE_LOOKS = """

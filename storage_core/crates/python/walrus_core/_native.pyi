@@ -133,17 +133,6 @@ class Metadata:
     def reachable_level(self) -> int | None:
         """The level of commands that all members know, if it is above the cluster's."""
 
-    def first_descriptor(self, topic: str, partition: int, uuid: str, present: Present) -> dict[str, Any] | None:
-        """Descriptor of the first segment of a partition of a new topic; `None` when no node is healthy."""
-
-    def successor(
-        self, topic: str, partition: int, uuid: str, avoid: Sequence[int], present: Present
-    ) -> dict[str, Any] | None:
-        """Descriptor of the segment that follows the partition's last one, not led by a node of `avoid`.
-
-        `None` when no healthy node is left or the partition does not exist.
-        """
-
     def lost_topics(self, remains_json: str) -> list[dict[str, Any]]:
         """Topics that this state does not name, put together from the `DataPlane.remains` of all disks, as JSON.
 
@@ -156,22 +145,35 @@ class Metadata:
         Raises `ValueError` that says why it cannot be: no name is known, or nobody can say which segment is the first.
         """
 
-    def recovery(
-        self,
-        topic: str,
-        partition: int,
-        *,
-        attempt: str,
-        successor: str,
-        above: int,
-        avoid: Sequence[int],
-        present: Present,
-    ) -> dict[str, Any] | None:
-        """`ballot` and `successor` of the next attempt to decide where the partition's last segment ends.
+    def plan(self, request_json: str, present: Present) -> Plan:
+        """How a request of the data plane, as `DataPlane.poll_events` gives it, is carried out from this state.
 
-        Its epoch is fresh, and above `above`: the highest one that a refused fence has named, or 0. `attempt` and
-        `successor` are new UUIDs. `None` as for `successor`.
+        Raises `ValueError` for what is no request.
         """
+
+@final
+class Plan:
+    """How a request of the data plane is carried out.
+
+    By a barrier, or by proposing `envelope`; `answer` says then what `DataPlane.complete` is given.
+    """
+
+    @property
+    def is_barrier(self) -> bool:
+        """It is carried out by waiting until this node knows all that is committed."""
+
+    def envelope(self, at_ms: int) -> bytes | None:
+        """The command to propose, under a fresh id, at that time; `None` where there is none."""
+
+    def answer(self, rejected_json: str | None = None) -> str | None:
+        """The answer to the request, once the command was applied, or rejected with these facts as JSON.
+
+        `None`: the state had moved on, the request is to be planned anew. Raises `ValueError` for what is no rejection.
+        """
+
+    @staticmethod
+    def unavailable(why: str) -> str:
+        """The answer to a request that was not carried out, as far as is known; it may be asked again."""
 
 @final
 class Presence:
@@ -225,13 +227,14 @@ class DataPlane:
         """Raft's own words about itself, for `METRICS`: a JSON object."""
 
     def poll_events(self, max: int, timeout_ms: int) -> list[tuple[int, str]]:  # noqa: A002 - at most so many
-        """Pulls up to `max` control events, in order, as (id, JSON); waits up to `timeout_ms` for the first.
+        """Pulls up to `max` requests to the metadata, in order, as (id, JSON); waits up to `timeout_ms` for the first.
 
-        The interpreter lock is released, and signals are seen, while it waits. Empty at once after `stop`.
+        `Metadata.plan` takes them. The interpreter lock is released, and signals are seen, while it waits. Empty at
+        once after `stop`.
         """
 
     def complete(self, event_id: int, answer_json: str) -> None:
-        """Answers an event with `{"ok": {...}}` or `{"error": {"reason", "message", "retryable"}}`.
+        """Answers a request with what `Plan.answer` gave.
 
         Publish the state that the answer is about first. Raises `ValueError` for an answer that is not understood;
         whoever waited for it is refused then.

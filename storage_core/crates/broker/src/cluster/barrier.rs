@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
+use walrus_metadata::{Refused, Request};
 
-use crate::cluster::control::{ControlQueue, Event};
-use crate::node::refusal::Refusal;
+use crate::cluster::control::ControlQueue;
 
 /// For one barrier; whoever comes while one is under way waits for the next, so for two at most.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -19,19 +19,19 @@ pub(crate) struct Barrier {
 
 struct Passed {
     began: Instant,
-    outcome: Result<(), Refusal>,
+    outcome: Result<(), Refused>,
 }
 
 impl Barrier {
     /// Returns when a barrier that began after this call has passed, or why it has not.
-    pub(crate) async fn pass(&self, control: &ControlQueue) -> Result<(), Refusal> {
+    pub(crate) async fn pass(&self, control: &ControlQueue) -> Result<(), Refused> {
         let asked = Instant::now();
         let mut last = self.last.lock().await;
         if let Some(passed) = last.as_ref().filter(|passed| passed.began > asked) {
             return passed.outcome.clone();
         }
         let began = Instant::now();
-        let outcome = control.ask(&Event::Barrier, PATIENCE).await.map(drop);
+        let outcome = control.ask(&Request::Barrier, PATIENCE).await.map(drop);
         *last = Some(Passed { began, outcome: outcome.clone() });
         outcome
     }
@@ -63,11 +63,11 @@ mod tests {
         for waiting in &mut late {
             assert!(futures_util::poll!(waiting).is_pending());
         }
-        control.complete(asked[0].0, r#"{"ok": {}}"#).unwrap();
+        control.complete(asked[0].0, r#"{"Ok": "done"}"#).unwrap();
         first.await.unwrap().unwrap();
         let late = tokio::spawn(futures_util::future::join_all(late));
         let asked = next().await.unwrap();
-        control.complete(asked[0].0, r#"{"error": {"reason": "Unavailable", "retryable": true}}"#).unwrap();
+        control.complete(asked[0].0, r#"{"Err": {"unavailable": {"why": "away"}}}"#).unwrap();
         let outcomes = late.await.unwrap();
         assert!(outcomes.iter().all(Result::is_err), "they hear what became of the one that they waited for");
         assert_eq!(control.poll(10, Duration::ZERO), [], "one was enough for all");

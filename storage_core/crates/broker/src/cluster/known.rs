@@ -33,7 +33,7 @@ impl Cluster {
             |why: &dyn std::fmt::Display| Error::Unavailable { what: format!("{doubted}: {why}") };
         self.may_be_told().map_err(|doubt| unavailable(&doubt))?;
         let passed = self.barrier().pass(self.control()).await;
-        passed.map_err(|refusal| unavailable(&refusal.message))
+        passed.map_err(|refusal| unavailable(&refusal))
     }
 
     /// Whether it is worth asking the metadata store: one that has not answered for seconds would be waited for in vain.

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use walrus_metadata::SegmentState;
+use walrus_metadata::{Request, SegmentState};
 use walrus_model::{Descriptor, Value};
 
-use crate::cluster::control::Event;
 use crate::cluster::segment::log_id;
 use crate::copies::Copies;
 use crate::node::error::{Error, Result};
@@ -29,7 +28,7 @@ pub(crate) async fn prepare_ahead(copies: &Arc<Copies>, segment: &Descriptor, va
 
 /// Proposes the value until metadata has it. Gives up only where metadata has another value or no such segment.
 pub(crate) async fn publish(copies: &Arc<Copies>, segment: &Descriptor, value: &Value) -> Result<()> {
-    let event = Event::SealAndOpen {
+    let request = Request::SealAndOpen {
         topic: segment.topic,
         partition: segment.partition,
         segment: segment.id,
@@ -50,7 +49,7 @@ pub(crate) async fn publish(copies: &Arc<Copies>, segment: &Descriptor, value: &
             Some(_) => {}
             None => return Err(Error::UnknownSegment { segment: segment.id.to_string() }),
         }
-        match copies.cluster().control().ask(&event, CONTROL_PATIENCE).await {
+        match copies.cluster().control().ask(&request, CONTROL_PATIENCE).await {
             // The snapshot comes before the answer, so the next look sees it.
             Ok(_) if copies.cluster().is_sealed(segment) => {}
             Ok(_) => news.wait(PAUSE).await,

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use tokio::sync::mpsc;
-use walrus_metadata::SegmentState;
-use walrus_model::{Ballot, Descriptor, Digest, Offset, SegmentId, Value};
+use walrus_metadata::{Attempt, Refused, Rejected, Request as Asked, Response, SegmentState};
+use walrus_model::{Ballot, Descriptor, Digest, Epoch, NodeId, Offset, SegmentId, Value};
 use walrus_replica::{Accept, Mark, Message, Recoverer, RecovererInput, RecovererOutput, Reply};
 
-use crate::cluster::control::Event;
 use crate::copies::Copies;
 use crate::copies::sealing;
 use crate::copies::wire::{self, Ask};
@@ -32,8 +31,6 @@ const ASK_AGAIN: Duration = Duration::from_millis(250);
 const STAND_BACK: Duration = Duration::from_millis(100);
 /// Between two looks while metadata knows more than our snapshot of it.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// Metadata's reason for refusing to begin: the end is decided.
-const SEALED: &str = "Sealed";
 
 /// Until metadata has the end of the segment, or does not list it. `reason` is for people.
 pub(crate) async fn run(
@@ -44,7 +41,7 @@ pub(crate) async fn run(
 ) -> Result<()> {
     let started = Instant::now();
     let place = copies.table().place(segment).unwrap_or(segment.replicas.len());
-    let mut above = segment.epoch.0;
+    let mut above = segment.epoch;
     loop {
         let news = copies.cluster().news();
         match copies.cluster().current(segment).map(|listed| listed.state) {
@@ -52,16 +49,16 @@ pub(crate) async fn run(
             Some(SegmentState::Sealed(_)) => return Ok(()),
             Some(SegmentState::Open | SegmentState::Sealing(_)) => {}
         }
-        let Attempted { ballot, successor } = match begin(copies, segment, above, avoid, reason).await {
-            Ok(attempted) => attempted,
+        let Attempt { ballot, successor } = match begin(copies, segment, above, avoid).await {
+            Ok(attempt) => attempt,
             // Somebody else was faster, and our snapshot of the metadata is older than that.
-            Err(Error::Foreign { reason, .. }) if reason == SEALED => {
+            Err(Refused::Rejected(Rejected::Sealed { .. })) => {
                 news.wait(LOOK_AGAIN).await;
                 continue;
             }
-            Err(error) => return Err(error),
+            Err(refused) => return Err(refused.into()),
         };
-        above = above.max(ballot.epoch.0);
+        above = above.max(ballot.epoch);
         tracing::info!(
             segment = %segment.id, number = segment.number, epoch = ballot.epoch.0, reason,
             next_leader = successor.leader.node.0, "recovery of a segment begins"
@@ -77,7 +74,7 @@ pub(crate) async fn run(
             }
             Err(Ended::Outbid(epoch)) => {
                 above = above.max(epoch);
-                tracing::info!(segment = %segment.id, epoch, "a higher attempt is known, standing back");
+                tracing::info!(segment = %segment.id, epoch = epoch.0, "a higher attempt is known, standing back");
                 let factor = u32::try_from(place + 1).unwrap_or(u32::MAX);
                 copies.cluster().news().wait(STAND_BACK * factor).await;
             }
@@ -89,11 +86,6 @@ pub(crate) async fn run(
     }
 }
 
-struct Attempted {
-    ballot: Ballot,
-    successor: Descriptor,
-}
-
 /// What an attempt chose.
 struct Choice {
     value: Value,
@@ -102,34 +94,27 @@ struct Choice {
 }
 
 enum Ended {
-    Outbid(u32),
+    Outbid(Epoch),
     Late,
 }
 
 async fn begin(
     copies: &Arc<Copies>,
     segment: &Descriptor,
-    above: u32,
+    above: Epoch,
     avoid: &[u32],
-    reason: &str,
-) -> Result<Attempted> {
-    let event = Event::BeginRecovery {
+) -> Result<Attempt, Refused> {
+    let request = Asked::BeginRecovery {
         topic: segment.topic,
         partition: segment.partition,
         segment: segment.id,
         above,
-        avoid: avoid.to_vec(),
-        reason: reason.to_owned(),
+        avoid: avoid.iter().copied().map(NodeId).collect(),
     };
-    let answer = copies.cluster().control().ask(&event, CONTROL_PATIENCE).await?;
-    let wrong = |problem: serde_json::Error| Error::Internal {
-        message: format!("the answer to begin_recovery: {problem}"),
-    };
-    let field = |name: &str| answer.get(name).cloned().unwrap_or_default();
-    Ok(Attempted {
-        ballot: serde_json::from_value(field("ballot")).map_err(wrong)?,
-        successor: serde_json::from_value(field("successor")).map_err(wrong)?,
-    })
+    match copies.cluster().control().ask(&request, CONTROL_PATIENCE).await? {
+        Response::Attempt(attempt) => Ok(*attempt),
+        other => Err(Refused::unavailable(format!("the answer to begin_recovery is {other:?}"))),
+    }
 }
 
 async fn attempt(
@@ -160,7 +145,7 @@ async fn attempt(
                     }
                     RecovererOutput::Decided(value) => return Ok(Choice { value, is_voted: true }),
                     RecovererOutput::Unvoted(value) => return Ok(Choice { value, is_voted: false }),
-                    RecovererOutput::Outbid(promised) => return Err(Ended::Outbid(promised.epoch.0)),
+                    RecovererOutput::Outbid(promised) => return Err(Ended::Outbid(promised.epoch)),
                 }
             }
         }

@@ -2,6 +2,7 @@
 //! exactly as it failed at the leader.
 
 use serde::{Deserialize, Serialize};
+use walrus_metadata::Refused;
 
 /// Result with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -241,5 +242,19 @@ impl Error {
             Self::Foreign { reason, .. } => reason,
             Self::Internal { .. } => "Internal",
         }
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        if refused.is_retryable() {
+            return Self::Unavailable { what: refused.to_string() };
+        }
+        let message = refused.to_string();
+        let reason = match refused {
+            Refused::Rejected(rejected) => rejected.reason(),
+            Refused::NoNode | Refused::Unavailable { .. } => "Unavailable".to_owned(),
+        };
+        Self::Foreign { reason, message, retryable: false }
     }
 }

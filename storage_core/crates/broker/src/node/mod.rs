@@ -8,7 +8,6 @@ pub(crate) mod error;
 pub mod metrics;
 pub(crate) mod names;
 pub mod proto;
-pub(crate) mod refusal;
 pub(crate) mod secret;
 pub(crate) mod start_error;
 pub(crate) mod strangers;

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use walrus_metadata::Segment;
 use walrus_metadata::rolling::Reason;
-use walrus_model::{Descriptor, Value};
+use walrus_metadata::{Request, Response, Segment};
+use walrus_model::{Descriptor, NodeId, Value};
 
-use crate::cluster::control::Event;
 use crate::cluster::segment::label;
 use crate::copies::Copies;
 use crate::copies::sealing;
@@ -65,7 +64,7 @@ impl Roll {
 }
 
 /// Has a successor allotted before it is needed. Does nothing while that is under way or done.
-pub(crate) fn allot_ahead(copies: &Arc<Copies>, leader: &Arc<Leader>, reason: Reason) {
+pub(crate) fn allot_ahead(copies: &Arc<Copies>, leader: &Arc<Leader>) {
     if leader.is_held()
         || leader.allotting.try_lock().is_err()
         || allotted(copies, &leader.descriptor).is_some()
@@ -75,7 +74,7 @@ pub(crate) fn allot_ahead(copies: &Arc<Copies>, leader: &Arc<Leader>, reason: Re
     let (asking, leader) = (copies.clone(), leader.clone());
     copies.cluster().tasks().spawn("allot", async move {
         let Ok(_turn) = leader.allotting.try_lock() else { return };
-        if let Err(error) = begin_roll(&asking, &leader.descriptor, &[], reason, CONTROL_PATIENCE).await {
+        if let Err(error) = begin_roll(&asking, &leader.descriptor, &[], CONTROL_PATIENCE).await {
             tracing::warn!(segment = leader.label(), %error, "no successor could be allotted ahead");
             leader.hold(HOLD);
         }
@@ -186,7 +185,7 @@ async fn allot(copies: &Arc<Copies>, roll: &Roll, leader: &Leader, avoid: &[u32]
     {
         return Ok(successor);
     }
-    begin_roll(copies, &roll.segment, avoid, roll.reason, ALLOT_PATIENCE).await
+    begin_roll(copies, &roll.segment, avoid, ALLOT_PATIENCE).await
 }
 
 fn allotted(copies: &Arc<Copies>, segment: &Descriptor) -> Option<Descriptor> {
@@ -204,20 +203,14 @@ async fn begin_roll(
     copies: &Arc<Copies>,
     segment: &Descriptor,
     avoid: &[u32],
-    reason: Reason,
     patience: Duration,
 ) -> Result<Descriptor> {
-    let mut avoid = avoid.to_vec();
-    avoid.extend(copies.cluster().liveness().silent());
-    let event = Event::BeginRoll {
-        topic: segment.topic,
-        partition: segment.partition,
-        segment: segment.id,
-        avoid,
-        reason: reason.name(),
-    };
-    let answer = copies.cluster().control().ask(&event, patience).await?;
-    let successor = answer.get("successor").cloned().unwrap_or_default();
-    serde_json::from_value(successor)
-        .map_err(|problem| Error::Internal { message: format!("the answer to begin_roll: {problem}") })
+    let silent = copies.cluster().liveness().silent();
+    let avoid = avoid.iter().copied().chain(silent).map(NodeId).collect();
+    let request =
+        Request::BeginRoll { topic: segment.topic, partition: segment.partition, segment: segment.id, avoid };
+    match copies.cluster().control().ask(&request, patience).await? {
+        Response::Successor(successor) => Ok(*successor),
+        other => Err(Error::Internal { message: format!("the answer to begin_roll: {other:?}") }),
+    }
 }

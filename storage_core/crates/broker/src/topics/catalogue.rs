@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use uuid::Uuid;
-use walrus_metadata::{Node, Partition, Segment, SegmentState};
+use walrus_metadata::{Node, Partition, Request, Response, Segment, SegmentState};
 use walrus_model::{NodeId, SegmentId, TopicId};
 
-use crate::cluster::control::Event;
 use crate::cluster::routing::{DEFAULT_ORG, base_of, log_start};
 use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
@@ -41,14 +40,14 @@ impl Topics {
                 return checked(topic, partitions).map(|topic| (topic, false));
             }
         }
-        let event = Event::CreateTopic {
+        let event = Request::CreateTopic {
             org: DEFAULT_ORG.to_owned(),
             name: name.to_string(),
             partitions: partitions.max(1),
             internal,
         };
         let answer = self.cluster().control().ask(&event, CONTROL_PATIENCE).await?;
-        let created = answer.get("created").and_then(Value::as_bool).unwrap_or(false);
+        let created = matches!(answer, Response::Topic { created: true, .. });
         let missing = || Error::Unavailable { what: format!("topic {name} is not published yet") };
         let topic = self.topic(name.as_str()).ok_or_else(missing)?;
         tracing::info!(topic = name.as_str(), partitions = topic.partitions, created, "topic created");
@@ -63,7 +62,7 @@ impl Topics {
             let problem = "it belongs to Walrus itself".to_owned();
             return Err(Error::InvalidTopic { topic: topic.name, problem });
         }
-        self.cluster().control().ask(&Event::DeleteTopic { topic: topic.id }, CONTROL_PATIENCE).await?;
+        self.cluster().control().ask(&Request::DeleteTopic { topic: topic.id }, CONTROL_PATIENCE).await?;
         tracing::info!(topic = name, "topic deleted");
         Ok(())
     }
@@ -72,8 +71,12 @@ impl Topics {
     pub(crate) async fn trim(&self, partition: &PartitionRef, below_number: u64) -> Result<()> {
         self.cluster().knows_all(&format!("which topic {} is", partition.topic)).await?;
         let topic = self.cluster().routing().partition(partition)?.0.topic.id.0;
-        let event =
-            Event::Trim { topic: TopicId(topic), partition: partition.partition, below_number, first: None };
+        let event = Request::Trim {
+            topic: TopicId(topic),
+            partition: partition.partition,
+            below_number,
+            first: None,
+        };
         self.cluster().control().ask(&event, CONTROL_PATIENCE).await?;
         tracing::info!(%partition, below_number, "trimmed");
         Ok(())

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use walrus_metadata::{CopyReport, CopyState, Found, Segment, SegmentCopy, SegmentState};
+use walrus_metadata::{CopyReport, CopyState, Found, Request, Segment, SegmentCopy, SegmentState};
 use walrus_model::{Digest, Offset, SegmentId};
 
-use crate::cluster::control::Event;
 use crate::cluster::segment::{label, log_id};
 use crate::copies::Copies;
 use crate::copies::holdings::{Held, segment_of};
@@ -208,8 +207,8 @@ impl Work {
         let count = reports.len();
         let is_lost = |report: &&CopyReport| report.found == Found::Lost;
         let lost: Vec<CopyReport> = reports.iter().filter(is_lost).copied().collect();
-        let event = Event::ReportCopies { replica: copies.table().replica(), reports };
-        match copies.cluster().control().ask(&event, CONTROL_PATIENCE).await {
+        let request = Request::ReportCopies { replica: copies.table().replica(), reports };
+        match copies.cluster().control().ask(&request, CONTROL_PATIENCE).await {
             Ok(_) => {
                 lost.iter().for_each(|report| tell_loss(copies, report));
                 true

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use walrus_log::batch::Batch;
 use walrus_log::{Log, LogId};
-use walrus_metadata::{CopyState, Found, Segment, SegmentState};
+use walrus_metadata::{CopyState, Found, Request, Segment, SegmentState};
 use walrus_model::{Descriptor, Digest, Offset, SegmentId};
 use walrus_replica::Mark;
 
-use crate::cluster::control::Event;
 use crate::copies::Copies;
 use crate::copies::holdings::{Held, segment_of};
 use crate::copies::marks::mark_batches;
@@ -93,8 +92,8 @@ async fn look_after(copies: &Arc<Copies>, held: &Held, pace: Option<&mut Pace>) 
     };
     tracing::warn!(segment = %held.segment, ?found, "metadata is told about a copy");
     let reports = vec![catch_up::report(held, found)];
-    let event = Event::ReportCopies { replica: copies.table().replica(), reports };
-    if let Err(refusal) = copies.cluster().control().ask(&event, CONTROL_PATIENCE).await {
+    let request = Request::ReportCopies { replica: copies.table().replica(), reports };
+    if let Err(refusal) = copies.cluster().control().ask(&request, CONTROL_PATIENCE).await {
         tracing::warn!(segment = %held.segment, ?refusal, "metadata was not told about a copy");
         copies.table().note_damage(held.segment);
     }

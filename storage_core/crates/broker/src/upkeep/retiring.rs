@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use walrus_log::Log;
-use walrus_metadata::{Metadata, Segment, SegmentState, Topic};
+use walrus_metadata::{Metadata, Request, Segment, SegmentState, Topic};
 use walrus_model::{SegmentId, TopicId};
 
-use crate::cluster::control::Event;
 use crate::cluster::segment::{Place, log_id, segment_of};
 use crate::copies::Copies;
 use crate::copies::promises;
@@ -175,13 +174,13 @@ async fn remind(copies: &Arc<Copies>, metadata: &Metadata, seen: &mut Seen) {
                 "metadata have forgotten a trim: it is asked for again"
             );
             seen.reminded = Some(Instant::now());
-            let event = Event::Trim {
+            let request = Request::Trim {
                 topic: topic.id,
                 partition: partition.index,
                 below_number: remembered.below,
                 first: Some(Box::new(remembered.first)),
             };
-            if let Err(refusal) = copies.cluster().control().ask(&event, CONTROL_PATIENCE).await {
+            if let Err(refusal) = copies.cluster().control().ask(&request, CONTROL_PATIENCE).await {
                 tracing::warn!(?refusal, "the forgotten trim is not taken");
             }
         }

@@ -4,10 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use walrus_metadata::NodeState;
+use walrus_metadata::{NodeState, Request};
 use walrus_model::NodeId;
 
-use crate::cluster::control::Event;
 use crate::copies::Copies;
 
 /// How often the disk is looked at.
@@ -74,12 +73,13 @@ async fn tell(copies: &Arc<Copies>, full: bool) {
     let me = routing.metadata.nodes.get(&NodeId(copies.cluster().node_id()));
     let Some(me) = me.filter(|me| me.process == copies.cluster().config().process) else { return };
     let state = match (me.state, full) {
-        (NodeState::Up, true) => "full",
-        (NodeState::Full, false) => "up",
+        (NodeState::Up, true) => NodeState::Full,
+        (NodeState::Full, false) => NodeState::Up,
         (NodeState::Up | NodeState::Full | NodeState::Draining, _) => return,
     };
-    if let Err(refusal) = copies.cluster().control().ask(&Event::NodeState { state }, PATIENCE).await {
-        tracing::warn!(state, ?refusal, "the metadata do not know the state of this node's disk yet");
+    let request = Request::SetNodeState { node: me.id, process: me.process, state };
+    if let Err(refusal) = copies.cluster().control().ask(&request, PATIENCE).await {
+        tracing::warn!(?state, ?refusal, "the metadata do not know the state of this node's disk yet");
     }
 }
 

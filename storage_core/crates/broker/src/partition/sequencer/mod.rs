@@ -306,7 +306,7 @@ impl Sequencer {
     fn follow_up(self: &Arc<Self>, state: &mut State, leader: &Arc<Leader>) {
         match leader.decide(self.leaders.limits()) {
             Decision::Continue => {}
-            Decision::AllotSuccessor(reason) => roll::allot_ahead(self.leaders.copies(), leader, reason),
+            Decision::AllotSuccessor(_) => roll::allot_ahead(self.leaders.copies(), leader),
             Decision::SealAfterThis(reason) => self.start_roll(state, leader, reason),
         }
     }

@@ -1,0 +1,304 @@
+//! What a data plane asks of the metadata store: the command that each request becomes, and what is answered to it. The
+//! host of a data plane proposes bytes and hands bytes back; it decides nothing.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+use walrus_model::{AttemptId, Descriptor, Epoch, NodeId, ProcessId, ReplicaRef, SegmentId, TopicId, Value};
+
+use crate::command::{Command, CopyReport};
+use crate::placement::{Attempt, first_descriptor, recovery, successor};
+use crate::presence::Present;
+use crate::rejected::Rejected;
+use crate::state::{Metadata, NodeState};
+
+/// What a data plane asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Request {
+    /// Nothing but an answer, when the node knows all that was committed before it asked.
+    Barrier,
+    /// A topic by its name; one that is there already is fine.
+    CreateTopic {
+        /// Tenant.
+        org: String,
+        /// Name.
+        name: String,
+        /// At least 1.
+        partitions: u32,
+        /// Walrus's own.
+        internal: bool,
+    },
+    /// A successor of an open segment.
+    BeginRoll {
+        /// Topic.
+        topic: TopicId,
+        /// Partition.
+        partition: u32,
+        /// The open segment.
+        segment: SegmentId,
+        /// Nodes that cannot lead it.
+        avoid: Vec<NodeId>,
+    },
+    /// An attempt to decide where an unsealed segment ends, at a fresh epoch.
+    BeginRecovery {
+        /// Topic.
+        topic: TopicId,
+        /// Partition.
+        partition: u32,
+        /// The segment.
+        segment: SegmentId,
+        /// The attempt's epoch must be above this one.
+        above: Epoch,
+        /// Nodes that cannot lead the next segment.
+        avoid: Vec<NodeId>,
+    },
+    /// The decided value of a segment.
+    SealAndOpen {
+        /// Topic.
+        topic: TopicId,
+        /// Partition.
+        partition: u32,
+        /// The sealed segment.
+        segment: SegmentId,
+        /// Its value.
+        value: Box<Value>,
+    },
+    /// Drop sealed segments.
+    Trim {
+        /// Topic.
+        topic: TopicId,
+        /// Partition.
+        partition: u32,
+        /// First segment to keep.
+        below_number: u64,
+        /// That segment, where the node's tombstone says that the trim was decided before.
+        first: Option<Box<Descriptor>>,
+    },
+    /// How copies on the node's disk are.
+    ReportCopies {
+        /// The disk.
+        replica: ReplicaRef,
+        /// Its findings.
+        reports: Vec<CopyReport>,
+    },
+    /// Drop a topic.
+    DeleteTopic {
+        /// Topic.
+        topic: TopicId,
+    },
+    /// The node's disk is full, or has space again.
+    SetNodeState {
+        /// The node.
+        node: NodeId,
+        /// Its process.
+        process: ProcessId,
+        /// What it says of itself.
+        state: NodeState,
+    },
+}
+
+/// What is answered to a request that was carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Response {
+    /// There is nothing to tell.
+    Done,
+    /// `CreateTopic`: the topic of that name.
+    Topic {
+        /// Its identity.
+        topic: TopicId,
+        /// Else it was there before.
+        created: bool,
+    },
+    /// `BeginRoll`: the segment that follows.
+    Successor(Box<Descriptor>),
+    /// `BeginRecovery`: the attempt that may fence now.
+    Attempt(Box<Attempt>),
+}
+
+/// Why a request was not carried out, or is not known to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum Refused {
+    /// The metadata do not take the command.
+    #[error("{0}")]
+    Rejected(Rejected),
+    /// Too few nodes are up for the segment that would be opened.
+    #[error("too few nodes are up to lead and store a segment")]
+    NoNode,
+    /// Nobody could be asked, or answered in time; the command may be carried out all the same.
+    #[error("{why}")]
+    Unavailable {
+        /// What happened, for people.
+        why: String,
+    },
+}
+
+impl Refused {
+    /// Nobody could be asked, or answered in time.
+    pub fn unavailable(why: impl Into<String>) -> Self {
+        Self::Unavailable { why: why.into() }
+    }
+
+    /// Whether the same request may be taken a moment later.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::NoNode | Self::Unavailable { .. } => true,
+            Self::Rejected(rejected) => matches!(rejected, Rejected::TooManyCreations { .. }),
+        }
+    }
+}
+
+/// How a request is carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// By waiting until the node knows all that is committed.
+    Barrier,
+    /// By proposing a command.
+    Propose(Box<Proposal>),
+}
+
+/// A command that carries a request out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    command: Command,
+    response: Response,
+}
+
+/// What the outcome of a command means for the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Conclusion {
+    /// The request is answered.
+    Answered(Result<Response, Refused>),
+    /// The metadata had moved on since the command was built: the request is planned anew.
+    Stale(Rejected),
+}
+
+impl Proposal {
+    /// What is to be proposed.
+    #[must_use]
+    pub fn command(&self) -> &Command {
+        &self.command
+    }
+
+    /// What the outcome of the command means.
+    #[must_use]
+    pub fn conclude(&self, outcome: Result<(), Rejected>) -> Conclusion {
+        match outcome {
+            Ok(()) => Conclusion::Answered(Ok(self.response.clone())),
+            Err(Rejected::TopicExists { topic, .. }) if matches!(self.response, Response::Topic { .. }) => {
+                Conclusion::Answered(Ok(Response::Topic { topic, created: false }))
+            }
+            // Whoever builds nothing from the state would build the same again.
+            Err(rejected) if rejected.is_stale() && self.response != Response::Done => {
+                Conclusion::Stale(rejected)
+            }
+            Err(rejected) => Conclusion::Answered(Err(Refused::Rejected(rejected))),
+        }
+    }
+}
+
+/// Builds the command for a request from the metadata as they are now. `fresh` makes identities that nobody has.
+///
+/// Errors: [`Refused::NoNode`] where nobody could lead and store the segment that would be opened.
+pub fn plan(
+    metadata: &Metadata,
+    present: &Present,
+    request: &Request,
+    mut fresh: impl FnMut() -> Uuid,
+) -> Result<Plan, Refused> {
+    let (command, response) = match request.clone() {
+        Request::Barrier => return Ok(Plan::Barrier),
+        Request::CreateTopic { org, name, partitions, internal } => {
+            let topic = TopicId(fresh());
+            let mut first = |partition| {
+                first_descriptor(metadata, topic, partition, SegmentId(fresh()), present)
+                    .ok_or(Refused::NoNode)
+            };
+            let first = (0..partitions).map(&mut first).collect::<Result<_, _>>()?;
+            let command = Command::CreateTopic { topic, org, name, internal, first };
+            (command, Response::Topic { topic, created: true })
+        }
+        Request::BeginRoll { topic, partition, segment, avoid } => {
+            let next = successor(metadata, topic, partition, SegmentId(fresh()), &avoid, present);
+            let successor = next.ok_or(Refused::NoNode)?;
+            let response = Response::Successor(Box::new(successor.clone()));
+            (Command::BeginRoll { topic, partition, segment, successor }, response)
+        }
+        Request::BeginRecovery { topic, partition, segment, above, avoid } => {
+            let ids = (AttemptId(fresh()), SegmentId(fresh()));
+            let attempt = recovery(metadata, (topic, partition), ids, above, &avoid, present);
+            let attempt = attempt.ok_or(Refused::NoNode)?;
+            let Attempt { ballot, successor } = attempt.clone();
+            let command = Command::BeginRecovery { topic, partition, segment, ballot, successor };
+            (command, Response::Attempt(Box::new(attempt)))
+        }
+        Request::SealAndOpen { topic, partition, segment, value } => {
+            (Command::SealAndOpen { topic, partition, segment, value: *value }, Response::Done)
+        }
+        Request::Trim { topic, partition, below_number, first } => {
+            let first = first.map(|first| *first);
+            (Command::Trim { topic, partition, below_number, first }, Response::Done)
+        }
+        Request::ReportCopies { replica, reports } => {
+            (Command::ReportCopies { replica, reports }, Response::Done)
+        }
+        Request::DeleteTopic { topic } => (Command::DeleteTopic { topic }, Response::Done),
+        Request::SetNodeState { node, process, state } => {
+            (Command::SetNodeState { node, process, state }, Response::Done)
+        }
+    };
+    Ok(Plan::Propose(Box::new(Proposal { command, response })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proposal(response: Response) -> Proposal {
+        Proposal { command: Command::DeleteTopic { topic: TopicId::from_u128(1) }, response }
+    }
+
+    #[test]
+    fn what_was_built_from_a_state_that_moved_on_is_planned_anew_and_nothing_else_is() {
+        let stale = Rejected::VersionMismatch { expected: 1, current: 2 };
+        let topic = Response::Topic { topic: TopicId::from_u128(1), created: true };
+        assert_eq!(proposal(topic.clone()).conclude(Err(stale.clone())), Conclusion::Stale(stale.clone()));
+        let refused = Conclusion::Answered(Err(Refused::Rejected(stale.clone())));
+        assert_eq!(proposal(Response::Done).conclude(Err(stale)), refused);
+        assert_eq!(proposal(topic.clone()).conclude(Ok(())), Conclusion::Answered(Ok(topic)));
+    }
+
+    #[test]
+    fn a_topic_that_is_there_is_the_answer_to_its_creation() {
+        let (other, mine) = (TopicId::from_u128(2), TopicId::from_u128(1));
+        let exists = Rejected::TopicExists { name: "t".to_owned(), topic: other };
+        let answer = proposal(Response::Topic { topic: mine, created: true }).conclude(Err(exists));
+        let there = Response::Topic { topic: other, created: false };
+        assert_eq!(answer, Conclusion::Answered(Ok(there)));
+    }
+
+    #[test]
+    fn only_what_may_be_taken_a_moment_later_is_retryable() {
+        assert!(Refused::NoNode.is_retryable());
+        assert!(Refused::unavailable("away").is_retryable());
+        assert!(Refused::Rejected(Rejected::TooManyCreations { max: 1 }).is_retryable());
+        assert!(!Refused::Rejected(Rejected::NotBootstrapped).is_retryable());
+    }
+
+    #[test]
+    fn an_answer_goes_through_a_host_as_it_was_given() {
+        let rejected = Rejected::UnknownTopic { topic: TopicId::from_u128(7) };
+        let answers: [Result<Response, Refused>; 4] = [
+            Ok(Response::Done),
+            Err(Refused::NoNode),
+            Err(Refused::unavailable("away")),
+            Err(Refused::Rejected(rejected)),
+        ];
+        for answer in answers {
+            let json = serde_json::to_string(&answer).unwrap();
+            assert_eq!(serde_json::from_str::<Result<Response, Refused>>(&json).unwrap(), answer, "{json}");
+        }
+    }
+}
