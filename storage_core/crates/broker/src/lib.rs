@@ -20,6 +20,8 @@ pub mod peer;
 mod peer_server;
 mod publication;
 mod reading;
+#[cfg(test)]
+mod scenarios;
 mod text;
 mod topics;
 mod upkeep;

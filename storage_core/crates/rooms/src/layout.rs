@@ -43,8 +43,8 @@ pub const LAYOUTS: &[&Layout] = &[&BROKER, &LOG];
 pub const BROKER: Layout = Layout {
     name: "broker",
     order: &[
-        &["root"],   // what other crates see, and the doors of the fuzz targets
-        &["wiring"], // starts everything, hands out new metadata
+        &["root", "scenarios"], // what other crates see, the doors of the fuzz targets, tests over several rooms
+        &["wiring"],            // starts everything, hands out new metadata
         &["text", "grpc", "kafka", "peer_server"],
         &["edge"],
         &["facade"],

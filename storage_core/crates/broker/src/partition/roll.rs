@@ -2,9 +2,10 @@
 //! for the end, which decides, and metadata learns it. Each step may be repeated; the vote is asked for once.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 use walrus_metadata::rolling::Reason;
 use walrus_metadata::{Request, Response, Segment};
 use walrus_model::{Descriptor, NodeId, Value};

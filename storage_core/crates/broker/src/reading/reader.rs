@@ -1,10 +1,11 @@
 //! Reading: sealed segments from a node that stores them, the open one from its leader below the high watermark. A long
 //! poll waits at the leader, as a future and not as a thread.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
+use tokio::time::Instant;
 use walrus_log::batch::{Batch, BatchError};
 use walrus_log::{Log, LogId};
 use walrus_metadata::{Segment, SegmentState};
@@ -297,7 +298,7 @@ impl Reading {
         bytes_max: usize,
         wait: Duration,
     ) -> Result<FetchAnswer> {
-        let until = tokio::time::Instant::now() + wait;
+        let until = Instant::now() + wait;
         let unavailable = |what: String| Err(Error::Unavailable { what });
         let mut metadata = self.cluster().watch_metadata();
         let mut lost = self.cluster().liveness().watch_lost();
@@ -343,7 +344,7 @@ impl Reading {
             if sealed {
                 return Ok(empty);
             }
-            if offset != high_watermark || tokio::time::Instant::now() >= until {
+            if offset != high_watermark || Instant::now() >= until {
                 self.copies().may_claim_end(&self.descriptor_of(segment)?).await?;
                 return if offset == high_watermark { Ok(empty) } else { Err(out_of_range) };
             }
