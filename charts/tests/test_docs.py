@@ -16,8 +16,6 @@ from walrus_operator.status.conditions import Reason, Type
 
 TUTORIAL = DOCS / "tutorial-kubernetes.md"
 ROOT = DOCS.parent
-# Its page comes with its rooms.
-BROKER = ROOT / "storage_core/crates/broker"
 PACKAGES = sorted(
     page
     for pattern in (
@@ -76,6 +74,20 @@ def test_every_linked_file_is_there(page: Path) -> None:
     assert [target for target in linked(page) if not target.exists()] == []
 
 
+def test_the_ways_through_a_node_name_files_that_are_there() -> None:
+    page = (DOCS / "internals/architecture.md").read_text()
+    named = re.findall(r"`((?:[\w-]+/)+(?:[\w.]+\.(?:rs|py))?)`", page)
+    roots = [
+        ROOT,
+        ROOT / "storage_core",
+        *(ROOT / "storage_core/crates").glob("*/src"),
+        ROOT / "node_image/src",
+        ROOT / "operator/src",
+    ]
+    assert len(named) > 20
+    assert [name for name in named if not any((root / name).exists() for root in roots)] == []
+
+
 @pytest.mark.parametrize("page", PACKAGES, ids=lambda page: str(page.parent.relative_to(ROOT)))
 def test_the_files_that_the_page_of_a_package_names_are_there(page: Path) -> None:
     cells = re.findall(r"^\| (`[^|]+) \|", page.read_text(), re.MULTILINE)
@@ -86,7 +98,7 @@ def test_the_files_that_the_page_of_a_package_names_are_there(page: Path) -> Non
 
 def test_every_package_of_the_workspace_has_a_page_that_the_landing_page_names() -> None:
     named = {target.resolve() for target in linked(DOCS / "README.md")}
-    crates = {manifest.parent for manifest in ROOT.glob("storage_core/crates/*/Cargo.toml")} - {BROKER}
+    crates = {manifest.parent for manifest in ROOT.glob("storage_core/crates/*/Cargo.toml")}
     assert [crate.name for crate in sorted(crates) if crate / "README.md" not in named] == []
 
 
