@@ -1,8 +1,9 @@
 //! Builds uncompressed batches, one after the other, in the same memory.
 
 use super::error::BatchError;
-use super::header::{Batch, HEADER_BYTES, NewBatch, ProducerRef, write_header};
+use super::header::{HEADER_BYTES, NewBatch, ProducerRef, write_header};
 use super::record::NewRecord;
+use super::view::Batch;
 
 /// What the length field of a batch can say, less the header.
 const RECORDS_BYTES_MAX: usize = i32::MAX as usize - HEADER_BYTES;

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::error::BatchError;
-use super::header::{Batch, HEADER_BYTES, NewBatch, seal, set_codec, write_header, write_offsets};
+use super::header::{HEADER_BYTES, NewBatch, seal, set_codec, write_header, write_offsets};
 use super::record::Record;
+use super::view::Batch;
 
 /// Appends the batch to `out` with those of its records only that `keep` says; gives how many went. Nothing is appended where
 /// nothing would be left, unless it tells what its producer did. A compressed batch is opened and compressed again with its

@@ -12,6 +12,7 @@ mod error;
 mod header;
 mod record;
 mod varint;
+mod view;
 
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ pub use builder::BatchBuilder;
 pub use codec::OPENED_BYTES_MAX;
 pub(crate) use compaction::{retain_records, write_gap};
 pub use error::BatchError;
-pub use header::{Batch, BatchHeader, HEADER_BYTES, ProducerRef, write_offsets};
+pub use header::{BatchHeader, HEADER_BYTES, ProducerRef, write_offsets};
 pub(crate) use header::{OFFSETS_END, write_epoch};
 pub use record::{Header, Headers, Record, Records};
+pub use view::Batch;

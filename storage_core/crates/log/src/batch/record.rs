@@ -88,6 +88,13 @@ pub struct Records<'a> {
     codec: u8,
 }
 
+impl BatchHeader {
+    /// Walks records that were opened, with [`Batch::open`](super::Batch::open) of the batch of this header.
+    pub fn records_in<'a>(&self, opened: &'a [u8]) -> Records<'a> {
+        Records::new(self, opened, 0)
+    }
+}
+
 impl<'a> Records<'a> {
     /// `codec` is that of the bytes.
     pub(super) fn new(header: &BatchHeader, bytes: &'a [u8], codec: u8) -> Self {

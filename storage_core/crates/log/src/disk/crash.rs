@@ -1,11 +1,9 @@
-//! What a power failure leaves of a simulated disk: its changes are replayed, and any part of what was not synced is lost.
+//! What a power failure leaves of a simulated disk: any part of the changes that were not synced is lost.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::TailKind;
-use super::simulated::SimulatedDisk;
 use crate::page::PAGE_BYTES;
 
 /// What a disk writes as a whole or not at all, at least.
@@ -66,46 +64,9 @@ pub(super) enum Change {
     SyncDirectory,
 }
 
-/// A disk's past, replayed.
-pub struct Replay {
-    tail_kind: TailKind,
-    history: Vec<Change>,
-    done: usize,
-    image: Image,
-}
-
-impl Replay {
-    /// Begins behind what was there before everything.
-    pub(super) fn of(tail_kind: TailKind, history: Vec<Change>) -> Self {
-        let mut replay = Self { tail_kind, history, done: 0, image: Image::default() };
-        while let Some(Change::Given { .. }) = replay.history.get(replay.done) {
-            replay.step();
-        }
-        replay
-    }
-
-    /// How many changes were replayed.
-    pub fn changes(&self) -> usize {
-        self.done
-    }
-
-    /// Replays one more change; false: there is none.
-    pub fn step(&mut self) -> bool {
-        let Some(change) = self.history.get(self.done) else { return false };
-        self.image.apply(change);
-        self.done += 1;
-        true
-    }
-
-    /// The disk that a crash now leaves.
-    pub fn crash_image(&self, choice: CrashChoice) -> SimulatedDisk {
-        SimulatedDisk::holding(self.tail_kind, self.image.crash(choice))
-    }
-}
-
 /// Durable bytes, and what is not durable yet.
 #[derive(Default)]
-struct Image {
+pub(super) struct Image {
     files: HashMap<usize, ImageFile>,
     names: BTreeMap<String, usize>,
     unsynced_names: Vec<Change>,
@@ -202,7 +163,7 @@ impl Dice {
 }
 
 impl Image {
-    fn apply(&mut self, change: &Change) {
+    pub(super) fn apply(&mut self, change: &Change) {
         match change {
             Change::Given { name, file, bytes } => {
                 self.files.insert(*file, ImageFile::of(bytes.to_vec()));
@@ -262,7 +223,8 @@ impl Image {
         }
     }
 
-    fn crash(&self, choice: CrashChoice) -> BTreeMap<String, Vec<u8>> {
+    /// Contents of the files that a crash now leaves, by name.
+    pub(super) fn crash(&self, choice: CrashChoice) -> BTreeMap<String, Vec<u8>> {
         let mut dice = Dice::new(choice);
         let mut named = Self { names: self.names.clone(), ..Self::default() };
         for change in &self.unsynced_names {

@@ -11,6 +11,7 @@ mod memory;
 mod overlay;
 mod process;
 mod real_file;
+mod replay;
 mod ring;
 mod simulated;
 
@@ -19,11 +20,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use closed::ClosedFile;
-pub use crash::{CrashChoice, Replay};
+pub use crash::CrashChoice;
 pub(crate) use directory::Directory;
 pub(crate) use memory::{AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, SMALL_CHUNK_BYTES};
 pub(crate) use overlay::Overlay;
 pub use process::Origin;
+pub use replay::Replay;
 pub use simulated::{Fault, SimulatedDisk};
 use uuid::Uuid;
 

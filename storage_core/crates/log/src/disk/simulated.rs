@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::crash::{Change, CrashChoice, Replay};
+use super::crash::Change;
 use super::{BackendInUse, Disk, DiskFile, FileKind, MappedRange, Prepare, TailKind};
 use crate::page::PAGE_BYTES;
 use crate::sync::{Condvar, Mutex};
@@ -185,6 +185,11 @@ impl SimulatedDisk {
         Self::holding(tail_kind, contents.clone())
     }
 
+    /// The changes that were made so far, in their order.
+    pub(super) fn history(&self) -> Vec<Change> {
+        self.state.lock().history.clone()
+    }
+
     fn file(&self, file: usize) -> Arc<SimulatedFile> {
         Arc::new(SimulatedFile {
             file,
@@ -205,18 +210,6 @@ impl SimulatedDisk {
         }
         drop(state);
         disk
-    }
-
-    /// The disk that a crash after the first `changes` changes leaves.
-    pub fn crash_image(&self, changes: usize, choice: CrashChoice) -> Self {
-        let mut replay = self.replay();
-        while replay.changes() < changes && replay.step() {}
-        replay.crash_image(choice)
-    }
-
-    /// Walks through the changes that were made so far, from the first on: for images at all of them.
-    pub fn replay(&self) -> Replay {
-        Replay::of(self.tail_kind, self.state.lock().history.clone())
     }
 }
 
@@ -475,6 +468,7 @@ impl MappedRange for SimulatedClaim {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::CrashChoice;
 
     #[test]
     fn a_crash_keeps_what_was_synced_and_any_part_of_the_rest() {

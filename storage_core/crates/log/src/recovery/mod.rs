@@ -7,6 +7,7 @@ mod lost;
 mod manifest;
 mod parallel;
 mod rebuild;
+mod rendering;
 mod report;
 mod slots;
 
