@@ -10,8 +10,8 @@ use crate::disk::{DiskFile, MappedRange, Prepare};
 use crate::format::checksum;
 use crate::format::fields::Fields;
 use crate::format::mark::BlockKey;
+use crate::log::scan::{Behind, Bounds, Walked, Window, walk};
 use crate::page::PAGE_BYTES;
-use crate::scan::{Behind, Bounds, Walked, Window, walk};
 
 /// What a batch's own checksum covers begins here; the checksum itself is in front of it.
 const COVERED_AT: usize = 21;

@@ -8,8 +8,8 @@ use crate::format::block_header::{BlockHeader, HeaderPage};
 use crate::format::footer::{Footer, TRAILER_BYTES};
 use crate::format::manifest::Manifest;
 use crate::format::{checksum, checksum_around};
-use crate::journal::fuzzing as journal;
-use crate::producers::ProducerTable;
+use crate::log::producers::ProducerTable;
+use crate::resources::journal::fuzzing as journal;
 
 /// A kind of bytes that come from disks and sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

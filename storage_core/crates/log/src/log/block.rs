@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use crate::batch::BatchHeader;
-use crate::blocks::Slots;
 use crate::digest::Digest;
 use crate::disk::{AlignedPage, DiskFile, write_all};
 use crate::format::block_header::BlockHeader;
@@ -15,12 +14,13 @@ use crate::format::epochs::Epochs;
 use crate::format::footer::{Footer, IndexEntry, footer_reserve};
 use crate::format::mark::BlockKey;
 use crate::page::{PAGE_BYTES, page_up};
-use crate::space::Space;
+use crate::resources::blocks::Slots;
+use crate::resources::space::Space;
+use crate::resources::tail::Recent;
 use crate::sync::{
     Mutex, RwLock,
     atomic::{AtomicBool, AtomicU64},
 };
-use crate::tail::Recent;
 
 /// Positions count from the start of the block.
 pub(crate) struct Block {

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use super::block::Block;
 use super::open_block::OpenBlock;
 use super::state::LogState;
+use crate::resources::tail::Captured;
 use crate::seeded;
-use crate::tail::Captured;
 
 /// What a commit writes of a log, and publishes afterwards.
 pub(crate) struct LogCapture {

@@ -10,8 +10,8 @@ use crate::batch::{Batch, OFFSETS_END};
 use crate::disk::{AlignedPage, write_all};
 use crate::error::Result;
 use crate::format::footer::data_max;
+use crate::log::scan::Window;
 use crate::page::{PAGE_BYTES, page_up};
-use crate::scan::Window;
 
 impl LogState {
     /// See [`crate::Log::mend`].

@@ -6,16 +6,16 @@ use std::time::Instant;
 use super::block::{Block, BlockIndex, ClosedBlock};
 use super::state::{LogState, Writer};
 use crate::batch::Batch;
-use crate::blocks::{Filled, Slots};
+use crate::commit::engine::poison;
 use crate::digest::Digest;
-use crate::engine::poison;
 use crate::error::{Error, Result};
 use crate::format::block_header::BlockHeader;
 use crate::format::epochs::Epochs;
 use crate::format::footer::{IndexEntry, data_max};
 use crate::page::{PAGE_BYTES, page_up};
+use crate::resources::blocks::{Filled, Slots};
+use crate::resources::tail::Tail;
 use crate::sync::RwLock;
-use crate::tail::Tail;
 
 /// The block that takes appends.
 pub(crate) struct OpenBlock {
@@ -106,7 +106,7 @@ impl LogState {
     }
 
     /// Header of the log's next block, in slots that were taken for it.
-    pub(super) fn new_header(&self, slots: &Slots, previous: u64, base_offset: u64) -> BlockHeader {
+    pub(crate) fn new_header(&self, slots: &Slots, previous: u64, base_offset: u64) -> BlockHeader {
         BlockHeader {
             manifest: self.engine.manifest,
             log: self.id,

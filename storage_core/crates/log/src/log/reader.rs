@@ -12,8 +12,8 @@ use super::block::Block;
 use super::state::LogState;
 use crate::batch::{Batch, BatchHeader, HEADER_BYTES, write_epoch};
 use crate::error::{Error, Result};
+use crate::log::scan::Window;
 use crate::page::PAGE_BYTES;
-use crate::scan::Window;
 use crate::types::{LogId, Offset};
 
 /// Batches are read with as much around them as an index entry covers.

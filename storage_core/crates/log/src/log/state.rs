@@ -6,19 +6,19 @@ use std::sync::{Arc, OnceLock};
 
 use super::block::Block;
 use super::open_block::{OpenBlock, Resume};
-use super::retaining::Retaining;
 use super::times::TimeIndex;
-use crate::arrivals::Arrivals;
 use crate::batch::{Batch, OFFSETS_END};
-use crate::cursors::CursorPlace;
+use crate::commit::engine::{Engine, poison};
 use crate::digest::Digest;
 use crate::disk::TailKind;
-use crate::engine::{Engine, poison};
 use crate::error::{Error, Result};
-use crate::journal::{Record, SealedEntry};
-use crate::log::LogSpec;
+use crate::handle::LogSpec;
+use crate::handle::arrivals::Arrivals;
+use crate::handle::cursors::CursorPlace;
+use crate::handle::retention::Retaining;
+use crate::log::producers::{Admission, ProducerTable};
 use crate::options::FsyncSchedule;
-use crate::producers::{Admission, ProducerTable};
+use crate::resources::journal::{Record, SealedEntry};
 use crate::seeded;
 use crate::sync::{
     Condvar, Mutex, MutexGuard, RwLock,

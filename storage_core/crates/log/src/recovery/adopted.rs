@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::format::block_header::BlockHeader;
-use crate::journal::{JournalState, Record};
+use crate::resources::journal::{JournalState, Record};
 use crate::types::LogId;
 
 /// Takes logs in that only their blocks know, and suspects all. Where a known log has no block for its first offsets, a trim

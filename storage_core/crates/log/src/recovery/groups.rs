@@ -5,8 +5,8 @@ use super::rebuild::Rebuild;
 use super::slots::Found;
 use crate::error::Result;
 use crate::format::footer::data_max;
+use crate::log::scan::Window;
 use crate::page::PAGE_BYTES;
-use crate::scan::Window;
 use crate::seeded;
 
 impl Rebuild<'_> {

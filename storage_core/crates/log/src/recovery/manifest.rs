@@ -10,9 +10,9 @@ use crate::disk::{Disk, DiskFile, FileKind, write_all};
 use crate::error::{Error, Result};
 use crate::format::block_header::{BlockHeader, HeaderPage};
 use crate::format::manifest::{MANIFEST_NAME, Manifest};
-use crate::journal;
 use crate::options::Options;
 use crate::page::PAGE_BYTES;
+use crate::resources::journal;
 
 const NEW_MANIFEST_NAME: &str = "MANIFEST.tmp";
 

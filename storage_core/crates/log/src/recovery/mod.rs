@@ -16,11 +16,11 @@ use std::sync::atomic::Ordering;
 
 use uuid::Uuid;
 
-use crate::blocks::BlockFile;
-use crate::engine::Engine;
+use crate::commit::engine::Engine;
 use crate::error::Result;
-use crate::journal::{JournalState, LogEntry, Record};
 use crate::options::FsyncSchedule;
+use crate::resources::blocks::BlockFile;
+use crate::resources::journal::{JournalState, LogEntry, Record};
 use crate::types::LogId;
 pub(crate) use adopted::adopt;
 pub(crate) use lost::write_lost;

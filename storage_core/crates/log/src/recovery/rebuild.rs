@@ -7,24 +7,24 @@ use std::sync::{Arc, OnceLock};
 use super::lost::write_lost_if_room;
 use super::report::{CorruptedRange, TornTail};
 use super::slots::Found;
-use crate::blocks::{BlockFile, Slots};
+use crate::commit::engine::Engine;
 use crate::digest::Digest;
 use crate::disk::Prepare;
-use crate::engine::Engine;
 use crate::error::Result;
 use crate::format::block_header::BlockHeader;
 use crate::format::footer::{Footer, data_max};
-use crate::journal::{Compaction, LogEntry, Record};
-use crate::log::LogSpec;
+use crate::handle::LogSpec;
 use crate::log::block::{Block, BlockIndex, ClosedBlock};
 use crate::log::open_block::Resume;
+use crate::log::producers::ProducerTable;
+use crate::log::scan::{Behind, Bounds, Walked, Window, walk};
 use crate::log::state::{Directory, LogState, Phase, Trimmed, Writer};
 use crate::options::FsyncSchedule;
 use crate::page::{PAGE_BYTES, page_up};
-use crate::producers::ProducerTable;
-use crate::scan::{Behind, Bounds, Walked, Window, walk};
+use crate::resources::blocks::{BlockFile, Slots};
+use crate::resources::journal::{Compaction, LogEntry, Record};
+use crate::resources::space::Space;
 use crate::seeded;
-use crate::space::Space;
 use crate::sync::{
     Mutex, RwLock,
     atomic::{AtomicBool, AtomicU64},

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use super::{Walrus, namespace};
 use crate::error::{Error, Result};
+use crate::log::floor::Retention;
 use crate::options::{Backend, FsyncSchedule, Options, ReadConsistency};
-use crate::retention::Retention;
 use crate::store::Store;
 
 const DATA_DIR: &str = "WALRUS_DATA_DIR";

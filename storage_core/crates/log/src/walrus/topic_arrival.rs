@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::{Topic, Walrus};
-use crate::arrivals::Arrival;
 use crate::error::Result;
+use crate::handle::arrivals::Arrival;
 use crate::sync::now;
 use crate::types::Offset;
 

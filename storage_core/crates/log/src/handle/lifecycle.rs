@@ -6,17 +6,17 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
-use super::block::{Block, BlockIndex, ClosedBlock};
-use super::state::{Directory, LogState, Phase, Trimmed, Writer};
-use super::times::TimeIndex;
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::format::footer::{Footer, IndexEntry};
-use crate::journal::{Record, SealedEntry};
+use crate::log::block::{Block, BlockIndex, ClosedBlock};
+use crate::log::producers::ProducerTable;
+use crate::log::scan::{Bounds, Walked, Window, walk};
+use crate::log::state::{Directory, LogState, Phase, Trimmed, Writer};
+use crate::log::times::TimeIndex;
 use crate::options::FsyncSchedule;
 use crate::page::PAGE_BYTES;
-use crate::producers::ProducerTable;
-use crate::scan::{Bounds, Walked, Window, walk};
+use crate::resources::journal::{Record, SealedEntry};
 use crate::types::Offset;
 
 /// Limit on the value that a log is sealed with.

@@ -11,10 +11,10 @@ use bytes::Bytes;
 
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::journal::Record;
-use crate::log::Log;
+use crate::handle::Log;
 use crate::log::state::LogState;
 use crate::options::{FsyncSchedule, ReadConsistency};
+use crate::resources::journal::Record;
 use crate::seeded;
 use crate::store::check_name;
 use crate::sync::Mutex;

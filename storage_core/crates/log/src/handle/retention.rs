@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::Log;
-use super::state::LogState;
+use super::log::Log;
 use crate::clock::now_ms;
 use crate::error::{Error, Result};
+use crate::log::floor::{BlockStanding, Floor, Retention, Standing, floor};
+use crate::log::state::LogState;
 use crate::page::PAGE_BYTES;
-use crate::retention::{BlockStanding, Floor, Retention, Standing, floor};
 use crate::sync::{Mutex, atomic::AtomicBool};
 use crate::types::Offset;
 
@@ -134,7 +134,7 @@ impl LogState {
         let place = |name: &String| self.cursor_place(name).unwrap_or(start);
         let consumers: Vec<u64> = rules.retention.consumed_by.iter().map(place).collect();
         holds.extend(rules.retention.pinned_by.iter().map(|name| (name.clone(), place(name))));
-        let closed = |block: &Arc<super::block::Block>| {
+        let closed = |block: &Arc<crate::log::block::Block>| {
             let closed = block.closed.get()?;
             let bytes = closed.data_end - PAGE_BYTES;
             Some(BlockStanding { end: closed.end_offset, max_timestamp: closed.max_timestamp, bytes })

@@ -1,9 +1,9 @@
 //! Clean marks: whether a log has grown since somebody called it clean. An append costs nothing for it, and a crash
 //! cannot tell them apart: the mark is the end of the log when it was made.
 
-use super::Log;
+use super::log::Log;
 use crate::error::Result;
-use crate::journal::{DIRTY, Record};
+use crate::resources::journal::{DIRTY, Record};
 
 impl Log {
     /// Calls the log clean until the next append. Durable on return, but where the log never syncs.

@@ -4,17 +4,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::blocks::{Classes, list_files};
 use crate::disk::{Directory, Disk, FileKind};
 use crate::error::{Error, Result};
 use crate::format::block_header::{BlockHeader, HeaderPage};
 use crate::format::manifest::Manifest;
-use crate::inspection::{Inspection, view};
-use crate::journal::{EndFile, Record, Salvaged, replace, salvage};
 use crate::options::{Backend, FsyncSchedule, Options};
 use crate::page::PAGE_BYTES;
 use crate::recovery::{adopt, check_store, open_manifest, write_lost};
+use crate::resources::blocks::{Classes, list_files};
+use crate::resources::journal::{EndFile, Record, Salvaged, replace, salvage};
 use crate::store::Store;
+use crate::store::inspection::{Inspection, view};
 use crate::types::LogId;
 
 /// What a repair did.

@@ -7,7 +7,7 @@ use super::files::{NEW_NAME, RANGE_BYTES, list};
 use crate::disk::{Disk, DiskFile, FileKind, Prepare};
 use crate::error::{Error, Result};
 use crate::options::Options;
-use crate::space::Space;
+use crate::resources::space::Space;
 use crate::sync::Mutex;
 
 const SPARE_NAME: &str = "journal.spare";

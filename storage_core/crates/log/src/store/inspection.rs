@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::disk::Overlay;
 use crate::error::{Error, Result};
-use crate::log::Log;
+use crate::handle::Log;
 use crate::log::block::Block;
 use crate::options::{FsyncSchedule, Options};
 use crate::page::PAGE_BYTES;

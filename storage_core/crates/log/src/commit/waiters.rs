@@ -2,8 +2,8 @@
 
 use std::task::Waker;
 
+use crate::handle::ticket::Wait;
 use crate::sync::Mutex;
-use crate::ticket::Wait;
 
 /// The tasks that wait for a commit.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::engine::{Engine, UNSYNCED_WRITE_BYTES};
+use crate::commit::engine::{Engine, UNSYNCED_WRITE_BYTES};
 use crate::sync::{Condvar, Mutex, atomic::AtomicBool, now};
 
 /// Memory that a burst of appends needed is kept so long for the next.

@@ -28,18 +28,18 @@ pub(crate) use salvage::{Salvaged, replace, salvage};
 use spare::{Room, Spare};
 pub(crate) use state::{Compaction, JournalState, LogEntry, SealedEntry};
 
-use crate::commit::Group;
 use crate::disk::{ChunkPool, ClosedFile, Disk, DiskFile, FileKind, TailKind};
 use crate::error::{Error, Result};
 use crate::format::manifest::Manifest;
 use crate::options::Options;
+use crate::resources::group::Group;
+use crate::resources::space::Space;
+use crate::resources::tail::Tail;
 use crate::seeded;
-use crate::space::Space;
 use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64},
 };
-use crate::tail::Tail;
 
 pub(crate) struct Journal {
     disk: Arc<dyn Disk>,

@@ -1,9 +1,9 @@
 //! What an inspection, a verification or a repair saw, as a table for people and as JSON for programs (feature `json`).
 
-use crate::inspection::{Inspection, LogView, Verified};
 #[cfg(feature = "json")]
 use crate::options::FsyncSchedule;
-use crate::repair::Repaired;
+use crate::store::inspection::{Inspection, LogView, Verified};
+use crate::store::repair::Repaired;
 use crate::types::Offset;
 
 impl Inspection {

@@ -6,18 +6,19 @@ use std::sync::atomic::Ordering;
 
 use uuid::Uuid;
 
-use super::block::{Block, BlockIndex, ClosedBlock};
-use super::state::{LogState, Writer};
+use super::log::Log;
 use crate::batch::{Batch, OFFSETS_END};
-use crate::blocks::{BlockFile, Slots};
+use crate::commit::engine::poison;
 use crate::digest::Digest;
-use crate::engine::poison;
 use crate::error::{Error, Result};
 use crate::format::block_header::BlockHeader;
 use crate::format::footer::IndexEntry;
+use crate::log::block::{Block, BlockIndex, ClosedBlock};
+use crate::log::state::{LogState, Writer};
 use crate::page::PAGE_BYTES;
-use crate::space::Space;
-use crate::tail::Tail;
+use crate::resources::blocks::{BlockFile, Slots};
+use crate::resources::space::Space;
+use crate::resources::tail::Tail;
 use crate::types::Offset;
 
 /// What a group holds at most.
@@ -258,10 +259,10 @@ impl Drop for Turn<'_> {
     }
 }
 
-impl super::Log {
+impl Log {
     /// Appends batches of which all are in the log or none: after a crash at any point, and to every reader. They go
     /// into blocks of their own, so this is for what one batch cannot hold. Returns when all are durable (as the schedule
-    /// promises); other appends to the log wait meanwhile. Offsets as [`Log::append`](super::Log::append) gives them;
+    /// promises); other appends to the log wait meanwhile. Offsets as [`Log::append`] gives them;
     /// repetitions of producers are not looked for.
     ///
     /// Errors: `Sealed`, `UnknownLog` (deleted), `Closed`, `NoSpace` and `TooLarge` (a batch that fits into no block, more

@@ -4,16 +4,16 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::block::{Block, BlockIndex, ClosedBlock};
-use super::state::{LogState, Phase, Trimmed, Writer};
-use super::times::TimeIndex;
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::format::footer::data_max;
-use crate::journal::Record;
+use crate::log::block::{Block, BlockIndex, ClosedBlock};
+use crate::log::producers::ProducerTable;
+use crate::log::scan::{Bounds, Window, walk};
+use crate::log::state::{LogState, Phase, Trimmed, Writer};
+use crate::log::times::TimeIndex;
 use crate::page::PAGE_BYTES;
-use crate::producers::ProducerTable;
-use crate::scan::{Bounds, Window, walk};
+use crate::resources::journal::Record;
 use crate::types::Offset;
 
 impl LogState {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::log::Log;
+use crate::handle::Log;
 use crate::log::state::{LogState, Phase};
 use crate::seeded;
 use crate::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicBool, now};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::engine::Engine;
+use crate::commit::engine::Engine;
 use crate::error::Error;
 use crate::log::block::Block;
 use crate::sync::{Condvar, Mutex, now};

@@ -1,5 +1,9 @@
 //! A store: one directory of logs, opened by one process. Wires everything of the crate together.
 
+pub(crate) mod inspection;
+mod rendering;
+pub(crate) mod repair;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,18 +11,18 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use crate::blocks::Blocks;
+use crate::commit::engine::{Engine, Stats};
 use crate::disk::{BackendInUse, ChunkPool, Directory, Disk, Overlay};
-use crate::engine::{Engine, Stats};
 use crate::error::{Error, Result};
 use crate::format::manifest::{MANIFEST_NAME, Manifest};
-use crate::journal::{END_NAME, End, EndFile, EndRead, Journal, JournalState, OldJournal, Record};
+use crate::handle::{Log, LogSpec};
 use crate::log::state::LogState;
-use crate::log::{Log, LogSpec};
 use crate::options::{FsyncSchedule, Options};
 use crate::recovery::{
     FileFronts, LostEnd, MovedCursor, OpenReport, Opened, adopt, open_manifest, read_fronts, recover,
 };
+use crate::resources::blocks::Blocks;
+use crate::resources::journal::{END_NAME, End, EndFile, EndRead, Journal, JournalState, OldJournal, Record};
 use crate::seeded;
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};

@@ -19,8 +19,8 @@ use crate::error::{Error, Result};
 use crate::format::footer::data_max;
 use crate::options::FsyncSchedule;
 use crate::page::PAGE_BYTES;
+use crate::resources::space::Space;
 use crate::seeded;
-use crate::space::Space;
 use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64},

@@ -7,28 +7,28 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
-use crate::arrivals::Arrivals;
-use crate::blocks::{BlockFile, Blocks};
-use crate::commit::Group;
-use crate::committing::Committing;
+use crate::commit::tending::Tending;
+use crate::commit::thread::Committing;
+use crate::commit::waiters::Waiters;
 use crate::disk::{ChunkPool, Disk, Origin, TailKind};
 use crate::error::{Error, Result};
 use crate::format::manifest::Manifest;
-use crate::journal::{Journal, Record};
+use crate::handle::arrivals::Arrivals;
+use crate::handle::ticket::Wait;
 use crate::log::block::IndexCache;
 use crate::log::capture::LogCapture;
 use crate::log::state::LogState;
 use crate::options::{FsyncSchedule, Options};
+use crate::resources::blocks::{BlockFile, Blocks};
+use crate::resources::group::Group;
+use crate::resources::journal::{Journal, Record};
+use crate::resources::tail::Captured;
 use crate::seeded;
 use crate::sync::{
     Mutex, RwLock,
     atomic::{AtomicBool, AtomicU64},
 };
-use crate::tail::Captured;
-use crate::tending::Tending;
-use crate::ticket::Wait;
 use crate::types::LogId;
-use crate::waiters::Waiters;
 
 /// Unwritten bytes of an unsynced, buffered log reach the disk after so long.
 const WRITE_BEHIND: Duration = Duration::from_millis(100);
