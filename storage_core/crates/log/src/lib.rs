@@ -19,6 +19,7 @@ mod format;
 pub mod fuzzing;
 mod handle;
 mod log;
+mod names;
 mod options;
 mod page;
 mod recovery;
@@ -38,8 +39,8 @@ pub use disk::{
     SimulatedDisk, TailKind,
 };
 pub use error::{Error, Result};
-pub use handle::{Appended, Arrival, CommitTicket, Compacted, Cursor, Entry, Hold, Log, LogSpec, Sealed};
-pub use log::{Admission, Floor, FloorReason, ProducerTable, Retention, Slices};
+pub use handle::{Appended, Arrival, CommitTicket, Compacted, Cursor, Hold, Log, Sealed};
+pub use log::{Admission, Entry, Floor, FloorReason, LogSpec, ProducerTable, Retention, Slices};
 pub use options::{Backend, FsyncSchedule, Options, ReadConsistency};
 pub use recovery::{CorruptedRange, CutFile, LostEnd, MovedCursor, OpenReport, TornTail, UnknownBlock};
 pub(crate) use seeded::seeded;

@@ -99,6 +99,7 @@ pub const LOG: Layout = Layout {
         ("clock.rs", "ground"),
         ("digest.rs", "ground"),
         ("error.rs", "ground"),
+        ("names.rs", "ground"),
         ("options.rs", "ground"),
         ("page.rs", "ground"),
         ("seeded.rs", "ground"),

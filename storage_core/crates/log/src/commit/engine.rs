@@ -13,14 +13,14 @@ use crate::commit::waiters::Waiters;
 use crate::disk::{ChunkPool, Disk, Origin, TailKind};
 use crate::error::{Error, Result};
 use crate::format::manifest::Manifest;
-use crate::handle::arrivals::Arrivals;
 use crate::handle::ticket::Wait;
-use crate::log::block::IndexCache;
 use crate::log::capture::LogCapture;
 use crate::log::state::LogState;
 use crate::options::{FsyncSchedule, Options};
+use crate::resources::arrivals::Arrivals;
 use crate::resources::blocks::{BlockFile, Blocks};
 use crate::resources::group::Group;
+use crate::resources::indexes::IndexCache;
 use crate::resources::journal::{Journal, Record};
 use crate::resources::tail::Captured;
 use crate::seeded;
@@ -323,7 +323,7 @@ impl Engine {
         for FileWrites { file, writes, .. } in files.iter().filter(|file| is_usable(file.file)) {
             match file.file.write_many(writes) {
                 Ok(()) => self.count_written(writes.iter().flat_map(|(_, parts)| parts)),
-                Err(error) => drop(poison(file, "write", error)),
+                Err(error) => drop(file.poison("write", error)),
             }
         }
         for FileWrites { file, .. } in files.iter().filter(|file| file.syncs && is_usable(file.file)) {
@@ -331,7 +331,7 @@ impl Engine {
             let synced = if seeded!(NoSync) { Ok(()) } else { file.file.sync() };
             let synced = if seeded!(RetryAfterEio) { synced.or_else(|_| file.file.sync()) } else { synced };
             if let Err(error) = synced {
-                let _ = poison(file, "sync", error);
+                let _ = file.poison("sync", error);
             }
         }
     }
@@ -340,7 +340,7 @@ impl Engine {
     pub(crate) fn sync_files(&self, files: &[&Arc<BlockFile>]) -> Result<()> {
         files.iter().try_for_each(|file| {
             self.data_syncs.fetch_add(1, Ordering::Relaxed);
-            if seeded!(NoSync) { Ok(()) } else { file.file.sync().map_err(|e| poison(file, "sync", e)) }
+            if seeded!(NoSync) { Ok(()) } else { file.file.sync().map_err(|e| file.poison("sync", e)) }
         })
     }
 
@@ -353,7 +353,7 @@ impl Engine {
                 self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
                 self.data_syncs.fetch_add(1, Ordering::Relaxed);
             }
-            Err(error) => drop(poison(file, "write", error)),
+            Err(error) => drop(file.poison("write", error)),
         }
     }
 
@@ -483,16 +483,6 @@ impl Engine {
     pub(crate) fn check_origin(&self) -> Result<()> {
         if self.origin.is_here() { Ok(()) } else { Err(Error::Forked) }
     }
-}
-
-/// The file takes no more writes; gives the error.
-pub(crate) fn poison(file: &BlockFile, operation: &'static str, error: std::io::Error) -> Error {
-    // Not `Error::io`: a full disk after space was set aside is no clean refusal.
-    let source = Arc::new(error);
-    let error = Error::Io { operation, path: file.path.clone(), source };
-    tracing::error!(%error, "the file takes no more writes");
-    let _ = file.poisoned.set(error.to_string().into());
-    error
 }
 
 fn poisoned_file(capture: &LogCapture) -> Option<&Arc<str>> {

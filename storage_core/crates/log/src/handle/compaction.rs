@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::log::Log;
 use crate::batch::{Batch, Record as BatchRecord, retain_records, write_epoch, write_gap};
 use crate::clock::now_ms;
-use crate::commit::engine::poison;
 use crate::digest::Digest;
 use crate::disk::{AlignedPage, write_all};
 use crate::error::{Error, Result};
@@ -21,7 +20,6 @@ use crate::format::mark::BlockKey;
 use crate::log::block::{Block, BlockIndex, ClosedBlock};
 use crate::log::scan::{Bounds, Window, walk};
 use crate::log::state::{LogState, Phase, Writer};
-use crate::log::times::TimeIndex;
 use crate::page::PAGE_BYTES;
 use crate::resources::journal::Record;
 use crate::seeded;
@@ -242,7 +240,7 @@ impl LogState {
         producers: Option<Vec<u8>>,
     ) -> Result<()> {
         let file = &block.slots.file;
-        let failed = |e| poison(file, "write", e);
+        let failed = |e| file.poison("write", e);
         let data_end = PAGE_BYTES + batches.len() as u64;
         block.space.reach(data_end).map_err(|e| file.error("grow", e))?;
         let (entries, max_timestamp, digest) = mark_all(block.key, batches)?;
@@ -288,7 +286,7 @@ impl LogState {
         }
         let mut directory = self.directory.write();
         directory.blocks.splice(at..at + old.len(), [Arc::clone(&new)]);
-        directory.times = TimeIndex::default();
+        directory.forget_times();
         drop(directory);
         self.size_bytes.fetch_add(data_bytes(&new), Ordering::Relaxed);
         writer.digest = self.digest_of_blocks(&writer);

@@ -2,41 +2,23 @@
 //! same entry. StrictlyAtOnce: also over a crash; AtLeastOnce: a few may come again then. Moves of all cursors share the
 //! journal's group commit.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
-
-use crate::batch::Batch;
+use super::log::Log;
 use crate::error::{Error, Result};
-use crate::handle::Log;
+use crate::log::place::{CursorPlace, Entry, PlaceState};
 use crate::log::state::LogState;
+use crate::names::check_name;
 use crate::options::{FsyncSchedule, ReadConsistency};
 use crate::resources::journal::Record;
 use crate::seeded;
-use crate::store::check_name;
 use crate::sync::Mutex;
 use crate::types::Offset;
 
-/// Entries read, checked and opened ahead: about so many bytes of batches at a time.
-const READ_AHEAD_BYTES: usize = 64 << 10;
 /// Entries that one batch read gives at most.
 pub(crate) const ENTRIES_MAX: usize = 2_000;
-
-/// A record as a consumer of bytes sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Its offset.
-    pub offset: Offset,
-    /// When it was made, in milliseconds since the epoch.
-    pub timestamp_ms: i64,
-    /// Its key, where it has one.
-    pub key: Option<Bytes>,
-    /// Its value; empty where there is none.
-    pub data: Bytes,
-}
 
 /// A cursor. Handles of the same name share their place.
 #[derive(Clone)]
@@ -44,25 +26,6 @@ pub struct Cursor {
     log: Log,
     place: Arc<CursorPlace>,
     consistency: ReadConsistency,
-}
-
-/// Where a cursor stands, and what it has read ahead.
-pub(crate) struct CursorPlace {
-    name: String,
-    state: Mutex<PlaceState>,
-}
-
-struct PlaceState {
-    next: u64,
-    /// Entries from `next` on, checked; of the log's generation.
-    ahead: VecDeque<Entry>,
-    generation: u64,
-    /// Where the reader of stored bytes goes on, behind `ahead`: further than its last entry where none is left behind.
-    ahead_to: u64,
-    /// Entries that were given from the place on that was last stored.
-    unsaved: u64,
-    /// The journal lost its end: the cursor may have been further.
-    is_doubted: bool,
 }
 
 impl Log {
@@ -235,11 +198,6 @@ impl Cursor {
 }
 
 impl LogState {
-    /// Where a cursor stands; `None`: it never moved.
-    pub(crate) fn cursor_place(&self, name: &str) -> Option<u64> {
-        stored_place(self, name)
-    }
-
     /// Puts places into the journal that are not there yet; the store's close makes them durable.
     pub(crate) fn save_cursors(&self) -> Result<()> {
         let places: Vec<_> = self.cursors.lock().values().cloned().collect();
@@ -287,88 +245,4 @@ fn commit(log: &LogState, sequence: u64) -> Result<()> {
 pub(crate) fn read_entries(log: &Log, start: Offset, bytes_max: usize) -> Result<Vec<Entry>> {
     log.state().engine.check_open()?;
     PlaceState::at(start.0).peek(log.state(), bytes_max, ENTRIES_MAX)
-}
-
-impl PlaceState {
-    fn at(next: u64) -> Self {
-        Self { next, ahead: VecDeque::new(), generation: 0, ahead_to: next, unsaved: 0, is_doubted: false }
-    }
-
-    /// Stands there now, as the journal says.
-    fn move_to(&mut self, next: u64) {
-        (self.next, self.ahead_to, self.unsaved) = (next, next, 0);
-        self.ahead.clear();
-    }
-
-    /// The next entries, at least one if there is one.
-    fn peek(&mut self, log: &LogState, bytes_max: usize, entries_max: usize) -> Result<Vec<Entry>> {
-        let (mut taken, mut bytes) = (Vec::new(), 0);
-        while taken.len() < entries_max {
-            if self.ahead.len() == taken.len() && !self.read_ahead(log, taken.is_empty())? {
-                break;
-            }
-            let entry = &self.ahead[taken.len()];
-            bytes += entry.data.len();
-            if bytes > bytes_max && !taken.is_empty() {
-                break;
-            }
-            taken.push(entry.clone());
-        }
-        Ok(taken)
-    }
-
-    /// Trims and truncations of the log move the cursor along.
-    fn follow(&mut self, log: &LogState, name: &str) {
-        let generation = log.generation.load(Ordering::Acquire);
-        let start = log.start.load(Ordering::Acquire);
-        if self.generation != generation {
-            self.generation = generation;
-            self.move_to(self.next.min(stored_place(log, name).unwrap_or(start)));
-        }
-        if self.next < start {
-            self.move_to(start);
-        }
-    }
-
-    /// Reads entries behind those that are there; false: none.
-    fn read_ahead(&mut self, log: &LogState, is_needed: bool) -> Result<bool> {
-        let before = self.ahead.len();
-        while self.ahead.len() == before {
-            let from = self.ahead_to;
-            let slices = match log.read(from, READ_AHEAD_BYTES) {
-                // What was taken so far comes first; the next read meets the damage.
-                Err(_) if !is_needed => return Ok(false),
-                slices => slices?,
-            };
-            if slices.batches.is_empty() {
-                return Ok(false);
-            }
-            for batch in &slices.batches {
-                open_batch(batch, from, &mut self.ahead)?;
-            }
-            self.ahead_to = slices.next_offset.0;
-        }
-        Ok(true)
-    }
-}
-
-/// Where the journal says that a cursor is.
-fn stored_place(log: &LogState, name: &str) -> Option<u64> {
-    log.engine.journal.with_state(|journal| journal.logs.get(&log.id)?.cursors.get(name).copied())
-}
-
-/// Appends the entries of a batch that was checked, from an offset on.
-fn open_batch(bytes: &Bytes, from: u64, entries: &mut VecDeque<Entry>) -> Result<()> {
-    let (batch, _) = Batch::parse(bytes)?;
-    let opened = batch.open_shared(bytes)?;
-    for record in batch.header().records_in(&opened) {
-        let record = record?;
-        if record.offset >= from {
-            let data = record.value.map_or_else(Bytes::new, |value| opened.slice_ref(value));
-            let key = record.key.map(|key| opened.slice_ref(key));
-            let (offset, timestamp_ms) = (Offset(record.offset), record.timestamp_ms);
-            entries.push_back(Entry { offset, timestamp_ms, key, data });
-        }
-    }
-    Ok(())
 }

@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use super::log::Log;
 use crate::batch::{Batch, OFFSETS_END};
-use crate::commit::engine::poison;
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::format::block_header::BlockHeader;
@@ -172,7 +171,7 @@ impl LogState {
         let file = Arc::clone(&slots.file);
         let (base_offset, records, crc) = (header.base_offset, batch.record_count(), batch.header().crc);
         let block = Block::new(slots, space, header);
-        let failed = |e| poison(&file, "write", e);
+        let failed = |e| file.poison("write", e);
         let engine = &self.engine;
         let mut tail = Tail::open(Arc::clone(&file.file), block.range(), 0, engine.tail_kind, &engine.pool)
             .map_err(failed)?;

@@ -11,7 +11,6 @@ use crate::log::block::{Block, BlockIndex, ClosedBlock};
 use crate::log::producers::ProducerTable;
 use crate::log::scan::{Bounds, Window, walk};
 use crate::log::state::{LogState, Phase, Trimmed, Writer};
-use crate::log::times::TimeIndex;
 use crate::page::PAGE_BYTES;
 use crate::resources::journal::Record;
 use crate::types::Offset;
@@ -92,7 +91,7 @@ impl LogState {
         }
         (writer.digest, writer.producers) = (digest, producers);
         let mut directory = self.directory.write();
-        directory.times = TimeIndex::default();
+        directory.forget_times();
         directory.blocks = blocks.into_iter().map(|(block, _)| block).collect();
         directory.fences = fences;
         Ok(())

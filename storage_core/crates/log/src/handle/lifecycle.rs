@@ -10,10 +10,10 @@ use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::format::footer::{Footer, IndexEntry};
 use crate::log::block::{Block, BlockIndex, ClosedBlock};
+use crate::log::directory::Directory;
 use crate::log::producers::ProducerTable;
 use crate::log::scan::{Bounds, Walked, Window, walk};
-use crate::log::state::{Directory, LogState, Phase, Trimmed, Writer};
-use crate::log::times::TimeIndex;
+use crate::log::state::{LogState, Phase, Trimmed, Writer};
 use crate::options::FsyncSchedule;
 use crate::page::PAGE_BYTES;
 use crate::resources::journal::{Record, SealedEntry};
@@ -119,7 +119,7 @@ impl LogState {
             let mut directory = self.directory.write();
             directory.fences.retain(|(_, end)| *end > offset);
             let freed: Vec<_> = directory.blocks.drain(..below).collect();
-            directory.times = TimeIndex::default();
+            directory.forget_times();
             drop(directory);
             writer.pending.retain(|open| !freed.iter().any(|block| Arc::ptr_eq(block, &open.block)));
             self.free(freed);
@@ -245,7 +245,7 @@ impl LogState {
         self.generation.fetch_add(1, Ordering::AcqRel);
         let mut directory = self.directory.write();
         let freed: Vec<_> = directory.blocks.drain(kept..).collect();
-        directory.times = TimeIndex::default();
+        directory.forget_times();
         directory.fences.retain(|(start, _)| *start < end);
         if let (Some(last), Some((closed, entries))) = (directory.blocks.last_mut(), closed) {
             // The same slots, as a block that ended there; who still has the old one looks again.

@@ -9,29 +9,13 @@ use super::ticket::CommitTicket;
 use crate::batch::Batch;
 use crate::error::Result;
 use crate::log::Slices;
+use crate::log::append::Admit;
 use crate::log::producers::ProducerTable;
-use crate::log::state::{Admit, LogState};
+use crate::log::state::LogState;
 use crate::options::FsyncSchedule;
 use crate::resources::journal::Record;
 use crate::store::StoreHandle;
 use crate::types::{Epoch, LogId, Offset};
-
-/// What a log starts as.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogSpec {
-    /// Never used before.
-    pub id: LogId,
-    /// 1 to 255 bytes without NUL. Names need not differ.
-    pub name: String,
-    /// Offset of the first record.
-    pub base_offset: Offset,
-    /// Written into each batch.
-    pub epoch: Epoch,
-    /// What is known of producers: the end of the log that this one continues.
-    pub producers: ProducerTable,
-    /// When its data is synced, for good; `None`: as the store says at each open.
-    pub fsync: Option<FsyncSchedule>,
-}
 
 /// Where an append went.
 #[derive(Debug)]

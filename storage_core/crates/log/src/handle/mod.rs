@@ -1,7 +1,7 @@
 //! What a log can be asked for that needs the commit of its store, or follows from one: appends and their tickets, cursors,
 //! seals, trims, truncations, groups, compactions.
 
-pub(crate) mod arrivals;
+mod arrival;
 mod clean;
 mod compaction;
 pub(crate) mod cursors;
@@ -12,9 +12,9 @@ pub(crate) mod log;
 pub(crate) mod retention;
 pub(crate) mod ticket;
 
-pub use arrivals::Arrival;
+pub use arrival::Arrival;
 pub use compaction::Compacted;
-pub use cursors::{Cursor, Entry};
-pub use log::{Appended, Log, LogSpec, Sealed};
+pub use cursors::Cursor;
+pub use log::{Appended, Log, Sealed};
 pub use retention::Hold;
 pub use ticket::CommitTicket;

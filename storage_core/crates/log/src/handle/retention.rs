@@ -1,38 +1,13 @@
 //! Retention of one log: its rules, who holds what, and the trims that follow.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::log::Log;
 use crate::clock::now_ms;
 use crate::error::{Error, Result};
-use crate::log::floor::{BlockStanding, Floor, Retention, Standing, floor};
+use crate::log::floor::{Floor, Retention};
 use crate::log::state::LogState;
-use crate::page::PAGE_BYTES;
-use crate::sync::{Mutex, atomic::AtomicBool};
 use crate::types::Offset;
-
-#[derive(Default)]
-pub(crate) struct Retaining {
-    rules: Mutex<Rules>,
-    /// There are rules: a look is asked for when a block is filled.
-    has_rules: AtomicBool,
-    /// Consumption counts: cursors ask for a look when they have passed a block.
-    is_consumed: AtomicBool,
-    /// A look is on its way.
-    is_asked: AtomicBool,
-}
-
-#[derive(Default)]
-struct Rules {
-    retention: Retention,
-    /// The highest trim asked for.
-    trim: u64,
-    /// (who, from which offset on), by number.
-    holds: BTreeMap<u64, (String, u64)>,
-    next_hold: u64,
-}
 
 /// Keeps a log's records from an offset on, against its retention and trims, until it is dropped. Not remembered over a
 /// restart.
@@ -49,16 +24,16 @@ impl Log {
         self.state().engine.assert_origin();
         let state = self.state();
         let (has_rules, has_age) = (retention != Retention::default(), retention.age.is_some());
-        state.retaining.has_rules.store(has_rules, Ordering::Relaxed);
-        state.retaining.is_consumed.store(!retention.consumed_by.is_empty(), Ordering::Relaxed);
-        state.retaining.rules.lock().retention = retention;
+        state.retention.has_rules.store(has_rules, Ordering::Relaxed);
+        state.retention.is_consumed.store(!retention.consumed_by.is_empty(), Ordering::Relaxed);
+        state.retention.rules.lock().retention = retention;
         state.engine.retain_in_background(state, has_rules, has_age);
     }
 
     /// What [`Log::set_retention`] said.
     pub fn retention(&self) -> Retention {
         self.state().engine.assert_origin();
-        self.state().retaining.rules.lock().retention.clone()
+        self.state().retention.rules.lock().retention.clone()
     }
 
     /// Where the log may begin now, and why.
@@ -76,7 +51,7 @@ impl Log {
         if before > end {
             return Err(Error::OffsetOutOfRange { requested: before, start, end });
         }
-        let mut rules = state.retaining.rules.lock();
+        let mut rules = state.retention.rules.lock();
         rules.trim = rules.trim.max(before.0);
         drop(rules);
         let floor = state.floor(now_ms());
@@ -87,7 +62,7 @@ impl Log {
     /// Holds the records from an offset on; `by` names who does, for the reasons of floors.
     pub fn hold(&self, by: &str, offset: Offset) -> Hold {
         self.state().engine.assert_origin();
-        let mut rules = self.state().retaining.rules.lock();
+        let mut rules = self.state().retention.rules.lock();
         let number = rules.next_hold;
         rules.next_hold += 1;
         rules.holds.insert(number, (by.to_owned(), offset.0));
@@ -100,7 +75,7 @@ impl Hold {
     /// Holds from another offset on.
     pub fn advance(&self, to: Offset) {
         self.log.state().engine.assert_origin();
-        if let Some((_, at)) = self.log.state().retaining.rules.lock().holds.get_mut(&self.number) {
+        if let Some((_, at)) = self.log.state().retention.rules.lock().holds.get_mut(&self.number) {
             *at = to.0;
         }
         self.log.state().ask_retain();
@@ -114,7 +89,7 @@ impl Drop for Hold {
         if state.engine.check_origin().is_err() {
             return;
         }
-        state.retaining.rules.lock().holds.remove(&self.number);
+        state.retention.rules.lock().holds.remove(&self.number);
         state.ask_retain();
     }
 }
@@ -126,66 +101,11 @@ impl std::fmt::Debug for Hold {
 }
 
 impl LogState {
-    /// Looks at the log as it is, and decides.
-    fn floor(&self, now_ms: i64) -> Floor {
-        let rules = self.retaining.rules.lock();
-        let mut holds: Vec<_> = rules.holds.values().cloned().collect();
-        let start = self.start.load(Ordering::Acquire);
-        let place = |name: &String| self.cursor_place(name).unwrap_or(start);
-        let consumers: Vec<u64> = rules.retention.consumed_by.iter().map(place).collect();
-        holds.extend(rules.retention.pinned_by.iter().map(|name| (name.clone(), place(name))));
-        let closed = |block: &Arc<crate::log::block::Block>| {
-            let closed = block.closed.get()?;
-            let bytes = closed.data_end - PAGE_BYTES;
-            Some(BlockStanding { end: closed.end_offset, max_timestamp: closed.max_timestamp, bytes })
-        };
-        let blocks: Vec<_> = self.directory.read().blocks.iter().map_while(closed).collect();
-        let standing = Standing {
-            start,
-            end: self.readable.load(Ordering::Acquire),
-            now_ms,
-            blocks: &blocks,
-            size_bytes: self.size_bytes.load(Ordering::Relaxed),
-            trim: rules.trim,
-            consumers: &consumers,
-            holds: &holds,
-        };
-        floor(&rules.retention, &standing)
-    }
-
-    /// Asks the background for a look, once.
-    pub(crate) fn ask_retain(&self) {
-        if !self.retaining.is_asked.swap(true, Ordering::AcqRel) {
-            self.engine.tending.retain(self.id);
-        }
-    }
-
-    /// A block was filled: it may be one too many.
-    pub(crate) fn ask_retain_if_ruled(&self) {
-        if self.retaining.has_rules.load(Ordering::Relaxed) {
-            self.ask_retain();
-        }
-    }
-
-    /// A cursor went on: where that counts, its log may begin later.
-    pub(crate) fn note_consumed(&self, next: u64) {
-        if self.retaining.is_consumed.load(Ordering::Relaxed) && self.frees_blocks(next) {
-            self.ask_retain();
-        }
-    }
-
-    /// Whether a log that begins there has a block less.
-    fn frees_blocks(&self, start: u64) -> bool {
-        let directory = self.directory.read();
-        let first = directory.blocks.first().and_then(|block| block.closed.get());
-        first.is_some_and(|closed| closed.end_offset <= start)
-    }
-
     /// Forgets what may go, where that gives space back or was asked for: the background thread's part.
     pub(crate) fn retain(&self) -> Result<()> {
-        self.retaining.is_asked.store(false, Ordering::Release);
+        self.retention.is_asked.store(false, Ordering::Release);
         let Floor { offset: Offset(offset), .. } = self.floor(now_ms());
-        let is_asked_for = self.retaining.rules.lock().trim >= offset;
+        let is_asked_for = self.retention.rules.lock().trim >= offset;
         if offset > self.start.load(Ordering::Acquire) && (is_asked_for || self.frees_blocks(offset)) {
             self.delete_before(offset)?;
         }

@@ -1,6 +1,5 @@
 //! One block of a log: where it lies, how far it can be read, and where in it an offset is.
 
-use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -15,10 +14,11 @@ use crate::format::footer::{Footer, IndexEntry, footer_reserve};
 use crate::format::mark::BlockKey;
 use crate::page::{PAGE_BYTES, page_up};
 use crate::resources::blocks::Slots;
+use crate::resources::indexes::IndexCache;
 use crate::resources::space::Space;
 use crate::resources::tail::Recent;
 use crate::sync::{
-    Mutex, RwLock,
+    RwLock,
     atomic::{AtomicBool, AtomicU64},
 };
 
@@ -218,49 +218,6 @@ impl Block {
     }
 }
 
-/// The last indexes that were read from footers, by block sequence: so many bytes of them, however many blocks there are.
-#[derive(Default)]
-pub(crate) struct IndexCache {
-    kept: Mutex<Kept>,
-}
-
-#[derive(Default)]
-struct Kept {
-    indexes: VecDeque<(u64, Arc<Vec<IndexEntry>>)>,
-    bytes: usize,
-}
-
-const INDEX_BYTES_MAX: usize = 512 << 10;
-
-impl IndexCache {
-    fn get(
-        &self,
-        sequence: u64,
-        load: impl FnOnce() -> io::Result<Vec<IndexEntry>>,
-    ) -> io::Result<Arc<Vec<IndexEntry>>> {
-        if let Some((_, entries)) = self.kept.lock().indexes.iter().find(|(kept, _)| *kept == sequence) {
-            return Ok(Arc::clone(entries));
-        }
-        let entries = Arc::new(load()?);
-        self.kept.lock().keep(sequence, Arc::clone(&entries));
-        Ok(entries)
-    }
-}
-
-impl Kept {
-    fn keep(&mut self, sequence: u64, entries: Arc<Vec<IndexEntry>>) {
-        let size = |entries: &Vec<IndexEntry>| size_of_val(entries.as_slice());
-        self.bytes += size(&entries);
-        self.indexes.push_back((sequence, entries));
-        while self.bytes > INDEX_BYTES_MAX
-            && self.indexes.len() > 1
-            && let Some((_, oldest)) = self.indexes.pop_front()
-        {
-            self.bytes -= size(&oldest);
-        }
-    }
-}
-
 impl Block {
     /// The block as one that ended earlier.
     pub(crate) fn cut_to(&self, closed: ClosedBlock, index: BlockIndex) -> Self {
@@ -285,38 +242,5 @@ impl Block {
     /// Whether what was just read from the block is still the block's.
     pub(crate) fn is_still_there(&self) -> bool {
         !self.freed.load(Ordering::Acquire)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn index(entries: usize) -> Arc<Vec<IndexEntry>> {
-        Arc::new(vec![IndexEntry { offset: 0, max_timestamp: 0, position: 0 }; entries])
-    }
-
-    #[test]
-    fn a_billion_small_records_need_less_than_a_megabyte_of_index() {
-        // 1e9 records of 100 bytes in batches of 100, in blocks of 10 MiB: one entry for each batch.
-        let batch_bytes = 61 + 100 * 108;
-        let batches_of_block = (10 << 20) / batch_bytes;
-        let blocks = 10_000_000 / batches_of_block;
-        let mut kept = Kept::default();
-        (0..blocks as u64).for_each(|sequence| kept.keep(sequence, index(batches_of_block)));
-        assert!(kept.bytes <= INDEX_BYTES_MAX && kept.bytes > INDEX_BYTES_MAX / 2);
-        let growing = batches_of_block * size_of::<IndexEntry>();
-        let times = blocks * size_of::<i64>();
-        assert!(kept.bytes + growing + times < 1_000_000, "{}", kept.bytes + growing + times);
-    }
-
-    #[test]
-    fn an_index_larger_than_all_others_together_is_kept_alone() {
-        let mut kept = Kept::default();
-        kept.keep(1, index(10));
-        kept.keep(2, index(1 << 20));
-        assert_eq!(kept.indexes.len(), 1);
-        kept.keep(3, index(10));
-        assert_eq!(kept.bytes, 10 * size_of::<IndexEntry>());
     }
 }

@@ -1,16 +1,26 @@
 //! A log in memory and in its blocks: appends, reads, and its part in a commit. Nothing here waits for a commit.
 
+pub(crate) mod append;
 pub(crate) mod block;
 pub(crate) mod capture;
+pub(crate) mod directory;
+mod entries;
 pub(crate) mod floor;
 mod mend;
+mod next_block;
 pub(crate) mod open_block;
+pub(crate) mod place;
 pub(crate) mod producers;
 mod reader;
+mod rules;
 pub(crate) mod scan;
+pub(crate) mod spec;
+mod standing;
 pub(crate) mod state;
-pub(crate) mod times;
+mod times;
 
 pub use floor::{Floor, FloorReason, Retention};
+pub use place::Entry;
 pub use producers::{Admission, ProducerTable};
 pub use reader::Slices;
+pub use spec::LogSpec;

@@ -5,23 +5,22 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use super::block::Block;
+use super::directory::Directory;
 use super::open_block::{OpenBlock, Resume};
-use super::times::TimeIndex;
-use crate::batch::{Batch, OFFSETS_END};
-use crate::commit::engine::{Engine, poison};
+use super::place::CursorPlace;
+use super::producers::ProducerTable;
+use super::rules::RetentionState;
+use super::spec::LogSpec;
+use crate::commit::engine::Engine;
 use crate::digest::Digest;
 use crate::disk::TailKind;
 use crate::error::{Error, Result};
-use crate::handle::LogSpec;
-use crate::handle::arrivals::Arrivals;
-use crate::handle::cursors::CursorPlace;
-use crate::handle::retention::Retaining;
-use crate::log::producers::{Admission, ProducerTable};
 use crate::options::FsyncSchedule;
+use crate::resources::arrivals::Arrivals;
 use crate::resources::journal::{Record, SealedEntry};
 use crate::seeded;
 use crate::sync::{
-    Condvar, Mutex, MutexGuard, RwLock,
+    Condvar, Mutex, RwLock,
     atomic::{AtomicBool, AtomicU64},
 };
 use crate::types::{Epoch, LogId, Offset};
@@ -74,7 +73,7 @@ pub(crate) struct LogState {
     pub(crate) cursors: Mutex<HashMap<String, Arc<CursorPlace>>>,
     /// Who waits for records.
     pub(crate) arrivals: Arrivals,
-    pub(crate) retaining: Retaining,
+    pub(crate) retention: RetentionState,
 }
 
 /// What is remembered of blocks that are gone.
@@ -85,16 +84,6 @@ pub(crate) struct Trimmed {
     pub(crate) digest: Digest,
     /// Encoded table at the end of the last of them, or that the log started with.
     pub(crate) producers: Vec<u8>,
-}
-
-/// Blocks in order of offset, and damage.
-#[derive(Default)]
-pub(crate) struct Directory {
-    /// Each starts where the one before ends, but for damage.
-    pub(crate) blocks: Vec<Arc<Block>>,
-    /// Damaged ranges, in order.
-    pub(crate) fences: Vec<(u64, u64)>,
-    pub(crate) times: TimeIndex,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,26 +116,6 @@ pub(crate) struct Writer {
     pub(crate) producers: ProducerTable,
     /// Over all batches since the log's base.
     pub(crate) digest: Digest,
-}
-
-/// Which batches of producers are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admit {
-    /// The next of each producer; one that is there already is recognised.
-    InSequence,
-    /// All: another copy has taken them, and the one before may be lost.
-    AsCopied,
-}
-
-/// Where an append went.
-pub(crate) struct Placed {
-    pub(crate) base_offset: u64,
-    pub(crate) end_offset: u64,
-    pub(crate) duplicate: bool,
-    /// The log's generation when the batch was placed.
-    pub(crate) generation: u64,
-    /// Bytes of the log that are in memory only.
-    pub(crate) waiting_bytes: u64,
 }
 
 impl LogState {
@@ -202,7 +171,7 @@ impl LogState {
             generation: AtomicU64::new(0),
             cursors: Mutex::default(),
             arrivals: Arrivals::default(),
-            retaining: Retaining::default(),
+            retention: RetentionState::default(),
         }
     }
 
@@ -225,111 +194,6 @@ impl LogState {
     pub(crate) fn refuse_appends(&self) {
         let _changing = self.changing.lock();
         self.writer.lock().is_closed = true;
-    }
-
-    /// Appends under the log's mutex: no system call where the next block and its space are ready.
-    #[inline]
-    pub(crate) fn append(self: &Arc<Self>, batch: &Batch<'_>, admit: Admit) -> Result<Placed> {
-        let records = batch.record_count();
-        batch.check_dense()?;
-        let mut guard = self.writer.lock();
-        if guard.is_grouping {
-            guard = self.wait_for_group(guard);
-        }
-        let writer = &mut *guard;
-        self.check_active(writer)?;
-        let generation = self.generation.load(Ordering::Relaxed);
-        let producer = batch.producer();
-        if let (Some(producer), Admit::InSequence) = (producer, admit)
-            && let Admission::Duplicate { base_offset, end_offset } =
-                writer.producers.check(producer, records)?
-        {
-            return Ok(Placed { base_offset, end_offset, duplicate: true, generation, waiting_bytes: 0 });
-        }
-        let base_offset = writer.end;
-        let end_offset = base_offset + u64::from(records);
-        if end_offset > i64::MAX as u64 {
-            return Err(Error::TooLarge {
-                bytes: u64::from(records),
-                bytes_max: i64::MAX as u64 - base_offset,
-            });
-        }
-        let bytes = batch.bytes();
-        if let Some(resume) = &writer.resume {
-            writer.open = Some(self.reopen(resume)?);
-            writer.resume = None;
-        }
-        let has_room = |open: &OpenBlock| open.tail.written() + bytes.len() as u64 <= open.data_max;
-        if !writer.open.as_ref().is_some_and(has_room) {
-            self.open_block(writer, bytes.len() as u64)?;
-        }
-        let open = writer.open.as_mut().expect("opened above");
-        if let Some(reason) = open.block.slots.file.poisoned.get() {
-            self.poison(reason);
-            return Err(Error::Poisoned { reason: Arc::clone(reason) });
-        }
-        let position = open.tail.written();
-        let end = position + bytes.len() as u64;
-        open.block.space.reach(end).map_err(|e| open.block.slots.file.error("grow", e))?;
-        // Base offset and mark are outside the batch's checksum: patched on the way.
-        let begins_commit = self.begins_commit(base_offset, writer.taken);
-        let mark = open.block.key.mark(position, base_offset, batch.header(), begins_commit);
-        let front = batch.front_with(base_offset, mark);
-        let appended = open.tail.append(&front).and_then(|()| open.tail.append(&bytes[OFFSETS_END..]));
-        if let Err(error) = appended {
-            let file = &open.block.slots.file;
-            let error = poison(file, "write", error);
-            self.poison(file.poisoned.get().expect("just now"));
-            return Err(error);
-        }
-        open.note(position, base_offset, batch);
-        writer.digest.push(base_offset, records, batch.header().crc);
-        if let Some(producer) = producer {
-            writer.producers.record(producer, records, base_offset);
-        }
-        writer.end = end_offset;
-        self.end.store(end_offset, Ordering::Release);
-        self.size_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        if self.fsync.publishes_at_append() {
-            open.block.readable.store(end, Ordering::Release);
-            self.readable.store(end_offset, Ordering::Release);
-        }
-        if open.block.space.is_short(end) && !open.block.extending.swap(true, Ordering::AcqRel) {
-            self.engine.tending.extend(&open.block, end);
-        }
-        if self.commits_appends() && !self.dirty.swap(true, Ordering::AcqRel) {
-            self.engine.mark_dirty(self);
-        }
-        if self.engine.tail_kind == TailKind::Buffered {
-            writer.waiting_bytes += bytes.len() as u64;
-        }
-        let waiting_bytes = writer.waiting_bytes;
-        let is_awaited = self.fsync.publishes_at_append() && self.arrivals.are_awaited();
-        drop(guard);
-        if is_awaited {
-            self.arrivals.announce();
-        }
-        Ok(Placed { base_offset, end_offset, duplicate: false, generation, waiting_bytes })
-    }
-
-    /// Whether everything in front of a batch will be durable before the batch can be written. Bytes in memory are written by
-    /// the commit after the one that took what was in front of them, and only if that one succeeded; pages of a mapping are
-    /// written whenever the kernel likes.
-    #[inline]
-    fn begins_commit(&self, base_offset: u64, taken: u64) -> bool {
-        let durable_first = match self.engine.tail_kind {
-            TailKind::Buffered => taken,
-            TailKind::Mapped => self.synced.load(Ordering::Acquire),
-        };
-        self.syncs() && base_offset == durable_first
-    }
-
-    #[cold]
-    fn wait_for_group<'a>(&self, mut writer: MutexGuard<'a, Writer>) -> MutexGuard<'a, Writer> {
-        while writer.is_grouping {
-            writer = self.grouped.wait(writer);
-        }
-        writer
     }
 
     pub(crate) fn check_active(&self, writer: &Writer) -> Result<()> {

@@ -1,42 +1,12 @@
 //! Finding offsets by time: a binary search over blocks, one over the index of a block, then a few batches.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::block::Block;
 use super::reader::SLACK_BYTES;
-use super::state::{Directory, LogState};
+use super::state::LogState;
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::sync::Mutex;
 use crate::types::Offset;
-
-/// An index of the first blocks of a log, as many as were closed when somebody last looked: the greatest timestamp of each and
-/// all before it. It never falls, so that it can be searched. Dropped when blocks go, and made again by the next search.
-#[derive(Default)]
-pub(crate) struct TimeIndex {
-    newest: Mutex<Vec<i64>>,
-}
-
-impl Directory {
-    /// The first block from that offset on that may hold a record which is not older.
-    fn first_not_older(&self, timestamp: i64, from: u64) -> Option<Arc<Block>> {
-        let mut newest = self.times.newest.lock();
-        while let Some(closed) = self.blocks.get(newest.len()).and_then(|block| block.closed.get()) {
-            let before = newest.last().copied().unwrap_or(i64::MIN);
-            newest.push(before.max(closed.max_timestamp));
-        }
-        let older = newest.partition_point(|newest| *newest < timestamp);
-        let below = self.blocks.partition_point(|block| block.base_offset <= from).saturating_sub(1);
-        let may = |block: &&Arc<Block>| {
-            block
-                .closed
-                .get()
-                .is_none_or(|closed| closed.max_timestamp >= timestamp && closed.end_offset > from)
-        };
-        self.blocks.get(older.max(below)..)?.iter().find(may).cloned()
-    }
-}
 
 impl LogState {
     /// First readable offset whose record's timestamp is not lower.

@@ -15,8 +15,10 @@ use crate::commit::engine::{Engine, Stats};
 use crate::disk::{BackendInUse, ChunkPool, Directory, Disk, Overlay};
 use crate::error::{Error, Result};
 use crate::format::manifest::{MANIFEST_NAME, Manifest};
-use crate::handle::{Log, LogSpec};
+use crate::handle::Log;
+use crate::log::spec::LogSpec;
 use crate::log::state::LogState;
+use crate::names::check_name;
 use crate::options::{FsyncSchedule, Options};
 use crate::recovery::{
     FileFronts, LostEnd, MovedCursor, OpenReport, Opened, adopt, open_manifest, read_fronts, recover,
@@ -27,8 +29,6 @@ use crate::seeded;
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
 use crate::types::{LogId, Offset};
-
-const NAME_BYTES_MAX: usize = 255;
 
 /// An open store. Clones share it; it closes when the last of them and of its logs is dropped, or by
 /// [`Store::close`].
@@ -424,16 +424,6 @@ fn find_lost_end(old: &OldJournal, end: Option<End>, fronts: &[FileFronts]) -> O
         durable_sequence,
         logs_found: Vec::new(),
     })
-}
-
-pub(crate) fn check_name(name: &str) -> Result<()> {
-    let reason = match name.len() {
-        0 => "is empty",
-        1..=NAME_BYTES_MAX if !name.contains('\0') => return Ok(()),
-        1..=NAME_BYTES_MAX => "contains NUL",
-        _ => "is longer than 255 bytes",
-    };
-    Err(Error::InvalidName { name: name.to_owned(), reason })
 }
 
 /// What a later open must know to say which logs lost something.

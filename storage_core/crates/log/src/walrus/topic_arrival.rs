@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::{Topic, Walrus};
 use crate::error::Result;
-use crate::handle::arrivals::Arrival;
+use crate::handle::Arrival;
 use crate::sync::now;
 use crate::types::Offset;
 

@@ -29,6 +29,16 @@ impl BlockFile {
         Error::io(operation, &self.path, source)
     }
 
+    /// The file takes no more writes; gives the error.
+    pub(crate) fn poison(&self, operation: &'static str, error: io::Error) -> Error {
+        // Not `Error::io`: a full disk after space was set aside is no clean refusal.
+        let source = Arc::new(error);
+        let error = Error::Io { operation, path: self.path.clone(), source };
+        tracing::error!(%error, "the file takes no more writes");
+        let _ = self.poisoned.set(error.to_string().into());
+        error
+    }
+
     /// Before a slot that reads as zeros is used: what lay there must not come back under a new block.
     pub(super) fn settle_zeros(&self) -> io::Result<()> {
         let mut has_doubtful_zeros = self.has_doubtful_zeros.lock();

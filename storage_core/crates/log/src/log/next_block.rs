@@ -1,0 +1,173 @@
+//! How a log goes from block to block: the next one is opened, one of a recovery taken up again, the last one closed.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::block::{Block, BlockIndex, ClosedBlock};
+use super::open_block::{OpenBlock, Resume};
+use super::state::{LogState, Writer};
+use crate::digest::Digest;
+use crate::error::{Error, Result};
+use crate::format::block_header::BlockHeader;
+use crate::format::epochs::Epochs;
+use crate::format::footer::data_max;
+use crate::page::{PAGE_BYTES, page_up};
+use crate::resources::blocks::{Filled, Slots};
+use crate::resources::tail::Tail;
+use crate::sync::RwLock;
+
+impl LogState {
+    /// Opens a block that takes at least so many bytes; the one before waits for its commit.
+    pub(super) fn open_block(&self, writer: &mut Writer, batch_bytes: u64) -> Result<()> {
+        let blocks = &self.engine.blocks;
+        let size = blocks
+            .classes
+            .next(self.last_filled(writer), batch_bytes)
+            .map_err(|bytes_max| Error::TooLarge { bytes: batch_bytes, bytes_max })?;
+        let (slots, space) = blocks.allocate(size, self.fsync)?;
+        let file = &slots.file;
+        let range = slots.range();
+        let bytes = range.end - range.start;
+        let tail = Tail::open(Arc::clone(&file.file), range, 0, self.engine.tail_kind, &self.engine.pool);
+        let mut tail = match tail {
+            Ok(tail) => tail,
+            Err(error) => {
+                blocks.free(&slots);
+                return Err(file.error("open a block in", error));
+            }
+        };
+        let header = self.new_header(&slots, writer.last_sequence, writer.end);
+        tail.append(&header.encode()).map_err(|error| file.poison("write", error))?;
+        let block = Arc::new(Block {
+            recent: RwLock::new(tail.recent()),
+            index: RwLock::new(BlockIndex::Growing(Vec::new())),
+            ..Block::new(slots, space, &header)
+        });
+        self.close_block(writer);
+        self.directory.write().blocks.push(Arc::clone(&block));
+        writer.last_sequence = header.sequence;
+        writer.open = Some(OpenBlock {
+            block,
+            tail,
+            opened_at: Instant::now(),
+            flushed: 0,
+            commits: 0,
+            data_max: data_max(bytes),
+            index_next: 0,
+            max_timestamp: i64::MIN,
+            digest: Digest::default(),
+            producers: None,
+        });
+        self.ask_retain_if_ruled();
+        Ok(())
+    }
+
+    /// Header of the log's next block, in slots that were taken for it.
+    pub(crate) fn new_header(&self, slots: &Slots, previous: u64, base_offset: u64) -> BlockHeader {
+        BlockHeader {
+            manifest: self.engine.manifest,
+            log: self.id,
+            sequence: self.engine.blocks.take_sequence(),
+            previous,
+            base_offset,
+            place: slots.place(),
+            journal_sequence: self.engine.journal.durable_sequence(),
+            fsync: self.own_fsync,
+            replaces_to: 0,
+            group: (uuid::Uuid::nil(), 0, 0),
+            name: self.name.clone(),
+            epochs: Epochs::one(base_offset, self.epoch),
+        }
+    }
+
+    /// The block before the next one.
+    fn last_filled(&self, writer: &Writer) -> Option<Filled> {
+        match &writer.open {
+            Some(open) => Some(Filled {
+                class: open.block.slots.file.class,
+                took: open.opened_at.elapsed(),
+                commit_bytes: open.flushed.checked_div(open.commits).unwrap_or(0),
+            }),
+            None => {
+                let directory = self.directory.read();
+                directory.blocks.last().map(|block| Filled::at_no_known_rate(block.slots.file.class))
+            }
+        }
+    }
+
+    /// Goes on in a block that a recovery found: only zeros lie behind its data.
+    pub(crate) fn reopen(&self, resume: &Resume) -> Result<OpenBlock> {
+        let &Resume { ref block, data_end, max_timestamp, digest } = resume;
+        let block = Arc::clone(block);
+        let file = Arc::clone(&block.slots.file);
+        block.space.assume(page_up(data_end));
+        let engine = &self.engine;
+        let tail =
+            Tail::open(Arc::clone(&file.file), block.range(), data_end, engine.tail_kind, &engine.pool);
+        let tail = tail.map_err(|error| {
+            let error = file.error("reopen", error);
+            if !matches!(error, Error::NoSpace { .. }) {
+                self.poison(&error.to_string().into());
+            }
+            error
+        })?;
+        *block.recent.write() = tail.recent();
+        let entries = match &*block.index.read() {
+            BlockIndex::Growing(entries) => entries.clone(),
+            BlockIndex::Loaded(entries) => entries.to_vec(),
+            BlockIndex::OnDisk => Vec::new(),
+        };
+        let index_next = entries.last().map_or(0, |last| u64::from(last.position) + PAGE_BYTES);
+        *block.index.write() = BlockIndex::Growing(entries);
+        if let BlockIndex::Growing(entries) = &mut *block.index.write()
+            && let Some(last) = entries.last_mut()
+        {
+            last.max_timestamp = i64::MAX;
+        }
+        let data_max = data_max(block.bytes);
+        Ok(OpenBlock {
+            block,
+            tail,
+            opened_at: Instant::now(),
+            flushed: data_end,
+            commits: 0,
+            data_max,
+            index_next,
+            max_timestamp,
+            digest,
+            producers: None,
+        })
+    }
+
+    /// The open block takes no more appends.
+    pub(crate) fn close_block(&self, writer: &mut Writer) {
+        if let Some(resume) = writer.resume.take() {
+            let Resume { block, data_end, max_timestamp, digest, .. } = resume;
+            let closed = ClosedBlock { end_offset: writer.end, max_timestamp, data_end, digest };
+            let _ = block.closed.set(closed);
+            self.engine.tending.write_footer(block, Some(writer.producers.encode()));
+        }
+        let Some(mut open) = writer.open.take() else { return };
+        if let BlockIndex::Growing(entries) = &mut *open.block.index.write()
+            && let Some(last) = entries.last_mut()
+        {
+            last.max_timestamp = open.max_timestamp;
+        }
+        let (max_timestamp, data_end, digest) = (open.max_timestamp, open.tail.written(), open.digest);
+        let _ =
+            open.block.closed.set(ClosedBlock { end_offset: writer.end, max_timestamp, data_end, digest });
+        open.producers = Some(writer.producers.encode());
+        if self.commits_appends() && open.flushed < data_end {
+            writer.pending.push(open);
+        } else {
+            self.finish_block(open);
+        }
+    }
+
+    /// Everything of a closed block is with the disk.
+    pub(super) fn finish_block(&self, open: OpenBlock) {
+        let OpenBlock { block, producers, .. } = open;
+        *block.recent.write() = None;
+        self.engine.tending.write_footer(block, producers);
+    }
+}
