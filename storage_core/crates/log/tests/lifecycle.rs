@@ -282,3 +282,20 @@ fn what_is_left_of_a_footer_is_no_torn_tail() {
         }
     }
 }
+
+/// Who waited for an append to a log that was deleted before its commit waited for ever.
+#[test]
+fn an_append_to_a_log_that_is_deleted_is_answered() {
+    for kind in DISKS {
+        let disk = SimulatedDisk::new(kind);
+        let store = open_on(&disk, &Options::small()).unwrap();
+        let log = store.create_log(spec(1, "a")).unwrap();
+        let bytes = batch_of(&[b"x"]);
+        let appended = log.append(&Batch::parse(&bytes).unwrap().0).unwrap();
+        store.delete_log(log.id()).unwrap();
+        let is_answered = |result| matches!(result, Ok(()) | Err(Error::UnknownLog { .. }));
+        assert!(appended.commit.is_over());
+        assert!(is_answered(appended.commit.wait()));
+        assert!(is_answered(log.commit()));
+    }
+}

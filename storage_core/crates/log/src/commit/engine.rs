@@ -186,8 +186,8 @@ impl Engine {
     /// Returns when the log is synced up to `end`, also where appends do not wait for that. The caller keeps
     /// truncations away.
     pub(crate) fn wait_synced(&self, log: &LogState, end: u64) -> Result<()> {
-        self.commit_until(|| log.synced.load(Ordering::Acquire) >= end || log.poisoned.get().is_some());
-        if log.synced.load(Ordering::Acquire) >= end { Ok(()) } else { log.check_poisoned() }
+        self.commit_until(|| log.synced.load(Ordering::Acquire) >= end || log.is_dead());
+        if log.synced.load(Ordering::Acquire) >= end { Ok(()) } else { log.check_alive() }
     }
 
     /// An append left so many bytes of its log in memory: has them written before they become too many.
@@ -218,9 +218,7 @@ impl Engine {
         self.committing.commit_now();
         let bytes_max = self.waiting_bytes_max();
         if waiting_bytes > bytes_max {
-            self.commit_until(|| {
-                log.waiting_bytes.load(Ordering::Acquire) <= bytes_max || log.poisoned.get().is_some()
-            });
+            self.commit_until(|| log.waiting_bytes.load(Ordering::Acquire) <= bytes_max || log.is_dead());
         }
     }
 

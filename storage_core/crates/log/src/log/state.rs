@@ -51,6 +51,8 @@ pub(crate) struct LogState {
     pub(crate) sealed: OnceLock<SealedEntry>,
     pub(crate) poisoned: OnceLock<Arc<str>>,
     pub(crate) suspect: AtomicBool,
+    /// The journal says that it is deleted: no commit takes anything of it any more.
+    pub(crate) deleted: AtomicBool,
     /// In the engine's list of logs to commit.
     pub(crate) dirty: AtomicBool,
     /// In the engine's list of logs whose synced mark is behind.
@@ -160,6 +162,7 @@ impl LogState {
             sealed: OnceLock::new(),
             poisoned: OnceLock::new(),
             suspect: AtomicBool::new(false),
+            deleted: AtomicBool::new(false),
             dirty: AtomicBool::new(false),
             unmarked: AtomicBool::new(false),
             unmarked_bytes: AtomicU64::new(0),
@@ -208,16 +211,29 @@ impl LogState {
     /// Whether a wait for the commit of what was appended up to `end` is over. A truncation commits everything before it
     /// cuts: what it cut off had been committed.
     pub(crate) fn is_answered(&self, end: u64, generation: u64) -> bool {
-        self.is_committed(end, generation) || self.poisoned.get().is_some()
+        self.is_committed(end, generation) || self.is_dead()
     }
 
     /// What such a wait ends with.
     pub(crate) fn commit_result(&self, end: u64, generation: u64) -> Result<()> {
-        if self.is_committed(end, generation) { Ok(()) } else { self.check_poisoned() }
+        if self.is_committed(end, generation) { Ok(()) } else { self.check_alive() }
     }
 
     fn is_committed(&self, end: u64, generation: u64) -> bool {
         self.readable.load(Ordering::Acquire) >= end || self.generation.load(Ordering::Acquire) != generation
+    }
+
+    /// Whether nothing of it will be committed any more: it was deleted, or a write failed.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.deleted.load(Ordering::Acquire) || self.poisoned.get().is_some()
+    }
+
+    /// Fails with the reason why nothing of it will be committed any more.
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        if self.deleted.load(Ordering::Acquire) {
+            return Err(Error::UnknownLog { log: self.id });
+        }
+        self.check_poisoned()
     }
 
     pub(crate) fn check_poisoned(&self) -> Result<()> {

@@ -228,8 +228,10 @@ impl Store {
         };
         let _log_changing = log.changing.lock();
         log.say_or_stop(&Record::LogDeleted { log: id })?;
+        log.deleted.store(true, Ordering::Release);
         engine.logs.write().remove(&id);
         engine.group.exclusive(|| log.apply_delete());
+        engine.waiters.wake_answered();
         log.arrivals.announce();
         engine.deleted.lock().push(id);
         engine.tending.wake();
