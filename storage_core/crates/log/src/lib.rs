@@ -32,7 +32,7 @@ mod walrus;
 
 #[cfg(feature = "seeded-bugs")]
 pub use bug::{BUGS, Bug, seed_bug};
-pub use commit::engine::Stats;
+pub use commit::committer::Stats;
 pub use digest::digest_after;
 pub use disk::{
     BackendInUse, CrashChoice, Disk, DiskFile, Fault, FileKind, MappedRange, Origin, Prepare, Replay,

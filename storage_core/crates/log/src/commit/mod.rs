@@ -1,6 +1,8 @@
-//! The commit that writes and syncs what all logs of a store have, who waits for it, and the threads that follow it.
+//! The commit that writes and syncs what all logs of a store have, and who waits for it.
 
-pub(crate) mod engine;
-pub(crate) mod tending;
+pub(crate) mod committer;
+mod marks;
+mod registry;
 pub(crate) mod thread;
-pub(crate) mod waiters;
+mod waiters;
+mod write;

@@ -1,8 +1,9 @@
 //! Tasks that wait for a commit.
 
+use std::sync::Arc;
 use std::task::Waker;
 
-use crate::handle::ticket::Wait;
+use crate::log::state::{Extent, LogState};
 use crate::sync::Mutex;
 
 /// The tasks that wait for a commit.
@@ -10,19 +11,28 @@ use crate::sync::Mutex;
 pub(crate) struct Waiters(Mutex<Vec<Waiter>>);
 
 struct Waiter {
-    wait: Wait,
+    log: Arc<LogState>,
+    /// What of the log has to be committed.
+    extent: Extent,
     waker: Waker,
 }
 
+impl Waiter {
+    fn is_over(&self) -> bool {
+        self.log.is_answered(self.extent)
+    }
+}
+
 impl Waiters {
-    /// The task is woken when the wait is over; false: it is. `is_noted`: this was asked before, for the same task.
-    pub(crate) fn note(&self, wait: &Wait, waker: &Waker, is_noted: bool) -> bool {
+    /// The task is woken when the log is committed up to there; false: it is. `is_noted`: this was asked before, for the same
+    /// task.
+    pub(crate) fn note(&self, log: &Arc<LogState>, extent: Extent, waker: &Waker, is_noted: bool) -> bool {
         let mut waiters = self.0.lock();
-        if wait.is_over() {
+        if log.is_answered(extent) {
             return false;
         }
         if !is_noted {
-            waiters.push(Waiter { wait: wait.clone(), waker: waker.clone() });
+            waiters.push(Waiter { log: Arc::clone(log), extent, waker: waker.clone() });
         }
         true
     }
@@ -34,7 +44,7 @@ impl Waiters {
     /// Wakes the tasks whose wait is over: after a commit, and when others may commit again.
     pub(crate) fn wake_answered(&self) {
         let mut waiters = self.0.lock();
-        let mut answered: Vec<Waiter> = waiters.extract_if(.., |waiter| waiter.wait.is_over()).collect();
+        let mut answered: Vec<Waiter> = waiters.extract_if(.., |waiter| waiter.is_over()).collect();
         drop(waiters);
         // A task that waits for many appends is woken once for all of them.
         answered.dedup_by(|waiter, before| waiter.waker.will_wake(&before.waker));

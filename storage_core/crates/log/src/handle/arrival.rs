@@ -25,7 +25,7 @@ impl Log {
     /// Blocks until the log has a record at `offset` that can be read, or until the time is over. False: there is none
     /// yet, or the log was sealed before it. Errors: `Closed`, `UnknownLog` (deleted), `Poisoned`.
     pub fn wait_for(&self, offset: Offset, timeout: Duration) -> Result<bool> {
-        self.state().engine.check_open()?;
+        self.resources().check_open()?;
         let log = self.state();
         // A time that no clock reaches is none.
         let deadline = now().checked_add(timeout);
@@ -65,8 +65,8 @@ impl Future for Arrival {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { log, offset, task } = &mut *self;
+        log.resources().check_open()?;
         let log = log.state();
-        log.engine.check_open()?;
         let mut tasks = log.arrivals.tasks();
         match look_for(log, offset.0)? {
             Seen::Data => Poll::Ready(Ok(true)),
@@ -82,10 +82,9 @@ impl Future for Arrival {
 
 impl Drop for Arrival {
     fn drop(&mut self) {
-        let log = self.log.state();
         // In a forked child the lock may be held by a thread that is not there.
-        if log.engine.check_origin().is_ok() {
-            log.arrivals.forget(self.task);
+        if self.log.resources().check_origin().is_ok() {
+            self.log.state().arrivals.forget(self.task);
         }
     }
 }

@@ -18,14 +18,15 @@ impl Log {
 
     /// Whether nothing was appended since the log was called clean, or ever.
     pub fn is_clean(&self) -> bool {
-        self.state().engine.assert_origin();
+        self.resources().assert_origin();
         let log = self.state();
-        let mark = log.engine.journal.with_state(|state| state.logs.get(&log.id).map(|entry| entry.clean_at));
+        let mark =
+            self.resources().journal.with_state(|state| state.logs.get(&log.id).map(|entry| entry.clean_at));
         mark == Some(self.end_offset().0)
     }
 
     fn mark_clean_at(&self, end: u64) -> Result<()> {
-        self.state().engine.check_open()?;
+        self.resources().check_open()?;
         let log = self.state();
         log.say(&Record::CleanMark { log: log.id, end })
     }

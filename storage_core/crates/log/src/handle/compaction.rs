@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::log::Log;
+use super::member::Member;
 use crate::batch::{Batch, Record as BatchRecord, retain_records, write_epoch, write_gap};
 use crate::clock::now_ms;
 use crate::digest::Digest;
@@ -53,8 +54,8 @@ impl Log {
     ///
     /// Errors: `Sealed`, `UnknownLog` (deleted), `Closed`, `NoSpace` (what was done so far stays), `Poisoned`.
     pub fn compact(&self, tombstone_delay: Duration) -> Result<Compacted> {
-        self.state().engine.check_open()?;
-        self.state().compact(tombstone_delay, now_ms())
+        self.resources().check_open()?;
+        self.member().compact(tombstone_delay, now_ms())
     }
 }
 
@@ -93,24 +94,24 @@ struct Run {
     epochs: Option<Epochs>,
 }
 
-impl LogState {
-    fn compact(self: &Arc<Self>, tombstone_delay: Duration, now_ms: i64) -> Result<Compacted> {
-        let _alone = self.compacting.lock();
-        self.check_active(&self.writer.lock())?;
-        let blocks = self.blocks_at_rest();
+impl Member {
+    fn compact(&self, tombstone_delay: Duration, now_ms: i64) -> Result<Compacted> {
+        let _alone = self.log.compacting.lock();
+        self.log.check_active(&self.log.writer.lock())?;
+        let blocks = blocks_at_rest(&self.log);
         let delay_ms = i64::try_from(tombstone_delay.as_millis()).unwrap_or(i64::MAX);
         let mut kept = Kept {
-            last: self.last_of_keys()?,
-            start: self.start.load(Ordering::Acquire),
+            last: last_of_keys(&self.log)?,
+            start: self.log.start.load(Ordering::Acquire),
             tombstones_until_ms: now_ms.saturating_sub(delay_ms),
             tombstones_stay: false,
         };
-        let room = self.engine.blocks.room_of_block();
+        let room = self.resources().blocks.room_of_block();
         let mut done = Compacted::default();
         let mut run = Run::default();
         // From the first to the last: a tombstone goes after all that it stands for.
         for block in blocks {
-            let written = self.without_others(&block, &mut kept)?;
+            let written = without_others(&block, &mut kept)?;
             kept.tombstones_stay |= written.is_none();
             let Some((batches, gone)) = written.filter(|(_, gone)| *gone > 0) else {
                 if !self.replace(std::mem::take(&mut run), &mut done)? {
@@ -132,89 +133,23 @@ impl LogState {
         Ok(done)
     }
 
-    /// Filled blocks that are with the disk.
-    fn blocks_at_rest(&self) -> Vec<Arc<Block>> {
-        let synced = if self.syncs() { self.synced.load(Ordering::Acquire) } else { u64::MAX };
-        let directory = self.directory.read();
-        let is_at_rest = |block: &&Arc<Block>| {
-            block.recent.read().is_none()
-                && block.closed.get().is_some_and(|closed| closed.end_offset <= synced)
-        };
-        directory.blocks.iter().take_while(is_at_rest).cloned().collect()
-    }
-
-    /// The offset of the last record of each key that can be read now.
-    fn last_of_keys(&self) -> Result<HashMap<Box<[u8]>, u64>> {
-        let mut last: HashMap<Box<[u8]>, u64> = HashMap::new();
-        let mut next = self.start.load(Ordering::Acquire);
-        loop {
-            let slices = match self.read(next, READ_BYTES) {
-                Ok(slices) if slices.batches.is_empty() => return Ok(last),
-                Ok(slices) => slices,
-                Err(Error::Corrupted { end: Offset(end), .. }) => {
-                    next = end;
-                    continue;
-                }
-                // Trimmed meanwhile.
-                Err(Error::OffsetOutOfRange { start: Offset(start), .. }) if next < start => {
-                    next = start;
-                    continue;
-                }
-                // Truncated meanwhile: nothing lies behind.
-                Err(Error::OffsetOutOfRange { .. }) => return Ok(last),
-                Err(error) => return Err(error),
-            };
-            for bytes in &slices.batches {
-                let (batch, _) = Batch::parse(bytes)?;
-                note_keys(&batch, &mut last);
-            }
-            next = slices.next_offset.0;
-        }
-    }
-
-    /// The batches of a block with what stays of them, gaps for what does not, and how many records go. `None`: it is
-    /// damaged, or not there any more.
-    fn without_others(&self, block: &Block, kept: &mut Kept) -> Result<Option<(Vec<u8>, u64)>> {
-        let Some(&ClosedBlock { end_offset, data_end, .. }) = block.closed.get() else { return Ok(None) };
-        let (mut out, mut gone, mut next) = (Vec::new(), 0, block.base_offset);
-        let bounds = Bounds { base_offset: next, known: end_offset, limit: end_offset };
-        let mut window = Window::new(block, data_end);
-        let walked = walk(&mut window, bounds, |batch| {
-            let mut rest = Vec::new();
-            match retain_records(batch, &mut rest, |record| kept.has(record)) {
-                Some(count) => gone += u64::from(count),
-                None => kept.tombstones_stay = true,
-            }
-            let is_gap = rest.is_empty() || (batch.header().holds() == 0 && batch.producer().is_none());
-            if !is_gap {
-                write_gap(next..batch.base_offset(), &mut out);
-                out.extend_from_slice(&rest);
-                next = batch.end_offset();
-            }
-        });
-        let walked = walked.map_err(|e| block.slots.file.error("read", e))?;
-        write_gap(next..end_offset, &mut out);
-        let is_whole = walked.fences.is_empty() && walked.end_offset == end_offset;
-        Ok((is_whole && block.is_still_there()).then_some((out, gone)))
-    }
-
     /// Writes a run as one block and puts it in the place of the old ones. False: the log was cut meanwhile, and what the run
     /// leaves out may still be there, so that nothing behind it may rely on its being gone.
-    fn replace(self: &Arc<Self>, mut run: Run, done: &mut Compacted) -> Result<bool> {
+    fn replace(&self, mut run: Run, done: &mut Compacted) -> Result<bool> {
         let (Some(first), Some(last)) = (run.blocks.first(), run.blocks.last()) else { return Ok(true) };
         let range = first.base_offset..last.closed.get().expect("at rest").end_offset;
-        let blocks = &self.engine.blocks;
+        let blocks = &self.resources().blocks;
         let bytes = run.batches.len() as u64;
         let size =
             blocks.classes.smallest(bytes).map_err(|bytes_max| Error::TooLarge { bytes, bytes_max })?;
-        let (slots, space) = blocks.allocate(size, self.fsync)?;
+        let (slots, space) = blocks.allocate(size, self.log.fsync)?;
         let header = BlockHeader {
             replaces_to: range.end,
             epochs: run.epochs.take().expect("a run with blocks has theirs"),
-            ..self.new_header(&slots, 0, range.start)
+            ..self.log.new_header(&slots, 0, range.start)
         };
         let block = Block::new(slots.clone(), space, &header);
-        let producers = self.producers_at_end(last)?;
+        let producers = producers_at_end(last)?;
         if let Err(error) = self.write_block(&block, &header, &mut run.batches, producers) {
             // The journal says nothing of it: nobody will ever take it for the log's.
             blocks.free(&slots);
@@ -253,62 +188,135 @@ impl LogState {
         let _ =
             block.closed.set(ClosedBlock { end_offset: header.replaces_to, max_timestamp, data_end, digest });
         block.write_footer(producers).map_err(failed)?;
-        if self.syncs() && !seeded!(CompactedNotSynced) { self.engine.sync_files(&[file]) } else { Ok(()) }
+        if self.log.syncs() && !seeded!(CompactedNotSynced) {
+            self.resources().sync_files(&[file])
+        } else {
+            Ok(())
+        }
     }
 
     /// Promises that the new block stands for the old ones, then lets readers see it. False: the log was cut meanwhile.
     fn show_block(&self, new: Arc<Block>, range: &Range<u64>, old: &[Arc<Block>]) -> Result<bool> {
-        let _changing = self.changing.lock();
-        let mut writer = self.writer.lock();
+        let _changing = self.log.changing.lock();
+        let mut writer = self.log.writer.lock();
         let place = {
-            let directory = self.directory.read();
+            let directory = self.log.directory.read();
             let at = directory.blocks.iter().position(|block| Arc::ptr_eq(block, &old[0]));
             at.filter(|at| {
                 let here = directory.blocks.get(*at..at + old.len()).unwrap_or_default();
                 here.iter().zip(old).filter(|(a, b)| Arc::ptr_eq(a, b)).count() == old.len()
             })
         };
-        let (Some(at), Phase::Active, None) = (place, writer.phase, self.poisoned.get()) else {
-            self.engine.blocks.free(&new.slots);
-            self.engine.tending.wake();
+        let (Some(at), Phase::Active, None) = (place, writer.phase, self.log.poisoned.get()) else {
+            self.resources().blocks.free(&new.slots);
+            self.queues().chores.look_around();
             return Ok(false);
         };
-        let replaced =
-            Record::LogCompacted { log: self.id, start: range.start, end: range.end, sequence: new.sequence };
-        let synced = Record::Synced { log: self.id, end: self.synced.load(Ordering::Acquire) };
-        let said = self.engine.journal.append(&synced).and_then(|_| self.say_or_stop(&replaced));
+        let replaced = Record::LogCompacted {
+            log: self.log.id,
+            start: range.start,
+            end: range.end,
+            sequence: new.sequence,
+        };
+        let synced = Record::Synced { log: self.log.id, end: self.log.synced.load(Ordering::Acquire) };
+        let said = self.resources().journal.append(&synced).and_then(|_| self.log.say_or_stop(&replaced));
         if let Err(error) = said {
             // A restart may find it said, unless nothing was written.
             if matches!(error, Error::NoSpace { .. }) {
-                self.engine.blocks.free(&new.slots);
+                self.resources().blocks.free(&new.slots);
             }
             return Err(error);
         }
-        let mut directory = self.directory.write();
+        let mut directory = self.log.directory.write();
         directory.blocks.splice(at..at + old.len(), [Arc::clone(&new)]);
         directory.forget_times();
         drop(directory);
-        self.size_bytes.fetch_add(data_bytes(&new), Ordering::Relaxed);
-        writer.digest = self.digest_of_blocks(&writer);
-        self.free(old.to_vec());
+        self.log.size_bytes.fetch_add(data_bytes(&new), Ordering::Relaxed);
+        writer.digest = digest_of_blocks(&self.log, &writer);
+        self.log.free(old.to_vec());
         Ok(true)
     }
+}
 
-    /// The encoded table at the end of a block, if it has one.
-    fn producers_at_end(&self, block: &Block) -> Result<Option<Vec<u8>>> {
-        let footer = block.read_footer().map_err(|e| block.slots.file.error("read", e))?;
-        let end = block.closed.get().map(|closed| closed.end_offset);
-        Ok(footer.filter(|footer| Some(footer.end_offset) == end).and_then(|footer| footer.producers))
-    }
+/// The batches of a block with what stays of them, gaps for what does not, and how many records go. `None`: it is
+/// damaged, or not there any more.
+fn without_others(block: &Block, kept: &mut Kept) -> Result<Option<(Vec<u8>, u64)>> {
+    let Some(&ClosedBlock { end_offset, data_end, .. }) = block.closed.get() else { return Ok(None) };
+    let (mut out, mut gone, mut next) = (Vec::new(), 0, block.base_offset);
+    let bounds = Bounds { base_offset: next, known: end_offset, limit: end_offset };
+    let mut window = Window::new(block, data_end);
+    let walked = walk(&mut window, bounds, |batch| {
+        let mut rest = Vec::new();
+        match retain_records(batch, &mut rest, |record| kept.has(record)) {
+            Some(count) => gone += u64::from(count),
+            None => kept.tombstones_stay = true,
+        }
+        let is_gap = rest.is_empty() || (batch.header().holds() == 0 && batch.producer().is_none());
+        if !is_gap {
+            write_gap(next..batch.base_offset(), &mut out);
+            out.extend_from_slice(&rest);
+            next = batch.end_offset();
+        }
+    });
+    let walked = walked.map_err(|e| block.slots.file.error("read", e))?;
+    write_gap(next..end_offset, &mut out);
+    let is_whole = walked.fences.is_empty() && walked.end_offset == end_offset;
+    Ok((is_whole && block.is_still_there()).then_some((out, gone)))
+}
 
-    fn digest_of_blocks(&self, writer: &Writer) -> Digest {
-        let directory = self.directory.read();
-        let digest_of = |block: &Arc<Block>| match block.closed.get() {
-            Some(closed) => closed.digest,
-            None => writer.digest_of_open(block),
+/// The encoded table at the end of a block, if it has one.
+fn producers_at_end(block: &Block) -> Result<Option<Vec<u8>>> {
+    let footer = block.read_footer().map_err(|e| block.slots.file.error("read", e))?;
+    let end = block.closed.get().map(|closed| closed.end_offset);
+    Ok(footer.filter(|footer| Some(footer.end_offset) == end).and_then(|footer| footer.producers))
+}
+
+/// Filled blocks that are with the disk.
+fn blocks_at_rest(log: &LogState) -> Vec<Arc<Block>> {
+    let synced = if log.syncs() { log.synced.load(Ordering::Acquire) } else { u64::MAX };
+    let directory = log.directory.read();
+    let is_at_rest = |block: &&Arc<Block>| {
+        block.recent.read().is_none() && block.closed.get().is_some_and(|closed| closed.end_offset <= synced)
+    };
+    directory.blocks.iter().take_while(is_at_rest).cloned().collect()
+}
+
+/// The offset of the last record of each key that can be read now.
+fn last_of_keys(log: &LogState) -> Result<HashMap<Box<[u8]>, u64>> {
+    let mut last: HashMap<Box<[u8]>, u64> = HashMap::new();
+    let mut next = log.start.load(Ordering::Acquire);
+    loop {
+        let slices = match log.read(next, READ_BYTES) {
+            Ok(slices) if slices.batches.is_empty() => return Ok(last),
+            Ok(slices) => slices,
+            Err(Error::Corrupted { end: Offset(end), .. }) => {
+                next = end;
+                continue;
+            }
+            // Trimmed meanwhile.
+            Err(Error::OffsetOutOfRange { start: Offset(start), .. }) if next < start => {
+                next = start;
+                continue;
+            }
+            // Truncated meanwhile: nothing lies behind.
+            Err(Error::OffsetOutOfRange { .. }) => return Ok(last),
+            Err(error) => return Err(error),
         };
-        directory.blocks.iter().map(digest_of).fold(self.trimmed.lock().digest, Digest::concat)
+        for bytes in &slices.batches {
+            let (batch, _) = Batch::parse(bytes)?;
+            note_keys(&batch, &mut last);
+        }
+        next = slices.next_offset.0;
     }
+}
+
+fn digest_of_blocks(log: &LogState, writer: &Writer) -> Digest {
+    let directory = log.directory.read();
+    let digest_of = |block: &Arc<Block>| match block.closed.get() {
+        Some(closed) => closed.digest,
+        None => writer.digest_of_open(block),
+    };
+    directory.blocks.iter().map(digest_of).fold(log.trimmed.lock().digest, Digest::concat)
 }
 
 /// Notes for each key of a batch where its last record is. A batch that cannot be read to its end stays as it is, and what

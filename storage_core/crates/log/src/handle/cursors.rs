@@ -9,11 +9,9 @@ use std::time::Duration;
 use super::log::Log;
 use crate::error::{Error, Result};
 use crate::log::place::{CursorPlace, Entry, PlaceState};
-use crate::log::state::LogState;
 use crate::names::check_name;
-use crate::options::{FsyncSchedule, ReadConsistency};
+use crate::options::ReadConsistency;
 use crate::resources::journal::Record;
-use crate::seeded;
 use crate::sync::Mutex;
 use crate::types::Offset;
 
@@ -37,14 +35,14 @@ impl Log {
 
     /// As [`Log::cursor`], with reads of that consistency.
     pub fn cursor_with(&self, name: &str, consistency: ReadConsistency) -> Result<Cursor> {
-        self.state().engine.check_open()?;
+        self.resources().check_open()?;
         check_name(name)?;
         let state = self.state();
         let mut places = state.cursors.lock();
         let place = match places.get(name) {
             Some(place) => Arc::clone(place),
             None => {
-                let journal = &state.engine.journal;
+                let journal = &self.resources().journal;
                 let (stored, is_doubted) = journal.with_state(|journal| {
                     let entry = journal.logs.get(&state.id);
                     let doubted = entry.and_then(|entry| entry.doubted.as_ref());
@@ -65,8 +63,8 @@ impl Log {
 
     /// Names and places of the cursors that have moved.
     pub fn cursors(&self) -> Vec<(String, Offset)> {
-        self.state().engine.assert_origin();
-        let journal = &self.state().engine.journal;
+        self.resources().assert_origin();
+        let journal = &self.resources().journal;
         journal.with_state(|journal| {
             let cursors = journal.logs.get(&self.id()).map(|entry| &entry.cursors);
             cursors.into_iter().flatten().map(|(name, &at)| (name.clone(), Offset(at))).collect()
@@ -75,7 +73,7 @@ impl Log {
 
     /// Forgets a cursor; durable on return. Handles of it stay where they are until they move.
     pub fn delete_cursor(&self, name: &str) -> Result<()> {
-        self.state().engine.check_open()?;
+        self.resources().check_open()?;
         check_name(name)?;
         let state = self.state();
         state.cursors.lock().remove(name);
@@ -91,8 +89,8 @@ impl Cursor {
 
     /// The next entry's offset.
     pub fn position(&self) -> Offset {
+        self.log.resources().assert_origin();
         let log = self.log.state();
-        log.engine.assert_origin();
         let mut place = self.place.state.lock();
         let _standing = log.reshaping.read();
         place.follow(log, &self.place.name);
@@ -116,8 +114,8 @@ impl Cursor {
 
     /// Moves the cursor; durable on return. `OffsetOutOfRange` outside of what can be read.
     pub fn seek(&self, to: Offset) -> Result<()> {
+        self.log.resources().check_open()?;
         let log = self.log.state();
-        log.engine.check_open()?;
         let mut place = self.place.state.lock();
         let standing = log.reshaping.read();
         let (start, end) = (self.log.start_offset(), self.log.durable_offset());
@@ -125,28 +123,27 @@ impl Cursor {
             return Err(Error::OffsetOutOfRange { requested: to, start, end });
         }
         place.follow(log, &self.place.name);
-        let sequence = self.place.store(log, to.0)?;
+        let sequence = self.log.member().store_place(&self.place, to.0)?;
         place.move_to(to.0);
         place.is_doubted = false;
         drop((standing, place));
-        commit(log, sequence)?;
+        self.log.member().commit_place(sequence)?;
         log.note_consumed(to.0);
         Ok(())
     }
 
     /// Makes the place durable where it is not yet: that of an [`ReadConsistency::AtLeastOnce`] cursor.
     pub fn persist(&self) -> Result<()> {
-        let log = self.log.state();
-        log.engine.check_open()?;
-        match self.place.save(log)? {
-            Some(sequence) => commit(log, sequence),
+        self.log.resources().check_open()?;
+        match self.log.member().save_place(&self.place)? {
+            Some(sequence) => self.log.member().commit_place(sequence),
             None => Ok(()),
         }
     }
 
     /// Blocks until there is an entry to read, or until the time is over; see [`Log::wait_for`].
     pub fn wait(&self, timeout: Duration) -> Result<bool> {
-        self.log.state().engine.check_open()?;
+        self.log.resources().check_open()?;
         self.log.wait_for(self.position(), timeout)
     }
 
@@ -157,8 +154,8 @@ impl Cursor {
     }
 
     fn take(&self, bytes_max: usize, entries_max: usize, checkpoint: bool) -> Result<Vec<Entry>> {
+        self.log.resources().check_open()?;
         let log = self.log.state();
-        log.engine.check_open()?;
         let mut place = self.place.state.lock();
         // A truncation moves the cursors that the journal knows: none may come behind it with a place from before.
         let standing = log.reshaping.read();
@@ -183,66 +180,22 @@ impl Cursor {
             }
             ReadConsistency::AtLeastOnce { .. } => (None, place.unsaved + given),
         };
-        let sequence = stored.map(|stored| self.place.store(log, stored)).transpose()?;
+        let sequence = stored.map(|stored| self.log.member().store_place(&self.place, stored)).transpose()?;
         place.next = next;
         place.unsaved = unsaved;
         place.ahead.drain(..taken.len());
         // Others may go on from here while this move becomes durable; theirs is behind it in the journal.
         drop((standing, place));
         if let Some((sequence, stored)) = sequence.zip(stored) {
-            commit(log, sequence)?;
+            self.log.member().commit_place(sequence)?;
             log.note_consumed(stored);
         }
         Ok(taken)
     }
 }
 
-impl LogState {
-    /// Puts places into the journal that are not there yet; the store's close makes them durable.
-    pub(crate) fn save_cursors(&self) -> Result<()> {
-        let places: Vec<_> = self.cursors.lock().values().cloned().collect();
-        places.iter().try_for_each(|place| place.save(self).map(drop))
-    }
-}
-
-impl CursorPlace {
-    /// Stores the place if it is not: the sequence to commit.
-    fn save(&self, log: &LogState) -> Result<Option<u64>> {
-        let mut place = self.state.lock();
-        let standing = log.reshaping.read();
-        place.follow(log, &self.name);
-        if place.unsaved == 0 {
-            return Ok(None);
-        }
-        let sequence = self.store(log, place.next)?;
-        place.unsaved = 0;
-        drop(standing);
-        Ok(Some(sequence))
-    }
-
-    /// Puts a place into the journal, after the data below it is as durable as the place will be.
-    fn store(&self, log: &LogState, next: u64) -> Result<u64> {
-        if let FsyncSchedule::Milliseconds(_) = log.fsync
-            && log.synced.load(Ordering::Acquire) < next
-            && !seeded!(CursorPastEnd)
-        {
-            log.engine.wait_synced(log, next)?;
-        }
-        log.engine.journal.append(&Record::Cursor { log: log.id, name: &self.name, offset: next })
-    }
-}
-
-fn commit(log: &LogState, sequence: u64) -> Result<()> {
-    let engine = &log.engine;
-    engine.journal.commit(sequence, log.syncs())?;
-    if engine.journal.needs_tending() {
-        engine.tending.wake();
-    }
-    Ok(())
-}
-
 /// Entries from an offset on, about `bytes_max` bytes: at least one, if there is one.
 pub(crate) fn read_entries(log: &Log, start: Offset, bytes_max: usize) -> Result<Vec<Entry>> {
-    log.state().engine.check_open()?;
+    log.resources().check_open()?;
     PlaceState::at(start.0).peek(log.state(), bytes_max, ENTRIES_MAX)
 }

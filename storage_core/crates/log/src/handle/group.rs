@@ -6,14 +6,16 @@ use std::sync::atomic::Ordering;
 
 use uuid::Uuid;
 
-use super::log::Log;
+use super::log::{Appended, Log};
+use super::member::Member;
+use super::ticket::CommitTicket;
 use crate::batch::{Batch, OFFSETS_END};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::format::block_header::BlockHeader;
 use crate::format::footer::IndexEntry;
 use crate::log::block::{Block, BlockIndex, ClosedBlock};
-use crate::log::state::{LogState, Writer};
+use crate::log::state::{Extent, LogState, Writer};
 use crate::page::PAGE_BYTES;
 use crate::resources::blocks::{BlockFile, Slots};
 use crate::resources::space::Space;
@@ -32,7 +34,7 @@ pub(crate) struct PartSize {
 }
 
 /// Gives a part to its writer: parts are made one at a time, so that not all of them are in memory.
-pub(crate) type GivePart<'a> = dyn FnMut(usize, &mut dyn FnMut(&Batch<'_>) -> Result<()>) -> Result<()> + 'a;
+pub(super) type GivePart<'a> = dyn FnMut(usize, &mut dyn FnMut(&Batch<'_>) -> Result<()>) -> Result<()> + 'a;
 
 /// A place for a part.
 struct Place {
@@ -49,72 +51,68 @@ struct Part {
     producer: Option<crate::batch::ProducerRef>,
 }
 
-impl LogState {
+impl Member {
     /// Appends parts as one; gives where they begin and end. Returns when all of them are as durable as the log's data
     /// ever is; appends and other groups of the log wait meanwhile.
-    pub(crate) fn append_group(
-        self: &Arc<Self>,
-        sizes: &[PartSize],
-        give: &mut GivePart<'_>,
-    ) -> Result<(u64, u64)> {
-        let _changing = self.changing.lock();
+    fn append_group(&self, sizes: &[PartSize], give: &mut GivePart<'_>) -> Result<(u64, u64)> {
+        let _changing = self.log.changing.lock();
         let turn = {
-            let mut writer = self.writer.lock();
-            self.check_active(&writer)?;
+            let mut writer = self.log.writer.lock();
+            self.log.check_active(&writer)?;
             check_sizes(sizes, writer.end)?;
             writer.is_grouping = true;
-            Turn { log: self, has_begun: false }
+            Turn { log: &self.log, has_begun: false }
         };
         self.write_group(turn, sizes, give)
     }
 
     fn write_group(
-        self: &Arc<Self>,
+        &self,
         mut turn: Turn<'_>,
         sizes: &[PartSize],
         give: &mut GivePart<'_>,
     ) -> Result<(u64, u64)> {
         let places = self.reserve(sizes)?;
-        let before = self.settle_before_group();
+        let before = self.begin_behind_all();
         let (base_offset, last_sequence) = match before {
             Ok(before) => before,
             Err(error) => {
-                places.iter().for_each(|place| self.engine.blocks.free(&place.slots));
+                places.iter().for_each(|place| self.resources().blocks.free(&place.slots));
                 return Err(error);
             }
         };
         turn.has_begun = true;
         let parts = self.write_parts(places, base_offset, last_sequence, give)?;
-        if self.syncs() {
+        if self.log.syncs() {
             let mut files: Vec<&Arc<BlockFile>> = parts.iter().map(|part| &part.block.slots.file).collect();
             files.dedup_by_key(|file| file.number);
-            self.engine.sync_files(&files)?;
+            self.resources().sync_files(&files)?;
         }
         turn.has_begun = false;
-        let end_offset = self.show_group(&mut self.writer.lock(), parts);
+        let end_offset = self.show_group(&mut self.log.writer.lock(), parts);
         drop(turn);
-        if self.syncs() {
-            self.engine.note_unmarked(self);
+        if self.log.syncs() {
+            self.committer.marks.note(&self.log);
         }
-        self.arrivals.announce();
-        self.ask_retain_if_ruled();
+        self.log.arrivals.announce();
+        self.log.ask_retain_if_ruled();
         Ok((base_offset, end_offset))
     }
 
     /// Space for all parts: a full disk shows here, before anything is accepted.
     fn reserve(&self, sizes: &[PartSize]) -> Result<Vec<Place>> {
-        let blocks = &self.engine.blocks;
+        let blocks = &self.resources().blocks;
         let mut places: Vec<Place> = Vec::with_capacity(sizes.len());
         for &PartSize { bytes, .. } in sizes {
             let size = blocks.classes.next(None, bytes);
             let place = size
                 .map_err(|bytes_max| Error::TooLarge { bytes, bytes_max })
-                .and_then(|size| blocks.allocate(size, self.fsync));
+                .and_then(|size| blocks.allocate(size, self.log.fsync));
             match place {
                 Ok((slots, space)) => places.push(Place { slots, space }),
                 Err(error) => {
                     places.iter().for_each(|place| blocks.free(&place.slots));
-                    self.engine.tending.wake();
+                    self.queues().chores.look_around();
                     return Err(error);
                 }
             }
@@ -124,17 +122,17 @@ impl LogState {
 
     /// What was appended before is synced, where the log syncs, and its block takes no more: where the group begins, and
     /// behind which block.
-    fn settle_before_group(self: &Arc<Self>) -> Result<(u64, u64)> {
-        let end = self.end.load(Ordering::Acquire);
-        if self.syncs() {
-            self.engine.wait_synced(self, end)?;
+    fn begin_behind_all(&self) -> Result<(u64, u64)> {
+        let end = self.log.end.load(Ordering::Acquire);
+        if self.log.syncs() {
+            self.committer.wait_synced(&self.log, end)?;
         }
-        let mut writer = self.writer.lock();
+        let mut writer = self.log.writer.lock();
         if let Some(resume) = &writer.resume {
-            writer.open = Some(self.reopen(resume)?);
+            writer.open = Some(self.log.reopen(resume)?);
             writer.resume = None;
         }
-        self.close_block(&mut writer);
+        self.log.close_block(&mut writer);
         Ok((writer.end, writer.last_sequence))
     }
 
@@ -150,7 +148,7 @@ impl LogState {
         let mut parts = Vec::with_capacity(places.len());
         for (index, place) in places.into_iter().enumerate() {
             let group = (group, index as u32, count);
-            let header = BlockHeader { group, ..self.new_header(&place.slots, previous, base_offset) };
+            let header = BlockHeader { group, ..self.log.new_header(&place.slots, previous, base_offset) };
             let mut place = Some(place);
             let mut part = None;
             give(index, &mut |batch| {
@@ -172,14 +170,15 @@ impl LogState {
         let (base_offset, records, crc) = (header.base_offset, batch.record_count(), batch.header().crc);
         let block = Block::new(slots, space, header);
         let failed = |e| file.poison("write", e);
-        let engine = &self.engine;
-        let mut tail = Tail::open(Arc::clone(&file.file), block.range(), 0, engine.tail_kind, &engine.pool)
-            .map_err(failed)?;
+        let resources = self.resources();
+        let mut tail =
+            Tail::open(Arc::clone(&file.file), block.range(), 0, resources.tail_kind, &resources.pool)
+                .map_err(failed)?;
         let bytes = batch.bytes();
         let data_end = PAGE_BYTES + bytes.len() as u64;
         block.space.reach(data_end).map_err(failed)?;
         // What was there before the group is synced; its parts are written in any order.
-        let begins_commit = self.syncs() && header.group.1 == 0;
+        let begins_commit = self.log.syncs() && header.group.1 == 0;
         let mark = block.key.mark(PAGE_BYTES, base_offset, batch.header(), begins_commit);
         tail.append(&header.encode()).map_err(failed)?;
         tail.append(&batch.front_with(base_offset, mark)).map_err(failed)?;
@@ -212,19 +211,19 @@ impl LogState {
             writer.last_sequence = block.sequence;
             writer.end += u64::from(records);
             bytes += part_bytes;
-            self.engine.tending.write_footer(Arc::clone(&block), Some(writer.producers.encode()));
+            self.queues().chores.write_footer(Arc::clone(&block), Some(writer.producers.encode()));
             shown.push(block);
         }
         let end = writer.end;
-        self.directory.write().blocks.extend(shown);
-        self.size_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.end.store(end, Ordering::Release);
-        if self.syncs() {
+        self.log.directory.write().blocks.extend(shown);
+        self.log.size_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.log.end.store(end, Ordering::Release);
+        if self.log.syncs() {
             writer.taken = end;
-            self.synced.fetch_max(end, Ordering::AcqRel);
-            self.unmarked_bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.log.synced.fetch_max(end, Ordering::AcqRel);
+            self.log.unmarked_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
-        self.readable.fetch_max(end, Ordering::AcqRel);
+        self.log.readable.fetch_max(end, Ordering::AcqRel);
         end
     }
 }
@@ -267,12 +266,20 @@ impl Log {
     /// Errors: `Sealed`, `UnknownLog` (deleted), `Closed`, `NoSpace` and `TooLarge` (a batch that fits into no block, more
     /// than 10 GB in all), after which nothing has changed; `Poisoned` after a failed write.
     pub fn append_group(&self, batches: &[Batch<'_>]) -> Result<std::ops::Range<Offset>> {
-        self.state().engine.check_open()?;
+        self.resources().check_open()?;
         let size =
             |batch: &Batch<'_>| PartSize { bytes: batch.bytes().len() as u64, records: batch.record_count() };
         batches.iter().try_for_each(Batch::check_dense)?;
         let sizes: Vec<_> = batches.iter().map(size).collect();
-        let (base, end) = self.state().append_group(&sizes, &mut |part, write| write(&batches[part]))?;
-        Ok(Offset(base)..Offset(end))
+        let appended = self.append_parts(&sizes, &mut |part, write| write(&batches[part]))?;
+        Ok(appended.base_offset..appended.end_offset)
+    }
+
+    /// As [`Log::append_group`], of parts that are made one after the other.
+    pub(crate) fn append_parts(&self, sizes: &[PartSize], give: &mut GivePart<'_>) -> Result<Appended> {
+        let (base_offset, end) = self.member().append_group(sizes, give)?;
+        let extent = Extent { end, ..self.state().extent() };
+        let commit = CommitTicket::new(self.member(), extent);
+        Ok(Appended { base_offset: Offset(base_offset), end_offset: Offset(end), duplicate: false, commit })
     }
 }

@@ -4,120 +4,120 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::member::Member;
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::format::footer::data_max;
 use crate::log::block::{Block, BlockIndex, ClosedBlock};
 use crate::log::producers::ProducerTable;
+use crate::log::queues::Queues;
 use crate::log::scan::{Bounds, Window, walk};
 use crate::log::state::{LogState, Phase, Trimmed, Writer};
 use crate::page::PAGE_BYTES;
 use crate::resources::journal::Record;
 use crate::types::Offset;
 
-impl LogState {
+impl Member {
     /// See [`crate::Log::recount`].
-    pub(crate) fn recount(&self) -> Result<Vec<(Offset, Offset)>> {
-        self.reshape(|writer| self.count(writer))?;
-        let fences = &self.directory.read().fences;
+    pub(super) fn recount(&self) -> Result<Vec<(Offset, Offset)>> {
+        self.reshape(|writer| count(&self.log, self.queues(), writer))?;
+        let fences = &self.log.directory.read().fences;
         Ok(fences.iter().map(|&(start, end)| (Offset(start), Offset(end))).collect())
     }
 
     /// See [`crate::Log::skip_to`].
-    pub(crate) fn skip_to(&self, to: u64) -> Result<()> {
+    pub(super) fn skip_to(&self, to: u64) -> Result<()> {
         self.reshape(|writer| {
-            let end = writer.end;
+            let (log, end) = (&*self.log, writer.end);
             if to <= end {
                 let (requested, end) = (Offset(to), Offset(end));
                 return Err(Error::OffsetOutOfRange { requested, start: end, end });
             }
-            self.close_block(writer);
+            log.close_block(writer);
             // What is known to have been synced and is in no block is a hole to every start.
-            self.say_or_stop(&Record::Synced { log: self.id, end: to })?;
-            self.directory.write().fences.push((end, to));
+            log.say_or_stop(&Record::Synced { log: log.id, end: to })?;
+            log.directory.write().fences.push((end, to));
             (writer.end, writer.taken) = (to, to);
-            self.end.store(to, Ordering::Release);
-            self.readable.store(to, Ordering::Release);
-            self.synced.fetch_max(to, Ordering::AcqRel);
+            log.end.store(to, Ordering::Release);
+            log.readable.store(to, Ordering::Release);
+            log.synced.fetch_max(to, Ordering::AcqRel);
             Ok(())
         })
     }
 
     /// Runs while nothing is appended or committed and everything appended is with the disk.
     fn reshape(&self, work: impl FnOnce(&mut Writer) -> Result<()>) -> Result<()> {
-        let _changing = self.changing.lock();
-        let _reshaping = self.reshaping.write();
-        let reshaped = self.engine.group.exclusive(|| {
-            self.engine.commit(u64::MAX);
-            let mut writer = self.writer.lock();
+        let log = &*self.log;
+        let _changing = log.changing.lock();
+        let _reshaping = log.reshaping.write();
+        self.committer.behind_commit(|| {
+            let mut writer = log.writer.lock();
             match writer.phase {
-                Phase::Deleted => return Err(Error::UnknownLog { log: self.id }),
+                Phase::Deleted => return Err(Error::UnknownLog { log: log.id }),
                 Phase::Sealed | Phase::Sealing => {
-                    return Err(Error::Sealed { log: self.id, end: Offset(writer.end) });
+                    return Err(Error::Sealed { log: log.id, end: Offset(writer.end) });
                 }
                 Phase::Active => {}
             }
-            self.check_poisoned()?;
+            log.check_poisoned()?;
             work(&mut writer)
-        });
-        self.engine.waiters.wake_answered();
-        reshaped
+        })
     }
+}
 
-    fn count(&self, writer: &mut Writer) -> Result<()> {
-        self.close_block(writer);
-        let Trimmed { end: mut reached, mut digest, producers } = self.trimmed.lock().clone();
-        let mut producers = ProducerTable::decode(&producers).unwrap_or_default();
-        let (mut fences, mut blocks) = (Vec::new(), Vec::new());
-        let known = self.directory.read().blocks.clone();
-        for block in &known {
-            if block.base_offset > reached {
-                fences.push((reached, block.base_offset));
-            }
-            let end = block.closed.get().map_or(writer.end, |closed| closed.end_offset);
-            let (counted, of_block) = self.count_block(block, end, &mut producers, &mut fences)?;
-            digest = digest.concat(of_block);
-            reached = end;
-            blocks.push((counted, producers.encode()));
+/// Counts the log as its batches are now, and makes it that.
+fn count(log: &LogState, queues: &Queues, writer: &mut Writer) -> Result<()> {
+    log.close_block(writer);
+    let Trimmed { end: mut reached, mut digest, producers } = log.trimmed.lock().clone();
+    let mut producers = ProducerTable::decode(&producers).unwrap_or_default();
+    let (mut fences, mut blocks) = (Vec::new(), Vec::new());
+    let known = log.directory.read().blocks.clone();
+    for block in &known {
+        if block.base_offset > reached {
+            fences.push((reached, block.base_offset));
         }
-        let reached = reached.max(self.start.load(Ordering::Acquire));
-        if reached < writer.end {
-            fences.push((reached, writer.end));
-        }
-        for (block, producers) in &blocks {
-            // With a hole somewhere the next start is to look again, instead of believing a footer.
-            let producers = fences.is_empty().then(|| producers.clone());
-            self.engine.tending.write_footer(Arc::clone(block), producers);
-        }
-        (writer.digest, writer.producers) = (digest, producers);
-        let mut directory = self.directory.write();
-        directory.forget_times();
-        directory.blocks = blocks.into_iter().map(|(block, _)| block).collect();
-        directory.fences = fences;
-        Ok(())
+        let end = block.closed.get().map_or(writer.end, |closed| closed.end_offset);
+        let (counted, of_block) = count_block(block, end, &mut producers, &mut fences)?;
+        digest = digest.concat(of_block);
+        reached = end;
+        blocks.push((counted, producers.encode()));
     }
+    let reached = reached.max(log.start.load(Ordering::Acquire));
+    if reached < writer.end {
+        fences.push((reached, writer.end));
+    }
+    for (block, producers) in &blocks {
+        // With a hole somewhere the next start is to look again, instead of believing a footer.
+        let producers = fences.is_empty().then(|| producers.clone());
+        queues.chores.write_footer(Arc::clone(block), producers);
+    }
+    (writer.digest, writer.producers) = (digest, producers);
+    let mut directory = log.directory.write();
+    directory.forget_times();
+    directory.blocks = blocks.into_iter().map(|(block, _)| block).collect();
+    directory.fences = fences;
+    Ok(())
+}
 
-    /// The block as its bytes are now, and the digest of its good batches.
-    fn count_block(
-        &self,
-        block: &Block,
-        end: u64,
-        producers: &mut ProducerTable,
-        fences: &mut Vec<(u64, u64)>,
-    ) -> Result<(Arc<Block>, Digest)> {
-        let bounds = Bounds { base_offset: block.base_offset, known: end, limit: end };
-        let mut window = Window::new(block, data_max(block.bytes));
-        let walked = walk(&mut window, bounds, |batch| {
-            if let Some(producer) = batch.producer() {
-                producers.record(producer, batch.record_count(), batch.base_offset());
-            }
-        });
-        let walked = walked.map_err(|e| block.slots.file.error("read", e))?;
-        fences.extend(&walked.fences);
-        let (digest, max_timestamp) = (walked.digest, walked.max_timestamp);
-        let data_end = block.readable.load(Ordering::Acquire).max(walked.data_end).max(PAGE_BYTES);
-        let closed = ClosedBlock { end_offset: end, max_timestamp, data_end, digest };
-        let index = BlockIndex::Loaded(Arc::new(walked.entries));
-        Ok((Arc::new(block.cut_to(closed, index)), digest))
-    }
+/// The block as its bytes are now, and the digest of its good batches.
+fn count_block(
+    block: &Block,
+    end: u64,
+    producers: &mut ProducerTable,
+    fences: &mut Vec<(u64, u64)>,
+) -> Result<(Arc<Block>, Digest)> {
+    let bounds = Bounds { base_offset: block.base_offset, known: end, limit: end };
+    let mut window = Window::new(block, data_max(block.bytes));
+    let walked = walk(&mut window, bounds, |batch| {
+        if let Some(producer) = batch.producer() {
+            producers.record(producer, batch.record_count(), batch.base_offset());
+        }
+    });
+    let walked = walked.map_err(|e| block.slots.file.error("read", e))?;
+    fences.extend(&walked.fences);
+    let (digest, max_timestamp) = (walked.digest, walked.max_timestamp);
+    let data_end = block.readable.load(Ordering::Acquire).max(walked.data_end).max(PAGE_BYTES);
+    let closed = ClosedBlock { end_offset: end, max_timestamp, data_end, digest };
+    let index = BlockIndex::Loaded(Arc::new(walked.entries));
+    Ok((Arc::new(block.cut_to(closed, index)), digest))
 }

@@ -1,5 +1,5 @@
 //! What a log can be asked for that needs the commit of its store, or follows from one: appends and their tickets, cursors,
-//! seals, trims, truncations, groups, compactions.
+//! seals, trims, truncations, groups, compactions; and the life of the store that all of it ends with.
 
 mod arrival;
 mod clean;
@@ -7,10 +7,16 @@ mod compaction;
 pub(crate) mod cursors;
 pub(crate) mod group;
 mod holes;
-mod lifecycle;
-pub(crate) mod log;
-pub(crate) mod retention;
-pub(crate) mod ticket;
+pub(crate) mod life;
+mod log;
+mod member;
+mod places;
+mod retention;
+mod seal;
+mod tending;
+mod ticket;
+mod trim;
+mod truncate;
 
 pub use arrival::Arrival;
 pub use compaction::Compacted;

@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use super::log::Log;
+use super::member::Member;
 use crate::clock::now_ms;
+use crate::commit::committer::Committer;
 use crate::error::{Error, Result};
 use crate::log::floor::{Floor, Retention};
-use crate::log::state::LogState;
 use crate::types::Offset;
 
 /// Keeps a log's records from an offset on, against its retention and trims, until it is dropped. Not remembered over a
@@ -21,31 +22,38 @@ impl Log {
     /// What this open store forgets of the log by itself, in the background: whole blocks, whenever one is filled, a
     /// named cursor has passed one, or has become old. Not remembered over a restart.
     pub fn set_retention(&self, retention: Retention) {
-        self.state().engine.assert_origin();
+        self.resources().assert_origin();
         let state = self.state();
         let (has_rules, has_age) = (retention != Retention::default(), retention.age.is_some());
         state.retention.has_rules.store(has_rules, Ordering::Relaxed);
         state.retention.is_consumed.store(!retention.consumed_by.is_empty(), Ordering::Relaxed);
         state.retention.rules.lock().retention = retention;
-        state.engine.retain_in_background(state, has_rules, has_age);
+        let Committer { registry, queues, .. } = &*self.member().committer;
+        registry.set_aged(state.id, has_age);
+        if has_age {
+            queues.chores.retain_later();
+        }
+        if has_rules {
+            state.ask_retain();
+        }
     }
 
     /// What [`Log::set_retention`] said.
     pub fn retention(&self) -> Retention {
-        self.state().engine.assert_origin();
+        self.resources().assert_origin();
         self.state().retention.rules.lock().retention.clone()
     }
 
     /// Where the log may begin now, and why.
     pub fn floor(&self) -> Floor {
-        self.state().engine.assert_origin();
+        self.resources().assert_origin();
         self.state().floor(now_ms())
     }
 
     /// Forgets records below `before`, as far as nobody holds them: what is held goes when it is let go. Durable on
     /// return, but where the log never syncs. Gives where the log begins now, and why.
     pub fn trim(&self, before: Offset) -> Result<Floor> {
-        self.state().engine.check_open()?;
+        self.resources().check_open()?;
         let state = self.state();
         let (start, end) = (self.start_offset(), self.durable_offset());
         if before > end {
@@ -55,13 +63,13 @@ impl Log {
         rules.trim = rules.trim.max(before.0);
         drop(rules);
         let floor = state.floor(now_ms());
-        state.delete_before(floor.offset.0)?;
+        self.member().delete_before(floor.offset.0)?;
         Ok(floor)
     }
 
     /// Holds the records from an offset on; `by` names who does, for the reasons of floors.
     pub fn hold(&self, by: &str, offset: Offset) -> Hold {
-        self.state().engine.assert_origin();
+        self.resources().assert_origin();
         let mut rules = self.state().retention.rules.lock();
         let number = rules.next_hold;
         rules.next_hold += 1;
@@ -74,7 +82,7 @@ impl Log {
 impl Hold {
     /// Holds from another offset on.
     pub fn advance(&self, to: Offset) {
-        self.log.state().engine.assert_origin();
+        self.log.resources().assert_origin();
         if let Some((_, at)) = self.log.state().retention.rules.lock().holds.get_mut(&self.number) {
             *at = to.0;
         }
@@ -86,7 +94,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let state = self.log.state();
         // A forked child holds nothing, and must not wait for locks of its parent.
-        if state.engine.check_origin().is_err() {
+        if self.log.resources().check_origin().is_err() {
             return;
         }
         state.retention.rules.lock().holds.remove(&self.number);
@@ -100,13 +108,14 @@ impl std::fmt::Debug for Hold {
     }
 }
 
-impl LogState {
+impl Member {
     /// Forgets what may go, where that gives space back or was asked for: the background thread's part.
-    pub(crate) fn retain(&self) -> Result<()> {
-        self.retention.is_asked.store(false, Ordering::Release);
-        let Floor { offset: Offset(offset), .. } = self.floor(now_ms());
-        let is_asked_for = self.retention.rules.lock().trim >= offset;
-        if offset > self.start.load(Ordering::Acquire) && (is_asked_for || self.frees_blocks(offset)) {
+    pub(super) fn retain(&self) -> Result<()> {
+        self.log.retention.is_asked.store(false, Ordering::Release);
+        let Floor { offset: Offset(offset), .. } = self.log.floor(now_ms());
+        let is_asked_for = self.log.retention.rules.lock().trim >= offset;
+        if offset > self.log.start.load(Ordering::Acquire) && (is_asked_for || self.log.frees_blocks(offset))
+        {
             self.delete_before(offset)?;
         }
         Ok(())

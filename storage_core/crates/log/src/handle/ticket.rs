@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
+use super::member::Member;
 use crate::error::Result;
-use crate::log::state::LogState;
+use crate::log::state::Extent;
 
 /// Resolves when an append is as durable as the store's schedule promises; at once where it promises nothing.
 /// Dropping it takes nothing back.
@@ -19,24 +20,22 @@ pub struct CommitTicket {
     noted: Option<Waker>,
 }
 
-/// Until a log is committed up to an offset, or was truncated since.
-#[derive(Clone)]
-pub(crate) struct Wait {
-    log: Arc<LogState>,
-    end: u64,
-    generation: u64,
+/// What has to be committed, unless the log is truncated before.
+struct Wait {
+    member: Arc<Member>,
+    extent: Extent,
 }
 
 impl Wait {
-    pub(crate) fn is_over(&self) -> bool {
-        self.log.is_answered(self.end, self.generation)
+    fn is_over(&self) -> bool {
+        self.member.log.is_answered(self.extent)
     }
 }
 
 impl CommitTicket {
-    pub(crate) fn new(log: &Arc<LogState>, end: u64, generation: u64) -> Self {
-        let is_done = log.readable.load(Ordering::Acquire) >= end;
-        let waits_for = (!is_done).then(|| Wait { log: Arc::clone(log), end, generation });
+    pub(super) fn new(member: &Arc<Member>, extent: Extent) -> Self {
+        let is_done = member.log.readable.load(Ordering::Acquire) >= extent.end;
+        let waits_for = (!is_done).then(|| Wait { member: Arc::clone(member), extent });
         Self { waits_for, noted: None }
     }
 
@@ -48,17 +47,18 @@ impl CommitTicket {
     /// Whether this thread would rather [wait](Self::wait) than await it: nobody else waits, and the last commit was
     /// short and small, so handing this one to another thread and back would take about as long as the commit.
     pub fn is_better_waited_for(&self) -> bool {
-        self.waits_for.as_ref().is_none_or(|wait| wait.log.engine.is_quiet())
+        self.waits_for.as_ref().is_none_or(|wait| wait.member.committer.is_quiet())
     }
 
     /// Blocks until the append is durable. If no commit is under way, this thread does it for all who wait.
-    /// `Poisoned`: it failed, and whether the append will be there after a restart is unknown.
+    /// `Poisoned`: it failed, and whether the append will be there after a restart is unknown. `UnknownLog`: the log was
+    /// deleted before.
     pub fn wait(&self) -> Result<()> {
         match &self.waits_for {
             None => Ok(()),
-            Some(Wait { log, end, generation }) => {
-                log.engine.check_origin()?;
-                log.engine.wait(log, *end, *generation)
+            Some(Wait { member, extent }) => {
+                member.resources().check_origin()?;
+                member.committer.wait(&member.log, *extent)
             }
         }
     }
@@ -69,17 +69,17 @@ impl Future for CommitTicket {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { waits_for, noted } = self.get_mut();
-        let Some(wait) = waits_for else { return Poll::Ready(Ok(())) };
-        wait.log.engine.check_origin()?;
+        let Some(Wait { member, extent }) = waits_for else { return Poll::Ready(Ok(())) };
+        member.resources().check_origin()?;
         let task = context.waker();
         let is_noted = noted.as_ref().is_some_and(|known| known.will_wake(task));
-        if wait.log.engine.wake_after(wait, task, is_noted) {
+        if member.committer.wake_after(&member.log, *extent, task, is_noted) {
             if !is_noted {
                 *noted = Some(task.clone());
             }
             return Poll::Pending;
         }
-        Poll::Ready(wait.log.commit_result(wait.end, wait.generation))
+        Poll::Ready(member.log.commit_result(*extent))
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct AppendOutcome {
 impl LogState {
     /// Appends under the log's mutex: no system call where the next block and its space are ready.
     #[inline]
-    pub(crate) fn append(self: &Arc<Self>, batch: &Batch<'_>, admit: Admit) -> Result<AppendOutcome> {
+    pub(crate) fn append(&self, batch: &Batch<'_>, admit: Admit) -> Result<AppendOutcome> {
         let records = batch.record_count();
         batch.check_dense()?;
         let mut guard = self.writer.lock();
@@ -106,12 +106,12 @@ impl LogState {
             self.readable.store(end_offset, Ordering::Release);
         }
         if open.block.space.is_short(end) && !open.block.extending.swap(true, Ordering::AcqRel) {
-            self.engine.tending.extend(&open.block, end);
+            self.queues.chores.extend(&open.block, end);
         }
         if self.commits_appends() && !self.dirty.swap(true, Ordering::AcqRel) {
-            self.engine.mark_dirty(self);
+            self.queues.commits.push(self.id, self.fsync);
         }
-        if self.engine.tail_kind == TailKind::Buffered {
+        if self.resources.tail_kind == TailKind::Buffered {
             writer.waiting_bytes += bytes.len() as u64;
         }
         let waiting_bytes = writer.waiting_bytes;
@@ -128,7 +128,7 @@ impl LogState {
     /// written whenever the kernel likes.
     #[inline]
     fn begins_commit(&self, base_offset: u64, taken: u64) -> bool {
-        let durable_first = match self.engine.tail_kind {
+        let durable_first = match self.resources.tail_kind {
             TailKind::Buffered => taken,
             TailKind::Mapped => self.synced.load(Ordering::Acquire),
         };

@@ -239,6 +239,11 @@ impl Block {
         }
     }
 
+    /// Where a block ends that does not grow any more.
+    pub(crate) fn closed_end(&self) -> Option<u64> {
+        self.closed.get().map(|closed| closed.end_offset)
+    }
+
     /// Whether what was just read from the block is still the block's.
     pub(crate) fn is_still_there(&self) -> bool {
         !self.freed.load(Ordering::Acquire)

@@ -17,7 +17,7 @@ const READ_AHEAD_BYTES: usize = 64 << 10;
 impl LogState {
     /// Where the journal says that a cursor stands; `None`: it never moved.
     pub(crate) fn cursor_place(&self, name: &str) -> Option<u64> {
-        self.engine.journal.with_state(|journal| journal.logs.get(&self.id)?.cursors.get(name).copied())
+        self.resources.journal.with_state(|journal| journal.logs.get(&self.id)?.cursors.get(name).copied())
     }
 }
 

@@ -54,7 +54,7 @@ impl LogState {
         if offsets.end > closed.end_offset {
             return Ok(None);
         }
-        let entry = block.entry_for(offsets.start, &self.engine.indexes)?;
+        let entry = block.entry_for(offsets.start, &self.resources.indexes)?;
         let (mut next, mut position) =
             entry.map_or((block.base_offset, PAGE_BYTES), |entry| (entry.offset, u64::from(entry.position)));
         let data_end = data_max(block.bytes);

@@ -2,7 +2,10 @@
 
 pub(crate) mod append;
 pub(crate) mod block;
+pub(crate) mod block_producers;
 pub(crate) mod capture;
+pub(crate) mod chores;
+pub(crate) mod commit_queue;
 pub(crate) mod directory;
 mod entries;
 pub(crate) mod floor;
@@ -11,7 +14,10 @@ mod next_block;
 pub(crate) mod open_block;
 pub(crate) mod place;
 pub(crate) mod producers;
+pub(crate) mod queues;
 mod reader;
+mod removal;
+pub(crate) mod restore;
 mod rules;
 pub(crate) mod scan;
 pub(crate) mod spec;

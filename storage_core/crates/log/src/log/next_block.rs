@@ -19,7 +19,7 @@ use crate::sync::RwLock;
 impl LogState {
     /// Opens a block that takes at least so many bytes; the one before waits for its commit.
     pub(super) fn open_block(&self, writer: &mut Writer, batch_bytes: u64) -> Result<()> {
-        let blocks = &self.engine.blocks;
+        let blocks = &self.resources.blocks;
         let size = blocks
             .classes
             .next(self.last_filled(writer), batch_bytes)
@@ -28,7 +28,8 @@ impl LogState {
         let file = &slots.file;
         let range = slots.range();
         let bytes = range.end - range.start;
-        let tail = Tail::open(Arc::clone(&file.file), range, 0, self.engine.tail_kind, &self.engine.pool);
+        let tail =
+            Tail::open(Arc::clone(&file.file), range, 0, self.resources.tail_kind, &self.resources.pool);
         let mut tail = match tail {
             Ok(tail) => tail,
             Err(error) => {
@@ -65,13 +66,13 @@ impl LogState {
     /// Header of the log's next block, in slots that were taken for it.
     pub(crate) fn new_header(&self, slots: &Slots, previous: u64, base_offset: u64) -> BlockHeader {
         BlockHeader {
-            manifest: self.engine.manifest,
+            manifest: self.resources.manifest,
             log: self.id,
-            sequence: self.engine.blocks.take_sequence(),
+            sequence: self.resources.blocks.take_sequence(),
             previous,
             base_offset,
             place: slots.place(),
-            journal_sequence: self.engine.journal.durable_sequence(),
+            journal_sequence: self.resources.journal.durable_sequence(),
             fsync: self.own_fsync,
             replaces_to: 0,
             group: (uuid::Uuid::nil(), 0, 0),
@@ -101,9 +102,9 @@ impl LogState {
         let block = Arc::clone(block);
         let file = Arc::clone(&block.slots.file);
         block.space.assume(page_up(data_end));
-        let engine = &self.engine;
+        let resources = &self.resources;
         let tail =
-            Tail::open(Arc::clone(&file.file), block.range(), data_end, engine.tail_kind, &engine.pool);
+            Tail::open(Arc::clone(&file.file), block.range(), data_end, resources.tail_kind, &resources.pool);
         let tail = tail.map_err(|error| {
             let error = file.error("reopen", error);
             if !matches!(error, Error::NoSpace { .. }) {
@@ -145,7 +146,7 @@ impl LogState {
             let Resume { block, data_end, max_timestamp, digest, .. } = resume;
             let closed = ClosedBlock { end_offset: writer.end, max_timestamp, data_end, digest };
             let _ = block.closed.set(closed);
-            self.engine.tending.write_footer(block, Some(writer.producers.encode()));
+            self.queues.chores.write_footer(block, Some(writer.producers.encode()));
         }
         let Some(mut open) = writer.open.take() else { return };
         if let BlockIndex::Growing(entries) = &mut *open.block.index.write()
@@ -168,6 +169,6 @@ impl LogState {
     pub(super) fn finish_block(&self, open: OpenBlock) {
         let OpenBlock { block, producers, .. } = open;
         *block.recent.write() = None;
-        self.engine.tending.write_footer(block, producers);
+        self.queues.chores.write_footer(block, producers);
     }
 }

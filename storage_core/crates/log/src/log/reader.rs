@@ -167,7 +167,7 @@ impl LogState {
     ) -> Result<Step> {
         let failed = |e| block.slots.file.error("read", e);
         let readable = block.readable.load(Ordering::Acquire);
-        let entry = block.entry_for(offset, &self.engine.indexes).map_err(failed)?;
+        let entry = block.entry_for(offset, &self.resources.indexes).map_err(failed)?;
         let (mut next, mut position) =
             entry.map_or((block.base_offset, PAGE_BYTES), |entry| (entry.offset, u64::from(entry.position)));
         let mut wanted = bytes_max.saturating_add(SLACK_BYTES);
@@ -251,7 +251,7 @@ impl LogState {
         let at = directory.fences.partition_point(|fence| *fence < (start, end));
         if block.is_still_there() && directory.fences.get(at) != Some(&(start, end)) {
             tracing::error!(log = %self.id, start, end, "stored batches are damaged");
-            self.engine.corrupted_ranges.fetch_add(1, Ordering::Relaxed);
+            self.resources.corrupted_ranges.fetch_add(1, Ordering::Relaxed);
             directory.fences.insert(at, (start, end));
         }
     }

@@ -39,7 +39,7 @@ impl LogState {
     /// Asks the background for a look, once.
     pub(crate) fn ask_retain(&self) {
         if !self.retention.is_asked.swap(true, Ordering::AcqRel) {
-            self.engine.tending.retain(self.id);
+            self.queues.chores.retain(self.id);
         }
     }
 

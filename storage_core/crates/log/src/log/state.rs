@@ -9,13 +9,14 @@ use super::directory::Directory;
 use super::open_block::{OpenBlock, Resume};
 use super::place::CursorPlace;
 use super::producers::ProducerTable;
+use super::queues::Queues;
 use super::rules::RetentionState;
 use super::spec::LogSpec;
-use crate::commit::engine::Engine;
 use crate::digest::Digest;
 use crate::disk::TailKind;
 use crate::error::{Error, Result};
 use crate::options::FsyncSchedule;
+use crate::resources::Resources;
 use crate::resources::arrivals::Arrivals;
 use crate::resources::journal::{Record, SealedEntry};
 use crate::seeded;
@@ -35,7 +36,9 @@ pub(crate) struct LogState {
     /// Its own schedule; the store's without one.
     pub(crate) own_fsync: Option<FsyncSchedule>,
     pub(crate) fsync: FsyncSchedule,
-    pub(crate) engine: Arc<Engine>,
+    pub(super) resources: Arc<Resources>,
+    /// Where the log asks for commits and chores.
+    pub(super) queues: Arc<Queues>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) directory: RwLock<Directory>,
     /// First offset not yet written.
@@ -53,9 +56,9 @@ pub(crate) struct LogState {
     pub(crate) suspect: AtomicBool,
     /// The journal says that it is deleted: no commit takes anything of it any more.
     pub(crate) deleted: AtomicBool,
-    /// In the engine's list of logs to commit.
+    /// In the queue of logs to commit.
     pub(crate) dirty: AtomicBool,
-    /// In the engine's list of logs whose synced mark is behind.
+    /// In the list of logs whose synced mark is behind.
     pub(crate) unmarked: AtomicBool,
     /// Synced bytes since the last mark.
     pub(crate) unmarked_bytes: AtomicU64,
@@ -86,6 +89,13 @@ pub(crate) struct Trimmed {
     pub(crate) digest: Digest,
     /// Encoded table at the end of the last of them, or that the log started with.
     pub(crate) producers: Vec<u8>,
+}
+
+/// How far a log reaches at some moment, and in which generation of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
+    pub(crate) end: u64,
+    pub(crate) generation: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +132,12 @@ pub(crate) struct Writer {
 
 impl LogState {
     /// A new log without blocks.
-    pub(crate) fn new(engine: Arc<Engine>, spec: LogSpec, first_producers: Vec<u8>) -> Self {
+    pub(crate) fn new(
+        resources: Arc<Resources>,
+        queues: Arc<Queues>,
+        spec: LogSpec,
+        first_producers: Vec<u8>,
+    ) -> Self {
         let LogSpec { id, name, base_offset: Offset(base_offset), epoch, producers, fsync } = spec;
         let writer = Writer {
             phase: Phase::Active,
@@ -144,8 +159,9 @@ impl LogState {
             base_offset,
             epoch,
             own_fsync: fsync,
-            fsync: fsync.unwrap_or(engine.fsync),
-            engine,
+            fsync: fsync.unwrap_or(resources.fsync),
+            resources,
+            queues,
             writer: Mutex::new(writer),
             directory: RwLock::default(),
             end: AtomicU64::new(base_offset),
@@ -185,12 +201,12 @@ impl LogState {
 
     /// Appends are followed by a commit: of the caller, the committer or a timer.
     pub(super) fn commits_appends(&self) -> bool {
-        self.syncs() || self.engine.tail_kind == TailKind::Buffered
+        self.syncs() || self.resources.tail_kind == TailKind::Buffered
     }
 
     /// Says something of the log in the journal, as durably as its data is.
     pub(crate) fn say(&self, record: &Record<'_>) -> Result<()> {
-        self.engine.journal.say(record, self.syncs())
+        self.resources.journal.say(record, self.syncs())
     }
 
     /// The store closes; a group that is under way comes first.
@@ -208,19 +224,26 @@ impl LogState {
         }
     }
 
-    /// Whether a wait for the commit of what was appended up to `end` is over. A truncation commits everything before it
+    /// What was appended so far.
+    pub(crate) fn extent(&self) -> Extent {
+        let generation = self.generation.load(Ordering::Acquire);
+        Extent { end: self.end.load(Ordering::Acquire), generation }
+    }
+
+    /// Whether a wait for the commit of what was appended up to there is over. A truncation commits everything before it
     /// cuts: what it cut off had been committed.
-    pub(crate) fn is_answered(&self, end: u64, generation: u64) -> bool {
-        self.is_committed(end, generation) || self.is_dead()
+    pub(crate) fn is_answered(&self, extent: Extent) -> bool {
+        self.is_committed(extent) || self.is_dead()
     }
 
     /// What such a wait ends with.
-    pub(crate) fn commit_result(&self, end: u64, generation: u64) -> Result<()> {
-        if self.is_committed(end, generation) { Ok(()) } else { self.check_alive() }
+    pub(crate) fn commit_result(&self, extent: Extent) -> Result<()> {
+        if self.is_committed(extent) { Ok(()) } else { self.check_alive() }
     }
 
-    fn is_committed(&self, end: u64, generation: u64) -> bool {
-        self.readable.load(Ordering::Acquire) >= end || self.generation.load(Ordering::Acquire) != generation
+    fn is_committed(&self, extent: Extent) -> bool {
+        self.readable.load(Ordering::Acquire) >= extent.end
+            || self.generation.load(Ordering::Acquire) != extent.generation
     }
 
     /// Whether nothing of it will be committed any more: it was deleted, or a write failed.

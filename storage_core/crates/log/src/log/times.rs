@@ -18,7 +18,7 @@ impl LogState {
                 return Ok(None);
             };
             let failed = |e| block.slots.file.error("read", e);
-            let entry = block.entry_for_timestamp(timestamp, &self.engine.indexes).map_err(failed)?;
+            let entry = block.entry_for_timestamp(timestamp, &self.resources.indexes).map_err(failed)?;
             let mut offset = entry.map_or(block.base_offset, |entry| entry.offset).max(start);
             let end = block.closed.get().map_or(u64::MAX, |closed| closed.end_offset);
             while offset < end {

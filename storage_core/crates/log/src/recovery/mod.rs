@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 
 use uuid::Uuid;
 
-use crate::commit::engine::Engine;
+use crate::commit::committer::Committer;
 use crate::error::Result;
 use crate::options::FsyncSchedule;
 use crate::resources::blocks::BlockFile;
@@ -33,21 +33,22 @@ use slots::{Found, Headers, set_block_aside, sort_slots};
 
 /// Builds the logs of the journal from what lies in the files.
 pub(crate) fn recover(
-    engine: &Arc<Engine>,
+    committer: &Committer,
     state: &JournalState,
     fronts: Vec<FileFronts>,
     report: &mut OpenReport,
 ) -> Result<()> {
-    let Headers { mut found, mut damaged } = sort_slots(engine, state, fronts, report);
-    let boot = engine.disk.boot();
+    let Committer { resources, queues, registry, .. } = committer;
+    let Headers { mut found, mut damaged } = sort_slots(resources, state, fronts, report);
+    let boot = resources.disk.boot();
     let mut kept: Vec<(LogId, &LogEntry, Vec<Found>)> = Vec::with_capacity(state.logs.len());
     for (&id, entry) in &state.logs {
         let blocks = found.remove(&id).unwrap_or_default();
         if entry.deleted {
             for block in blocks {
-                damaged.extend(block.let_go(&engine.blocks)?);
+                damaged.extend(block.let_go(&resources.blocks)?);
             }
-            engine.deleted.lock().push(id);
+            registry.note_deleted(id);
             continue;
         }
         if entry.sealed.is_none() && !is_vouched_for(state, entry, boot) {
@@ -56,9 +57,9 @@ pub(crate) fn recover(
         kept.push((id, entry, blocks));
     }
     // A log may be gigabytes or one page.
-    let share = Share { threads: engine.disk.reads_at_once(), items: 1 };
+    let share = Share { threads: resources.disk.reads_at_once(), items: 1 };
     let rebuilt = parallel::map(kept, share, |(id, entry, blocks)| {
-        let fsync = entry.fsync.unwrap_or(engine.fsync);
+        let fsync = entry.fsync.unwrap_or(resources.fsync);
         let fsync_before = entry.fsync.or(state.fsync).unwrap_or_default();
         let trims_are_synced = fsync_before == FsyncSchedule::SyncEach;
         let cuts_are_synced = fsync_before.syncs();
@@ -66,7 +67,8 @@ pub(crate) fn recover(
         let is_settled = state.closed && is_vouched_for && entry.sealed.is_none();
         let findings = Findings::default();
         Rebuild {
-            engine,
+            resources,
+            queues,
             id,
             entry,
             fsync,
@@ -87,15 +89,15 @@ pub(crate) fn recover(
         damaged.extend(findings.foreign);
         report.made_again.extend(findings.made_again);
         unsynced.extend(findings.unsynced);
-        engine.logs.write().insert(log.id, log);
+        registry.insert(log);
     }
     for slots in damaged {
-        let moved_to = if report.corrupted.is_empty() { set_block_aside(engine, &slots)? } else { None };
+        let moved_to = if report.corrupted.is_empty() { set_block_aside(resources, &slots)? } else { None };
         let (path, slot) = (slots.file.path.clone(), slots.first);
         report.unknown_blocks.push(UnknownBlock { path, slot, moved_to });
     }
     if report.may_lack_blocks() {
-        suspect_open_logs(engine, state)?;
+        suspect_open_logs(committer, state)?;
     }
     // What a killed process wrote may be in the page cache only, and is served from now on.
     unsynced.sort_unstable_by_key(|file| file.number);
@@ -103,12 +105,11 @@ pub(crate) fn recover(
     for file in &unsynced {
         file.file.sync().map_err(|e| file.error("sync", e))?;
     }
-    let logs: Vec<_> = engine.logs.read().values().cloned().collect();
-    for log in logs.iter().filter(|log| log.syncs()) {
+    for log in registry.all().iter().filter(|log| log.syncs()) {
         let end = log.end.load(Ordering::Acquire);
         log.synced.store(end, Ordering::Release);
         if end > state.logs[&log.id].synced {
-            engine.journal.append(&Record::Synced { log: log.id, end })?;
+            resources.journal.append(&Record::Synced { log: log.id, end })?;
         }
     }
     Ok(())
@@ -116,13 +117,12 @@ pub(crate) fn recover(
 
 /// A block that cannot be read may have been the end of any log that is open: none of them says any more that it has all that it
 /// had. A log whose synced mark is where a close in order left it would miss the block by itself.
-fn suspect_open_logs(engine: &Engine, state: &JournalState) -> Result<()> {
-    let logs: Vec<_> = engine.logs.read().values().cloned().collect();
-    for log in logs {
+fn suspect_open_logs(committer: &Committer, state: &JournalState) -> Result<()> {
+    for log in committer.registry.all() {
         let end = log.end.load(Ordering::Acquire);
         let is_marked = state.closed && state.logs[&log.id].synced == end;
         if log.sealed.get().is_none() && !is_marked && !log.suspect.swap(true, Ordering::AcqRel) {
-            engine.journal.append(&Record::Suspect { log: log.id, end })?;
+            committer.resources.journal.append(&Record::Suspect { log: log.id, end })?;
         }
     }
     Ok(())

@@ -1,13 +1,12 @@
 //! One log made of its blocks: footers that lie below the synced mark are believed, tails are scanned.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 
 use super::lost::write_lost_if_room;
 use super::report::{CorruptedRange, TornTail};
 use super::slots::Found;
-use crate::commit::engine::Engine;
 use crate::digest::Digest;
 use crate::disk::Prepare;
 use crate::error::Result;
@@ -17,19 +16,17 @@ use crate::log::block::{Block, BlockIndex, ClosedBlock};
 use crate::log::directory::Directory;
 use crate::log::open_block::Resume;
 use crate::log::producers::ProducerTable;
+use crate::log::queues::Queues;
+use crate::log::restore::Contents;
 use crate::log::scan::{Behind, Bounds, Walked, Window, walk};
-use crate::log::spec::LogSpec;
-use crate::log::state::{LogState, Phase, Trimmed, Writer};
+use crate::log::state::LogState;
 use crate::options::FsyncSchedule;
 use crate::page::{PAGE_BYTES, page_up};
+use crate::resources::Resources;
 use crate::resources::blocks::{BlockFile, Slots};
 use crate::resources::journal::{Compaction, LogEntry, Record};
 use crate::resources::space::Space;
 use crate::seeded;
-use crate::sync::{
-    Mutex, RwLock,
-    atomic::{AtomicBool, AtomicU64},
-};
 use crate::types::{LogId, Offset};
 
 /// How much is read at a time of what is zero as a rule.
@@ -37,7 +34,8 @@ const PIECE_BYTES: usize = 256 << 10;
 
 /// One log being put together.
 pub(super) struct Rebuild<'a> {
-    pub(super) engine: &'a Arc<Engine>,
+    pub(super) resources: &'a Arc<Resources>,
+    pub(super) queues: &'a Arc<Queues>,
     pub(super) id: LogId,
     pub(super) entry: &'a LogEntry,
     pub(super) fsync: FsyncSchedule,
@@ -125,8 +123,8 @@ impl Rebuild<'_> {
             // Until the slots of what was behind are zeroed, it follows in order again once the log has grown: it is cut as
             // by a truncation. And the log goes on in a new block: a position is not used twice under one sequence.
             self.close_resume(&mut chain);
-            let before = self.engine.blocks.peek_sequence();
-            self.engine.journal.append(&Record::LogTruncated { log: self.id, end: chain.end, before })?;
+            let before = self.resources.blocks.peek_sequence();
+            self.resources.journal.append(&Record::LogTruncated { log: self.id, end: chain.end, before })?;
         }
         if entry.sealed.is_some() {
             self.close_resume(&mut chain);
@@ -172,7 +170,7 @@ impl Rebuild<'_> {
         let mut live = live;
         let kept = live.split_off(below);
         for dead in cut.into_iter().chain(live) {
-            self.findings.foreign.extend(dead.let_go(&self.engine.blocks)?);
+            self.findings.foreign.extend(dead.let_go(&self.resources.blocks)?);
         }
         Ok(kept)
     }
@@ -209,9 +207,9 @@ impl Rebuild<'_> {
         let known = self.findings.torn_tails.len();
         self.set_aside(chain.end, &block, PAGE_BYTES, batches)?;
         if self.findings.torn_tails[known..].iter().any(|tail| tail.moved_to.is_none()) {
-            self.engine.blocks.keep(&found.slots);
+            self.resources.blocks.keep(&found.slots);
         } else {
-            self.engine.blocks.free(&found.slots);
+            self.resources.blocks.free(&found.slots);
         }
         chain.is_cut = true;
         Ok(())
@@ -328,7 +326,7 @@ impl Rebuild<'_> {
                 if is_footer_damaged {
                     self.note_footer(&block);
                 }
-                self.engine.tending.write_footer(block, Some(chain.producers.encode()));
+                self.queues.chores.write_footer(block, Some(chain.producers.encode()));
             }
         }
         Ok(())
@@ -403,7 +401,7 @@ impl Rebuild<'_> {
             let mut bytes = Vec::new();
             block.file().read(block.start + from, (end - from) as usize, &mut bytes).map_err(failed)?;
             let what = format!("{}-{offset}-{}", self.id, block.sequence);
-            let moved_to = write_lost_if_room(&*self.engine.disk, &what, &bytes)?;
+            let moved_to = write_lost_if_room(&*self.resources.disk, &what, &bytes)?;
             tracing::warn!(log = %self.id, offset, bytes = end - from, batches, ?moved_to, "a torn tail was cut");
             let bytes = end - from;
             let tail = TornTail { log: self.id, offset: Offset(offset), bytes, batches, moved_to };
@@ -413,11 +411,11 @@ impl Rebuild<'_> {
     }
 
     fn finish(self, chain: Chain, last_sequence: u64) -> Result<(Arc<LogState>, Findings)> {
-        let Self { engine, id, entry, is_vouched_for, mut findings, .. } = self;
+        let Self { resources, queues, id, entry, is_vouched_for, mut findings, .. } = self;
         let Chain { directory, end, producers, digest, size_bytes, resume, is_torn, .. } = chain;
         for &(start, end) in &directory.fences {
             tracing::error!(log = %id, start, end, "stored batches are damaged");
-            engine.corrupted_ranges.fetch_add(1, Ordering::Relaxed);
+            resources.corrupted_ranges.fetch_add(1, Ordering::Relaxed);
             findings.corrupted.push(CorruptedRange { log: id, start: Offset(start), end: Offset(end) });
         }
         let was_cut = is_torn || !findings.torn_tails.is_empty();
@@ -426,52 +424,11 @@ impl Rebuild<'_> {
         let ends_damaged = directory.fences.last().is_some_and(|(_, fence_end)| *fence_end == end);
         let suspect = was_cut || ends_damaged || may_lack;
         if suspect && !entry.suspect {
-            engine.journal.append(&Record::Suspect { log: id, end })?;
+            resources.journal.append(&Record::Suspect { log: id, end })?;
         }
-        let phase = if entry.sealed.is_some() { Phase::Sealed } else { Phase::Active };
-        let writer = Writer {
-            phase,
-            is_closed: false,
-            is_grouping: false,
-            open: None,
-            pending: Vec::new(),
-            waiting_bytes: 0,
-            resume,
-            end,
-            taken: end,
-            last_sequence,
-            producers,
-            digest,
-        };
-        let sealed = OnceLock::new();
-        if let Some(entry) = &entry.sealed {
-            let _ = sealed.set(entry.clone());
-        }
-        let spec = LogSpec {
-            id,
-            name: entry.name.clone(),
-            base_offset: Offset(entry.base_offset),
-            epoch: entry.epoch,
-            producers: ProducerTable::new(), // the writer has them
-            fsync: entry.fsync,
-        };
-        let log = LogState {
-            writer: Mutex::new(writer),
-            directory: RwLock::new(directory),
-            end: AtomicU64::new(end),
-            readable: AtomicU64::new(end),
-            synced: AtomicU64::new(entry.synced.min(end)),
-            start: AtomicU64::new(entry.start),
-            trimmed: Mutex::new(Trimmed {
-                end: entry.freed,
-                digest: entry.trimmed_digest,
-                producers: entry.trimmed_producers.as_ref().unwrap_or(&entry.producers).clone(),
-            }),
-            size_bytes: AtomicU64::new(size_bytes),
-            sealed,
-            suspect: AtomicBool::new(suspect || entry.suspect),
-            ..LogState::new(Arc::clone(engine), spec, entry.producers.clone())
-        };
+        let contents = Contents { directory, end, producers, digest, size_bytes, resume, last_sequence };
+        let log = LogState::restored(Arc::clone(resources), Arc::clone(queues), id, entry, contents);
+        log.suspect.fetch_or(suspect, Ordering::AcqRel);
         Ok((Arc::new(log), findings))
     }
 }

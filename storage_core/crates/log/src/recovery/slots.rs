@@ -9,7 +9,6 @@ use super::lost::write_lost_if_room;
 use super::parallel::{self, Share};
 use super::report::{CutFile, OpenReport, UnknownBlock};
 use crate::batch::{Batch, BatchHeader, HEADER_BYTES};
-use crate::commit::engine::Engine;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::format::FORMAT_VERSION;
@@ -17,6 +16,7 @@ use crate::format::block_header::{BlockHeader, HeaderPage};
 use crate::format::manifest::Manifest;
 use crate::format::mark::BlockKey;
 use crate::page::PAGE_BYTES;
+use crate::resources::Resources;
 use crate::resources::blocks::{BlockFile, Blocks, Class, SlotState, Slots};
 use crate::resources::journal::{JournalState, LogEntry};
 use crate::seeded;
@@ -176,12 +176,12 @@ pub(super) struct Headers {
 
 /// Says of each slot whose it is; the files are handed to the allocator with the states of their slots.
 pub(super) fn sort_slots(
-    engine: &Engine,
+    resources: &Resources,
     state: &JournalState,
     fronts: Vec<FileFronts>,
     report: &mut OpenReport,
 ) -> Headers {
-    let blocks = &engine.blocks;
+    let blocks = &resources.blocks;
     let mut headers = Headers { found: HashMap::new(), damaged: Vec::new() };
     let mut last_sequence = 0;
     for FileFronts { file, cut, slots: fronts } in fronts {
@@ -252,7 +252,7 @@ fn owner(state: &JournalState, header: &BlockHeader) -> LogId {
 
 /// Moves a block without a readable header out of the way and frees its slot; where a full disk has no room for it, `None`, and
 /// nothing is done.
-pub(super) fn set_block_aside(engine: &Engine, slots: &Slots) -> Result<Option<String>> {
+pub(super) fn set_block_aside(resources: &Resources, slots: &Slots) -> Result<Option<String>> {
     let file = &slots.file;
     let range = slots.range();
     let start = range.start;
@@ -262,14 +262,14 @@ pub(super) fn set_block_aside(engine: &Engine, slots: &Slots) -> Result<Option<S
     let mut bytes = Vec::new();
     file.file.read(start, (end - start) as usize, &mut bytes).map_err(failed)?;
     let what = format!("block-{}-{}", file.number, slots.first);
-    let Some(moved_to) = write_lost_if_room(&*engine.disk, &what, &bytes)? else { return Ok(None) };
+    let Some(moved_to) = write_lost_if_room(&*resources.disk, &what, &bytes)? else { return Ok(None) };
     tracing::warn!(
         path = file.path,
         slot = slots.first,
         moved_to,
         "a block without a readable header was moved"
     );
-    engine.blocks.free(slots);
+    resources.blocks.free(slots);
     Ok(Some(moved_to))
 }
 

@@ -7,3 +7,98 @@ pub(crate) mod indexes;
 pub(crate) mod journal;
 pub(crate) mod space;
 pub(crate) mod tail;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::disk::{ChunkPool, Disk, Origin, TailKind};
+use crate::error::{Error, Result};
+use crate::format::manifest::Manifest;
+use crate::options::FsyncSchedule;
+use crate::seeded;
+use crate::sync::atomic::{AtomicBool, AtomicU64};
+use blocks::{BlockFile, Blocks};
+use indexes::IndexCache;
+use journal::Journal;
+
+/// The parts of an open store that each of its logs uses.
+pub(crate) struct Resources {
+    /// The process that opened the store: no other one touches it.
+    origin: Origin,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) manifest: Manifest,
+    /// Schedule of the logs that have none of their own.
+    pub(crate) fsync: FsyncSchedule,
+    pub(crate) tail_kind: TailKind,
+    pub(crate) blocks: Blocks,
+    pub(crate) journal: Journal,
+    pub(crate) pool: Arc<ChunkPool>,
+    pub(crate) indexes: IndexCache,
+    is_closed: AtomicBool,
+    /// Damaged ranges, found at open and by readers.
+    pub(crate) corrupted_ranges: AtomicU64,
+    /// Syncs of block files; a durable write counts as one.
+    pub(crate) data_syncs: AtomicU64,
+}
+
+impl Resources {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        manifest: Manifest,
+        fsync: FsyncSchedule,
+        blocks: Blocks,
+        journal: Journal,
+        pool: Arc<ChunkPool>,
+    ) -> Self {
+        let tail_kind = disk.tail_kind();
+        Self {
+            origin: Origin::here(),
+            disk,
+            manifest,
+            fsync,
+            tail_kind,
+            blocks,
+            journal,
+            pool,
+            indexes: IndexCache::default(),
+            is_closed: AtomicBool::new(false),
+            corrupted_ranges: AtomicU64::new(0),
+            data_syncs: AtomicU64::new(0),
+        }
+    }
+
+    /// Each call of a user asks this first, before it takes any lock: in a forked child a lock may be held by a thread that
+    /// is not there.
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.check_origin()?;
+        if self.is_closed.load(Ordering::Relaxed) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Refuses in a forked child only: for those that end what was begun before the close.
+    #[inline]
+    pub(crate) fn check_origin(&self) -> Result<()> {
+        if self.origin.is_here() { Ok(()) } else { Err(Error::Forked) }
+    }
+
+    /// For calls that have no error to give: in a forked child they would wait for a lock that is held by a thread that is not
+    /// there, or answer with what was true before the fork.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn assert_origin(&self) {
+        assert!(self.origin.is_here(), "{}", Error::Forked);
+    }
+
+    /// Calls of users are refused from now on. False: they were already.
+    pub(crate) fn close(&self) -> bool {
+        !self.is_closed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Syncs files that were written outside of commits.
+    pub(crate) fn sync_files(&self, files: &[&Arc<BlockFile>]) -> Result<()> {
+        files.iter().try_for_each(|file| {
+            self.data_syncs.fetch_add(1, Ordering::Relaxed);
+            if seeded!(NoSync) { Ok(()) } else { file.file.sync().map_err(|e| file.poison("sync", e)) }
+        })
+    }
+}

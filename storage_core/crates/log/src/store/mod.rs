@@ -11,11 +11,12 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use crate::commit::engine::{Engine, Stats};
+use crate::commit::committer::{Committer, Stats};
 use crate::disk::{BackendInUse, ChunkPool, Directory, Disk, Overlay};
 use crate::error::{Error, Result};
 use crate::format::manifest::{MANIFEST_NAME, Manifest};
 use crate::handle::Log;
+use crate::handle::life::Life;
 use crate::log::spec::LogSpec;
 use crate::log::state::LogState;
 use crate::names::check_name;
@@ -23,30 +24,28 @@ use crate::options::{FsyncSchedule, Options};
 use crate::recovery::{
     FileFronts, LostEnd, MovedCursor, OpenReport, Opened, adopt, open_manifest, read_fronts, recover,
 };
+use crate::resources::Resources;
+use crate::resources::arrivals::Arrivals;
 use crate::resources::blocks::Blocks;
 use crate::resources::journal::{END_NAME, End, EndFile, EndRead, Journal, JournalState, OldJournal, Record};
 use crate::seeded;
-use crate::sync::Mutex;
-use crate::sync::thread::{self, JoinHandle};
 use crate::types::{LogId, Offset};
+
+/// Limit on a fact under a key.
+const PROPERTY_BYTES_MAX: usize = 1 << 20;
 
 /// An open store. Clones share it; it closes when the last of them and of its logs is dropped, or by
 /// [`Store::close`].
 #[derive(Clone)]
 pub struct Store {
-    handle: Arc<StoreHandle>,
+    life: Arc<Life>,
+    opening: Arc<Opening>,
 }
 
-/// Ends the threads when the last user is gone.
-pub(crate) struct StoreHandle {
-    pub(crate) engine: Arc<Engine>,
+/// What the open found, and uses.
+struct Opening {
     report: OpenReport,
     backend: BackendInUse,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Creations and deletions come one at a time.
-    changing: Mutex<()>,
-    /// Held until the store is closed.
-    lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
 
 impl Store {
@@ -70,7 +69,7 @@ impl Store {
     /// Opens a store whose disk takes nothing more: what an open changes stays in memory, and nothing else is taken.
     fn open_full(path: &Path, options: Options) -> Result<Self> {
         let store = Self::open_on(Arc::new(Overlay::of_full_disk(path)), options)?;
-        store.handle.engine.journal.make_read_only();
+        store.resources().journal.make_read_only();
         tracing::error!(path = %path.display(), "the disk is full: the store is open for reading only");
         Ok(store)
     }
@@ -127,51 +126,32 @@ impl Store {
         if let Some(refused) = &backend.refused {
             tracing::warn!(backend = backend.name, refused, "using another backend");
         }
-        let engine = Arc::new(Engine::new(disk, manifest, &options, blocks, journal, pool));
-        let recovered = recover(&engine, &state, fronts, &mut report)
-            .and_then(|()| move_cursors(&engine, &state, &mut report))
-            .and_then(|()| note_schedule(&engine, state.fsync))
-            .and_then(|()| engine.journal.promise(&Record::Mark));
-        if let Err(error) = recovered {
-            engine.logs.write().clear();
-            return Err(error);
+        let resources = Resources::new(disk, manifest, options.fsync, blocks, journal, pool);
+        let committer = Arc::new(Committer::new(resources, &options));
+        recover(&committer, &state, fronts, &mut report)?;
+        move_cursors(&committer, &state, &mut report)?;
+        let journal = &committer.resources.journal;
+        if state.fsync.unwrap_or_default() != options.fsync {
+            // A later open must know it to say which logs lost something.
+            journal.append(&Record::Schedule { fsync: options.fsync })?;
         }
-        engine.journal.write_end(false);
-        engine.journal.keep_reserve();
-        let mut threads = Vec::new();
-        let runs = [
-            ("walrus-tend", (|engine| engine.tending.run(&engine)) as fn(Arc<Engine>)),
-            ("walrus-commit", |engine| engine.committing.run(&engine)),
-            ("walrus-ahead", |engine| engine.blocks.run_ahead()),
-            ("walrus-memory", |engine| engine.pool.run_ahead()),
-        ];
-        for (name, run) in runs {
-            let engine = Arc::clone(&engine);
-            let thread = thread::Builder::new().name(name.to_owned()).spawn(move || run(engine));
-            threads.push(thread.map_err(|e| Error::io("start a thread for", backend.name, e))?);
-        }
-        engine.tending.wake();
-        let handle = StoreHandle {
-            engine,
-            report,
-            backend,
-            threads: Mutex::new(threads),
-            changing: Mutex::new(()),
-            lock: Mutex::new(Some(lock)),
-        };
-        Ok(Self { handle: Arc::new(handle) })
+        journal.promise(&Record::Mark)?;
+        journal.write_end(false);
+        journal.keep_reserve();
+        let life = Arc::new(Life::start(committer, lock)?);
+        Ok(Self { life, opening: Arc::new(Opening { report, backend }) })
     }
 
     /// Makes a log; durable on return, but where the log never syncs. The same spec again gives the same log.
     ///
     /// Errors: `InvalidName`, `LogExists` if the id is taken by another spec, `NoSpace`.
     pub fn create_log(&self, spec: LogSpec) -> Result<Log> {
-        let engine = &self.handle.engine;
-        engine.check_open()?;
+        let Committer { resources, queues, registry, .. } = &*self.life.committer;
+        resources.check_open()?;
         check_name(&spec.name)?;
         let producers = spec.producers.encode();
-        let _changing = self.handle.changing.lock();
-        if let Some(log) = engine.log(spec.id) {
+        let _changing = self.life.changing.lock();
+        if let Some(log) = registry.get(spec.id) {
             let differs = [
                 (log.name != spec.name, "name"),
                 (log.base_offset != spec.base_offset.0, "base offset"),
@@ -184,35 +164,35 @@ impl Store {
             }
             return Ok(self.wrap(log));
         }
-        if engine.journal.with_state(|state| state.logs.contains_key(&spec.id)) {
+        if resources.journal.with_state(|state| state.logs.contains_key(&spec.id)) {
             // Deleted, and ids are never used twice.
             return Err(Error::UnknownLog { log: spec.id });
         }
         let LogSpec { id, ref name, base_offset: Offset(base_offset), epoch, fsync, .. } = spec;
-        let syncs = fsync.unwrap_or(engine.fsync).syncs();
+        let syncs = fsync.unwrap_or(resources.fsync).syncs();
         if syncs {
-            engine.blocks.start_syncs()?;
+            resources.blocks.start_syncs()?;
         }
         let producers_bytes = &producers[..];
         let created =
             Record::LogCreated { log: id, base_offset, epoch, name, producers: producers_bytes, fsync };
-        engine.journal.say(&created, syncs)?;
-        let log = Arc::new(LogState::new(Arc::clone(engine), spec, producers));
-        engine.logs.write().insert(id, Arc::clone(&log));
+        resources.journal.say(&created, syncs)?;
+        let log = Arc::new(LogState::new(Arc::clone(resources), Arc::clone(queues), spec, producers));
+        registry.insert(Arc::clone(&log));
         Ok(self.wrap(log))
     }
 
     /// The log of an id.
     pub fn log(&self, id: LogId) -> Option<Log> {
-        self.handle.engine.assert_origin();
-        self.handle.engine.log(id).map(|log| self.wrap(log))
+        self.resources().assert_origin();
+        self.life.committer.registry.get(id).map(|log| self.wrap(log))
     }
 
     /// All logs, in order of id.
     pub fn logs(&self) -> Vec<Log> {
-        self.handle.engine.assert_origin();
-        let mut logs: Vec<_> =
-            self.handle.engine.logs.read().values().map(|log| self.wrap(Arc::clone(log))).collect();
+        self.resources().assert_origin();
+        let logs = self.life.committer.registry.all();
+        let mut logs: Vec<_> = logs.into_iter().map(|log| self.wrap(log)).collect();
         logs.sort_unstable_by_key(Log::id);
         logs
     }
@@ -220,199 +200,131 @@ impl Store {
     /// Deletes a log and its cursors; durable on return, but where the log never syncs. Space is given back in the background. Handles of it answer
     /// `UnknownLog`.
     pub fn delete_log(&self, id: LogId) -> Result<()> {
-        let engine = &self.handle.engine;
-        engine.check_open()?;
-        let _changing = self.handle.changing.lock();
-        let Some(log) = engine.log(id) else {
+        let Committer { resources, queues, registry, .. } = &*self.life.committer;
+        resources.check_open()?;
+        let _changing = self.life.changing.lock();
+        let Some(log) = registry.get(id) else {
             return Err(Error::UnknownLog { log: id });
         };
         let _log_changing = log.changing.lock();
         log.say_or_stop(&Record::LogDeleted { log: id })?;
         log.deleted.store(true, Ordering::Release);
-        engine.logs.write().remove(&id);
-        engine.group.exclusive(|| log.apply_delete());
-        engine.waiters.wake_answered();
+        registry.remove(id);
+        self.life.committer.between_commits(|| log.apply_delete());
         log.arrivals.announce();
-        engine.deleted.lock().push(id);
-        engine.tending.wake();
+        registry.note_deleted(id);
+        queues.chores.look_around();
         Ok(())
     }
 
     /// Stores a small fact under a key; durable on return, whatever the schedule of data is. Of an empty one nothing is left.
     pub fn put_property(&self, key: &str, value: &[u8]) -> Result<()> {
-        self.handle.engine.check_open()?;
+        self.resources().check_open()?;
         check_name(key)?;
         if value.len() > PROPERTY_BYTES_MAX {
             return Err(Error::TooLarge { bytes: value.len() as u64, bytes_max: PROPERTY_BYTES_MAX as u64 });
         }
-        self.handle.engine.journal.promise(&Record::Property { key, value })
+        self.resources().journal.promise(&Record::Property { key, value })
     }
 
     /// Forgets a fact. Durable with whatever is made durable next: after a crash it may be there again.
     pub fn remove_property(&self, key: &str) -> Result<()> {
-        self.handle.engine.check_open()?;
-        self.handle.engine.journal.append(&Record::Property { key, value: b"" }).map(drop)
+        self.resources().check_open()?;
+        self.resources().journal.append(&Record::Property { key, value: b"" }).map(drop)
     }
 
     /// The fact under a key.
     pub fn property(&self, key: &str) -> Option<Bytes> {
-        self.handle.engine.assert_origin();
-        self.handle.engine.journal.with_state(|state| state.properties.get(key).cloned())
+        self.resources().assert_origin();
+        self.resources().journal.with_state(|state| state.properties.get(key).cloned())
     }
 
     /// All facts, in order of key.
     pub fn properties(&self) -> Vec<(String, Bytes)> {
-        self.handle.engine.assert_origin();
+        self.resources().assert_origin();
         let pairs = |(key, value): (&String, &Bytes)| (key.clone(), value.clone());
-        self.handle.engine.journal.with_state(|state| state.properties.iter().map(pairs).collect())
+        self.resources().journal.with_state(|state| state.properties.iter().map(pairs).collect())
     }
 
     /// Whether the store answers: `Closed` after its close, `Forked` in a child of the process that opened it. What has no
     /// error to give (names, places, counts) panics in a child, at once and with the same words.
     pub fn check_open(&self) -> Result<()> {
-        self.handle.engine.check_open()
+        self.resources().check_open()
     }
 
     /// Whether this open or an earlier one found that the journal had lost its end: promises are forgotten for good, as by
     /// another disk.
     pub fn has_lost_promises(&self) -> bool {
-        self.handle.engine.assert_origin();
-        self.handle.engine.journal.with_state(|state| state.end_lost.is_some())
+        self.resources().assert_origin();
+        self.resources().journal.with_state(|state| state.end_lost.is_some())
     }
 
     /// Whether a full disk had no room for what an open writes: nothing is taken (`NoSpace`) until the store is opened again
     /// with room.
     pub fn is_read_only(&self) -> bool {
-        self.handle.engine.journal.is_read_only()
+        self.resources().journal.is_read_only()
     }
 
     /// What opening found.
     pub fn report(&self) -> &OpenReport {
-        &self.handle.report
+        &self.opening.report
     }
 
     /// The backend in use, and why not another.
     pub fn backend(&self) -> BackendInUse {
-        self.handle.backend.clone()
+        self.opening.backend.clone()
     }
 
     /// Bytes that the store could still take on its disk.
     pub fn free_bytes(&self) -> Result<u64> {
-        let disk = &self.handle.engine.disk;
+        let disk = &self.resources().disk;
         disk.free_bytes().map_err(|error| Error::io("statvfs", &disk.path(""), error))
     }
 
     /// Who the store is.
     pub fn uuid(&self) -> Uuid {
-        self.handle.engine.manifest.store
+        self.resources().manifest.store
     }
 
     /// Size of its blocks.
     pub fn block_bytes(&self) -> u64 {
-        self.handle.engine.blocks.block_bytes
+        self.resources().blocks.block_bytes
     }
 
     /// Counters.
     pub fn stats(&self) -> Stats {
-        self.handle.engine.assert_origin();
-        self.handle.engine.stats()
+        self.resources().assert_origin();
+        self.life.committer.stats()
     }
 
     /// Syncs everything (but logs that never sync), notes that the store was closed in order and lets go of the directory.
     /// Appends answer `Closed` from now on.
     pub fn close(&self) -> Result<()> {
-        self.handle.engine.check_origin()?;
-        self.handle.close()
+        self.resources().check_origin()?;
+        self.life.close()
     }
 
     /// Writes what waits in memory and returns when the background has nothing left to do: for tests and for
     /// measurements.
     pub fn settle(&self) {
-        self.handle.engine.assert_origin();
-        self.handle.engine.commit_all();
-        self.handle.engine.tending.settle();
-        self.handle.engine.blocks.settle();
+        self.resources().assert_origin();
+        self.life.committer.commit_all();
+        self.life.committer.queues.chores.await_idle();
+        self.resources().blocks.settle();
     }
 
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.handle.engine
+    pub(crate) fn resources(&self) -> &Resources {
+        &self.life.committer.resources
+    }
+
+    /// Those who wait for a topic that is not there.
+    pub(crate) fn topics_made(&self) -> &Arrivals {
+        &self.life.topics_made
     }
 
     fn wrap(&self, log: Arc<LogState>) -> Log {
-        Log::new(log, Arc::clone(&self.handle))
+        Log::new(log, Arc::clone(&self.life))
     }
-}
-
-const PROPERTY_BYTES_MAX: usize = 1 << 20;
-
-impl StoreHandle {
-    fn close(&self) -> Result<()> {
-        let _changing = self.changing.lock();
-        let engine = &self.engine;
-        if engine.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
-        let logs: Vec<_> = engine.logs.read().values().cloned().collect();
-        for log in &logs {
-            log.refuse_appends();
-        }
-        engine.commit_all();
-        engine.journal.open_reserve();
-        let takes_places = !engine.journal.is_read_only();
-        let saved = logs.iter().filter(|_| takes_places).try_for_each(|log| log.save_cursors());
-        engine.write_marks();
-        engine.tending.stop();
-        engine.committing.stop();
-        engine.blocks.stop_ahead();
-        engine.pool.stop_ahead();
-        for thread in self.threads.lock().drain(..) {
-            // The last handle may be dropped by a waker, on one of these threads.
-            if thread.thread().id() != thread::current().id() {
-                let _ = thread.join();
-            }
-        }
-        let poisoned = logs.iter().find_map(|log| log.check_poisoned().err());
-        let closed = match poisoned {
-            Some(error) => Err(error),
-            None => saved.and_then(|()| close_journal(engine, &logs)),
-        };
-        logs.iter().for_each(|log| log.arrivals.announce());
-        engine.topics_made.announce();
-        // Whoever still holds a log, or the store, holds no file of it.
-        logs.iter().for_each(|log| log.let_go());
-        engine.blocks.let_go();
-        engine.journal.let_go();
-        // Logs and engine hold each other.
-        engine.logs.write().clear();
-        *self.lock.lock() = None;
-        closed
-    }
-}
-
-impl Drop for StoreHandle {
-    fn drop(&mut self) {
-        if self.engine.check_origin().is_err() {
-            // A forked child drops its copy: it must write nothing, and must not wait for locks or threads of its parent.
-            std::mem::forget(Arc::clone(&self.engine));
-            std::mem::forget(std::mem::take(self.threads.get_mut()));
-            return;
-        }
-        if let Err(error) = self.close() {
-            tracing::warn!(%error, "the store was not closed in order");
-        }
-    }
-}
-
-/// Says that the store was closed in order, and where what was never synced is.
-fn close_journal(engine: &Engine, logs: &[Arc<LogState>]) -> Result<()> {
-    if engine.journal.is_read_only() {
-        return Ok(());
-    }
-    if let (true, Some(boot)) = (logs.iter().any(|log| !log.syncs()), engine.disk.boot()) {
-        engine.journal.append(&Record::LeftUnsynced { boot })?;
-    }
-    let syncs = engine.fsync.syncs() || logs.iter().any(|log| log.syncs());
-    engine.journal.close(syncs)
 }
 
 /// Whether the journal ends before a record that was durable, as its own header, END or a block says.
@@ -428,25 +340,16 @@ fn find_lost_end(old: &OldJournal, end: Option<End>, fronts: &[FileFronts]) -> O
     })
 }
 
-/// What a later open must know to say which logs lost something.
-fn note_schedule(engine: &Engine, known: Option<FsyncSchedule>) -> Result<()> {
-    if known.unwrap_or_default() != engine.fsync {
-        engine.journal.append(&Record::Schedule { fsync: engine.fsync })?;
-    }
-    Ok(())
-}
-
 /// A cursor beyond the end of its log (its data was never synced, or cut) is set to the end.
-fn move_cursors(engine: &Engine, state: &JournalState, report: &mut OpenReport) -> Result<()> {
-    let logs: Vec<_> = engine.logs.read().values().cloned().collect();
-    for log in logs {
+fn move_cursors(committer: &Committer, state: &JournalState, report: &mut OpenReport) -> Result<()> {
+    for log in committer.registry.all() {
         let end = log.end.load(Ordering::Acquire);
         if seeded!(CursorPastEnd) {
             continue;
         }
         // As it was before this open: where a tail was cut, the journal has moved them already.
         for (name, &from) in state.logs[&log.id].cursors.iter().filter(|(_, at)| **at > end) {
-            engine.journal.append(&Record::Cursor { log: log.id, name, offset: end })?;
+            committer.resources.journal.append(&Record::Cursor { log: log.id, name, offset: end })?;
             let name = name.clone();
             report.moved_cursors.push(MovedCursor { log: log.id, name, from: Offset(from), to: Offset(end) });
         }

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -19,7 +18,6 @@ use crate::clock::now_ms;
 use crate::error::{Error, Result};
 use crate::handle::cursors::{Cursor, ENTRIES_MAX, read_entries};
 use crate::handle::group::{PartSize, check_sizes};
-use crate::handle::ticket::CommitTicket;
 use crate::handle::{Appended, Compacted, Log};
 use crate::log::Entry;
 use crate::log::floor::{Floor, Retention};
@@ -134,19 +132,19 @@ impl Walrus {
         let topic = self.serve(self.inner.store.create_log(spec)?)?;
         self.inner.topics.write().insert(name.to_owned(), topic.clone());
         drop(making);
-        self.inner.store.engine().topics_made.announce();
+        self.inner.store.topics_made().announce();
         Ok(topic)
     }
 
     /// The topic that is appended to. One that is not there is made, unless the append would be refused whatever the topic
     /// holds.
     fn topic_for(&self, name: &str, check: impl FnOnce(&Blocks) -> Result<()>) -> Result<Topic> {
-        let engine = self.inner.store.engine();
-        engine.check_open()?;
+        let resources = self.inner.store.resources();
+        resources.check_open()?;
         if let Some(topic) = self.find(name) {
             return Ok(topic);
         }
-        check(&engine.blocks)?;
+        check(&resources.blocks)?;
         self.topic(name)
     }
 
@@ -158,13 +156,13 @@ impl Walrus {
 
     /// The topic of a name, if it is there.
     pub fn find(&self, name: &str) -> Option<Topic> {
-        self.inner.store.engine().assert_origin();
+        self.inner.store.resources().assert_origin();
         self.inner.topics.read().get(name).cloned()
     }
 
     /// Names of the topics, sorted.
     pub fn topics(&self) -> Vec<String> {
-        self.inner.store.engine().assert_origin();
+        self.inner.store.resources().assert_origin();
         let mut names: Vec<_> = self.inner.topics.read().keys().cloned().collect();
         names.sort_unstable();
         names
@@ -271,7 +269,7 @@ impl Walrus {
 
     /// The same of all topics.
     pub fn get_topic_entry_counts(&self) -> HashMap<String, u64> {
-        self.inner.store.engine().assert_origin();
+        self.inner.store.resources().assert_origin();
         let count = |(name, topic): (&String, &Topic)| (name.clone(), topic.inner.cursor.unread());
         self.inner.topics.read().iter().map(count).collect()
     }
@@ -366,7 +364,7 @@ impl Topic {
     }
 
     fn submit_batch(&self, entries: &[&[u8]]) -> Result<Appended> {
-        let bytes_max = self.inner.log.state().engine.blocks.batch_bytes_max();
+        let bytes_max = self.inner.log.resources().blocks.batch_bytes_max();
         if batch_bytes(entries) > bytes_max {
             return self.append_group(entries, bytes_max);
         }
@@ -378,17 +376,12 @@ impl Topic {
         let parts = group_parts(entries, batch_bytes_max.min(PART_BYTES));
         let sizes = part_sizes(entries, &parts);
         let (mut builder, mut bytes, now) = (BatchBuilder::new(), Vec::new(), now_ms());
-        let log = self.inner.log.state();
-        let (base_offset, end_offset) = log.append_group(&sizes, &mut |part, write| {
+        self.inner.log.append_parts(&sizes, &mut |part, write| {
             for data in &entries[parts[part].clone()] {
                 builder.push(None, Some(data), now, &[]);
             }
             write(&builder.build_in(&mut bytes)?)
-        })?;
-        let generation = log.generation.load(Ordering::Acquire);
-        let commit = CommitTicket::new(log, end_offset, generation);
-        let (base_offset, end_offset) = (Offset(base_offset), Offset(end_offset));
-        Ok(Appended { base_offset, end_offset, duplicate: false, commit })
+        })
     }
 
     /// Entries from an offset on; moves no cursor.

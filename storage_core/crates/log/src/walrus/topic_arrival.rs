@@ -24,18 +24,18 @@ impl Walrus {
 
     /// The topic, as soon as it is there; `None`: the time was over before.
     fn wait_for_topic(&self, name: &str, deadline: Option<Instant>) -> Result<Option<Topic>> {
-        let engine = self.inner.store.engine();
-        engine.check_open()?;
+        let store = &self.inner.store;
+        store.resources().check_open()?;
         if let Some(topic) = self.find(name) {
             return Ok(Some(topic));
         }
         loop {
-            let tasks = engine.topics_made.expect();
-            engine.check_open()?;
+            let tasks = store.topics_made().expect();
+            store.resources().check_open()?;
             if let Some(topic) = self.find(name) {
                 return Ok(Some(topic));
             }
-            let (_tasks, is_over) = engine.topics_made.wait(tasks, deadline);
+            let (_tasks, is_over) = store.topics_made().wait(tasks, deadline);
             if is_over {
                 return Ok(self.find(name));
             }
@@ -70,18 +70,18 @@ impl Future for TopicArrival {
         if let Some(arrival) = of_log {
             return Pin::new(arrival).poll(context);
         }
-        let engine = walrus.inner.store.engine();
-        engine.check_open()?;
-        let mut tasks = engine.topics_made.expect();
+        let store = &walrus.inner.store;
+        store.resources().check_open()?;
+        let mut tasks = store.topics_made().expect();
         // Looked at again: a close announces itself to those who were there before.
-        engine.check_open()?;
+        store.resources().check_open()?;
         let Some(topic) = walrus.find(name) else {
             let replaced = tasks.note(task, context.waker());
             drop((tasks, replaced));
             return Poll::Pending;
         };
         drop(tasks);
-        engine.topics_made.forget(task.take());
+        store.topics_made().forget(task.take());
         let offset = offset.unwrap_or_else(|| topic.inner.cursor.position());
         Pin::new(of_log.insert(topic.inner.log.arrival(offset))).poll(context)
     }
@@ -89,10 +89,10 @@ impl Future for TopicArrival {
 
 impl Drop for TopicArrival {
     fn drop(&mut self) {
-        let engine = self.walrus.inner.store.engine();
+        let store = &self.walrus.inner.store;
         // In a forked child the lock may be held by a thread that is not there.
-        if engine.check_origin().is_ok() {
-            engine.topics_made.forget(self.task);
+        if store.resources().check_origin().is_ok() {
+            store.topics_made().forget(self.task);
         }
     }
 }

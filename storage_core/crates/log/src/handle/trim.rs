@@ -1,0 +1,71 @@
+//! The trim that forgets the front of a log: a promise in the journal first, then memory; space is given back last.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::member::Member;
+use crate::error::{Error, Result};
+use crate::log::block::Block;
+use crate::log::block_producers;
+use crate::log::producers::ProducerTable;
+use crate::log::state::{LogState, Phase, Trimmed};
+use crate::resources::journal::Record;
+use crate::types::Offset;
+
+impl Member {
+    /// Forgets offsets below; whole blocks are freed.
+    pub(super) fn delete_before(&self, offset: u64) -> Result<()> {
+        let log = &*self.log;
+        let _changing = log.changing.lock();
+        let _reshaping = log.reshaping.write();
+        self.committer.behind_commit(|| {
+            // Blocks that go may have to be read once more: everything of them is with the disk.
+            let mut writer = log.writer.lock();
+            if writer.phase == Phase::Deleted {
+                return Err(Error::UnknownLog { log: log.id });
+            }
+            let (start, end) = (log.start.load(Ordering::Acquire), log.readable.load(Ordering::Acquire));
+            if offset > end {
+                let (requested, start, end) = (Offset(offset), Offset(start), Offset(end));
+                return Err(Error::OffsetOutOfRange { requested, start, end });
+            }
+            if offset <= start {
+                return Ok(());
+            }
+            let is_below = |block: &Arc<Block>| block.closed_end().is_some_and(|end| end <= offset);
+            let below = log.directory.read().blocks.iter().take_while(|block| is_below(block)).count();
+            let trimmed = trim_blocks(log, below)?;
+            let Trimmed { end: freed, digest, ref producers } = trimmed;
+            let before = self.resources().blocks.peek_sequence();
+            let promise = Record::LogTrimmed { log: log.id, start: offset, freed, before, digest, producers };
+            log.say(&promise)?;
+            *log.trimmed.lock() = trimmed;
+            log.start.store(offset, Ordering::Release);
+            let mut directory = log.directory.write();
+            directory.fences.retain(|(_, end)| *end > offset);
+            let freed: Vec<_> = directory.blocks.drain(..below).collect();
+            directory.forget_times();
+            drop(directory);
+            writer.pending.retain(|open| !freed.iter().any(|block| Arc::ptr_eq(block, &open.block)));
+            log.free(freed);
+            Ok(())
+        })
+    }
+}
+
+/// What must be remembered when the first `below` blocks go. Everything of them is with the disk.
+fn trim_blocks(log: &LogState, below: usize) -> Result<Trimmed> {
+    let blocks = log.directory.read().blocks[..below].to_vec();
+    let Trimmed { mut end, mut digest, producers } = log.trimmed.lock().clone();
+    let mut table = ProducerTable::decode(&producers).unwrap_or_default();
+    for block in &blocks {
+        let Some(closed) = block.closed.get() else { continue };
+        digest = digest.concat(closed.digest);
+        end = closed.end_offset;
+        match block_producers::in_footer(block)? {
+            Some(known) => table = known,
+            None => drop(block_producers::walk_to(block, end, &mut table)?),
+        }
+    }
+    Ok(Trimmed { end, digest, producers: table.encode() })
+}

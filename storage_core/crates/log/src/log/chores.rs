@@ -1,0 +1,157 @@
+//! What the background is asked to do, and by when. Nothing of it is needed for an answer.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::block::Block;
+use crate::sync::{Condvar, Mutex, now};
+use crate::types::LogId;
+
+/// How often logs are looked at for what has become old.
+const AGE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The queue of the thread that tends the store. It sleeps here while there is nothing to do.
+#[derive(Default)]
+pub(crate) struct Chores {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    /// Signalled when the queue is empty and nothing is being done.
+    idle: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    chores: VecDeque<Chore>,
+    /// Look whether the journal or freed slots need something.
+    look: bool,
+    /// A log needs its mark before the time of all.
+    marks_soon: bool,
+    marks_at: Option<Instant>,
+    ages_at: Option<Instant>,
+    working: bool,
+    stop: bool,
+}
+
+/// One thing to do.
+pub(crate) enum Chore {
+    /// Prepare space of the block ahead of its writer, who is at that position.
+    Extend(Arc<Block>, u64),
+    /// Write the block's footer, with the encoded producers at its end where they are known.
+    Footer(Arc<Block>, Option<Vec<u8>>),
+    /// Look at what the log may forget.
+    Retain(LogId),
+    /// Look whether the journal or freed slots need something.
+    LookAround,
+    /// Write the synced marks of the logs that synced much since their last one.
+    MarkBusy,
+    /// Write the synced marks of all logs.
+    MarkAll,
+    /// Look at the logs that forget what is old.
+    RetainAged,
+}
+
+impl Chores {
+    /// Asks for a look around.
+    pub(crate) fn look_around(&self) {
+        let mut queue = self.queue.lock();
+        if !std::mem::replace(&mut queue.look, true) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Asks for space ahead of a writer.
+    pub(crate) fn extend(&self, block: &Arc<Block>, written: u64) {
+        self.push(Chore::Extend(Arc::clone(block), written));
+    }
+
+    /// Asks for a block's footer; it can take its time.
+    pub(crate) fn write_footer(&self, block: Arc<Block>, producers: Option<Vec<u8>>) {
+        self.push(Chore::Footer(block, producers));
+    }
+
+    /// Asks for a look at what a log may forget.
+    pub(crate) fn retain(&self, log: LogId) {
+        self.push(Chore::Retain(log));
+    }
+
+    fn push(&self, chore: Chore) {
+        self.queue.lock().chores.push_back(chore);
+        self.wake.notify_one();
+    }
+
+    /// Asks for a look at what has become old, in a while.
+    pub(crate) fn retain_later(&self) {
+        let mut queue = self.queue.lock();
+        if queue.ages_at.is_none() {
+            queue.ages_at = Some(now() + AGE_INTERVAL);
+            self.wake.notify_one();
+        }
+    }
+
+    /// Asks for synced marks when `interval` has gone by.
+    pub(crate) fn mark_later(&self, interval: Duration) {
+        let mut queue = self.queue.lock();
+        if queue.marks_at.is_none() {
+            queue.marks_at = Some(now() + interval);
+            self.wake.notify_one();
+        }
+    }
+
+    /// Asks for the synced marks of busy logs.
+    pub(crate) fn mark_soon(&self) {
+        if !std::mem::replace(&mut self.queue.lock().marks_soon, true) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Waits until everything asked for, but for marks, is done.
+    pub(crate) fn await_idle(&self) {
+        let mut queue = self.queue.lock();
+        while !queue.stop && (queue.working || queue.look || !queue.chores.is_empty()) {
+            queue = self.idle.wait(queue);
+        }
+    }
+
+    /// Ends the thread once everything asked for is done.
+    pub(crate) fn stop(&self) {
+        self.queue.lock().stop = true;
+        self.wake.notify_one();
+    }
+
+    /// What the thread does next; the one before is done. Blocks until there is something; `None`: the thread ends.
+    pub(crate) fn next(&self) -> Option<Chore> {
+        let mut queue = self.queue.lock();
+        loop {
+            queue.working = true;
+            if let Some(chore) = queue.take() {
+                return Some(chore);
+            }
+            queue.working = false;
+            self.idle.notify_all();
+            let times = [queue.marks_at, queue.ages_at];
+            match times.into_iter().flatten().min() {
+                _ if queue.stop => return None,
+                Some(at) => (queue, _) = self.wake.wait_until(queue, at),
+                None => queue = self.wake.wait(queue),
+            }
+        }
+    }
+}
+
+impl Queue {
+    /// What is asked for now, the most urgent first.
+    fn take(&mut self) -> Option<Chore> {
+        if let Some(chore) = self.chores.pop_front() {
+            Some(chore)
+        } else if std::mem::take(&mut self.look) {
+            Some(Chore::LookAround)
+        } else if std::mem::take(&mut self.marks_soon) {
+            Some(Chore::MarkBusy)
+        } else if self.marks_at.take_if(|at| *at <= now()).is_some() {
+            Some(Chore::MarkAll)
+        } else {
+            self.ages_at.take_if(|at| *at <= now()).map(|_| Chore::RetainAged)
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The logs with bytes that wait for a commit, and by when one is asked for.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::options::FsyncSchedule;
+use crate::sync::{Condvar, Mutex, atomic::AtomicBool, now};
+use crate::types::LogId;
+
+/// Unwritten bytes of an unsynced, buffered log reach the disk after so long.
+const WRITE_BEHIND: Duration = Duration::from_millis(100);
+
+/// Logs put themselves in; commits take all of them out. The thread that commits for tasks and schedules waits here.
+#[derive(Default)]
+pub(crate) struct CommitQueue {
+    /// Each log once: its own flag says that it is here.
+    dirty: Mutex<Vec<LogId>>,
+    /// As `Asked::now`: who sees it set need not lock.
+    is_asked: AtomicBool,
+    asked: Mutex<Asked>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Asked {
+    now: bool,
+    /// The earliest time that a schedule asks for.
+    later: Option<Instant>,
+    stop: bool,
+}
+
+/// What the committing thread is woken for.
+pub(crate) enum Call {
+    /// Somebody asked for a commit, or a schedule does.
+    Commit,
+    /// Nobody asked for one for as long as the thread wanted to wait.
+    Idle,
+    /// The store closes.
+    Stop,
+}
+
+impl CommitQueue {
+    /// The log's bytes wait for a commit.
+    pub(crate) fn push(&self, log: LogId, fsync: FsyncSchedule) {
+        self.dirty.lock().push(log);
+        match fsync {
+            // Who waits for the append sees to its commit.
+            FsyncSchedule::SyncEach => {}
+            FsyncSchedule::Milliseconds(n) => self.commit_in(Duration::from_millis(n.get())),
+            FsyncSchedule::NoFsync => self.commit_in(WRITE_BEHIND),
+        }
+    }
+
+    /// A commit has left bytes of the log for the next one.
+    pub(crate) fn push_rest(&self, log: LogId) {
+        self.dirty.lock().push(log);
+        self.commit_now();
+    }
+
+    /// Takes all logs out.
+    pub(crate) fn take(&self) -> Vec<LogId> {
+        std::mem::take(&mut *self.dirty.lock())
+    }
+
+    /// Asks the thread for a commit.
+    pub(crate) fn commit_now(&self) {
+        if self.is_asked.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut asked = self.asked.lock();
+        self.is_asked.store(true, Ordering::Relaxed);
+        if !std::mem::replace(&mut asked.now, true) {
+            self.wake.notify_one();
+        }
+    }
+
+    fn commit_in(&self, interval: Duration) {
+        let due = now() + interval;
+        let mut asked = self.asked.lock();
+        if asked.later.is_none_or(|later| due < later) {
+            asked.later = Some(due);
+            self.wake.notify_one();
+        }
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&self) {
+        self.asked.lock().stop = true;
+        self.wake.notify_one();
+    }
+
+    /// Blocks the committing thread until there is something for it to do. `Idle` comes after `patience` without a wish; never
+    /// where that is `None`.
+    pub(crate) fn wait(&self, patience: Option<Duration>) -> Call {
+        let mut asked = self.asked.lock();
+        while !asked.stop {
+            match (asked.later, patience) {
+                (later, _) if asked.now || later.is_some_and(|due| due <= now()) => {
+                    // The commit takes all there is.
+                    (asked.now, asked.later) = (false, None);
+                    self.is_asked.store(false, Ordering::Relaxed);
+                    return Call::Commit;
+                }
+                (Some(due), _) => (asked, _) = self.wake.wait_until(asked, due),
+                (None, None) => asked = self.wake.wait(asked),
+                (None, Some(patience)) => {
+                    let is_over;
+                    (asked, is_over) = self.wake.wait_for(asked, patience);
+                    if is_over {
+                        return Call::Idle;
+                    }
+                }
+            }
+        }
+        Call::Stop
+    }
+}

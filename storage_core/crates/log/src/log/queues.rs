@@ -1,0 +1,11 @@
+//! What the logs of a store ask others to do: a log knows these queues, and not who works them off.
+
+use super::chores::Chores;
+use super::commit_queue::CommitQueue;
+
+/// The queues of a store.
+#[derive(Default)]
+pub(crate) struct Queues {
+    pub(crate) commits: CommitQueue,
+    pub(crate) chores: Chores,
+}
