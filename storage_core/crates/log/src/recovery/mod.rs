@@ -3,6 +3,7 @@
 
 mod adopted;
 mod groups;
+mod link;
 mod lost;
 mod manifest;
 mod parallel;

@@ -11,26 +11,23 @@ use crate::digest::Digest;
 use crate::disk::Prepare;
 use crate::error::Result;
 use crate::format::block_header::BlockHeader;
-use crate::format::footer::{Footer, data_max};
-use crate::log::block::{Block, BlockIndex, ClosedBlock};
+use crate::format::footer::data_max;
+use crate::log::block::{Block, ClosedBlock};
 use crate::log::directory::Directory;
 use crate::log::open_block::Resume;
 use crate::log::producers::ProducerTable;
 use crate::log::queues::Queues;
 use crate::log::restore::Contents;
-use crate::log::scan::{Behind, Bounds, Walked, Window, walk};
+use crate::log::scan::{Behind, Window};
 use crate::log::state::LogState;
 use crate::options::FsyncSchedule;
-use crate::page::{PAGE_BYTES, page_up};
+use crate::page::PAGE_BYTES;
 use crate::resources::Resources;
 use crate::resources::blocks::{BlockFile, Slots};
 use crate::resources::journal::{Compaction, LogEntry, Record};
 use crate::resources::space::Space;
 use crate::seeded;
 use crate::types::{LogId, Offset};
-
-/// How much is read at a time of what is zero as a rule.
-const PIECE_BYTES: usize = 256 << 10;
 
 /// One log being put together.
 pub(super) struct Rebuild<'a> {
@@ -66,16 +63,25 @@ pub(super) struct Findings {
 }
 
 /// The log so far, block by block.
-struct Chain {
-    directory: Directory,
-    end: u64,
-    producers: ProducerTable,
-    digest: Digest,
-    size_bytes: u64,
-    resume: Option<Resume>,
-    is_torn: bool,
+pub(super) struct Chain {
+    pub(super) directory: Directory,
+    pub(super) end: u64,
+    pub(super) producers: ProducerTable,
+    pub(super) digest: Digest,
+    pub(super) size_bytes: u64,
+    pub(super) resume: Option<Resume>,
+    pub(super) is_torn: bool,
     /// Something behind its end was taken away, or lies there still.
-    is_cut: bool,
+    pub(super) is_cut: bool,
+}
+
+impl Chain {
+    /// The block that would have been gone on in is not the last after all.
+    pub(super) fn close_resume(&mut self) {
+        if let Some(Resume { block, data_end, max_timestamp, digest, .. }) = self.resume.take() {
+            let _ = block.closed.set(ClosedBlock { end_offset: self.end, max_timestamp, data_end, digest });
+        }
+    }
 }
 
 impl Rebuild<'_> {
@@ -104,30 +110,30 @@ impl Rebuild<'_> {
             if chain.is_torn {
                 self.take_away(&mut chain, &found)?;
             } else {
-                self.add(&mut chain, found, rest.make_contiguous())?;
+                self.add(&mut chain, &found, rest.make_contiguous())?;
             }
         }
         // What was synced was there: if no block has it any more, that is damage, and its offsets are not given again.
         let known = self.known();
         if chain.end < known {
             chain.directory.fences.push((chain.end, known));
-            self.close_resume(&mut chain);
+            chain.close_resume();
             chain.end = known;
         }
         // Trimmed, and nothing of it was synced: no offset below is given again.
         if chain.end < entry.start {
-            self.close_resume(&mut chain);
+            chain.close_resume();
             chain.end = entry.start;
         }
         if chain.is_cut && !seeded!(FollowersNotCut) {
             // Until the slots of what was behind are zeroed, it follows in order again once the log has grown: it is cut as
             // by a truncation. And the log goes on in a new block: a position is not used twice under one sequence.
-            self.close_resume(&mut chain);
+            chain.close_resume();
             let before = self.resources.blocks.peek_sequence();
             self.resources.journal.append(&Record::LogTruncated { log: self.id, end: chain.end, before })?;
         }
         if entry.sealed.is_some() {
-            self.close_resume(&mut chain);
+            chain.close_resume();
         }
         self.finish(chain, last_sequence)
     }
@@ -142,6 +148,11 @@ impl Rebuild<'_> {
         // Before it cuts, a truncation syncs what stays.
         let cut = self.entry.truncations.iter().map(|(end, _)| *end).max().filter(|_| self.cuts_are_synced);
         self.entry.synced.max(sealed).max(trimmed).max(cut.unwrap_or(0)).max(self.proven)
+    }
+
+    /// Where the log was sealed.
+    pub(super) fn sealed_end(&self) -> u64 {
+        self.entry.sealed.as_ref().map_or(u64::MAX, |sealed| sealed.end)
     }
 
     /// Where the block was cut by a later truncation.
@@ -187,21 +198,21 @@ impl Rebuild<'_> {
         Ok(false)
     }
 
-    fn note_proof(&mut self, behind: Behind) -> bool {
+    pub(super) fn note_proof(&mut self, behind: Behind) -> bool {
         let proof = behind.durable_to.filter(|to| *to > self.known() && !seeded!(CommitsProveNothing));
         self.proven = proof.unwrap_or(self.proven);
         proof.is_some()
     }
 
     /// What of the log a block holds behind a position, of that offset or a later one.
-    fn behind(&self, block: &Block, position: u64, offset: u64) -> Result<Behind> {
+    pub(super) fn behind(&self, block: &Block, position: u64, offset: u64) -> Result<Behind> {
         let mut window = Window::new(block, data_max(block.bytes));
         let behind = window.behind(position, offset..self.cap(block.sequence));
         behind.map_err(|e| block.slots.file.error("read", e))
     }
 
     /// Moves what a block behind the torn place holds aside, and frees its slots.
-    fn take_away(&mut self, chain: &mut Chain, found: &Found) -> Result<()> {
+    pub(super) fn take_away(&mut self, chain: &mut Chain, found: &Found) -> Result<()> {
         let block = self.block(found);
         let batches = self.behind(&block, PAGE_BYTES - 1, found.header.base_offset)?.batches;
         let known = self.findings.torn_tails.len();
@@ -215,145 +226,6 @@ impl Rebuild<'_> {
         Ok(())
     }
 
-    /// Adds the next block to the log, or finds that the log is torn before or in it.
-    fn add(&mut self, chain: &mut Chain, found: Found, later: &[Found]) -> Result<()> {
-        let base_offset = found.header.base_offset;
-        let next_base = later.first().map(|next| next.header.base_offset);
-        if base_offset > chain.end {
-            if chain.end >= self.known()
-                && !self.find_proof(later)?
-                && !self.find_proof(std::slice::from_ref(&found))?
-            {
-                // A block that was not synced is missing in between.
-                chain.is_torn = true;
-                return self.take_away(chain, &found);
-            }
-            chain.directory.fences.push((chain.end, base_offset));
-        }
-        self.close_resume(chain);
-        let sealed_end = self.entry.sealed.as_ref().map_or(u64::MAX, |sealed| sealed.end);
-        let limit = self.cap(found.header.sequence).min(next_base.unwrap_or(u64::MAX)).min(sealed_end);
-        let block = self.block(&found);
-        let failed = |e| block.slots.file.error("read", e);
-        // The last block of a log that goes on has none, unless it closed with its batch group or was compacted; and the first page of a
-        // short one tells all.
-        let is_compacted = found.header.replaces_to > 0;
-        let is_single = found.header.group.0.is_nil() && !is_compacted;
-        let is_open = next_base.is_none() && limit == u64::MAX && is_single;
-        let is_known = self.is_settled && is_open && found.first.is_some();
-        let footer = if is_known { None } else { block.read_footer().map_err(failed)? };
-        let footer = footer.filter(|footer| is_of(footer, &found.header, &block));
-        let is_footer_damaged = footer.is_none() && !is_known && block.had_footer().map_err(failed)?;
-        // The snapshot counts only with the rest: a footer says nothing about what was not synced.
-        let trusted = footer.as_ref().filter(|footer| {
-            (footer.end_offset <= self.entry.synced || seeded!(StaleIndexTrusted))
-                && footer.end_offset <= limit
-                && next_base.is_none_or(|next| next == footer.end_offset)
-        });
-        if let Some(footer) = trusted
-            && let Some(table) = footer.producers.as_deref().and_then(ProducerTable::decode)
-        {
-            chain.producers = table;
-            chain.digest = chain.digest.concat(footer.digest);
-            chain.end = footer.end_offset;
-            let &Footer { end_offset, max_timestamp, data_end, digest, .. } = footer;
-            let closed = ClosedBlock { end_offset, max_timestamp, data_end, digest };
-            chain.size_bytes += data_end - PAGE_BYTES;
-            self.push(chain, block, closed, BlockIndex::OnDisk);
-            return Ok(());
-        }
-        let producers = chain.producers.clone();
-        let (walked, lies_behind) = loop {
-            let bounds = Bounds { base_offset, known: self.known().min(limit), limit };
-            let mut window = Window::new(&block, data_max(block.bytes));
-            if let Some(first) = &found.first {
-                window.load_page(PAGE_BYTES, first.clone());
-            }
-            let walked = walk(&mut window, bounds, |batch| {
-                if let Some(producer) = batch.producer() {
-                    chain.producers.record(producer, batch.record_count(), batch.base_offset());
-                }
-            })
-            .map_err(failed)?;
-            let is_whole = walked.end_offset >= limit && next_base.is_some();
-            if is_known || is_whole || is_compacted || walked.ends_damaged() {
-                break (walked, Behind::default());
-            }
-            let behind = if self.is_zero_behind(&block, walked.data_end)? {
-                Behind::default()
-            } else {
-                self.behind(&block, walked.data_end - 1, walked.end_offset + 1)?
-            };
-            // Then it is walked again, over the damage.
-            let is_proven = self.note_proof(behind) || (next_base.is_some() && self.find_proof(later)?);
-            if !is_proven {
-                break (walked, behind);
-            }
-            chain.producers = producers.clone();
-        };
-        if self.fsync.syncs()
-            && walked.end_offset > self.entry.synced
-            && !self.findings.unsynced.iter().any(|f| f.number == block.slots.file.number)
-        {
-            self.findings.unsynced.push(Arc::clone(&block.slots.file));
-        }
-        let ends_damaged = walked.ends_damaged();
-        let Walked { entries, end_offset, data_end, max_timestamp, digest, fences } = walked;
-        chain.directory.fences.extend(fences);
-        chain.digest = chain.digest.concat(digest);
-        chain.end = end_offset;
-        chain.size_bytes += data_end - PAGE_BYTES;
-        let was_closed =
-            footer.is_some_and(|footer| footer.end_offset == end_offset && footer.data_end == data_end);
-        let block = Arc::new(block);
-        block.readable.store(data_end, Ordering::Release);
-        *block.index.write() = BlockIndex::Loaded(Arc::new(entries));
-        let goes_on =
-            next_base.is_none() && limit == u64::MAX && !was_closed && !ends_damaged && !is_compacted;
-        let is_torn = end_offset < limit && next_base.is_some();
-        let mut is_cut = false;
-        if (goes_on || is_torn) && !ends_damaged && !is_known {
-            is_cut = self.set_aside(end_offset, &block, data_end, lies_behind.batches)? || is_torn;
-            chain.is_torn = is_torn;
-            chain.is_cut |= is_cut;
-        }
-        chain.directory.blocks.push(Arc::clone(&block));
-        if goes_on && !is_cut {
-            chain.resume = Some(Resume { block, data_end, max_timestamp, digest });
-        } else {
-            let _ = block.closed.set(ClosedBlock { end_offset, max_timestamp, data_end, digest });
-            if limit == next_base.unwrap_or(sealed_end) {
-                if is_footer_damaged {
-                    self.note_footer(&block);
-                }
-                self.queues.chores.write_footer(block, Some(chain.producers.encode()));
-            }
-        }
-        Ok(())
-    }
-
-    /// A damaged footer costs nothing but a scan, and is told like all that is made again.
-    fn note_footer(&mut self, block: &Block) {
-        let (path, slot) = (&block.slots.file.path, block.slots.first);
-        tracing::warn!(log = %self.id, path, slot, "the footer of a block was damaged: the block was scanned, and it is written again");
-        let name = path.rsplit('/').next().unwrap_or(path);
-        self.findings.made_again.push(format!("{name}: footer of slot {slot}"));
-    }
-
-    fn push(&self, chain: &mut Chain, block: Block, closed: ClosedBlock, index: BlockIndex) {
-        block.readable.store(closed.data_end, Ordering::Release);
-        let _ = block.closed.set(closed);
-        *block.index.write() = index;
-        chain.directory.blocks.push(Arc::new(block));
-    }
-
-    /// The block that would have been gone on in is not the last after all.
-    fn close_resume(&self, chain: &mut Chain) {
-        if let Some(Resume { block, data_end, max_timestamp, digest, .. }) = chain.resume.take() {
-            let _ = block.closed.set(ClosedBlock { end_offset: chain.end, max_timestamp, data_end, digest });
-        }
-    }
-
     pub(super) fn block(&self, found: &Found) -> Block {
         let Found { header, slots, .. } = found;
         let file = Arc::clone(&slots.file.file);
@@ -361,27 +233,9 @@ impl Rebuild<'_> {
         Block::new(slots.clone(), Arc::new(space), header)
     }
 
-    /// Whether nothing lies behind a position of a block.
-    fn is_zero_behind(&self, block: &Block, from: u64) -> Result<bool> {
-        let failed = |e| block.slots.file.error("read", e);
-        let range = block.start + from..block.start + data_max(block.bytes);
-        let mut bytes = Vec::new();
-        for range in block.file().data_ranges(range).map_err(failed)? {
-            for at in range.clone().step_by(PIECE_BYTES) {
-                bytes.clear();
-                let length = (range.end - at).min(PIECE_BYTES as u64) as usize;
-                block.file().read(at, length, &mut bytes).map_err(failed)?;
-                if bytes.iter().any(|&byte| byte != 0) {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
-    }
-
     /// Copies what lies behind a position, if anything but the rest of a footer does, to a file of its own; whether anything
     /// lies there at all.
-    fn set_aside(&mut self, offset: u64, block: &Block, from: u64, batches: u64) -> Result<bool> {
+    pub(super) fn set_aside(&mut self, offset: u64, block: &Block, from: u64, batches: u64) -> Result<bool> {
         let failed = |e| block.slots.file.error("read", e);
         let ranges =
             block.file().data_ranges(block.start + from..block.start + block.bytes).map_err(failed)?;
@@ -431,12 +285,4 @@ impl Rebuild<'_> {
         log.suspect.fetch_or(suspect, Ordering::AcqRel);
         Ok((Arc::new(log), findings))
     }
-}
-
-/// Whether a footer is the block's own and makes sense in it.
-fn is_of(footer: &Footer, header: &BlockHeader, block: &Block) -> bool {
-    footer.base_offset == header.base_offset
-        && footer.end_offset >= footer.base_offset
-        && (PAGE_BYTES..=page_up(data_max(block.bytes))).contains(&footer.data_end)
-        && footer.entries.iter().all(|entry| u64::from(entry.position) < footer.data_end)
 }
