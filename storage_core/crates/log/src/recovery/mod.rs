@@ -2,6 +2,7 @@
 //! moved aside and reported; what is damaged below the synced mark is fenced and stays where it is.
 
 mod adopted;
+mod assembly;
 mod groups;
 mod link;
 mod lost;
