@@ -18,14 +18,14 @@ use crate::resources::journal::Record;
 use crate::types::Offset;
 
 impl Member {
-    /// See [`crate::Log::recount`].
+    /// Counts the log anew, as [`crate::Log::recount`] says.
     pub(super) fn recount(&self) -> Result<Vec<(Offset, Offset)>> {
         self.reshape(|writer| count(&self.log, self.queues(), writer))?;
         let fences = &self.log.directory.read().fences;
         Ok(fences.iter().map(|&(start, end)| (Offset(start), Offset(end))).collect())
     }
 
-    /// See [`crate::Log::skip_to`].
+    /// Leaves offsets out, as [`crate::Log::skip_to`] says.
     pub(super) fn skip_to(&self, to: u64) -> Result<()> {
         self.reshape(|writer| {
             let (log, end) = (&*self.log, writer.end);

@@ -1,9 +1,8 @@
-//! Retention of one log: its rules, who holds what, and the trims that follow.
+//! Retention of one log as its users say it: rules, holds, and trims that respect them.
 
 use std::sync::atomic::Ordering;
 
 use super::log::Log;
-use super::member::Member;
 use crate::clock::now_ms;
 use crate::commit::committer::Committer;
 use crate::error::{Error, Result};
@@ -105,19 +104,5 @@ impl Drop for Hold {
 impl std::fmt::Debug for Hold {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Hold").field("log", &self.log).field("number", &self.number).finish()
-    }
-}
-
-impl Member {
-    /// Forgets what may go, where that gives space back or was asked for: the background thread's part.
-    pub(super) fn retain(&self) -> Result<()> {
-        self.log.retention.is_asked.store(false, Ordering::Release);
-        let Floor { offset: Offset(offset), .. } = self.log.floor(now_ms());
-        let is_asked_for = self.log.retention.rules.lock().trim >= offset;
-        if offset > self.log.start.load(Ordering::Acquire) && (is_asked_for || self.log.frees_blocks(offset))
-        {
-            self.delete_before(offset)?;
-        }
-        Ok(())
     }
 }

@@ -15,7 +15,7 @@ use crate::types::Offset;
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
 impl Member {
-    /// See [`crate::Log::seal`].
+    /// Ends the log, as [`crate::Log::seal`] says.
     pub(super) fn seal(&self, value: &[u8]) -> Result<&SealedEntry> {
         if value.len() > VALUE_BYTES_MAX {
             return Err(Error::TooLarge { bytes: value.len() as u64, bytes_max: VALUE_BYTES_MAX as u64 });

@@ -1,12 +1,15 @@
-//! The trim that forgets the front of a log: a promise in the journal first, then memory; space is given back last.
+//! The trim that forgets the front of a log, because somebody asks or retention lets it go: a promise in the journal first,
+//! then memory; space is given back last.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::member::Member;
+use crate::clock::now_ms;
 use crate::error::{Error, Result};
 use crate::log::block::Block;
 use crate::log::block_producers;
+use crate::log::floor::Floor;
 use crate::log::producers::ProducerTable;
 use crate::log::state::{LogState, Phase, Trimmed};
 use crate::resources::journal::Record;
@@ -50,6 +53,18 @@ impl Member {
             log.free(freed);
             Ok(())
         })
+    }
+
+    /// Forgets what may go, where that gives space back or was asked for: the background thread's part.
+    pub(super) fn retain(&self) -> Result<()> {
+        self.log.retention.is_asked.store(false, Ordering::Release);
+        let Floor { offset: Offset(offset), .. } = self.log.floor(now_ms());
+        let is_asked_for = self.log.retention.rules.lock().trim >= offset;
+        if offset > self.log.start.load(Ordering::Acquire) && (is_asked_for || self.log.frees_blocks(offset))
+        {
+            self.delete_before(offset)?;
+        }
+        Ok(())
     }
 }
 

@@ -14,7 +14,7 @@ use crate::log::scan::Window;
 use crate::page::{PAGE_BYTES, page_up};
 
 impl LogState {
-    /// See [`crate::Log::mend`].
+    /// Writes damaged batches again, as [`crate::Log::mend`] says.
     pub(crate) fn mend(&self, offset: u64, batches: &[u8]) -> Result<bool> {
         let _changing = self.changing.lock();
         let Some(end) = self.check_batches(offset, batches)? else { return Ok(false) };

@@ -42,7 +42,7 @@ pub struct Store {
     opening: Arc<Opening>,
 }
 
-/// What the open found, and uses.
+/// What the open found, and the backend that it chose.
 struct Opening {
     report: OpenReport,
     backend: BackendInUse,
