@@ -155,3 +155,43 @@ impl Queue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    const LOG: LogId = LogId(Uuid::from_u128(1));
+
+    #[test]
+    fn chores_come_in_their_order_and_all_before_the_end() {
+        let chores = Chores::default();
+        chores.mark_soon();
+        chores.look_around();
+        chores.look_around();
+        chores.retain(LOG);
+        chores.mark_later(Duration::ZERO);
+        chores.stop();
+        assert!(matches!(chores.next(), Some(Chore::Retain(LOG))));
+        assert!(matches!(chores.next(), Some(Chore::LookAround)));
+        assert!(matches!(chores.next(), Some(Chore::MarkBusy)));
+        assert!(matches!(chores.next(), Some(Chore::MarkAll)));
+        assert!(chores.next().is_none());
+    }
+
+    /// What is done last is done only when the thread comes for the next chore.
+    #[test]
+    fn the_background_is_idle_once_the_last_chore_is_done() {
+        let chores = Chores::default();
+        chores.look_around();
+        std::thread::scope(|scope| {
+            assert!(matches!(chores.next(), Some(Chore::LookAround)));
+            let waits = scope.spawn(|| chores.await_idle());
+            assert!(!waits.is_finished());
+            scope.spawn(|| assert!(chores.next().is_none()));
+            waits.join().expect("the wait ends");
+            chores.stop();
+        });
+    }
+}

@@ -115,3 +115,41 @@ impl CommitQueue {
         Call::Stop
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    const LOG: LogId = LogId(Uuid::from_u128(1));
+
+    /// Who waits for such an append commits in its own thread: another one that woke for it would only be in its way.
+    #[test]
+    fn a_log_that_syncs_each_append_wakes_no_thread() {
+        let queue = CommitQueue::default();
+        queue.push(LOG, FsyncSchedule::SyncEach);
+        assert!(matches!(queue.wait(Some(Duration::ZERO)), Call::Idle));
+        assert_eq!(queue.take(), [LOG]);
+        assert!(queue.take().is_empty());
+    }
+
+    #[test]
+    fn a_log_that_never_syncs_is_written_after_a_while() {
+        let queue = CommitQueue::default();
+        queue.push(LOG, FsyncSchedule::NoFsync);
+        assert!(matches!(queue.wait(Some(Duration::ZERO)), Call::Commit));
+        assert!(matches!(queue.wait(Some(Duration::ZERO)), Call::Idle));
+    }
+
+    #[test]
+    fn what_a_commit_has_left_is_committed_at_once_and_nothing_behind_the_stop() {
+        let queue = CommitQueue::default();
+        queue.push_rest(LOG);
+        assert!(matches!(queue.wait(None), Call::Commit));
+        assert_eq!(queue.take(), [LOG]);
+        queue.commit_now();
+        queue.stop();
+        assert!(matches!(queue.wait(None), Call::Stop));
+    }
+}
