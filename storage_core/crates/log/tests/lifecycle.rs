@@ -7,6 +7,13 @@
 
 mod support;
 
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
 use support::*;
 use walrus_log::batch::Batch;
 use walrus_log::{Error, FsyncSchedule, LogId, Offset, Options, SimulatedDisk, TailKind};
@@ -298,4 +305,36 @@ fn an_append_to_a_log_that_is_deleted_is_answered() {
         assert!(is_answered(appended.commit.wait()));
         assert!(is_answered(log.commit()));
     }
+}
+
+struct Alarm(Sender<()>);
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.0.send(()).unwrap();
+    }
+}
+
+#[test]
+fn a_task_that_awaits_an_append_to_a_log_that_is_deleted_is_woken() {
+    let disk = SimulatedDisk::new(TailKind::Buffered);
+    let store = open_on(&disk, &Options::small()).unwrap();
+    let log = store.create_log(spec(1, "a")).unwrap();
+    // The block is open: the next append needs nothing of the disk.
+    append(&log, b"first").unwrap();
+    store.settle();
+    // The commit that the task asks for stands still until the deletion has begun.
+    disk.set_stalled(true);
+    let bytes = batch_of(&[b"x"]);
+    let mut commit = log.append(&Batch::parse(&bytes).unwrap().0).unwrap().commit;
+    let (alarm, woken) = channel();
+    let waker = Waker::from(Arc::new(Alarm(alarm)));
+    assert!(Pin::new(&mut commit).poll(&mut Context::from_waker(&waker)).is_pending());
+    std::thread::scope(|scope| {
+        let deletion = scope.spawn(|| store.delete_log(log.id()));
+        disk.set_stalled(false);
+        deletion.join().unwrap().unwrap();
+    });
+    woken.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert!(Pin::new(&mut commit).poll(&mut Context::from_waker(&waker)).is_ready());
 }
