@@ -1,5 +1,5 @@
 //! The rooms of the broker and of the engine: which there are, in which order, and where the files belong that do not lie
-//! in the folder of their room yet. This file is the data of the rules in `rules.rs`.
+//! in the folder of their room. This file is the data of the rules in `rules.rs`.
 
 use std::collections::BTreeMap;
 
@@ -43,8 +43,8 @@ pub const LAYOUTS: &[&Layout] = &[&BROKER, &LOG];
 pub const BROKER: Layout = Layout {
     name: "broker",
     order: &[
-        &["root", "scenarios"], // what other crates see, the doors of the fuzz targets, tests over several rooms
-        &["wiring"],            // starts everything, hands out new metadata
+        &["root"],   // what other crates see, and the doors of the fuzz targets
+        &["wiring"], // starts everything, hands out new metadata
         &["text", "grpc", "kafka", "peer_server"],
         &["edge"],
         &["facade"],
@@ -70,7 +70,7 @@ pub const BROKER: Layout = Layout {
     ],
     facade: Some(Facade {
         file: "broker.rs",
-        types: &["Broker", "WeakBroker"],
+        types: &["Broker"],
         may_name: &["root", "wiring", "text", "grpc", "kafka", "peer_server", "facade"],
     }),
 };

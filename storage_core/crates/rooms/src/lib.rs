@@ -1,9 +1,9 @@
 //! Which files of the broker and of the engine know each other, and the rules that keep them in rooms: a room knows those
 //! below it, none beside or above it; no files know each other in a circle; few name the facade; a type gets its methods
-//! in its own room. `layout.rs` has the rooms, `known.txt` what breaks the rules today: that list may only get shorter.
+//! in its own room. `layout.rs` has the rooms.
 
 mod circles;
-mod known;
+mod crates;
 mod layout;
 mod references;
 mod rules;
@@ -11,7 +11,7 @@ mod summary;
 mod tree;
 
 pub use circles::circles;
-pub use known::{Crates, compare, known};
+pub use crates::{Crates, told};
 pub use layout::{BROKER, Facade, LAYOUTS, LOG, Layout};
 pub use references::{Impl, Knowledge, Thing};
 pub use rules::{Violation, rooms, violations};

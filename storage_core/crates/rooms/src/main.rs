@@ -1,5 +1,5 @@
-//! `cargo run -p walrus-rooms`: the figures of the rooms. `… -- check` fails where the sources and `known.txt` differ,
-//! `… -- list` prints what breaks the rules, `… -- arrows` who knows whom by which names, `… -- drawing` the drawings for
+//! `cargo run -p walrus-rooms`: the figures of the rooms. `… -- check` fails where something breaks the
+//! rules and says what to do, `… -- arrows` who knows whom by which names, `… -- drawing` the drawings for
 //! `docs/internals/architecture.md`.
 
 use std::process::ExitCode;
@@ -25,10 +25,9 @@ fn report(what: Option<&str>) -> Result<String, String> {
         None => crates.each().map(|(layout, knowledge)| summary(layout, knowledge)).collect(),
         Some("drawing") => crates.each().map(|(layout, knowledge)| drawing(layout, knowledge)).collect(),
         Some("check") => {
-            let differences = crates.differences()?;
-            if differences.is_empty() { Ok(differences) } else { Err(differences) }
+            let report = crates.report()?;
+            if report.is_empty() { Ok(report) } else { Err(report) }
         }
-        Some("list") => Ok(crates.violations()?.iter().map(|line| format!("{line}\n")).collect()),
         Some("arrows") => {
             let arrows = crates.each().flat_map(|(layout, knowledge)| {
                 knowledge.arrows.iter().map(|((from, to), names)| {
@@ -38,8 +37,8 @@ fn report(what: Option<&str>) -> Result<String, String> {
             });
             Ok(arrows.collect())
         }
-        Some(other) => Err(format!(
-            "There is no report {other:?}: ask for check, list, arrows or drawing, or for nothing."
-        )),
+        Some(other) => {
+            Err(format!("There is no report {other:?}: ask for check, arrows or drawing, or for nothing."))
+        }
     }
 }

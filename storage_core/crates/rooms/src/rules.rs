@@ -7,7 +7,7 @@ use crate::circles::circles;
 use crate::layout::Layout;
 use crate::references::Knowledge;
 
-/// A place at which the sources break a rule. Its text is a line of `known.txt`.
+/// A place at which the sources break a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Violation {
     /// A file knows one of a room above or beside its own.
