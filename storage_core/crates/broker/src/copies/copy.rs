@@ -37,7 +37,7 @@ pub(crate) struct Copy {
     store: Store,
     /// Told of holes that a look at the disk found.
     holed: Arc<Holed>,
-    /// Of the leader, while this process leads the segment.
+    /// What the leader tells, while this process leads the segment.
     lead: ArcSwapOption<Lead>,
     state: Mutex<State>,
 }

@@ -13,7 +13,7 @@ pub(crate) struct Lead {
 }
 
 impl Lead {
-    /// Of a leader that begins at an offset.
+    /// What a leader tells that begins at an offset.
     pub(crate) fn new(first: u64) -> Self {
         Self {
             high_watermark: HighWatermark::new(first),
