@@ -1,5 +1,5 @@
-//! What the listeners call. Any node takes any request; what another node must do is forwarded to it. The facade holds the parts
-//! of the data plane and decides nothing.
+//! The facade that the listeners call. Any node takes any request; what another node must do is forwarded to it. The facade
+//! decides nothing: it holds the parts of the data plane and hands each call on to one of them.
 
 use std::sync::Arc;
 

@@ -325,8 +325,8 @@ fn what_a_deleted_log_had_does_not_come_back_under_a_new_block_where_nothing_was
 }
 
 /// A power cut tore the first batch of a block within its four bytes of mark, which the batch's own checksum does not cover. The
-/// next open took the block, dead by then, for one whose header had come back from an earlier life: its slot was never used again,
-/// and each later open told of it once more.
+/// next open took the block, dead by then, for one whose header had come back from an earlier life: the slot of the block was never
+/// used again, and each later open reported it once more.
 #[test]
 fn a_block_whose_first_batch_was_torn_in_its_mark_is_moved_aside_once() {
     const PAGE: usize = 4096;

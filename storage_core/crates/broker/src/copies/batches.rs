@@ -10,13 +10,13 @@ use crate::copies::Copies;
 use crate::node::budget::{BATCH_BYTES_MAX, MEMORY_PATIENCE, Purpose, counted};
 use crate::node::error::{Error, Result};
 
-/// So many records before the end of an open log are taken to be in memory.
+/// Limit on how far before the end of an open log its records are taken to be in memory.
 const NEW_RECORDS: u64 = 1_000;
 
 impl Copies {
-    /// Batches of a log here. What was written just now is in memory; for the rest a thread waits for the disk that is not
-    /// of those few which all else is done on, pings included: a slow disk is no silent node. They count as long as anybody has
-    /// them. `Unavailable` where the node holds too much already.
+    /// Batches of a log here. What was written just now is in memory. For the rest a thread of its own waits for the disk: the
+    /// few threads that do all else, pings included, would make a node with a slow disk a silent one. The batches count against
+    /// the byte budget as long as anybody has them. `Unavailable` where the node holds too much already.
     pub(crate) async fn batches_of(
         &self,
         log: &Log,

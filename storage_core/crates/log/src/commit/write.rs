@@ -17,8 +17,8 @@ struct FileWrites<'a> {
     writes: Vec<(u64, Vec<&'a [u8]>)>,
 }
 
-/// Writes what was captured; gives how many bytes. One dirty block is one durable write; several are the writes of each file,
-/// and one sync of it. Logs that never sync are written only. A file that fails is poisoned.
+/// Writes what was captured; gives how many bytes. One dirty block is one durable write; for several, each file gets its writes
+/// and then one sync. The blocks of logs that never sync are written and not synced. A file that fails is poisoned.
 pub(super) fn write(resources: &Resources, captures: &[LogCapture]) -> u64 {
     let mut bytes = 0;
     let synced = captures.iter().filter(|capture| capture.log.syncs()).map(|capture| capture.blocks.len());

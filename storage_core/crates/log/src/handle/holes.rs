@@ -12,7 +12,7 @@ use crate::log::block::{Block, BlockIndex, ClosedBlock};
 use crate::log::producers::ProducerTable;
 use crate::log::queues::Queues;
 use crate::log::scan::{Bounds, Window, walk};
-use crate::log::state::{LogState, Phase, Trimmed, Writer};
+use crate::log::state::{LogState, Trimmed, Writer};
 use crate::page::PAGE_BYTES;
 use crate::resources::journal::Record;
 use crate::types::Offset;
@@ -42,25 +42,6 @@ impl Member {
             log.readable.store(to, Ordering::Release);
             log.synced.fetch_max(to, Ordering::AcqRel);
             Ok(())
-        })
-    }
-
-    /// Runs while nothing is appended or committed and everything appended is with the disk.
-    fn reshape(&self, work: impl FnOnce(&mut Writer) -> Result<()>) -> Result<()> {
-        let log = &*self.log;
-        let _changing = log.changing.lock();
-        let _reshaping = log.reshaping.write();
-        self.committer.behind_commit(|| {
-            let mut writer = log.writer.lock();
-            match writer.phase {
-                Phase::Deleted => return Err(Error::UnknownLog { log: log.id }),
-                Phase::Sealed | Phase::Sealing => {
-                    return Err(Error::Sealed { log: log.id, end: Offset(writer.end) });
-                }
-                Phase::Active => {}
-            }
-            log.check_poisoned()?;
-            work(&mut writer)
         })
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod life;
 mod log;
 mod member;
 mod places;
+mod reshape;
 mod retention;
 mod seal;
 mod tending;

@@ -10,7 +10,7 @@ use crate::format::footer::IndexEntry;
 use crate::log::block::{BlockIndex, ClosedBlock};
 use crate::log::block_producers;
 use crate::log::producers::ProducerTable;
-use crate::log::state::{LogState, Phase, Trimmed, Writer};
+use crate::log::state::{LogState, Trimmed, Writer};
 use crate::page::PAGE_BYTES;
 use crate::resources::journal::Record;
 use crate::types::Offset;
@@ -19,19 +19,7 @@ impl Member {
     /// Forgets offsets from `end` on.
     pub(super) fn truncate_to(&self, end: u64) -> Result<()> {
         let log = &*self.log;
-        let _changing = log.changing.lock();
-        let _reshaping = log.reshaping.write();
-        self.committer.behind_commit(|| {
-            // What is in memory only has no place to be cut at: everything is with the disk.
-            let mut writer = log.writer.lock();
-            match writer.phase {
-                Phase::Deleted => return Err(Error::UnknownLog { log: log.id }),
-                Phase::Sealed | Phase::Sealing => {
-                    return Err(Error::Sealed { log: log.id, end: Offset(writer.end) });
-                }
-                Phase::Active => {}
-            }
-            log.check_poisoned()?;
+        self.reshape(|writer| {
             let start = log.start.load(Ordering::Acquire);
             if end < start || end > writer.end {
                 let (requested, start, end) = (Offset(end), Offset(start), Offset(writer.end));
@@ -43,7 +31,7 @@ impl Member {
             let cut = cut(log, end)?;
             let before = self.resources().blocks.peek_sequence();
             log.say_or_stop(&Record::LogTruncated { log: log.id, end, before })?;
-            apply(log, &mut writer, cut);
+            apply(log, writer, cut);
             Ok(())
         })
     }

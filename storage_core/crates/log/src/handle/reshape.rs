@@ -1,0 +1,28 @@
+//! The turn in which the bytes of a log may be rearranged below its end.
+
+use super::member::Member;
+use crate::error::{Error, Result};
+use crate::log::state::{Phase, Writer};
+use crate::types::Offset;
+
+impl Member {
+    /// Runs while nothing is appended or committed and everything appended is with the disk: what is in memory only has no place
+    /// to be cut at, or filled. A sealed log is refused, and so is one that was deleted.
+    pub(super) fn reshape(&self, work: impl FnOnce(&mut Writer) -> Result<()>) -> Result<()> {
+        let log = &*self.log;
+        let _changing = log.changing.lock();
+        let _reshaping = log.reshaping.write();
+        self.committer.behind_commit(|| {
+            let mut writer = log.writer.lock();
+            match writer.phase {
+                Phase::Deleted => return Err(Error::UnknownLog { log: log.id }),
+                Phase::Sealed | Phase::Sealing => {
+                    return Err(Error::Sealed { log: log.id, end: Offset(writer.end) });
+                }
+                Phase::Active => {}
+            }
+            log.check_poisoned()?;
+            work(&mut writer)
+        })
+    }
+}
