@@ -12,7 +12,8 @@ use crate::copies::Copies;
 use crate::node::awake;
 use crate::node::error::{Error, Result};
 use crate::partition::ack::AppendAck;
-use crate::partition::leader::{AppendOutcome, Leader, Waited};
+use crate::partition::leader::waiting::Waited;
+use crate::partition::leader::{AppendOutcome, Leader};
 
 /// What a quorum of quick disks takes, and some more.
 const QUORUM_SOON: Duration = Duration::from_micros(500);

@@ -2,6 +2,10 @@
 //! how full the segment is. Appends come through the partition's [`Sequencer`](crate::partition::sequencer::Sequencer), one after
 //! another; answers of replicas come as they come.
 
+mod filling;
+mod sending;
+pub(crate) mod waiting;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 use walrus_log::batch::Batch as StoredBatch;
 use walrus_log::{Appended, CommitTicket, Log};
 use walrus_metadata::Segment;
-use walrus_metadata::rolling::Limits;
 use walrus_model::{Descriptor, Offset, SegmentId, Value};
 use walrus_replica::{Batch, LeaderInput, LeaderOutput, LeaderPhase, Message, Reply};
 
@@ -28,8 +31,7 @@ use crate::copies::wire::{AppendBytes, Ask};
 use crate::node::clock;
 use crate::node::error::{Error, Result};
 use crate::partition::ack::AppendAck;
-use crate::partition::fullness::{self, Decision, Fill};
-use crate::partition::link::{Link, Mailbox};
+use crate::partition::link::Mailbox;
 use crate::partition::window::{Recent, Window};
 
 /// Bytes of batches that may wait for their acknowledgement: more than the window keeps of others.
@@ -126,16 +128,6 @@ pub(crate) struct Carried {
     pub(crate) for_segment: Option<SegmentId>,
     pub(crate) deadline: Instant,
     pub(crate) reply: oneshot::Sender<Result<AppendOutcome>>,
-}
-
-/// What became of an append that was waited for.
-pub(crate) enum Waited {
-    /// On w disks.
-    Acknowledged,
-    /// It is not in this segment: its place in the next one is told here.
-    Carried(oneshot::Receiver<Result<AppendOutcome>>),
-    /// Nobody knows, or not in time.
-    Unknown(&'static str),
 }
 
 impl Leader {
@@ -414,140 +406,6 @@ impl Leader {
         });
     }
 
-    /// What a replica is sent next, besides batches.
-    pub(crate) fn take_mail(&self, to: usize) -> Option<Message> {
-        self.mailboxes[to].mail.lock().pop_front()
-    }
-
-    /// Says that there is mail for a replica.
-    pub(crate) fn has_mail(&self, to: usize) -> bool {
-        !self.mailboxes[to].mail.lock().is_empty()
-    }
-
-    /// How a replica is reached now.
-    pub(crate) fn link(&self, to: usize) -> &Mutex<Option<Link>> {
-        &self.mailboxes[to].link
-    }
-
-    /// Calls the task that serves a replica.
-    pub(crate) fn ring(&self, to: usize) {
-        self.mailboxes[to].bell.notify_one();
-    }
-
-    /// Rings when there is something for a replica.
-    pub(crate) async fn bell(&self, to: usize) {
-        self.mailboxes[to].bell.notified().await;
-    }
-
-    /// Rings if there are batches for a replica.
-    pub(crate) fn ring_for_batches(&self, to: usize) {
-        if self.state.lock().machine.has_batches_for(to) {
-            self.ring(to);
-        }
-    }
-
-    /// The next batches for a replica, about so many bytes; `None`: it has all, or takes none.
-    pub(crate) fn next_append(&self, to: usize, bytes_max: usize) -> Result<Option<AppendBytes>> {
-        let mut state = self.state.lock();
-        if !state.machine.has_batches_for(to) {
-            return Ok(None);
-        }
-        let next = state.machine.next(to);
-        let bytes = match state.window.from(next, bytes_max) {
-            Some(bytes) => bytes,
-            None => {
-                // The slow one: it has fallen behind the window. What was sent before need not be durable here.
-                drop(state);
-                let batches = self.read_aside(next.0, bytes_max)?;
-                state = self.state.lock();
-                batches
-            }
-        };
-        if bytes.is_empty() || state.machine.next(to) != next {
-            return Ok(None);
-        }
-        let outputs = state.machine.step(LeaderInput::Send { to, batches_max: bytes.len() });
-        Ok(outputs.into_iter().find_map(|output| match output {
-            LeaderOutput::Send { message: Message::Append(append), .. } => {
-                let walrus_replica::Append { epoch, writer, from, batches, commit } = append;
-                let batches = bytes[..batches.len()].to_vec();
-                Some(AppendBytes { epoch, writer, from, batches, commit })
-            }
-            _ => None,
-        }))
-    }
-
-    /// Reads the own log, perhaps from the disk: this thread's other tasks go on elsewhere.
-    fn read_aside(&self, from: u64, bytes_max: usize) -> Result<Vec<Bytes>> {
-        let read = tokio::task::block_in_place(|| self.log().read(Offset(from), bytes_max));
-        let failed = |error| Error::Storage {
-            node: self.descriptor.leader.node.0,
-            message: format!("{}: {error}", self.label()),
-        };
-        read.map(|slices| slices.batches).map_err(failed)
-    }
-
-    /// What of the own log a message lacks that asks for a vote.
-    pub(crate) fn missing(&self, accept: &walrus_replica::Accept, bytes_max: usize) -> Result<Ask> {
-        let from = accept.missing.first().map_or(accept.value.end, |batch| batch.base);
-        let mut batches = Vec::new();
-        if from < accept.value.end {
-            batches = self.read_aside(from.0, bytes_max)?;
-        }
-        let accept = walrus_replica::Accept { missing: Vec::new(), ..accept.clone() };
-        Ok(Ask::Accept(accept, from, batches, Box::new(self.descriptor.clone())))
-    }
-
-    /// Waits until an append of this leader is acknowledged, or is known not to be here.
-    pub(crate) async fn acknowledged(
-        &self,
-        cluster: &Cluster,
-        (base, end): (u64, u64),
-        deadline: Instant,
-    ) -> Waited {
-        let mut lost = cluster.liveness().watch_lost();
-        let mut reaching = std::pin::pin!(self.lead.high_watermark.reaches(end));
-        let mut ended = self.ended.subscribe();
-        loop {
-            // Before the others: what metadata told the leader, it was told before it was closed.
-            let is_closed = self.closed.is_cancelled();
-            if self.lead.high_watermark.get() >= end {
-                return Waited::Acknowledged;
-            }
-            let decided = ended.borrow_and_update().clone();
-            if let Some(value) = decided {
-                let is_lost = value.lost.iter().any(|range| range.start.0 < end && base < range.end.0);
-                if is_lost {
-                    return Waited::Unknown("it rotted on every disk that had it");
-                }
-                if value.end.0 >= end {
-                    return Waited::Acknowledged;
-                }
-                return match self.state.lock().carried.remove(&base) {
-                    Some(receiver) => Waited::Carried(receiver),
-                    None => Waited::Unknown("its segment has ended before it"),
-                };
-            }
-            if is_closed {
-                return Waited::Unknown("its segment is not listed any more");
-            }
-            lost.mark_unchanged();
-            if cluster.is_cut_off(&self.descriptor) {
-                return Waited::Unknown("too few of its replicas answer this node");
-            }
-            tokio::select! {
-                biased; // a task that was held up finds several: it is too late only if nothing else is so
-                () = &mut reaching => return Waited::Acknowledged,
-                _ = ended.changed() => {}
-                _ = lost.changed() => {}
-                () = self.closed.cancelled() => {}
-                () = tokio::time::sleep_until(deadline.into()) => {
-                    return Waited::Unknown("too few replicas have it");
-                }
-            }
-        }
-    }
-
     pub(crate) fn high_watermark(&self) -> u64 {
         self.lead.high_watermark.get()
     }
@@ -572,40 +430,6 @@ impl Leader {
         let end = state.machine.assigned_end().0;
         let replicas = self.descriptor.replicas.iter().enumerate();
         replicas.map(|(place, replica)| (replica.node.0, end - state.machine.durable_end(place).0)).collect()
-    }
-
-    pub(crate) fn fill(&self) -> Fill {
-        Fill {
-            entries: self.key.log.end_offset().0.saturating_sub(self.key.log.base_offset().0),
-            bytes: self.key.log.size_bytes(),
-            age: self.opened.elapsed(),
-        }
-    }
-
-    /// What to do with the segment as it is now.
-    pub(crate) fn decide(&self, limits: Limits) -> Decision {
-        let fill = self.fill();
-        let decision = fullness::decide(fill, limits);
-        match decision {
-            Decision::SealAfterThis(_) if self.is_held() && fullness::may_outgrow(fill, limits) => {
-                Decision::Continue
-            }
-            other => other,
-        }
-    }
-
-    /// The roll found no successor: go on for a while.
-    pub(crate) fn hold(&self, time: Duration) {
-        *self.hold_until.lock() = Some(Instant::now() + time);
-    }
-
-    /// Whether it may go on without a successor.
-    pub(crate) fn may_outgrow(&self, limits: Limits) -> bool {
-        fullness::may_outgrow(self.fill(), limits)
-    }
-
-    pub(crate) fn is_held(&self) -> bool {
-        self.hold_until.lock().is_some_and(|until| Instant::now() < until)
     }
 }
 

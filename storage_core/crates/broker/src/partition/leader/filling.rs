@@ -1,0 +1,44 @@
+//! How full the segment of a leader is, and what follows from that.
+
+use std::time::{Duration, Instant};
+
+use walrus_metadata::rolling::Limits;
+
+use super::Leader;
+use crate::partition::fullness::{self, Decision, Fill};
+
+impl Leader {
+    pub(crate) fn fill(&self) -> Fill {
+        Fill {
+            entries: self.key.log.end_offset().0.saturating_sub(self.key.log.base_offset().0),
+            bytes: self.key.log.size_bytes(),
+            age: self.opened.elapsed(),
+        }
+    }
+
+    /// What to do with the segment as it is now.
+    pub(crate) fn decide(&self, limits: Limits) -> Decision {
+        let fill = self.fill();
+        let decision = fullness::decide(fill, limits);
+        match decision {
+            Decision::SealAfterThis(_) if self.is_held() && fullness::may_outgrow(fill, limits) => {
+                Decision::Continue
+            }
+            other => other,
+        }
+    }
+
+    /// The roll found no successor: go on for a while.
+    pub(crate) fn hold(&self, time: Duration) {
+        *self.hold_until.lock() = Some(Instant::now() + time);
+    }
+
+    /// Whether it may go on without a successor.
+    pub(crate) fn may_outgrow(&self, limits: Limits) -> bool {
+        fullness::may_outgrow(self.fill(), limits)
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.hold_until.lock().is_some_and(|until| Instant::now() < until)
+    }
+}
