@@ -25,6 +25,7 @@ use crate::edge::{Door, raise_descriptors};
 use crate::ending::succession;
 use crate::node::config::{Config, ConfigError, LiveConfig};
 use crate::node::metrics::{LedPartition, Metrics};
+use crate::node::patience;
 use crate::node::secret::Secrets;
 use crate::node::start_error::StartError;
 use crate::node::tasks::Tasks;
@@ -34,9 +35,6 @@ use crate::reading::Reading;
 use crate::topics::Topics;
 use crate::upkeep::{catch_up, departure, lag, repair, retiring, space};
 use crate::{grpc, peer_server, text, upkeep};
-
-/// How often leases follow the metadata, should a publication have been missed.
-const LEASE_UPDATE_EVERY: Duration = Duration::from_millis(100);
 
 /// A running data plane. Dropping it stops it.
 pub struct DataPlane {
@@ -264,7 +262,7 @@ impl DataPlane {
         let in_time = runtime.block_on(self.broker.cluster().tasks().stop(grace));
         self.broker.cluster().control().close();
         self.broker.cluster().peers().close();
-        runtime.shutdown_timeout(Duration::from_millis(200));
+        runtime.shutdown_timeout(patience::RUNTIME_STOP);
         if let Err(error) = self.broker.bucket().store().close() {
             tracing::error!(%error, "the store did not close cleanly");
         }
@@ -292,7 +290,7 @@ fn advertised(listener: &TcpListener, host: Option<&str>) -> Result<String, Star
 }
 
 async fn keep_leases(tasks: Tasks, publication: Arc<Publication>) {
-    let mut ticks = tokio::time::interval(LEASE_UPDATE_EVERY);
+    let mut ticks = tokio::time::interval(patience::LEASES_LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while tasks.shutdown().run_until_cancelled(ticks.tick()).await.is_some() {
         publication.update_leases();

@@ -1,15 +1,13 @@
 //! Metadata that are as new as a question: before a node says that something is not there, it has heard of all that was
 //! committed when it was asked. A lease is not enough for that: it lasts for seconds in which others may have changed much.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::Mutex;
 use walrus_metadata::{Refused, Request};
 
 use crate::cluster::control::ControlQueue;
-
-/// For one barrier; whoever comes while one is under way waits for the next, so for two at most.
-const PATIENCE: Duration = Duration::from_secs(2);
+use crate::node::patience;
 
 /// One barrier of the metadata store at a time, for all who wait for one.
 #[derive(Default)]
@@ -31,7 +29,7 @@ impl Barrier {
             return passed.outcome.clone();
         }
         let began = Instant::now();
-        let outcome = control.ask(&Request::Barrier, PATIENCE).await.map(drop);
+        let outcome = control.ask(&Request::Barrier, patience::BARRIER).await.map(drop);
         *last = Some(Passed { began, outcome: outcome.clone() });
         outcome
     }
@@ -39,6 +37,8 @@ impl Barrier {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use std::sync::Arc;
 
     use super::*;

@@ -1,7 +1,5 @@
 //! What this node knows of topics and segments, and how it gets to know more before it calls something unknown.
 
-use std::time::Duration;
-
 use walrus_model::NodeId;
 use walrus_replica::Doubt;
 
@@ -9,9 +7,7 @@ use crate::cluster::Cluster;
 use crate::cluster::standing;
 use crate::node::error::{Error, Result};
 use crate::node::names::PartitionRef;
-
-/// How long a peer's message waits for the metadata that the peer acted on.
-pub(crate) const CATCH_UP_PATIENCE: Duration = Duration::from_secs(1);
+use crate::node::patience;
 
 impl Cluster {
     /// What is found in the metadata here. Before something is called unknown they are made as new as the question, and
@@ -52,7 +48,7 @@ impl Cluster {
             last.is_some_and(|last| last.descriptor.number >= number)
         };
         if !is_listed() {
-            self.metadata_reaches(version, CATCH_UP_PATIENCE).await;
+            self.metadata_reaches(version, patience::MESSAGE_NEWS).await;
             if !is_listed() {
                 let (node, here) = (self.node_id(), self.metadata_version());
                 let what = format!(

@@ -3,20 +3,14 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use crate::node::patience;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// A ping unanswered for so long is a failure, where answers come at once. Where they do not, as on a busy machine, more
-/// time is given.
-const PATIENCE_MIN: Duration = Duration::from_millis(1_000);
-/// Limit on the time after which an unanswered ping is a failure, however busy the machine is.
-const PATIENCE_MAX: Duration = Duration::from_millis(2_500);
 /// So many times what answers lately took.
 const SLOWNESS: u32 = 4;
 /// After so many failures in a row a node is silent: a refused connection fails at once, a frozen node by the patience.
 const FAILURES: u32 = 2;
-/// What waits for a node that has not answered for so long is given up.
-const LOST: Duration = Duration::from_secs(2);
 
 /// What the pings say of each node, and which nodes were given up.
 pub(crate) struct Liveness {
@@ -154,7 +148,7 @@ impl Liveness {
 
 impl Seen {
     fn is_silent(&self) -> bool {
-        let is_mute = self.heard.elapsed() > PATIENCE_MAX;
+        let is_mute = self.heard.elapsed() > patience::PING_ANSWER_MAX;
         is_mute || self.does_not_answer()
     }
 
@@ -163,11 +157,11 @@ impl Seen {
     }
 
     fn is_lost(&self) -> bool {
-        self.does_not_answer() && self.answered.elapsed() > LOST
+        self.does_not_answer() && self.answered.elapsed() > patience::CALLS_TO_SILENT_NODE
     }
 
     fn patience(&self) -> Duration {
-        (PATIENCE_MIN + SLOWNESS * self.slow).min(PATIENCE_MAX)
+        (patience::PING_ANSWER_MIN + SLOWNESS * self.slow).min(patience::PING_ANSWER_MAX)
     }
 }
 
@@ -213,7 +207,7 @@ mod tests {
     fn a_node_whose_own_pings_do_not_come_is_silent_and_can_be_asked() {
         let liveness = Liveness::default();
         ping(&liveness, true);
-        liveness.nodes.lock().get_mut(&7).unwrap().heard -= 2 * PATIENCE_MAX;
+        liveness.nodes.lock().get_mut(&7).unwrap().heard -= 2 * patience::PING_ANSWER_MAX;
         assert_eq!(liveness.silent(), [7]);
         assert_eq!(liveness.unanswering(), NOBODY);
     }

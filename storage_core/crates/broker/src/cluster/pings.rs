@@ -1,22 +1,20 @@
 //! Pings all nodes all the time, so that one that died, froze or was cut off is noticed within about a second.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::cluster::Cluster;
+use crate::node::patience;
 use crate::peer::Request;
-
-/// Between two pings of a node.
-const PING_EVERY: Duration = Duration::from_millis(200);
 
 /// Pings all nodes until this one stops.
 pub(crate) async fn keep_asking(cluster: Arc<Cluster>) {
     let shutdown = cluster.tasks().shutdown().clone();
-    let mut ticks = tokio::time::interval(PING_EVERY);
+    let mut ticks = tokio::time::interval(patience::PING_PAUSE);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut last = Instant::now();
     while shutdown.run_until_cancelled(ticks.tick()).await.is_some() {
-        if std::mem::replace(&mut last, Instant::now()).elapsed() > 3 * PING_EVERY {
+        if std::mem::replace(&mut last, Instant::now()).elapsed() > 3 * patience::PING_PAUSE {
             cluster.liveness().forgive();
         }
         let nodes: Vec<u32> = cluster.routing().metadata.nodes.keys().map(|node| node.0).collect();

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use uuid::Uuid;
@@ -20,10 +19,8 @@ use crate::copies::left;
 use crate::copies::wire;
 use crate::node::budget::Purpose;
 use crate::node::error::{Error, Result};
+use crate::node::patience;
 use crate::node::proto::peer::{ReplicaAnswer, ReplicaRequest, SegmentFacts, SegmentInfo, SegmentInfoAnswer};
-
-/// How long a question about segments waits for the metadata that whoever asks has heard of. Who asks waits longer.
-const FACTS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Logs that are left here and are read from end to end for one answer.
 const LEFT_LOGS_MAX: usize = 1;
@@ -175,7 +172,7 @@ impl Copies {
             })
         };
         if !wanted.segments.iter().all(is_known) {
-            self.cluster().metadata_reaches(wanted.metadata_version, FACTS_PATIENCE).await;
+            self.cluster().metadata_reaches(wanted.metadata_version, patience::SEGMENT_INFO_NEWS).await;
         }
         self.segment_facts(wanted).await
     }

@@ -7,8 +7,9 @@ use walrus_log::{Log, Slices};
 
 use crate::cluster::segment::segment_of;
 use crate::copies::Copies;
-use crate::node::budget::{BATCH_BYTES_MAX, MEMORY_PATIENCE, Purpose, counted};
+use crate::node::budget::{BATCH_BYTES_MAX, Purpose, counted};
 use crate::node::error::{Error, Result};
+use crate::node::patience;
 
 /// Limit on how far before the end of an open log its records are taken to be in memory.
 const NEW_RECORDS: u64 = 1_000;
@@ -28,7 +29,7 @@ impl Copies {
         // At least one batch is answered. How large it is shows only when it is read; but of reads that wait for no disk there
         // is one for each thread.
         let most = if is_new { bytes_max } else { bytes_max.max(BATCH_BYTES_MAX) };
-        let mut held = self.cluster().share(purpose).take(most, MEMORY_PATIENCE).await?;
+        let mut held = self.cluster().share(purpose).take(most, patience::ANSWER_MEMORY).await?;
         let read = if is_new {
             self.bucket().read_by_key(log, offset, bytes_max)
         } else {

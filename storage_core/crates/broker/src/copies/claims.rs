@@ -2,7 +2,6 @@
 //! elsewhere. `cluster/standing.rs` decides; here is asked what it must know for that.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -16,13 +15,9 @@ use crate::cluster::segment::uuid_bytes;
 use crate::cluster::standing;
 use crate::copies::Copies;
 use crate::node::error::{Error, Result};
+use crate::node::patience;
 use crate::node::proto::peer::{Confirm, ConfirmAnswer, ReplicaName};
 use crate::peer::Request;
-
-/// For the word of the other replicas.
-const CONFIRM_PATIENCE: Duration = Duration::from_secs(1);
-/// How long such a question waits for the metadata that its sender has heard of.
-const NEWS_PATIENCE: Duration = Duration::from_millis(500);
 
 impl Copies {
     /// `Unavailable`, unless what this node knows of the end of an open segment is all there was when it was asked.
@@ -67,7 +62,7 @@ impl Copies {
             .filter(|(node, _)| !self.cluster().liveness().is_silent(*node))
             .map(|(node, (places, replicas))| async move {
                 let question = Request::Confirm(Confirm { replicas, metadata_version });
-                let answer = self.cluster().peers().call(node, question, CONFIRM_PATIENCE).await;
+                let answer = self.cluster().peers().call(node, question, patience::CONFIRM).await;
                 let answer = answer.ok().and_then(|payload| ConfirmAnswer::decode(payload).ok());
                 (places, answer.unwrap_or_default())
             })
@@ -130,7 +125,7 @@ impl Copies {
 
     /// The answer to another node's [`Request::Confirm`]: yes by metadata that are as new as the question wants.
     pub(crate) async fn confirm(&self, question: &Confirm) -> ConfirmAnswer {
-        self.cluster().metadata_reaches(question.metadata_version, NEWS_PATIENCE).await;
+        self.cluster().metadata_reaches(question.metadata_version, patience::CONFIRM_NEWS).await;
         let knows_enough = self.cluster().metadata_version() >= question.metadata_version;
         let part = |name: &ReplicaName| {
             let (disk, topic) = (DiskId::from_slice(&name.disk)?, TopicId::from_slice(&name.topic)?);

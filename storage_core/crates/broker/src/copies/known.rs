@@ -4,10 +4,10 @@
 
 use walrus_model::{Descriptor, Epoch};
 
-use crate::cluster::known::CATCH_UP_PATIENCE;
 use crate::cluster::segment::log_id;
 use crate::copies::Copies;
 use crate::node::error::{Error, Result};
+use crate::node::patience;
 
 /// Epochs of a partition that metadata may have handed out and lost again.
 const EPOCHS_LOST_MAX: u32 = 1 << 16;
@@ -23,7 +23,7 @@ impl Copies {
     /// `Unavailable` where that version, too, knows nothing of them: this node or the peer has lost commands, or the peer lies.
     pub(crate) async fn knows(&self, segment: &Descriptor, epoch: Epoch, version: u64) -> Result<()> {
         if !self.knows_now(segment, epoch)? {
-            self.cluster().metadata_reaches(version, CATCH_UP_PATIENCE).await;
+            self.cluster().metadata_reaches(version, patience::MESSAGE_NEWS).await;
             if !self.knows_now(segment, epoch)? {
                 let (node, here) = (self.cluster().node_id(), self.cluster().metadata_version());
                 let what = format!(

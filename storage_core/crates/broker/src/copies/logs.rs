@@ -11,13 +11,9 @@ use crate::cluster::routing::is_led_by;
 use crate::cluster::segment::{Place, log_id, log_spec, uuid_bytes};
 use crate::copies::{Copies, remains};
 use crate::node::error::{Error, Result};
+use crate::node::patience;
 use crate::node::proto::peer::{Prepare, SegmentFacts, SegmentInfo, SegmentInfoAnswer};
 use crate::peer::Request;
-
-/// For one answer of a successor's node.
-const PREPARE_PATIENCE: Duration = Duration::from_secs(3);
-/// For a look at another node's copy of a segment.
-const INFO_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Copies {
     /// The log of a segment that this node stores. A first segment's is made on the spot, another's was prepared; one
@@ -106,7 +102,7 @@ impl Copies {
         for question in [of_copies, of_left] {
             let others = self.holders(segment).into_iter().filter(|node| *node != self.cluster().node_id());
             for node in std::iter::once(self.cluster().node_id()).chain(others) {
-                let facts = self.facts_of(node, &question, INFO_PATIENCE).await.unwrap_or_default();
+                let facts = self.facts_of(node, &question, patience::SEGMENT_INFO).await.unwrap_or_default();
                 if let Some(found) = facts.iter().find_map(&pick) {
                     return Some(found);
                 }
@@ -158,6 +154,6 @@ impl Copies {
         let metadata_version = self.cluster().metadata_version();
         let request =
             Request::Prepare(Prepare { descriptor_json, producers: producers.clone(), metadata_version });
-        self.cluster().peers().call(node, request, PREPARE_PATIENCE).await.map(drop)
+        self.cluster().peers().call(node, request, patience::PREPARE).await.map(drop)
     }
 }

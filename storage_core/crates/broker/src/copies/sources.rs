@@ -1,7 +1,5 @@
 //! Batches of a segment from the other copies of it: who may have them, and how they are asked for.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use prost::Message as _;
 use walrus_metadata::{CopyState, Segment, SegmentState};
@@ -10,11 +8,10 @@ use walrus_model::{Descriptor, Offset, SegmentId};
 use crate::cluster::segment::{log_id, uuid_bytes};
 use crate::copies::Copies;
 use crate::node::error::{Error, Result};
+use crate::node::patience;
 use crate::node::proto::peer::{Fetch, FetchAnswer};
 use crate::peer::Request;
 
-/// For one answer of another node.
-const FETCH_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of one answer.
 const FETCH_BYTES: u32 = 8 << 20;
 
@@ -26,7 +23,7 @@ impl Copies {
         }
         let segment = uuid_bytes(segment.0);
         let fetch = Fetch { segment, offset: from.0, bytes_max: FETCH_BYTES, wait_ms: 0, durable: true };
-        let payload = self.cluster().peers().call(node, Request::Fetch(fetch), FETCH_PATIENCE).await?;
+        let payload = self.cluster().peers().call(node, Request::Fetch(fetch), patience::COPY_FETCH).await?;
         let answer = FetchAnswer::decode(payload)
             .map_err(|problem| Error::Internal { message: format!("a peer's page: {problem}") })?;
         Ok(answer.batches)

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -20,9 +20,7 @@ use crate::copies::promises;
 use crate::copies::tombstones::Tombstones;
 use crate::node::config::Config;
 use crate::node::error::{Error, Result};
-
-/// A reader that waits asks more often.
-const DOUBT_LASTS: Duration = Duration::from_secs(10);
+use crate::node::patience;
 
 /// All copies of segments on this node, and what its disk remembers of trims.
 pub(crate) struct CopyTable {
@@ -135,7 +133,7 @@ impl CopyTable {
     /// Segments whose end somebody waits for, or did a moment ago: whoever still wants to know asks again.
     pub(crate) fn doubted(&self) -> HashSet<SegmentId> {
         let mut doubted = self.doubted.lock();
-        doubted.retain(|_, asked| asked.elapsed() < DOUBT_LASTS);
+        doubted.retain(|_, asked| asked.elapsed() < patience::DOUBT_LASTS);
         doubted.keys().copied().collect()
     }
 

@@ -1,22 +1,17 @@
 //! Taking a partition of `__cursors` over from whoever served it before.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use futures_util::future::join_all;
 use prost::Message as _;
 
 use super::ledger::HandedOver;
 use super::messages::{decode_answer, handed_over_of};
+use crate::node::patience;
 use crate::node::proto::peer::{CursorHandOver, CursorRequest, cursor_answer, cursor_request};
 use crate::peer::Request;
 use crate::topics::Topics;
 use crate::topics::view::NodeView;
 
-/// One call to a node that may own what we take over.
-const HAND_OVER_CALL: Duration = Duration::from_secs(2);
-/// The same to a node whose lease has lapsed: it is most likely down, and must not hold the others up.
-const HAND_OVER_CALL_LAPSED: Duration = Duration::from_millis(300);
 /// Asks every other node to stop serving a partition of `__cursors` below segment `number`, and for what it knows.
 /// A node that cannot be asked is taken for stopped: what it had handed out may go out again.
 pub(super) async fn collect(topics: &Topics, partition: u32, number: u64) -> Vec<HandedOver> {
@@ -29,7 +24,7 @@ pub(super) async fn collect(topics: &Topics, partition: u32, number: u64) -> Vec
     let others = topics.nodes().into_iter().filter(|node| node.id != topics.cluster().node_id());
     let ask = |node: NodeView| {
         let request = Request::Cursor(request.clone());
-        let limit = if node.alive { HAND_OVER_CALL } else { HAND_OVER_CALL_LAPSED };
+        let limit = if node.alive { patience::HAND_OVER } else { patience::HAND_OVER_OF_LAPSED };
         async move {
             let answer = topics.cluster().peers().call(node.id, request, limit).await.and_then(decode_answer);
             match answer {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use walrus_model::{SegmentId, TopicId};
@@ -12,11 +12,8 @@ use super::pages::{Lookup, Pages};
 use super::progress::{CursorKey, Progress};
 use super::reservation::{HolderId, Reservation, Reservations};
 use super::terms::EntryRef;
+use crate::node::patience;
 
-/// A holder that gives no sign for so long loses what it holds.
-const HOLD: Duration = Duration::from_secs(30);
-/// A partition that could not be read is looked at last for so long.
-const LAST_AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// Cursors in one append to `__cursors`.
 const RECORDS_MAX: usize = 1_024;
 /// Entries in older segments of `__cursors` that are not worth a snapshot.
@@ -142,14 +139,15 @@ impl Ledger {
             let cursor = self.cursors.entry(CursorKey { topic, partition }).or_default();
             let kept: BTreeSet<u64> =
                 kept.iter().filter(|entry| entry.partition == partition).map(|entry| entry.offset).collect();
-            cursor.reservations.renew(holder, &kept, now + HOLD);
+            cursor.reservations.renew(holder, &kept, now + patience::HOLDER_SILENCE);
             cursor.reservations.expire(now);
         }
         let turn = self.turns.get(&topic).copied().unwrap_or(0);
         let mut order: Vec<u32> = (0..partitions).map(|n| (turn + n) % partitions).collect();
         order.sort_by_key(|&partition| {
             let cursor = &self.cursors[&CursorKey { topic, partition }];
-            let has_failed = cursor.failed.is_some_and(|at| now.duration_since(at) < LAST_AFTER_FAILURE);
+            let has_failed =
+                cursor.failed.is_some_and(|at| now.duration_since(at) < patience::UNREADABLE_PARTITION_LAST);
             (has_failed, !cursor.reservations.has_returned())
         });
         order
@@ -162,7 +160,8 @@ impl Ledger {
             let offset = cursor.reservations.candidate();
             match self.pages.find(key, offset) {
                 Lookup::Entry(value) => {
-                    let offset = cursor.reservations.reserve(holder, Instant::now() + HOLD);
+                    let offset =
+                        cursor.reservations.reserve(holder, Instant::now() + patience::HOLDER_SILENCE);
                     self.turns.insert(key.topic, key.partition + 1);
                     return Step::Take(EntryRef { partition: key.partition, offset }, value);
                 }
@@ -323,7 +322,12 @@ mod tests {
     }
 
     fn reserve(ledger: &mut Ledger, by: u128) -> u64 {
-        ledger.cursors.entry(KEY).or_default().reservations.reserve(holder(by), Instant::now() + HOLD)
+        ledger
+            .cursors
+            .entry(KEY)
+            .or_default()
+            .reservations
+            .reserve(holder(by), Instant::now() + patience::HOLDER_SILENCE)
     }
 
     fn serving(number: u64) -> Option<Serving> {

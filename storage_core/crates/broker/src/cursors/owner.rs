@@ -26,6 +26,7 @@ use crate::cluster::leadership::Leadership;
 use crate::node::clock;
 use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
+use crate::node::patience;
 use crate::reading::reader::ReadOptions;
 use crate::topics::Topics;
 
@@ -33,10 +34,6 @@ use crate::topics::Topics;
 const PAGE_BYTES: usize = 256 << 10;
 /// Bytes of `__cursors` that are replayed at a time.
 const REPLAY_BYTES: usize = 1 << 20;
-/// How long a commit waits until it is durable, before it is told to come again.
-const DURABLE_WAIT: Duration = Duration::from_secs(4);
-/// Pause before a failed append to `__cursors` is tried again.
-const RECORD_RETRY: Duration = Duration::from_millis(200);
 
 /// The cursors of one partition of `__cursors`, as far as this node owns them.
 pub(super) struct Owner {
@@ -105,7 +102,7 @@ impl Owner {
             (lost, if durable { ledger.unrecorded(topic.id, partitions) } else { Vec::new() })
         };
         self.record(topics);
-        let deadline = tokio::time::Instant::now() + DURABLE_WAIT;
+        let deadline = tokio::time::Instant::now() + patience::CURSOR_DURABLE;
         let mut lost_nodes = topics.cluster().liveness().watch_lost();
         while self.locked(serving)?.lacks(&revisions) {
             topics.cluster().check_reach(&self.log)?;
@@ -330,7 +327,7 @@ impl Owner {
             .cluster()
             .tasks()
             .shutdown()
-            .run_until_cancelled(tokio::time::sleep(RECORD_RETRY))
+            .run_until_cancelled(tokio::time::sleep(patience::CURSOR_RECORD_RETRY))
             .await
             .is_none()
         {

@@ -24,6 +24,7 @@ use crate::node::clock;
 use crate::node::error::{Error, Result};
 use crate::node::metrics::Metrics;
 use crate::node::names::{PartitionRef, TopicName};
+use crate::node::patience;
 use crate::node::proto::peer::{
     CursorAnswer, CursorHandOver, CursorHandOverAnswer, CursorNext, CursorNextAnswer, CursorRequest,
     CursorSettle, CursorSettleAnswer, cursor_answer, cursor_request,
@@ -33,16 +34,6 @@ use crate::topics::Topics;
 
 /// Partitions of `__cursors`. A topic's place is its uuid modulo this, so it never changes.
 const PARTITIONS: u32 = 8;
-/// How long an owner is looked for on behalf of a client that waits.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The same on behalf of a client that waits for something else.
-const PATIENCE_ASIDE: Duration = Duration::from_secs(2);
-/// The same when the node stops.
-const PATIENCE_STOPPING: Duration = Duration::from_millis(500);
-/// One call to an owner; longer than its own read of a topic takes.
-const CALL: Duration = Duration::from_secs(5);
-/// How long the metadata have to name another leader before the one named is asked to open a new segment.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// Shared cursors of topics. Cheap to clone.
 #[derive(Clone)]
@@ -140,7 +131,8 @@ impl CursorService {
             delivered: entry_messages(&settlement.delivered),
             held: entry_messages(&settlement.kept),
         });
-        let cursor_answer::Answer::Next(answer) = self.ask(topic, request, PATIENCE).await? else {
+        let cursor_answer::Answer::Next(answer) = self.ask(topic, request, patience::CURSOR_OWNER).await?
+        else {
             return Err(unexpected());
         };
         self.inner.delivered.inc_by(delivered);
@@ -166,7 +158,8 @@ impl CursorService {
             returned: entry_messages(&returned),
             durable: when == Settle::Durable,
         });
-        let patience = if when == Settle::Soon { PATIENCE_ASIDE } else { PATIENCE };
+        let patience =
+            if when == Settle::Soon { patience::CURSOR_OWNER_ASIDE } else { patience::CURSOR_OWNER };
         let cursor_answer::Answer::Settle(answer) = self.ask(topic, request, patience).await? else {
             return Err(unexpected());
         };
@@ -185,7 +178,8 @@ impl CursorService {
         let topics = &self.inner.topics;
         let log = PartitionRef { topic: log_name(), partition: partition_of(topic.id) };
         let is_stopping = topics.cluster().tasks().shutdown().is_cancelled();
-        let deadline = Instant::now() + if is_stopping { PATIENCE_STOPPING.min(patience) } else { patience };
+        let deadline = Instant::now()
+            + if is_stopping { patience::CURSOR_OWNER_STOPPING.min(patience) } else { patience };
         loop {
             let mut metadata = topics.cluster().watch_metadata();
             metadata.mark_unchanged();
@@ -210,11 +204,11 @@ impl CursorService {
                 other if other.retryable() => {}
                 _ => return Err(problem),
             }
-            if Instant::now() + PAUSE >= deadline {
+            if Instant::now() + patience::CURSOR_LEADER_NAMED >= deadline {
                 return Err(problem);
             }
             topics.cluster().check_reach(&log)?;
-            let moved = tokio::time::timeout(PAUSE, metadata.changed()).await.is_ok();
+            let moved = tokio::time::timeout(patience::CURSOR_LEADER_NAMED, metadata.changed()).await.is_ok();
             if let (Error::NotLeader { .. }, Ok(leadership), false) = (&problem, leadership, moved) {
                 self.wake_leader(topics, &log, topic, leadership, deadline).await;
             }
@@ -237,7 +231,7 @@ impl CursorService {
             return Err(Error::NotLeader { key, hint: None }); // led by an earlier process of this node
         }
         let payload = CursorRequest { request: Some(request.clone()) }.encode_to_vec();
-        let limit = CALL.min(deadline.saturating_duration_since(Instant::now()));
+        let limit = patience::CURSOR_CALL.min(deadline.saturating_duration_since(Instant::now()));
         topics
             .cluster()
             .peers()

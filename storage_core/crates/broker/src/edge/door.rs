@@ -6,16 +6,14 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::node::patience;
 use crate::node::strangers::Caps;
 
-/// Pause after an accept that failed for want of descriptors or memory: trying again at once would only spin.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// Part of the process's descriptors that connections may take.
 const DESCRIPTORS_PART: u64 = 2;
 
@@ -71,7 +69,7 @@ impl Door {
                 Ok(entered) => return entered,
                 Err(problem) => {
                     tracing::warn!(listener = self.name, %problem, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_RETRY).await;
+                    tokio::time::sleep(patience::ACCEPT_RETRY).await;
                 }
             }
         }

@@ -7,7 +7,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use parking_lot::Mutex;
@@ -19,6 +18,7 @@ use tokio::runtime::Runtime;
 use super::door::{Door, Entered, Place, raise_descriptors};
 use super::guard::Guarded;
 use crate::node::config::{ConfigError, Patience, connections_max};
+use crate::node::patience;
 use crate::node::start_error::StartError;
 use crate::node::strangers::{Caps, Silence};
 
@@ -30,12 +30,6 @@ const HTTP2_PREFACE_BYTES: usize = 24;
 const DESCRIPTORS_EACH: usize = 3;
 /// Connections that are served where no place or no descriptor is left for them.
 const SPARE_CONNECTIONS: usize = 2;
-/// For all of such a connection: one that says nothing must not keep the next one from its answer.
-const SPARE_PATIENCE: Duration = Duration::from_secs(1);
-/// Pause after an accept that failed.
-const ACCEPT_RETRY: Duration = Duration::from_millis(20);
-/// For the server behind a socket.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What connections of a port begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -165,14 +159,14 @@ async fn serve(door: Door, behind: Arc<Behind>, spare: Arc<Spare>) {
             }
         };
         let Some(lent) = lent else {
-            tokio::time::sleep(ACCEPT_RETRY).await;
+            tokio::time::sleep(patience::FRONT_ACCEPT_RETRY).await;
             continue;
         };
         match door.try_enter().await {
             Ok(Entered::Admitted(stream, ..) | Entered::Refused(stream, _)) => {
                 tokio::spawn(pass(behind.clone(), stream, None, Some(lent)));
             }
-            Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
+            Err(_) => tokio::time::sleep(patience::FRONT_ACCEPT_RETRY).await,
         }
     }
 }
@@ -182,7 +176,7 @@ async fn pass(behind: Arc<Behind>, stream: TcpStream, place: Option<Place>, lent
     let passing = pass_on(&behind, stream, place);
     let passed = match &lent {
         None => passing.await,
-        Some(_) => match tokio::time::timeout(SPARE_PATIENCE, passing).await {
+        Some(_) => match tokio::time::timeout(patience::SPARE_CONNECTION, passing).await {
             Ok(passed) => passed,
             Err(elapsed) => Err(elapsed.into()),
         },
@@ -197,7 +191,7 @@ async fn pass_on(behind: &Behind, stream: TcpStream, place: Option<Place>) -> io
     stream.set_nodelay(true)?;
     let mut stream = stream;
     let header = read_header(&mut stream, behind).await?;
-    let connecting = tokio::time::timeout(CONNECT_PATIENCE, UnixStream::connect(&behind.socket));
+    let connecting = tokio::time::timeout(patience::FRONT_CONNECT, UnixStream::connect(&behind.socket));
     let mut server = connecting.await??;
     server.write_all(&header).await?;
     let idle = behind.silence.idle;

@@ -1,7 +1,6 @@
 //! A decided end on its way into the metadata.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use walrus_metadata::{Request, SegmentState};
@@ -10,11 +9,7 @@ use walrus_model::{Descriptor, Value};
 use crate::cluster::segment::log_id;
 use crate::copies::Copies;
 use crate::node::error::{Error, Result};
-
-/// For one answer of the metadata store.
-const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
-/// Between two tries.
-const PAUSE: Duration = Duration::from_millis(50);
+use crate::node::patience;
 
 /// Makes the successor's log on its leader's node, should it answer: so that it need not ask around later.
 pub(crate) async fn prepare_ahead(copies: &Arc<Copies>, segment: &Descriptor, value: &Value) {
@@ -49,10 +44,10 @@ pub(crate) async fn publish(copies: &Arc<Copies>, segment: &Descriptor, value: &
             Some(_) => {}
             None => return Err(Error::UnknownSegment { segment: segment.id.to_string() }),
         }
-        match copies.cluster().control().ask(&request, CONTROL_PATIENCE).await {
+        match copies.cluster().control().ask(&request, patience::METADATA_ANSWER).await {
             // The snapshot comes before the answer, so the next look sees it.
             Ok(_) if copies.cluster().is_sealed(segment) => {}
-            Ok(_) => news.wait(PAUSE).await,
+            Ok(_) => news.wait(patience::STEP_RETRY).await,
             Err(refusal) => {
                 tracing::warn!(
                     segment = %segment.id,
@@ -62,7 +57,7 @@ pub(crate) async fn publish(copies: &Arc<Copies>, segment: &Descriptor, value: &
                 if copies.cluster().tasks().shutdown().is_cancelled() {
                     return Err(refusal.into());
                 }
-                copies.cluster().news().wait(PAUSE).await; // its own refusal is no news
+                copies.cluster().news().wait(patience::STEP_RETRY).await; // its own refusal is no news
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use prost::Message as _;
 use tokio::sync::mpsc;
@@ -16,21 +16,9 @@ use crate::copies::sealing;
 use crate::copies::wire::{self, Ask};
 use crate::ending::publish;
 use crate::node::error::{Error, Result};
+use crate::node::patience;
 use crate::node::proto::peer::{ReplicaAnswer, SegmentInfo};
 use crate::peer::Request;
-
-/// For one answer of the metadata store.
-const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
-/// For one answer of a replica.
-const REPLICA_PATIENCE: Duration = Duration::from_secs(2);
-/// One attempt; then metadata is looked at again.
-const ATTEMPT: Duration = Duration::from_secs(5);
-/// Those who have not answered are asked again.
-const ASK_AGAIN: Duration = Duration::from_millis(250);
-/// An outbid recoverer stands back for so long, times its place among the replicas.
-const STAND_BACK: Duration = Duration::from_millis(100);
-/// Between two looks while metadata knows more than our snapshot of it.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Until metadata has the end of the segment, or does not list it. `reason` is for people.
 pub(crate) async fn run(
@@ -53,7 +41,7 @@ pub(crate) async fn run(
             Ok(attempt) => attempt,
             // Somebody else was faster, and our snapshot of the metadata is older than that.
             Err(Refused::Rejected(Rejected::Sealed { .. })) => {
-                news.wait(LOOK_AGAIN).await;
+                news.wait(patience::NEWS_LOOK).await;
                 continue;
             }
             Err(refused) => return Err(refused.into()),
@@ -76,7 +64,7 @@ pub(crate) async fn run(
                 above = above.max(epoch);
                 tracing::info!(segment = %segment.id, epoch = epoch.0, "a higher attempt is known, standing back");
                 let factor = u32::try_from(place + 1).unwrap_or(u32::MAX);
-                copies.cluster().news().wait(STAND_BACK * factor).await;
+                copies.cluster().news().wait(patience::OUTBID_STANDS_BACK * factor).await;
             }
             Err(Ended::Late) => {
                 let what = format!("too few replicas of segment {} answer", segment.id);
@@ -111,7 +99,7 @@ async fn begin(
         above,
         avoid: avoid.iter().copied().map(NodeId).collect(),
     };
-    match copies.cluster().control().ask(&request, CONTROL_PATIENCE).await? {
+    match copies.cluster().control().ask(&request, patience::METADATA_ANSWER).await? {
         Response::Attempt(attempt) => Ok(*attempt),
         other => Err(Refused::unavailable(format!("the answer to begin_recovery is {other:?}"))),
     }
@@ -129,7 +117,7 @@ async fn attempt(
     let mut left_with: HashMap<usize, u32> = HashMap::new();
     look_for_left(copies, segment, replies.clone());
     let mut inputs = vec![RecovererInput::Ask];
-    let until = tokio::time::Instant::now() + ATTEMPT;
+    let until = tokio::time::Instant::now() + patience::RECOVERY_ATTEMPT;
     loop {
         for input in inputs.drain(..) {
             for output in machine.step(input) {
@@ -161,7 +149,7 @@ async fn attempt(
                     inputs.push(RecovererInput::Gone { replica, left: left.map(|(_, last)| last) });
                 }
             },
-            () = tokio::time::sleep(ASK_AGAIN) => inputs.push(RecovererInput::Ask),
+            () = tokio::time::sleep(patience::RECOVERY_ASKS_AGAIN) => inputs.push(RecovererInput::Ask),
             () = tokio::time::sleep_until(until) => return Err(Ended::Late),
         }
     }
@@ -219,7 +207,7 @@ fn look_for_left(copies: &Arc<Copies>, segment: &Descriptor, heard: mpsc::Unboun
 async fn left_with(copies: &Arc<Copies>, segment: SegmentId, node: u32) -> Result<Option<Mark>> {
     let asked = crate::cluster::segment::uuid_bytes(segment.0);
     let question = SegmentInfo { left: true, ..copies.segment_info(vec![asked], false) };
-    let facts = copies.facts_of(node, &question, REPLICA_PATIENCE).await?;
+    let facts = copies.facts_of(node, &question, patience::RECOVERY_ANSWER).await?;
     let found = facts.into_iter().find(|facts| facts.left);
     Ok(found.map(|facts| Mark { end: Offset(facts.end_offset), digest: Digest(facts.digest) }))
 }
@@ -285,8 +273,11 @@ async fn deliver(copies: &Arc<Copies>, segment: &Descriptor, to: usize, ask: Ask
         let answer = copies.answer_replica(request).await?;
         return wire::decode_reply(answer);
     }
-    let payload =
-        copies.cluster().peers().call(replica.node.0, Request::Replica(request), REPLICA_PATIENCE).await?;
+    let payload = copies
+        .cluster()
+        .peers()
+        .call(replica.node.0, Request::Replica(request), patience::RECOVERY_ANSWER)
+        .await?;
     let wrong = |problem: prost::DecodeError| Error::Internal { message: problem.to_string() };
     wire::decode_reply(ReplicaAnswer::decode(payload).map_err(wrong)?)
 }

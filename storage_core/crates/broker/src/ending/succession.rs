@@ -12,17 +12,8 @@ use walrus_model::{Ballot, Descriptor, SegmentId};
 use crate::cluster::segment::log_id;
 use crate::copies::Copies;
 use crate::ending::recovery;
+use crate::node::patience;
 
-/// Between two looks while something is suspected, or nothing else tells to look.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// An attempt of somebody else is given so long.
-const ATTEMPT_PATIENCE: Duration = Duration::from_secs(6);
-/// A leader that cannot lead is given so long to hear what happened to its segment.
-const UNABLE_PATIENCE: Duration = Duration::from_secs(1);
-/// How much later the next replica in the set tries.
-const TURN: Duration = Duration::from_millis(700);
-/// After a failed attempt.
-const PAUSE: Duration = Duration::from_secs(1);
 /// Recoveries at the same time.
 const AT_ONCE: usize = 32;
 
@@ -58,8 +49,8 @@ impl Cause {
     fn patience(self) -> Duration {
         match self {
             // Whoever deposed it is at work, as a rule, and metadata will say so.
-            Self::Unable => UNABLE_PATIENCE,
-            Self::Attempt(_) => ATTEMPT_PATIENCE,
+            Self::Unable => patience::UNABLE_LEADER,
+            Self::Attempt(_) => patience::OTHERS_ATTEMPT,
             Self::Restarted | Self::Forgotten | Self::Silent | Self::Adopted => Duration::ZERO,
         }
     }
@@ -81,7 +72,7 @@ pub(crate) async fn keep_watch(copies: Arc<Copies>) {
         while let Ok(segment) = done.try_recv() {
             if let Some(suspicion) = suspicions.get_mut(&segment) {
                 suspicion.under_way = false;
-                suspicion.since = Instant::now() + PAUSE;
+                suspicion.since = Instant::now() + patience::RECOVERY_RETRY;
             }
         }
         let now =
@@ -96,7 +87,7 @@ pub(crate) async fn keep_watch(copies: Arc<Copies>) {
                 if suspicion.cause != cause && !suspicion.under_way {
                     *suspicion = fresh();
                 }
-                let turn = TURN * rank(&copies, &descriptor);
+                let turn = patience::RECOVERER_TURN * rank(&copies, &descriptor);
                 if !suspicion.under_way && suspicion.since + cause.patience() + turn <= Instant::now() {
                     suspicion.under_way = true;
                     recover(&copies, descriptor, cause, finished.clone());
@@ -104,7 +95,7 @@ pub(crate) async fn keep_watch(copies: Arc<Copies>) {
             }
         }
         // Not on each change of the metadata: many come at once.
-        if shutdown.run_until_cancelled(tokio::time::sleep(LOOK_AGAIN)).await.is_none() {
+        if shutdown.run_until_cancelled(tokio::time::sleep(patience::SUSPICION_LOOK)).await.is_none() {
             return;
         }
     }

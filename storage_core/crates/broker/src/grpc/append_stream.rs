@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
@@ -16,15 +16,13 @@ use crate::broker::Broker;
 use crate::node::awake;
 use crate::node::budget::Purpose;
 use crate::node::error::{Error, Result};
+use crate::node::patience;
 use crate::node::proto::v1::{AppendRequest, AppendResponse};
 
 /// Appends of one stream in flight; the client's next ones wait in its own send window.
 const APPENDS_MAX: usize = 128;
 /// Bytes in flight. One append more always fits, so that no batch is too large for an empty window.
 const BYTES_MAX: usize = 16 << 20;
-
-/// How long a client takes at most that sends its next append as soon as it has its answer, and is near.
-const TURN_SOON: Duration = Duration::from_micros(200);
 
 type Answers = mpsc::Sender<Result<AppendResponse, Status>>;
 
@@ -52,7 +50,8 @@ pub(super) async fn run(broker: Broker, mut requests: Streaming<AppendRequest>, 
                 () = stop.cancelled(), if ended.is_none() => Event::Stopping,
             }
         };
-        let event = if turns.is_next_soon() { awake::wait(event, TURN_SOON).await } else { event.await };
+        let event =
+            if turns.is_next_soon() { awake::wait(event, patience::APPEND_TURN).await } else { event.await };
         match event {
             Event::ClientGone => return,
             Event::Answered(answer) => {
@@ -95,7 +94,7 @@ impl Turns {
 
     fn requested(&mut self, at: Instant) {
         if let Some(answered) = self.answered.take() {
-            self.was_soon = at - answered < TURN_SOON;
+            self.was_soon = at - answered < patience::APPEND_TURN;
         }
     }
 
@@ -166,6 +165,8 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -174,7 +175,9 @@ mod tests {
         turns.requested(now);
         turns.all_answered(now);
         assert!(!turns.is_next_soon(), "nothing is known of its pace");
-        for (pause, is_soon) in [(TURN_SOON / 2, true), (TURN_SOON, false), (Duration::ZERO, true)] {
+        for (pause, is_soon) in
+            [(patience::APPEND_TURN / 2, true), (patience::APPEND_TURN, false), (Duration::ZERO, true)]
+        {
             now += pause;
             turns.requested(now);
             assert!(!turns.is_next_soon(), "it has taken its turn");

@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
@@ -13,11 +12,10 @@ use tonic::body::Body;
 use super::status::status_of;
 use crate::node::budget::{Held, Share, counted};
 use crate::node::error::Result;
+use crate::node::patience;
 
 /// Smaller pieces of answers do not count: HTTP/2 keeps at most 400 KiB of them for each stream.
 const PIECE_BYTES_MIN: usize = 4 << 10;
-/// How long a client's message waits for room.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// A question about a service's health is its name.
 const SMALL_BYTES_MAX: usize = 1 << 10;
 /// A message of gRPC has a flag and its length in front.
@@ -73,7 +71,7 @@ impl http_body::Body for Received {
                 }
             } else if !self.share.has_room() {
                 let share = self.share.clone();
-                self.room = Some(Box::pin(async move { share.room(PATIENCE).await }));
+                self.room = Some(Box::pin(async move { share.room(patience::MESSAGE_MEMORY).await }));
                 continue;
             }
             let frame = ready!(Pin::new(&mut self.body).poll_frame(context));

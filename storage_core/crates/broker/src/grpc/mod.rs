@@ -8,8 +8,6 @@ mod read;
 mod service;
 mod status;
 
-use std::time::Duration;
-
 use futures_util::{Stream, stream};
 use tokio::net::TcpStream;
 use tonic::body::Body;
@@ -20,6 +18,7 @@ use tower::util::{MapRequestLayer, MapResponseLayer};
 use crate::broker::Broker;
 use crate::edge::{Door, Entered, Guarded};
 use crate::node::budget::Purpose;
+use crate::node::patience;
 use crate::node::proto::DESCRIPTORS;
 use crate::node::proto::v1::log_server::LogServer;
 use crate::node::strangers::Silence;
@@ -35,10 +34,6 @@ const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 const PREFACE_BYTES: usize = 24;
 /// Calls that run at a time on one connection.
 const STREAMS_MAX: u32 = 256;
-/// A client that does not answer a ping for so long is gone.
-const KEEPALIVE: Duration = Duration::from_secs(20);
-/// What running requests get when the node stops.
-const STOP: Duration = Duration::from_millis(1_200);
 
 /// Serves until the broker's shutdown signal, then lets running requests finish.
 pub(crate) async fn serve(door: Door, broker: Broker) {
@@ -61,8 +56,8 @@ pub(crate) async fn serve(door: Door, broker: Broker) {
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_concurrent_streams(STREAMS_MAX)
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .http2_keepalive_interval(Some(patience::GRPC_KEEPALIVE))
+        .http2_keepalive_timeout(Some(patience::GRPC_KEEPALIVE))
         .layer(MapRequestLayer::new(move |request: Request<Body>| match Sender::of(request.uri().path()) {
             Sender::Appends => request.map(|body| counted::while_received(body, &appends)),
             Sender::Health => request.map(counted::while_small),
@@ -78,7 +73,7 @@ pub(crate) async fn serve(door: Door, broker: Broker) {
     let stopped = async {
         stop.cancelled().await;
         health.set_not_serving::<LogServer<LogService>>().await;
-        tokio::time::sleep(STOP).await;
+        tokio::time::sleep(patience::GRPC_STOP).await;
     };
     tokio::select! {
         served = server => if let Err(problem) = served {

@@ -15,6 +15,7 @@ use super::status::status_of;
 use crate::broker::Broker;
 use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
+use crate::node::patience;
 use crate::node::proto::v1::{Format, Header, ReadRequest, ReadResponse, Record};
 use crate::reading::reader::{ReadOptions, ReadPage};
 
@@ -22,9 +23,6 @@ use crate::reading::reader::{ReadOptions, ReadPage};
 const BYTES_MAX_DEFAULT: usize = 1 << 20;
 /// Most that a client may ask for in one answer.
 const BYTES_MAX_LIMIT: usize = 16 << 20;
-
-/// Longest wait at the end of a log; a client that waits longer asks again.
-const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A `Read` that runs.
 pub(super) struct Reading {
@@ -59,7 +57,7 @@ impl Reading {
             0 => BYTES_MAX_DEFAULT,
             bytes_max => bytes_max.min(BYTES_MAX_LIMIT),
         };
-        let wait = Duration::from_millis(request.wait_ms.into()).min(WAIT_MAX);
+        let wait = Duration::from_millis(request.wait_ms.into()).min(patience::LONG_POLL_MAX);
         let options = ReadOptions { bytes_max, wait, segment: segment.transpose()? };
         let (offset, end_offset) = (request.offset, request.end_offset);
         Ok(Self { broker, from, offset, end_offset, options, format, answered: false, ended: false })

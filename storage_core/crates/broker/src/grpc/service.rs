@@ -11,10 +11,10 @@ use super::pages::Handed;
 use super::read::Reading;
 use super::status::status_of;
 use crate::broker::Broker;
-use crate::node::budget::MEMORY_PATIENCE;
 use crate::node::budget::Purpose;
 use crate::node::error::Error;
 use crate::node::names::TopicName;
+use crate::node::patience;
 use crate::node::proto::v1::{
     AppendRequest, AppendResponse, CreateTopicRequest, CreateTopicResponse, InitProducerRequest,
     InitProducerResponse, ListNodesRequest, ListNodesResponse, ListSegmentsRequest, ListSegmentsResponse,
@@ -125,7 +125,7 @@ impl log_server::Log for LogService {
 impl LogService {
     /// Before an answer of any length is made: it counts once it is written.
     async fn room(&self) -> Result<(), Status> {
-        self.broker.cluster().share(Purpose::Reads).room(MEMORY_PATIENCE).await.map_err(failed)
+        self.broker.cluster().share(Purpose::Reads).room(patience::ANSWER_MEMORY).await.map_err(failed)
     }
 }
 

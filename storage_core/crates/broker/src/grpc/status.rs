@@ -1,7 +1,6 @@
 //! How errors look in gRPC: a standard code, google.rpc details, and our own `walrus.v1.Error` in a trailer.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use prost::Message as _;
 use serde_json::Value;
@@ -10,20 +9,19 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::node::error::Error;
+use crate::node::patience;
 use crate::node::proto::v1;
 
 /// Trailer with an encoded `walrus.v1.Error`.
 const ERROR_TRAILER: &str = "walrus-error-bin";
 /// `ErrorInfo.domain`.
 const DOMAIN: &str = "walrus.dev";
-/// Least pause before a retry, as `RetryInfo` tells.
-const RETRY: Duration = Duration::from_millis(50);
 
 /// The status of a failed call.
 pub(super) fn status_of(error: &Error) -> Status {
     let mut details = ErrorDetails::with_error_info(error.reason(), DOMAIN, facts_of(error));
     if error.retryable() {
-        details.set_retry_info(Some(RETRY));
+        details.set_retry_info(Some(patience::CLIENT_RETRY));
     }
     let mut trailers = MetadataMap::new();
     let encoded = error_message(error).encode_to_vec();

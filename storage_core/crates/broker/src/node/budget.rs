@@ -13,8 +13,6 @@ use crate::node::error::{Error, Result};
 
 /// Longest batch that a broker takes. Two of them fit a frame between brokers.
 pub(crate) const BATCH_BYTES_MAX: usize = 24 << 20;
-/// For room in the memory that answers may take.
-pub(crate) const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Part of this machine's memory, or of what its control group may use, that the budget is unless it is configured.
 const PART_OF_MEMORY: usize = 4;

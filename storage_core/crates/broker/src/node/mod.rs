@@ -7,6 +7,7 @@ pub(crate) mod config;
 pub(crate) mod error;
 pub mod metrics;
 pub(crate) mod names;
+pub(crate) mod patience;
 pub mod proto;
 pub(crate) mod secret;
 pub(crate) mod start_error;

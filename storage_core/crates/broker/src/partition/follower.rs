@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use prost::Message as _;
 use walrus_replica::{Message, Refusal, Reply};
@@ -11,6 +11,7 @@ use crate::copies::Copies;
 use crate::copies::wire::{self, Ask};
 use crate::node::budget::Purpose;
 use crate::node::error::{Error, Result};
+use crate::node::patience;
 use crate::node::proto::peer::{Kind, Prepare, ReplicaAnswer};
 use crate::partition::leader::Leader;
 use crate::partition::link::Link;
@@ -24,12 +25,6 @@ const WINDOW_BYTES: usize = 8 << 20;
 const ALONE_BYTES_MAX: usize = 16 << 10;
 /// Messages on the way to one replica.
 const WINDOW_MESSAGES: usize = 256;
-/// For one answer; a replica that takes longer is asked anew.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// For making the log.
-const PREPARE_PATIENCE: Duration = Duration::from_secs(3);
-/// Between two tries.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves one replica until the leader is closed.
 pub(crate) async fn follow(copies: Arc<Copies>, leader: Arc<Leader>, place: usize) {
@@ -47,7 +42,7 @@ pub(crate) async fn follow(copies: Arc<Copies>, leader: Arc<Leader>, place: usiz
             } else {
                 is_reported = false;
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(patience::REPLICA_RETRY).await;
         }
     };
     tokio::select! {
@@ -66,7 +61,7 @@ async fn session(copies: &Arc<Copies>, leader: &Arc<Leader>, place: usize) -> Re
     // Also after a rollback of the metadata: a replica that does not know the segment any more, or not yet, refuses it.
     let metadata_version = copies.cluster().metadata_version();
     let prepare = Prepare { descriptor_json, producers: leader.first_producers.clone(), metadata_version };
-    copies.cluster().peers().call(node, Request::Prepare(prepare), PREPARE_PATIENCE).await?;
+    copies.cluster().peers().call(node, Request::Prepare(prepare), patience::PREPARE).await?;
     let link = Link::new(connection.clone());
     let way = link.way.clone();
     leader.reconnected(copies, place);
@@ -147,7 +142,7 @@ fn send(link: &Link, copies: &Arc<Copies>, leader: &Arc<Leader>, place: usize, a
             }
         })
     };
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + patience::REPLICA_ANSWER;
     link.connection
         .send((Kind::Replica, Purpose::Replication), payload.into(), deadline, completion)
         .map_err(|what| Error::Unavailable { what: what.to_owned() })

@@ -17,22 +17,8 @@ use crate::ending::publish;
 use crate::ending::recovery;
 use crate::node::error::{Error, Result};
 use crate::node::names::TopicName;
+use crate::node::patience;
 use crate::partition::leader::Leader;
-
-/// For one answer of the metadata store.
-const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
-/// The same while appends wait for a successor: their segment may mostly go on without one.
-const ALLOT_PATIENCE: Duration = Duration::from_secs(1);
-/// For the acknowledgement of what was appended last.
-const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
-/// For the votes of the replicas; then the leader asks for a recovery.
-const VOTE_PATIENCE: Duration = Duration::from_secs(2);
-/// A node that cannot prepare for so long is passed over.
-const PASS_OVER_AFTER: Duration = Duration::from_secs(2);
-/// A segment that got no successor goes on for so long before it asks again; one that takes nothing more waits so long.
-pub(crate) const HOLD: Duration = Duration::from_secs(1);
-/// Between two tries.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// A segment that must end.
 #[derive(Clone)]
@@ -75,9 +61,9 @@ pub(crate) fn allot_ahead(copies: &Arc<Copies>, leader: &Arc<Leader>) {
     let (asking, leader) = (copies.clone(), leader.clone());
     copies.cluster().tasks().spawn("allot", async move {
         let Ok(_turn) = leader.allotting.try_lock() else { return };
-        if let Err(error) = begin_roll(&asking, &leader.descriptor, &[], CONTROL_PATIENCE).await {
+        if let Err(error) = begin_roll(&asking, &leader.descriptor, &[], patience::METADATA_ANSWER).await {
             tracing::warn!(segment = leader.label(), %error, "no successor could be allotted ahead");
-            leader.hold(HOLD);
+            leader.hold(patience::WITHOUT_SUCCESSOR);
         }
     });
 }
@@ -118,7 +104,8 @@ pub(crate) async fn run(copies: &Arc<Copies>, topic: &TopicName, roll: &Roll) ->
 async fn settle(leader: &Leader) -> Result<()> {
     let end = leader.log().end_offset().0;
     let mut watermark = leader.watch_high_watermark();
-    let settled = tokio::time::timeout(SETTLE_PATIENCE, watermark.wait_for(|reached| *reached >= end));
+    let settled =
+        tokio::time::timeout(patience::LAST_APPENDS_ACKED, watermark.wait_for(|reached| *reached >= end));
     match settled.await {
         Ok(Ok(_)) => Ok(()),
         _ => Err(Error::Unavailable {
@@ -130,12 +117,12 @@ async fn settle(leader: &Leader) -> Result<()> {
 /// The end of a frozen segment: by the votes for ballot 0, else by a recovery (R3).
 async fn decided(copies: &Arc<Copies>, roll: &Roll, leader: &Leader) -> Result<Value> {
     let mut end = leader.watch_end();
-    let is_voted = tokio::time::timeout(VOTE_PATIENCE, end.wait_for(Option::is_some)).await.is_ok();
+    let is_voted = tokio::time::timeout(patience::ROLL_VOTES, end.wait_for(Option::is_some)).await.is_ok();
     if !is_voted {
         tracing::warn!(segment = leader.label(), "the votes for its end take too long, recovering it");
         recovery::run(copies, &roll.segment, &[], "votes_missing").await?;
         // Metadata has the decision, and so has the leader when its snapshot comes in.
-        drop(tokio::time::timeout(CONTROL_PATIENCE, end.wait_for(Option::is_some)).await);
+        drop(tokio::time::timeout(patience::METADATA_ANSWER, end.wait_for(Option::is_some)).await);
     }
     let value = end.borrow().clone();
     let unknown = || Error::Unavailable { what: format!("the end of {} is not known yet", leader.label()) };
@@ -161,7 +148,7 @@ async fn find_successor(copies: &Arc<Copies>, roll: &Roll, leader: &Leader) -> R
                 let may_answer_yet =
                     matches!(error, Error::Unavailable { .. } | Error::OutcomeUnknown { .. })
                         && !copies.cluster().liveness().is_silent(node)
-                        && since.elapsed() <= PASS_OVER_AFTER;
+                        && since.elapsed() <= patience::PREPARING_NODE_PASSED_OVER;
                 if !may_answer_yet {
                     tracing::warn!(segment = roll.label.as_ref(), node, %error, "the successor cannot prepare, passing it over");
                     if !avoid.contains(&node) {
@@ -169,7 +156,7 @@ async fn find_successor(copies: &Arc<Copies>, roll: &Roll, leader: &Leader) -> R
                     }
                     failing_since = None;
                 }
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(patience::STEP_RETRY).await;
             }
         }
     }
@@ -178,7 +165,8 @@ async fn find_successor(copies: &Arc<Copies>, roll: &Roll, leader: &Leader) -> R
 /// The successor that metadata has, if it can still serve; else a new one.
 async fn allot(copies: &Arc<Copies>, roll: &Roll, leader: &Leader, avoid: &[u32]) -> Result<Descriptor> {
     let late = |_| Error::Unavailable { what: format!("{} is allotted no successor", roll.label) };
-    let _turn = tokio::time::timeout(ALLOT_PATIENCE, leader.allotting.lock()).await.map_err(late)?;
+    let _turn =
+        tokio::time::timeout(patience::METADATA_ALLOTS, leader.allotting.lock()).await.map_err(late)?;
     if let Some(successor) = allotted(copies, &roll.segment)
         && !avoid.contains(&successor.leader.node.0)
         && !copies.cluster().liveness().is_silent(successor.leader.node.0)
@@ -186,7 +174,7 @@ async fn allot(copies: &Arc<Copies>, roll: &Roll, leader: &Leader, avoid: &[u32]
     {
         return Ok(successor);
     }
-    begin_roll(copies, &roll.segment, avoid, ALLOT_PATIENCE).await
+    begin_roll(copies, &roll.segment, avoid, patience::METADATA_ALLOTS).await
 }
 
 fn allotted(copies: &Arc<Copies>, segment: &Descriptor) -> Option<Descriptor> {

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
@@ -11,12 +11,10 @@ use walrus_log::CommitTicket;
 use crate::copies::Copies;
 use crate::node::awake;
 use crate::node::error::{Error, Result};
+use crate::node::patience;
 use crate::partition::ack::AppendAck;
 use crate::partition::leader::waiting::Waited;
 use crate::partition::leader::{AppendOutcome, Leader};
-
-/// What a quorum of quick disks takes, and some more.
-const QUORUM_SOON: Duration = Duration::from_micros(500);
 
 /// Answers for one submitted batch; dropping it takes nothing back.
 pub(crate) struct Ticket(TicketState);
@@ -106,7 +104,7 @@ async fn acknowledged(
 ) -> std::result::Result<Waited, String> {
     let is_soon = commit.is_better_waited_for() && !leader.is_only_copy();
     let on_disks = on_disks(copies, commit, leader, ack, deadline);
-    if is_soon { awake::wait(on_disks, QUORUM_SOON).await } else { on_disks.await }
+    if is_soon { awake::wait(on_disks, patience::QUORUM_SPIN).await } else { on_disks.await }
 }
 
 /// Waits for w disks, whichever they are: where the others are faster, this node's own is not waited for.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -19,6 +19,7 @@ use super::greeting::{decode_error, greeting, nonce};
 use super::outlet::{Outlet, write_all};
 use crate::node::budget::{Budget, Purpose, counted};
 use crate::node::error::Error;
+use crate::node::patience;
 use crate::node::proto::peer::{Challenge, Hello, HelloAnswer, Kind, Proof};
 use crate::node::secret::{NONCE_BYTES, Role, Secrets, find};
 use crate::node::versions::WireVersions;
@@ -27,10 +28,6 @@ use crate::node::versions::WireVersions;
 const OUTGOING_BYTES_MAX: usize = 256 << 20;
 /// Answers up to this size do not count.
 const SMALL_ANSWER_BYTES: usize = 16 << 10;
-/// For connecting and greeting.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(3);
-/// How often deadlines of requests are looked at while there are any.
-const SWEEP_EVERY: Duration = Duration::from_millis(250);
 
 /// Why a request has no answer's payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +82,7 @@ struct Unanswered {
 impl Connection {
     /// Connects and greets. The tasks that serve it end with it.
     pub(crate) async fn open(address: String, handshake: Handshake, budget: Arc<Budget>) -> io::Result<Self> {
-        let greeted = tokio::time::timeout(HANDSHAKE_PATIENCE, greet(&address, handshake)).await;
+        let greeted = tokio::time::timeout(patience::HANDSHAKE, greet(&address, handshake)).await;
         let Greeted { reader, writer, process } =
             greeted.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
         let shared = Arc::new(Shared {
@@ -211,7 +208,7 @@ impl Shared {
     /// Completes requests whose deadline has passed.
     async fn sweep(&self) {
         loop {
-            tokio::time::sleep(SWEEP_EVERY).await;
+            tokio::time::sleep(patience::CALL_DEADLINES_LOOK).await;
             let now = Instant::now();
             let late: Vec<Unanswered> = {
                 let mut state = self.state.lock();

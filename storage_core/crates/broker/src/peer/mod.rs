@@ -23,12 +23,9 @@ pub(crate) use connection::{CallError, Connection, Handshake};
 use crate::node::budget::{Budget, Purpose};
 use crate::node::config::Config;
 use crate::node::error::{Error, Result};
+use crate::node::patience;
 use crate::node::proto::peer::{Confirm, Fetch, Hello, Kind, Ping, Prepare, ReplicaRequest, SegmentInfo};
 use crate::node::secret::Secrets;
-
-/// After a connection could not be made, the next attempt waits so long, then doubles.
-const BACKOFF_MIN: Duration = Duration::from_millis(25);
-const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
 /// What a peer can be asked with [`Peers::call`]. The answer's payload belongs to the request's kind.
 #[derive(Clone, Debug)]
@@ -255,7 +252,8 @@ impl Peers {
                 Ok(connection)
             }
             Err(problem) => {
-                let backoff = (attempt.backoff * 2).clamp(BACKOFF_MIN, BACKOFF_MAX);
+                let backoff =
+                    (attempt.backoff * 2).clamp(patience::CONNECT_RETRY_MIN, patience::CONNECT_RETRY_MAX);
                 if attempt.backoff.is_zero() {
                     tracing::warn!(node, address = peer.address, %problem, "cannot connect to peer, trying on");
                 }

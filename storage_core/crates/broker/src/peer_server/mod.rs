@@ -4,7 +4,6 @@ mod serving;
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use prost::Message as _;
@@ -15,6 +14,7 @@ use crate::broker::Broker;
 use crate::cluster::segment::uuid_bytes;
 use crate::edge::{Door, Entered};
 use crate::node::error::{Error, Result};
+use crate::node::patience;
 use crate::node::proto::peer::{Challenge, Hello, HelloAnswer, Kind, Proof};
 use crate::node::secret::{NONCE_BYTES, Role, find};
 use crate::node::versions::WireVersions;
@@ -23,8 +23,6 @@ use crate::peer::greeting::{greeting, nonce};
 use crate::peer::outlet::write_all;
 use serving::{Serving, answer_to, decode};
 
-/// For a refused one to close the connection.
-const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 /// Connections that are served by a thread of their own; one for each other node is needed.
 const OWN_THREADS_MAX: usize = 64;
 
@@ -104,7 +102,13 @@ async fn greet(mut stream: TcpStream, broker: &Broker) -> io::Result<Option<Gree
             tracing::warn!(%error, "a peer is refused");
             write_all(&stream, answer_to(0, Err(error)).to_bytes()).await?;
             // The refusal leaves before the connection does: the other side reads it and closes.
-            drop(tokio::time::timeout(HELLO_PATIENCE, FrameReader::new(stream).next(HELLO_BYTES_MAX)).await);
+            drop(
+                tokio::time::timeout(
+                    patience::REFUSED_PEER_CLOSES,
+                    FrameReader::new(stream).next(HELLO_BYTES_MAX),
+                )
+                .await,
+            );
             Ok(None)
         }
     }

@@ -19,6 +19,7 @@ use walrus_model::{Descriptor, SegmentId, TopicId};
 use crate::broker::Broker;
 use crate::node::budget::{Held, Purpose, Share, counted};
 use crate::node::error::{Error, Result};
+use crate::node::patience;
 use crate::node::proto::peer::{
     AppendAnswer, Confirm, Fetch, FetchAnswer, ForwardAppend, Kind, Prepare, PrepareAnswer, ReplicaRequest,
     SegmentInfo,
@@ -31,14 +32,8 @@ use crate::reading::reader::PAGE_BYTES_MAX;
 
 /// Requests of one connection that are under way; the next frame is read when one is done.
 const REQUESTS_MAX: usize = 4_096;
-/// How long frames of a connection wait for the metadata that their sender knew.
-const CATCH_UP_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a request waits for memory to be read into; then its connection ends.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 /// Requests up to this size are votes, questions, small batches; answers up to this size do not count.
 const SMALL_BYTES: usize = 16 << 10;
-/// Longest wait of a long poll.
-const POLL_MAX: Duration = Duration::from_secs(60);
 
 /// What serves the frames of one greeted connection.
 pub(super) struct Serving {
@@ -81,7 +76,7 @@ impl Serving {
         let permit = answers.slots.clone().acquire_owned().await.map_err(io::Error::other)?;
         let Some(head) = reader.head(FRAME_BYTES_MAX).await? else { return Ok(None) };
         let share = self.share_of(head);
-        let (frame, held) = reader.rest_counted(head, share, MEMORY_PATIENCE).await?;
+        let (frame, held) = reader.rest_counted(head, share, patience::MESSAGE_MEMORY).await?;
         Ok(Some((frame, Slot { _permit: permit, _held: held })))
     }
 
@@ -188,7 +183,7 @@ async fn catch_up(broker: &Broker, version: u64) -> io::Result<()> {
     if broker.cluster().metadata_version() >= version {
         return Ok(());
     }
-    broker.cluster().metadata_reaches(version, CATCH_UP_PATIENCE).await;
+    broker.cluster().metadata_reaches(version, patience::FRAME_NEWS).await;
     if broker.cluster().metadata_version() >= version {
         return Ok(());
     }
@@ -228,7 +223,7 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
                 let page = FetchAnswer { batches, ..FetchAnswer::default() };
                 return Ok(weighed(broker, Purpose::Repairs, page.encode_to_vec()));
             }
-            let wait = Duration::from_millis(wait_ms.into()).min(POLL_MAX);
+            let wait = Duration::from_millis(wait_ms.into()).min(patience::LONG_POLL_MAX);
             let page =
                 broker.reading().fetch_here(SegmentId(uuid(&segment)?), offset, bytes_max, wait).await?;
             Ok(weighed(broker, Purpose::Reads, page.encode_to_vec()))

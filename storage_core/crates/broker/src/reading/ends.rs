@@ -1,7 +1,6 @@
 //! How far segments go, and how large they are: their leaders say it of open ones.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -12,12 +11,10 @@ use crate::cluster::routing::base_of;
 use crate::cluster::segment::uuid_bytes;
 use crate::node::error::{Error, Result};
 use crate::node::names::PartitionRef;
+use crate::node::patience;
 use crate::node::proto::peer::{SegmentFacts, SegmentInfoAnswer};
 use crate::peer::Request;
 use crate::reading::Reading;
-
-/// For a look at another node's copies.
-const INFO_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Reading {
     /// The end of a partition, or of one of its segments.
@@ -65,7 +62,8 @@ impl Reading {
             if node == self.cluster().node_id() {
                 return (node, Some(self.copies().segment_facts(&info).await));
             }
-            let answer = self.cluster().peers().call(node, Request::SegmentInfo(info), INFO_PATIENCE).await;
+            let answer =
+                self.cluster().peers().call(node, Request::SegmentInfo(info), patience::SEGMENT_INFO).await;
             (node, answer.ok().and_then(|payload| SegmentInfoAnswer::decode(payload).ok()))
         });
         let answers = futures_util::future::join_all(asked).await;

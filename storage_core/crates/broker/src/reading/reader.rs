@@ -17,6 +17,7 @@ use crate::copies::copy::Readable;
 use crate::node::budget::Purpose;
 use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
+use crate::node::patience;
 use crate::node::proto::peer::{Fetch, FetchAnswer};
 use crate::peer::Request;
 use crate::reading::Reading;
@@ -61,14 +62,6 @@ impl ReadPage {
 
 /// Most bytes of one page, whatever was asked for.
 pub(crate) const PAGE_BYTES_MAX: usize = 16 << 20;
-/// How much longer than its own wait another node may take.
-const FETCH_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a read waits for another leader, or for a decision about the end.
-const SETTLE_PATIENCE: Duration = Duration::from_secs(5);
-/// Between two looks where metadata has not caught up with a seal.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// For this node's disk to have what others have.
-const OWN_DISK_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Reading {
     /// Reads below the high watermark. Waits at it for `options.wait`, then answers an empty page.
@@ -87,7 +80,7 @@ impl Reading {
 
     async fn read_page(&self, from: &PartitionRef, offset: u64, options: ReadOptions) -> Result<ReadPage> {
         let until = Instant::now() + options.wait;
-        let settled_by = Instant::now() + SETTLE_PATIENCE;
+        let settled_by = Instant::now() + patience::END_DECIDED;
         let bytes_max = options.bytes_max.min(PAGE_BYTES_MAX);
         loop {
             let news = self.cluster().news();
@@ -132,7 +125,7 @@ impl Reading {
                     if end.is_none() && !is_only_copy =>
                 {
                     if may_settle() {
-                        news.wait(LOOK_AGAIN).await;
+                        news.wait(patience::NEWS_LOOK).await;
                         continue;
                     }
                     return Err(Error::Unavailable {
@@ -141,7 +134,7 @@ impl Reading {
                 }
                 // Its leader is gone: soon another one has it, or its end is decided.
                 Err(Error::Unavailable { .. }) if end.is_none() && may_settle() => {
-                    news.wait(LOOK_AGAIN).await;
+                    news.wait(patience::NEWS_LOOK).await;
                     continue;
                 }
                 // The metadata list it: whoever calls it unknown knows less than this node.
@@ -158,7 +151,7 @@ impl Reading {
             let goes_on = fetched.sealed && options.segment.is_none();
             if segment.state != SegmentState::Open || goes_on {
                 if may_settle() {
-                    news.wait(LOOK_AGAIN).await;
+                    news.wait(patience::NEWS_LOOK).await;
                     continue;
                 }
                 let what = format!("what follows in segment {} is not known yet", segment.descriptor.id);
@@ -169,7 +162,7 @@ impl Reading {
                 return page(Vec::new(), offset, high_watermark);
             }
             // It was sealed under the wait, or metadata has changed: look again who has the offset now.
-            news.wait(left.min(LOOK_AGAIN)).await;
+            news.wait(left.min(patience::NEWS_LOOK)).await;
         }
     }
 
@@ -266,7 +259,7 @@ impl Reading {
             match self
                 .cluster()
                 .peers()
-                .call(node, Request::Fetch(fetch), wait + FETCH_PATIENCE)
+                .call(node, Request::Fetch(fetch), wait + patience::FETCH_BEYOND_WAIT)
                 .await
                 .and_then(decoded)
             {
@@ -372,7 +365,7 @@ impl Reading {
         if log.durable_offset().0 > offset {
             return Ok(());
         }
-        match tokio::time::timeout(OWN_DISK_PATIENCE, log.committed()).await {
+        match tokio::time::timeout(patience::OWN_COPY_READABLE, log.committed()).await {
             Ok(committed) => committed.map_err(|error| self.copies().bucket().error(log.name(), error)),
             Err(_) => Err(Error::Unavailable {
                 what: format!("the disk of node {} stands still", self.cluster().node_id()),

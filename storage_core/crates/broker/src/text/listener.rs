@@ -2,7 +2,6 @@
 
 use std::io::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::net::TcpStream;
@@ -14,11 +13,7 @@ use super::session::{self, Limits};
 use super::traffic::Traffic;
 use crate::broker::Broker;
 use crate::edge::{Door, Entered};
-
-/// What running requests get when the node stops.
-const STOP: Duration = Duration::from_millis(1_000);
-/// What recording their deliveries gets then.
-const STOP_CURSORS: Duration = Duration::from_millis(300);
+use crate::node::patience;
 
 /// Serves until the broker's shutdown signal, then lets running requests finish.
 pub(crate) async fn serve(door: Door, broker: Broker) {
@@ -45,10 +40,10 @@ pub(crate) async fn serve(door: Door, broker: Broker) {
     }
     drop(door);
     sessions.close();
-    if timeout(STOP, sessions.wait()).await.is_err() {
+    if timeout(patience::TEXT_STOP, sessions.wait()).await.is_err() {
         tracing::warn!(open = sessions.len(), "text requests that still run are cut off");
     }
-    broker.cursors().drain(STOP_CURSORS).await;
+    broker.cursors().drain(patience::TEXT_STOP_DELIVERIES).await;
 }
 
 /// Says why, if the socket takes it at once; nobody waits for a client that has no place.

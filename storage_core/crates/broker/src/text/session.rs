@@ -22,15 +22,12 @@ use crate::cursors::Consumer;
 use crate::node::budget::{Held, Purpose};
 use crate::node::config::Patience;
 use crate::node::error::Error;
+use crate::node::patience;
 
 /// Bytes asked of the socket at a time, and about what a connection keeps.
 const READ_BYTES: usize = 8 * 1024;
 /// Bytes read and thrown away after a last answer, so that the close does not become a reset that eats it.
 const FAREWELL_BYTES_MAX: usize = 1 << 20;
-/// How long a frame or an answer waits for memory.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
-/// How long the client's host has to acknowledge the last answer to a client that closed.
-const ACKNOWLEDGE: Duration = Duration::from_secs(2);
 
 /// What a client may take its time for.
 #[derive(Clone, Copy, Debug)]
@@ -192,7 +189,12 @@ impl Session<'_> {
                 break;
             }
             let deadline = began + length.map_or(self.limits.header, |length| self.limits.transfer(length));
-            self.broker.cluster().share(Purpose::Appends).room(MEMORY_PATIENCE).await.map_err(End::Full)?;
+            self.broker
+                .cluster()
+                .share(Purpose::Appends)
+                .room(patience::ANSWER_MEMORY)
+                .await
+                .map_err(End::Full)?;
             let readable = timeout_at(deadline, self.stream.readable()).await.map_err(|_| End::Slow)?;
             readable.and_then(|()| self.receive()).map_err(End::Broken)?;
         }
@@ -232,7 +234,7 @@ impl Session<'_> {
     async fn answer(&mut self, command: Command<'_>) -> Answer {
         let number = self.arrivals.next_answer();
         if command.is_read()
-            && let Err(full) = self.broker.cluster().share(Purpose::Reads).room(MEMORY_PATIENCE).await
+            && let Err(full) = self.broker.cluster().share(Purpose::Reads).room(patience::ANSWER_MEMORY).await
         {
             return Answer::error(full);
         }
@@ -288,7 +290,7 @@ impl Session<'_> {
         if self.stream.shutdown().await.is_err() {
             return false;
         }
-        let deadline = Instant::now() + ACKNOWLEDGE;
+        let deadline = Instant::now() + patience::LAST_ANSWER_ACKNOWLEDGED;
         let mut pause = Duration::from_micros(50);
         loop {
             // A socket that both sides have closed has no peer any more; one that was reset has an error, too.

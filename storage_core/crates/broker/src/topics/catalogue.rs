@@ -1,7 +1,6 @@
 //! Topics: making, dropping and describing them, and the ids of producers. What changes metadata is asked of the host.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -11,12 +10,11 @@ use walrus_model::{NodeId, SegmentId, TopicId};
 use crate::cluster::routing::{DEFAULT_ORG, base_of, log_start};
 use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
+use crate::node::patience;
 use crate::reading::ends::{Size, end_of};
 use crate::topics::Topics;
 use crate::topics::view::{NodeView, PartitionView, SegmentStateView, SegmentView, TopicInfo, TopicState};
 
-/// For one answer of the metadata store.
-const CONTROL_PATIENCE: Duration = Duration::from_secs(10);
 /// Most partitions of a topic.
 const PARTITIONS_MAX: u32 = 10_000;
 
@@ -46,7 +44,7 @@ impl Topics {
             partitions: partitions.max(1),
             internal,
         };
-        let answer = self.cluster().control().ask(&event, CONTROL_PATIENCE).await?;
+        let answer = self.cluster().control().ask(&event, patience::METADATA_ANSWER_TO_CLIENT).await?;
         let created = matches!(answer, Response::Topic { created: true, .. });
         let missing = || Error::Unavailable { what: format!("topic {name} is not published yet") };
         let topic = self.topic(name.as_str()).ok_or_else(missing)?;
@@ -62,7 +60,10 @@ impl Topics {
             let problem = "it belongs to Walrus itself".to_owned();
             return Err(Error::InvalidTopic { topic: topic.name, problem });
         }
-        self.cluster().control().ask(&Request::DeleteTopic { topic: topic.id }, CONTROL_PATIENCE).await?;
+        self.cluster()
+            .control()
+            .ask(&Request::DeleteTopic { topic: topic.id }, patience::METADATA_ANSWER_TO_CLIENT)
+            .await?;
         tracing::info!(topic = name, "topic deleted");
         Ok(())
     }
@@ -77,7 +78,7 @@ impl Topics {
             below_number,
             first: None,
         };
-        self.cluster().control().ask(&event, CONTROL_PATIENCE).await?;
+        self.cluster().control().ask(&event, patience::METADATA_ANSWER_TO_CLIENT).await?;
         tracing::info!(%partition, below_number, "trimmed");
         Ok(())
     }

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::mpsc;
 use walrus_metadata::{CopyReport, CopyState, Found, Request, Segment, SegmentCopy, SegmentState};
@@ -16,18 +16,13 @@ use crate::copies::holdings::{Held, segment_of};
 use crate::copies::holes;
 use crate::copies::sealing;
 use crate::node::error::{Error, Result};
+use crate::node::patience;
 use crate::upkeep::retiring;
 
-/// Where nothing tells to look earlier.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// A copy that could not be completed waits so long, and so does a report that was not taken.
-const RETRY: Duration = Duration::from_secs(1);
 /// Copies that are completed at the same time.
 const AT_ONCE: usize = 4;
 /// Reports in one command.
 const REPORTS_MAX: usize = 512;
-/// For one answer of the metadata store.
-const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Until the node stops.
 pub(crate) async fn keep_up(copies: Arc<Copies>) {
@@ -40,7 +35,7 @@ pub(crate) async fn keep_up(copies: Arc<Copies>) {
         let reports = work.look(&copies, &finished).await;
         if !reports.is_empty()
             && !work.report(&copies, reports).await
-            && shutdown.run_until_cancelled(tokio::time::sleep(RETRY)).await.is_none()
+            && shutdown.run_until_cancelled(tokio::time::sleep(patience::COPY_RETRY)).await.is_none()
         {
             return;
         }
@@ -48,7 +43,7 @@ pub(crate) async fn keep_up(copies: Arc<Copies>) {
             tokio::select! {
                 _ = version.changed() => {}
                 ended = completed.recv() => if let Some(ended) = ended { work.ended(ended) },
-                () = tokio::time::sleep(LOOK_AGAIN) => {}
+                () = tokio::time::sleep(patience::UPKEEP_LOOK) => {}
             }
         };
         if shutdown.run_until_cancelled(next).await.is_none() {
@@ -59,9 +54,6 @@ pub(crate) async fn keep_up(copies: Arc<Copies>) {
         }
     }
 }
-
-/// What is lost is looked for again after so long.
-const LOOK_FOR_LOST: Duration = Duration::from_secs(30);
 
 /// A copy was completed, or not.
 struct Ended {
@@ -92,12 +84,13 @@ impl Work {
         copies: &Arc<Copies>,
         finished: &mpsc::UnboundedSender<Ended>,
     ) -> Vec<CopyReport> {
-        self.failed.retain(|_, at| at.elapsed() < LOOK_FOR_LOST);
+        self.failed.retain(|_, at| at.elapsed() < patience::LOST_COPIES_LOOK);
         let metadata = copies.cluster().routing().metadata.clone();
         let unsettled = copies.table().follow(&metadata);
         let mut reports = Vec::new();
         for held in unsettled {
-            let patience = if held.state == CopyState::Lost { LOOK_FOR_LOST } else { RETRY };
+            let patience =
+                if held.state == CopyState::Lost { patience::LOST_COPIES_LOOK } else { patience::COPY_RETRY };
             let failed = self.failed.get(&held.segment).is_some_and(|at| at.elapsed() < patience);
             let is_busy = self.under_way.contains(&held.segment) || failed;
             if is_busy || reports.len() == REPORTS_MAX {
@@ -208,7 +201,7 @@ impl Work {
         let is_lost = |report: &&CopyReport| report.found == Found::Lost;
         let lost: Vec<CopyReport> = reports.iter().filter(is_lost).copied().collect();
         let request = Request::ReportCopies { replica: copies.table().replica(), reports };
-        match copies.cluster().control().ask(&request, CONTROL_PATIENCE).await {
+        match copies.cluster().control().ask(&request, patience::METADATA_ANSWER).await {
             Ok(_) => {
                 lost.iter().for_each(|report| tell_loss(copies, report));
                 true

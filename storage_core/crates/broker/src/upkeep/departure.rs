@@ -2,23 +2,21 @@
 //! others came: their leaders roll them. The replica set of an open segment never changes (R9).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use walrus_metadata::rolling::Reason;
 use walrus_metadata::{Segment, SegmentState, is_better_elsewhere};
 
 use crate::cluster::routing::is_led_by;
+use crate::node::patience;
 use crate::partition::Partitions;
 
-/// Nodes come and go slowly.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Segments rolled at one look: each costs commands.
 const ROLLS_MAX: usize = 32;
 
 /// Until the node stops.
 pub(crate) async fn keep_watch(partitions: Arc<Partitions>) {
     let shutdown = partitions.cluster().tasks().shutdown().clone();
-    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    let mut ticks = tokio::time::interval(patience::DEPARTURE_LOOK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while shutdown.run_until_cancelled(ticks.tick()).await.is_some() {
         for segment in departing(&partitions) {

@@ -1,16 +1,13 @@
 //! Looks through the unsealed copies that a start finds, and has holes filled until there are none.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use walrus_log::LogId;
 
 use crate::cluster::segment::segment_of;
 use crate::copies::Copies;
 use crate::copies::holes;
-
-/// What could not be filled is tried again after so long.
-const RETRY: Duration = Duration::from_millis(500);
+use crate::node::patience;
 
 /// Until the node stops.
 pub(crate) async fn keep_filling(copies: Arc<Copies>) {
@@ -37,7 +34,7 @@ pub(crate) async fn keep_filling(copies: Arc<Copies>) {
             if holed.is_empty() {
                 found.await;
             } else {
-                drop(tokio::time::timeout(RETRY, found).await); // both ends are fine
+                drop(tokio::time::timeout(patience::HOLES_RETRY, found).await); // both ends are fine
             }
         }
     };

@@ -15,13 +15,12 @@ use crate::cluster::routing::is_led_by;
 use crate::cluster::segment::log_id;
 use crate::cluster::segment::uuid_bytes;
 use crate::copies::Copies;
+use crate::node::patience;
 use crate::node::proto::peer::{SegmentFacts, SegmentInfoAnswer};
 use crate::peer::Request;
 
 /// Segments in one request.
 const ASKED_MAX: usize = 1_000;
-/// A copy that follows its leader has what was asked about a moment later.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How many unsealed segments this disk stores without all that was acknowledged before the call, or without anybody who
 /// says what that is: their end is being decided, or their leader does not answer. Answers within the patience.
@@ -68,10 +67,10 @@ async fn behind_leader(copies: &Arc<Copies>, leader: u32, segments: &[Descriptor
     };
     loop {
         let behind = segments.iter().filter(is_behind).count();
-        if behind == 0 || Instant::now() + LOOK_AGAIN >= until {
+        if behind == 0 || Instant::now() + patience::LAG_LOOK >= until {
             return behind;
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(patience::LAG_LOOK).await;
     }
 }
 

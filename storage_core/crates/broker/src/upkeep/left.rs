@@ -1,16 +1,13 @@
 //! Logs that are left of disks without votes: shown as long as there are some, and removed once nobody needs them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use walrus_log::Log;
 use walrus_metadata::{CopyState, Metadata, SegmentState};
 
 use crate::cluster::segment::{Place, segment_of};
 use crate::copies::Copies;
-
-/// Between two looks whether somebody may still need them.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+use crate::node::patience;
 
 /// Whether somebody may lack what a log has: all but segments that are sealed with as many verified copies as they should
 /// have, those that were trimmed, and topics that were deleted. What the metadata do not know may come back to them.
@@ -52,7 +49,7 @@ pub(crate) async fn keep_watch(copies: Arc<Copies>) {
                 Ok(())
             });
             drop(removed.await); // it has told what it could not do
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(patience::LEFT_LOGS_LOOK).await;
         }
     };
     copies.tasks().until_stopped(watching).await;

@@ -16,16 +16,11 @@ use crate::copies::holdings::{Held, segment_of};
 use crate::copies::marks::mark_batches;
 use crate::copies::pace::Pace;
 use crate::node::error::{Error, Result};
+use crate::node::patience;
 use crate::upkeep::catch_up;
 
 /// About how much is read at once.
 const READ_BYTES: usize = 1 << 20;
-/// Between two looks at whether a round is due.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// What could not be mended is tried again after so long.
-const RETRY: Duration = Duration::from_secs(5);
-/// For one answer of the metadata store.
-const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How a copy was found.
 enum Health {
@@ -46,7 +41,7 @@ pub(crate) async fn scrub(copies: Arc<Copies>) {
                 look_after(&copies, &held, Some(&mut pace)).await;
             }
             while began.elapsed() < interval(&copies) {
-                tokio::time::sleep(LOOK_AGAIN.min(interval(&copies))).await;
+                tokio::time::sleep(patience::UPKEEP_LOOK.min(interval(&copies))).await;
             }
         }
     };
@@ -70,7 +65,7 @@ pub(crate) async fn keep_whole(copies: Arc<Copies>) {
                     tracing::warn!(%segment, %error, "a copy in use cannot be mended yet");
                 }
             }
-            drop(tokio::time::timeout(RETRY, copies.table().damage()).await); // both ends are fine
+            drop(tokio::time::timeout(patience::REPAIR_RETRY, copies.table().damage()).await); // both ends are fine
         }
     };
     copies.tasks().until_stopped(mending).await;
@@ -93,7 +88,7 @@ async fn look_after(copies: &Arc<Copies>, held: &Held, pace: Option<&mut Pace>) 
     tracing::warn!(segment = %held.segment, ?found, "metadata is told about a copy");
     let reports = vec![catch_up::report(held, found)];
     let request = Request::ReportCopies { replica: copies.table().replica(), reports };
-    if let Err(refusal) = copies.cluster().control().ask(&request, CONTROL_PATIENCE).await {
+    if let Err(refusal) = copies.cluster().control().ask(&request, patience::METADATA_ANSWER).await {
         tracing::warn!(segment = %held.segment, ?refusal, "metadata was not told about a copy");
         copies.table().note_damage(held.segment);
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use walrus_log::Log;
 use walrus_metadata::{Metadata, Request, Segment, SegmentState, Topic};
@@ -14,14 +14,8 @@ use crate::copies::Copies;
 use crate::copies::promises;
 use crate::copies::remains;
 use crate::node::error::{Error, Result};
+use crate::node::patience;
 use crate::upkeep::fate::{Fate, judge};
-
-/// Metadata that changes often is looked at now and then.
-const PAUSE: Duration = Duration::from_secs(1);
-/// A trim that metadata has forgotten is asked for again, so often at most.
-const REMIND_EVERY: Duration = Duration::from_secs(5);
-/// For one answer of the metadata store.
-const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Until the node stops.
 pub(crate) async fn keep_clean(copies: Arc<Copies>) {
@@ -35,7 +29,7 @@ pub(crate) async fn keep_clean(copies: Arc<Copies>) {
             tokio::task::block_in_place(|| clean(&copies, &metadata, &mut seen));
         }
         remind(&copies, &metadata, &mut seen).await;
-        if shutdown.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
+        if shutdown.run_until_cancelled(tokio::time::sleep(patience::UPKEEP_LOOK)).await.is_none() {
             return;
         }
     }
@@ -155,7 +149,7 @@ pub(crate) fn leave(copies: &Arc<Copies>, segment: &Segment) -> Result<()> {
 
 /// Tells metadata of trims that it decided and has forgotten: it was rolled back.
 async fn remind(copies: &Arc<Copies>, metadata: &Metadata, seen: &mut Seen) {
-    if seen.reminded.is_some_and(|at| at.elapsed() < REMIND_EVERY) {
+    if seen.reminded.is_some_and(|at| at.elapsed() < patience::TRIM_REMINDER) {
         return;
     }
     for topic in metadata.topics.values() {
@@ -180,7 +174,7 @@ async fn remind(copies: &Arc<Copies>, metadata: &Metadata, seen: &mut Seen) {
                 below_number: remembered.below,
                 first: Some(Box::new(remembered.first)),
             };
-            if let Err(refusal) = copies.cluster().control().ask(&request, CONTROL_PATIENCE).await {
+            if let Err(refusal) = copies.cluster().control().ask(&request, patience::METADATA_ANSWER).await {
                 tracing::warn!(?refusal, "the forgotten trim is not taken");
             }
         }

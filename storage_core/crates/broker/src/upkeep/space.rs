@@ -2,22 +2,17 @@
 //! on those that it leads, and takes part again by itself as soon as there is room.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use walrus_metadata::{NodeState, Request};
 use walrus_model::NodeId;
 
 use crate::copies::Copies;
+use crate::node::patience;
 
-/// How often the disk is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// A disk that was full has room again with so many times what it lacked then: else a node would come and go with each
 /// segment.
 const FREE_AGAIN_FACTOR: u64 = 2;
-/// A disk that has refused something is not believed for so long, whatever it says of itself: quotas and inodes end too.
-const DOUBTED: Duration = Duration::from_secs(3);
-/// For the metadata store to take note.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Whether the disk is full, as far as was seen; pure.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,7 +24,7 @@ struct Room {
 impl Room {
     fn look(self, free_bytes: u64, min: u64, refused: bool, now: Instant) -> Self {
         let refused = if refused { Some(now) } else { self.refused };
-        let is_doubted = refused.is_some_and(|at| now.duration_since(at) < DOUBTED);
+        let is_doubted = refused.is_some_and(|at| now.duration_since(at) < patience::FULL_DISK_DOUBTED);
         let needed = if self.full { min.saturating_mul(FREE_AGAIN_FACTOR) } else { min };
         Self { full: is_doubted || free_bytes < needed, refused }
     }
@@ -38,7 +33,7 @@ impl Room {
 /// Until the node stops.
 pub(crate) async fn keep_watch(copies: Arc<Copies>) {
     let shutdown = copies.cluster().tasks().shutdown().clone();
-    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    let mut ticks = tokio::time::interval(patience::ROOM_LOOK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut room = Room::default();
     loop {
@@ -78,7 +73,7 @@ async fn tell(copies: &Arc<Copies>, full: bool) {
         (NodeState::Up | NodeState::Full | NodeState::Draining, _) => return,
     };
     let request = Request::SetNodeState { node: me.id, process: me.process, state };
-    if let Err(refusal) = copies.cluster().control().ask(&request, PATIENCE).await {
+    if let Err(refusal) = copies.cluster().control().ask(&request, patience::METADATA_NOTES_ROOM).await {
         tracing::warn!(?state, ?refusal, "the metadata do not know the state of this node's disk yet");
     }
 }
@@ -105,7 +100,7 @@ mod tests {
         let now = Instant::now();
         let refused = Room::default().look(u64::MAX, MIN, true, now);
         assert!(refused.full);
-        assert!(refused.look(u64::MAX, MIN, false, now + DOUBTED / 2).full);
-        assert!(!refused.look(u64::MAX, MIN, false, now + DOUBTED).full);
+        assert!(refused.look(u64::MAX, MIN, false, now + patience::FULL_DISK_DOUBTED / 2).full);
+        assert!(!refused.look(u64::MAX, MIN, false, now + patience::FULL_DISK_DOUBTED).full);
     }
 }

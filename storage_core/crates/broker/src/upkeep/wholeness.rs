@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use walrus_model::SegmentId;
 
 use crate::copies::Copies;
-
-/// Between two looks.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+use crate::node::patience;
 
 /// Since when copies have lacked something and got no further.
 struct Lacking {
@@ -70,7 +68,7 @@ pub(crate) async fn keep_watch(copies: Arc<Copies>) {
                     "copies on this disk have not been whole for a minute: records have fewer copies than they should"
                 );
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(patience::UPKEEP_LOOK).await;
         }
     };
     copies.tasks().until_stopped(watching).await;

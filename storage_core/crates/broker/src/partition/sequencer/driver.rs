@@ -2,7 +2,7 @@
 //! finds the target, hands the queue over, and gives up what has waited too long.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::FutureExt as _;
 use walrus_log::batch::Batch;
@@ -13,15 +13,11 @@ use walrus_model::SegmentId;
 use super::{Arrived, Mode, Sequencer, State, Waiting};
 use crate::cluster::routing::is_led_by;
 use crate::node::error::{Error, Result};
+use crate::node::patience;
 use crate::partition::leader::AppendOutcome;
 use crate::partition::leader::Leader;
 use crate::partition::roll::{self, Roll};
 use crate::peer::{Connection, Lane};
-
-/// The driver looks again after such a time where nothing tells it to look earlier.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// How often batches that waited too long are given up.
-const EXPIRE_EVERY: Duration = Duration::from_millis(100);
 
 /// How far the queue was handed over.
 enum Handed {
@@ -62,7 +58,7 @@ impl Sequencer {
                 let is_stuck = outcome.is_err_and(|error| self.not_rolled(roll, &error));
                 self.expire();
                 if is_stuck {
-                    self.while_waiting(self.leaders.cluster().news().wait(roll::HOLD)).await;
+                    self.while_waiting(self.leaders.cluster().news().wait(patience::WITHOUT_SUCCESSOR)).await;
                 }
                 continue;
             }
@@ -78,12 +74,12 @@ impl Sequencer {
                     self.fail_queue(&mut self.state.lock(), &error);
                 } else {
                     self.obstacle(format!("{}/{} has no open segment", self.name, self.partition));
-                    self.while_waiting(news.wait(LOOK_AGAIN)).await;
+                    self.while_waiting(news.wait(patience::DRIVER_LOOK)).await;
                 }
                 continue;
             };
             if self.give_back(&segment) {
-                self.while_waiting(news.wait(LOOK_AGAIN)).await;
+                self.while_waiting(news.wait(patience::DRIVER_LOOK)).await;
                 continue;
             }
             let handed_over = self.while_waiting(self.hand_over(&segment)).await;
@@ -93,7 +89,7 @@ impl Sequencer {
                 Err(error) => {
                     tracing::debug!(topic = %self.name, partition = self.partition, %error, "appends wait");
                     self.obstacle(error.to_string());
-                    self.while_waiting(news.wait(LOOK_AGAIN)).await;
+                    self.while_waiting(news.wait(patience::DRIVER_LOOK)).await;
                 }
             }
         }
@@ -132,7 +128,7 @@ impl Sequencer {
     async fn while_waiting<T>(&self, step: impl Future<Output = T>) -> T {
         let mut step = std::pin::pin!(step);
         loop {
-            match tokio::time::timeout(EXPIRE_EVERY, &mut step).await {
+            match tokio::time::timeout(patience::APPEND_EXPIRY_LOOK, &mut step).await {
                 Ok(done) => return done,
                 Err(_) => self.expire(),
             }
@@ -181,7 +177,7 @@ impl Sequencer {
                 let error = Error::NoSpace { node: self.leaders.cluster().node_id() };
                 self.fail_queue(&mut state, &error);
             }
-            leader.hold(roll::HOLD);
+            leader.hold(patience::WITHOUT_SUCCESSOR);
             if leader.may_outgrow(self.leaders.limits()) {
                 self.leaders.copies().bucket().thaw(leader.log().id());
                 return false;

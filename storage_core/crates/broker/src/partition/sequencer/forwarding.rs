@@ -2,7 +2,7 @@
 //! of the queue, in order, when they did not arrive or may be sent again.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -11,13 +11,11 @@ use walrus_model::SegmentId;
 use super::{InFlight, Mode, Sequencer, State, Waiting};
 use crate::node::budget::Purpose;
 use crate::node::error::{Error, Result};
+use crate::node::patience;
 use crate::node::proto::peer::{AppendAnswer, ForwardAppend, Kind};
 use crate::partition::ack::AppendAck;
 use crate::partition::leader::AppendOutcome;
 use crate::peer::{CallError, Connection};
-
-/// How much later than the leader the sender of a batch gives up.
-const GRACE: Duration = Duration::from_secs(2);
 
 impl Sequencer {
     /// Sends a batch to the leader. `Err`: it was not sent, the connection is gone.
@@ -42,7 +40,7 @@ impl Sequencer {
         let this = self.clone();
         let completion = Box::new(move |answer| this.answered(segment, number, answer));
         // The leader gives up first, so that its answer says what became of the batch.
-        let deadline = waiting.deadline + GRACE;
+        let deadline = waiting.deadline + patience::FORWARD_BEYOND_LEADER;
         let payload = request.encode_to_vec().into();
         if connection.send((Kind::ForwardAppend, Purpose::Appends), payload, deadline, completion).is_err() {
             return Err(waiting);

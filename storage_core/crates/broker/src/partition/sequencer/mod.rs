@@ -12,7 +12,7 @@ mod forwarding;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -25,6 +25,7 @@ use walrus_model::{SegmentId, TopicId};
 use crate::cluster::routing::open_segment;
 use crate::node::error::{Error, Result};
 use crate::node::names::TopicName;
+use crate::node::patience;
 use crate::partition::ack::AppendAck;
 use crate::partition::follower;
 use crate::partition::fullness::Decision;
@@ -36,10 +37,6 @@ use crate::peer::Connection;
 
 /// Most bytes of batches that wait on this node, of all partitions.
 const WAITING_BYTES_MAX: i64 = 256 << 20;
-
-/// A segment that is younger than this is not rolled for want of room for producers: those who wrote within that time are
-/// remembered all the same.
-const PRODUCER_SILENCE: Duration = Duration::from_secs(15 * 60);
 
 /// What orders one partition's appends on this node, wherever their leader is.
 pub(crate) struct Sequencer {
@@ -223,7 +220,7 @@ impl Sequencer {
         }
         match &state.mode {
             Mode::Local(current) if current.descriptor.id == leader.descriptor.id => {
-                let is_old = leader.fill().age >= PRODUCER_SILENCE;
+                let is_old = leader.fill().age >= patience::PRODUCER_SILENCE;
                 if is_old && !leader.is_held() && leader.log().is_crowded_with_producers() {
                     self.start_roll(&mut state, leader, Reason::Producers);
                 } else {
@@ -288,7 +285,7 @@ impl Sequencer {
                 None
             }
             Err(error @ Error::TooManyProducers { .. }) => {
-                if leader.is_held() || leader.fill().age < PRODUCER_SILENCE {
+                if leader.is_held() || leader.fill().age < patience::PRODUCER_SILENCE {
                     return Some(Err(error));
                 }
                 self.start_roll(state, leader, Reason::Producers);
