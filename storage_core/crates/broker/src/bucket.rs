@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use parking_lot::{Mutex, RwLock};
 use walrus_log::batch::Batch;
 use walrus_log::{Appended, Log, LogId, LogSpec, Slices, Store};
 use walrus_model::{Epoch, Offset};
 
 use crate::node::error::{Error, Result};
+use crate::node::locks::{HELD, LEASES, Lock, SharedLock};
 use crate::node::metrics::Metrics;
 
 /// How many leases the line of a rejected write shows.
@@ -41,9 +41,9 @@ pub struct Bucket {
     store: Store,
     node: u32,
     metrics: Arc<Metrics>,
-    held: RwLock<HashMap<LogId, Arc<Held>>>,
+    held: SharedLock<HashMap<LogId, Arc<Held>>, HELD>,
     /// What the last update was given; the same again changes nothing.
-    last_update: Mutex<Option<Arc<Leases>>>,
+    last_update: Lock<Option<Arc<Leases>>, LEASES>,
     controls: Controls,
 }
 
@@ -68,7 +68,7 @@ pub struct Key {
 /// A key whose lease this process holds, or is just losing.
 struct Held {
     label: Arc<str>,
-    writer: Mutex<Writer>,
+    writer: Lock<Writer>,
 }
 
 /// What its lock guards: a write and the loss of the right to write exclude each other.
@@ -84,8 +84,8 @@ impl Bucket {
             store,
             node,
             metrics,
-            held: RwLock::default(),
-            last_update: Mutex::default(),
+            held: SharedLock::default(),
+            last_update: Lock::default(),
             controls: Controls::default(),
         }
     }
@@ -157,7 +157,7 @@ impl Bucket {
         for (id, (epoch, label)) in &wanted.by_key {
             held.entry(*id).or_insert_with(|| {
                 changes.added += 1;
-                let writer = Mutex::new(Writer { lease: Some(*epoch), frozen: false });
+                let writer = Lock::new(Writer { lease: Some(*epoch), frozen: false });
                 Arc::new(Held { label: label.clone(), writer })
             });
         }

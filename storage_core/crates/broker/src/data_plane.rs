@@ -6,7 +6,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -24,6 +23,7 @@ use crate::copies::table::CopyTable;
 use crate::edge::{Door, raise_descriptors};
 use crate::ending::succession;
 use crate::node::config::{Config, ConfigError, LiveConfig};
+use crate::node::locks::Lock;
 use crate::node::metrics::{LedPartition, Metrics};
 use crate::node::patience;
 use crate::node::secret::Secrets;
@@ -43,7 +43,7 @@ pub struct DataPlane {
     broker: Broker,
     publication: Arc<Publication>,
     /// Taken by the stop.
-    runtime: Mutex<Option<Runtime>>,
+    runtime: Lock<Option<Runtime>>,
 }
 
 impl DataPlane {
@@ -126,7 +126,7 @@ impl DataPlane {
         tasks.spawn("holes", upkeep::holes::keep_filling(copies.clone()));
         tasks.spawn("left logs", upkeep::left::keep_watch(copies.clone()));
         tasks.spawn("wholeness", upkeep::wholeness::keep_watch(copies));
-        Ok(Self { addresses, monitor, broker, publication, runtime: Mutex::new(Some(runtime)) })
+        Ok(Self { addresses, monitor, broker, publication, runtime: Lock::new(Some(runtime)) })
     }
 
     /// `host:port` of each listener (`text`, `grpc`, `peer`), as others reach it.

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use walrus_metadata::Metadata;
 
 use crate::cluster::Cluster;
 use crate::cluster::routing::{Routing, TopicRoute};
+use crate::node::locks::{Lock, PUBLICATION};
 use crate::partition::Partitions;
 
 /// Hands out published metadata, one snapshot at a time.
 pub(crate) struct Publication {
     /// Held while something is handed out: leases of older metadata must not replace those of newer.
-    turn: Mutex<()>,
+    turn: Lock<(), PUBLICATION>,
     partitions: Arc<Partitions>,
 }
 
@@ -53,7 +53,7 @@ fn hand_out(followers: &impl Followers, metadata: &Metadata, routing: Routing, c
 
 impl Publication {
     pub(crate) fn new(partitions: Arc<Partitions>) -> Self {
-        Self { turn: Mutex::default(), partitions }
+        Self { turn: Lock::default(), partitions }
     }
 
     /// Takes a snapshot of the metadata. On return leases and routes follow it. An older one than before is ignored.
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Recorder(Mutex<Vec<&'static str>>);
+    struct Recorder(Lock<Vec<&'static str>>);
 
     impl Recorder {
         fn note(&self, what: &'static str) {
@@ -165,7 +165,7 @@ mod tests {
     fn writes_under_a_lost_lease_end_before_anybody_is_routed_past_them_and_news_come_last() {
         let recorder = Recorder::default();
         hand_out(&recorder, &Metadata::default(), Routing::empty(), &[]);
-        let told = recorder.0.into_inner();
+        let told = recorder.0.lock().clone();
         let at = |what| told.iter().position(|told| *told == what).unwrap();
         assert_eq!(told.len(), 8, "each is told once: {told:?}");
         for (first, then) in [

@@ -15,7 +15,8 @@ const OUTSTANDING_MAX: usize = 4_096;
 /// What the host learned of a request.
 pub(crate) type Outcome = Result<Response, Refused>;
 
-/// The bounded queue of events that the host pulls and answers.
+/// The bounded queue of events that the host pulls and answers. Its lock has a condition, which `locks.rs` has no use for
+/// elsewhere; no other lock is taken under it.
 pub(crate) struct ControlQueue {
     state: Mutex<State>,
     arrived: Condvar,

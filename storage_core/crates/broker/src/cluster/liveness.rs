@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use crate::node::locks::Lock;
 use crate::node::patience;
-use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// So many times what answers lately took.
@@ -14,13 +14,13 @@ const FAILURES: u32 = 2;
 
 /// What the pings say of each node, and which nodes were given up.
 pub(crate) struct Liveness {
-    nodes: Mutex<HashMap<u32, Seen>>,
+    nodes: Lock<HashMap<u32, Seen>>,
     lost: watch::Sender<Vec<u32>>,
 }
 
 impl Default for Liveness {
     fn default() -> Self {
-        Self { nodes: Mutex::default(), lost: watch::Sender::new(Vec::new()) }
+        Self { nodes: Lock::default(), lost: watch::Sender::new(Vec::new()) }
     }
 }
 

@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use walrus_metadata::{Metadata, Node, Presence, Present};
@@ -33,6 +32,7 @@ use routing::Routing;
 use crate::node::budget::{Budget, Purpose, Share};
 use crate::node::clock;
 use crate::node::config::Config;
+use crate::node::locks::Lock;
 use crate::node::metrics::Metrics;
 use crate::node::secret::Secrets;
 use crate::node::tasks::Tasks;
@@ -48,13 +48,13 @@ pub(crate) struct Cluster {
     budget: Arc<Budget>,
     peers: Peers,
     liveness: Liveness,
-    presence: Mutex<Presence>,
+    presence: Lock<Presence>,
     routing: ArcSwap<Routing>,
     version: watch::Sender<u64>,
     control: ControlQueue,
     barrier: Barrier,
     room: DiskRoom,
-    raft_status: Mutex<Value>,
+    raft_status: Lock<Value>,
 }
 
 /// Parts and options.
@@ -64,14 +64,14 @@ impl Cluster {
         let secrets = Arc::new(secrets);
         Self {
             peers: Peers::new(&config, secrets.clone(), budget.clone(), tasks.runtime().clone()),
-            presence: Mutex::new(Presence::new(Duration::from_millis(config.lease_ms))),
+            presence: Lock::new(Presence::new(Duration::from_millis(config.lease_ms))),
             liveness: Liveness::default(),
             routing: ArcSwap::from_pointee(Routing::empty()),
             version: watch::Sender::new(0),
             control: ControlQueue::new(),
             barrier: Barrier::default(),
             room: DiskRoom::default(),
-            raft_status: Mutex::new(json!({})),
+            raft_status: Lock::new(json!({})),
             config,
             metrics,
             tasks,
@@ -140,7 +140,7 @@ impl Cluster {
     }
 
     /// Raft's own words about itself.
-    pub(crate) fn raft_status(&self) -> &Mutex<Value> {
+    pub(crate) fn raft_status(&self) -> &Lock<Value> {
         &self.raft_status
     }
 }

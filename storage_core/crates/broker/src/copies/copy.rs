@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use parking_lot::{Mutex, MutexGuard};
 use walrus_log::batch::Batch as StoredBatch;
 use walrus_log::{CommitTicket, Log, Store};
 use walrus_model::{Descriptor, Digest, Offset, OffsetRange, ReplicaRef, Value};
@@ -24,6 +23,7 @@ use crate::copies::promises;
 use crate::copies::wire;
 use crate::copies::wire::{AppendBytes, Ask};
 use crate::node::error::{Error, Result};
+use crate::node::locks::{COPY, Lock};
 
 /// About how much is read at once where a log is walked through.
 const WALK_BYTES: usize = 1 << 20;
@@ -39,7 +39,7 @@ pub(crate) struct Copy {
     holed: Arc<Holed>,
     /// What the leader tells, while this process leads the segment.
     lead: ArcSwapOption<Lead>,
-    state: Mutex<State>,
+    state: Lock<State, COPY>,
 }
 
 struct State {
@@ -76,7 +76,7 @@ impl Copy {
         store: Store,
         holed: Arc<Holed>,
     ) -> Self {
-        let state = Mutex::new(State { replica: None, log: None });
+        let state = Lock::new(State { replica: None, log: None });
         Self { descriptor, me, start, store, holed, lead: ArcSwapOption::empty(), state }
     }
 
@@ -235,7 +235,7 @@ impl Copy {
 
     /// Runs on the machine, made from the disk if need be. After an error it is made anew.
     fn with<T>(&self, work: impl FnOnce(&mut Replica, &mut Option<Log>) -> Result<T>) -> Result<T> {
-        let mut state: MutexGuard<'_, State> = self.state.lock();
+        let mut state = self.state.lock();
         let State { replica, log } = &mut *state;
         if log.is_none() {
             *log = self.log();

@@ -7,20 +7,20 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::Mutex;
+use crate::node::locks::Lock;
 use tokio::sync::watch;
 
 /// The high watermark of one open segment, with those who wait for it. It never moves back.
 pub(crate) struct HighWatermark {
     value: watch::Sender<u64>,
     /// By the offset that is waited for, and a number that tells those of one offset apart.
-    waiting: Mutex<BTreeMap<(u64, u64), Waker>>,
+    waiting: Lock<BTreeMap<(u64, u64), Waker>>,
     next_number: AtomicU64,
 }
 
 impl HighWatermark {
     pub(crate) fn new(value: u64) -> Self {
-        Self { value: watch::Sender::new(value), waiting: Mutex::default(), next_number: AtomicU64::new(0) }
+        Self { value: watch::Sender::new(value), waiting: Lock::default(), next_number: AtomicU64::new(0) }
     }
 
     pub(crate) fn get(&self) -> u64 {

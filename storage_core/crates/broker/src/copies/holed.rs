@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
+use crate::node::locks::Lock;
 use tokio::sync::Notify;
 use walrus_model::SegmentId;
 
 /// The unsealed copies of this disk in which something rotted, as far as they were looked through.
 #[derive(Default)]
 pub(crate) struct Holed {
-    segments: Mutex<HashSet<SegmentId>>,
+    segments: Lock<HashSet<SegmentId>>,
     /// One was found.
     found: Notify,
     /// All that were here at the start have been looked through.

@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 use walrus_log::{FsyncSchedule, LogId, Store};
 use walrus_metadata::{CopyState, Metadata};
@@ -20,6 +19,7 @@ use crate::copies::promises;
 use crate::copies::tombstones::Tombstones;
 use crate::node::config::Config;
 use crate::node::error::{Error, Result};
+use crate::node::locks::Lock;
 use crate::node::patience;
 
 /// All copies of segments on this node, and what its disk remembers of trims.
@@ -27,20 +27,20 @@ pub(crate) struct CopyTable {
     me: ReplicaRef,
     start: CutId,
     store: Store,
-    known: Mutex<HashMap<SegmentId, Arc<Copy>>>,
+    known: Lock<HashMap<SegmentId, Arc<Copy>>>,
     /// What is sealed and listed here.
-    holdings: Mutex<Holdings>,
+    holdings: Lock<Holdings>,
     tombstones: Tombstones,
     /// Logs that metadata do not list: not served.
-    aside: Mutex<HashSet<SegmentId>>,
+    aside: Lock<HashSet<SegmentId>>,
     /// How fast the copies that are made here may be fetched.
-    pace: Mutex<Pace>,
+    pace: Lock<Pace>,
     /// Segments whose copies here were found damaged, by a reader.
-    damaged: Mutex<HashSet<SegmentId>>,
+    damaged: Lock<HashSet<SegmentId>>,
     /// There are such.
     damage: Notify,
     /// Open segments that this process is to lead, whose end somebody wanted to know and was not told.
-    doubted: Mutex<HashMap<SegmentId, Instant>>,
+    doubted: Lock<HashMap<SegmentId, Instant>>,
     /// CopyTable of segments that are not sealed in which batches rotted.
     holed: Arc<Holed>,
 }
@@ -53,15 +53,15 @@ impl CopyTable {
         Ok(Self {
             me,
             start,
-            holdings: Mutex::new(Holdings::new(me)),
+            holdings: Lock::new(Holdings::new(me)),
             tombstones: Tombstones::open(&store)?,
-            aside: Mutex::default(),
+            aside: Lock::default(),
             store,
-            known: Mutex::default(),
-            pace: Mutex::new(Pace::new()),
-            damaged: Mutex::default(),
+            known: Lock::default(),
+            pace: Lock::new(Pace::new()),
+            damaged: Lock::default(),
             damage: Notify::new(),
-            doubted: Mutex::default(),
+            doubted: Lock::default(),
             holed: Arc::default(),
         })
     }

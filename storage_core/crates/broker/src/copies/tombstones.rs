@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 
-use parking_lot::RwLock;
 use uuid::Uuid;
 use walrus_log::Store;
 use walrus_metadata::Partition;
@@ -11,6 +10,7 @@ use walrus_model::{Descriptor, TopicId};
 
 use crate::copies::codec::{self, fields};
 use crate::node::error::{Error, Result};
+use crate::node::locks::SharedLock;
 
 /// What the keys in the store begin with.
 const KEYS: &str = "trimmed/";
@@ -18,7 +18,7 @@ const KEYS: &str = "trimmed/";
 /// The tombstones of one disk, in memory and in its store.
 pub(crate) struct Tombstones {
     store: Store,
-    known: RwLock<HashMap<(TopicId, u32), Tombstone>>,
+    known: SharedLock<HashMap<(TopicId, u32), Tombstone>>,
 }
 
 /// The tombstone of one partition.
@@ -44,7 +44,7 @@ impl Tombstones {
             let place = parse(&key).ok_or_else(|| unreadable(&"its key names no partition"))?;
             known.insert(place, codec::decode(&key, &bytes).map_err(|problem| unreadable(&problem))?);
         }
-        Ok(Self { store: store.clone(), known: RwLock::new(known) })
+        Ok(Self { store: store.clone(), known: SharedLock::new(known) })
     }
 
     /// Remembers what metadata has trimmed, durably. True: more than before.

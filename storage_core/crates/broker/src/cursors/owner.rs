@@ -5,13 +5,13 @@
 //! partition, one append in flight, the latest state of each cursor in it; when older segments hold little that is
 //! still needed, that little is appended again and they are trimmed.
 
+use parking_lot::MutexGuard;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio::sync::watch;
 use walrus_log::batch::{Batch, BatchBuilder};
 use walrus_model::TopicId;
@@ -25,6 +25,7 @@ use super::terms::{EntryRef, Settlement, TopicRef};
 use crate::cluster::leadership::Leadership;
 use crate::node::clock;
 use crate::node::error::{Error, Result};
+use crate::node::locks::{Lock, Turn};
 use crate::node::names::{PartitionRef, TopicName};
 use crate::node::patience;
 use crate::reading::reader::ReadOptions;
@@ -38,7 +39,7 @@ const REPLAY_BYTES: usize = 1 << 20;
 /// The cursors of one partition of `__cursors`, as far as this node owns them.
 pub(super) struct Owner {
     log: PartitionRef,
-    ledger: Mutex<Ledger>,
+    ledger: Lock<Ledger>,
     /// One taking over at a time.
     taking_over: tokio::sync::Mutex<()>,
     /// Ticks when records became durable, or when the ownership ended.
@@ -49,7 +50,7 @@ pub(super) struct Owner {
 
 impl Owner {
     pub(super) fn new(log: PartitionRef) -> Self {
-        let (ledger, taking_over) = (Mutex::default(), tokio::sync::Mutex::default());
+        let (ledger, taking_over) = (Lock::default(), tokio::sync::Mutex::default());
         Self { log, ledger, taking_over, recorded: watch::Sender::new(0), is_stuck: AtomicBool::new(false) }
     }
 
@@ -222,12 +223,12 @@ impl Owner {
     }
 
     /// The ledger, if this node still serves under the same segment.
-    fn locked(&self, serving: Serving) -> Result<MappedMutexGuard<'_, Ledger>> {
+    fn locked(&self, serving: Serving) -> Result<Turn<MutexGuard<'_, Ledger>>> {
         let ledger = self.ledger.lock();
         if ledger.serving != Some(serving) {
             return Err(Error::NotLeader { key: self.log.to_string(), hint: None });
         }
-        Ok(MutexGuard::map(ledger, |ledger| ledger))
+        Ok(ledger)
     }
 
     /// Reserves the next free entry of one partition; reads it first if need be.

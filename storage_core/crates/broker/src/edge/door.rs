@@ -7,10 +7,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::node::locks::Lock;
 use crate::node::patience;
 use crate::node::strangers::Caps;
 
@@ -28,7 +28,7 @@ struct Places {
     caps: Caps,
     /// What each connection costs the process.
     descriptors_each: usize,
-    by_address: Mutex<HashMap<IpAddr, usize>>,
+    by_address: Lock<HashMap<IpAddr, usize>>,
     taken: AtomicUsize,
 }
 
@@ -58,7 +58,7 @@ impl Door {
         descriptors_each: usize,
     ) -> Self {
         let places =
-            Places { caps, descriptors_each, by_address: Mutex::default(), taken: AtomicUsize::new(0) };
+            Places { caps, descriptors_each, by_address: Lock::default(), taken: AtomicUsize::new(0) };
         Self { name, listener, places: Arc::new(places) }
     }
 

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -18,6 +17,7 @@ use tokio::runtime::Runtime;
 use super::door::{Door, Entered, Place, raise_descriptors};
 use super::guard::Guarded;
 use crate::node::config::{ConfigError, Patience, connections_max};
+use crate::node::locks::{FRONT, Lock};
 use crate::node::patience;
 use crate::node::start_error::StartError;
 use crate::node::strangers::{Caps, Silence};
@@ -67,7 +67,7 @@ struct Config {
 pub struct Front {
     addresses: BTreeMap<String, String>,
     /// Taken by the stop.
-    runtime: Mutex<Option<Runtime>>,
+    runtime: Lock<Option<Runtime>>,
 }
 
 impl Front {
@@ -105,7 +105,7 @@ impl Front {
             let spare = Arc::new(Spare::new(if protocol == Protocol::Http1 { SPARE_CONNECTIONS } else { 0 }));
             runtime.spawn(serve(door, Arc::new(Behind { socket, protocol, silence }), spare));
         }
-        Ok(Self { addresses, runtime: Mutex::new(Some(runtime)) })
+        Ok(Self { addresses, runtime: Lock::new(Some(runtime)) })
     }
 
     /// `host:port` of each port.
@@ -242,8 +242,8 @@ fn is_decided(protocol: Protocol, header: &[u8]) -> bool {
 
 /// Descriptors that are kept for connections that come when there is no other.
 struct Spare {
-    connections: Mutex<usize>,
-    kept: Mutex<Vec<OwnedFd>>,
+    connections: Lock<usize, FRONT>,
+    kept: Lock<Vec<OwnedFd>>,
 }
 
 /// The descriptors of one connection, on loan.
@@ -253,7 +253,7 @@ struct Lent {
 
 impl Spare {
     fn new(connections: usize) -> Self {
-        let spare = Self { connections: Mutex::new(connections), kept: Mutex::default() };
+        let spare = Self { connections: Lock::new(connections), kept: Lock::default() };
         spare.refill(connections * DESCRIPTORS_EACH);
         spare
     }

@@ -1,6 +1,5 @@
 //! Counters of the data plane, in Prometheus's text format. Names are `walrus_*`, units last.
 
-use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -10,6 +9,7 @@ use prometheus_client::registry::{Registry, Unit};
 use walrus_log::OpenReport;
 
 use crate::node::budget::{Budget, Purpose};
+use crate::node::locks::Lock;
 
 /// Label of counters that are split by a stable name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -52,7 +52,7 @@ pub(crate) struct LedPartition {
 
 /// All counters, and the registry that writes them. Others add theirs through [`Metrics::register`].
 pub struct Metrics {
-    registry: Mutex<Registry>,
+    registry: Lock<Registry>,
     /// Batches acknowledged by leaders on this node.
     pub(crate) appends: Counter,
     /// Bytes of batches given to the engine on this node.
@@ -127,7 +127,7 @@ impl Metrics {
     pub(crate) fn new() -> Self {
         let seconds = || Histogram::new(exponential_buckets(0.000_01, 2.0, 22)); // 10 us .. 20 s
         let metrics = Self {
-            registry: Mutex::default(),
+            registry: Lock::default(),
             appends: Counter::default(),
             append_bytes: Counter::default(),
             append_seconds: seconds(),

@@ -5,6 +5,7 @@ pub(crate) mod budget;
 pub(crate) mod clock;
 pub(crate) mod config;
 pub(crate) mod error;
+pub(crate) mod locks;
 pub mod metrics;
 pub(crate) mod names;
 pub(crate) mod patience;

@@ -7,8 +7,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::node::locks::Lock;
 use hmac::{Hmac, Mac as _};
-use parking_lot::Mutex;
 use sha2::Sha256;
 
 /// How many bytes one secret may have.
@@ -72,7 +72,7 @@ pub(crate) fn find<'a>(
 /// The secrets that are known now, in the order of their file: the first is used, all are taken.
 pub(crate) struct Secrets {
     file: Option<PathBuf>,
-    known: Mutex<Known>,
+    known: Lock<Known>,
 }
 
 struct Known {
@@ -103,7 +103,7 @@ impl Secrets {
             Some(path) => read(path).map(|(stamp, secrets)| (Some(stamp), secrets))?,
             None => (None, vec![Secret(Vec::new())]),
         };
-        let known = Mutex::new(Known { stamp, secrets: secrets.into() });
+        let known = Lock::new(Known { stamp, secrets: secrets.into() });
         Ok(Self { file: file.map(Path::to_owned), known })
     }
 

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 
 use walrus_metadata::rolling::Limits;
 use walrus_metadata::{Segment, SegmentState};
@@ -15,6 +14,7 @@ use crate::cluster::routing::Routing;
 use crate::cluster::segment::label;
 use crate::copies::Copies;
 use crate::node::error::Result;
+use crate::node::locks::Lock;
 use crate::node::names::TopicName;
 use crate::partition::follower;
 use crate::partition::leader::{Leader, Requeue};
@@ -23,7 +23,7 @@ use crate::partition::leader::{Leader, Requeue};
 pub(crate) struct Leaders {
     copies: Arc<Copies>,
     limits: ArcSwap<Limits>,
-    led: Mutex<HashMap<SegmentId, Arc<Leader>>>,
+    led: Lock<HashMap<SegmentId, Arc<Leader>>>,
     /// Held while a leader begins, so that it begins once.
     beginning: tokio::sync::Mutex<()>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Leaders {
 impl Leaders {
     pub(crate) fn new(copies: Arc<Copies>) -> Self {
         let limits = ArcSwap::from_pointee(copies.cluster().config().limits());
-        Self { copies, limits, led: Mutex::default(), beginning: tokio::sync::Mutex::default() }
+        Self { copies, limits, led: Lock::default(), beginning: tokio::sync::Mutex::default() }
     }
 
     /// The cluster as this node sees it.

@@ -4,22 +4,22 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use walrus_replica::Message;
 
+use crate::node::locks::{LINK, Lock};
 use crate::peer::Connection;
 
 /// What goes to one other replica.
 #[derive(Default)]
 pub(super) struct Mailbox {
     /// What must be sent besides batches.
-    pub(super) mail: Mutex<VecDeque<Message>>,
+    pub(super) mail: Lock<VecDeque<Message>>,
     /// For mail and for batches.
     pub(super) bell: Notify,
     /// How it is reached, by whoever holds the lock.
-    pub(super) link: Mutex<Option<Link>>,
+    pub(super) link: Lock<Option<Link>, LINK>,
 }
 
 /// The connection of a session. Whoever holds its lock sends, so that batches leave in their order.

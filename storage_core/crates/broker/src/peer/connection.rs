@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -19,6 +18,7 @@ use super::greeting::{decode_error, greeting, nonce};
 use super::outlet::{Outlet, write_all};
 use crate::node::budget::{Budget, Purpose, counted};
 use crate::node::error::Error;
+use crate::node::locks::{CONNECTION, Lock};
 use crate::node::patience;
 use crate::node::proto::peer::{Challenge, Hello, HelloAnswer, Kind, Proof};
 use crate::node::secret::{NONCE_BYTES, Role, Secrets, find};
@@ -59,7 +59,7 @@ pub(crate) struct Connection {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Lock<State, CONNECTION>,
     /// Requests are numbered from 1 and written in this order.
     outlet: Outlet,
     closed: CancellationToken,
@@ -86,7 +86,7 @@ impl Connection {
         let Greeted { reader, writer, process } =
             greeted.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
         let shared = Arc::new(Shared {
-            state: Mutex::new(State { next_id: 1, is_closed: false, unanswered: BTreeMap::new() }),
+            state: Lock::new(State { next_id: 1, is_closed: false, unanswered: BTreeMap::new() }),
             outlet: Outlet::new(writer),
             closed: CancellationToken::new(),
             budget,

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::sync::{oneshot, watch};
 use uuid::Uuid;
@@ -23,6 +22,7 @@ pub(crate) use connection::{CallError, Connection, Handshake};
 use crate::node::budget::{Budget, Purpose};
 use crate::node::config::Config;
 use crate::node::error::{Error, Result};
+use crate::node::locks::{Lock, PEERS};
 use crate::node::patience;
 use crate::node::proto::peer::{Confirm, Fetch, Hello, Kind, Ping, Prepare, ReplicaRequest, SegmentInfo};
 use crate::node::secret::Secrets;
@@ -91,14 +91,14 @@ pub struct Peers {
     budget: Arc<Budget>,
     /// Connections live here, whoever asks for them.
     runtime: tokio::runtime::Handle,
-    nodes: Mutex<HashMap<u32, Arc<Peer>>>,
+    nodes: Lock<HashMap<u32, Arc<Peer>>, PEERS>,
 }
 
 struct Peer {
     node: u32,
     disk: DiskId,
     /// The latest that is known.
-    process: Mutex<ProcessId>,
+    process: Lock<ProcessId>,
     address: String,
     lanes: [tokio::sync::Mutex<Attempt>; 4],
     /// It is silent, and only pinged until it answers: else each request would wait for a connection.
@@ -149,7 +149,7 @@ impl Peers {
             is_replica_lane: false,
             nonce: Bytes::new(), // one for each connection
         };
-        Self { hello, secrets, budget, runtime, nodes: Mutex::default() }
+        Self { hello, secrets, budget, runtime, nodes: Lock::default() }
     }
 
     /// Takes in the nodes' addresses. Connections to an earlier process or address of a node are closed.
@@ -164,7 +164,7 @@ impl Peers {
                 let peer = Peer {
                     node: *id,
                     disk: node.disk,
-                    process: Mutex::new(node.process),
+                    process: Lock::new(node.process),
                     address: node.peer_address.clone(),
                     lanes: Default::default(),
                     given_up: watch::Sender::new(false),
@@ -314,12 +314,12 @@ mod tests {
             secrets: Arc::new(Secrets::open(None).unwrap()),
             budget: Arc::new(Budget::new(64 << 20)),
             runtime: tokio::runtime::Handle::current(),
-            nodes: Mutex::default(),
+            nodes: Lock::default(),
         };
         let peer = Peer {
             node: 7,
             disk: DiskId::from_u128(0),
-            process: Mutex::new(ProcessId::from_u128(0)),
+            process: Lock::new(ProcessId::from_u128(0)),
             address: listener.local_addr().unwrap().to_string(),
             lanes: Default::default(),
             given_up: watch::Sender::new(false),

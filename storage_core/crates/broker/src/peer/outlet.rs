@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Buf, BufMut, BytesMut};
-use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 
 use super::frame::Frame;
+use crate::node::locks::Lock;
 
 /// Payloads up to this size are copied together into one write.
 const COALESCE_BYTES: usize = 16 << 10;
@@ -24,7 +24,7 @@ const AT_ONCE: usize = 64;
 
 /// The writing side of one connection: the frames that wait, and who writes them.
 pub(crate) struct Outlet {
-    queue: Mutex<Queue>,
+    queue: Lock<Queue>,
     /// Rings when the task has something to write.
     bell: Notify,
     /// Rings when the task took frames.
@@ -55,7 +55,7 @@ impl Outlet {
             is_writing: false,
         };
         Self {
-            queue: Mutex::new(queue),
+            queue: Lock::new(queue),
             bell: Notify::new(),
             taken: Notify::new(),
             written: AtomicU64::new(0),

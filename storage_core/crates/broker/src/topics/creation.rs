@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::node::locks::{CREATION, Lock};
 use crate::node::names::{PartitionRef, TopicName};
 use crate::partition::ticket::Ticket;
 
 /// Appends that wait for their topic to be created, by topic and in the order in which they came.
 #[derive(Default)]
 pub(crate) struct TopicCreations {
-    waiting: Mutex<HashMap<TopicName, Vec<Early>>>,
+    waiting: Lock<HashMap<TopicName, Vec<Early>>, CREATION>,
     /// How many topics there are in `waiting`: usually none, and then nobody takes the lock.
     topics: AtomicUsize,
 }

@@ -12,7 +12,6 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use walrus_log::batch::Batch as StoredBatch;
@@ -30,6 +29,7 @@ use crate::copies::marks::mark_behind;
 use crate::copies::wire::{AppendBytes, Ask};
 use crate::node::clock;
 use crate::node::error::{Error, Result};
+use crate::node::locks::{LEADER, Lock};
 use crate::partition::ack::AppendAck;
 use crate::partition::link::Mailbox;
 use crate::partition::window::{Recent, Window};
@@ -48,7 +48,7 @@ pub(crate) struct Leader {
     own_replica: usize,
     /// What was known of producers at the segment's base.
     pub(crate) first_producers: Bytes,
-    state: Mutex<State>,
+    state: Lock<State, LEADER>,
     /// What it tells those who answer for the own copy.
     lead: Arc<Lead>,
     ended: watch::Sender<Option<Arc<Value>>>,
@@ -59,7 +59,7 @@ pub(crate) struct Leader {
     /// Held by whoever has a successor allotted, so that it is done once.
     pub(crate) allotting: tokio::sync::Mutex<()>,
     /// A roll that found no successor is not tried again before this.
-    hold_until: Mutex<Option<Instant>>,
+    hold_until: Lock<Option<Instant>>,
     /// Who takes the appends that the segment ends without.
     back: Weak<dyn Requeue>,
 }
@@ -160,7 +160,7 @@ impl Leader {
             own_replica,
             first_producers: log.first_producers(),
             lead,
-            state: Mutex::new(State { machine, window: Window::default(), carried: HashMap::new() }),
+            state: Lock::new(State { machine, window: Window::default(), carried: HashMap::new() }),
             ended: watch::Sender::new(None),
             mailboxes: (0..replicas).map(|_| Default::default()).collect(),
             closed: CancellationToken::new(),
@@ -168,7 +168,7 @@ impl Leader {
             copy,
             opened: opened.checked_sub(Duration::from_millis(age_ms)).unwrap_or(opened),
             allotting: tokio::sync::Mutex::default(),
-            hold_until: Mutex::default(),
+            hold_until: Lock::default(),
             back,
             descriptor,
         })

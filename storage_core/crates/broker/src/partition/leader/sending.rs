@@ -1,13 +1,13 @@
 //! What a leader has for one of its other replicas: mail, the next batches, and what of the log a voter lacks.
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use walrus_model::Offset;
 use walrus_replica::{LeaderInput, LeaderOutput, Message};
 
 use super::Leader;
 use crate::copies::wire::{AppendBytes, Ask};
 use crate::node::error::{Error, Result};
+use crate::node::locks::{LINK, Lock};
 use crate::partition::link::Link;
 
 impl Leader {
@@ -22,7 +22,7 @@ impl Leader {
     }
 
     /// How a replica is reached now.
-    pub(crate) fn link(&self, to: usize) -> &Mutex<Option<Link>> {
+    pub(crate) fn link(&self, to: usize) -> &Lock<Option<Link>, LINK> {
         &self.mailboxes[to].link
     }
 

@@ -15,7 +15,6 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use walrus_log::batch::Batch;
 use walrus_metadata::Segment;
@@ -24,6 +23,7 @@ use walrus_model::{SegmentId, TopicId};
 
 use crate::cluster::routing::open_segment;
 use crate::node::error::{Error, Result};
+use crate::node::locks::{Lock, SEQUENCER};
 use crate::node::names::TopicName;
 use crate::node::patience;
 use crate::partition::ack::AppendAck;
@@ -44,7 +44,7 @@ pub(crate) struct Sequencer {
     topic: TopicId,
     name: TopicName,
     partition: u32,
-    state: Mutex<State>,
+    state: Lock<State, SEQUENCER>,
     /// What was sent is answered, all of it.
     settled: Notify,
 }
@@ -128,7 +128,7 @@ impl Sequencer {
             obstacle: String::new(),
             moved: None,
         };
-        Self { leaders, topic, name, partition, state: Mutex::new(state), settled: Notify::new() }
+        Self { leaders, topic, name, partition, state: Lock::new(state), settled: Notify::new() }
     }
 
     /// Takes a batch that `Batch::parse` has checked. Its place in the order is fixed when this returns.
