@@ -186,7 +186,7 @@ fn producers_are_remembered_when_their_batches_were_trimmed() {
         for _ in 0..300 {
             append(&log, &[0; 300]).unwrap();
         }
-        store.settle();
+        store.drain();
         log.delete_before(Offset(290)).unwrap();
     }
     let store = open(directory.path(), &Options::small());

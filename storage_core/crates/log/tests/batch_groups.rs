@@ -92,7 +92,7 @@ fn a_full_disk_refuses_a_group_before_anything_is_accepted() {
         assert!(matches!(error, Error::NoSpace { .. }), "{error}");
         append(&log, b"still").unwrap();
         disk.set_full(false);
-        store.settle();
+        store.drain();
         assert_eq!(append_group(&log, &batches).unwrap(), Offset(2)..Offset(14));
         let expected: Vec<_> = [b"before".to_vec(), b"still".to_vec()].into_iter().chain(grouped).collect();
         assert_eq!(values(&log), expected);
@@ -162,7 +162,7 @@ fn every_crash_image_has_all_of_a_group_or_nothing() {
             append_group(&log, &batches).unwrap();
             let acknowledged = disk.changes();
             append(&log, b"behind").unwrap();
-            store.settle();
+            store.drain();
             let all: Vec<_> =
                 [b"before".to_vec()].into_iter().chain(grouped).chain([b"behind".to_vec()]).collect();
             let mut replay = disk.replay();
@@ -219,7 +219,7 @@ fn a_group_that_was_trimmed_or_truncated_in_its_middle_stays_as_it_is() {
                 expected.truncate(cut as usize);
             }
             log.delete_before(Offset(trim)).unwrap();
-            store.settle();
+            store.drain();
             let image = disk.crash_image(disk.changes(), CrashChoice::Nothing);
             let again = open_on(&image, &options).unwrap();
             assert_eq!(values(&the_log(&again)), expected[trim as usize..], "{kind:?}, {trim}, {cut:?}");
@@ -282,7 +282,7 @@ fn a_write_of_a_group_that_fails_poisons_the_log_and_leaves_nothing() {
             let store = open_on(&disk, &options()).unwrap();
             let log = store.create_log(spec(1, "a")).unwrap();
             append(&log, b"before").unwrap();
-            store.settle();
+            store.drain();
             let begin = disk.calls();
             let (batches, grouped) = group_of(3, 10);
             disk.fail_call(begin + call, walrus_log::Fault::Eio);

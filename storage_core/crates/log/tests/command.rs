@@ -25,7 +25,7 @@ fn fill(directory: &Path) {
     }
     append(&logs[1], b"last").unwrap();
     logs[1].seal(b"value").unwrap();
-    store.settle();
+    store.drain();
     store.close().unwrap();
 }
 

@@ -41,7 +41,7 @@ fn killed(kind: TailKind, records: u64) -> SimulatedDisk {
     for offset in 0..records {
         append(&log, &value(offset)).unwrap();
     }
-    store.settle();
+    store.drain();
     SimulatedDisk::from_contents(kind, &disk.contents())
 }
 

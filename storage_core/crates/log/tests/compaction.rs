@@ -114,10 +114,10 @@ fn the_last_record_of_each_key_stays_at_its_offset_and_space_is_given_back() {
         for pair in all.chunks(2) {
             append_entries(&log, pair).unwrap();
         }
-        store.settle();
+        store.drain();
         let (size, files, digest) = (log.size_bytes(), store.stats().files, log.digest());
         let compacted = log.compact(NEVER).unwrap();
-        store.settle();
+        store.drain();
         assert!(compacted.records > 250 && compacted.blocks > 20, "{compacted:?}");
         assert_eq!(log.size_bytes() + compacted.bytes, size);
         assert!(store.stats().files < files, "{} of {files} files", store.stats().files);
@@ -383,12 +383,12 @@ fn every_crash_image_of_a_compaction_has_the_last_of_each_key() {
         for entry in &all {
             append_entries(&log, std::slice::from_ref(entry)).unwrap();
         }
-        store.settle();
+        store.drain();
         let begin = disk.changes();
         assert!(log.compact(NEVER).unwrap().records > 20);
         let done = disk.changes();
         let left = readable(&log);
-        store.settle();
+        store.drain();
         let mut random = Random(3);
         for at in begin..=disk.changes() {
             for round in 0..effort(6) {
@@ -410,7 +410,7 @@ fn every_crash_image_of_a_compaction_has_the_last_of_each_key() {
                 }
                 append_entries(&log, &[(0, b"behind".to_vec())]).unwrap();
                 log.compact(NEVER).unwrap();
-                again.settle();
+                again.drain();
                 let mut more = all.clone();
                 more.push((0, b"behind".to_vec()));
                 check(&readable(&log), &more, 0, 91, false);
@@ -433,12 +433,12 @@ fn whichever_call_of_a_compaction_fails_nothing_is_lost() {
                 for entry in &all {
                     append_entries(&log, std::slice::from_ref(entry)).unwrap();
                 }
-                store.settle();
+                store.drain();
                 let begin = disk.calls();
                 disk.fail_call(begin + call, fault);
                 let compacted = log.compact(NEVER);
                 let made = disk.calls() - begin;
-                store.settle();
+                store.drain();
                 disk.heal();
                 check(&readable(&log), &all, 0, 60, false);
                 drop((log, store));

@@ -305,13 +305,13 @@ fn what_a_deleted_log_had_does_not_come_back_under_a_new_block_where_nothing_was
         store.create_log(spec(2, "other")).unwrap();
         store.delete_log(id(0)).unwrap();
         append(&store.log(id(1)).unwrap(), b"keeps the file").unwrap();
-        store.settle();
+        store.drain();
         store.close().unwrap();
         drop(store);
         let store = open_on(&disk, &options).unwrap();
         let log = store.create_log(spec(3, "new")).unwrap();
         append(&log, &numbered(100, 900)).unwrap();
-        store.settle();
+        store.drain();
         for seed in 0..effort(200) {
             let choice = if seed % 2 == 0 { CrashChoice::Pages(seed) } else { CrashChoice::Some(seed) };
             let image = disk.crash_image(disk.changes(), choice);
@@ -355,7 +355,7 @@ fn a_block_whose_first_batch_was_torn_in_its_mark_is_moved_aside_once() {
             let is_moved = report.unknown_blocks.iter().all(|block| block.moved_to.is_some());
             assert!(is_moved, "open {open} after {changes} changes: {:?}", report.unknown_blocks);
             assert!(open < 2 || report.unknown_blocks.is_empty(), "open {open}: it is told again");
-            store.settle();
+            store.drain();
             contents = disk.contents();
         }
     }

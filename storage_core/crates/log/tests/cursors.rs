@@ -159,7 +159,7 @@ fn many_cursor_moves_keep_the_journal_small() {
         assert_eq!(walrus.read_next("t", true).unwrap().unwrap().offset, Offset(i));
     }
     let store: &Store = walrus.store();
-    store.settle();
+    store.drain();
     let journals = std::fs::read_dir(directory.path()).unwrap().map(Result::unwrap);
     let bytes: u64 = journals
         .filter(|entry| entry.file_name().to_string_lossy().starts_with("journal-"))

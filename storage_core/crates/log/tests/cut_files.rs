@@ -37,7 +37,7 @@ fn filled(kind: TailKind, closes: bool) -> Contents {
         }
     }
     sealed.seal(b"").unwrap();
-    store.settle();
+    store.drain();
     if closes {
         store.close().unwrap();
     }

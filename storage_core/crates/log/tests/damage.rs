@@ -34,7 +34,7 @@ fn small_store(kind: TailKind) -> (SimulatedDisk, [Vec<Vec<u8>>; 2]) {
     }
     logs[1].seal(b"v").unwrap();
     logs[0].cursor("c").unwrap().read_next(true).unwrap();
-    store.settle();
+    store.drain();
     store.close().unwrap();
     (disk, expected)
 }
@@ -106,7 +106,7 @@ fn damage_found_by_a_reader_is_fenced_exactly() {
     for i in 0..300 {
         append(&log, &numbered(i, 700)).unwrap();
     }
-    store.settle();
+    store.drain();
     // In the first block, which is sealed: the value of offset 20 starts with its number.
     let bytes = &disk.contents()["00000001.wal"];
     let value = numbered(20, 700);
@@ -290,7 +290,7 @@ fn a_damaged_footer_costs_a_scan_is_told_and_is_written_again() {
         let [told] = &report.made_again[..] else { panic!("{what}: {report:?}") };
         assert!(told.starts_with(&format!("{name}: footer of slot ")), "{what}: {told}");
         assert!(!report.lost_something(), "{what}: {report:?}");
-        store.settle();
+        store.drain();
         store.close().unwrap();
         drop(store);
         assert_eq!(disk.contents()[&name][at..at + 96], contents[&name][at..at + 96], "{what}");

@@ -31,7 +31,7 @@ fn work(disk: &SimulatedDisk) -> Result<Values, (Values, Error)> {
                 log.cursor("c")?.read_next(true)?;
             }
             // The background's calls come in a place that does not depend on its speed.
-            store.settle();
+            store.drain();
         }
         log.seal(b"done")?;
         store.close()
@@ -88,7 +88,7 @@ fn after_a_failed_sync_the_log_is_poisoned_and_what_was_durable_can_be_read() {
         let store = open_on(&disk, &options()).unwrap();
         let log = store.create_log(spec(1, "a")).unwrap();
         append(&log, b"before").unwrap();
-        store.settle();
+        store.drain();
         disk.fail_call(disk.calls(), Fault::Eio);
         let error = append(&log, b"lost?").unwrap_err();
         assert!(matches!(error, Error::Poisoned { .. }), "{error}");
@@ -111,13 +111,13 @@ fn whichever_call_of_a_deletion_fails_new_files_find_a_name() {
         let store = open_on(&disk, &options()).unwrap();
         let fill = |id: u128, name: &str| {
             let done = store.create_log(spec(id, name)).and_then(|log| append(&log, b"x"));
-            store.settle();
+            store.drain();
             done
         };
         fill(1, "a").unwrap();
         fill(2, "b").unwrap();
         store.delete_log(LogId(uuid::Uuid::from_u128(1))).unwrap();
-        store.settle();
+        store.drain();
         // The only block of the newest file; the next one is ready in the file before.
         fill(3, "c").unwrap();
         let before = disk.calls();
@@ -125,7 +125,7 @@ fn whichever_call_of_a_deletion_fails_new_files_find_a_name() {
             disk.fail_call(before + call, Fault::Eio);
         }
         let deleted = store.delete_log(LogId(uuid::Uuid::from_u128(3)));
-        store.settle();
+        store.drain();
         let calls = disk.calls() - before;
         let filled = (4..8).try_for_each(|id| fill(id, "d").map(drop));
         (calls, deleted.and(filled))

@@ -42,7 +42,7 @@ fn a_store_on_a_full_disk_trims_seals_votes_deletes_closes_and_opens_again() {
                 append(&log, &numbered(i, 1000)).unwrap();
             }
         }
-        store.settle();
+        store.drain();
         disk.set_full(true);
         move_until_full(&store);
         assert!(matches!(store.create_log(spec(9, "new")), Err(Error::NoSpace { .. })), "{kind:?}");
@@ -53,7 +53,7 @@ fn a_store_on_a_full_disk_trims_seals_votes_deletes_closes_and_opens_again() {
         log(&store, 2).seal(b"value").unwrap();
         log(&store, 1).truncate_to(Offset(38)).unwrap();
         store.delete_log(LogId(uuid::Uuid::from_u128(3))).unwrap();
-        store.settle();
+        store.drain();
         store.close().unwrap();
         drop(store);
         let store = open_on(&disk, &options()).unwrap();
@@ -82,7 +82,7 @@ fn a_torn_tail_stays_in_its_place_where_a_full_disk_has_no_room_for_it() {
         for i in 0..30 {
             append(&torn, &numbered(i, 1000)).unwrap();
         }
-        store.settle();
+        store.drain();
         append(&torn, &numbered(30, 1000)).unwrap();
         let image = disk.crash_image(disk.changes(), CrashChoice::Everything);
         let contents = image.contents();

@@ -61,33 +61,33 @@ fn options() -> Options {
 }
 
 /// Every structure once: blocks with footers, an open block, all kinds of journal records that stay. The background
-/// settles before each block is taken, else it may or may not have made the next one ready.
+/// finishes its work before each block is taken, else it may or may not have made the next one ready.
 fn history() -> BTreeMap<String, Vec<u8>> {
     let disk = SimulatedDisk::from_contents(TailKind::Buffered, &manifest_alone());
     let store = open_on(&disk, &options()).unwrap();
-    store.settle();
+    store.drain();
     let log = store.create_log(spec(1, "orders")).unwrap();
-    store.settle();
+    store.drain();
     for i in 0..12 {
         let producer = ProducerRef { id: 7, epoch: 0, base_sequence: i * 2 };
         let values = [numbered(i as u64 * 2, 900), numbered(i as u64 * 2 + 1, 900)];
         let bytes = batch_by(&[&values[0], &values[1]], Some(producer), 1_000 + i64::from(i));
         log.append(&Batch::parse(&bytes).unwrap().0).unwrap().commit.wait().unwrap();
-        store.settle();
+        store.drain();
     }
     let sealed = store.create_log(spec(2, "sealed")).unwrap();
-    store.settle();
+    store.drain();
     append(&sealed, b"last").unwrap();
-    store.settle();
+    store.drain();
     sealed.seal(b"value").unwrap();
     let gone = store.create_log(spec(3, "gone")).unwrap();
-    store.settle();
+    store.drain();
     append(&gone, b"x").unwrap();
-    store.settle();
+    store.drain();
     log.cursor("reader").unwrap().seek(Offset(5)).unwrap();
     log.delete_before(Offset(2)).unwrap();
     store.put_property("cluster", b"c1").unwrap();
-    store.settle();
+    store.drain();
     store.close().unwrap();
     disk.contents()
 }
@@ -166,7 +166,7 @@ fn later_history() -> BTreeMap<String, Vec<u8>> {
         let mut bytes = Vec::new();
         log.append(&builder.build_in(&mut bytes).unwrap()).unwrap().commit.wait().unwrap();
     }
-    store.settle();
+    store.drain();
     assert!(log.compact(Duration::from_secs(1 << 40)).unwrap().records > 20);
     let grouped = store.create_log(spec(2, "grouped")).unwrap();
     append(&grouped, b"before").unwrap();
@@ -174,7 +174,7 @@ fn later_history() -> BTreeMap<String, Vec<u8>> {
     let batches: Vec<_> = parts.iter().map(|bytes| Batch::parse(bytes).unwrap().0).collect();
     grouped.append_group(&batches).unwrap();
     append(&grouped, b"behind").unwrap();
-    store.settle();
+    store.drain();
     store.close().unwrap();
     disk.contents()
 }

@@ -45,7 +45,7 @@ fn fill(directory: &Path) {
     logs[0].cursor("reader").unwrap().seek(Offset(7)).unwrap();
     logs[0].delete_before(Offset(3)).unwrap();
     logs[1].seal(b"value").unwrap();
-    store.settle();
+    store.drain();
     store.close().unwrap();
 }
 
@@ -102,7 +102,7 @@ fn a_torn_tail_is_told_but_not_cut() {
         for i in 0..3 {
             append(&log, &numbered(i, 500)).unwrap();
         }
-        store.settle();
+        store.drain();
         copy_of(living.path())
     };
     let path = directory.path().join("00000001.wal");

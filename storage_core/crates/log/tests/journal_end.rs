@@ -42,7 +42,7 @@ fn filled(closes: bool) -> BTreeMap<String, Vec<u8>> {
         cursor.read_next(true).unwrap().unwrap();
     }
     store.put_property("key", b"value").unwrap();
-    store.settle();
+    store.drain();
     if closes {
         store.close().unwrap();
     }

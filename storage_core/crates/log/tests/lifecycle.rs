@@ -87,7 +87,7 @@ fn trimmed_records_are_gone_and_their_files_too() {
             let files = store.stats().files;
             assert!(files >= 5, "{files}");
             log.delete_before(Offset(900)).unwrap();
-            store.settle();
+            store.drain();
             assert!(store.stats().files <= 2);
             assert_eq!(log.start_offset(), Offset(900));
             assert!(matches!(
@@ -147,7 +147,7 @@ fn a_deleted_log_leaves_nothing_and_its_name_can_be_used_again() {
             fill(&gone, 0, 1000);
             let files = store.stats().files;
             store.delete_log(gone.id()).unwrap();
-            store.settle();
+            store.drain();
             assert!(store.stats().files < files);
             assert!(matches!(append(&gone, b"x"), Err(Error::UnknownLog { .. })));
             assert!(store.log(gone.id()).is_none());
@@ -173,7 +173,7 @@ fn freed_space_is_used_again() {
         fill(&log, 0, 60);
         assert_eq!(values(&log), expected(0..60));
         store.delete_log(log.id()).unwrap();
-        store.settle();
+        store.drain();
     }
     assert!(store.stats().files <= 2);
     assert_eq!(values(&pinned), [b"x"]);
@@ -253,13 +253,13 @@ fn what_is_left_of_a_footer_is_no_torn_tail() {
         let store = open_on(&disk, &options).unwrap();
         let log = store.create_log(spec(1, "a")).unwrap();
         // The first slot is ready: the first block does not take the second.
-        store.settle();
+        store.drain();
         let mut count = 0;
         // Until the second block is there.
         loop {
             fill(&log, count, 1);
             count += 1;
-            store.settle();
+            store.drain();
             if disk.contents()["00000001.wal"][64 << 10..].starts_with(b"WALRUSBK") {
                 break;
             }
@@ -322,7 +322,7 @@ fn a_task_that_awaits_an_append_to_a_log_that_is_deleted_is_woken() {
     let log = store.create_log(spec(1, "a")).unwrap();
     // The block is open: the next append needs nothing of the disk.
     append(&log, b"first").unwrap();
-    store.settle();
+    store.drain();
     // The commit that the task asks for stands still until the deletion has begun.
     disk.set_stalled(true);
     let bytes = batch_of(&[b"x"]);

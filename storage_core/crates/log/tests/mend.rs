@@ -33,7 +33,7 @@ fn filled(kind: TailKind, epoch: u32) -> (SimulatedDisk, Store, Log) {
 fn sealed(kind: TailKind) -> (SimulatedDisk, Store, Log) {
     let (disk, store, log) = filled(kind, 1);
     log.seal(b"v").unwrap();
-    store.settle();
+    store.drain();
     (disk, store, log)
 }
 
@@ -165,7 +165,7 @@ fn batches_that_come_from_different_copies_are_written_from_both_ends() {
 #[test]
 fn the_block_that_takes_appends_is_not_written_to_from_elsewhere() {
     let (disk, store, log) = filled(TailKind::Buffered, 1);
-    store.settle();
+    store.drain();
     flip(&disk, COUNT - 1);
     let before = data(&disk);
     assert!(!log.mend(Offset(COUNT - 1), &good(COUNT - 1..COUNT)).unwrap());

@@ -40,7 +40,7 @@ fn filled(kind: TailKind, closes: bool) -> Contents {
             append(log, &value(number, offset)).unwrap();
         }
     }
-    store.settle();
+    store.drain();
     if closes {
         store.close().unwrap();
     }
@@ -287,7 +287,7 @@ fn data_behind_a_header_of_zeros_is_told_and_kept() {
             zeroed.get_mut(&name).unwrap()[at..at + PAGE].fill(0);
             let disk = SimulatedDisk::from_contents(kind, &zeroed);
             let store = open_on(&disk, &options()).unwrap();
-            store.settle();
+            store.drain();
             assert_eq!(store.report().unknown_blocks.len(), 1, "closed: {closes}, {name} at {at}");
             let first = &contents[&name][at + PAGE..at + PAGE + VALUE_BYTES];
             let is_kept = |bytes: &Vec<u8>| bytes.windows(VALUE_BYTES).any(|window| window == first);
@@ -313,11 +313,11 @@ fn an_old_header_that_comes_back_frees_no_slot_of_another_block() {
     let before = disk.contents();
     logs[0].delete_before(Offset(RECORDS)).unwrap();
     store.delete_log(logs[2].id()).unwrap();
-    store.settle();
+    store.drain();
     for offset in 0..RECORDS {
         append(&logs[1], &value(2, offset)).unwrap();
     }
-    store.settle();
+    store.drain();
     store.close().unwrap();
     let after = disk.contents();
     let mut slots = 0;
@@ -335,7 +335,7 @@ fn an_old_header_that_comes_back_frees_no_slot_of_another_block() {
             stale.get_mut(name).unwrap()[at..at + PAGE].copy_from_slice(old);
             let disk = SimulatedDisk::from_contents(kind, &stale);
             let store = open_on(&disk, &options()).unwrap();
-            store.settle();
+            store.drain();
             assert!(store.report().lost_something(), "{name} at {at}");
             let data = at + PAGE..at + PAGE + VALUE_BYTES;
             assert_eq!(

@@ -55,7 +55,7 @@ fn where_writing_fails_appends_end_with_the_reason() {
     let store = open_on(&disk, &pressed()).unwrap();
     let log = store.create_log(spec(1, "log")).unwrap();
     append(&log, b"before").unwrap();
-    store.settle();
+    store.drain();
     for call in 0..10_000 {
         disk.fail_call(disk.calls() + call, Fault::Eio);
     }

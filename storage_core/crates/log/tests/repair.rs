@@ -27,7 +27,7 @@ fn fill(directory: &Path) {
     }
     logs[0].delete_before(Offset(70)).unwrap();
     logs[1].cursor("c").unwrap().seek(Offset(20)).unwrap();
-    store.settle();
+    store.drain();
     store.close().unwrap();
 }
 

@@ -56,10 +56,10 @@ fn a_trim_stops_at_what_is_held_and_goes_on_when_it_is_let_go() {
     assert_eq!(log.trim(Offset(100)).unwrap(), at(40, held("a reader")));
     assert_eq!(log.start_offset(), Offset(40));
     hold.advance(Offset(90));
-    store.settle();
+    store.drain();
     assert_eq!(log.start_offset(), Offset(90));
     drop(hold);
-    store.settle();
+    store.drain();
     assert_eq!((log.start_offset(), log.floor()), (Offset(100), at(100, FloorReason::Nothing)));
     assert_eq!(log.trim(Offset(50)).unwrap(), at(100, FloorReason::Nothing));
     assert!(matches!(log.trim(Offset(301)), Err(Error::OffsetOutOfRange { .. })));
@@ -72,7 +72,7 @@ fn a_log_keeps_the_bytes_that_it_should_and_hardly_more() {
     log.set_retention(Retention { bytes: Some(200 << 10), ..Retention::default() });
     for _ in 0..20 {
         fill(&log, 100);
-        store.settle();
+        store.drain();
         let size = log.size_bytes();
         assert!(log.end_offset().0 < 250 || (200 << 10..=340 << 10).contains(&size), "{size}");
     }
@@ -85,7 +85,7 @@ fn what_is_old_goes_but_for_the_block_that_grows() {
     let (store, log) = store();
     fill(&log, 200);
     log.set_retention(Retention { age: Some(Duration::from_secs(3600)), ..Retention::default() });
-    store.settle();
+    store.drain();
     // Its batches are from 1970: all but the last block go.
     let start = log.start_offset();
     assert!(start > Offset(100) && start < Offset(200), "{start}");
@@ -96,7 +96,7 @@ fn what_is_old_goes_but_for_the_block_that_grows() {
         let (batch, _) = walrus_log::batch::Batch::parse(&bytes).unwrap();
         log.append(&batch).unwrap().commit.wait().unwrap();
     }
-    store.settle();
+    store.drain();
     // The block with the first young records stays.
     assert!(log.start_offset() < Offset(200));
     assert_eq!(log.floor().reason, FloorReason::Nothing);
@@ -122,7 +122,7 @@ fn consumed_records_go_when_all_who_count_have_passed_them_unless_a_cursor_is_pi
     while b.position() < Offset(250) {
         b.batch_read(10_000, true).unwrap();
     }
-    store.settle();
+    store.drain();
     assert!(log.start_offset() > Offset(100) && log.start_offset() <= Offset(200), "{}", log.start_offset());
     assert_eq!(a.read_next(true).unwrap().unwrap().offset, Offset(200));
 }
@@ -139,7 +139,7 @@ fn a_walrus_keeps_its_retention_for_every_topic() {
             walrus.append_for_topic("t", &numbered(number, 1000)).unwrap();
         }
         while !walrus.batch_read_for_topic("t", 100_000, true, None).unwrap().is_empty() {}
-        walrus.store().settle();
+        walrus.store().drain();
         assert!(walrus.get_topic_size("t") <= 64 << 10, "{}", walrus.get_topic_size("t"));
     }
 }
@@ -179,7 +179,7 @@ fn a_long_life_of_appends_and_trims_keeps_space_and_handles_flat() {
                 fill_at_once(&short, 50);
                 fill_at_once(&short, 30);
                 store.delete_log(short.id()).unwrap();
-                store.settle();
+                store.drain();
                 let (bytes, handles) = used(directory.path());
                 // Two logs of 150 records and a block each, the block made ready, the journal.
                 let most = 8 * (64 << 10) + (1 << 20);

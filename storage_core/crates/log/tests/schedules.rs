@@ -85,7 +85,7 @@ fn a_log_that_never_syncs_does_not_in_a_store_that_does() {
         let disk = SimulatedDisk::new(kind);
         let store = open_on(&disk, &options(EACH)).unwrap();
         append(&store.create_log(spec(1, "log")).unwrap(), b"x").unwrap();
-        store.settle();
+        store.drain();
         let before = store.stats();
         let log = store.create_log(spec_of(2, NEVER)).unwrap();
         for i in 0..40 {

@@ -101,7 +101,7 @@ fn space_of_every_class_is_used_again() {
             append(&log, &numbered(i, 20_000)).unwrap();
         }
         store.delete_log(log.id()).unwrap();
-        store.settle();
+        store.drain();
     }
     assert!(store.stats().files <= 9, "{}", store.stats().files);
     assert_eq!(values(&pinned), [b"x"]);

@@ -46,7 +46,7 @@ fn of_a_file_that_was_cut_off_the_rest_is_damaged_and_no_read_hangs() {
         for i in 0..100 {
             append(&log, &numbered(i, 1000)).unwrap();
         }
-        store.settle();
+        store.drain();
         let file = File::options().write(true).open(directory.path().join("00000001.wal")).unwrap();
         file.set_len(20_000).unwrap();
         let (records, fences) = read_from(&log, Offset(0), 10_000);
@@ -94,7 +94,7 @@ fn append_to_what_is_cut(directory: &Path, syncs: bool, bytes: &str) {
         append(&log, &numbered(i, 1000)).unwrap();
         append(&other, &numbered(i, 1000)).unwrap();
     }
-    store.settle();
+    store.drain();
     let file = directory.join("00000001.wal");
     assert!(fs::metadata(&file).unwrap().len() > 100_000);
     assert!(Command::new("truncate").arg("-s").arg(bytes).arg(&file).status().unwrap().success());
@@ -211,7 +211,7 @@ fn append_without_descriptors(directory: &Path) {
     let store = open(directory, &options);
     let log = store.create_log(spec(1, "t")).unwrap();
     append(&log, b"x").unwrap();
-    store.settle();
+    store.drain();
     let mut taken: Vec<File> = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
         taken.push(file);
@@ -221,6 +221,6 @@ fn append_without_descriptors(directory: &Path) {
     let refused = (0..2000).filter(|_| append(&log, &[7; 1000]).is_err()).count();
     assert!(refused > 100, "{refused}");
     drop(taken);
-    store.settle();
+    store.drain();
     assert_eq!(names(directory, ".wal").len() as u64, store.stats().files);
 }

@@ -31,7 +31,7 @@ pub fn compact(seed: u64) -> u64 {
     let log = store.create_log(new_log(log_id(1), "compacted".to_owned())).expect("nothing fails");
     let mut given = Given::new();
     grow(&log, 40 + random.below(30), &mut given, &mut random);
-    store.settle();
+    store.drain();
     let began = disk.changes();
     // (changes of the disk, end that was acknowledged by then).
     let mut promised = vec![(began, given.len())];
@@ -39,7 +39,7 @@ pub fn compact(seed: u64) -> u64 {
         log.compact(NEVER).expect("nothing fails");
         grow(&log, 10 + random.below(20), &mut given, &mut random);
         promised.push((disk.changes(), given.len()));
-        store.settle();
+        store.drain();
     }
     let ended = disk.changes();
     let mut images = 0;

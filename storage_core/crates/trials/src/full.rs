@@ -136,7 +136,7 @@ pub fn fill_often(backend: Backend, cycles: u64) -> io::Result<(Vec<Use>, u64)> 
             let gone = std::mem::replace(&mut logs[0], create(&store, LOGS + cycle));
             store.delete_log(gone.log.id()).unwrap_or_else(|error| panic!("a deletion: {error}"));
         }
-        store.settle();
+        store.drain();
         uses.push(used(&store)?);
     }
     store.close().expect("an empty disk");

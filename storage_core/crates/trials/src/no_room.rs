@@ -285,7 +285,7 @@ fn start(backend: &str, life: u64, directory: &Path) -> io::Result<Child> {
 
 /// Once the store has given back what it can, a stranger takes it.
 fn fill_behind(store: &Store, disk: &Path) -> io::Result<()> {
-    store.settle();
+    store.drain();
     fill(disk)
 }
 

@@ -176,7 +176,7 @@ impl Owner {
         if self.plan.settles
             && let Some(store) = &self.store
         {
-            store.settle();
+            store.drain();
         }
         Ok(())
     }

@@ -94,7 +94,7 @@ impl Subject {
         }
         logs[1].seal(b"the end").expect("a seal");
         logs[0].cursor("first").and_then(|cursor| cursor.read_next(true)).expect("a read");
-        store.settle();
+        store.drain();
         store.close().expect("a close in order");
         let mut subject = Self { tail_kind, options, contents: disk.contents(), values, places: Vec::new() };
         subject.places = subject.find_places();

@@ -183,7 +183,7 @@ impl Stage {
                     stage.log.delete_before(Offset(to)).expect("what is there is trimmed");
                     assert_eq!(stage.log.start_offset(), Offset(to));
                 }
-                stage.store.settle();
+                stage.store.drain();
             }),
             self.spawn(|stage| stage.read_all(BATCHES, false)),
             self.spawn(|stage| stage.read_all(BATCHES, true)),
@@ -205,7 +205,7 @@ impl Stage {
                     stage.log.compact(NEVER).expect("the log is compacted");
                 }
                 stage.log.delete_before(Offset(1)).expect("what is there is trimmed");
-                stage.store.settle();
+                stage.store.drain();
                 let last = stage.numbers_from(0);
                 assert!(last.ends_with(&[(6, 0), (7, 1)]), "the last of each key: {last:?}");
             }),

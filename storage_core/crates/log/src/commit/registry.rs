@@ -85,9 +85,9 @@ impl Registry {
     }
 
     /// Asks for a look at each log that forgets what is old; whether there are any.
-    pub(crate) fn ask_retain_aged(&self) -> bool {
+    pub(crate) fn ask_retention_of_aged(&self) -> bool {
         let mut aged = self.aged.lock();
-        aged.retain(|id| self.get(*id).inspect(|log| log.ask_retain()).is_some());
+        aged.retain(|id| self.get(*id).inspect(|log| log.ask_retention()).is_some());
         !aged.is_empty()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use crate::log::capture::LogCapture;
 use crate::resources::Resources;
 use crate::resources::blocks::BlockFile;
-use crate::resources::tail::Captured;
+use crate::resources::tail::TailCapture;
 use crate::seeded;
 
 /// What a commit does to one file.
@@ -59,7 +59,7 @@ pub(super) fn write(resources: &Resources, captures: &[LogCapture]) -> u64 {
     bytes
 }
 
-fn write_durably(resources: &Resources, file: &BlockFile, captured: &Captured) -> u64 {
+fn write_durably(resources: &Resources, file: &BlockFile, captured: &TailCapture) -> u64 {
     if file.poisoned.get().is_some() {
         return 0;
     }

@@ -10,7 +10,7 @@ use crate::disk::{DiskFile, MappedRange, Prepare};
 use crate::format::checksum;
 use crate::format::fields::Fields;
 use crate::format::mark::BlockKey;
-use crate::log::scan::{Behind, Bounds, Walked, Window, walk};
+use crate::log::scan::{BatchesBehind, Bounds, Walk, Window, walk};
 use crate::page::PAGE_BYTES;
 
 /// What a batch's own checksum covers begins here; the checksum itself is in front of it.
@@ -80,7 +80,11 @@ pub(super) fn walked(bytes: &[u8]) {
     let found =
         window(&block, key).behind(damaged.position, damaged.base_offset + 1..u64::MAX).expect("memory");
     let durable_to = behind.iter().rfind(|batch| batch.begins_commit).map(|batch| batch.base_offset);
-    assert_eq!(found, Behind { batches: behind.len() as u64, durable_to }, "what lies behind a bad batch");
+    assert_eq!(
+        found,
+        BatchesBehind { batches: behind.len() as u64, durable_to },
+        "what lies behind a bad batch"
+    );
     let (walked, seen) = check(&block, key, Bounds { known: last.end_offset, ..all });
     assert_eq!(seen, offsets(&[before, behind].concat()), "all but the bad batch");
     assert_eq!(walked.fences, [(damaged.base_offset, damaged.end_offset)]);
@@ -115,7 +119,7 @@ fn window(block: &Memory, key: BlockKey) -> Window<'_> {
 }
 
 /// Walks, and says which batches were seen: with what is fenced they are all offsets from the first to the end, once.
-fn check(block: &Memory, key: BlockKey, bounds: Bounds) -> (Walked, Vec<(u64, u64)>) {
+fn check(block: &Memory, key: BlockKey, bounds: Bounds) -> (Walk, Vec<(u64, u64)>) {
     let mut seen = Vec::new();
     let walked =
         walk(&mut window(block, key), bounds, |batch| seen.push((batch.base_offset(), batch.end_offset())));

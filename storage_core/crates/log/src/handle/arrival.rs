@@ -14,7 +14,7 @@ use crate::sync::now;
 use crate::types::Offset;
 
 /// What a look at the log said.
-enum Seen {
+enum LookOutcome {
     Data,
     /// None will come.
     End,
@@ -32,9 +32,9 @@ impl Log {
         let mut tasks = log.arrivals.tasks();
         loop {
             match look_for(log, offset.0)? {
-                Seen::Data => return Ok(true),
-                Seen::End => return Ok(false),
-                Seen::Nothing => {}
+                LookOutcome::Data => return Ok(true),
+                LookOutcome::End => return Ok(false),
+                LookOutcome::Nothing => {}
             }
             let is_over;
             (tasks, is_over) = log.arrivals.wait(tasks, deadline);
@@ -69,9 +69,9 @@ impl Future for Arrival {
         let log = log.state();
         let mut tasks = log.arrivals.tasks();
         match look_for(log, offset.0)? {
-            Seen::Data => Poll::Ready(Ok(true)),
-            Seen::End => Poll::Ready(Ok(false)),
-            Seen::Nothing => {
+            LookOutcome::Data => Poll::Ready(Ok(true)),
+            LookOutcome::End => Poll::Ready(Ok(false)),
+            LookOutcome::Nothing => {
                 let replaced = tasks.note(task, context.waker());
                 drop((tasks, replaced));
                 Poll::Pending
@@ -90,9 +90,9 @@ impl Drop for Arrival {
 }
 
 /// Looks for a record at an offset; who calls it holds the log's waiting tasks and is woken by what comes later.
-fn look_for(log: &LogState, offset: u64) -> Result<Seen> {
+fn look_for(log: &LogState, offset: u64) -> Result<LookOutcome> {
     if seeded!(WishAfterLook) && log.readable.load(Ordering::Acquire) > offset {
-        return Ok(Seen::Data);
+        return Ok(LookOutcome::Data);
     }
     let phase = {
         let writer = log.writer.lock();
@@ -101,12 +101,12 @@ fn look_for(log: &LogState, offset: u64) -> Result<Seen> {
     };
     fence(Ordering::SeqCst);
     if !seeded!(WishAfterLook) && log.readable.load(Ordering::Acquire) > offset {
-        return Ok(Seen::Data);
+        return Ok(LookOutcome::Data);
     }
     match phase {
         None => Err(Error::Closed),
         Some(Phase::Deleted) => Err(Error::UnknownLog { log: log.id }),
-        Some(Phase::Sealed) => Ok(Seen::End),
-        Some(Phase::Active | Phase::Sealing) => log.check_poisoned().map(|()| Seen::Nothing),
+        Some(Phase::Sealed) => Ok(LookOutcome::End),
+        Some(Phase::Active | Phase::Sealing) => log.check_poisoned().map(|()| LookOutcome::Nothing),
     }
 }

@@ -60,7 +60,7 @@ impl Log {
 }
 
 /// What stays.
-struct Kept {
+struct Survivors {
     /// Where the last record of each key is.
     last: HashMap<Box<[u8]>, u64>,
     /// Offsets below were trimmed.
@@ -72,7 +72,7 @@ struct Kept {
     tombstones_stay: bool,
 }
 
-impl Kept {
+impl Survivors {
     fn has(&self, record: &BatchRecord<'_>) -> bool {
         let Some(key) = record.key else { return record.offset >= self.start };
         let is_last = self.last.get(key).is_none_or(|last| record.offset >= *last);
@@ -100,7 +100,7 @@ impl Member {
         self.log.check_active(&self.log.writer.lock())?;
         let blocks = blocks_at_rest(&self.log);
         let delay_ms = i64::try_from(tombstone_delay.as_millis()).unwrap_or(i64::MAX);
-        let mut kept = Kept {
+        let mut kept = Survivors {
             last: last_of_keys(&self.log)?,
             start: self.log.start.load(Ordering::Acquire),
             tombstones_until_ms: now_ms.saturating_sub(delay_ms),
@@ -240,7 +240,7 @@ impl Member {
 
 /// The batches of a block with what stays of them, gaps for what does not, and how many records go. `None`: it is
 /// damaged, or not there any more.
-fn without_others(block: &Block, kept: &mut Kept) -> Result<Option<(Vec<u8>, u64)>> {
+fn without_others(block: &Block, kept: &mut Survivors) -> Result<Option<(Vec<u8>, u64)>> {
     let Some(&ClosedBlock { end_offset, data_end, .. }) = block.closed.get() else { return Ok(None) };
     let (mut out, mut gone, mut next) = (Vec::new(), 0, block.base_offset);
     let bounds = Bounds { base_offset: next, known: end_offset, limit: end_offset };

@@ -95,7 +95,7 @@ impl Member {
             self.committer.marks.note(&self.log);
         }
         self.log.arrivals.announce();
-        self.log.ask_retain_if_ruled();
+        self.log.ask_retention_if_ruled();
         Ok((base_offset, end_offset))
     }
 

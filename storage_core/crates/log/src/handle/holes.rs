@@ -12,7 +12,7 @@ use crate::log::block::{Block, BlockIndex, ClosedBlock};
 use crate::log::producers::ProducerTable;
 use crate::log::queues::Queues;
 use crate::log::scan::{Bounds, Window, walk};
-use crate::log::state::{LogState, Trimmed, Writer};
+use crate::log::state::{LogState, TrimmedPrefix, Writer};
 use crate::page::PAGE_BYTES;
 use crate::resources::journal::Record;
 use crate::types::Offset;
@@ -49,7 +49,7 @@ impl Member {
 /// Counts the log as its batches are now, and makes it that.
 fn count(log: &LogState, queues: &Queues, writer: &mut Writer) -> Result<()> {
     log.close_block(writer);
-    let Trimmed { end: mut reached, mut digest, producers } = log.trimmed.lock().clone();
+    let TrimmedPrefix { end: mut reached, mut digest, producers } = log.trimmed.lock().clone();
     let mut producers = ProducerTable::decode(&producers).unwrap_or_default();
     let (mut fences, mut blocks) = (Vec::new(), Vec::new());
     let known = log.directory.read().blocks.clone();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::member::Member;
 use super::tending;
 use crate::commit::committer::Committer;
-use crate::commit::thread as committing;
+use crate::commit::thread as commit_thread;
 use crate::error::{Error, Result};
 use crate::log::state::LogState;
 use crate::resources::Resources;
@@ -32,7 +32,7 @@ impl Life {
         let mut threads = Vec::new();
         let runs = [
             ("walrus-tend", (|committer| tending::run(&committer)) as fn(Arc<Committer>)),
-            ("walrus-commit", |committer| committing::run(&committer)),
+            ("walrus-commit", |committer| commit_thread::run(&committer)),
             ("walrus-ahead", |committer| committer.resources.blocks.run_ahead()),
             ("walrus-memory", |committer| committer.resources.pool.run_ahead()),
         ];

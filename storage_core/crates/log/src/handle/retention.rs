@@ -30,10 +30,10 @@ impl Log {
         let Committer { registry, queues, .. } = &*self.member().committer;
         registry.set_aged(state.id, has_age);
         if has_age {
-            queues.chores.retain_later();
+            queues.chores.apply_ages_later();
         }
         if has_rules {
-            state.ask_retain();
+            state.ask_retention();
         }
     }
 
@@ -85,7 +85,7 @@ impl Hold {
         if let Some((_, at)) = self.log.state().retention.rules.lock().holds.get_mut(&self.number) {
             *at = to.0;
         }
-        self.log.state().ask_retain();
+        self.log.state().ask_retention();
     }
 }
 
@@ -97,7 +97,7 @@ impl Drop for Hold {
             return;
         }
         state.retention.rules.lock().holds.remove(&self.number);
-        state.ask_retain();
+        state.ask_retention();
     }
 }
 

@@ -19,10 +19,10 @@ pub(super) fn run(committer: &Arc<Committer>) {
 fn work_off(committer: &Arc<Committer>, chore: Chore) {
     let Committer { resources, queues, registry, marks, .. } = &**committer;
     match chore {
-        Chore::Retain(id) => {
+        Chore::Retention(id) => {
             if let Some(log) = registry.get(id) {
                 let member = Member { log, committer: Arc::clone(committer) };
-                report("retention", member.retain());
+                report("retention", member.apply_retention());
             }
         }
         Chore::Extend(block, written) => {
@@ -44,9 +44,9 @@ fn work_off(committer: &Arc<Committer>, chore: Chore) {
         }
         Chore::MarkBusy => marks.write_busy(registry),
         Chore::MarkAll => marks.write_all(registry),
-        Chore::RetainAged => {
-            if registry.ask_retain_aged() {
-                queues.chores.retain_later();
+        Chore::AgedRetention => {
+            if registry.ask_retention_of_aged() {
+                queues.chores.apply_ages_later();
             }
         }
     }

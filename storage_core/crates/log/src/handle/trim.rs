@@ -11,7 +11,7 @@ use crate::log::block::Block;
 use crate::log::block_producers;
 use crate::log::floor::Floor;
 use crate::log::producers::ProducerTable;
-use crate::log::state::{LogState, Phase, Trimmed};
+use crate::log::state::{LogState, Phase, TrimmedPrefix};
 use crate::resources::journal::Record;
 use crate::types::Offset;
 
@@ -38,7 +38,7 @@ impl Member {
             let is_below = |block: &Arc<Block>| block.closed_end().is_some_and(|end| end <= offset);
             let below = log.directory.read().blocks.iter().take_while(|block| is_below(block)).count();
             let trimmed = trim_blocks(log, below)?;
-            let Trimmed { end: freed, digest, ref producers } = trimmed;
+            let TrimmedPrefix { end: freed, digest, ref producers } = trimmed;
             let before = self.resources().blocks.peek_sequence();
             let promise = Record::LogTrimmed { log: log.id, start: offset, freed, before, digest, producers };
             log.say(&promise)?;
@@ -56,7 +56,7 @@ impl Member {
     }
 
     /// Forgets what may go, where that gives space back or was asked for: the background thread's part.
-    pub(super) fn retain(&self) -> Result<()> {
+    pub(super) fn apply_retention(&self) -> Result<()> {
         self.log.retention.is_asked.store(false, Ordering::Release);
         let Floor { offset: Offset(offset), .. } = self.log.floor(now_ms());
         let is_asked_for = self.log.retention.rules.lock().trim >= offset;
@@ -69,9 +69,9 @@ impl Member {
 }
 
 /// What must be remembered when the first `below` blocks go. Everything of them is with the disk.
-fn trim_blocks(log: &LogState, below: usize) -> Result<Trimmed> {
+fn trim_blocks(log: &LogState, below: usize) -> Result<TrimmedPrefix> {
     let blocks = log.directory.read().blocks[..below].to_vec();
-    let Trimmed { mut end, mut digest, producers } = log.trimmed.lock().clone();
+    let TrimmedPrefix { mut end, mut digest, producers } = log.trimmed.lock().clone();
     let mut table = ProducerTable::decode(&producers).unwrap_or_default();
     for block in &blocks {
         let Some(closed) = block.closed.get() else { continue };
@@ -82,5 +82,5 @@ fn trim_blocks(log: &LogState, below: usize) -> Result<Trimmed> {
             None => drop(block_producers::walk_to(block, end, &mut table)?),
         }
     }
-    Ok(Trimmed { end, digest, producers: table.encode() })
+    Ok(TrimmedPrefix { end, digest, producers: table.encode() })
 }

@@ -10,7 +10,7 @@ use crate::format::footer::IndexEntry;
 use crate::log::block::{BlockIndex, ClosedBlock};
 use crate::log::block_producers;
 use crate::log::producers::ProducerTable;
-use crate::log::state::{LogState, Trimmed, Writer};
+use crate::log::state::{LogState, TrimmedPrefix, Writer};
 use crate::page::PAGE_BYTES;
 use crate::resources::journal::Record;
 use crate::types::Offset;
@@ -52,7 +52,7 @@ struct Cut {
 fn cut(log: &LogState, end: u64) -> Result<Cut> {
     let blocks = log.directory.read().blocks.clone();
     let kept = blocks.partition_point(|block| block.base_offset < end);
-    let Trimmed { mut digest, producers, .. } = log.trimmed.lock().clone();
+    let TrimmedPrefix { mut digest, producers, .. } = log.trimmed.lock().clone();
     let mut producers = ProducerTable::decode(&producers).unwrap_or_default();
     let mut last = None;
     for (index, block) in blocks[..kept].iter().enumerate() {

@@ -11,28 +11,28 @@ use crate::disk::TailKind;
 use crate::error::{Error, Result};
 use crate::sync::MutexGuard;
 
-/// Which batches of producers are taken.
+/// Rule by which batches of producers are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admit {
-    /// The next of each producer; one that is there already is recognised.
+    /// Takes the next batch of each producer; one that is there already is recognised.
     InSequence,
-    /// All: another copy has taken them, and the one before may be lost.
+    /// Takes all batches: another copy has taken them, and the one before may be lost.
     AsCopied,
 }
 
-/// Where a batch is, and what the log owes for it.
+/// Where a batch went, and how much of its log waits to be written.
 pub(crate) struct AppendOutcome {
     pub(crate) base_offset: u64,
     pub(crate) end_offset: u64,
     pub(crate) duplicate: bool,
-    /// The log's generation when the batch was placed.
+    /// Generation of the log when the batch was placed.
     pub(crate) generation: u64,
     /// Bytes of the log that are in memory only.
     pub(crate) waiting_bytes: u64,
 }
 
 impl LogState {
-    /// Appends under the log's mutex: no system call where the next block and its space are ready.
+    /// Appends a batch under the log's mutex, without a system call where the next block and its space are ready.
     #[inline]
     pub(crate) fn append(&self, batch: &Batch<'_>, admit: Admit) -> Result<AppendOutcome> {
         let records = batch.record_count();
@@ -82,7 +82,7 @@ impl LogState {
         let position = open.tail.written();
         let end = position + bytes.len() as u64;
         open.block.space.reach(end).map_err(|e| open.block.slots.file.error("grow", e))?;
-        // Base offset and mark are outside the batch's checksum: patched on the way.
+        // Base offset and mark are outside of the batch's checksum, so they are patched on the way.
         let begins_commit = self.begins_commit(base_offset, writer.taken);
         let mark = open.block.key.mark(position, base_offset, batch.header(), begins_commit);
         let front = batch.front_with(base_offset, mark);
@@ -123,9 +123,9 @@ impl LogState {
         Ok(AppendOutcome { base_offset, end_offset, duplicate: false, generation, waiting_bytes })
     }
 
-    /// Whether everything in front of a batch will be durable before the batch can be written. Bytes in memory are written by
-    /// the commit after the one that took what was in front of them, and only if that one succeeded; pages of a mapping are
-    /// written whenever the kernel likes.
+    /// Whether everything in front of a batch will be durable before the batch can be written; its mark then says so
+    /// to a recovery. Bytes in memory are written by the commit after the one that took what was in front of them, and
+    /// only if that one succeeded. Pages of a mapping are written whenever the kernel likes.
     #[inline]
     fn begins_commit(&self, base_offset: u64, taken: u64) -> bool {
         let durable_first = match self.resources.tail_kind {

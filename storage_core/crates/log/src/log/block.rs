@@ -1,4 +1,4 @@
-//! One block of a log: where it lies, how far it can be read, and where in it an offset is.
+//! One block of a log: where it lies in its file, how far it can be read, and at which position an offset is.
 
 use std::io;
 use std::ops::Range;
@@ -22,41 +22,42 @@ use crate::sync::{
     atomic::{AtomicBool, AtomicU64},
 };
 
-/// Positions count from the start of the block.
+/// A block of a log. Positions count from the start of the block.
 pub(crate) struct Block {
     pub(crate) slots: Slots,
     pub(crate) space: Arc<Space>,
-    /// Where the block starts in its file.
+    /// Position of the block in its file.
     pub(crate) start: u64,
     pub(crate) bytes: u64,
     pub(crate) sequence: u64,
     pub(crate) base_offset: u64,
-    /// What the marks of its batches name.
+    /// Key of the marks that name the place of a batch in this block.
     pub(crate) key: BlockKey,
-    /// What readers put in the place of those marks.
+    /// Epochs of the batches: readers get them back in the place of the marks.
     pub(crate) epochs: Epochs,
-    /// Readers may see what lies below.
+    /// First position that readers may not see.
     pub(crate) readable: AtomicU64,
-    /// Bytes that may not be on the disk yet, while the block is open.
+    /// Bytes of an open block that may not be on the disk yet.
     pub(crate) recent: RwLock<Option<Arc<Recent>>>,
     pub(crate) index: RwLock<BlockIndex>,
     /// Set once, when the log goes on in another block or is sealed.
     pub(crate) closed: OnceLock<ClosedBlock>,
-    /// The slots were given back: what a reader finds there afterwards may be another's.
+    /// Set when the slots were given back: they may hold the bytes of another block by now.
     pub(crate) freed: AtomicBool,
-    /// The background thread was asked for space.
+    /// Whether the background thread was asked for space and has not answered.
     pub(crate) extending: AtomicBool,
 }
 
+/// The sparse index of a block, which finds the position of an offset.
 pub(crate) enum BlockIndex {
-    /// In memory; the last entry's timestamp is not known while the block grows.
+    /// The index is in memory and complete.
     Loaded(Arc<Vec<IndexEntry>>),
     Growing(Vec<IndexEntry>),
-    /// In the footer.
+    /// The index is in the footer.
     OnDisk,
 }
 
-/// Totals of a block that does not grow any more.
+/// Totals of a block that takes no more batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClosedBlock {
     pub(crate) end_offset: u64,
@@ -66,7 +67,7 @@ pub(crate) struct ClosedBlock {
 }
 
 impl Block {
-    /// A block without data, as its header says.
+    /// Makes a block without data from its header.
     pub(crate) fn new(slots: Slots, space: Arc<Space>, header: &BlockHeader) -> Self {
         let range = slots.range();
         let &BlockHeader { manifest, log, sequence, base_offset, ref epochs, .. } = header;
@@ -97,13 +98,13 @@ impl Block {
         self.start..self.start + self.bytes
     }
 
-    /// Whether a stored batch was written to that position of this block.
+    /// Whether the mark of a stored batch says that it was written to that position of this block.
     #[inline]
     pub(crate) fn has(&self, position: u64, header: &BatchHeader) -> bool {
         self.key.check(position, header).is_some()
     }
 
-    /// Appends readable bytes to `out`.
+    /// Appends the bytes of a range of positions, all of them readable, to `out`.
     pub(crate) fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> io::Result<()> {
         let recent = self.recent.read().clone();
         match recent {
@@ -112,7 +113,7 @@ impl Block {
         }
     }
 
-    /// Adds an index entry.
+    /// Adds an index entry, and sets the greatest timestamp of the one before it.
     pub(crate) fn push_index(&self, entry: IndexEntry, max_timestamp_before: i64) {
         if let BlockIndex::Growing(entries) = &mut *self.index.write() {
             if let Some(last) = entries.last_mut() {
@@ -122,7 +123,7 @@ impl Block {
         }
     }
 
-    /// The entry to start from for an offset: the last at or below it.
+    /// The index entry to start from in search of an offset: the last at or below it.
     pub(crate) fn entry_for(&self, offset: u64, cache: &IndexCache) -> io::Result<Option<IndexEntry>> {
         self.with_index(cache, |entries| {
             let after = entries.partition_point(|entry| entry.offset <= offset);
@@ -130,7 +131,7 @@ impl Block {
         })
     }
 
-    /// Where to start looking for a timestamp: the first entry that may cover one that is not lower.
+    /// The index entry to start from in search of a timestamp: the first that may cover a record which is not older.
     pub(crate) fn entry_for_timestamp(
         &self,
         timestamp: i64,
@@ -149,7 +150,8 @@ impl Block {
             BlockIndex::OnDisk => {}
         }
         let entries = cache.get(self.sequence, || {
-            // It was right when the block was opened. Damaged since: the block is read from its start.
+            // The footer was valid when the block was opened. If it was damaged since, the block is read from its
+            // start.
             let footer = self.read_footer()?;
             Ok(footer.map(|footer| footer.entries).unwrap_or_default())
         })?;
@@ -170,14 +172,15 @@ impl Block {
             .filter(|footer| (footer.key, footer.sequence) == (self.key, self.sequence)))
     }
 
-    /// Whether anything was written where a footer ends: zeros are one that was never written.
+    /// Whether anything but zeros was ever written to the last page, where a footer ends.
     pub(crate) fn had_footer(&self) -> io::Result<bool> {
         let mut last_page = Vec::new();
         self.file().read(self.range().end - PAGE_BYTES, PAGE_BYTES as usize, &mut last_page)?;
         Ok(last_page.iter().any(|&byte| byte != 0))
     }
 
-    /// Where the footer starts at the latest: no data lies behind. Earlier where one says so, valid or torn.
+    /// Position at which the footer starts at the latest, so that no data lies behind it. A footer that announces more
+    /// bytes, valid or torn, starts earlier.
     pub(crate) fn footer_start(&self) -> io::Result<u64> {
         let mut last_page = Vec::new();
         self.file().read(self.range().end - PAGE_BYTES, PAGE_BYTES as usize, &mut last_page)?;
@@ -185,7 +188,8 @@ impl Block {
         Ok(self.bytes - announced.unwrap_or(0).max(footer_reserve(self.bytes)))
     }
 
-    /// Writes the footer where it fits; not synced, it is derived. Then the index leaves memory.
+    /// Writes the footer where it fits and drops the index from memory. The footer is not synced: it can be derived
+    /// from the batches.
     pub(crate) fn write_footer(&self, producers: Option<Vec<u8>>) -> io::Result<()> {
         let Some(&ClosedBlock { end_offset, max_timestamp, data_end, digest }) = self.closed.get() else {
             return Ok(());
@@ -219,7 +223,7 @@ impl Block {
 }
 
 impl Block {
-    /// The block as one that ended earlier.
+    /// Makes a copy of the block that ends earlier, in the same slots.
     pub(crate) fn cut_to(&self, closed: ClosedBlock, index: BlockIndex) -> Self {
         Self {
             slots: self.slots.clone(),
@@ -239,12 +243,12 @@ impl Block {
         }
     }
 
-    /// Where a block ends that does not grow any more.
+    /// First offset behind the block, once it takes no more batches.
     pub(crate) fn closed_end(&self) -> Option<u64> {
         self.closed.get().map(|closed| closed.end_offset)
     }
 
-    /// Whether what was just read from the block is still the block's.
+    /// Whether bytes that were just read from the block are its own: its slots were not given back before.
     pub(crate) fn is_still_there(&self) -> bool {
         !self.freed.load(Ordering::Acquire)
     }

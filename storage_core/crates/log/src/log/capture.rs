@@ -1,4 +1,5 @@
-//! A log's part in a commit: what is to be written is taken under the log's mutex, and published when it is with the disk.
+//! A log's part in a commit: the bytes to write are captured under the log's mutex, and published when they are with
+//! the disk.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,27 +7,27 @@ use std::sync::atomic::Ordering;
 use super::block::Block;
 use super::open_block::OpenBlock;
 use super::state::LogState;
-use crate::resources::tail::Captured;
+use crate::resources::tail::TailCapture;
 use crate::seeded;
 
-/// What a commit writes of a log, and publishes afterwards.
+/// The bytes of a log that a commit writes, and the end that it publishes afterwards.
 pub(crate) struct LogCapture {
     pub(crate) log: Arc<LogState>,
-    pub(crate) blocks: Vec<(Arc<Block>, Captured)>,
+    pub(crate) blocks: Vec<(Arc<Block>, TailCapture)>,
     end: u64,
-    /// Appended since the last commit, as far as this one takes it.
+    /// Number of captured bytes.
     pub(crate) bytes: u64,
-    /// Nothing is left for the next commit.
+    /// Whether the capture has everything that was appended, so that nothing is left for the next commit.
     pub(crate) is_all: bool,
 }
 
 impl LogState {
-    /// What a commit must write, taken under the mutex; the writing happens without it. Of a log that never syncs only
-    /// about `unsynced_max` bytes: nobody waits for the rest.
+    /// Captures under the mutex what a commit must write; the writing happens without it. A log that never syncs gives
+    /// about `unsynced_max` bytes at most, for nobody waits for the rest. `None` if there is nothing to write.
     pub(crate) fn capture(self: Arc<Self>, unsynced_max: u64) -> Option<LogCapture> {
         let bytes_max = if self.syncs() { u64::MAX } else { unsynced_max };
         if self.poisoned.get().is_some() {
-            // What comes behind a write that failed must not be written: it would vouch for what is in front of it.
+            // Batches behind a write that failed must not be written: they would vouch for what is in front of them.
             return None;
         }
         let mut writer = self.writer.lock();
@@ -51,7 +52,7 @@ impl LogState {
         (!blocks.is_empty()).then_some(LogCapture { log: self, blocks, end, bytes, is_all })
     }
 
-    /// Offsets of a commit are the schedule's promise kept; where the log syncs, they are also on the disk.
+    /// Shows readers what a commit has written and, where the log syncs, counts it as synced.
     pub(crate) fn publish(&self, capture: &LogCapture) {
         if seeded!(EndBeforeBytes) {
             self.readable.fetch_max(capture.end, Ordering::AcqRel);

@@ -1,4 +1,5 @@
-//! What the background is asked to do, and by when. Nothing of it is needed for an answer.
+//! The chores that logs ask the background thread for, and the time by which they are due. No answer to a caller needs
+//! them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,10 +9,10 @@ use super::block::Block;
 use crate::sync::{Condvar, Mutex, now};
 use crate::types::LogId;
 
-/// How often logs are looked at for what has become old.
+/// How often the logs that forget by age are looked at.
 const AGE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The queue of the thread that tends the store. It sleeps here while there is nothing to do.
+/// The queue of the thread that tends the store. The thread sleeps here while there is nothing to do.
 #[derive(Default)]
 pub(crate) struct Chores {
     queue: Mutex<Queue>,
@@ -23,9 +24,9 @@ pub(crate) struct Chores {
 #[derive(Default)]
 struct Queue {
     chores: VecDeque<Chore>,
-    /// Look whether the journal or freed slots need something.
+    /// Whether to look if the journal or freed slots need something.
     look: bool,
-    /// A log needs its mark before the time of all.
+    /// Whether a log needs its synced mark before `marks_at`.
     marks_soon: bool,
     marks_at: Option<Instant>,
     ages_at: Option<Instant>,
@@ -33,26 +34,26 @@ struct Queue {
     stop: bool,
 }
 
-/// One thing to do.
+/// One thing for the background thread to do.
 pub(crate) enum Chore {
     /// Prepare space of the block ahead of its writer, who is at that position.
     Extend(Arc<Block>, u64),
     /// Write the block's footer, with the encoded producers at its end where they are known.
     Footer(Arc<Block>, Option<Vec<u8>>),
-    /// Look at what the log may forget.
-    Retain(LogId),
+    /// Apply the retention of the log.
+    Retention(LogId),
     /// Look whether the journal or freed slots need something.
     LookAround,
     /// Write the synced marks of the logs that synced much since their last one.
     MarkBusy,
     /// Write the synced marks of all logs.
     MarkAll,
-    /// Look at the logs that forget what is old.
-    RetainAged,
+    /// Apply the retention of all logs that forget by age.
+    AgedRetention,
 }
 
 impl Chores {
-    /// Asks for a look around.
+    /// Asks for a look at the journal and at freed slots.
     pub(crate) fn look_around(&self) {
         let mut queue = self.queue.lock();
         if !std::mem::replace(&mut queue.look, true) {
@@ -60,19 +61,19 @@ impl Chores {
         }
     }
 
-    /// Asks for space ahead of a writer.
+    /// Asks for space ahead of the writer of a block, who is at the position `written`.
     pub(crate) fn extend(&self, block: &Arc<Block>, written: u64) {
         self.push(Chore::Extend(Arc::clone(block), written));
     }
 
-    /// Asks for a block's footer; it can take its time.
+    /// Asks for a block's footer, which is not urgent.
     pub(crate) fn write_footer(&self, block: Arc<Block>, producers: Option<Vec<u8>>) {
         self.push(Chore::Footer(block, producers));
     }
 
-    /// Asks for a look at what a log may forget.
-    pub(crate) fn retain(&self, log: LogId) {
-        self.push(Chore::Retain(log));
+    /// Asks to apply the retention of a log.
+    pub(crate) fn apply_retention(&self, log: LogId) {
+        self.push(Chore::Retention(log));
     }
 
     fn push(&self, chore: Chore) {
@@ -80,8 +81,8 @@ impl Chores {
         self.wake.notify_one();
     }
 
-    /// Asks for a look at what has become old, in a while.
-    pub(crate) fn retain_later(&self) {
+    /// Asks to apply the retention of all logs that forget by age, after [`AGE_INTERVAL`].
+    pub(crate) fn apply_ages_later(&self) {
         let mut queue = self.queue.lock();
         if queue.ages_at.is_none() {
             queue.ages_at = Some(now() + AGE_INTERVAL);
@@ -89,7 +90,7 @@ impl Chores {
         }
     }
 
-    /// Asks for synced marks when `interval` has gone by.
+    /// Asks for the synced marks of all logs, after `interval`.
     pub(crate) fn mark_later(&self, interval: Duration) {
         let mut queue = self.queue.lock();
         if queue.marks_at.is_none() {
@@ -98,14 +99,14 @@ impl Chores {
         }
     }
 
-    /// Asks for the synced marks of busy logs.
+    /// Asks for the synced marks of the logs that synced much since their last one.
     pub(crate) fn mark_soon(&self) {
         if !std::mem::replace(&mut self.queue.lock().marks_soon, true) {
             self.wake.notify_one();
         }
     }
 
-    /// Waits until everything asked for, but for marks, is done.
+    /// Blocks until everything that is due at once is done; marks and ages that wait for their time are left out.
     pub(crate) fn await_idle(&self) {
         let mut queue = self.queue.lock();
         while !queue.stop && (queue.working || queue.look || !queue.chores.is_empty()) {
@@ -113,13 +114,14 @@ impl Chores {
         }
     }
 
-    /// Ends the thread once everything asked for is done.
+    /// Tells the thread to end once everything that is due is done.
     pub(crate) fn stop(&self) {
         self.queue.lock().stop = true;
         self.wake.notify_one();
     }
 
-    /// What the thread does next; the one before is done. Blocks until there is something; `None`: the thread ends.
+    /// Gives the thread its next chore; the one before counts as done. Blocks until there is one; `None` tells the
+    /// thread to end.
     pub(crate) fn next(&self) -> Option<Chore> {
         let mut queue = self.queue.lock();
         loop {
@@ -140,7 +142,7 @@ impl Chores {
 }
 
 impl Queue {
-    /// What is asked for now, the most urgent first.
+    /// The most urgent chore that is due.
     fn take(&mut self) -> Option<Chore> {
         if let Some(chore) = self.chores.pop_front() {
             Some(chore)
@@ -151,7 +153,7 @@ impl Queue {
         } else if self.marks_at.take_if(|at| *at <= now()).is_some() {
             Some(Chore::MarkAll)
         } else {
-            self.ages_at.take_if(|at| *at <= now()).map(|_| Chore::RetainAged)
+            self.ages_at.take_if(|at| *at <= now()).map(|_| Chore::AgedRetention)
         }
     }
 }
@@ -170,17 +172,17 @@ mod tests {
         chores.mark_soon();
         chores.look_around();
         chores.look_around();
-        chores.retain(LOG);
+        chores.apply_retention(LOG);
         chores.mark_later(Duration::ZERO);
         chores.stop();
-        assert!(matches!(chores.next(), Some(Chore::Retain(LOG))));
+        assert!(matches!(chores.next(), Some(Chore::Retention(LOG))));
         assert!(matches!(chores.next(), Some(Chore::LookAround)));
         assert!(matches!(chores.next(), Some(Chore::MarkBusy)));
         assert!(matches!(chores.next(), Some(Chore::MarkAll)));
         assert!(chores.next().is_none());
     }
 
-    /// What is done last is done only when the thread comes for the next chore.
+    /// The last chore counts as done only when the thread comes for the next one.
     #[test]
     fn the_background_is_idle_once_the_last_chore_is_done() {
         let chores = Chores::default();

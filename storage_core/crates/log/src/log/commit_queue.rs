@@ -1,4 +1,4 @@
-//! The logs with bytes that wait for a commit, and by when one is asked for.
+//! The logs with bytes that wait for a commit, and the time by which one is asked for.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -7,29 +7,31 @@ use crate::options::FsyncSchedule;
 use crate::sync::{Condvar, Mutex, atomic::AtomicBool, now};
 use crate::types::LogId;
 
-/// Unwritten bytes of an unsynced, buffered log reach the disk after so long.
+/// How long the bytes of a buffered log that never syncs stay in memory before they are written.
 const WRITE_BEHIND: Duration = Duration::from_millis(100);
 
-/// Logs put themselves in; commits take all of them out. The thread that commits for tasks and schedules waits here.
+/// Queue of the logs to commit. Logs put themselves in, and a commit takes all of them out. The thread that commits
+/// for tasks and schedules waits here.
 #[derive(Default)]
 pub(crate) struct CommitQueue {
-    /// Each log once: its own flag says that it is here.
+    /// Each log is here at most once: its own flag `dirty` says that it is.
     dirty: Mutex<Vec<LogId>>,
-    /// As `Asked::now`: who sees it set need not lock.
+    /// Copy of `Requests::now`: whoever sees it set need not lock.
     is_asked: AtomicBool,
-    asked: Mutex<Asked>,
+    asked: Mutex<Requests>,
     wake: Condvar,
 }
 
+/// Requests to the committing thread.
 #[derive(Default)]
-struct Asked {
+struct Requests {
     now: bool,
-    /// The earliest time that a schedule asks for.
+    /// The earliest time at which a schedule wants a commit.
     later: Option<Instant>,
     stop: bool,
 }
 
-/// What the committing thread is woken for.
+/// Reason for which the committing thread is woken.
 pub(crate) enum Call {
     /// Somebody asked for a commit, or a schedule does.
     Commit,
@@ -40,29 +42,29 @@ pub(crate) enum Call {
 }
 
 impl CommitQueue {
-    /// The log's bytes wait for a commit.
+    /// Queues a log whose bytes wait for a commit; `fsync` decides when the thread commits it.
     pub(crate) fn push(&self, log: LogId, fsync: FsyncSchedule) {
         self.dirty.lock().push(log);
         match fsync {
-            // Who waits for the append sees to its commit.
+            // The caller that waits for the append commits.
             FsyncSchedule::SyncEach => {}
             FsyncSchedule::Milliseconds(n) => self.commit_in(Duration::from_millis(n.get())),
             FsyncSchedule::NoFsync => self.commit_in(WRITE_BEHIND),
         }
     }
 
-    /// A commit has left bytes of the log for the next one.
+    /// Queues a log of which a commit has left bytes for the next one.
     pub(crate) fn push_rest(&self, log: LogId) {
         self.dirty.lock().push(log);
         self.commit_now();
     }
 
-    /// Takes all logs out.
+    /// Takes all logs out of the queue.
     pub(crate) fn take(&self) -> Vec<LogId> {
         std::mem::take(&mut *self.dirty.lock())
     }
 
-    /// Asks the thread for a commit.
+    /// Asks the committing thread for a commit.
     pub(crate) fn commit_now(&self) {
         if self.is_asked.load(Ordering::Relaxed) {
             return;
@@ -83,20 +85,20 @@ impl CommitQueue {
         }
     }
 
-    /// Ends the thread.
+    /// Tells the committing thread to end.
     pub(crate) fn stop(&self) {
         self.asked.lock().stop = true;
         self.wake.notify_one();
     }
 
-    /// Blocks the committing thread until there is something for it to do. `Idle` comes after `patience` without a wish; never
-    /// where that is `None`.
+    /// Blocks the committing thread until there is something for it to do. Returns `Idle` after `patience` without a
+    /// request; with `None` it waits for ever.
     pub(crate) fn wait(&self, patience: Option<Duration>) -> Call {
         let mut asked = self.asked.lock();
         while !asked.stop {
             match (asked.later, patience) {
                 (later, _) if asked.now || later.is_some_and(|due| due <= now()) => {
-                    // The commit takes all there is.
+                    // One commit takes everything that is queued and so answers both requests.
                     (asked.now, asked.later) = (false, None);
                     self.is_asked.store(false, Ordering::Relaxed);
                     return Call::Commit;
@@ -124,7 +126,8 @@ mod tests {
 
     const LOG: LogId = LogId(Uuid::from_u128(1));
 
-    /// Who waits for such an append commits in its own thread: another one that woke for it would only be in its way.
+    /// The caller that waits for such an append commits in its own thread; another one that woke for it would only be
+    /// in the way.
     #[test]
     fn a_log_that_syncs_each_append_wakes_no_thread() {
         let queue = CommitQueue::default();

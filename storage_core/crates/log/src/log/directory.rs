@@ -1,29 +1,30 @@
-//! The blocks of a log in their order, what of them is damaged, and which of them a time may be in.
+//! The blocks of a log in their order, their damaged ranges, and an index by time.
 
 use std::sync::Arc;
 
 use super::block::Block;
 use crate::sync::Mutex;
 
-/// Blocks in order of offset, and damage.
+/// The blocks and the damaged ranges of a log.
 #[derive(Default)]
 pub(crate) struct Directory {
-    /// Each starts where the one before ends, but for damage.
+    /// Blocks in order; each starts where the one before ends, unless what is between them is damaged.
     pub(crate) blocks: Vec<Arc<Block>>,
     /// Damaged ranges, in order.
     pub(crate) fences: Vec<(u64, u64)>,
     times: TimeIndex,
 }
 
-/// An index of the first blocks of a log, as many as were closed when somebody last looked: the greatest timestamp of each and
-/// all before it. It never falls, so that it can be searched. Dropped when blocks go, and made again by the next search.
+/// An index of the first blocks of a log, as many as were closed at the last search: for each the greatest timestamp
+/// in it and all before it, which never falls and so can be searched. It is dropped when blocks go, and the next
+/// search makes it again.
 #[derive(Default)]
 struct TimeIndex {
     newest: Mutex<Vec<i64>>,
 }
 
 impl Directory {
-    /// The first block from that offset on that may hold a record which is not older.
+    /// The first block from the one of offset `from` on that may hold a record which is not older.
     pub(super) fn first_not_older(&self, timestamp: i64, from: u64) -> Option<Arc<Block>> {
         let mut newest = self.times.newest.lock();
         while let Some(closed) = self.blocks.get(newest.len()).and_then(|block| block.closed.get()) {

@@ -1,4 +1,5 @@
-//! The entries behind the place of a cursor: read, checked and opened ahead, and given again as long as the log is the same.
+//! The entries that follow the place of a cursor. They are read, checked and decoded ahead, and kept until the log is
+//! truncated.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -11,18 +12,19 @@ use crate::batch::Batch;
 use crate::error::Result;
 use crate::types::Offset;
 
-/// Entries read, checked and opened ahead: about so many bytes of batches at a time.
+/// About how many bytes of batches are read, checked and decoded at a time.
 const READ_AHEAD_BYTES: usize = 64 << 10;
 
 impl LogState {
-    /// Where the journal says that a cursor stands; `None`: it never moved.
+    /// Where the journal says that a cursor stands; `None` if it never moved.
     pub(crate) fn cursor_place(&self, name: &str) -> Option<u64> {
         self.resources.journal.with_state(|journal| journal.logs.get(&self.id)?.cursors.get(name).copied())
     }
 }
 
 impl PlaceState {
-    /// The next entries, at least one if there is one.
+    /// Gives the next entries without moving: at least one if there is one, at most `entries_max`, about `bytes_max`
+    /// bytes.
     pub(crate) fn peek(
         &mut self,
         log: &LogState,
@@ -44,7 +46,7 @@ impl PlaceState {
         Ok(taken)
     }
 
-    /// Trims and truncations of the log move the cursor along.
+    /// Moves the cursor to where trims and truncations of the log have moved it.
     pub(crate) fn follow(&mut self, log: &LogState, name: &str) {
         let generation = log.generation.load(Ordering::Acquire);
         let start = log.start.load(Ordering::Acquire);
@@ -57,13 +59,14 @@ impl PlaceState {
         }
     }
 
-    /// Reads entries behind those that are there; false: none.
+    /// Reads entries behind those that are there. False if there are none; where `is_needed` is false, also if reading
+    /// failed.
     fn read_ahead(&mut self, log: &LogState, is_needed: bool) -> Result<bool> {
         let before = self.ahead.len();
         while self.ahead.len() == before {
             let from = self.ahead_to;
             let slices = match log.read(from, READ_AHEAD_BYTES) {
-                // What was taken so far comes first; the next read meets the damage.
+                // What was taken so far is given first; the next read meets the damage.
                 Err(_) if !is_needed => return Ok(false),
                 slices => slices?,
             };
@@ -79,7 +82,7 @@ impl PlaceState {
     }
 }
 
-/// Appends the entries of a batch that was checked, from an offset on.
+/// Appends the entries of a checked batch from the offset `from` on.
 fn open_batch(bytes: &Bytes, from: u64, entries: &mut VecDeque<Entry>) -> Result<()> {
     let (batch, _) = Batch::parse(bytes)?;
     let opened = batch.open_shared(bytes)?;

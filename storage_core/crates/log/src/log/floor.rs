@@ -1,70 +1,72 @@
-//! What a log may forget: one pure function of what was asked for, what has been consumed and who still needs it.
+//! The decision what a log may forget: one pure function of its rules, its size and age, what was consumed and what is
+//! held.
 
 use std::time::Duration;
 
 use crate::types::Offset;
 
-/// What may be forgotten without anybody asking. Whatever one rule gives up may go, unless somebody holds it.
-/// The default gives up nothing.
+/// Rules by which a log forgets records without a trim. A record that any one rule gives up may go, unless somebody
+/// holds it. The default gives up nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Blocks whose records are all older.
+    /// Gives up blocks whose records are all older than this.
     pub age: Option<Duration>,
-    /// The oldest blocks, as long as so many bytes stay.
+    /// Gives up the oldest blocks, as long as this many bytes stay.
     pub bytes: Option<u64>,
-    /// What all of these cursors have passed. One that never moved has passed nothing.
+    /// Gives up what all of these cursors have passed. A cursor that never moved has passed nothing.
     pub consumed_by: Vec<String>,
-    /// Cursors that hold what they have not passed, whatever the other rules say.
+    /// Names of cursors that hold what they have not passed, whatever the other rules say.
     pub pinned_by: Vec<String>,
 }
 
-/// Where a log may begin.
+/// First offset that a log has to keep, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Floor {
-    /// Records below may be forgotten.
+    /// Records below this offset may be forgotten.
     pub offset: Offset,
-    /// What decided it.
+    /// The rule or hold that decided the offset.
     pub reason: FloorReason,
 }
 
-/// What a [`Floor`] comes from.
+/// The rule or hold that a [`Floor`] comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FloorReason {
-    /// No rule gives up anything: it is the log's start.
+    /// No rule gives up anything: the floor is the log's start.
     Nothing,
-    /// A trim.
+    /// A trim asked for it.
     Trim,
-    /// [`Retention::age`].
+    /// [`Retention::age`] gave up what lies below.
     Age,
-    /// [`Retention::bytes`].
+    /// [`Retention::bytes`] gave up what lies below.
     Bytes,
-    /// [`Retention::consumed_by`].
+    /// [`Retention::consumed_by`] gave up what lies below.
     Consumed,
     /// A rule would give up more, but this reader, replica or cursor still needs it.
     Held {
-        /// Its name.
+        /// Name of the reader, replica or cursor.
         by: String,
     },
 }
 
-/// What the decision is made from.
+/// The facts about a log from which its floor is decided.
 pub(crate) struct Standing<'a> {
     pub(crate) start: u64,
-    /// Records from here on cannot be read yet.
+    /// First offset that cannot be read yet.
     pub(crate) end: u64,
     pub(crate) now_ms: i64,
-    /// Those that do not grow any more, in order.
+    /// Blocks that take no more batches, in order.
     pub(crate) blocks: &'a [BlockStanding],
-    /// Size of all blocks of the log.
+    /// Bytes of all blocks of the log.
     pub(crate) size_bytes: u64,
-    /// Asked for, ever.
+    /// The highest offset that a trim has asked for.
     pub(crate) trim: u64,
-    /// Where the cursors stand that count as consumers; none named, none here.
+    /// Places of the cursors that count as consumers; empty if the rules name none.
     pub(crate) consumers: &'a [u64],
-    /// Who needs what lies behind.
+    /// Name and first offset of each hold.
     pub(crate) holds: &'a [(String, u64)],
 }
 
+/// The facts about one block from which a floor is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockStanding {
     pub(crate) end: u64,
@@ -72,7 +74,7 @@ pub(crate) struct BlockStanding {
     pub(crate) bytes: u64,
 }
 
-/// `min(max(trim, age, bytes, consumed), holds)`, never below the start nor above the end.
+/// Decides the floor of a log: `min(max(trim, age, bytes, consumed), holds)`, never below its start nor above its end.
 pub(crate) fn floor(retention: &Retention, standing: &Standing<'_>) -> Floor {
     let consumed = standing.consumers.iter().min();
     let rules = [
@@ -94,7 +96,7 @@ pub(crate) fn floor(retention: &Retention, standing: &Standing<'_>) -> Floor {
     Floor { offset: Offset(offset), reason }
 }
 
-/// The end of the oldest blocks without which so many bytes are left.
+/// End of the oldest blocks that can go so that at least `bytes_kept` are left; 0 if none can.
 fn behind_bytes(standing: &Standing<'_>, bytes_kept: u64) -> u64 {
     let mut left = standing.size_bytes;
     let gone = standing.blocks.iter().take_while(|block| {
@@ -104,7 +106,7 @@ fn behind_bytes(standing: &Standing<'_>, bytes_kept: u64) -> u64 {
     gone.last().map_or(0, |block| block.end)
 }
 
-/// The end of the oldest blocks in which nothing is younger.
+/// End of the oldest blocks that hold only records older than `age`; 0 if there are none.
 fn behind_age(standing: &Standing<'_>, age: Duration) -> u64 {
     let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
     let oldest = standing.now_ms.saturating_sub(age_ms);

@@ -1,4 +1,4 @@
-//! Putting right what rotted: the bytes of damaged batches are written again, in their place.
+//! The repair of rotted batches: their bytes are written again, in their place.
 
 use std::io;
 use std::ops::Range;
@@ -47,8 +47,8 @@ impl LogState {
         Ok(true)
     }
 
-    /// Where in a block batches of these offsets belong, if so many bytes fit there exactly: behind the good batch before
-    /// them, or in front of the good one behind them, and not over either.
+    /// The position in a block at which batches of these offsets belong, if so many bytes fit there exactly: behind
+    /// the good batch before them or in front of the good one behind them, and over neither.
     fn place_of(&self, block: &Block, offsets: Range<u64>, bytes: u64) -> io::Result<Option<u64>> {
         let Some(closed) = block.closed.get() else { return Ok(None) };
         if offsets.end > closed.end_offset {
@@ -67,9 +67,9 @@ impl LogState {
                 position += stored.batch.bytes().len() as u64;
             }
             if window.batch(position, next)?.is_some() {
-                return Ok(None); // a good one is not written over
+                return Ok(None); // a good batch is not written over
             }
-            // Here is damage, up to the next good batch or to the end of the block.
+            // Damage starts here and goes up to the next good batch or to the end of the block.
             let behind = window.next_batch(position, next + 1..closed.end_offset)?;
             let (limit, damaged_to) = behind.unwrap_or((data_end, closed.end_offset));
             if offsets.start >= damaged_to && behind.is_some() {
@@ -80,7 +80,7 @@ impl LogState {
             let is_first = next == offsets.start;
             let is_last = offsets.end == damaged_to && behind.is_some();
             return Ok(match (is_first, is_last) {
-                // All of it: between two good ones there is neither too little room nor too much.
+                // The batches fill the gap between two good ones, where there is neither too little room nor too much.
                 (true, true) => (position + bytes == limit).then_some(position),
                 (true, false) => fits.then_some(position),
                 (false, true) => (fits && offsets.start > next).then(|| limit - bytes),
@@ -89,7 +89,7 @@ impl LogState {
         }
     }
 
-    /// What was damaged between these offsets is not any more.
+    /// Takes these offsets out of the damaged ranges.
     fn unfence(&self, offset: u64, end: u64) {
         let mut directory = self.directory.write();
         let fences = std::mem::take(&mut directory.fences).into_iter();
@@ -101,7 +101,7 @@ impl LogState {
             .collect();
     }
 
-    /// The offset behind them, if they are whole batches from the offset on.
+    /// The offset behind the batches; `None` if they are not whole batches one behind the other from `offset` on.
     fn check_batches(&self, offset: u64, batches: &[u8]) -> Result<Option<u64>> {
         let (mut next, mut rest) = (offset, batches);
         while !rest.is_empty() {
@@ -116,7 +116,7 @@ impl LogState {
     }
 }
 
-/// Batches as they lie at a position of the block; `None`: their epochs are not the block's.
+/// The batches with the marks of a position in the block; `None` if their epochs are not the block's.
 fn as_stored(block: &Block, position: u64, batches: &[u8]) -> Result<Option<Vec<u8>>> {
     let mut stored = Vec::with_capacity(batches.len());
     let mut rest = batches;
@@ -126,7 +126,7 @@ fn as_stored(block: &Block, position: u64, batches: &[u8]) -> Result<Option<Vec<
         if header.leader_epoch.cast_unsigned() != block.epochs.at(offset).0 {
             return Ok(None);
         }
-        // Whether it once began a commit is not known, and says nothing below the synced mark.
+        // Nobody knows whether the batch began a commit, and below the synced mark that says nothing.
         let mark = block.key.mark(position + stored.len() as u64, offset, header, false);
         stored.extend_from_slice(&batch.front_with(offset, mark));
         stored.extend_from_slice(&batch.bytes()[OFFSETS_END..]);

@@ -1,4 +1,5 @@
-//! A log in memory and in its blocks: appends, reads, and its part in a commit. Nothing here waits for a commit.
+//! One log, in memory and in its blocks: its appends, its reads and its part in a commit. No function here waits for a
+//! commit.
 
 pub(crate) mod append;
 pub(crate) mod block;

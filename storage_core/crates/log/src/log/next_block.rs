@@ -1,4 +1,4 @@
-//! How a log goes from block to block: the next one is opened, one of a recovery taken up again, the last one closed.
+//! The way of a log from block to block: it opens the next one, goes on in a recovered one, closes the last one.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,17 +12,17 @@ use crate::format::block_header::BlockHeader;
 use crate::format::epochs::Epochs;
 use crate::format::footer::data_max;
 use crate::page::{PAGE_BYTES, page_up};
-use crate::resources::blocks::{Filled, Slots};
+use crate::resources::blocks::{LastBlock, Slots};
 use crate::resources::tail::Tail;
 use crate::sync::RwLock;
 
 impl LogState {
-    /// Opens a block that takes at least so many bytes; the one before waits for its commit.
+    /// Opens a block that takes a batch of `batch_bytes`; the open block before it is closed and waits for its commit.
     pub(super) fn open_block(&self, writer: &mut Writer, batch_bytes: u64) -> Result<()> {
         let blocks = &self.resources.blocks;
         let size = blocks
             .classes
-            .next(self.last_filled(writer), batch_bytes)
+            .next(self.last_block(writer), batch_bytes)
             .map_err(|bytes_max| Error::TooLarge { bytes: batch_bytes, bytes_max })?;
         let (slots, space) = blocks.allocate(size, self.fsync)?;
         let file = &slots.file;
@@ -59,11 +59,11 @@ impl LogState {
             digest: Digest::default(),
             producers: None,
         });
-        self.ask_retain_if_ruled();
+        self.ask_retention_if_ruled();
         Ok(())
     }
 
-    /// Header of the log's next block, in slots that were taken for it.
+    /// Makes the header of the log's next block, for slots that were taken for it.
     pub(crate) fn new_header(&self, slots: &Slots, previous: u64, base_offset: u64) -> BlockHeader {
         BlockHeader {
             manifest: self.resources.manifest,
@@ -81,22 +81,22 @@ impl LogState {
         }
     }
 
-    /// The block before the next one.
-    fn last_filled(&self, writer: &Writer) -> Option<Filled> {
+    /// Size class and speed of the log's last block, from which the size of the next one follows.
+    fn last_block(&self, writer: &Writer) -> Option<LastBlock> {
         match &writer.open {
-            Some(open) => Some(Filled {
+            Some(open) => Some(LastBlock {
                 class: open.block.slots.file.class,
                 took: open.opened_at.elapsed(),
                 commit_bytes: open.flushed.checked_div(open.commits).unwrap_or(0),
             }),
             None => {
                 let directory = self.directory.read();
-                directory.blocks.last().map(|block| Filled::at_no_known_rate(block.slots.file.class))
+                directory.blocks.last().map(|block| LastBlock::at_no_known_rate(block.slots.file.class))
             }
         }
     }
 
-    /// Goes on in a block that a recovery found: only zeros lie behind its data.
+    /// Opens a recovered block for appends: only zeros lie behind its data.
     pub(crate) fn reopen(&self, resume: &Resume) -> Result<OpenBlock> {
         let &Resume { ref block, data_end, max_timestamp, digest } = resume;
         let block = Arc::clone(block);
@@ -140,7 +140,7 @@ impl LogState {
         })
     }
 
-    /// The open block takes no more appends.
+    /// Closes the open block, or the recovered one that was not opened again: it takes no more appends.
     pub(crate) fn close_block(&self, writer: &mut Writer) {
         if let Some(resume) = writer.resume.take() {
             let Resume { block, data_end, max_timestamp, digest, .. } = resume;
@@ -165,7 +165,7 @@ impl LogState {
         }
     }
 
-    /// Everything of a closed block is with the disk.
+    /// Lets a closed block go out of memory, once everything of it is with the disk.
     pub(super) fn finish_block(&self, open: OpenBlock) {
         let OpenBlock { block, producers, .. } = open;
         *block.recent.write() = None;

@@ -1,4 +1,4 @@
-//! The block that takes a log's appends, and one that a recovery found to be gone on in.
+//! The block that takes a log's appends, and the recovered block in which it goes on after a start.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,21 +15,22 @@ pub(crate) struct OpenBlock {
     pub(crate) block: Arc<Block>,
     pub(crate) tail: Tail,
     pub(super) opened_at: Instant,
-    /// Commits handed over everything below.
+    /// Position below which commits have written everything.
     pub(crate) flushed: u64,
-    /// How many there were.
+    /// How many commits have written to the block.
     pub(super) commits: u64,
-    /// Data ends here at most: the footer needs the rest.
+    /// Position at which data ends at the latest, since the footer needs the rest.
     pub(super) data_max: u64,
     /// Position from which the next batch gets an index entry.
     pub(super) index_next: u64,
     pub(super) max_timestamp: i64,
     pub(super) digest: Digest,
-    /// Encoded producers at the block's end; set when the log goes on elsewhere.
+    /// Encoded producer table at the block's end; set when the log goes on in another block.
     pub(super) producers: Option<Vec<u8>>,
 }
 
-/// Where a recovered block ends, with nothing but zeros behind: no position is used twice under one block sequence.
+/// The end of a recovered block with only zeros behind it. A block with anything else there is not gone on in, so that
+/// no position is used twice under one block sequence.
 pub(crate) struct Resume {
     pub(crate) block: Arc<Block>,
     pub(crate) data_end: u64,
@@ -38,7 +39,7 @@ pub(crate) struct Resume {
 }
 
 impl OpenBlock {
-    /// Keeps index, totals and digest up with a batch at a position.
+    /// Adds a batch at a position to the block's index, totals and digest.
     #[inline]
     pub(super) fn note(&mut self, position: u64, base_offset: u64, batch: &Batch<'_>) {
         if position >= self.index_next {

@@ -1,5 +1,5 @@
-//! What a log remembers of its idempotent producers: enough to tell a retry from a gap (KIP-98).
-//! A pure function of the batches appended: every copy of a log has the same table at the same offset.
+//! The producer table of a log: enough of its idempotent producers to tell a retry from a gap (KIP-98). It is a pure
+//! function of the batches appended, so every copy of a log has the same table at the same offset.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -8,9 +8,9 @@ use crate::batch::ProducerRef;
 use crate::error::{Error, Result};
 use crate::format::fields::{Fields, PutFields};
 
-/// Batches remembered of each producer: Kafka's limit of requests in flight.
+/// Number of batches remembered of each producer: Kafka's limit of requests in flight.
 const BATCHES_KEPT: usize = 5;
-/// Producers that are remembered at most; one more is refused until some are forgotten.
+/// Limit on the producers remembered; one more is refused until some are forgotten.
 const PRODUCERS_MAX: usize = 1 << 16;
 const SEQUENCE_MASK: u32 = i32::MAX as u32;
 
@@ -23,23 +23,23 @@ pub struct ProducerTable {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Producer {
     epoch: i16,
-    /// Oldest first; never empty, at most [`BATCHES_KEPT`].
-    batches: VecDeque<Kept>,
+    /// Batches with the oldest first; never empty, at most [`BATCHES_KEPT`].
+    batches: VecDeque<KeptBatch>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Kept {
+struct KeptBatch {
     base_sequence: i32,
     records: u32,
     base_offset: u64,
 }
 
-/// What to do with a batch that may be accepted at all.
+/// How a log takes a batch that is not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It is next.
+    /// The batch is the next one of its producer and is appended.
     Accept,
-    /// It was appended before, as these offsets.
+    /// The batch was appended before, at these offsets.
     Duplicate {
         /// Offset that its first record got then.
         base_offset: u64,
@@ -64,9 +64,11 @@ impl ProducerTable {
         self.producers.is_empty()
     }
 
-    /// Judges a batch of `records` records. Errors: `ProducerFenced` for an epoch below the newest,
-    /// `OutOfOrderSequence` for a gap, an older repetition than is remembered, or a new epoch that does not start at 0.
-    /// A producer that is not remembered may start anywhere, if there is room: `TooManyProducers`.
+    /// Judges a batch of `records` records.
+    ///
+    /// Errors: `ProducerFenced` for an epoch below the newest; `OutOfOrderSequence` for a gap, a repetition older than
+    /// those remembered, or a new epoch that does not start at 0. A producer that is not remembered may start
+    /// anywhere, unless there is no room for it: `TooManyProducers`.
     pub fn check(&self, producer: ProducerRef, records: u32) -> Result<Admission> {
         let Some(known) = self.producers.get(&producer.id) else {
             if self.producers.len() >= PRODUCERS_MAX {
@@ -81,8 +83,9 @@ impl ProducerTable {
         let expected = if producer.epoch > known.epoch {
             0
         } else {
-            let same = |kept: &&Kept| kept.base_sequence == producer.base_sequence && kept.records == records;
-            if let Some(&Kept { base_offset, .. }) = known.batches.iter().find(same) {
+            let same =
+                |kept: &&KeptBatch| kept.base_sequence == producer.base_sequence && kept.records == records;
+            if let Some(&KeptBatch { base_offset, .. }) = known.batches.iter().find(same) {
                 return Ok(Admission::Duplicate {
                     base_offset,
                     end_offset: base_offset + u64::from(records),
@@ -97,7 +100,7 @@ impl ProducerTable {
         Ok(Admission::Accept)
     }
 
-    /// Remembers an appended batch.
+    /// Remembers a batch that was appended at `base_offset`.
     pub fn record(&mut self, producer: ProducerRef, records: u32, base_offset: u64) {
         let ProducerRef { id, epoch, base_sequence } = producer;
         let known = self.producers.entry(id).or_insert_with(|| Producer { epoch, batches: VecDeque::new() });
@@ -107,23 +110,23 @@ impl ProducerTable {
         if known.batches.len() == BATCHES_KEPT {
             known.batches.pop_front();
         }
-        known.batches.push_back(Kept { base_sequence, records, base_offset });
+        known.batches.push_back(KeptBatch { base_sequence, records, base_offset });
     }
 
-    /// Forgets producers that have written nothing from an offset on. Inside a log nobody is forgotten: whoever is, may start
-    /// anywhere, and a batch that was appended before would be appended again. So every copy of a log must begin with the same
-    /// table, and whoever makes the first one decides.
+    /// Forgets producers that have written nothing from `offset` on. Only whoever makes the first copy of a log may do
+    /// that, before its first batch, so that every copy begins with the same table. Inside a log no producer is
+    /// forgotten: a forgotten one may start anywhere, so a batch that was appended before would be appended again.
     pub fn forget_below(&mut self, offset: u64) {
         let last_offset = |producer: &Producer| producer.batches.back().map_or(0, |kept| kept.base_offset);
         self.producers.retain(|_, producer| last_offset(producer) >= offset);
     }
 
-    /// Whether so many are remembered that silent ones should be forgotten.
+    /// Whether so many producers are remembered that silent ones should be forgotten.
     pub fn is_crowded(&self) -> bool {
         self.producers.len() >= PRODUCERS_MAX / 2
     }
 
-    /// The table as bytes, in order of producer id: equal tables are equal bytes.
+    /// Encodes the table in order of producer id, so that equal tables are equal bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut producers: Vec<_> = self.producers.iter().collect();
         producers.sort_unstable_by_key(|(id, _)| **id);
@@ -142,7 +145,7 @@ impl ProducerTable {
         out
     }
 
-    /// Reads what [`ProducerTable::encode`] wrote; `None` for anything else.
+    /// Decodes what [`ProducerTable::encode`] wrote; `None` for anything else.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
         let mut producers = HashMap::new();
@@ -153,8 +156,11 @@ impl ProducerTable {
             }
             let mut batches = VecDeque::with_capacity(usize::from(count));
             for _ in 0..count {
-                let kept =
-                    Kept { base_sequence: fields.i32()?, records: fields.u32()?, base_offset: fields.u64()? };
+                let kept = KeptBatch {
+                    base_sequence: fields.i32()?,
+                    records: fields.u32()?,
+                    base_offset: fields.u64()?,
+                };
                 kept.base_offset.checked_add(u64::from(kept.records))?;
                 if kept.base_sequence < 0 {
                     return None;
@@ -167,7 +173,7 @@ impl ProducerTable {
     }
 }
 
-/// Sequences go from 2^31 - 1 on to 0.
+/// The sequence that follows a batch: after 2^31 - 1 comes 0.
 fn sequence_after(base_sequence: i32, records: u32) -> i32 {
     (base_sequence.cast_unsigned().wrapping_add(records) & SEQUENCE_MASK).cast_signed()
 }

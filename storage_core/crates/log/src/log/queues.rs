@@ -1,4 +1,4 @@
-//! What the logs of a store ask others to do: a log knows these queues, and not who works them off.
+//! The queues in which the logs of a store ask for work: a log knows the queues, and not who works them off.
 
 use super::chores::Chores;
 use super::commit_queue::CommitQueue;

@@ -1,5 +1,5 @@
-//! Reading a log: whole batches by offset, offsets by time. Every batch is checked before it leaves; damage found on
-//! the way is fenced, so that what lies around it can be read.
+//! Reads of a log: whole batches by offset. Every batch is checked before it is given; damage found on the way is
+//! fenced, so that what lies around it can be read.
 
 use std::io;
 use std::ops::Range;
@@ -16,23 +16,23 @@ use crate::log::scan::Window;
 use crate::page::PAGE_BYTES;
 use crate::types::{LogId, Offset};
 
-/// Batches are read with as much around them as an index entry covers.
+/// Bytes that are read beyond those wanted: what an index entry covers, so that the wanted batch is among them.
 pub(super) const SLACK_BYTES: u64 = 2 * PAGE_BYTES;
 
-/// Whole batches, verbatim: as they were appended, with their offsets and the epoch of their log.
+/// Whole batches as they were appended, with their offsets and the epoch of their log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slices {
-    /// In order, without gaps. The first contains the offset that was asked for.
+    /// Batches in order, without gaps. The first contains the offset that was asked for.
     pub batches: Vec<Bytes>,
-    /// Read on here.
+    /// Offset at which to read on.
     pub next_offset: Offset,
-    /// Where they lie: each time the memory of some that lie one behind the other, and how many those are.
+    /// Memory that the batches share: each piece with the number of batches that lie in it, one behind the other.
     memory: Vec<(Bytes, usize)>,
 }
 
 impl Slices {
-    /// The same bytes in few pieces, each of one or more whole batches: those that one read of a block brought lie one behind
-    /// the other. Nothing is copied. Batches that were taken from the end of `batches` are left out.
+    /// Gives the same bytes in few pieces without copying: batches that one read of a block brought lie one behind the
+    /// other and make one piece. Batches that were taken from the end of `batches` are left out.
     pub fn pieces(&self) -> Vec<Bytes> {
         let mut batches = &self.batches[..];
         let mut pieces = Vec::with_capacity(self.memory.len());
@@ -47,7 +47,8 @@ impl Slices {
         pieces
     }
 
-    /// The same batches, in memory that `wrap` has changed into something with the same bytes: into memory that is counted.
+    /// Gives the same batches in other memory: `wrap` turns each piece of memory into one with the same bytes, for
+    /// example one that is counted.
     #[must_use]
     pub fn wrapped(self, mut wrap: impl FnMut(Bytes) -> Bytes) -> Self {
         let mut wrapped = Self { next_offset: self.next_offset, ..Self::default() };
@@ -64,14 +65,14 @@ impl Slices {
         wrapped
     }
 
-    /// Takes in what one read of a block brought: the memory from the first batch on, and the batches in it.
+    /// Adds the result of one read of a block: the memory from the first batch on, and the batches in it.
     fn extend(&mut self, memory: Bytes, batches: Vec<Bytes>) {
         self.memory.push((memory, batches.len()));
         self.batches.extend(batches);
     }
 }
 
-/// One step of a read.
+/// Result of one step of a read.
 enum Step {
     /// Batches from the offset on, the memory that begins with them, and the offset behind them.
     Batches(Vec<Bytes>, Bytes, u64),
@@ -82,6 +83,7 @@ enum Step {
 }
 
 impl LogState {
+    /// Reads whole batches from the one that contains `offset`, about `bytes_max` bytes, as [`crate::Log::read`] says.
     pub(crate) fn read(&self, offset: u64, bytes_max: usize) -> Result<Slices> {
         let mut slices = Slices { next_offset: Offset(offset), ..Slices::default() };
         let mut left = bytes_max as u64;
@@ -90,7 +92,7 @@ impl LogState {
             let end = self.readable.load(Ordering::Acquire);
             let start = self.start.load(Ordering::Acquire);
             if next < start || next > end {
-                // Trimmed on the way: what was read before still counts.
+                // The log was trimmed on the way; what was read before still counts.
                 if !slices.batches.is_empty() {
                     return Ok(slices);
                 }
@@ -107,7 +109,7 @@ impl LogState {
                 .find(next)
                 .or_else(|fence| if slices.batches.is_empty() { Err(fence) } else { Ok(None) })?
             else {
-                // Trimmed since the look at the start.
+                // The log was trimmed since `start` was loaded.
                 if slices.batches.is_empty() && self.start.load(Ordering::Acquire) > next {
                     continue;
                 }
@@ -116,7 +118,8 @@ impl LogState {
             let is_first = slices.batches.is_empty();
             match self.read_block(&block, next, limit, left, is_first)? {
                 Step::Batches(mut batches, memory, mut next_offset) => {
-                    // Written again by a compaction since the batches in front of it were read, as one gap with theirs.
+                    // A compaction has rewritten the block since the batches in front were read: this gap begins among
+                    // those batches.
                     if let (false, Some(first)) = (is_first, batches.first())
                         && BatchHeader::peek(first)?.base_offset < next
                     {
@@ -129,7 +132,8 @@ impl LogState {
                         next_offset = BatchHeader::peek(&hidden)?.base_offset;
                     }
                     if batches.is_empty() {
-                        // What was behind the end is one gap now with what is in front of it: the end is further by now.
+                        // A compaction has joined what lies behind the end with what lies in front of it: the end is
+                        // further by now.
                         if is_first && self.readable.load(Ordering::Acquire) > end {
                             continue;
                         }
@@ -145,7 +149,8 @@ impl LogState {
         }
     }
 
-    /// The block of a readable offset, and where in it damage starts. An error: the offset itself is damaged.
+    /// Finds the block of a readable offset and the offset at which damage in it starts. Fails if the offset itself is
+    /// damaged.
     fn find(&self, offset: u64) -> Result<Option<(Arc<Block>, u64)>> {
         let directory = self.directory.read();
         let fence = directory.fences.iter().find(|(_, end)| offset < *end);
@@ -157,6 +162,7 @@ impl LogState {
         Ok(block.map(|block| (block, fence.map_or(u64::MAX, |(start, _)| *start))))
     }
 
+    /// Reads batches of one block from the one that contains `offset` on, up to the offset `limit`.
     fn read_block(
         &self,
         block: &Block,
@@ -233,7 +239,8 @@ impl LogState {
         }
     }
 
-    /// Where reading goes on behind a damaged batch: position and offset of the next good one, or the block's end.
+    /// Finds where reading goes on behind a damaged batch: position and offset of the next good one, or of the block's
+    /// end.
     fn behind_damage(&self, block: &Block, position: u64, offset: u64) -> io::Result<(u64, u64)> {
         let end = block
             .closed
@@ -245,7 +252,7 @@ impl LogState {
         Ok(next.unwrap_or((data_end, end.max(offset + 1))))
     }
 
-    /// Remembers a damaged range.
+    /// Remembers a damaged range, so that later reads answer for it at once.
     fn fence(&self, block: &Block, start: u64, end: u64) {
         let mut directory = self.directory.write();
         let at = directory.fences.partition_point(|fence| *fence < (start, end));
@@ -257,7 +264,8 @@ impl LogState {
     }
 }
 
-/// Batches at ranges that follow each other, which share their memory, and the offset behind them.
+/// Makes the step of batches at ranges that follow each other and share their memory; `next` is the offset behind
+/// them.
 fn sliced(bytes: Vec<u8>, ranges: &[Range<usize>], next: u64) -> Step {
     let bytes = Bytes::from(bytes);
     let start = ranges.first().map_or(0, |first| first.start);
@@ -265,7 +273,7 @@ fn sliced(bytes: Vec<u8>, ranges: &[Range<usize>], next: u64) -> Step {
     Step::Batches(batches, bytes.slice(start..), next)
 }
 
-/// How many bytes the batch at the front of `rest` needs, where that may be more than were read.
+/// How many bytes the batch at the front of `rest` needs, if that may be more than were read.
 fn missing(rest: &[u8], available: u64) -> Option<u64> {
     let size = match BatchHeader::peek(rest) {
         Ok(header) => header.size_bytes() as u64,

@@ -1,4 +1,4 @@
-//! What goes of a log: blocks are freed, bytes in memory dropped, and in the end all of it.
+//! Removal of parts of a log from memory, and of the whole log: blocks are given back, unwritten bytes are dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,8 @@ use super::state::{LogState, Phase, Writer};
 use crate::page::PAGE_BYTES;
 
 impl LogState {
-    /// Everything of the log goes. The promise is in the journal.
+    /// Drops the whole log from memory and gives its blocks back. The caller has made the deletion durable in the
+    /// journal.
     pub(crate) fn apply_delete(&self) {
         let mut writer = self.writer.lock();
         writer.phase = Phase::Deleted;
@@ -18,7 +19,7 @@ impl LogState {
         self.free(blocks);
     }
 
-    /// The store is closed: lets go of the log's files.
+    /// Closes the log's files, because the store closes.
     pub(crate) fn let_go(&self) {
         let mut writer = self.writer.lock();
         writer.open = None;
@@ -28,7 +29,7 @@ impl LogState {
         self.directory.write().blocks.clear();
     }
 
-    /// What was appended and not written goes.
+    /// Drops the open block and everything appended that was not written yet.
     pub(crate) fn drop_open(&self, writer: &mut Writer) {
         writer.open = None;
         writer.resume = None;
@@ -37,6 +38,8 @@ impl LogState {
         self.waiting_bytes.store(0, Ordering::Release);
     }
 
+    /// Gives blocks back, for which the caller has a promise in the journal or no log; the background zeroes and
+    /// reuses their space.
     pub(crate) fn free(&self, blocks: Vec<Arc<Block>>) {
         for block in &blocks {
             let data_end = block.closed.get().map_or(0, |closed| closed.data_end - PAGE_BYTES);

@@ -1,4 +1,4 @@
-//! A log as an open found it.
+//! A log as recovery found it on the disk.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,27 +8,27 @@ use super::open_block::Resume;
 use super::producers::ProducerTable;
 use super::queues::Queues;
 use super::spec::LogSpec;
-use super::state::{LogState, Phase, Trimmed};
+use super::state::{LogState, Phase, TrimmedPrefix};
 use crate::digest::Digest;
 use crate::resources::Resources;
 use crate::resources::journal::LogEntry;
 use crate::types::{LogId, Offset};
 
-/// What the blocks of a log hold.
+/// The contents of a log's blocks.
 pub(crate) struct Contents {
     pub(crate) directory: Directory,
     pub(crate) end: u64,
     pub(crate) producers: ProducerTable,
     pub(crate) digest: Digest,
     pub(crate) size_bytes: u64,
-    /// Where appends go on; `None`: in a new block.
+    /// The block in which appends go on; `None` starts a new one.
     pub(crate) resume: Option<Resume>,
-    /// Sequence of the last block.
+    /// Sequence of the log's last block.
     pub(crate) last_sequence: u64,
 }
 
 impl LogState {
-    /// The log of an entry of the journal, with what its blocks hold.
+    /// Makes a log from its entry in the journal and the contents of its blocks.
     pub(crate) fn restored(
         resources: Arc<Resources>,
         queues: Arc<Queues>,
@@ -55,7 +55,7 @@ impl LogState {
         }
         drop(writer);
         *log.directory.write() = directory;
-        *log.trimmed.lock() = Trimmed {
+        *log.trimmed.lock() = TrimmedPrefix {
             end: entry.freed,
             digest: entry.trimmed_digest,
             producers: entry.trimmed_producers.as_ref().unwrap_or(&entry.producers).clone(),

@@ -1,29 +1,29 @@
-//! What is asked of a log's retention: its rules, trims and holds. They are in memory only.
+//! The retention rules, trims and holds of a log. They are in memory only.
 
 use std::collections::BTreeMap;
 
 use super::floor::Retention;
 use crate::sync::{Mutex, atomic::AtomicBool};
 
-/// What is asked of a log's retention, and whether anybody has to look.
+/// The retention rules of a log, and flags that tell appends and cursors whether to ask the background to apply them.
 #[derive(Default)]
 pub(crate) struct RetentionState {
     pub(crate) rules: Mutex<Rules>,
-    /// There are rules: a look is asked for when a block is filled.
+    /// Whether any rule is set: then each filled block asks for a look at what may go.
     pub(crate) has_rules: AtomicBool,
-    /// Consumption counts: cursors ask for a look when they have passed a block.
+    /// Whether the rules count consumption: then a cursor asks for a look when it has passed a block.
     pub(crate) is_consumed: AtomicBool,
-    /// A look is on its way.
+    /// Whether a look was asked for and has not begun.
     pub(crate) is_asked: AtomicBool,
 }
 
-/// All that decides what a log may forget, but for the log itself and its cursors.
+/// Everything that decides what a log may forget, apart from its blocks and the places of its cursors.
 #[derive(Default)]
 pub(crate) struct Rules {
     pub(crate) retention: Retention,
-    /// The highest trim asked for.
+    /// The highest offset that a trim has asked for.
     pub(crate) trim: u64,
-    /// (who, from which offset on), by number.
+    /// Name and first offset of each hold, by the number of the hold.
     pub(crate) holds: BTreeMap<u64, (String, u64)>,
     pub(crate) next_hold: u64,
 }

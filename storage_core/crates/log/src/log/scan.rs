@@ -1,4 +1,5 @@
-//! Walks the batches of a block as they lie on the disk: what a recovery does with a tail, and a reader behind damage.
+//! A walk over the batches of a block as they lie on the disk. Recovery does it with a tail, a reader with what lies
+//! behind damage.
 
 use std::io;
 use std::ops::Range;
@@ -11,19 +12,19 @@ use crate::format::mark::BlockKey;
 use crate::log::block::Block;
 use crate::page::PAGE_BYTES;
 
-/// How much is read at a time.
+/// How many bytes are read at a time.
 const WINDOW_BYTES: u64 = 256 << 10;
-/// Where a batch says that it is one, and how.
+/// Position in a batch of the byte that names the format.
 const MAGIC_AT: usize = 16;
 const MAGIC: u8 = 2;
 
-/// A part of a block that moves forward.
+/// The part of a block that is in memory during a walk; it moves forward.
 pub(crate) struct Window<'a> {
     file: &'a dyn DiskFile,
     key: BlockKey,
-    /// Where the block starts in its file.
+    /// Position of the block in its file.
     start: u64,
-    /// Positions from here on are not looked at.
+    /// First position that is not looked at.
     end: u64,
     bytes: Vec<u8>,
     /// Position of the first byte of `bytes`.
@@ -31,25 +32,25 @@ pub(crate) struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// The block up to a position.
+    /// A window on a block up to the position `end`.
     pub(crate) fn new(block: &'a Block, end: u64) -> Self {
         Self { file: block.file(), key: block.key, start: block.start, end, bytes: Vec::new(), at: 0 }
     }
 
-    /// A block that is all of a file.
+    /// A window on a block that is all of a file.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn of_file(file: &'a dyn DiskFile, key: BlockKey, end: u64) -> Self {
         Self { file, key, start: 0, end, bytes: Vec::new(), at: 0 }
     }
 
-    /// Takes a page of the block as it was read before; `bytes` are without the zeros at its end.
+    /// Takes a page of the block that was read before, as `bytes` without the zeros at its end.
     pub(crate) fn load_page(&mut self, position: u64, mut bytes: Vec<u8>) {
         let room = self.end.saturating_sub(position).min(PAGE_BYTES);
         bytes.resize(room as usize, 0);
         (self.bytes, self.at) = (bytes, position);
     }
 
-    /// Bytes from a position on that are at hand: at least so many, fewer only where the block ends.
+    /// All bytes at hand from a position on: at least `least`, fewer only where the block ends.
     fn ahead(&mut self, position: u64, least: usize) -> io::Result<&[u8]> {
         let end = self.end.min(position.saturating_add(least as u64));
         if position < self.at || end > self.at + self.bytes.len() as u64 {
@@ -63,14 +64,14 @@ impl<'a> Window<'a> {
         Ok(&self.bytes[from..])
     }
 
-    /// Bytes from a position on, fewer only where the block ends.
+    /// `count` bytes from a position on, fewer only where the block ends.
     fn slice(&mut self, position: u64, count: usize) -> io::Result<&[u8]> {
         let bytes = self.ahead(position, count)?;
         Ok(&bytes[..count.min(bytes.len())])
     }
 
     /// The batch at a position, if a valid one of this offset was written there. Its leader epoch is its mark.
-    pub(crate) fn batch(&mut self, position: u64, offset: u64) -> io::Result<Option<Stored<'_>>> {
+    pub(crate) fn batch(&mut self, position: u64, offset: u64) -> io::Result<Option<StoredBatch<'_>>> {
         let (end, key) = (self.end, self.key);
         let Some((header, begins_commit)) = BatchHeader::peek(self.slice(position, HEADER_BYTES)?)
             .ok()
@@ -83,11 +84,12 @@ impl<'a> Window<'a> {
             return Ok(None);
         }
         let bytes = self.slice(position, header.size_bytes())?;
-        Ok(Batch::parse(bytes).ok().map(|(batch, _)| Stored { batch, begins_commit }))
+        Ok(Batch::parse(bytes).ok().map(|(batch, _)| StoredBatch { batch, begins_commit }))
     }
 
-    /// Searches behind damage at `position` for the next batch, of an offset in the range; its position and offset. Record
-    /// payloads can hold bytes that look like batches: their marks do not name the place where they lie.
+    /// Searches behind damage at `position` for the next batch whose offset is in the range; gives its position and
+    /// offset. Record payloads can hold bytes that look like batches, but their marks do not name the place where they
+    /// lie.
     pub(crate) fn next_batch(
         &mut self,
         position: u64,
@@ -116,12 +118,12 @@ impl<'a> Window<'a> {
         Ok(None)
     }
 
-    /// What of a log lies behind a place where it is torn: batches that were written there, of offsets in the range.
-    pub(crate) fn behind(&mut self, position: u64, offsets: Range<u64>) -> io::Result<Behind> {
-        let mut behind = Behind::default();
+    /// Searches behind a torn place for batches that were written there and whose offsets are in the range.
+    pub(crate) fn behind(&mut self, position: u64, offsets: Range<u64>) -> io::Result<BatchesBehind> {
+        let mut behind = BatchesBehind::default();
         let (mut position, mut from) = (position, offsets.start);
         while let Some((at, offset)) = self.next_batch(position, from..offsets.end)? {
-            let Some(Stored { batch, begins_commit }) = self.batch(at, offset)? else { break };
+            let Some(StoredBatch { batch, begins_commit }) = self.batch(at, offset)? else { break };
             behind.batches += 1;
             if begins_commit {
                 behind.durable_to = Some(offset);
@@ -132,70 +134,69 @@ impl<'a> Window<'a> {
     }
 }
 
-/// What lies behind a torn place.
+/// The batches that lie behind a torn place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Behind {
-    /// Whole batches.
+pub(crate) struct BatchesBehind {
+    /// Number of whole batches.
     pub(crate) batches: u64,
-    /// Where the last commit begins that begins there: everything in front was durable before.
+    /// Offset of the last batch there that begins a commit: everything in front of it was durable before.
     pub(crate) durable_to: Option<u64>,
 }
 
 /// A batch that lies where it was written.
-pub(crate) struct Stored<'a> {
+pub(crate) struct StoredBatch<'a> {
     pub(crate) batch: Batch<'a>,
-    /// Everything in front of it in its log was durable before it could be written.
+    /// Whether everything in front of it in its log was durable before it could be written.
     pub(crate) begins_commit: bool,
 }
 
-/// What a walk over a block found.
+/// Result of a walk over a block.
 #[derive(Debug, Default)]
-pub(crate) struct Walked {
+pub(crate) struct Walk {
     pub(crate) entries: Vec<IndexEntry>,
     pub(crate) end_offset: u64,
     pub(crate) data_end: u64,
     pub(crate) max_timestamp: i64,
     pub(crate) digest: Digest,
-    /// Ranges of offsets that are damaged.
+    /// Damaged ranges of offsets.
     pub(crate) fences: Vec<(u64, u64)>,
 }
 
-impl Walked {
-    /// Whether its end is not that of a batch, but of damage.
+impl Walk {
+    /// Whether the walk ended in damage and not behind a batch.
     pub(crate) fn ends_damaged(&self) -> bool {
         self.fences.last().is_some_and(|(_, end)| *end == self.end_offset)
     }
 }
 
-/// How far a walk may or must go.
+/// Limits of a walk: how far it may go, and how far it must.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) base_offset: u64,
     /// Offsets below were synced: what is bad there is damage, not a torn tail.
     pub(crate) known: u64,
-    /// Batches from here on are not the log's any more.
+    /// Batches from this offset on do not belong to the log any more.
     pub(crate) limit: u64,
 }
 
-/// Walks from the first batch of a block, over damage where `bounds` say that something was there, and hands each
-/// batch to `see`.
+/// Walks from the first batch of a block on, over damage below `bounds.known`, and hands each batch to `see`.
 pub(crate) fn walk(
     window: &mut Window<'_>,
     bounds: Bounds,
     mut see: impl FnMut(&Batch<'_>),
-) -> io::Result<Walked> {
-    let mut walked = Walked {
+) -> io::Result<Walk> {
+    let mut walked = Walk {
         end_offset: bounds.base_offset,
         data_end: PAGE_BYTES,
         max_timestamp: i64::MIN,
-        ..Walked::default()
+        ..Walk::default()
     };
     let mut index_next = 0;
     while walked.end_offset < bounds.limit {
         let (position, offset) = (walked.data_end, walked.end_offset);
         let stored =
             window.batch(position, offset)?.filter(|stored| stored.batch.end_offset() <= bounds.limit);
-        let Some(Stored { batch, .. }) = stored else {
+        let Some(StoredBatch { batch, .. }) = stored else {
             if offset >= bounds.known {
                 break;
             }

@@ -1,22 +1,22 @@
-//! What is decided of a log when it is made.
+//! The properties of a log that are fixed when it is created.
 
 use super::producers::ProducerTable;
 use crate::options::FsyncSchedule;
 use crate::types::{Epoch, LogId, Offset};
 
-/// What a log starts as.
+/// Properties of a new log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSpec {
-    /// Never used before.
+    /// Identity of the log; it must never have been used before, not even for a deleted log.
     pub id: LogId,
-    /// 1 to 255 bytes without NUL. Names need not differ.
+    /// Name of 1 to 255 bytes without NUL. Two logs may have the same name.
     pub name: String,
     /// Offset of the first record.
     pub base_offset: Offset,
-    /// Written into each batch.
+    /// Epoch that is written into each batch.
     pub epoch: Epoch,
-    /// What is known of producers: the end of the log that this one continues.
+    /// Producer table at the end of the log that this one continues; empty if it continues none.
     pub producers: ProducerTable,
-    /// When its data is synced, for good; `None`: as the store says at each open.
+    /// Schedule of this log's syncs, kept for ever; `None` follows the store's schedule, which each open may change.
     pub fsync: Option<FsyncSchedule>,
 }

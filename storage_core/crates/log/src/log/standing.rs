@@ -1,4 +1,4 @@
-//! What a log may forget as it stands now, and when it asks the background for a look at that.
+//! The floor of a log as it stands now, and the requests to the background to apply its retention.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use super::state::LogState;
 use crate::page::PAGE_BYTES;
 
 impl LogState {
-    /// Looks at the log as it is, and decides.
+    /// Decides the floor of the log from what it holds now, at the time `now_ms` in milliseconds since the Unix epoch.
     pub(crate) fn floor(&self, now_ms: i64) -> Floor {
         let rules = self.retention.rules.lock();
         let mut holds: Vec<_> = rules.holds.values().cloned().collect();
@@ -36,28 +36,28 @@ impl LogState {
         floor(&rules.retention, &standing)
     }
 
-    /// Asks the background for a look, once.
-    pub(crate) fn ask_retain(&self) {
+    /// Asks the background to apply the log's retention, if that was not asked already.
+    pub(crate) fn ask_retention(&self) {
         if !self.retention.is_asked.swap(true, Ordering::AcqRel) {
-            self.queues.chores.retain(self.id);
+            self.queues.chores.apply_retention(self.id);
         }
     }
 
-    /// A block was filled: it may be one too many.
-    pub(crate) fn ask_retain_if_ruled(&self) {
+    /// Asks for retention when a block was filled, if the log has rules: it may be one block too many.
+    pub(crate) fn ask_retention_if_ruled(&self) {
         if self.retention.has_rules.load(Ordering::Relaxed) {
-            self.ask_retain();
+            self.ask_retention();
         }
     }
 
-    /// A cursor went on: where that counts, its log may begin later.
+    /// Notes that a cursor has moved to `next`: where the rules count consumption, blocks before it may go.
     pub(crate) fn note_consumed(&self, next: u64) {
         if self.retention.is_consumed.load(Ordering::Relaxed) && self.frees_blocks(next) {
-            self.ask_retain();
+            self.ask_retention();
         }
     }
 
-    /// Whether a log that begins there has a block less.
+    /// Whether a log that began at `start` would have a block less.
     pub(crate) fn frees_blocks(&self, start: u64) -> bool {
         let directory = self.directory.read();
         let first = directory.blocks.first().and_then(|block| block.closed.get());

@@ -1,4 +1,5 @@
-//! A log in memory: what its one writer holds under a short mutex, and what readers see without it.
+//! A log in memory: the state that its one writer holds under a short mutex, and the state that readers see without
+//! it.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -26,107 +27,110 @@ use crate::sync::{
 };
 use crate::types::{Epoch, LogId, Offset};
 
+/// A log of an open store.
 pub(crate) struct LogState {
     pub(crate) id: LogId,
     pub(crate) name: String,
     pub(crate) base_offset: u64,
     pub(crate) epoch: Epoch,
-    /// Encoded table that the log started with.
+    /// Encoded producer table that the log started with.
     pub(crate) first_producers: Vec<u8>,
-    /// Its own schedule; the store's without one.
+    /// The log's own schedule; `None` if it follows the store's.
     pub(crate) own_fsync: Option<FsyncSchedule>,
     pub(crate) fsync: FsyncSchedule,
     pub(super) resources: Arc<Resources>,
-    /// Where the log asks for commits and chores.
+    /// Queues in which the log asks for commits and chores.
     pub(super) queues: Arc<Queues>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) directory: RwLock<Directory>,
     /// First offset not yet written.
     pub(crate) end: AtomicU64,
-    /// Readers see what lies below; never goes beyond what the schedule promises.
+    /// First offset that readers do not see; never beyond what the schedule promises.
     pub(crate) readable: AtomicU64,
-    /// Everything below is on the disk.
+    /// Everything below this offset is on the disk.
     pub(crate) synced: AtomicU64,
     pub(crate) start: AtomicU64,
-    /// What is remembered of the batches in blocks that were trimmed.
-    pub(crate) trimmed: Mutex<Trimmed>,
+    /// What is remembered of the batches in trimmed blocks.
+    pub(crate) trimmed: Mutex<TrimmedPrefix>,
     pub(crate) size_bytes: AtomicU64,
     pub(crate) sealed: OnceLock<SealedEntry>,
     pub(crate) poisoned: OnceLock<Arc<str>>,
     pub(crate) suspect: AtomicBool,
-    /// The journal says that it is deleted: no commit takes anything of it any more.
+    /// Whether the journal says that the log is deleted: commits take nothing of it any more.
     pub(crate) deleted: AtomicBool,
-    /// In the queue of logs to commit.
+    /// Whether the log is in the queue of logs to commit.
     pub(crate) dirty: AtomicBool,
-    /// In the list of logs whose synced mark is behind.
+    /// Whether the log is in the list of logs whose synced mark is behind.
     pub(crate) unmarked: AtomicBool,
-    /// Synced bytes since the last mark.
+    /// Bytes that were synced since the last synced mark.
     pub(crate) unmarked_bytes: AtomicU64,
-    /// In memory only, right after the last commit.
+    /// Bytes that were in memory only right after the last commit.
     pub(crate) waiting_bytes: AtomicU64,
-    /// Seals, trims, truncations and batch groups come one at a time.
+    /// Lets one seal, trim, truncation or batch group happen at a time.
     pub(crate) changing: Mutex<()>,
-    /// Compactions come one at a time.
+    /// Lets one compaction happen at a time.
     pub(crate) compacting: Mutex<()>,
-    /// A batch group is at its end.
+    /// Signalled when a batch group ends.
     pub(crate) grouped: Condvar,
-    /// Held for writing by truncations and trims, from before their promise to when memory says it; for reading by
-    /// cursors while they read and move.
+    /// Held for writing by truncations and trims, from before their promise until memory agrees with it; held for
+    /// reading by cursors while they read and move.
     pub(crate) reshaping: RwLock<()>,
-    /// Changes when what was readable does not count any more: a truncation.
+    /// Number of truncations so far: a place or a wait of an older generation may be about batches that are gone.
     pub(crate) generation: AtomicU64,
     pub(crate) cursors: Mutex<HashMap<String, Arc<CursorPlace>>>,
-    /// Who waits for records.
+    /// Tasks and threads that wait for records.
     pub(crate) arrivals: Arrivals,
     pub(crate) retention: RetentionState,
 }
 
-/// What is remembered of blocks that are gone.
+/// What is remembered of blocks that were trimmed.
 #[derive(Clone)]
-pub(crate) struct Trimmed {
-    /// Where they end.
+pub(crate) struct TrimmedPrefix {
+    /// First offset behind the trimmed blocks.
     pub(crate) end: u64,
     pub(crate) digest: Digest,
-    /// Encoded table at the end of the last of them, or that the log started with.
+    /// Encoded producer table at the end of the last trimmed block; without one, the table that the log started with.
     pub(crate) producers: Vec<u8>,
 }
 
-/// How far a log reaches at some moment, and in which generation of it.
+/// End of a log at some moment, and its generation then.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
     pub(crate) end: u64,
     pub(crate) generation: u64,
 }
 
+/// Stage in the life of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Active,
-    /// Takes no appends while its end is being made durable.
+    /// The log takes no appends while its end is being made durable.
     Sealing,
     Sealed,
     Deleted,
 }
 
+/// The state of a log that changes with each append.
 pub(crate) struct Writer {
     pub(crate) phase: Phase,
-    /// The store was closed.
+    /// Whether the store was closed.
     pub(crate) is_closed: bool,
-    /// A batch group is being written: appends wait.
+    /// Whether a batch group is being written; appends wait until it ends.
     pub(crate) is_grouping: bool,
     pub(crate) open: Option<OpenBlock>,
     /// Earlier blocks with bytes that a commit must still write or sync.
     pub(crate) pending: Vec<OpenBlock>,
-    /// Unwritten bytes of the open block and the pending ones; counted where commits write appends.
+    /// Unwritten bytes of the open block and the pending ones; counted only where the tail is buffered.
     pub(crate) waiting_bytes: u64,
-    /// A recovered block to go on in, opened by the first append.
+    /// A recovered block in which the log goes on; the first append opens it.
     pub(crate) resume: Option<Resume>,
     pub(crate) end: u64,
-    /// Offsets below were taken by commits that are over, or succeed before a later one may write.
+    /// End of what commits have taken. Those commits are over, or must succeed before a later one may write.
     pub(crate) taken: u64,
     /// Sequence of the log's last block.
     pub(crate) last_sequence: u64,
     pub(crate) producers: ProducerTable,
-    /// Over all batches since the log's base.
+    /// Digest of all batches since the log's base.
     pub(crate) digest: Digest,
 }
 
@@ -168,7 +172,7 @@ impl LogState {
             readable: AtomicU64::new(base_offset),
             synced: AtomicU64::new(base_offset),
             start: AtomicU64::new(base_offset),
-            trimmed: Mutex::new(Trimmed {
+            trimmed: Mutex::new(TrimmedPrefix {
                 end: base_offset,
                 digest: Digest::default(),
                 producers: first_producers.clone(),
@@ -194,27 +198,28 @@ impl LogState {
         }
     }
 
-    /// Whether its data is ever synced.
+    /// Whether the log's data is ever synced.
     pub(crate) fn syncs(&self) -> bool {
         self.fsync.syncs()
     }
 
-    /// Appends are followed by a commit: of the caller, the committer or a timer.
+    /// Whether appends need a commit, which the caller, the committing thread or a schedule asks for.
     pub(super) fn commits_appends(&self) -> bool {
         self.syncs() || self.resources.tail_kind == TailKind::Buffered
     }
 
-    /// Says something of the log in the journal, as durably as its data is.
+    /// Writes a record about the log into the journal; durable on return, unless the log never syncs.
     pub(crate) fn say(&self, record: &Record<'_>) -> Result<()> {
         self.resources.journal.say(record, self.syncs())
     }
 
-    /// The store closes; a group that is under way comes first.
+    /// Refuses appends from now on, because the store closes. A batch group that is being written ends first.
     pub(crate) fn refuse_appends(&self) {
         let _changing = self.changing.lock();
         self.writer.lock().is_closed = true;
     }
 
+    /// Fails unless the log takes appends.
     pub(crate) fn check_active(&self, writer: &Writer) -> Result<()> {
         match writer.phase {
             Phase::Active if writer.is_closed => Err(Error::Closed),
@@ -224,19 +229,19 @@ impl LogState {
         }
     }
 
-    /// What was appended so far.
+    /// The end of everything appended so far.
     pub(crate) fn extent(&self) -> Extent {
         let generation = self.generation.load(Ordering::Acquire);
         Extent { end: self.end.load(Ordering::Acquire), generation }
     }
 
-    /// Whether a wait for the commit of what was appended up to there is over. A truncation commits everything before it
-    /// cuts: what it cut off had been committed.
+    /// Whether a wait for the commit of `extent` is over: it is committed, or never will be. A truncation counts as a
+    /// commit, for it commits everything before it cuts.
     pub(crate) fn is_answered(&self, extent: Extent) -> bool {
         self.is_committed(extent) || self.is_dead()
     }
 
-    /// What such a wait ends with.
+    /// The result of a wait for the commit of `extent`, once [`LogState::is_answered`] says that it is over.
     pub(crate) fn commit_result(&self, extent: Extent) -> Result<()> {
         if self.is_committed(extent) { Ok(()) } else { self.check_alive() }
     }
@@ -246,12 +251,12 @@ impl LogState {
             || self.generation.load(Ordering::Acquire) != extent.generation
     }
 
-    /// Whether nothing of it will be committed any more: it was deleted, or a write failed.
+    /// Whether nothing of the log will be committed any more: it was deleted, or a write failed.
     pub(crate) fn is_dead(&self) -> bool {
         self.deleted.load(Ordering::Acquire) || self.poisoned.get().is_some()
     }
 
-    /// Fails with the reason why nothing of it will be committed any more.
+    /// Fails if nothing of the log will be committed any more, with the reason.
     pub(crate) fn check_alive(&self) -> Result<()> {
         if self.deleted.load(Ordering::Acquire) {
             return Err(Error::UnknownLog { log: self.id });
@@ -266,8 +271,8 @@ impl LogState {
         }
     }
 
-    /// As [`LogState::say`], for what changes the log's end: where it fails, a restart may find it said, and nothing that
-    /// is appended afterwards could be promised.
+    /// Does what [`LogState::say`] does, for a record that changes the log's end. A failure other than a full disk
+    /// poisons the log: a restart may find the record, and then later appends would be lost.
     pub(crate) fn say_or_stop(&self, record: &Record<'_>) -> Result<()> {
         self.say(record).inspect_err(|error| {
             if !matches!(error, Error::NoSpace { .. }) && !seeded!(FailedTruncationGoesOn) {
@@ -276,6 +281,7 @@ impl LogState {
         })
     }
 
+    /// Refuses appends and commits from now on; the first reason is kept.
     pub(crate) fn poison(&self, reason: &Arc<str>) {
         let _ = self.poisoned.set(Arc::clone(reason));
     }

@@ -1,4 +1,4 @@
-//! Finding offsets by time: a binary search over blocks, one over the index of a block, then a few batches.
+//! The search of offsets by time: first over the blocks, then over the index of a block, then over a few batches.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::types::Offset;
 
 impl LogState {
-    /// First readable offset whose record's timestamp is not lower.
+    /// Finds the first readable offset whose record's timestamp is not lower; `None` if there is none.
     pub(crate) fn find_by_timestamp(&self, timestamp: i64) -> Result<Option<Offset>> {
         let start = self.start.load(Ordering::Acquire);
         let mut from = start;
@@ -25,7 +25,7 @@ impl LogState {
                 let slices = match self.read(offset, SLACK_BYTES as usize) {
                     Ok(slices) if slices.batches.is_empty() => return Ok(None),
                     Ok(slices) => slices,
-                    // What is damaged has no time.
+                    // Damaged batches have no time, so the search skips them.
                     Err(Error::Corrupted { end, .. }) => {
                         offset = end.0;
                         continue;
@@ -46,8 +46,8 @@ impl LogState {
     }
 }
 
-/// The first record that is not older, from `start` on. Where a compressed batch cannot be opened, its first offset stands
-/// for all.
+/// The first record of a batch from `start` on that is not older. A compressed batch that cannot be opened answers
+/// with its first offset.
 fn first_at(batch: &Batch<'_>, timestamp: i64, start: u64) -> Option<u64> {
     if batch.max_timestamp() < timestamp {
         return None;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::rebuild::{Chain, Findings, Rebuild};
 use super::report::CorruptedRange;
-use super::slots::Found;
+use super::slots::FoundBlock;
 use crate::error::Result;
 use crate::format::block_header::BlockHeader;
 use crate::log::directory::Directory;
@@ -19,7 +19,7 @@ use crate::types::Offset;
 
 impl Rebuild<'_> {
     /// The log, of its blocks in any order.
-    pub(super) fn run(mut self, mut found: Vec<Found>) -> Result<(Arc<LogState>, Findings)> {
+    pub(super) fn run(mut self, mut found: Vec<FoundBlock>) -> Result<(Arc<LogState>, Findings)> {
         let entry = self.entry;
         found.sort_unstable_by_key(|found| (found.header.base_offset, found.header.sequence));
         let live = self.drop_dead(found)?;
@@ -72,8 +72,8 @@ impl Rebuild<'_> {
     }
 
     /// Frees blocks that compactions, truncations and trims left over.
-    fn drop_dead(&mut self, found: Vec<Found>) -> Result<Vec<Found>> {
-        let (cut, live): (Vec<_>, Vec<_>) = found.into_iter().partition(|Found { header, .. }| {
+    fn drop_dead(&mut self, found: Vec<FoundBlock>) -> Result<Vec<FoundBlock>> {
+        let (cut, live): (Vec<_>, Vec<_>) = found.into_iter().partition(|FoundBlock { header, .. }| {
             header.base_offset >= self.cap(header.sequence) || self.is_replaced(header)
         });
         // A trim may have left blocks though its start lies behind: digest and producers do not cover them yet.

@@ -2,7 +2,7 @@
 //! each is whole.
 
 use super::rebuild::Rebuild;
-use super::slots::Found;
+use super::slots::FoundBlock;
 use crate::error::Result;
 use crate::format::footer::data_max;
 use crate::log::scan::Window;
@@ -12,7 +12,7 @@ use crate::seeded;
 impl Rebuild<'_> {
     /// The first block of the first group that is not whole; it was never promised, and so was nothing behind it. Where it
     /// was, or where a commit behind it proves that it was durable, what lacks is damage, and found like other damage.
-    pub(super) fn torn_group(&mut self, live: &[Found]) -> Result<Option<usize>> {
+    pub(super) fn torn_group(&mut self, live: &[FoundBlock]) -> Result<Option<usize>> {
         let mut at = 0;
         while at < live.len() {
             let group = live[at].header.group.0;
@@ -32,7 +32,7 @@ impl Rebuild<'_> {
 
     /// Parts below the log's start were there, and so were those that a truncation cut off or a compaction wrote again: all
     /// need a group that was shown.
-    fn is_whole(&self, parts: &[Found]) -> Result<bool> {
+    fn is_whole(&self, parts: &[FoundBlock]) -> Result<bool> {
         let (_, first, count) = parts[0].header.group;
         let is_compacted = |offset| self.entry.compactions.iter().any(|said| said.has(offset));
         let base = parts[0].header.base_offset;
@@ -51,7 +51,7 @@ impl Rebuild<'_> {
     }
 
     /// Where the batch of a part ends, if it is whole.
-    fn batch_end(&self, part: &Found) -> Result<Option<u64>> {
+    fn batch_end(&self, part: &FoundBlock) -> Result<Option<u64>> {
         let block = self.block(part);
         let mut window = Window::new(&block, data_max(block.bytes));
         let stored = window.batch(PAGE_BYTES, block.base_offset);

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::rebuild::{Chain, Rebuild};
-use super::slots::Found;
+use super::slots::FoundBlock;
 use crate::error::Result;
 use crate::format::block_header::BlockHeader;
 use crate::format::footer::{Footer, data_max};
 use crate::log::block::{Block, BlockIndex, ClosedBlock};
 use crate::log::open_block::Resume;
 use crate::log::producers::ProducerTable;
-use crate::log::scan::{Behind, Bounds, Walked, Window, walk};
+use crate::log::scan::{BatchesBehind, Bounds, Walk, Window, walk};
 use crate::page::{PAGE_BYTES, page_up};
 use crate::seeded;
 
@@ -25,7 +25,7 @@ struct Link<'a> {
     /// What its first page of data holds, where that was read already.
     first: Option<&'a [u8]>,
     /// Blocks behind it.
-    later: &'a [Found],
+    later: &'a [FoundBlock],
     /// Where the first of them begins.
     next_base: Option<u64>,
     /// Offsets from here on are not the block's: they are another block's, were cut off, or lie behind the seal.
@@ -51,7 +51,7 @@ enum BlockEnd {
 
 impl Rebuild<'_> {
     /// Adds the next block to the log, or finds that the log is torn before or in it.
-    pub(super) fn add(&mut self, chain: &mut Chain, found: &Found, later: &[Found]) -> Result<()> {
+    pub(super) fn add(&mut self, chain: &mut Chain, found: &FoundBlock, later: &[FoundBlock]) -> Result<()> {
         let base_offset = found.header.base_offset;
         if base_offset > chain.end {
             if chain.end >= self.known()
@@ -75,7 +75,7 @@ impl Rebuild<'_> {
         }
     }
 
-    fn link<'a>(&self, found: &'a Found, later: &'a [Found]) -> Result<Link<'a>> {
+    fn link<'a>(&self, found: &'a FoundBlock, later: &'a [FoundBlock]) -> Result<Link<'a>> {
         let next_base = later.first().map(|next| next.header.base_offset);
         let limit = self.cap(found.header.sequence).min(next_base.unwrap_or(u64::MAX)).min(self.sealed_end());
         let block = self.block(found);
@@ -85,7 +85,7 @@ impl Rebuild<'_> {
         let is_compacted = found.header.replaces_to > 0;
         let is_single = found.header.group.0.is_nil() && !is_compacted;
         let is_open = next_base.is_none() && limit == u64::MAX && is_single;
-        let is_known = self.is_settled && is_open && found.first.is_some();
+        let is_known = self.is_complete && is_open && found.first.is_some();
         let footer = if is_known { None } else { block.read_footer().map_err(failed)? };
         let footer = footer.filter(|footer| is_of(footer, &found.header, &block));
         let is_footer_damaged = footer.is_none() && !is_known && block.had_footer().map_err(failed)?;
@@ -111,7 +111,7 @@ impl Rebuild<'_> {
         let (walked, behind) = self.walk_link(chain, &link)?;
         self.note_unsynced(&link.block, walked.end_offset);
         let end = link.end(&walked);
-        let Walked { entries, end_offset, data_end, max_timestamp, digest, fences } = walked;
+        let Walk { entries, end_offset, data_end, max_timestamp, digest, fences } = walked;
         let Link { block, next_base, limit, is_known, is_footer_damaged, .. } = link;
         chain.directory.fences.extend(fences);
         chain.digest = chain.digest.concat(digest);
@@ -142,7 +142,7 @@ impl Rebuild<'_> {
 
     /// Walks the batches of a block, and says what lies behind where they end. Once a commit behind a bad place proves that it
     /// was durable, the block is walked again, over the damage.
-    fn walk_link(&mut self, chain: &mut Chain, link: &Link<'_>) -> Result<(Walked, Behind)> {
+    fn walk_link(&mut self, chain: &mut Chain, link: &Link<'_>) -> Result<(Walk, BatchesBehind)> {
         let block = &link.block;
         let producers = chain.producers.clone();
         loop {
@@ -160,10 +160,10 @@ impl Rebuild<'_> {
             let walked = walked.map_err(|e| block.slots.file.error("read", e))?;
             let is_whole = walked.end_offset >= link.limit && link.next_base.is_some();
             if link.is_known || is_whole || link.is_compacted || walked.ends_damaged() {
-                return Ok((walked, Behind::default()));
+                return Ok((walked, BatchesBehind::default()));
             }
             let behind = if self.is_zero_behind(block, walked.data_end)? {
-                Behind::default()
+                BatchesBehind::default()
             } else {
                 self.behind(block, walked.data_end - 1, walked.end_offset + 1)?
             };
@@ -221,7 +221,7 @@ impl Rebuild<'_> {
 
 impl Link<'_> {
     /// How the block ends, by where its batches do.
-    fn end(&self, walked: &Walked) -> BlockEnd {
+    fn end(&self, walked: &Walk) -> BlockEnd {
         let was_closed = self.footer.as_ref().is_some_and(|footer| {
             footer.end_offset == walked.end_offset && footer.data_end == walked.data_end
         });

@@ -17,7 +17,7 @@ use crate::resources::journal;
 const NEW_MANIFEST_NAME: &str = "MANIFEST.tmp";
 
 /// What the directory is.
-pub(crate) struct Opened {
+pub(crate) struct OpenManifest {
     pub(crate) manifest: Manifest,
     /// Nothing was ever promised in it.
     pub(crate) is_new: bool,
@@ -50,7 +50,7 @@ fn holds_something(names: &[String]) -> bool {
 /// The manifest; written now if the directory is new, or if it is damaged and the rest of the store says what it held.
 ///
 /// Errors: `Damaged`, where nothing says it, or not all the same; `UnsupportedFormat`.
-pub(crate) fn open_manifest(disk: &dyn Disk, options: &Options) -> Result<Opened> {
+pub(crate) fn open_manifest(disk: &dyn Disk, options: &Options) -> Result<OpenManifest> {
     let failed = |operation| move |e| Error::io(operation, &disk.path(MANIFEST_NAME), e);
     let names = disk.list().map_err(failed("list"))?;
     let has_manifest = names.iter().any(|name| name == MANIFEST_NAME);
@@ -58,7 +58,7 @@ pub(crate) fn open_manifest(disk: &dyn Disk, options: &Options) -> Result<Opened
         let &Options { block_bytes, blocks_per_file, .. } = options;
         let manifest = Manifest { store: Uuid::new_v4(), block_bytes, blocks_per_file };
         write(disk, &names, manifest)?;
-        return Ok(Opened { manifest, is_new: true, is_made_again: false });
+        return Ok(OpenManifest { manifest, is_new: true, is_made_again: false });
     }
     let mut bytes = Vec::new();
     if has_manifest {
@@ -69,7 +69,7 @@ pub(crate) fn open_manifest(disk: &dyn Disk, options: &Options) -> Result<Opened
     let damage = match Manifest::decode(&bytes) {
         // A crash in the middle of making the store leaves a manifest alone.
         Ok(manifest) => {
-            return Ok(Opened { manifest, is_new: !holds_something(&names), is_made_again: false });
+            return Ok(OpenManifest { manifest, is_new: !holds_something(&names), is_made_again: false });
         }
         Err(error @ Error::UnsupportedFormat { .. }) => return Err(error),
         Err(error) => error,
@@ -80,7 +80,7 @@ pub(crate) fn open_manifest(disk: &dyn Disk, options: &Options) -> Result<Opened
     }
     write(disk, &names, manifest)?;
     tracing::warn!(path = disk.path(MANIFEST_NAME), "the manifest was damaged, and was made again");
-    Ok(Opened { manifest, is_new: false, is_made_again: true })
+    Ok(OpenManifest { manifest, is_new: false, is_made_again: true })
 }
 
 fn write(disk: &dyn Disk, names: &[String], manifest: Manifest) -> Result<()> {

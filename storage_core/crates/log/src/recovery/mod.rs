@@ -26,12 +26,12 @@ use crate::resources::journal::{JournalState, LogEntry, Record};
 use crate::types::LogId;
 pub(crate) use adopted::adopt;
 pub(crate) use lost::write_lost;
-pub(crate) use manifest::{Opened, check_store, open_manifest};
+pub(crate) use manifest::{OpenManifest, check_store, open_manifest};
 use parallel::Share;
 use rebuild::{Findings, Rebuild};
 pub use report::{CorruptedRange, CutFile, LostEnd, MovedCursor, OpenReport, TornTail, UnknownBlock};
 pub(crate) use slots::{FileFronts, read_fronts};
-use slots::{Found, Headers, set_block_aside, sort_slots};
+use slots::{FoundBlock, Headers, set_block_aside, sort_slots};
 
 /// Builds the logs of the journal from what lies in the files.
 pub(crate) fn recover(
@@ -43,7 +43,7 @@ pub(crate) fn recover(
     let Committer { resources, queues, registry, .. } = committer;
     let Headers { mut found, mut damaged } = sort_slots(resources, state, fronts, report);
     let boot = resources.disk.boot();
-    let mut kept: Vec<(LogId, &LogEntry, Vec<Found>)> = Vec::with_capacity(state.logs.len());
+    let mut kept: Vec<(LogId, &LogEntry, Vec<FoundBlock>)> = Vec::with_capacity(state.logs.len());
     for (&id, entry) in &state.logs {
         let blocks = found.remove(&id).unwrap_or_default();
         if entry.deleted {
@@ -66,7 +66,7 @@ pub(crate) fn recover(
         let trims_are_synced = fsync_before == FsyncSchedule::SyncEach;
         let cuts_are_synced = fsync_before.syncs();
         let is_vouched_for = is_vouched_for(state, entry, boot);
-        let is_settled = state.closed && is_vouched_for && entry.sealed.is_none();
+        let is_complete = state.closed && is_vouched_for && entry.sealed.is_none();
         let findings = Findings::default();
         Rebuild {
             resources,
@@ -77,7 +77,7 @@ pub(crate) fn recover(
             trims_are_synced,
             cuts_are_synced,
             is_vouched_for,
-            is_settled,
+            is_complete,
             proven: 0,
             findings,
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::lost::write_lost_if_room;
 use super::report::{CorruptedRange, TornTail};
-use super::slots::Found;
+use super::slots::FoundBlock;
 use crate::digest::Digest;
 use crate::disk::Prepare;
 use crate::error::Result;
@@ -14,7 +14,7 @@ use crate::log::directory::Directory;
 use crate::log::open_block::Resume;
 use crate::log::producers::ProducerTable;
 use crate::log::queues::Queues;
-use crate::log::scan::{Behind, Window};
+use crate::log::scan::{BatchesBehind, Window};
 use crate::options::FsyncSchedule;
 use crate::page::PAGE_BYTES;
 use crate::resources::Resources;
@@ -38,7 +38,7 @@ pub(super) struct Rebuild<'a> {
     /// All that it had is there, as far as its schedule tells.
     pub(super) is_vouched_for: bool,
     /// The store was closed in order with all of it on the disk: it ends with its data, and zeros follow.
-    pub(super) is_settled: bool,
+    pub(super) is_complete: bool,
     /// Offsets below were durable, as a commit behind them proves.
     pub(super) proven: u64,
     pub(super) findings: Findings,
@@ -106,7 +106,7 @@ impl Rebuild<'_> {
 
     /// Looks for a commit that begins in the blocks behind a place where the log is torn: what is in front of it was durable, so
     /// what is bad there is damage, and no tail. Whether there is one.
-    pub(super) fn find_proof(&mut self, later: &[Found]) -> Result<bool> {
+    pub(super) fn find_proof(&mut self, later: &[FoundBlock]) -> Result<bool> {
         for found in later.iter().rev() {
             let behind = self.behind(&self.block(found), PAGE_BYTES - 1, found.header.base_offset)?;
             if self.note_proof(behind) {
@@ -116,21 +116,21 @@ impl Rebuild<'_> {
         Ok(false)
     }
 
-    pub(super) fn note_proof(&mut self, behind: Behind) -> bool {
+    pub(super) fn note_proof(&mut self, behind: BatchesBehind) -> bool {
         let proof = behind.durable_to.filter(|to| *to > self.known() && !seeded!(CommitsProveNothing));
         self.proven = proof.unwrap_or(self.proven);
         proof.is_some()
     }
 
     /// What of the log a block holds behind a position, of that offset or a later one.
-    pub(super) fn behind(&self, block: &Block, position: u64, offset: u64) -> Result<Behind> {
+    pub(super) fn behind(&self, block: &Block, position: u64, offset: u64) -> Result<BatchesBehind> {
         let mut window = Window::new(block, data_max(block.bytes));
         let behind = window.behind(position, offset..self.cap(block.sequence));
         behind.map_err(|e| block.slots.file.error("read", e))
     }
 
     /// Moves what a block behind the torn place holds aside, and frees its slots.
-    pub(super) fn take_away(&mut self, chain: &mut Chain, found: &Found) -> Result<()> {
+    pub(super) fn take_away(&mut self, chain: &mut Chain, found: &FoundBlock) -> Result<()> {
         let block = self.block(found);
         let batches = self.behind(&block, PAGE_BYTES - 1, found.header.base_offset)?.batches;
         let known = self.findings.torn_tails.len();
@@ -144,8 +144,8 @@ impl Rebuild<'_> {
         Ok(())
     }
 
-    pub(super) fn block(&self, found: &Found) -> Block {
-        let Found { header, slots, .. } = found;
+    pub(super) fn block(&self, found: &FoundBlock) -> Block {
+        let FoundBlock { header, slots, .. } = found;
         let file = Arc::clone(&slots.file.file);
         let space = Space::new(file, slots.range(), 0, Prepare::fitting(self.fsync));
         Block::new(slots.clone(), Arc::new(space), header)

@@ -28,7 +28,7 @@ const FRONT_BYTES: u64 = 2 * PAGE_BYTES;
 const FIRST_BYTES_MAX: usize = 2 << 10;
 
 /// A block with a valid header.
-pub(super) struct Found {
+pub(super) struct FoundBlock {
     pub(super) header: BlockHeader,
     pub(super) slots: Slots,
     /// What its first page of data holds, without the zeros behind it, where that is little and its end is seen: logs that
@@ -143,7 +143,7 @@ fn first_batch(file: &BlockFile, block_start: u64, block_bytes: u64) -> io::Resu
     Ok(Batch::parse(&bytes).is_ok().then_some(header))
 }
 
-impl Found {
+impl FoundBlock {
     /// Whether the data is not this block's: an old header came back to a slot that was used again since, or a crash tore the
     /// first batch.
     fn holds_others_data(&self) -> Result<bool> {
@@ -169,7 +169,7 @@ impl Found {
 
 /// What the headers of all blocks say.
 pub(super) struct Headers {
-    pub(super) found: HashMap<LogId, Vec<Found>>,
+    pub(super) found: HashMap<LogId, Vec<FoundBlock>>,
     /// Slots whose header is neither empty nor valid.
     pub(super) damaged: Vec<Slots>,
 }
@@ -199,7 +199,7 @@ pub(super) fn sort_slots(
                     slots.count = header.place.slots;
                     last_sequence = last_sequence.max(header.sequence);
                     let (owner, slots) = (owner(state, &header), slots.clone());
-                    let found = Found { header: *header, slots, first: front.first };
+                    let found = FoundBlock { header: *header, slots, first: front.first };
                     headers.found.entry(owner).or_default().push(found);
                     SlotState::Used
                 }

@@ -10,11 +10,11 @@ use crate::sync::Mutex;
 /// The last indexes that were read from footers, by block sequence: so many bytes of them, however many blocks there are.
 #[derive(Default)]
 pub(crate) struct IndexCache {
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptIndexes>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct KeptIndexes {
     indexes: VecDeque<(u64, Arc<Vec<IndexEntry>>)>,
     bytes: usize,
 }
@@ -37,7 +37,7 @@ impl IndexCache {
     }
 }
 
-impl Kept {
+impl KeptIndexes {
     fn keep(&mut self, sequence: u64, entries: Arc<Vec<IndexEntry>>) {
         let size = |entries: &Vec<IndexEntry>| size_of_val(entries.as_slice());
         self.bytes += size(&entries);
@@ -65,7 +65,7 @@ mod tests {
         let batch_bytes = 61 + 100 * 108;
         let batches_of_block = (10 << 20) / batch_bytes;
         let blocks = 10_000_000 / batches_of_block;
-        let mut kept = Kept::default();
+        let mut kept = KeptIndexes::default();
         (0..blocks as u64).for_each(|sequence| kept.keep(sequence, index(batches_of_block)));
         assert!(kept.bytes <= INDEX_BYTES_MAX && kept.bytes > INDEX_BYTES_MAX / 2);
         let growing = batches_of_block * size_of::<IndexEntry>();
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn an_index_larger_than_all_others_together_is_kept_alone() {
-        let mut kept = Kept::default();
+        let mut kept = KeptIndexes::default();
         kept.keep(1, index(10));
         kept.keep(2, index(1 << 20));
         assert_eq!(kept.indexes.len(), 1);

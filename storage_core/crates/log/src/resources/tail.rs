@@ -104,17 +104,17 @@ impl Tail {
     }
 
     /// What must be written so that the disk has everything up to now, if it has everything below `flushed`.
-    pub(crate) fn capture(&self, flushed: u64) -> Captured {
+    pub(crate) fn capture(&self, flushed: u64) -> TailCapture {
         self.capture_to(flushed, self.written)
     }
 
     /// As [`Tail::capture`], but not much more than `bytes_max`.
-    pub(crate) fn capture_some(&self, flushed: u64, bytes_max: u64) -> Captured {
+    pub(crate) fn capture_some(&self, flushed: u64, bytes_max: u64) -> TailCapture {
         let end = page_down(flushed.saturating_add(bytes_max));
         self.capture_to(flushed, if end > flushed { end.min(self.written) } else { self.written })
     }
 
-    fn capture_to(&self, flushed: u64, end: u64) -> Captured {
+    fn capture_to(&self, flushed: u64, end: u64) -> TailCapture {
         let from = page_down(flushed);
         let mut parts = Vec::new();
         if let Memory::Buffered { recent, .. } = &self.memory
@@ -132,7 +132,7 @@ impl Tail {
                 parts.push(Part::Page(AlignedPage::padded(chunk.slice(range.clone()))));
             }
         }
-        Captured { file: Arc::clone(&self.file), position: self.start + from, parts, end }
+        TailCapture { file: Arc::clone(&self.file), position: self.start + from, parts, end }
     }
 
     /// Recent bytes for readers; `None` where the file always has them.
@@ -145,7 +145,7 @@ impl Tail {
 }
 
 /// Bytes of a tail at one moment, to be written without holding anything of the writer's.
-pub(crate) struct Captured {
+pub(crate) struct TailCapture {
     file: Arc<dyn DiskFile>,
     /// In the file.
     position: u64,
@@ -169,7 +169,7 @@ impl Part {
     }
 }
 
-impl Captured {
+impl TailCapture {
     /// Whether there is something to write.
     pub(crate) fn has_writes(&self) -> bool {
         !self.parts.is_empty()

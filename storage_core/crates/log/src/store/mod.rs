@@ -22,7 +22,7 @@ use crate::log::state::LogState;
 use crate::names::check_name;
 use crate::options::{FsyncSchedule, Options};
 use crate::recovery::{
-    FileFronts, LostEnd, MovedCursor, OpenReport, Opened, adopt, open_manifest, read_fronts, recover,
+    FileFronts, LostEnd, MovedCursor, OpenManifest, OpenReport, adopt, open_manifest, read_fronts, recover,
 };
 use crate::resources::Resources;
 use crate::resources::arrivals::Arrivals;
@@ -81,7 +81,7 @@ impl Store {
             std::io::ErrorKind::WouldBlock => Error::Locked { path: disk.path("") },
             _ => Error::io("lock", &disk.path(""), e),
         })?;
-        let Opened { manifest, is_new, is_made_again } = open_manifest(&*disk, &options)?;
+        let OpenManifest { manifest, is_new, is_made_again } = open_manifest(&*disk, &options)?;
         let pool = Arc::new(ChunkPool::default());
         let old = OldJournal::read(&*disk, manifest, is_new)?;
         let EndRead { end, file: end_file } = EndFile::read(&disk, manifest.store)?;
@@ -306,11 +306,11 @@ impl Store {
 
     /// Writes what waits in memory and returns when the background has nothing left to do: for tests and for
     /// measurements.
-    pub fn settle(&self) {
+    pub fn drain(&self) {
         self.resources().assert_origin();
         self.life.committer.commit_all();
         self.life.committer.queues.chores.await_idle();
-        self.resources().blocks.settle();
+        self.resources().blocks.await_ready();
     }
 
     pub(crate) fn resources(&self) -> &Resources {

@@ -12,7 +12,7 @@ use crate::options::{Backend, FsyncSchedule, Options};
 use crate::page::PAGE_BYTES;
 use crate::recovery::{adopt, check_store, open_manifest, write_lost};
 use crate::resources::blocks::{Classes, list_files};
-use crate::resources::journal::{EndFile, Record, Salvaged, replace, salvage};
+use crate::resources::journal::{EndFile, Record, SalvagedJournal, replace, salvage};
 use crate::store::Store;
 use crate::store::inspection::{Inspection, view};
 use crate::types::LogId;
@@ -58,7 +58,7 @@ pub fn repair(directory: impl AsRef<Path>) -> Result<Repaired> {
         repair_journal(&disk)?
     };
     let store = Store::open(path, Options { fsync, ..Options::default() })?;
-    store.settle();
+    store.drain();
     let inspection = view(&store);
     store.close()?;
     Ok(Repaired { journal, inspection })
@@ -67,7 +67,7 @@ pub fn repair(directory: impl AsRef<Path>) -> Result<Repaired> {
 /// Makes the journal again where it does not let the store open. Gives the store's schedule, too.
 fn repair_journal(disk: &Arc<dyn Disk>) -> Result<(Option<RebuiltJournal>, FsyncSchedule)> {
     let manifest = open_manifest(&**disk, &Options::default())?.manifest;
-    let Salvaged { mut state, last_sequence, number, damage, bytes } = salvage(&**disk, manifest)?;
+    let SalvagedJournal { mut state, last_sequence, number, damage, bytes } = salvage(&**disk, manifest)?;
     let fsync = state.fsync.unwrap_or_default();
     let Some(reason) = damage else { return Ok((None, fsync)) };
     let headers = read_headers(&**disk, &manifest)?;

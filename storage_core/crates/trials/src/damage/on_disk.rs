@@ -61,7 +61,7 @@ pub(super) fn open(subject: &Subject, random: &mut Random, backend: Backend, wha
     let path = directory.path();
     let open = || Store::open(path, Options { backend, ..options() });
     let store = open().unwrap_or_else(|error| panic!("{what}: undamaged: {error}"));
-    store.settle();
+    store.drain();
     let subject = subject.opened(read(path));
     let (contents, did) = strike(&subject, random);
     let what = format!("{what}, open, {did}");

@@ -188,7 +188,7 @@ fn live(name: &'static str, kind: TailKind, is_closed: bool) -> Subject {
         (known.start, known.seal) = (log.start_offset().0, seal);
         known.cursor = log.cursors().first().map(|(_, at)| at.0);
     }
-    store.settle();
+    store.drain();
     if is_closed {
         store.close().expect("a close in order");
     }

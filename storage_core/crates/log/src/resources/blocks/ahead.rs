@@ -108,7 +108,7 @@ impl Ahead {
     }
 
     /// Waits until nothing is left to prepare.
-    pub(super) fn settle(&self) {
+    pub(super) fn await_idle(&self) {
         let mut queue = self.queue.lock();
         while !queue.stop && (queue.working || queue.look) {
             queue = self.idle.wait(queue);

@@ -39,14 +39,14 @@ pub(crate) struct Size {
 
 /// How the log's last block was filled.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Filled {
+pub(crate) struct LastBlock {
     pub(crate) class: Class,
     pub(crate) took: Duration,
     /// Bytes that each commit wrote, on average.
     pub(crate) commit_bytes: u64,
 }
 
-impl Filled {
+impl LastBlock {
     /// A block that says nothing of its log's rate.
     pub(crate) fn at_no_known_rate(class: Class) -> Self {
         Self { class, took: FAST, commit_bytes: 0 }
@@ -78,12 +78,12 @@ impl Classes {
     }
 
     /// The size of a log's next block, whose first batch is so long; or how long it may be at most.
-    pub(crate) fn next(&self, last: Option<Filled>, batch_bytes: u64) -> Result<Size, u64> {
+    pub(crate) fn next(&self, last: Option<LastBlock>, batch_bytes: u64) -> Result<Size, u64> {
         let wanted = match last {
             None => 0,
-            Some(Filled { class, took, .. }) if took < FAST => (class + 1).min(self.largest()),
-            Some(Filled { class, took, .. }) if took > SLOW => class.saturating_sub(1),
-            Some(Filled { class, .. }) => class,
+            Some(LastBlock { class, took, .. }) if took < FAST => (class + 1).min(self.largest()),
+            Some(LastBlock { class, took, .. }) if took > SLOW => class.saturating_sub(1),
+            Some(LastBlock { class, .. }) => class,
         };
         let commit_bytes = last.map_or(0, |last| last.commit_bytes).max(batch_bytes);
         let bulk = commit_bytes >= BULK_COMMIT_BYTES;
@@ -102,7 +102,7 @@ impl Classes {
     pub(crate) fn smallest(&self, data_bytes: u64) -> Result<Size, u64> {
         let fitting = (0..self.largest()).find(|class| Self::fits(self.slot_bytes[*class], data_bytes));
         fitting.map_or_else(
-            || self.next(Some(Filled::at_no_known_rate(self.largest())), data_bytes),
+            || self.next(Some(LastBlock::at_no_known_rate(self.largest())), data_bytes),
             |class| Ok(Size { class, slots: 1, bulk: data_bytes >= BULK_COMMIT_BYTES }),
         )
     }
@@ -147,8 +147,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn filled(class: Class, seconds: u64) -> Option<Filled> {
-        Some(Filled { class, took: Duration::from_secs(seconds), commit_bytes: 1000 })
+    fn filled(class: Class, seconds: u64) -> Option<LastBlock> {
+        Some(LastBlock { class, took: Duration::from_secs(seconds), commit_bytes: 1000 })
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
         let is_bulk = |last, batch_bytes| classes.next(last, batch_bytes).map(|size| size.bulk);
         assert_eq!(is_bulk(filled(3, 1), 100), Ok(false));
         assert_eq!(is_bulk(None, 2 * MIB), Ok(true));
-        let large = Filled { commit_bytes: MIB, ..Filled::at_no_known_rate(3) };
+        let large = LastBlock { commit_bytes: MIB, ..LastBlock::at_no_known_rate(3) };
         assert_eq!(is_bulk(Some(large), 100), Ok(true));
         assert!(class(None, 1000 * MIB).is_err_and(|most| class(None, most).is_ok()));
     }

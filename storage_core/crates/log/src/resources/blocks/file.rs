@@ -40,7 +40,7 @@ impl BlockFile {
     }
 
     /// Before a slot that reads as zeros is used: what lay there must not come back under a new block.
-    pub(super) fn settle_zeros(&self) -> io::Result<()> {
+    pub(super) fn sync_zeros(&self) -> io::Result<()> {
         let mut has_doubtful_zeros = self.has_doubtful_zeros.lock();
         if *has_doubtful_zeros {
             self.file.sync()?;

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use ahead::{Ahead, Kind, Task};
-pub(crate) use classes::{Class, Classes, Filled, Size};
+pub(crate) use classes::{Class, Classes, LastBlock, Size};
 use file::FileSlots;
 pub(crate) use file::{BlockFile, SlotState, Slots};
 
@@ -164,7 +164,7 @@ impl Blocks {
     fn prepare(&self, kind: Kind, count: usize, count_max: usize) -> Result<Slots> {
         let slots = self.take_free(kind, count, count_max)?;
         let prepared =
-            slots.file.settle_zeros().and_then(|()| slots.file.file.prepare(slots.range(), kind.how()));
+            slots.file.sync_zeros().and_then(|()| slots.file.file.prepare(slots.range(), kind.how()));
         if let Err(error) = prepared {
             self.set(&slots, SlotState::Freed);
             return Err(slots.file.error("grow", error));
@@ -238,8 +238,8 @@ impl Blocks {
     }
 
     /// Waits until everything wanted is ready.
-    pub(crate) fn settle(&self) {
-        self.ahead.settle();
+    pub(crate) fn await_ready(&self) {
+        self.ahead.await_idle();
     }
 
     /// Gives slots back; their bytes are zeroed by [`Blocks::reclaim`].

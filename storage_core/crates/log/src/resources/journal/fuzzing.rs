@@ -8,7 +8,7 @@ use super::end::{self, END_NAME, End, EndFile, Page};
 use super::files::journal_name;
 use super::header::{HEADER_BYTES, HeaderBytes, JournalHeader};
 use super::read::read_journal;
-use super::record::{Stored, fuzz_seal};
+use super::record::{StoredRecord, fuzz_seal};
 use super::{JournalState, salvage};
 use crate::disk::{Disk, SimulatedDisk, TailKind};
 use crate::format::checksum_around;
@@ -25,11 +25,11 @@ pub(crate) fn records(bytes: &[u8]) {
     let mut rest = bytes.to_vec();
     loop {
         fuzz_seal(&mut rest);
-        let Some(stored) = Stored::decode(&rest) else { return };
+        let Some(stored) = StoredRecord::decode(&rest) else { return };
         if let Some(record) = stored.record() {
             let mut again = Vec::new();
             record.encode(stored.sequence, stored.proven, &mut again);
-            assert_eq!(Stored::decode(&again).and_then(|stored| stored.record()), Some(record.clone()));
+            assert_eq!(StoredRecord::decode(&again).and_then(|stored| stored.record()), Some(record.clone()));
             state.apply(&record);
         }
         let size = stored.size;
@@ -51,7 +51,7 @@ pub(crate) fn header(bytes: &[u8]) {
     let mut position = HEADER_BYTES;
     while position < right.len() {
         fuzz_seal(&mut right[position..]);
-        let Some(stored) = Stored::decode(&right[position..]) else { break };
+        let Some(stored) = StoredRecord::decode(&right[position..]) else { break };
         position += stored.size;
     }
     journal(&right);

@@ -24,7 +24,7 @@ use header::HEADER_BYTES;
 pub(crate) use header::{HeaderBytes, JournalHeader};
 pub(crate) use read::OldJournal;
 pub(crate) use record::{DIRTY, Record};
-pub(crate) use salvage::{Salvaged, replace, salvage};
+pub(crate) use salvage::{SalvagedJournal, replace, salvage};
 use spare::{Room, Spare};
 pub(crate) use state::{Compaction, JournalState, LogEntry, SealedEntry};
 
@@ -83,7 +83,7 @@ struct Writer {
 }
 
 /// A whole journal, just written and synced.
-struct Written {
+struct NewJournal {
     number: u64,
     tail: Tail,
     space: Arc<Space>,
@@ -91,7 +91,7 @@ struct Written {
     next_sequence: u64,
 }
 
-impl Written {
+impl NewJournal {
     /// To append to it; `state` is what it says.
     fn goes_on(self, state: JournalState) -> Writer {
         let Self { number, tail, space, end, next_sequence } = self;
@@ -403,7 +403,7 @@ fn write_journal(
     state: &JournalState,
     number: u64,
     first_sequence: u64,
-) -> Result<Written> {
+) -> Result<NewJournal> {
     remove_new(&**disk)?;
     let failed = |e| Error::io("create", &disk.path(NEW_NAME), e);
     let file = disk.create(NEW_NAME, 0, FileKind::Pages).map_err(failed)?;
@@ -422,7 +422,7 @@ fn write_journal_in(
     state: &JournalState,
     number: u64,
     first_sequence: u64,
-) -> Result<Written> {
+) -> Result<NewJournal> {
     let path = disk.path(&journal_name(number));
     let path = path.as_str();
     let failed = |operation| move |source| Error::io(operation, path, source);
@@ -458,7 +458,7 @@ fn write_journal_in(
     if !seeded!(NoDirectorySync) {
         disk.sync_directory().map_err(failed("sync the directory"))?;
     }
-    Ok(Written { number, tail, space, end: mark.end, next_sequence: sequence + 1 })
+    Ok(NewJournal { number, tail, space, end: mark.end, next_sequence: sequence + 1 })
 }
 
 /// What the headers of the journals on a disk say of their store.

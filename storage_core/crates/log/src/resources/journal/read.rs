@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::files::{journal_name, journal_number, list};
 use super::header::{HEADER_BYTES, HeaderBytes, JournalHeader};
-use super::record::{KIND_LAST, RECORD_ALIGN, Stored};
+use super::record::{KIND_LAST, RECORD_ALIGN, StoredRecord};
 use super::state::JournalState;
 use crate::disk::{Disk, DiskFile, FileKind};
 use crate::error::{Error, Result};
@@ -114,7 +114,9 @@ pub(super) fn read_journal(disk: &dyn Disk, number: u64, manifest: Manifest) -> 
     let size = bytes.len() as u64;
     let mut read = Read { next_sequence, size, made_sequence, lacks_header, ..Read::default() };
     let mut position = HEADER_BYTES;
-    while let Some(stored) = Stored::decode(&bytes[position..]).filter(|s| s.sequence == read.next_sequence) {
+    while let Some(stored) =
+        StoredRecord::decode(&bytes[position..]).filter(|s| s.sequence == read.next_sequence)
+    {
         let place = format!("record {} at byte {position}", stored.sequence);
         let Some(record) = stored.record() else {
             if stored.kind <= KIND_LAST {
@@ -147,13 +149,13 @@ pub(super) fn read_journal(disk: &dyn Disk, number: u64, manifest: Manifest) -> 
 }
 
 /// Valid records behind the last one that could be read, of the sequence that is missing or of a later one.
-pub(super) fn records_behind(rest: &[u8], wanted: u64) -> impl Iterator<Item = Stored<'_>> {
+pub(super) fn records_behind(rest: &[u8], wanted: u64) -> impl Iterator<Item = StoredRecord<'_>> {
     let is_later = move |start: &usize| {
         let later = Fields(rest.get(start + 8..).unwrap_or_default()).u64();
         later.is_some_and(|sequence| sequence >= wanted && sequence - wanted <= SEQUENCES_SEARCHED)
     };
     let starts = (0..rest.len()).step_by(RECORD_ALIGN).filter(is_later);
-    starts.filter_map(|start| Stored::decode(&rest[start..]))
+    starts.filter_map(|start| StoredRecord::decode(&rest[start..]))
 }
 
 /// How a journal begins.
@@ -174,8 +176,10 @@ pub(super) fn front(bytes: &[u8], number: u64, manifest: Manifest) -> Result<Fro
             Ok(Front { next_sequence, made_sequence, lacks_header: false })
         }
         HeaderBytes::Damaged(reason) => {
-            let first =
-                bytes.get(HEADER_BYTES..).and_then(Stored::decode).ok_or(HeaderBytes::Damaged(reason))?;
+            let first = bytes
+                .get(HEADER_BYTES..)
+                .and_then(StoredRecord::decode)
+                .ok_or(HeaderBytes::Damaged(reason))?;
             Ok(Front { next_sequence: first.sequence, made_sequence: 0, lacks_header: true })
         }
         other => Err(other),

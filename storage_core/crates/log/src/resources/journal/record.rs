@@ -314,7 +314,7 @@ impl<'a> Record<'a> {
 }
 
 /// A record as it lies in a file.
-pub(super) struct Stored<'a> {
+pub(super) struct StoredRecord<'a> {
     pub(super) sequence: u64,
     pub(super) proven: u64,
     pub(super) kind: u8,
@@ -323,7 +323,7 @@ pub(super) struct Stored<'a> {
     pub(super) size: usize,
 }
 
-impl<'a> Stored<'a> {
+impl<'a> StoredRecord<'a> {
     /// Reads the record at the front of `bytes`; `None` if there is no whole, valid one.
     pub(super) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
@@ -418,19 +418,19 @@ mod tests {
             let mut bytes = Vec::new();
             record.encode(7, 5, &mut bytes);
             assert!(bytes.len().is_multiple_of(RECORD_ALIGN));
-            let stored = Stored::decode(&bytes).unwrap();
+            let stored = StoredRecord::decode(&bytes).unwrap();
             assert_eq!((stored.sequence, stored.proven, stored.size), (7, 5, bytes.len()));
             assert_eq!(stored.record().as_ref(), Some(record), "record {index}");
             assert!(stored.kind <= KIND_LAST, "record {index}");
             for position in 0..bytes.len() {
                 let mut flipped = bytes.clone();
                 flipped[position] ^= 1;
-                assert!(Stored::decode(&flipped).is_none(), "record {index} byte {position}");
+                assert!(StoredRecord::decode(&flipped).is_none(), "record {index} byte {position}");
             }
             for length in 0..bytes.len() {
-                assert!(Stored::decode(&bytes[..length]).is_none(), "record {index}, {length} bytes");
+                assert!(StoredRecord::decode(&bytes[..length]).is_none(), "record {index}, {length} bytes");
             }
         }
-        assert!(Stored::decode(&[0; 64]).is_none());
+        assert!(StoredRecord::decode(&[0; 64]).is_none());
     }
 }

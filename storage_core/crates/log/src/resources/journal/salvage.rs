@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::files::{journal_name, journal_number, list};
 use super::read::{Read, front, read_journal, records_behind};
-use super::record::Stored;
+use super::record::StoredRecord;
 use super::spare::Room;
 use super::{HEADER_BYTES, JournalState, write_journal};
 use crate::disk::{ChunkPool, Disk, FileKind, Prepare};
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::manifest::Manifest;
 
 /// The newest journal, as far as it goes.
-pub(crate) struct Salvaged {
+pub(crate) struct SalvagedJournal {
     /// What its records say up to the first that cannot be read.
     pub(crate) state: JournalState,
     /// The highest sequence that anything of it names, also behind what cannot be read; 0: none.
@@ -28,18 +28,18 @@ pub(crate) struct Salvaged {
 
 /// Reads the newest journal of a store. Errors of the disk, and `UnsupportedFormat`: a newer program wrote it,
 /// or a record in it.
-pub(crate) fn salvage(disk: &dyn Disk, manifest: Manifest) -> Result<Salvaged> {
+pub(crate) fn salvage(disk: &dyn Disk, manifest: Manifest) -> Result<SalvagedJournal> {
     let numbers = list(disk)?.into_iter().filter_map(|name| journal_number(&name));
     let Some(number) = numbers.max() else {
         let damage = Some("the store has no journal".to_owned());
         let state = JournalState::default();
-        return Ok(Salvaged { state, last_sequence: 0, number: 0, damage, bytes: Vec::new() });
+        return Ok(SalvagedJournal { state, last_sequence: 0, number: 0, damage, bytes: Vec::new() });
     };
     let name = journal_name(number);
     let damage = match read_journal(disk, number, manifest) {
         Ok(Read { state, next_sequence, .. }) => {
             let last_sequence = next_sequence - 1;
-            return Ok(Salvaged { state, last_sequence, number, damage: None, bytes: Vec::new() });
+            return Ok(SalvagedJournal { state, last_sequence, number, damage: None, bytes: Vec::new() });
         }
         Err(Error::Damaged { reason, .. }) => Some(reason),
         Err(error) => return Err(error),
@@ -54,7 +54,8 @@ pub(crate) fn salvage(disk: &dyn Disk, manifest: Manifest) -> Result<Salvaged> {
     let mut position = HEADER_BYTES.min(bytes.len());
     if let Ok(front) = front(&bytes, number, manifest) {
         (next_sequence, last_sequence) = (front.next_sequence, front.made_sequence);
-        while let Some(stored) = Stored::decode(&bytes[position..]).filter(|s| s.sequence == next_sequence)
+        while let Some(stored) =
+            StoredRecord::decode(&bytes[position..]).filter(|s| s.sequence == next_sequence)
             && stored.record().is_some_and(|record| state.apply(&record))
         {
             next_sequence += 1;
@@ -63,7 +64,7 @@ pub(crate) fn salvage(disk: &dyn Disk, manifest: Manifest) -> Result<Salvaged> {
     }
     let behind = records_behind(&bytes[position..], next_sequence).map(|stored| stored.sequence);
     let last_sequence = behind.fold(last_sequence.max(next_sequence - 1), u64::max);
-    Ok(Salvaged { state, last_sequence, number, damage, bytes })
+    Ok(SalvagedJournal { state, last_sequence, number, damage, bytes })
 }
 
 /// Writes a journal that says this, and removes the one of that number: what it held must be elsewhere.
