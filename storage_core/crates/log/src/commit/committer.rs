@@ -1,4 +1,4 @@
-//! What the logs of a store share: the commit that writes and syncs all of them, and what waits for it.
+//! The committer of a store: the commit that writes and syncs what all logs have, and the ways to wait for it.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -20,16 +20,18 @@ use crate::resources::group::Group;
 use crate::seeded;
 use crate::sync::atomic::AtomicU64;
 
-/// Bytes in memory from which on a log's appends are written in the background, whatever its schedule.
+/// Unwritten bytes of a log from which on they are written in the background, whatever its schedule.
 const WRITE_EARLY_BYTES: u64 = 1 << 20;
-/// Limit on the unwritten bytes of a log that syncs: an append that leaves more commits, in its own thread.
+/// Limit on the unwritten bytes of a log that syncs: the caller of an append that leaves more commits in its own
+/// thread.
 const SYNCED_WAITING_MAX: u64 = 4 << 20;
-/// A commit writes so much of a log that never syncs: as much as keeps the disk busy, so that memory is free again soon.
+/// How much a commit writes of a log that never syncs: enough to keep the disk busy, and little enough that memory is
+/// free again soon.
 pub(super) const UNSYNCED_WRITE_BYTES: u64 = 8 << 20;
 
-/// A commit that took no longer is quick.
+/// Longest time of a commit that counts as quick.
 const QUICK_COMMIT: Duration = Duration::from_millis(1);
-/// A commit for no more bytes is small: streams of appends bring more at a time.
+/// Most bytes of a commit that counts as small; a stream of appends brings more at a time.
 const SMALL_COMMIT_BYTES: u64 = 16 << 10;
 
 /// Commits the logs of a store: one thread at a time, for everybody who waits.
@@ -40,13 +42,14 @@ pub(crate) struct Committer {
     pub(crate) marks: Marks,
     group: Group,
     waiters: Waiters,
-    /// Limit on the unwritten bytes of all logs that never sync: an append above it waits until part of them is written.
+    /// Limit on the unwritten bytes of all logs that never sync; an append above it waits until part of them is
+    /// written.
     unsynced_bytes_max: u64,
-    /// How many logs the last commit wrote.
+    /// Number of logs that the last commit wrote.
     busy_logs: AtomicU64,
     commits: AtomicU64,
     bytes_written: AtomicU64,
-    /// Size of the appends that the last commit was for.
+    /// Bytes of the appends that the last commit wrote.
     last_bytes: AtomicU64,
 }
 
@@ -57,18 +60,18 @@ pub struct Stats {
     pub data_syncs: u64,
     /// Durable writes of the journal.
     pub journal_syncs: u64,
-    /// Group commits that had something to do.
+    /// Group commits that had something to write.
     pub commits: u64,
     /// Bytes given to block files by commits. With `mmap` the kernel writes them.
     pub bytes_written: u64,
-    /// Files of blocks.
+    /// Number of files of blocks.
     pub files: u64,
-    /// Damaged ranges found, at open and by readers.
+    /// Damaged ranges that were found, at open and by readers.
     pub corrupted_ranges: u64,
 }
 
 impl Committer {
-    /// A store that has no logs yet.
+    /// Makes the committer of a store that has no logs yet.
     pub(crate) fn new(resources: Resources, options: &Options) -> Self {
         let (resources, queues) = (Arc::new(resources), Arc::new(Queues::default()));
         Self {
@@ -98,20 +101,21 @@ impl Committer {
         }
     }
 
-    /// Returns when the log is committed up to there; commits for everybody if nobody does.
+    /// Blocks until the log is committed up to `extent`; commits for everybody if nobody does.
     pub(crate) fn wait(&self, log: &LogState, extent: Extent) -> Result<()> {
         self.commit_until(|| log.is_answered(extent));
         log.commit_result(extent)
     }
 
-    /// Returns when the log is synced up to `end`, also where appends do not wait for that. The caller keeps
+    /// Blocks until the log is synced up to `end`, also where appends do not wait for that. The caller keeps
     /// truncations away.
     pub(crate) fn wait_synced(&self, log: &LogState, end: u64) -> Result<()> {
         self.commit_until(|| log.synced.load(Ordering::Acquire) >= end || log.is_dead());
         if log.synced.load(Ordering::Acquire) >= end { Ok(()) } else { log.check_alive() }
     }
 
-    /// An append left so many bytes of its log in memory: has them written before they become too many.
+    /// Has the log's bytes written before they become too many, after an append that left `waiting_bytes` in memory;
+    /// waits if they are too many already.
     #[inline]
     pub(crate) fn relieve(&self, log: &LogState, waiting_bytes: u64) {
         if waiting_bytes >= WRITE_EARLY_BYTES {
@@ -124,7 +128,7 @@ impl Committer {
         log.waiting_bytes.load(Ordering::Relaxed) <= self.waiting_bytes_max() / 2
     }
 
-    /// What each log that never syncs may have in memory.
+    /// How many unwritten bytes each log that never syncs may have.
     fn waiting_bytes_max(&self) -> u64 {
         self.unsynced_bytes_max / self.busy_logs.load(Ordering::Relaxed).max(1)
     }
@@ -154,8 +158,8 @@ impl Committer {
         }
     }
 
-    /// Wakes the task when the log is committed up to there; false: it is. `is_noted`: this was asked before, for the same
-    /// task.
+    /// Registers a task to be woken when the log is committed up to `extent`; false if the wait is over already. With
+    /// `is_noted` the same task was registered before.
     pub(crate) fn wake_after(
         &self,
         log: &Arc<LogState>,
@@ -177,7 +181,7 @@ impl Committer {
             && self.waiters.is_empty()
     }
 
-    /// Commits everything that is there now.
+    /// Commits everything that was appended so far.
     pub(crate) fn commit_all(&self) {
         self.commit_in_turn(u64::MAX);
     }
@@ -186,14 +190,14 @@ impl Committer {
         self.between_commits(|| self.commit(unsynced_max));
     }
 
-    /// Does something while no commit is under way.
+    /// Runs `work` while no commit is under way.
     pub(crate) fn between_commits<T>(&self, work: impl FnOnce() -> T) -> T {
         let done = self.group.exclusive(work);
         self.waiters.wake_answered();
         done
     }
 
-    /// Commits everything that is there now, and then does something before the next commit may begin.
+    /// Commits everything that was appended so far, and runs `work` before the next commit may begin.
     pub(crate) fn behind_commit<T>(&self, work: impl FnOnce() -> T) -> T {
         self.between_commits(|| {
             self.commit(u64::MAX);
@@ -201,14 +205,14 @@ impl Committer {
         })
     }
 
-    /// Writes and syncs what all dirty logs have, of those that never sync only about `unsynced_max` bytes each. Only one
-    /// thread does, by `group`; `Waiters::wake_answered` follows.
+    /// Writes and syncs the bytes of all dirty logs; a log that never syncs gives only about `unsynced_max` bytes. The
+    /// caller has the turn of `group`, and calls `Waiters::wake_answered` afterwards.
     fn commit(&self, unsynced_max: u64) {
         let dirty = self.queues.commits.take();
         self.busy_logs.store(dirty.len() as u64, Ordering::Relaxed);
         let mut captures = Vec::with_capacity(dirty.len());
         for log in self.registry.get_all(&dirty) {
-            // Before the capture: what is appended after it makes the log dirty again.
+            // The flag is cleared before the capture, so that an append after the capture makes the log dirty again.
             log.dirty.store(false, Ordering::Release);
             captures.extend(log.capture(unsynced_max));
         }

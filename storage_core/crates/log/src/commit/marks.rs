@@ -1,5 +1,5 @@
-//! Synced marks: what the journal knows to be on the disk of each log. They follow commits at a distance, so that a start
-//! has little to scan.
+//! The synced marks, which say in the journal how much of each log is on the disk. They follow commits at a distance,
+//! and a start scans only what lies above them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use crate::resources::Resources;
 use crate::resources::journal::Record;
 use crate::sync::Mutex;
 
-/// A log whose synced mark is behind by so many bytes gets one soon: recovery scans what lies above it.
+/// Synced bytes without a mark from which on a log gets its mark soon: recovery scans what lies above the mark.
 const MARK_BYTES: u64 = 16 << 20;
 
 pub(crate) struct Marks {
@@ -30,7 +30,7 @@ impl Marks {
         Self { resources, queues, interval, unmarked: Mutex::default() }
     }
 
-    /// The log has synced something: its mark is behind, if it syncs at all.
+    /// Notes that the log has synced something, so that its mark is behind. A log that never syncs has none.
     pub(crate) fn note(&self, log: &Arc<LogState>) {
         if !log.syncs() {
             return;
@@ -53,8 +53,8 @@ impl Marks {
         self.write(registry, &unmarked, true);
     }
 
-    /// Writes the marks of the logs that synced much since their last one: a killed process leaves little to scan. They
-    /// are durable with the next that are.
+    /// Writes the marks of the logs that synced much since their last one, so that a killed process leaves little to
+    /// scan. They become durable with the next durable marks.
     pub(crate) fn write_busy(&self, registry: &Registry) {
         let is_busy = |log: &&Arc<LogState>| log.unmarked_bytes.load(Ordering::Relaxed) >= MARK_BYTES;
         let busy: Vec<_> = self.unmarked.lock().iter().filter(is_busy).cloned().collect();
@@ -77,13 +77,14 @@ impl Marks {
         }
     }
 
-    /// Puts the log's synced end into the journal, not yet durable.
+    /// Appends a record of the log's synced end to the journal, not yet durable.
     fn append(&self, registry: &Registry, log: &LogState) -> Result<()> {
         log.unmarked_bytes.store(0, Ordering::Relaxed);
-        // A truncation says its end under this mutex: a mark of before, said behind it, would name what is cut off.
+        // A truncation writes its record under this mutex: an older mark behind that record would name what was cut
+        // off.
         let _writer = log.writer.lock();
         let end = log.synced.load(Ordering::Acquire);
-        // A deleted log is not in the journal any more; the check and the record must not be torn apart.
+        // A deleted log must get no mark, so it cannot be deleted between the check and the record.
         registry.while_there(log.id, || {
             self.resources.journal.append(&Record::Synced { log: log.id, end }).map(drop)
         })

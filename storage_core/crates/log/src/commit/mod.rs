@@ -1,4 +1,4 @@
-//! The commit that writes and syncs what all logs of a store have, and who waits for it.
+//! The commit that writes and syncs what all logs of a store have, and the tasks and threads that wait for it.
 
 pub(crate) mod committer;
 mod marks;

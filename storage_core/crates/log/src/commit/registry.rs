@@ -1,4 +1,4 @@
-//! The logs of a store: all that there are, those that were deleted and have blocks left, and those that forget what is old.
+//! The logs of a store: all that exist, the deleted ones that have blocks left, and those that forget by age.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(crate) struct Registry {
     logs: RwLock<HashMap<LogId, Arc<LogState>>>,
     /// Deleted logs whose blocks may not be zeroed yet.
     deleted: Mutex<Vec<LogId>>,
-    /// Logs that forget what is old.
+    /// Logs whose retention has an age.
     aged: Mutex<BTreeSet<LogId>>,
 }
 
@@ -25,7 +25,7 @@ impl Registry {
         self.logs.read().get(&id).cloned()
     }
 
-    /// The logs of these ids, but for those that were deleted meanwhile.
+    /// The logs of these ids, without those that were deleted.
     pub(crate) fn get_all(&self, ids: &[LogId]) -> Vec<Arc<LogState>> {
         let logs = self.logs.read();
         ids.iter().filter_map(|id| logs.get(id).cloned()).collect()
@@ -36,7 +36,7 @@ impl Registry {
         self.logs.read().values().cloned().collect()
     }
 
-    /// Does something while the log of an id cannot be deleted; nothing if it was.
+    /// Runs `work` while the log of an id cannot be deleted; does nothing if it was.
     pub(crate) fn while_there(&self, id: LogId, work: impl FnOnce() -> Result<()>) -> Result<()> {
         let logs = self.logs.read();
         if logs.contains_key(&id) { work() } else { Ok(()) }
@@ -50,17 +50,17 @@ impl Registry {
         self.logs.write().remove(&id);
     }
 
-    /// A closed store has no logs.
+    /// Drops all logs, because the store is closed.
     pub(crate) fn clear(&self) {
         self.logs.write().clear();
     }
 
-    /// The blocks of a deleted log were freed: it is forgotten once they are zeroed.
+    /// Notes that the blocks of a deleted log were freed; the journal forgets the log once they are zeroed.
     pub(crate) fn note_deleted(&self, id: LogId) {
         self.deleted.lock().push(id);
     }
 
-    /// Zeroes freed slots and removes empty files; then deleted logs can be forgotten.
+    /// Zeroes freed slots, removes empty files, and lets the journal forget deleted logs of which nothing is left.
     pub(crate) fn reclaim(&self, resources: &Resources) -> Result<()> {
         let deleted = std::mem::take(&mut *self.deleted.lock());
         let reclaimed = resources.blocks.reclaim();
@@ -74,7 +74,7 @@ impl Registry {
         reclaimed.map(drop)
     }
 
-    /// Whether the log is one that forgets what is old.
+    /// Notes whether the log forgets by age.
     pub(crate) fn set_aged(&self, id: LogId, is_aged: bool) {
         let mut aged = self.aged.lock();
         if is_aged {
@@ -84,7 +84,7 @@ impl Registry {
         }
     }
 
-    /// Asks for a look at each log that forgets what is old; whether there are any.
+    /// Asks to apply the retention of each log that forgets by age; false if there are none.
     pub(crate) fn ask_retention_of_aged(&self) -> bool {
         let mut aged = self.aged.lock();
         aged.retain(|id| self.get(*id).inspect(|log| log.ask_retention()).is_some());

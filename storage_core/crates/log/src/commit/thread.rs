@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::committer::{Committer, UNSYNCED_WRITE_BYTES};
 use crate::log::commit_queue::Call;
 
-/// Memory that a burst of appends needed is kept so long for the next.
+/// How long memory that a burst of appends needed is kept for the next burst.
 const MEMORY_KEPT: Duration = Duration::from_secs(10);
 
 /// Commits until the store closes.
@@ -18,7 +18,7 @@ pub(crate) fn run(committer: &Committer) {
                 is_trimmed = false;
             }
             Call::Idle => {
-                // No burst has come again: what the last one needed is given back.
+                // No burst came again, so the memory that the last one needed is given back.
                 committer.resources.pool.trim();
                 is_trimmed = true;
             }

@@ -1,4 +1,4 @@
-//! Tasks that wait for a commit.
+//! The tasks that wait for a commit.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -6,13 +6,13 @@ use std::task::Waker;
 use crate::log::state::{Extent, LogState};
 use crate::sync::Mutex;
 
-/// The tasks that wait for a commit.
+/// The tasks that wait for a commit, each until its wait is over.
 #[derive(Default)]
 pub(crate) struct Waiters(Mutex<Vec<Waiter>>);
 
 struct Waiter {
     log: Arc<LogState>,
-    /// What of the log has to be committed.
+    /// The end of the log that has to be committed.
     extent: Extent,
     waker: Waker,
 }
@@ -24,8 +24,8 @@ impl Waiter {
 }
 
 impl Waiters {
-    /// The task is woken when the log is committed up to there; false: it is. `is_noted`: this was asked before, for the same
-    /// task.
+    /// Registers a task to be woken when the log is committed up to `extent`; false if the wait is over already. With
+    /// `is_noted` the same task was registered before.
     pub(crate) fn note(&self, log: &Arc<LogState>, extent: Extent, waker: &Waker, is_noted: bool) -> bool {
         let mut waiters = self.0.lock();
         if log.is_answered(extent) {
@@ -41,7 +41,7 @@ impl Waiters {
         self.0.lock().is_empty()
     }
 
-    /// Wakes the tasks whose wait is over: after a commit, and when others may commit again.
+    /// Wakes the tasks whose wait is over. Called after a commit, once another commit may begin.
     pub(crate) fn wake_answered(&self) {
         let mut waiters = self.0.lock();
         let mut answered: Vec<Waiter> = waiters.extract_if(.., |waiter| waiter.is_over()).collect();

@@ -1,4 +1,4 @@
-//! The write of a commit: what was captured of its logs goes to their files, and is synced where they sync.
+//! The write of a commit: the captured bytes of its logs go to their files, and files of logs that sync are synced.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,16 +9,17 @@ use crate::resources::blocks::BlockFile;
 use crate::resources::tail::TailCapture;
 use crate::seeded;
 
-/// What a commit does to one file.
+/// The writes of a commit to one file.
 struct FileWrites<'a> {
     file: &'a Arc<BlockFile>,
-    /// A log that syncs has written to it.
+    /// Whether a log that syncs has written to the file.
     syncs: bool,
     writes: Vec<(u64, Vec<&'a [u8]>)>,
 }
 
-/// Writes what was captured; gives how many bytes. One dirty block is one durable write; for several, each file gets its writes
-/// and then one sync. The blocks of logs that never sync are written and not synced. A file that fails is poisoned.
+/// Writes what was captured and returns the number of bytes. One dirty block is one durable write; with several, each
+/// file gets its writes and then one sync. Blocks of logs that never sync are written and not synced. A file that
+/// fails is poisoned.
 pub(super) fn write(resources: &Resources, captures: &[LogCapture]) -> u64 {
     let mut bytes = 0;
     let synced = captures.iter().filter(|capture| capture.log.syncs()).map(|capture| capture.blocks.len());

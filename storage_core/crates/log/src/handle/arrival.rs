@@ -1,4 +1,4 @@
-//! Waiting for a log to grow. Nobody who appends pays for it as long as nobody waits.
+//! The wait for a log to grow. Appends pay nothing for it as long as nobody waits.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,21 +13,21 @@ use crate::seeded;
 use crate::sync::now;
 use crate::types::Offset;
 
-/// What a look at the log said.
+/// Result of a look for a record at an offset.
 enum LookOutcome {
     Data,
-    /// None will come.
+    /// No record will ever come there.
     End,
     Nothing,
 }
 
 impl Log {
-    /// Blocks until the log has a record at `offset` that can be read, or until the time is over. False: there is none
-    /// yet, or the log was sealed before it. Errors: `Closed`, `UnknownLog` (deleted), `Poisoned`.
+    /// Blocks until the log has a record at `offset` that can be read, or until the time is over. False if there is
+    /// none yet, or the log was sealed before `offset`. Errors: `Closed`, `UnknownLog` (deleted), `Poisoned`.
     pub fn wait_for(&self, offset: Offset, timeout: Duration) -> Result<bool> {
         self.resources().check_open()?;
         let log = self.state();
-        // A time that no clock reaches is none.
+        // A deadline that no clock can hold is no deadline.
         let deadline = now().checked_add(timeout);
         let mut tasks = log.arrivals.tasks();
         loop {
@@ -44,14 +44,13 @@ impl Log {
         }
     }
 
-    /// As [`Log::wait_for`], to be awaited in any runtime, without a limit of time.
+    /// Waits as [`Log::wait_for`] does, to be awaited in any runtime and without a limit of time.
     pub fn arrival(&self, offset: Offset) -> Arrival {
         Arrival { log: self.clone(), offset, task: None }
     }
 }
 
-/// Resolves when a log has a record at an offset (true), or never will have (false). One that is dropped leaves nothing
-/// behind.
+/// Resolves when a log has a record at an offset (true), or never will have (false). Dropping it forgets the wait.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Arrival {
@@ -82,14 +81,15 @@ impl Future for Arrival {
 
 impl Drop for Arrival {
     fn drop(&mut self) {
-        // In a forked child the lock may be held by a thread that is not there.
+        // A forked child cannot take the lock: the thread that holds it may not exist there.
         if self.log.resources().check_origin().is_ok() {
             self.log.state().arrivals.forget(self.task);
         }
     }
 }
 
-/// Looks for a record at an offset; who calls it holds the log's waiting tasks and is woken by what comes later.
+/// Looks for a record at an offset. The caller holds the log's waiting tasks, so that a record that comes later wakes
+/// it.
 fn look_for(log: &LogState, offset: u64) -> Result<LookOutcome> {
     if seeded!(WishAfterLook) && log.readable.load(Ordering::Acquire) > offset {
         return Ok(LookOutcome::Data);

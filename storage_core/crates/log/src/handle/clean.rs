@@ -1,22 +1,23 @@
-//! Clean marks: whether a log has grown since somebody called it clean. An append costs nothing for it, and a crash
-//! cannot tell them apart: the mark is the end of the log when it was made.
+//! Clean marks, which tell whether a log has grown since somebody called it clean. An append does nothing for them,
+//! and a crash cannot tear mark and log apart: the mark is the end that the log had when it was made.
 
 use super::log::Log;
 use crate::error::Result;
 use crate::resources::journal::{DIRTY, Record};
 
 impl Log {
-    /// Calls the log clean until the next append. Durable on return, but where the log never syncs.
+    /// Calls the log clean until the next append. Durable on return, unless the log never syncs.
     pub fn mark_clean(&self) -> Result<()> {
         self.mark_clean_at(self.end_offset().0)
     }
 
-    /// Calls the log dirty until it is called clean. Durable as [`Log::mark_clean`].
+    /// Calls the log dirty until it is called clean; as durable as [`Log::mark_clean`].
     pub fn mark_dirty(&self) -> Result<()> {
         self.mark_clean_at(DIRTY)
     }
 
-    /// Whether nothing was appended since the log was called clean, or ever.
+    /// Whether nothing was appended since the log was last called clean, or was created. False after
+    /// [`Log::mark_dirty`].
     pub fn is_clean(&self) -> bool {
         self.resources().assert_origin();
         let log = self.state();

@@ -1,5 +1,6 @@
-//! Compaction: of each key the last record stays, at its offset. Filled blocks are written again without the others, a few
-//! at a time; the journal says of each new block which ones it stands for, and only then those go.
+//! Compaction: the last record of each key stays, at its offset. Filled blocks are written again without the other
+//! records, a few at a time. The journal says of each new block which old ones it stands for, and the old ones go only
+//! after that.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -26,17 +27,17 @@ use crate::resources::journal::Record;
 use crate::seeded;
 use crate::types::Offset;
 
-/// How much is read at a time in search of the last record of each key.
+/// How many bytes are read at a time in search of the last record of each key.
 const READ_BYTES: usize = 1 << 20;
 
-/// What a compaction did.
+/// Result of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
-    /// Records that are gone.
+    /// Number of records that are gone.
     pub records: u64,
-    /// Blocks that were written again.
+    /// Number of blocks that were written again.
     pub blocks: u64,
-    /// Bytes of batches that are not there any more; their space is given back in the background.
+    /// Bytes of batches that are gone; their space is given back in the background.
     pub bytes: u64,
 }
 

@@ -1,6 +1,6 @@
-//! Named, durable places of consumers in a log. A cursor moves before its entry is handed out: no two readers get the
-//! same entry. StrictlyAtOnce: also over a crash; AtLeastOnce: a few may come again then. Moves of all cursors share the
-//! journal's group commit.
+//! Cursors: named, durable places of consumers in a log. A cursor moves before its entry is given, so no two readers
+//! get the same entry. With `StrictlyAtOnce` that holds over a crash too; with `AtLeastOnce` a few entries may come
+//! again then. Moves of all cursors share the journal's group commit.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,10 +15,10 @@ use crate::resources::journal::Record;
 use crate::sync::Mutex;
 use crate::types::Offset;
 
-/// Entries that one batch read gives at most.
+/// Limit on the entries that one batch read gives.
 pub(crate) const ENTRIES_MAX: usize = 2_000;
 
-/// A cursor. Handles of the same name share their place.
+/// A cursor of a log. Handles of the same name share their place.
 #[derive(Clone)]
 pub struct Cursor {
     log: Log,
@@ -27,13 +27,13 @@ pub struct Cursor {
 }
 
 impl Log {
-    /// The cursor of a name; a new one stands at the log's start. Nothing is stored before it moves. Its reads are
-    /// [`ReadConsistency::StrictlyAtOnce`].
+    /// Gives the cursor of a name; a new one stands at the log's start. Nothing is stored before it moves. Its reads
+    /// are [`ReadConsistency::StrictlyAtOnce`].
     pub fn cursor(&self, name: &str) -> Result<Cursor> {
         self.cursor_with(name, ReadConsistency::StrictlyAtOnce)
     }
 
-    /// As [`Log::cursor`], with reads of that consistency.
+    /// Gives the cursor of a name, as [`Log::cursor`] does, with reads of that consistency.
     pub fn cursor_with(&self, name: &str, consistency: ReadConsistency) -> Result<Cursor> {
         self.resources().check_open()?;
         check_name(name)?;
@@ -71,7 +71,8 @@ impl Log {
         })
     }
 
-    /// Forgets a cursor; durable on return. Handles of it stay where they are until they move.
+    /// Forgets a cursor; durable on return, unless the log never syncs. Handles of it stay where they are until they
+    /// move.
     pub fn delete_cursor(&self, name: &str) -> Result<()> {
         self.resources().check_open()?;
         check_name(name)?;
@@ -82,12 +83,12 @@ impl Log {
 }
 
 impl Cursor {
-    /// Its name.
+    /// Name of the cursor.
     pub fn name(&self) -> &str {
         &self.place.name
     }
 
-    /// The next entry's offset.
+    /// Offset of the next entry.
     pub fn position(&self) -> Offset {
         self.log.resources().assert_origin();
         let log = self.log.state();
@@ -97,9 +98,10 @@ impl Cursor {
         Offset(place.next)
     }
 
-    /// The next entry; `None` if there is none that may be read yet, and then nothing changes. With `checkpoint` the
-    /// cursor moves behind it before it is returned, durably (as the schedule promises) if it is strict; else it stays.
-    /// An [`ReadConsistency::AtLeastOnce`] cursor stores where a read begins, never what the read is about to give.
+    /// Reads the next entry; `None` if there is none yet, and then nothing changes. With `checkpoint` the cursor moves
+    /// behind the entry before it is given; a strict cursor does so durably, as the schedule promises. Without
+    /// `checkpoint` it stays. An [`ReadConsistency::AtLeastOnce`] cursor stores where a read begins, never what the
+    /// read is about to give.
     ///
     /// Errors: `Corrupted` if the entry is damaged (`seek` to the range's end to go on), `DoubtedCursor` (`seek` to go on),
     /// `NoSpace`, `Poisoned`.
@@ -107,12 +109,14 @@ impl Cursor {
         Ok(self.take(0, 1, checkpoint)?.pop())
     }
 
-    /// The next entries, about `bytes_max` bytes of them: at least one, if there is one. As [`Cursor::read_next`].
+    /// Reads the next entries as [`Cursor::read_next`] does, about `bytes_max` bytes of them: at least one, if there
+    /// is one.
     pub fn batch_read(&self, bytes_max: usize, checkpoint: bool) -> Result<Vec<Entry>> {
         self.take(bytes_max, ENTRIES_MAX, checkpoint)
     }
 
-    /// Moves the cursor; durable on return. `OffsetOutOfRange` outside of what can be read.
+    /// Moves the cursor; durable on return, unless the log never syncs. Fails with `OffsetOutOfRange` outside of what
+    /// can be read.
     pub fn seek(&self, to: Offset) -> Result<()> {
         self.log.resources().check_open()?;
         let log = self.log.state();
@@ -132,7 +136,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Makes the place durable where it is not yet: that of an [`ReadConsistency::AtLeastOnce`] cursor.
+    /// Makes the place of an [`ReadConsistency::AtLeastOnce`] cursor durable; that of a strict one already is.
     pub fn persist(&self) -> Result<()> {
         self.log.resources().check_open()?;
         match self.log.member().save_place(&self.place)? {
@@ -141,13 +145,14 @@ impl Cursor {
         }
     }
 
-    /// Blocks until there is an entry to read, or until the time is over; see [`Log::wait_for`].
+    /// Blocks until there is an entry to read, or until the time is over, as [`Log::wait_for`] says.
     pub fn wait(&self, timeout: Duration) -> Result<bool> {
         self.log.resources().check_open()?;
         self.log.wait_for(self.position(), timeout)
     }
 
-    /// Entries between the cursor and the end; more than can be read where some are damaged or were compacted away.
+    /// Number of offsets between the cursor and the end; more than there are entries if some are damaged or were
+    /// compacted away.
     pub fn unread(&self) -> u64 {
         let start = self.log.start_offset().max(self.position());
         self.log.durable_offset().0.saturating_sub(start.0)
@@ -157,7 +162,7 @@ impl Cursor {
         self.log.resources().check_open()?;
         let log = self.log.state();
         let mut place = self.place.state.lock();
-        // A truncation moves the cursors that the journal knows: none may come behind it with a place from before.
+        // A truncation moves the cursors that the journal knows: none may follow it with a place from before.
         let standing = log.reshaping.read();
         place.follow(log, &self.place.name);
         if place.is_doubted && checkpoint && self.consistency == ReadConsistency::StrictlyAtOnce {
@@ -169,8 +174,8 @@ impl Cursor {
         };
         let next = last.offset.0 + 1;
         let given = taken.len() as u64;
-        // What a read gives is consumed when the reader comes again: the place that is stored now is the one where this
-        // read began, or a crash of the reader would lose all that it was just given.
+        // The entries of a read count as consumed when the reader comes again. So the stored place is the one where
+        // this read began; storing its end would lose all that was just given if the reader crashed.
         let (stored, unsaved) = match self.consistency {
             ReadConsistency::StrictlyAtOnce => (Some(next), 0),
             ReadConsistency::AtLeastOnce { persist_every }
@@ -184,7 +189,7 @@ impl Cursor {
         place.next = next;
         place.unsaved = unsaved;
         place.ahead.drain(..taken.len());
-        // Others may go on from here while this move becomes durable; theirs is behind it in the journal.
+        // Other readers may go on from here while this move becomes durable; their moves are behind it in the journal.
         drop((standing, place));
         if let Some((sequence, stored)) = sequence.zip(stored) {
             self.log.member().commit_place(sequence)?;
@@ -194,7 +199,7 @@ impl Cursor {
     }
 }
 
-/// Entries from an offset on, about `bytes_max` bytes: at least one, if there is one.
+/// Reads entries from an offset on, about `bytes_max` bytes: at least one, if there is one.
 pub(crate) fn read_entries(log: &Log, start: Offset, bytes_max: usize) -> Result<Vec<Entry>> {
     log.resources().check_open()?;
     PlaceState::at(start.0).peek(log.state(), bytes_max, ENTRIES_MAX)

@@ -1,5 +1,5 @@
-//! Batch groups: batches that are appended all or not at all, each in a block of its own. Nothing of a group is in the
-//! log before all of it is on the disk; what a crash leaves of one is taken away by the next open.
+//! Batch groups: batches that are appended all or not at all, each in a block of its own. No batch of a group is in
+//! the log before all of them are on the disk; the next open removes what a crash leaves of one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,27 +22,28 @@ use crate::resources::space::Space;
 use crate::resources::tail::Tail;
 use crate::types::Offset;
 
-/// What a group holds at most.
+/// Limit on the bytes of a group.
 pub(crate) const GROUP_BYTES_MAX: u64 = 10 << 30;
 
-/// What a part needs, known before it is made.
+/// Size of a part, known before the part is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PartSize {
-    /// At most.
+    /// Limit on the bytes of the batch.
     pub(crate) bytes: u64,
     pub(crate) records: u32,
 }
 
-/// Gives a part to its writer: parts are made one at a time, so that not all of them are in memory.
+/// Callback that hands the part of an index to its writer. Parts are made one at a time, so that not all of them are
+/// in memory.
 pub(super) type GivePart<'a> = dyn FnMut(usize, &mut dyn FnMut(&Batch<'_>) -> Result<()>) -> Result<()> + 'a;
 
-/// A place for a part.
+/// The slots and the space for a part.
 struct Place {
     slots: Slots,
     space: Arc<Space>,
 }
 
-/// A part that is written.
+/// A part that was written.
 struct Part {
     block: Arc<Block>,
     records: u32,
@@ -52,8 +53,8 @@ struct Part {
 }
 
 impl Member {
-    /// Appends parts as one; gives where they begin and end. Returns when all of them are as durable as the log's data
-    /// ever is; appends and other groups of the log wait meanwhile.
+    /// Appends all parts or none; gives the offset where they begin and the one behind them. Returns when all are as
+    /// durable as the log's data ever is; appends and other groups of the log wait meanwhile.
     fn append_group(&self, sizes: &[PartSize], give: &mut GivePart<'_>) -> Result<(u64, u64)> {
         let _changing = self.log.changing.lock();
         let turn = {
@@ -99,7 +100,7 @@ impl Member {
         Ok((base_offset, end_offset))
     }
 
-    /// Space for all parts: a full disk shows here, before anything is accepted.
+    /// Allocates space for all parts, so that a full disk shows before anything is accepted.
     fn reserve(&self, sizes: &[PartSize]) -> Result<Vec<Place>> {
         let blocks = &self.resources().blocks;
         let mut places: Vec<Place> = Vec::with_capacity(sizes.len());
@@ -120,8 +121,8 @@ impl Member {
         Ok(places)
     }
 
-    /// What was appended before is synced, where the log syncs, and its block takes no more: where the group begins, and
-    /// behind which block.
+    /// Syncs what was appended before, if the log syncs, and closes its block. Gives the offset where the group
+    /// begins, and the sequence of the block before it.
     fn begin_behind_all(&self) -> Result<(u64, u64)> {
         let end = self.log.end.load(Ordering::Acquire);
         if self.log.syncs() {
@@ -177,7 +178,8 @@ impl Member {
         let bytes = batch.bytes();
         let data_end = PAGE_BYTES + bytes.len() as u64;
         block.space.reach(data_end).map_err(failed)?;
-        // What was there before the group is synced; its parts are written in any order.
+        // Everything before the group is synced, so its first part begins a commit; the parts themselves are written
+        // in any order.
         let begins_commit = self.log.syncs() && header.group.1 == 0;
         let mark = block.key.mark(PAGE_BYTES, base_offset, batch.header(), begins_commit);
         tail.append(&header.encode()).map_err(failed)?;
@@ -199,7 +201,7 @@ impl Member {
         Ok(Part { block, records, crc, bytes, producer: batch.producer() })
     }
 
-    /// The log has all of it from now on, for every reader at the same moment; gives its end.
+    /// Adds the parts to the log, for every reader at the same moment; gives the log's end.
     fn show_group(&self, writer: &mut Writer, parts: Vec<Part>) -> u64 {
         let mut bytes = 0;
         let mut shown = Vec::with_capacity(parts.len());
@@ -228,7 +230,7 @@ impl Member {
     }
 }
 
-/// Refuses what is no group, whatever its log holds.
+/// Refuses a group that is too large, or whose offsets would exceed the largest one.
 pub(crate) fn check_sizes(sizes: &[PartSize], end: u64) -> Result<()> {
     let too_large = |bytes, bytes_max| Err(Error::TooLarge { bytes, bytes_max });
     let bytes = sizes.iter().map(|size| size.bytes).sum();
@@ -240,10 +242,10 @@ pub(crate) fn check_sizes(sizes: &[PartSize], end: u64) -> Result<()> {
     if records > left { too_large(records, left) } else { Ok(()) }
 }
 
-/// Appends of others wait as long as it lives.
+/// The turn of a group: appends of others wait until it is dropped.
 struct Turn<'a> {
     log: &'a LogState,
-    /// Parts of the group may be on the disk, and the log has none of them: nothing may come in their place.
+    /// Whether parts may be on the disk that the log does not have. If so, nothing may be appended in their place.
     has_begun: bool,
 }
 
@@ -258,13 +260,13 @@ impl Drop for Turn<'_> {
 }
 
 impl Log {
-    /// Appends batches of which all are in the log or none: after a crash at any point, and to every reader. They go
-    /// into blocks of their own, so this is for what one batch cannot hold. Returns when all are durable (as the schedule
-    /// promises); other appends to the log wait meanwhile. Offsets as [`Log::append`] gives them;
+    /// Appends batches so that the log has all of them or none, to every reader and after a crash at any point. Each
+    /// goes into a block of its own, so this is for what one batch cannot hold. Returns when all are durable, as the
+    /// schedule promises; other appends to the log wait meanwhile. Offsets are given as by [`Log::append`];
     /// repetitions of producers are not looked for.
     ///
-    /// Errors: `Sealed`, `UnknownLog` (deleted), `Closed`, `NoSpace` and `TooLarge` (a batch that fits into no block, more
-    /// than 10 GB in all), after which nothing has changed; `Poisoned` after a failed write.
+    /// Errors: `Sealed`, `UnknownLog` (deleted), `Closed`, `NoSpace` and `TooLarge` (a batch that fits into no block,
+    /// or more than 10 GB in all), after which nothing has changed; `Poisoned` after a failed write.
     pub fn append_group(&self, batches: &[Batch<'_>]) -> Result<std::ops::Range<Offset>> {
         self.resources().check_open()?;
         let size =
@@ -275,7 +277,7 @@ impl Log {
         Ok(appended.base_offset..appended.end_offset)
     }
 
-    /// As [`Log::append_group`], of parts that are made one after the other.
+    /// Appends a group as [`Log::append_group`] does, from parts that `give` makes one after the other.
     pub(crate) fn append_parts(&self, sizes: &[PartSize], give: &mut GivePart<'_>) -> Result<Appended> {
         let (base_offset, end) = self.member().append_group(sizes, give)?;
         let extent = Extent { end, ..self.state().extent() };

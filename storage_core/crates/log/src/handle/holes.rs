@@ -1,5 +1,5 @@
-//! Holes of a log that is not sealed: batches that rotted. They are filled in place from another copy's bytes, or left out
-//! for good, and then the log is counted anew, as a recovery counts it.
+//! The holes of a log that is not sealed: batches that rotted. They are filled in place from another copy's bytes, or
+//! left out for good; the log is counted anew then, as recovery counts it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,7 +34,7 @@ impl Member {
                 return Err(Error::OffsetOutOfRange { requested, start: end, end });
             }
             log.close_block(writer);
-            // What is known to have been synced and is in no block is a hole to every start.
+            // Every start treats offsets below the synced mark that are in no block as a hole.
             log.say_or_stop(&Record::Synced { log: log.id, end: to })?;
             log.directory.write().fences.push((end, to));
             (writer.end, writer.taken) = (to, to);
@@ -46,7 +46,8 @@ impl Member {
     }
 }
 
-/// Counts the log as its batches are now, and makes it that.
+/// Computes blocks, damaged ranges, digest and producer table from the batches as they are now, and puts them in place
+/// of the old ones.
 fn count(log: &LogState, queues: &Queues, writer: &mut Writer) -> Result<()> {
     log.close_block(writer);
     let TrimmedPrefix { end: mut reached, mut digest, producers } = log.trimmed.lock().clone();
@@ -68,7 +69,7 @@ fn count(log: &LogState, queues: &Queues, writer: &mut Writer) -> Result<()> {
         fences.push((reached, writer.end));
     }
     for (block, producers) in &blocks {
-        // With a hole somewhere the next start is to look again, instead of believing a footer.
+        // Without producers in the footers the next start reads the batches again, for as long as there is a hole.
         let producers = fences.is_empty().then(|| producers.clone());
         queues.chores.write_footer(Arc::clone(block), producers);
     }
@@ -80,7 +81,7 @@ fn count(log: &LogState, queues: &Queues, writer: &mut Writer) -> Result<()> {
     Ok(())
 }
 
-/// The block as its bytes are now, and the digest of its good batches.
+/// Makes the block anew from its bytes as they are now; gives it and the digest of its good batches.
 fn count_block(
     block: &Block,
     end: u64,

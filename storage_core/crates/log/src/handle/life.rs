@@ -14,15 +14,16 @@ use crate::resources::journal::Record;
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
 
-/// Held by the store and by the handles of its logs; when the last of them is gone, the store closes.
+/// The running parts of a store. The store and the handles of its logs hold it; when the last of them is dropped, the
+/// store closes.
 pub(crate) struct Life {
     pub(crate) committer: Arc<Committer>,
-    /// Those who wait for a topic that is not there.
+    /// Tasks and threads that wait for a topic which does not exist yet.
     pub(crate) topics_made: Arrivals,
-    /// Creations and deletions come one at a time.
+    /// Lets one creation or deletion of a log happen at a time.
     pub(crate) changing: Mutex<()>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Held until the store is closed.
+    /// Lock on the directory, held until the store is closed.
     lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
 
@@ -51,7 +52,8 @@ impl Life {
         })
     }
 
-    /// Syncs everything (but logs that never sync), notes that the store was closed in order and lets go of the directory.
+    /// Closes the store: syncs everything but logs that never sync, notes that the store was closed in order, and lets
+    /// go of the directory.
     pub(crate) fn close(&self) -> Result<()> {
         let _changing = self.changing.lock();
         let Committer { resources, queues, registry, marks, .. } = &*self.committer;
@@ -84,7 +86,7 @@ impl Life {
         };
         logs.iter().for_each(|log| log.arrivals.announce());
         self.topics_made.announce();
-        // Whoever still holds a log, or the store, holds no file of it.
+        // Handles that outlive the close keep no file open.
         logs.iter().for_each(|log| log.let_go());
         resources.blocks.let_go();
         resources.journal.let_go();
@@ -93,7 +95,7 @@ impl Life {
         closed
     }
 
-    /// Puts places into the journal that are not there yet; the journal's close makes them durable.
+    /// Appends the places that the journal does not have yet; the journal's close makes them durable.
     fn save_cursors(&self, log: &Arc<LogState>) -> Result<()> {
         Member { log: Arc::clone(log), committer: Arc::clone(&self.committer) }.save_places()
     }

@@ -1,4 +1,4 @@
-//! A log together with what commits it: whatever promises something of a log needs both.
+//! A log together with its committer: every promise about a log needs both.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use crate::log::queues::Queues;
 use crate::log::state::LogState;
 use crate::resources::Resources;
 
-/// A log of a store, as the committer of its store has it. Tickets hold one: it outlives the handles of its log, and keeps no
-/// thread of the store running.
+/// A log of a store with the committer of that store. Tickets hold one: it outlives the handles of its log, and keeps
+/// no thread of the store running.
 pub(crate) struct Member {
     pub(crate) log: Arc<LogState>,
     pub(crate) committer: Arc<Committer>,

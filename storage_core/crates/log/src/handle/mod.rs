@@ -1,5 +1,5 @@
-//! What a log can be asked for that needs the commit of its store, or follows from one: appends and their tickets, cursors,
-//! seals, trims, truncations, groups, compactions; and the life of the store that all of it ends with.
+//! Handles of logs, and everything asked of a log that needs the commit of its store or follows from one: appends and
+//! their tickets, cursors, seals, trims, truncations, groups, compactions; and the close of the store.
 
 mod arrival;
 mod clean;

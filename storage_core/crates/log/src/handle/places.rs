@@ -1,4 +1,4 @@
-//! Places of cursors become durable: they go into the journal, behind the data below them, and share its group commit.
+//! The durable places of cursors: they go into the journal behind the data below them, and share its group commit.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,8 @@ use crate::resources::journal::Record;
 use crate::seeded;
 
 impl Member {
-    /// Puts a place into the journal, after the data below it is as durable as the place will be: the sequence to commit.
+    /// Appends a place to the journal, after the data below it is as durable as the place will be; gives the sequence
+    /// to commit.
     pub(super) fn store_place(&self, place: &CursorPlace, next: u64) -> Result<u64> {
         let log = &self.log;
         if let FsyncSchedule::Milliseconds(_) = log.fsync
@@ -23,7 +24,7 @@ impl Member {
         self.resources().journal.append(&Record::Cursor { log: log.id, name: &place.name, offset: next })
     }
 
-    /// Makes the places durable that were stored up to a sequence, as far as the log's schedule promises.
+    /// Makes the places durable that were appended up to `sequence`, as far as the log's schedule promises.
     pub(super) fn commit_place(&self, sequence: u64) -> Result<()> {
         let journal = &self.resources().journal;
         journal.commit(sequence, self.log.syncs())?;
@@ -33,7 +34,7 @@ impl Member {
         Ok(())
     }
 
-    /// Stores where a cursor stands, if the journal has it elsewhere: the sequence to commit.
+    /// Appends the place of a cursor if the journal has another one; gives the sequence to commit.
     pub(super) fn save_place(&self, place: &CursorPlace) -> Result<Option<u64>> {
         let mut state = place.state.lock();
         let standing = self.log.reshaping.read();
@@ -47,7 +48,7 @@ impl Member {
         Ok(Some(sequence))
     }
 
-    /// Stores where all cursors of the log stand; the store's close makes it durable.
+    /// Appends the places of all cursors of the log; the store's close makes them durable.
     pub(super) fn save_places(&self) -> Result<()> {
         let places: Vec<Arc<CursorPlace>> = self.log.cursors.lock().values().cloned().collect();
         places.iter().try_for_each(|place| self.save_place(place).map(drop))

@@ -1,4 +1,4 @@
-//! The turn in which the bytes of a log may be rearranged below its end.
+//! The turn in which the bytes of a log below its end may be rearranged.
 
 use super::member::Member;
 use crate::error::{Error, Result};
@@ -6,8 +6,8 @@ use crate::log::state::{Phase, Writer};
 use crate::types::Offset;
 
 impl Member {
-    /// Runs while nothing is appended or committed and everything appended is with the disk: what is in memory only has no place
-    /// to be cut at, or filled. A sealed log is refused, and so is one that was deleted.
+    /// Runs `work` while nothing is appended or committed and everything appended is with the disk: bytes that are
+    /// only in memory cannot be cut or filled there. Refuses a sealed log and a deleted one.
     pub(super) fn reshape(&self, work: impl FnOnce(&mut Writer) -> Result<()>) -> Result<()> {
         let log = &*self.log;
         let _changing = log.changing.lock();

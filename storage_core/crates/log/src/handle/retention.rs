@@ -1,4 +1,4 @@
-//! Retention of one log as its users say it: rules, holds, and trims that respect them.
+//! The retention of one log as its users set it: rules, holds, and trims that respect them.
 
 use std::sync::atomic::Ordering;
 
@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::log::floor::{Floor, Retention};
 use crate::types::Offset;
 
-/// Keeps a log's records from an offset on, against its retention and trims, until it is dropped. Not remembered over a
-/// restart.
+/// Keeps a log's records from an offset on, against its retention and trims, until it is dropped. A restart forgets
+/// it.
 #[must_use = "nothing is held once it is dropped"]
 pub struct Hold {
     log: Log,
@@ -18,8 +18,9 @@ pub struct Hold {
 }
 
 impl Log {
-    /// What this open store forgets of the log by itself, in the background: whole blocks, whenever one is filled, a
-    /// named cursor has passed one, or has become old. Not remembered over a restart.
+    /// Sets the rules by which this open store forgets records of the log in the background. It forgets whole blocks,
+    /// and looks whenever a block is filled, a named cursor has passed one, or one has become old. A restart forgets
+    /// the rules.
     pub fn set_retention(&self, retention: Retention) {
         self.resources().assert_origin();
         let state = self.state();
@@ -37,20 +38,20 @@ impl Log {
         }
     }
 
-    /// What [`Log::set_retention`] said.
+    /// The rules that [`Log::set_retention`] has set.
     pub fn retention(&self) -> Retention {
         self.resources().assert_origin();
         self.state().retention.rules.lock().retention.clone()
     }
 
-    /// Where the log may begin now, and why.
+    /// First offset that the log has to keep now, and why.
     pub fn floor(&self) -> Floor {
         self.resources().assert_origin();
         self.state().floor(now_ms())
     }
 
-    /// Forgets records below `before`, as far as nobody holds them: what is held goes when it is let go. Durable on
-    /// return, but where the log never syncs. Gives where the log begins now, and why.
+    /// Forgets records below `before`, as far as nobody holds them; held records go when their hold is dropped or
+    /// advanced. Durable on return, unless the log never syncs. Gives the offset where the log begins now, and why.
     pub fn trim(&self, before: Offset) -> Result<Floor> {
         self.resources().check_open()?;
         let state = self.state();
@@ -66,7 +67,7 @@ impl Log {
         Ok(floor)
     }
 
-    /// Holds the records from an offset on; `by` names who does, for the reasons of floors.
+    /// Holds the records from `offset` on; `by` names the holder in [`FloorReason::Held`](crate::FloorReason::Held).
     pub fn hold(&self, by: &str, offset: Offset) -> Hold {
         self.resources().assert_origin();
         let mut rules = self.state().retention.rules.lock();
@@ -79,7 +80,7 @@ impl Log {
 }
 
 impl Hold {
-    /// Holds from another offset on.
+    /// Moves the hold to another offset.
     pub fn advance(&self, to: Offset) {
         self.log.resources().assert_origin();
         if let Some((_, at)) = self.log.state().retention.rules.lock().holds.get_mut(&self.number) {

@@ -1,4 +1,5 @@
-//! The seal that ends a log: its data first, then its end and value in the journal, then memory.
+//! The seal that ends a log: its data is synced first, then its end and value go into the journal, then memory
+//! changes.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +12,7 @@ use crate::options::FsyncSchedule;
 use crate::resources::journal::{Record, SealedEntry};
 use crate::types::Offset;
 
-/// Limit on the value that a log is sealed with.
+/// Limit on the bytes of the value that a log is sealed with.
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
 impl Member {
@@ -42,8 +43,8 @@ impl Member {
                 self.log.arrivals.announce();
                 Ok(self.log.sealed.get_or_init(|| entry))
             }
-            // Whatever failed: if the journal holds the seal after all, a restart shows it, and sealing again with the
-            // same value is right in both cases. Appends are not, but where nothing was written.
+            // The journal may hold the seal in spite of the failure, and a restart then shows it. Sealing again with
+            // the same value is right in both cases; appending is not, unless nothing was written.
             Err(error @ Error::NoSpace { .. }) => {
                 writer.phase = Phase::Active;
                 Err(error)

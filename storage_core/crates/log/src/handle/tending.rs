@@ -1,5 +1,5 @@
-//! The background thread: space ahead of writers, footers, freed slots, synced marks, the journal's compaction,
-//! retention. It stands above the commit, for what retention lets go is trimmed in the commit's turn.
+//! The background thread: it prepares space ahead of writers, writes footers and synced marks, zeroes freed slots,
+//! compacts the journal and applies retention. It stands above the commit, since retention trims in the commit's turn.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -52,10 +52,10 @@ fn work_off(committer: &Arc<Committer>, chore: Chore) {
     }
 }
 
-/// What fails here is tried again, or done by the writer itself, who then has the error.
+/// Logs an error. Failed work is tried again, or done by the writer itself, who then returns the error.
 fn report(what: &str, result: Result<(), Error>) {
     match result {
-        // A full disk is told to each writer that needs space.
+        // Each writer that needs space on a full disk gets that error itself.
         Ok(()) | Err(Error::NoSpace { .. } | Error::Poisoned { .. }) => {}
         Err(error) => tracing::warn!(what, %error, "background work failed"),
     }

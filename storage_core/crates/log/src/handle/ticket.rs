@@ -1,4 +1,4 @@
-//! The promise of an append: wait for it in a thread, or await it in any runtime.
+//! The ticket of an append: wait for it in a thread, or await it in any runtime.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,17 +10,17 @@ use super::member::Member;
 use crate::error::Result;
 use crate::log::state::Extent;
 
-/// Resolves when an append is as durable as the store's schedule promises; at once where it promises nothing.
-/// Dropping it takes nothing back.
+/// Resolves when an append is as durable as the log's schedule promises; at once where it promises nothing. Dropping
+/// it takes nothing back.
 #[must_use = "an append is durable when its ticket resolves"]
 pub struct CommitTicket {
-    /// `None`: resolved.
+    /// The wait; `None` if the append was durable when the ticket was made.
     waits_for: Option<Wait>,
-    /// The task that will be woken.
+    /// The waker that was registered last.
     noted: Option<Waker>,
 }
 
-/// What has to be committed, unless the log is truncated before.
+/// The end that has to be committed; a truncation ends the wait, too.
 struct Wait {
     member: Arc<Member>,
     extent: Extent,
@@ -39,20 +39,21 @@ impl CommitTicket {
         Self { waits_for, noted: None }
     }
 
-    /// Whether waiting for it would return at once.
+    /// Whether waiting would return at once.
     pub fn is_over(&self) -> bool {
         self.waits_for.as_ref().is_none_or(Wait::is_over)
     }
 
-    /// Whether this thread would rather [wait](Self::wait) than await it: nobody else waits, and the last commit was
-    /// short and small, so handing this one to another thread and back would take about as long as the commit.
+    /// Whether this thread had better [wait](Self::wait) than await: nobody else waits, and the last commit was short
+    /// and small. Handing the commit to another thread and back would take about as long as the commit.
     pub fn is_better_waited_for(&self) -> bool {
         self.waits_for.as_ref().is_none_or(|wait| wait.member.committer.is_quiet())
     }
 
     /// Blocks until the append is durable. If no commit is under way, this thread does it for all who wait.
-    /// `Poisoned`: it failed, and whether the append will be there after a restart is unknown. `UnknownLog`: the log was
-    /// deleted before.
+    ///
+    /// Errors: `Poisoned` if the commit failed, and then nobody knows whether the append will be there after a
+    /// restart; `UnknownLog` if the log was deleted before.
     pub fn wait(&self) -> Result<()> {
         match &self.waits_for {
             None => Ok(()),

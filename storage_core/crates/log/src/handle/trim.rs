@@ -1,5 +1,5 @@
-//! The trim that forgets the front of a log, because somebody asks or retention lets it go: a promise in the journal first,
-//! then memory; space is given back last.
+//! The trim that forgets the front of a log, for a caller or for its retention: the promise goes into the journal
+//! first, then memory changes, and space is given back last.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,13 +16,13 @@ use crate::resources::journal::Record;
 use crate::types::Offset;
 
 impl Member {
-    /// Forgets offsets below; whole blocks are freed.
+    /// Forgets offsets below `offset`, and frees the blocks that lie below it entirely.
     pub(super) fn delete_before(&self, offset: u64) -> Result<()> {
         let log = &*self.log;
         let _changing = log.changing.lock();
         let _reshaping = log.reshaping.write();
         self.committer.behind_commit(|| {
-            // Blocks that go may have to be read once more: everything of them is with the disk.
+            // The commit has brought all of the blocks that go to the disk: they may have to be read once more.
             let mut writer = log.writer.lock();
             if writer.phase == Phase::Deleted {
                 return Err(Error::UnknownLog { log: log.id });
@@ -55,7 +55,8 @@ impl Member {
         })
     }
 
-    /// Forgets what may go, where that gives space back or was asked for: the background thread's part.
+    /// Trims the log to its floor, where that frees a block or somebody asked for it. The background thread calls
+    /// this.
     pub(super) fn apply_retention(&self) -> Result<()> {
         self.log.retention.is_asked.store(false, Ordering::Release);
         let Floor { offset: Offset(offset), .. } = self.log.floor(now_ms());
@@ -68,7 +69,7 @@ impl Member {
     }
 }
 
-/// What must be remembered when the first `below` blocks go. Everything of them is with the disk.
+/// Computes what must be remembered when the first `below` blocks go. All of them is with the disk.
 fn trim_blocks(log: &LogState, below: usize) -> Result<TrimmedPrefix> {
     let blocks = log.directory.read().blocks[..below].to_vec();
     let TrimmedPrefix { mut end, mut digest, producers } = log.trimmed.lock().clone();

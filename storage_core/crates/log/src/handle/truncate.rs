@@ -1,4 +1,5 @@
-//! The truncation that drops the end of a log: a promise in the journal first, then memory; space is given back last.
+//! The truncation that drops the end of a log: the promise goes into the journal first, then memory changes, and space
+//! is given back last.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,10 +38,10 @@ impl Member {
     }
 }
 
-/// A log that ends earlier.
+/// The parts of a log that remain when it ends earlier.
 struct Cut {
     end: u64,
-    /// Blocks that stay.
+    /// Number of blocks that stay.
     kept: usize,
     /// The last of them, closed at the end, and its index.
     closed: Option<(ClosedBlock, Vec<IndexEntry>)>,
@@ -48,7 +49,7 @@ struct Cut {
     digest: Digest,
 }
 
-/// What is left when the log ends there; nothing is changed yet.
+/// Computes what remains when the log ends at `end`; changes nothing.
 fn cut(log: &LogState, end: u64) -> Result<Cut> {
     let blocks = log.directory.read().blocks.clone();
     let kept = blocks.partition_point(|block| block.base_offset < end);
@@ -56,7 +57,7 @@ fn cut(log: &LogState, end: u64) -> Result<Cut> {
     let mut producers = ProducerTable::decode(&producers).unwrap_or_default();
     let mut last = None;
     for (index, block) in blocks[..kept].iter().enumerate() {
-        // Footers know the producers of whole blocks; without one, the batches do.
+        // The producers of a whole block come from its footer; without one, from its batches.
         let is_last = index + 1 == kept;
         if let (false, Some(closed)) = (is_last, block.closed.get())
             && let Some(table) = block_producers::in_footer(block)?
@@ -68,7 +69,7 @@ fn cut(log: &LogState, end: u64) -> Result<Cut> {
         let limit = block.closed_end().unwrap_or(end).min(end);
         let walked = block_producers::walk_to(block, limit, &mut producers)?;
         if is_last && walked.fences.last().is_some_and(|(_, fence_end)| *fence_end == end) {
-            // Either the offset is inside of a batch, or what is there is damaged.
+            // The offset lies inside of a batch, or the bytes there are damaged.
             let (start, _) = walked.fences[walked.fences.len() - 1];
             return Err(Error::Corrupted { log: log.id, start: Offset(start), end: Offset(end) });
         }
@@ -98,7 +99,7 @@ fn apply(log: &LogState, writer: &mut Writer, cut: Cut) {
     directory.forget_times();
     directory.fences.retain(|(start, _)| *start < end);
     if let (Some(last), Some((closed, entries))) = (directory.blocks.last_mut(), closed) {
-        // The same slots, as a block that ended there; who still has the old one looks again.
+        // The last block keeps its slots as a block that ends earlier; readers of the old one look again.
         let cut = Arc::new(last.cut_to(closed, BlockIndex::Loaded(Arc::new(entries))));
         std::mem::replace(last, cut).freed.store(true, Ordering::Release);
     }
