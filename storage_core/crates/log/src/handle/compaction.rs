@@ -42,16 +42,17 @@ pub struct Compacted {
 }
 
 impl Log {
-    /// Keeps of each key its last record, in filled blocks: what is still being filled stays as it is. Offsets stay; reads
-    /// skip those that are gone. Records without a key stay. Compressed batches are opened, and compressed again with their
-    /// codec where a record goes. A tombstone (a key without a value) goes when it is older than `tombstone_delay`, unless
-    /// something in front of it has to stay as it is and may hold an older value of its key: a block with damage, a batch
-    /// whose records cannot be read, or one that its producer compressed better than is done here. Appends, reads and
-    /// cursors go on meanwhile; a crash leaves every record as it was or gone, never the last of its key.
+    /// Keeps the last record of each key, in filled blocks; the block that is being filled stays as it is. Offsets
+    /// stay, and reads skip those that are gone. Records without a key stay. Compressed batches are opened, and
+    /// compressed again with their codec where a record goes. A tombstone (a key without a value) goes when it is
+    /// older than `tombstone_delay`, unless something in front of it has to stay as it is and may hold an older value
+    /// of its key: a block with damage, a batch whose records cannot be read, or one that its producer compressed
+    /// better than is done here. Appends, reads and cursors go on meanwhile. A crash leaves every record as it was or
+    /// gone, never the last of its key.
     ///
-    /// Memory: every key of the log, and up to three times the records of one batch, opened. Needs space for one more block
-    /// at a time. Durable on return, but where the log never
-    /// syncs. [`Log::digest`] changes: copies of a log must be compacted alike, so a sealed log is not.
+    /// The call holds every key of the log in memory, and up to three times the opened records of one batch; it needs
+    /// space for one more block at a time. Durable on return, unless the log never syncs. [`Log::digest`] changes, so
+    /// copies of a log must be compacted alike; a sealed log is refused.
     ///
     /// Errors: `Sealed`, `UnknownLog` (deleted), `Closed`, `NoSpace` (what was done so far stays), `Poisoned`.
     pub fn compact(&self, tombstone_delay: Duration) -> Result<Compacted> {
@@ -60,16 +61,16 @@ impl Log {
     }
 }
 
-/// What stays.
+/// The records that stay in a compaction.
 struct Survivors {
-    /// Where the last record of each key is.
+    /// Offset of the last record of each key.
     last: HashMap<Box<[u8]>, u64>,
     /// Offsets below were trimmed.
     start: u64,
-    /// Tombstones that are not younger go.
+    /// Tombstones of this time or older go.
     tombstones_until_ms: i64,
-    /// Whether something before this stays that may hold values of any key: then no tombstone behind it goes, or a key that
-    /// was deleted would have a value again.
+    /// Whether a block or batch before stays as it is and may hold values of any key. Then no tombstone behind it
+    /// goes, or a key that was deleted would have a value again.
     tombstones_stay: bool,
 }
 
@@ -84,14 +85,14 @@ impl Survivors {
     }
 }
 
-/// Blocks side by side that are written again as one.
+/// Neighbouring blocks that are written again as one.
 #[derive(Default)]
 struct Run {
     blocks: Vec<Arc<Block>>,
-    /// Back to back, without marks: where they will lie is not known yet.
+    /// Batches back to back, without marks: where they will lie is not known yet.
     batches: Vec<u8>,
     gone: u64,
-    /// Leader epochs of the batches in `blocks`; `None`: the run has no block yet.
+    /// Leader epochs of the batches in `blocks`; `None` if the run has no block yet.
     epochs: Option<Epochs>,
 }
 
@@ -110,7 +111,7 @@ impl Member {
         let room = self.resources().blocks.room_of_block();
         let mut done = Compacted::default();
         let mut run = Run::default();
-        // From the first to the last: a tombstone goes after all that it stands for.
+        // Blocks go from the first to the last, so that a tombstone goes after all that it deletes.
         for block in blocks {
             let written = without_others(&block, &mut kept)?;
             kept.tombstones_stay |= written.is_none();
@@ -134,8 +135,8 @@ impl Member {
         Ok(done)
     }
 
-    /// Writes a run as one block and puts it in the place of the old ones. False: the log was cut meanwhile, and what the run
-    /// leaves out may still be there, so that nothing behind it may rely on its being gone.
+    /// Writes a run as one block and puts it in the place of the old ones. False if the log was cut meanwhile: the
+    /// records that the run leaves out may still be there, so nothing behind it may rely on their being gone.
     fn replace(&self, mut run: Run, done: &mut Compacted) -> Result<bool> {
         let (Some(first), Some(last)) = (run.blocks.first(), run.blocks.last()) else { return Ok(true) };
         let range = first.base_offset..last.closed.get().expect("at rest").end_offset;
@@ -152,7 +153,7 @@ impl Member {
         let block = Block::new(slots.clone(), space, &header);
         let producers = producers_at_end(last)?;
         if let Err(error) = self.write_block(&block, &header, &mut run.batches, producers) {
-            // The journal says nothing of it: nobody will ever take it for the log's.
+            // The journal does not name the new block, so no start takes it for the log's.
             blocks.free(&slots);
             return Err(error);
         }
@@ -167,7 +168,7 @@ impl Member {
         Ok(is_shown)
     }
 
-    /// Header, batches and footer, synced.
+    /// Writes header, batches and footer, and syncs them if the log syncs.
     fn write_block(
         &self,
         block: &Block,
@@ -196,7 +197,8 @@ impl Member {
         }
     }
 
-    /// Promises that the new block stands for the old ones, then lets readers see it. False: the log was cut meanwhile.
+    /// Promises that the new block stands for the old ones, then lets readers see it. False if the log was cut
+    /// meanwhile.
     fn show_block(&self, new: Arc<Block>, range: &Range<u64>, old: &[Arc<Block>]) -> Result<bool> {
         let _changing = self.log.changing.lock();
         let mut writer = self.log.writer.lock();
@@ -222,7 +224,7 @@ impl Member {
         let synced = Record::Synced { log: self.log.id, end: self.log.synced.load(Ordering::Acquire) };
         let said = self.resources().journal.append(&synced).and_then(|_| self.log.say_or_stop(&replaced));
         if let Err(error) = said {
-            // A restart may find it said, unless nothing was written.
+            // A restart may find the record in the journal, and then needs the new block, unless nothing was written.
             if matches!(error, Error::NoSpace { .. }) {
                 self.resources().blocks.free(&new.slots);
             }
@@ -239,8 +241,8 @@ impl Member {
     }
 }
 
-/// The batches of a block with what stays of them, gaps for what does not, and how many records go. `None`: it is
-/// damaged, or not there any more.
+/// Builds the batches of a block with the records that stay and gaps for the others, and counts the records that go.
+/// `None` if the block is damaged or was freed.
 fn without_others(block: &Block, kept: &mut Survivors) -> Result<Option<(Vec<u8>, u64)>> {
     let Some(&ClosedBlock { end_offset, data_end, .. }) = block.closed.get() else { return Ok(None) };
     let (mut out, mut gone, mut next) = (Vec::new(), 0, block.base_offset);
@@ -265,14 +267,14 @@ fn without_others(block: &Block, kept: &mut Survivors) -> Result<Option<(Vec<u8>
     Ok((is_whole && block.is_still_there()).then_some((out, gone)))
 }
 
-/// The encoded table at the end of a block, if it has one.
+/// Reads the encoded producer table at the end of a block from its footer, if it has one.
 fn producers_at_end(block: &Block) -> Result<Option<Vec<u8>>> {
     let footer = block.read_footer().map_err(|e| block.slots.file.error("read", e))?;
     let end = block.closed.get().map(|closed| closed.end_offset);
     Ok(footer.filter(|footer| Some(footer.end_offset) == end).and_then(|footer| footer.producers))
 }
 
-/// Filled blocks that are with the disk.
+/// The filled blocks at the front of a log that are with the disk.
 fn blocks_at_rest(log: &LogState) -> Vec<Arc<Block>> {
     let synced = if log.syncs() { log.synced.load(Ordering::Acquire) } else { u64::MAX };
     let directory = log.directory.read();
@@ -282,7 +284,7 @@ fn blocks_at_rest(log: &LogState) -> Vec<Arc<Block>> {
     directory.blocks.iter().take_while(is_at_rest).cloned().collect()
 }
 
-/// The offset of the last record of each key that can be read now.
+/// Finds the offset of the last record of each key that can be read now.
 fn last_of_keys(log: &LogState) -> Result<HashMap<Box<[u8]>, u64>> {
     let mut last: HashMap<Box<[u8]>, u64> = HashMap::new();
     let mut next = log.start.load(Ordering::Acquire);
@@ -294,12 +296,12 @@ fn last_of_keys(log: &LogState) -> Result<HashMap<Box<[u8]>, u64>> {
                 next = end;
                 continue;
             }
-            // Trimmed meanwhile.
+            // The log was trimmed meanwhile.
             Err(Error::OffsetOutOfRange { start: Offset(start), .. }) if next < start => {
                 next = start;
                 continue;
             }
-            // Truncated meanwhile: nothing lies behind.
+            // The log was truncated meanwhile, and nothing lies behind.
             Err(Error::OffsetOutOfRange { .. }) => return Ok(last),
             Err(error) => return Err(error),
         };
@@ -320,8 +322,8 @@ fn digest_of_blocks(log: &LogState, writer: &Writer) -> Digest {
     directory.blocks.iter().map(digest_of).fold(log.trimmed.lock().digest, Digest::concat)
 }
 
-/// Notes for each key of a batch where its last record is. A batch that cannot be read to its end stays as it is, and what
-/// could be read of it makes no other record an old one.
+/// Notes the offset of the last record of each key of a batch. A batch that cannot be read to its end stays as it is,
+/// and its records make no others old.
 fn note_keys(batch: &Batch<'_>, last: &mut HashMap<Box<[u8]>, u64>) {
     let Ok(opened) = batch.open() else { return };
     let records = || batch.header().records_in(&opened);
@@ -341,7 +343,8 @@ fn data_bytes(block: &Block) -> u64 {
     block.closed.get().map_or(0, |closed| closed.data_end - PAGE_BYTES)
 }
 
-/// Gives batches back to back their marks, from the start of a block's data on; their index, greatest timestamp and digest.
+/// Gives batches that lie back to back from the start of a block's data their marks; returns their index, greatest
+/// timestamp and digest.
 fn mark_all(key: BlockKey, batches: &mut [u8]) -> Result<(Vec<IndexEntry>, i64, Digest)> {
     let (mut entries, mut max_timestamp, mut digest) =
         (Vec::<IndexEntry>::new(), i64::MIN, Digest::default());

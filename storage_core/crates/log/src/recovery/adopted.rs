@@ -1,4 +1,4 @@
-//! Logs that the journal has forgotten, known by their blocks.
+//! Logs that the journal has forgotten and that are known by their blocks alone.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,9 @@ use crate::format::block_header::BlockHeader;
 use crate::resources::journal::{JournalState, Record};
 use crate::types::LogId;
 
-/// Takes logs in that only their blocks know, and suspects all. Where a known log has no block for its first offsets, a trim
-/// was forgotten or a block is lost: either way what follows was there, and is not what a crash left over.
+/// Adds the logs to the state that only their blocks know, and makes all logs suspect. A known log without a block for
+/// its first offsets has lost that block or a record of a trim. Either way its other blocks were in the log, and are
+/// not the rest of an append that a crash tore.
 pub(crate) fn adopt<'a>(
     state: &mut JournalState,
     headers: impl Iterator<Item = &'a BlockHeader>,
@@ -31,7 +32,8 @@ pub(crate) fn adopt<'a>(
             found.push(log);
         }
     }
-    // A compacted block counts where what it stands for is gone: else nobody knows whether it was written to its end.
+    // A compacted block counts only if the blocks that it stands for are gone; otherwise nobody knows whether it was
+    // written to its end.
     for header in headers.iter().filter(|header| header.replaces_to > 0) {
         let &&BlockHeader { log, sequence, base_offset: start, replaces_to: end, .. } = header;
         let is_older = |other: &&&BlockHeader| {

@@ -1,4 +1,5 @@
-//! One log made of its blocks: those that do not count any more go, the others follow each other up to where the log is torn.
+//! Assembles one log from its blocks: blocks that do not count any more are freed, the others follow each other up to
+//! where the log is torn.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::seeded;
 use crate::types::Offset;
 
 impl Rebuild<'_> {
-    /// The log, of its blocks in any order.
+    /// Assembles the log from its blocks, which come in any order.
     pub(super) fn run(mut self, mut found: Vec<FoundBlock>) -> Result<(Arc<LogState>, Findings)> {
         let entry = self.entry;
         found.sort_unstable_by_key(|found| (found.header.base_offset, found.header.sequence));
@@ -46,21 +47,22 @@ impl Rebuild<'_> {
                 self.add(&mut chain, &found, rest.make_contiguous())?;
             }
         }
-        // What was synced was there: if no block has it any more, that is damage, and its offsets are not given again.
+        // Synced offsets that no block has any more are damage, and are not given again.
         let known = self.known();
         if chain.end < known {
             chain.directory.fences.push((chain.end, known));
             chain.close_resume();
             chain.end = known;
         }
-        // Trimmed, and nothing of it was synced: no offset below is given again.
+        // The log was trimmed and nothing of it was synced: no offset below its start is given again.
         if chain.end < entry.start {
             chain.close_resume();
             chain.end = entry.start;
         }
         if chain.is_cut && !seeded!(FollowersNotCut) {
-            // Until the slots of what was behind are zeroed, it follows in order again once the log has grown: it is cut as
-            // by a truncation. And the log goes on in a new block: a position is not used twice under one sequence.
+            // Until the slots of the blocks behind are zeroed, those blocks would follow again once the log has grown,
+            // so they are cut as by a truncation. The log goes on in a new block, since a position is not used twice
+            // under one sequence.
             chain.close_resume();
             let before = self.resources.blocks.peek_sequence();
             self.resources.journal.append(&Record::LogTruncated { log: self.id, end: chain.end, before })?;
@@ -71,12 +73,13 @@ impl Rebuild<'_> {
         self.finish(chain, last_sequence)
     }
 
-    /// Frees blocks that compactions, truncations and trims left over.
+    /// Frees blocks that compactions, truncations and trims have left over.
     fn drop_dead(&mut self, found: Vec<FoundBlock>) -> Result<Vec<FoundBlock>> {
         let (cut, live): (Vec<_>, Vec<_>) = found.into_iter().partition(|FoundBlock { header, .. }| {
             header.base_offset >= self.cap(header.sequence) || self.is_replaced(header)
         });
-        // A trim may have left blocks though its start lies behind: digest and producers do not cover them yet.
+        // A trim may have left blocks though the log's start lies behind them, and its digest and producers do not
+        // cover them yet.
         let below = live.iter().take_while(|found| found.header.base_offset < self.entry.freed).count();
         let mut live = live;
         let kept = live.split_off(below);
@@ -86,7 +89,7 @@ impl Rebuild<'_> {
         Ok(kept)
     }
 
-    /// Whether a compaction put another block in its place, or it is one that nothing was said of.
+    /// Whether another block stands for this one after a compaction, or the journal does not name a compacted block.
     fn is_replaced(&self, header: &BlockHeader) -> bool {
         let &BlockHeader { sequence, base_offset, replaces_to, .. } = header;
         let compactions = &self.entry.compactions;
@@ -105,7 +108,7 @@ impl Rebuild<'_> {
         }
         let was_cut = is_torn || !findings.torn_tails.is_empty();
         let may_lack = entry.sealed.is_none() && !is_vouched_for;
-        // Damage in the middle is known for what it is; at the end there may have been more.
+        // Damage in the middle of a log is known in full; behind damage at its end there may have been more.
         let ends_damaged = directory.fences.last().is_some_and(|(_, fence_end)| *fence_end == end);
         let suspect = was_cut || ends_damaged || may_lack;
         if suspect && !entry.suspect {

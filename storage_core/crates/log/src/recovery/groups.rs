@@ -1,5 +1,5 @@
-//! Batch groups after a crash: one counts only if every part is there. Headers say which parts there are, checksums that
-//! each is whole.
+//! The check of batch groups after a crash: a group counts only if every part is there. Headers tell which parts
+//! exist, checksums tell which are whole.
 
 use super::rebuild::Rebuild;
 use super::slots::FoundBlock;
@@ -10,8 +10,9 @@ use crate::page::PAGE_BYTES;
 use crate::seeded;
 
 impl Rebuild<'_> {
-    /// The first block of the first group that is not whole; it was never promised, and so was nothing behind it. Where it
-    /// was, or where a commit behind it proves that it was durable, what lacks is damage, and found like other damage.
+    /// Finds the first block of the first group that is not whole; it was never promised, and so was nothing behind
+    /// it. A group that was promised, or that a later commit proves durable, counts; what it lacks is found like other
+    /// damage.
     pub(super) fn torn_group(&mut self, live: &[FoundBlock]) -> Result<Option<usize>> {
         let mut at = 0;
         while at < live.len() {
@@ -30,8 +31,8 @@ impl Rebuild<'_> {
         Ok(None)
     }
 
-    /// Parts below the log's start were there, and so were those that a truncation cut off or a compaction wrote again: all
-    /// need a group that was shown.
+    /// Whether all parts of a group are there. Parts below the log's start, behind a truncation or replaced by a
+    /// compaction count as there: only a group that was shown can be trimmed, cut or compacted.
     fn is_whole(&self, parts: &[FoundBlock]) -> Result<bool> {
         let (_, first, count) = parts[0].header.group;
         let is_compacted = |offset| self.entry.compactions.iter().any(|said| said.has(offset));
@@ -50,7 +51,7 @@ impl Rebuild<'_> {
         Ok(last.group.1 + 1 == count || next >= self.cap(last.sequence) || is_compacted(next))
     }
 
-    /// Where the batch of a part ends, if it is whole.
+    /// End of the batch of a part; `None` if the batch is not whole.
     fn batch_end(&self, part: &FoundBlock) -> Result<Option<u64>> {
         let block = self.block(part);
         let mut window = Window::new(&block, data_max(block.bytes));

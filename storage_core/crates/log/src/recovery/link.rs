@@ -1,5 +1,5 @@
-//! The next block of a log that is put together: a footer that lies below the synced mark is believed, and without one the
-//! batches are walked to where they end.
+//! The step that adds the next block to a log: a footer that lies below the synced mark is trusted, and without one
+//! the batches are walked to their end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,41 +16,41 @@ use crate::log::scan::{BatchesBehind, Bounds, Walk, Window, walk};
 use crate::page::{PAGE_BYTES, page_up};
 use crate::seeded;
 
-/// How much is read at a time of what is zero as a rule.
+/// How many bytes are read at a time where zeros are expected.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// A block of the chain, and what is known of it before its batches are walked.
+/// A block that is added to the chain, and the facts about it that are known before its batches are walked.
 struct Link<'a> {
     block: Block,
-    /// What its first page of data holds, where that was read already.
+    /// Data of its first page, if that was read already.
     first: Option<&'a [u8]>,
-    /// Blocks behind it.
+    /// Blocks of the log behind this one.
     later: &'a [FoundBlock],
-    /// Where the first of them begins.
+    /// Base offset of the first of them.
     next_base: Option<u64>,
-    /// Offsets from here on are not the block's: they are another block's, were cut off, or lie behind the seal.
+    /// Limit of the block's offsets: from here on they belong to another block, were cut off, or lie behind the seal.
     limit: u64,
     is_compacted: bool,
-    /// The log ends in it, and its first page holds all of it.
+    /// Whether the log ends in the block and the first page holds all of it.
     is_known: bool,
-    /// Its footer, where it has one that makes sense in it.
+    /// Footer of the block, if it has a valid one that fits its header.
     footer: Option<Footer>,
     is_footer_damaged: bool,
 }
 
-/// How a block ends that was walked.
+/// The way in which a walked block ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlockEnd {
-    /// The log went on elsewhere, or nothing may be appended to it: what ends it is its last batch, or damage.
+    /// The block takes no more batches: the log went on elsewhere, or may not be appended to.
     Closed,
-    /// The log ends in it, and may go on there.
+    /// The log ends in the block, and may go on in it.
     GoesOn,
-    /// Its batches end before the next block begins: nothing behind counts.
+    /// The batches end before the next block begins, and nothing behind them counts.
     Torn,
 }
 
 impl Rebuild<'_> {
-    /// Adds the next block to the log, or finds that the log is torn before or in it.
+    /// Adds the next block to the log, or finds that the log is torn before it or in it.
     pub(super) fn add(&mut self, chain: &mut Chain, found: &FoundBlock, later: &[FoundBlock]) -> Result<()> {
         let base_offset = found.header.base_offset;
         if base_offset > chain.end {
@@ -80,8 +80,8 @@ impl Rebuild<'_> {
         let limit = self.cap(found.header.sequence).min(next_base.unwrap_or(u64::MAX)).min(self.sealed_end());
         let block = self.block(found);
         let failed = |e| block.slots.file.error("read", e);
-        // The last block of a log that goes on has no footer, unless it closed with its batch group or was compacted; and the
-        // first page of a short one tells all.
+        // The last block of a log that goes on has a footer only if it closed with its batch group or was compacted;
+        // so of a short block the first page is enough.
         let is_compacted = found.header.replaces_to > 0;
         let is_single = found.header.group.0.is_nil() && !is_compacted;
         let is_open = next_base.is_none() && limit == u64::MAX && is_single;
@@ -93,20 +93,20 @@ impl Rebuild<'_> {
         Ok(Link { block, first, later, next_base, limit, is_compacted, is_known, footer, is_footer_damaged })
     }
 
-    /// What a footer says of the block and of the producers at its end, where it says all and nothing else is possible. A footer
-    /// says nothing about what was not synced.
+    /// Gives the totals and producers that a footer holds, if it covers the whole block and everything in it was
+    /// synced. A footer proves nothing about what was not synced.
     fn trusted_footer(&self, link: &Link<'_>) -> Option<(ClosedBlock, ProducerTable)> {
         let footer = link.footer.as_ref()?;
         let &Footer { end_offset, max_timestamp, data_end, digest, .. } = footer;
         let is_trusted = (end_offset <= self.entry.synced || seeded!(StaleIndexTrusted))
             && end_offset <= link.limit
             && link.next_base.is_none_or(|next| next == end_offset);
-        // The snapshot counts only with the rest.
+        // The footer's producers count only together with the rest of it.
         let producers = footer.producers.as_deref().filter(|_| is_trusted).and_then(ProducerTable::decode)?;
         Some((ClosedBlock { end_offset, max_timestamp, data_end, digest }, producers))
     }
 
-    /// Adds a block by its batches.
+    /// Adds a block by walking its batches.
     fn scan_open(&mut self, chain: &mut Chain, link: Link<'_>) -> Result<()> {
         let (walked, behind) = self.walk_link(chain, &link)?;
         self.note_unsynced(&link.block, walked.end_offset);
@@ -140,8 +140,8 @@ impl Rebuild<'_> {
         Ok(())
     }
 
-    /// Walks the batches of a block, and says what lies behind where they end. Once a commit behind a bad place proves that it
-    /// was durable, the block is walked again, over the damage.
+    /// Walks the batches of a block and looks for batches behind their end. If a commit behind a bad place proves that
+    /// what lies before it was durable, the block is walked again, over the damage.
     fn walk_link(&mut self, chain: &mut Chain, link: &Link<'_>) -> Result<(Walk, BatchesBehind)> {
         let block = &link.block;
         let producers = chain.producers.clone();
@@ -176,7 +176,7 @@ impl Rebuild<'_> {
         }
     }
 
-    /// What of a block was not known to be synced may be in the page cache only.
+    /// Notes the block's file if the block holds bytes that may be in the page cache only.
     fn note_unsynced(&mut self, block: &Block, end_offset: u64) {
         let file = &block.slots.file;
         if self.fsync.syncs()
@@ -187,7 +187,7 @@ impl Rebuild<'_> {
         }
     }
 
-    /// A damaged footer costs nothing but a scan, and is told like all that is made again.
+    /// Notes a damaged footer, which costs nothing but a scan and is written again, for the report.
     fn note_footer(&mut self, block: &Block) {
         let (path, slot) = (&block.slots.file.path, block.slots.first);
         tracing::warn!(
@@ -200,7 +200,7 @@ impl Rebuild<'_> {
         self.findings.made_again.push(format!("{name}: footer of slot {slot}"));
     }
 
-    /// Whether nothing lies behind a position of a block.
+    /// Whether only zeros lie behind a position of a block.
     fn is_zero_behind(&self, block: &Block, from: u64) -> Result<bool> {
         let failed = |e| block.slots.file.error("read", e);
         let range = block.start + from..block.start + data_max(block.bytes);
@@ -220,7 +220,7 @@ impl Rebuild<'_> {
 }
 
 impl Link<'_> {
-    /// How the block ends, by where its batches do.
+    /// Decides from the end of its batches how the block ends.
     fn end(&self, walked: &Walk) -> BlockEnd {
         let was_closed = self.footer.as_ref().is_some_and(|footer| {
             footer.end_offset == walked.end_offset && footer.data_end == walked.data_end
@@ -248,7 +248,7 @@ fn read_closed(chain: &mut Chain, block: Block, closed: ClosedBlock, producers: 
     chain.directory.blocks.push(Arc::new(block));
 }
 
-/// Whether a footer is the block's own and makes sense in it.
+/// Whether a footer belongs to the block and its totals are possible there.
 fn is_of(footer: &Footer, header: &BlockHeader, block: &Block) -> bool {
     footer.base_offset == header.base_offset
         && footer.end_offset >= footer.base_offset

@@ -1,9 +1,9 @@
-//! Bytes that no log has any more are moved aside, never thrown away; on a full disk they stay where they are.
+//! Bytes that no log has any more. They are moved aside, never thrown away; on a full disk they stay where they are.
 
 use crate::disk::{Disk, FileKind, write_all};
 use crate::error::{Error, Result};
 
-/// As [`write_lost`]; `None`: the disk has no room for them.
+/// Does what [`write_lost`] does; `None` if the disk has no room for the bytes.
 pub(super) fn write_lost_if_room(disk: &dyn Disk, what: &str, bytes: &[u8]) -> Result<Option<String>> {
     match write_lost(disk, what, bytes) {
         Err(Error::NoSpace { path }) => {
@@ -25,7 +25,7 @@ pub(crate) fn write_lost(disk: &dyn Disk, what: &str, bytes: &[u8]) -> Result<St
     let file = disk.create(&name, 0, FileKind::Plain).map_err(failed)?;
     let written = write_all(&*file, 0, &[bytes], false).and_then(|()| file.sync());
     if let Err(error) = written {
-        // Half of it helps nobody, and a full disk needs what it takes.
+        // Half of the bytes help nobody, and a full disk needs the space that they take.
         let _ = disk.remove(&name);
         return Err(failed(error));
     }

@@ -1,4 +1,4 @@
-//! The manifest of a directory: read, written for a new store, or made again from what journal and blocks repeat of it.
+//! The manifest of a directory: read, written for a new store, or made again from the copies in journal and blocks.
 
 use std::ops::Range;
 use std::path::Path;
@@ -16,16 +16,16 @@ use crate::resources::journal;
 
 const NEW_MANIFEST_NAME: &str = "MANIFEST.tmp";
 
-/// What the directory is.
+/// The manifest of an opened directory.
 pub(crate) struct OpenManifest {
     pub(crate) manifest: Manifest,
-    /// Nothing was ever promised in it.
+    /// Whether the store is new, so that nothing was ever promised in it.
     pub(crate) is_new: bool,
-    /// It was damaged or missing, and was made again.
+    /// Whether the manifest was damaged or missing, and was made again.
     pub(crate) is_made_again: bool,
 }
 
-/// That a directory holds the files of a store.
+/// Fails unless a directory holds the files of a store.
 pub(crate) fn check_store(directory: &Path) -> Result<()> {
     let path = directory.display().to_string();
     let failed = |e| Error::io("read", &path, e);
@@ -47,9 +47,9 @@ fn holds_something(names: &[String]) -> bool {
     names.iter().any(|name| journal::is_name(name) || name.ends_with(".wal"))
 }
 
-/// The manifest; written now if the directory is new, or if it is damaged and the rest of the store says what it held.
+/// Reads the manifest. Writes it if the directory is new, or if it is damaged and journal or blocks tell what it held.
 ///
-/// Errors: `Damaged`, where nothing says it, or not all the same; `UnsupportedFormat`.
+/// Errors: `Damaged` if they do not tell it, or contradict each other; `UnsupportedFormat`.
 pub(crate) fn open_manifest(disk: &dyn Disk, options: &Options) -> Result<OpenManifest> {
     let failed = |operation| move |e| Error::io(operation, &disk.path(MANIFEST_NAME), e);
     let names = disk.list().map_err(failed("list"))?;
@@ -63,11 +63,11 @@ pub(crate) fn open_manifest(disk: &dyn Disk, options: &Options) -> Result<OpenMa
     let mut bytes = Vec::new();
     if has_manifest {
         let file = disk.open(MANIFEST_NAME, 0, FileKind::Plain).map_err(failed("open"))?;
-        // More than any manifest has.
+        // A page is more than any manifest has.
         file.read(0, PAGE_BYTES as usize, &mut bytes).map_err(failed("read"))?;
     }
     let damage = match Manifest::decode(&bytes) {
-        // A crash in the middle of making the store leaves a manifest alone.
+        // A crash while the store was made leaves a manifest alone.
         Ok(manifest) => {
             return Ok(OpenManifest { manifest, is_new: !holds_something(&names), is_made_again: false });
         }
@@ -95,7 +95,7 @@ fn write(disk: &dyn Disk, names: &[String], manifest: Manifest) -> Result<()> {
     disk.sync_directory().map_err(failed("sync"))
 }
 
-/// The manifest as journals and the first readable block of each file repeat it; `None`: nothing does.
+/// Finds the manifest in journals and in the first readable block of each file; `None` if none of them has it.
 fn said_elsewhere(disk: &dyn Disk, names: &[String]) -> Result<Option<Manifest>> {
     let mut said = journal::manifests(disk)?;
     for name in names.iter().filter(|name| name.ends_with(".wal")) {
@@ -116,7 +116,7 @@ fn said_elsewhere(disk: &dyn Disk, names: &[String]) -> Result<Option<Manifest>>
     Ok(Some(manifest))
 }
 
-/// What the first readable block header of a file says of the store. How the file is cut is not known yet.
+/// Reads the manifest from the first readable block header of a file, of which the block size is not known yet.
 fn first_block(file: &dyn DiskFile, name: &str) -> std::io::Result<Option<Manifest>> {
     let number = name.split(['-', '.']).next().and_then(|number| number.parse::<u64>().ok());
     let ranges = file.data_ranges(0..file.size_bytes()?)?;

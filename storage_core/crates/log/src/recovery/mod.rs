@@ -1,5 +1,5 @@
-//! Makes logs out of what lies on the disk. Only tails that may not be synced are scanned. What is torn there is cut,
-//! moved aside and reported; what is damaged below the synced mark is fenced and stays where it is.
+//! Recovery makes logs from the bytes on the disk. It scans only tails that may not be synced. Torn bytes there are
+//! cut, moved aside and reported; damage below the synced mark is fenced and stays where it is.
 
 mod adopted;
 mod assembly;
@@ -33,7 +33,7 @@ pub use report::{CorruptedRange, CutFile, LostEnd, MovedCursor, OpenReport, Torn
 pub(crate) use slots::{FileFronts, read_fronts};
 use slots::{FoundBlock, Headers, set_block_aside, sort_slots};
 
-/// Builds the logs of the journal from what lies in the files.
+/// Builds the logs of the journal from the blocks in the files.
 pub(crate) fn recover(
     committer: &Committer,
     state: &JournalState,
@@ -58,7 +58,7 @@ pub(crate) fn recover(
         }
         kept.push((id, entry, blocks));
     }
-    // A log may be gigabytes or one page.
+    // A thread takes one log at a time, since a log may be gigabytes or one page.
     let share = Share { threads: resources.disk.reads_at_once(), items: 1 };
     let rebuilt = parallel::map(kept, share, |(id, entry, blocks)| {
         let fsync = entry.fsync.unwrap_or(resources.fsync);
@@ -101,7 +101,7 @@ pub(crate) fn recover(
     if report.may_lack_blocks() {
         suspect_open_logs(committer, state)?;
     }
-    // What a killed process wrote may be in the page cache only, and is served from now on.
+    // Bytes that a killed process wrote may be in the page cache only, and are served from now on, so they are synced.
     unsynced.sort_unstable_by_key(|file| file.number);
     unsynced.dedup_by_key(|file| file.number);
     for file in &unsynced {
@@ -117,8 +117,8 @@ pub(crate) fn recover(
     Ok(())
 }
 
-/// A block that cannot be read may have been the end of any log that is open: none of them says any more that it has all that it
-/// had. A log whose synced mark is where a close in order left it would miss the block by itself.
+/// Makes open logs suspect, since a block that cannot be read may have been the end of any of them. A log that ends at
+/// the synced mark of a close in order is left out: it cannot have lost its end.
 fn suspect_open_logs(committer: &Committer, state: &JournalState) -> Result<()> {
     for log in committer.registry.all() {
         let end = log.end.load(Ordering::Acquire);
@@ -130,11 +130,11 @@ fn suspect_open_logs(committer: &Committer, state: &JournalState) -> Result<()> 
     Ok(())
 }
 
-/// Whether all that a log had is there, as far as its schedule tells.
+/// Whether everything that a log had is there, as far as its schedule tells.
 fn is_vouched_for(state: &JournalState, entry: &LogEntry, boot: Option<Uuid>) -> bool {
     match entry.fsync.or(state.fsync).unwrap_or_default() {
         FsyncSchedule::SyncEach => true,
-        // A close in order syncs it.
+        // A close in order syncs the log.
         FsyncSchedule::Milliseconds(_) => state.closed,
         FsyncSchedule::NoFsync => state.closed && boot.is_some() && state.left_unsynced == boot,
     }

@@ -1,20 +1,21 @@
-//! Work that waits for the disk, by several threads: a disk that is asked one question at a time is idle most of the time.
+//! Work that waits for the disk, done by several threads: a disk that gets one request at a time is idle most of the
+//! time.
 
 use std::panic::resume_unwind;
 use std::thread;
 
 use crate::sync::plain::Mutex;
 
-/// Who works on what.
+/// How work is shared among threads.
 #[derive(Clone, Copy)]
 pub(super) struct Share {
-    /// At most.
+    /// Limit on the threads.
     pub(super) threads: usize,
-    /// What a thread takes at a time: fewer cost more than the thread saves.
+    /// Items that a thread takes at a time; with fewer a thread costs more than it saves.
     pub(super) items: usize,
 }
 
-/// Does `work` for each item, by several threads; the results are in the order of the items.
+/// Runs `work` for each item in several threads; the results have the order of the items.
 pub(super) fn map<T: Send, R: Send>(items: Vec<T>, share: Share, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let threads = share.threads.min(items.len() / share.items);
     if threads <= 1 {

@@ -1,4 +1,4 @@
-//! What is known of a log that is put together, and what each step of it asks of its blocks.
+//! The state of a log that is being assembled, and the questions that each step asks of its blocks.
 
 use std::sync::Arc;
 
@@ -24,34 +24,34 @@ use crate::resources::space::Space;
 use crate::seeded;
 use crate::types::{LogId, Offset};
 
-/// One log being put together.
+/// One log that is being assembled.
 pub(super) struct Rebuild<'a> {
     pub(super) resources: &'a Arc<Resources>,
     pub(super) queues: &'a Arc<Queues>,
     pub(super) id: LogId,
     pub(super) entry: &'a LogEntry,
     pub(super) fsync: FsyncSchedule,
-    /// Only what was synced could be read, and so trimmed.
+    /// Whether trims prove that what they trimmed was synced, because only synced records could be read.
     pub(super) trims_are_synced: bool,
-    /// What a truncation left was synced.
+    /// Whether truncations prove that what they left was synced.
     pub(super) cuts_are_synced: bool,
-    /// All that it had is there, as far as its schedule tells.
+    /// Whether everything that the log had is there, as far as its schedule tells.
     pub(super) is_vouched_for: bool,
-    /// The store was closed in order with all of it on the disk: it ends with its data, and zeros follow.
+    /// Whether the store was closed in order with all of the log on the disk, so that only zeros follow its data.
     pub(super) is_complete: bool,
     /// Offsets below were durable, as a commit behind them proves.
     pub(super) proven: u64,
     pub(super) findings: Findings,
 }
 
-/// What was found on the way.
+/// Facts that were found while the log was assembled.
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) torn_tails: Vec<TornTail>,
     pub(super) corrupted: Vec<CorruptedRange>,
-    /// Slots of dead blocks whose data is not their own.
+    /// Slots of dead blocks that hold another block's data.
     pub(super) foreign: Vec<Slots>,
-    /// Footers that were damaged, by file and slot: they are written again.
+    /// Damaged footers that are written again, by file and slot.
     pub(super) made_again: Vec<String>,
     /// Files with data of the log that may be in the page cache only.
     pub(super) unsynced: Vec<Arc<BlockFile>>,
@@ -66,12 +66,12 @@ pub(super) struct Chain {
     pub(super) size_bytes: u64,
     pub(super) resume: Option<Resume>,
     pub(super) is_torn: bool,
-    /// Something behind its end was taken away, or lies there still.
+    /// Whether bytes behind the log's end were moved aside, or lie there still.
     pub(super) is_cut: bool,
 }
 
 impl Chain {
-    /// The block that would have been gone on in is not the last after all.
+    /// Closes the block in which the log would have gone on: it is not the last one after all.
     pub(super) fn close_resume(&mut self) {
         if let Some(Resume { block, data_end, max_timestamp, digest, .. }) = self.resume.take() {
             let _ = block.closed.set(ClosedBlock { end_offset: self.end, max_timestamp, data_end, digest });
@@ -87,25 +87,25 @@ impl Rebuild<'_> {
         }
         let sealed = self.entry.sealed.as_ref().map_or(0, |sealed| sealed.end);
         let trimmed = if self.trims_are_synced { self.entry.start } else { 0 };
-        // Before it cuts, a truncation syncs what stays.
+        // A truncation syncs what it leaves before it cuts.
         let cut = self.entry.truncations.iter().map(|(end, _)| *end).max().filter(|_| self.cuts_are_synced);
         self.entry.synced.max(sealed).max(trimmed).max(cut.unwrap_or(0)).max(self.proven)
     }
 
-    /// Where the log was sealed.
+    /// Offset at which the log was sealed; the greatest number if it was not.
     pub(super) fn sealed_end(&self) -> u64 {
         self.entry.sealed.as_ref().map_or(u64::MAX, |sealed| sealed.end)
     }
 
-    /// Where the block was cut by a later truncation.
+    /// Offset at which a later truncation has cut the block of a sequence.
     pub(super) fn cap(&self, sequence: u64) -> u64 {
         let caps =
             self.entry.truncations.iter().filter(|(_, before)| sequence < *before).map(|(end, _)| *end);
         caps.min().unwrap_or(u64::MAX)
     }
 
-    /// Looks for a commit that begins in the blocks behind a place where the log is torn: what is in front of it was durable, so
-    /// what is bad there is damage, and no tail. Whether there is one.
+    /// Looks in the blocks behind a torn place for a batch that begins a commit. If there is one, everything in front
+    /// of it was durable, and bad bytes there are damage and no torn tail; returns whether there is one.
     pub(super) fn find_proof(&mut self, later: &[FoundBlock]) -> Result<bool> {
         for found in later.iter().rev() {
             let behind = self.behind(&self.block(found), PAGE_BYTES - 1, found.header.base_offset)?;
@@ -122,14 +122,14 @@ impl Rebuild<'_> {
         proof.is_some()
     }
 
-    /// What of the log a block holds behind a position, of that offset or a later one.
+    /// Finds the batches of the log in a block behind a position, of this offset or later ones.
     pub(super) fn behind(&self, block: &Block, position: u64, offset: u64) -> Result<BatchesBehind> {
         let mut window = Window::new(block, data_max(block.bytes));
         let behind = window.behind(position, offset..self.cap(block.sequence));
         behind.map_err(|e| block.slots.file.error("read", e))
     }
 
-    /// Moves what a block behind the torn place holds aside, and frees its slots.
+    /// Moves the bytes of a block behind the torn place aside, and frees its slots.
     pub(super) fn take_away(&mut self, chain: &mut Chain, found: &FoundBlock) -> Result<()> {
         let block = self.block(found);
         let batches = self.behind(&block, PAGE_BYTES - 1, found.header.base_offset)?.batches;
@@ -151,8 +151,8 @@ impl Rebuild<'_> {
         Block::new(slots.clone(), Arc::new(space), header)
     }
 
-    /// Copies what lies behind a position, if anything but the rest of a footer does, to a file of its own; whether anything
-    /// lies there at all.
+    /// Copies the bytes behind a position to a file of their own, if they are more than the rest of a footer; returns
+    /// whether anything lies there at all.
     pub(super) fn set_aside(&mut self, offset: u64, block: &Block, from: u64, batches: u64) -> Result<bool> {
         let failed = |e| block.slots.file.error("read", e);
         let ranges =

@@ -1,4 +1,4 @@
-//! What an open found, as lines for people and as JSON for programs (feature `json`).
+//! The report of an open, as lines for people and as JSON for programs (feature `json`).
 
 #[cfg(feature = "json")]
 use super::report::CorruptedRange;
@@ -7,8 +7,8 @@ use super::report::{CutFile, LostEnd, MovedCursor, OpenReport, TornTail, Unknown
 use crate::types::LogId;
 
 impl OpenReport {
-    /// For people: what was cut, moved aside, moved back or made again; nothing where there was no such thing. Damaged ranges
-    /// stand with their logs.
+    /// Gives lines for people: what was cut, moved aside, moved back or made again. Damaged ranges are listed with
+    /// their logs.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for TornTail { log, offset, bytes, batches, .. } in &self.torn_tails {
@@ -44,7 +44,7 @@ impl OpenReport {
         lines
     }
 
-    /// For programs.
+    /// Gives the report as JSON for programs.
     #[cfg(feature = "json")]
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::{Value, json};

@@ -1,11 +1,11 @@
-//! What an open found, for people and programs.
+//! The report of an open, for people and programs.
 
 use crate::types::{LogId, Offset};
 
-/// What opening a store found.
+/// Everything that opening a store found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
-    /// The store was closed in order the last time, or is new.
+    /// Whether the store was closed in order the last time, or is new.
     pub clean: bool,
     /// Tails that were cut.
     pub torn_tails: Vec<TornTail>,
@@ -15,23 +15,23 @@ pub struct OpenReport {
     pub unknown_blocks: Vec<UnknownBlock>,
     /// Files of blocks that lost their end, and with it blocks that nothing else may name.
     pub cut_files: Vec<CutFile>,
-    /// What was damaged and cost nothing, for it was known from elsewhere: files, and the footers of blocks. It was written
-    /// again.
+    /// Files and footers of blocks that were damaged and were written again from what is known elsewhere, so that
+    /// nothing is lost.
     pub made_again: Vec<String>,
-    /// The journal had lost its end.
+    /// The lost end of the journal, if it had lost it.
     pub lost_end: Option<LostEnd>,
     /// Bytes of the journal's last group that were cut.
     pub journal_cut_bytes: u64,
-    /// Open logs that do not sync each append, where the end of the store before does not vouch for what they had: they
-    /// may end earlier than they did, and are suspect.
+    /// Open logs that do not sync each append and may end earlier than they did, since the store's last end does not
+    /// vouch for them. They are suspect.
     pub unsynced_logs: Vec<LogId>,
-    /// Cursors beyond the end of their log, set to the end.
+    /// Cursors that were beyond the end of their log, and were set to that end.
     pub moved_cursors: Vec<MovedCursor>,
 }
 
 impl OpenReport {
-    /// Whether something was cut, fenced, moved aside or moved back that may have been promised. A crash can leave a tail that
-    /// was never promised, and this cannot always tell them apart.
+    /// Whether something was cut, fenced, moved aside or moved back that may have been promised. A crash can leave a
+    /// tail that was never promised, and this cannot always tell them apart.
     pub fn lost_something(&self) -> bool {
         let Self { torn_tails, corrupted, moved_cursors, lost_end, .. } = self;
         let is_whole = torn_tails.is_empty() && corrupted.is_empty() && !self.may_lack_blocks();
@@ -39,71 +39,73 @@ impl OpenReport {
         !is_whole || !has_journal || !moved_cursors.is_empty()
     }
 
-    /// Whether there are blocks, or were, of which nobody can say whose they are: any open log may have gone on in them.
+    /// Whether there are blocks, or were, whose log nobody can tell: any open log may have gone on in them.
     pub(super) fn may_lack_blocks(&self) -> bool {
         !self.unknown_blocks.is_empty() || !self.cut_files.is_empty()
     }
 }
 
-/// Bytes that no acknowledged append covers, as far as the store knows.
+/// Bytes behind the last batch of a log that no acknowledged append covers, as far as the store knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornTail {
-    /// The log.
+    /// Identity of the log.
     pub log: LogId,
-    /// Where it was cut: its end.
+    /// Offset at which the log was cut, and ends.
     pub offset: Offset,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Whole batches among them: of the last commit before the crash, which does not prove what is in front of them.
+    /// Whole batches among them. They are of the last commit before the crash, which does not prove what is in front
+    /// of them.
     pub batches: u64,
-    /// File that they were moved to, in the store's directory; `None`: a full disk had no room for it, and they are where they
-    /// were until the next open.
+    /// Name of the file in the store's directory to which they were moved. `None` if a full disk had no room for it;
+    /// they stay where they are until the next open.
     pub moved_to: Option<String>,
 }
 
-/// Offsets that cannot be read here.
+/// Offsets that cannot be read on this disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CorruptedRange {
-    /// The log.
+    /// Identity of the log.
     pub log: LogId,
     /// First damaged offset.
     pub start: Offset,
-    /// First offset behind.
+    /// First offset behind the damage.
     pub end: Offset,
 }
 
 /// A block that nobody can read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownBlock {
-    /// Its file.
+    /// Path of its file.
     pub path: String,
-    /// Its place in the file, from 0.
+    /// Place of its slot in the file, from 0.
     pub slot: u32,
-    /// Where its bytes were moved to: no log misses anything, so it is the torn first write of a block. Else, and where a
-    /// full disk has no room for them, it is left as it is.
+    /// Name of the file to which its bytes were moved, because no log misses a block and it is the torn first write of
+    /// one. `None` if a log may miss it, or a full disk has no room; then it is left as it is.
     pub moved_to: Option<String>,
 }
 
-/// A file of blocks that is shorter than it was made: somebody cut it, or put another one in its place. The open makes it whole
-/// again; what it lacked reads as space that was never used.
+/// A file of blocks that is shorter than it was made: somebody cut it, or put another one in its place. The open makes
+/// it whole again, and the part that it lacked reads as space that was never used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CutFile {
-    /// Its path.
+    /// Path of the file.
     pub path: String,
-    /// How long it was.
+    /// Length of the file as it was found.
     pub found_bytes: u64,
-    /// How long it was made.
+    /// Length with which the file was made.
     pub made_bytes: u64,
 }
 
-/// The journal ended before records that were durable: promises are lost. Logs that its blocks still name are back, as far as
-/// their blocks go; seals, trims, deletions, properties and moves of cursors may be forgotten. All logs are suspect, and
-/// cursors that must not give an entry twice refuse reads until they are sought.
+/// The end that the journal had lost: it ended before records that were durable, so promises are lost. Logs that
+/// blocks still name are back, as far as their blocks go; seals, trims, deletions, properties and moves of cursors may
+/// be forgotten. All logs are suspect, and cursors that must not give an entry twice refuse reads until they are
+/// sought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostEnd {
-    /// The last record that was there.
+    /// Sequence of the last record that was there.
     pub last_sequence: u64,
-    /// One that was durable, as `END`, a block or the journal's own header says.
+    /// Sequence of a record that was durable, as `END`, a block or the journal's own header says.
     pub durable_sequence: u64,
     /// Logs that only their blocks knew.
     pub logs_found: Vec<LogId>,
@@ -112,12 +114,12 @@ pub struct LostEnd {
 /// A cursor that was beyond the end of its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MovedCursor {
-    /// The log.
+    /// Identity of the log.
     pub log: LogId,
-    /// The cursor.
+    /// Name of the cursor.
     pub name: String,
-    /// Where it was.
+    /// Place of the cursor before the open.
     pub from: Offset,
-    /// Where it is.
+    /// Place of the cursor now.
     pub to: Offset,
 }

@@ -1,4 +1,4 @@
-//! Which slots of the files hold blocks, and of which logs: what the headers say.
+//! The slots of the files: which of them hold blocks, and of which logs, as their headers say.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,36 +22,36 @@ use crate::resources::journal::{JournalState, LogEntry};
 use crate::seeded;
 use crate::types::LogId;
 
-/// Read of each slot: the header, and the first page of data.
+/// Bytes that are read of each slot: the header, and the first page of data.
 const FRONT_BYTES: u64 = 2 * PAGE_BYTES;
-/// More data of a first page is not kept: it is read again with what follows it.
+/// Most data of a first page that is kept; more is read again with what follows it.
 const FIRST_BYTES_MAX: usize = 2 << 10;
 
 /// A block with a valid header.
 pub(super) struct FoundBlock {
     pub(super) header: BlockHeader,
     pub(super) slots: Slots,
-    /// What its first page of data holds, without the zeros behind it, where that is little and its end is seen: logs that
-    /// say little need no further read.
+    /// Data of its first page without the zeros behind it, if that is little and its end is seen. A log with little
+    /// data then needs no further read.
     pub(super) first: Option<Vec<u8>>,
 }
 
-/// How the slots of a file begin that were ever used.
+/// The first pages of all slots of a file that were ever used.
 pub(crate) struct FileFronts {
     file: Arc<BlockFile>,
-    /// The file is shorter than it was made.
+    /// The file's length, if it is shorter than it was made.
     cut: Option<CutFile>,
     slots: Vec<(u32, Front)>,
 }
 
-/// How a slot begins.
+/// The first pages of a slot.
 struct Front {
     page: HeaderPage,
     first: Option<Vec<u8>>,
 }
 
 impl FileFronts {
-    /// Headers of its blocks.
+    /// Headers of the blocks in the file.
     pub(crate) fn headers(&self) -> impl Iterator<Item = &BlockHeader> {
         self.slots.iter().filter_map(|(_, front)| match &front.page {
             HeaderPage::Header(header) => Some(&**header),
@@ -60,8 +60,8 @@ impl FileFronts {
     }
 }
 
-/// Reads how the slots of all files begin. A header that was written elsewhere, or to a file that has another name now, counts
-/// as damaged.
+/// Reads the first pages of all used slots of all files. A header that was written for another place, or for a file of
+/// another name, counts as damaged.
 pub(crate) fn read_fronts(blocks: &Blocks, manifest: Manifest, disk: &dyn Disk) -> Result<Vec<FileFronts>> {
     let mut fronts = Vec::new();
     for (number, class) in blocks.list()? {
@@ -69,7 +69,7 @@ pub(crate) fn read_fronts(blocks: &Blocks, manifest: Manifest, disk: &dyn Disk) 
         let file = blocks.open(number, class)?;
         let count = blocks.classes.slots(class);
         let read = || -> io::Result<Vec<(u32, Front)>> {
-            // Most of a file may be holes.
+            // Most of a file may be holes, which are not read.
             let data = file.file.data_ranges(0..blocks.classes.file_bytes())?;
             let used = slots_in(&data, file.slot_bytes, count);
             let share = Share { threads: disk.reads_at_once(), items: 8 };
@@ -90,8 +90,8 @@ pub(crate) fn read_fronts(blocks: &Blocks, manifest: Manifest, disk: &dyn Disk) 
     Ok(fronts)
 }
 
-/// Whether a file lost its end. It got its whole length before anything was put into it, so a crash leaves one that is empty or
-/// whole. Asked before it is opened, which makes it whole again.
+/// Finds out whether a file lost its end. A file gets its whole length before anything is put into it, so a crash
+/// leaves it empty or whole. Must be called before the file is opened, since that makes it whole again.
 fn find_cut(blocks: &Blocks, number: u64, class: Class, disk: &dyn Disk) -> Result<Option<CutFile>> {
     let name = blocks.classes.file_name(number, class);
     let path = disk.path(&name);
@@ -125,12 +125,13 @@ fn read_front(file: &BlockFile, slot: u32, count: u32, manifest: Manifest) -> io
     })
 }
 
-/// Whether a block's data begins with a whole batch: then a header of zeros was lost, and the slot is not free.
+/// Whether a block's data begins with a whole batch: then a header that reads as zeros was lost, and the slot is not
+/// free.
 fn holds_batch(file: &BlockFile, slot_start: u64, data: &[u8]) -> io::Result<bool> {
     Ok(BatchHeader::peek(data).is_ok() && first_batch(file, slot_start, file.slot_bytes)?.is_some())
 }
 
-/// The header of the batch that a block of so many bytes begins with; `None`: no whole one is there.
+/// The header of the first batch of a block with `block_bytes` bytes; `None` if no whole batch is there.
 fn first_batch(file: &BlockFile, block_start: u64, block_bytes: u64) -> io::Result<Option<BatchHeader>> {
     let mut bytes = Vec::new();
     file.file.read(block_start + PAGE_BYTES, HEADER_BYTES, &mut bytes)?;
@@ -144,8 +145,8 @@ fn first_batch(file: &BlockFile, block_start: u64, block_bytes: u64) -> io::Resu
 }
 
 impl FoundBlock {
-    /// Whether the data is not this block's: an old header came back to a slot that was used again since, or a crash tore the
-    /// first batch.
+    /// Whether the data is not this block's: an old header came back to a slot that was used again since, or a crash
+    /// tore the first batch.
     fn holds_others_data(&self) -> Result<bool> {
         let Self { header: BlockHeader { manifest, log, sequence, .. }, slots, .. } = self;
         let range = slots.range();
@@ -155,8 +156,8 @@ impl FoundBlock {
         Ok(first.is_some_and(|batch| key.check(PAGE_BYTES, &batch).is_none()))
     }
 
-    /// Frees the slots of a dead block. Where its data is not its own, nothing is freed: the slots are given back, to be treated
-    /// as those of a damaged header.
+    /// Frees the slots of a dead block. If its data is not its own, nothing is freed and the slots are given back, to
+    /// be treated like those of a damaged header.
     pub(super) fn let_go(self, blocks: &Blocks) -> Result<Option<Slots>> {
         if self.holds_others_data()? {
             blocks.keep(&self.slots);
@@ -167,14 +168,14 @@ impl FoundBlock {
     }
 }
 
-/// What the headers of all blocks say.
+/// All headers of blocks, by log, and the slots without a readable one.
 pub(super) struct Headers {
     pub(super) found: HashMap<LogId, Vec<FoundBlock>>,
     /// Slots whose header is neither empty nor valid.
     pub(super) damaged: Vec<Slots>,
 }
 
-/// Says of each slot whose it is; the files are handed to the allocator with the states of their slots.
+/// Decides for each slot which log it belongs to, and hands the files to the allocator with the states of their slots.
 pub(super) fn sort_slots(
     resources: &Resources,
     state: &JournalState,
@@ -224,7 +225,7 @@ pub(super) fn sort_slots(
     headers
 }
 
-/// Slots that overlap ranges of data.
+/// The slots that overlap ranges of data.
 fn slots_in(data: &[Range<u64>], slot_bytes: u64, count: u32) -> Vec<u32> {
     let mut slots: Vec<u32> = Vec::new();
     for range in data.iter().filter(|range| !range.is_empty()) {
@@ -235,13 +236,14 @@ fn slots_in(data: &[Range<u64>], slot_bytes: u64, count: u32) -> Vec<u32> {
     slots
 }
 
-/// Data without the zeros behind it, if so many follow that a batch's header would be seen, and it is worth keeping.
+/// Data without the zeros behind it, if these are enough to show that no batch follows, and the data is small enough
+/// to keep.
 fn little(data: &[u8]) -> Option<Vec<u8>> {
     let end = data.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     (data.len() - end >= HEADER_BYTES && end <= FIRST_BYTES_MAX).then(|| data[..end].to_vec())
 }
 
-/// Whose block it is.
+/// The log to which a block belongs.
 fn owner(state: &JournalState, header: &BlockHeader) -> LogId {
     if seeded!(OldIdentity) {
         let namesake = |(_, entry): &(&LogId, &LogEntry)| entry.name == header.name && !entry.deleted;
@@ -250,8 +252,8 @@ fn owner(state: &JournalState, header: &BlockHeader) -> LogId {
     header.log
 }
 
-/// Moves a block without a readable header out of the way and frees its slot; where a full disk has no room for it, `None`, and
-/// nothing is done.
+/// Moves a block without a readable header to a file of its own and frees its slot. `None` if a full disk has no room
+/// for that file; then nothing changes.
 pub(super) fn set_block_aside(resources: &Resources, slots: &Slots) -> Result<Option<String>> {
     let file = &slots.file;
     let range = slots.range();
