@@ -1,5 +1,5 @@
-//! What lies in a directory, without changing a byte of it: files, blocks, logs and what an open would say of them; and
-//! whether every stored batch can still be read.
+//! A view of a directory that changes no byte of it: its files, blocks and logs, what an open would report of them,
+//! and whether every stored batch can still be read.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,33 +17,33 @@ use crate::recovery::{OpenReport, check_store};
 use crate::store::Store;
 use crate::types::{Epoch, LogId, Offset};
 
-/// How much is read at a time.
+/// How many bytes are read at a time.
 const READ_BYTES: usize = 4 << 20;
 
 /// A store as it lies on the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
-    /// Who it is.
+    /// Identity of the store.
     pub store: Uuid,
-    /// Size of a block.
+    /// Size of the store's largest blocks, in bytes.
     pub block_bytes: u64,
-    /// What an open would find, and do about it.
+    /// The report that an open would make.
     pub report: OpenReport,
-    /// Its journal once lost its end, or had to be made again: seals, trims, deletions, properties and moves of cursors may be
-    /// forgotten.
+    /// Whether the journal once lost its end, or had to be made again: seals, trims, deletions, properties and moves
+    /// of cursors may be forgotten.
     pub has_lost_promises: bool,
-    /// Its logs, in order of id.
+    /// Logs of the store, in order of id.
     pub logs: Vec<LogView>,
 }
 
-/// One log of it.
+/// One log of an inspected store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogView {
-    /// What it is.
+    /// Identity of the log.
     pub id: LogId,
-    /// What it is called.
+    /// Name of the log.
     pub name: String,
-    /// Written into its batches.
+    /// Epoch that is written into its batches.
     pub epoch: Epoch,
     /// First offset that was not trimmed.
     pub start: Offset,
@@ -51,15 +51,15 @@ pub struct LogView {
     pub end: Offset,
     /// Bytes of its batches.
     pub size_bytes: u64,
-    /// Whether its end is decided.
+    /// Whether the log was sealed.
     pub is_sealed: bool,
-    /// Whether it may lack what its copies have.
+    /// Whether it may lack records that its copies have.
     pub is_suspect: bool,
-    /// Its schedule, where it has its own or the store's is the default one.
+    /// Schedule of the log if it has its own; otherwise the default one, though the store may open with another.
     pub fsync: FsyncSchedule,
     /// Names and places of its cursors.
     pub cursors: Vec<(String, Offset)>,
-    /// Where its batches are, in order of offset.
+    /// Blocks with its batches, in order of offset.
     pub blocks: Vec<BlockView>,
     /// Ranges of offsets that cannot be read.
     pub damaged: Vec<(Offset, Offset)>,
@@ -70,39 +70,39 @@ pub struct LogView {
 pub struct BlockView {
     /// Path of its file.
     pub path: String,
-    /// Its first slot there, from 0.
+    /// Its first slot in the file, from 0.
     pub slot: u32,
-    /// Grows with each block of the store.
+    /// Sequence of the block, which grows with each block of the store.
     pub sequence: u64,
     /// Offset of its first batch.
     pub base_offset: Offset,
     /// Bytes of its batches.
     pub data_bytes: u64,
-    /// What it takes in its file: header, batches, what is left over behind them, footer.
+    /// Bytes that it takes in its file: header, batches, unused space behind them, footer.
     pub bytes: u64,
 }
 
-/// What was read by [`verify`].
+/// Result of [`verify`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// The store; damage that was found on the way is in its logs.
+    /// The inspected store; damage that was found on the way is in its logs.
     pub inspection: Inspection,
-    /// Batches whose checksum is right.
+    /// Number of batches whose checksum is right.
     pub batches: u64,
-    /// Their bytes.
+    /// Bytes of these batches.
     pub bytes: u64,
 }
 
-/// Looks at a store that nobody has open: reads the journal, the headers of its blocks and the tails that an open would
-/// scan. Changes nothing.
+/// Inspects a store that nobody has open, without changing it: reads the journal, the headers of blocks and the tails
+/// that an open would scan.
 ///
-/// Errors as [`Store::open`], and `Damaged` if the directory holds no store.
+/// Errors: those of [`Store::open`], and `Damaged` if the directory holds no store.
 pub fn inspect(directory: impl AsRef<Path>) -> Result<Inspection> {
     let store = open(directory.as_ref())?;
     Ok(view(&store))
 }
 
-/// As [`inspect`], and reads every stored batch.
+/// Inspects a store as [`inspect`] does, and reads every stored batch.
 pub fn verify(directory: impl AsRef<Path>) -> Result<Verified> {
     let store = open(directory.as_ref())?;
     let (mut batches, mut bytes) = (0, 0);
@@ -116,7 +116,7 @@ pub fn verify(directory: impl AsRef<Path>) -> Result<Verified> {
                     bytes += slices.batches.iter().map(|batch| batch.len() as u64).sum::<u64>();
                     next = slices.next_offset;
                 }
-                // Remembered by the log.
+                // The log has noted the damage for the inspection.
                 Err(Error::Corrupted { end, .. }) => next = end,
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! A store: one directory of logs, opened by one process. Wires everything of the crate together.
+//! The store: one directory of logs, opened by one process. Everything of the crate is wired together here.
 
 pub(crate) mod inspection;
 mod rendering;
@@ -31,18 +31,18 @@ use crate::resources::journal::{END_NAME, End, EndFile, EndRead, Journal, Journa
 use crate::seeded;
 use crate::types::{LogId, Offset};
 
-/// Limit on a fact under a key.
+/// Limit on the bytes of a property.
 const PROPERTY_BYTES_MAX: usize = 1 << 20;
 
-/// An open store. Clones share it; it closes when the last of them and of its logs is dropped, or by
-/// [`Store::close`].
+/// An open store. Clones share it; it closes by [`Store::close`], or when the last clone and the last handle of its
+/// logs are dropped.
 #[derive(Clone)]
 pub struct Store {
     life: Arc<Life>,
     opening: Arc<Opening>,
 }
 
-/// What the open found, and the backend that it chose.
+/// The report of an open, and the backend that it chose.
 struct Opening {
     report: OpenReport,
     backend: BackendInUse,
@@ -50,11 +50,11 @@ struct Opening {
 
 impl Store {
     /// Opens the store of a directory, or makes one there. Blocks until everything is readable: tails that may be torn
-    /// are scanned, the rest is not read. Where a full disk has no room for what an open writes, the store opens for reading
-    /// only ([`Store::is_read_only`]).
+    /// are scanned, other data is not read. If a full disk has no room for what an open writes, the store opens for
+    /// reading only ([`Store::is_read_only`]).
     ///
-    /// Errors: `Locked` if another process (or handle) has it open, `UnsupportedFormat` if a newer program wrote it,
-    /// `Damaged` if manifest or journal are.
+    /// Errors: `Locked` if another process or handle has it open; `UnsupportedFormat` if a program of another format
+    /// wrote it; `Damaged` if manifest or journal are damaged.
     pub fn open(directory: impl AsRef<Path>, options: Options) -> Result<Self> {
         options.check()?;
         let path = directory.as_ref();
@@ -66,7 +66,7 @@ impl Store {
         }
     }
 
-    /// Opens a store whose disk takes nothing more: what an open changes stays in memory, and nothing else is taken.
+    /// Opens a store whose disk takes nothing more: changes of the open stay in memory, and later ones are refused.
     fn open_full(path: &Path, options: Options) -> Result<Self> {
         let store = Self::open_on(Arc::new(Overlay::of_full_disk(path)), options)?;
         store.resources().journal.make_read_only();
@@ -74,7 +74,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens the store of any disk: the simulated one, in tests.
+    /// Opens the store of any disk, for example of a simulated one in tests.
     pub fn open_on(disk: Arc<dyn Disk>, options: Options) -> Result<Self> {
         options.check()?;
         let lock = disk.lock().map_err(|e| match e.kind() {
@@ -107,9 +107,10 @@ impl Store {
         let mut next_sequence = old.last_sequence() + 1;
         report.lost_end = find_lost_end(&old, end, &fronts);
         if let Some(lost) = &mut report.lost_end {
-            // Whatever its last record says.
+            // The store was not closed in order, whatever its last record says.
             report.clean = false;
-            // Numbers go on above all that were given: what tells of the loss must not look like less than the journal has.
+            // Sequences go on above all that were given: the record of the loss must not have a lower one than the
+            // journal had.
             next_sequence = lost.durable_sequence + 1;
             lost.logs_found = adopt(&mut state, fronts.iter().flat_map(FileFronts::headers));
             state.apply(&Record::EndLost { durable: lost.durable_sequence });
@@ -132,7 +133,7 @@ impl Store {
         move_cursors(&committer, &state, &mut report)?;
         let journal = &committer.resources.journal;
         if state.fsync.unwrap_or_default() != options.fsync {
-            // A later open must know it to say which logs lost something.
+            // A later open must know the schedule to say which logs lost something.
             journal.append(&Record::Schedule { fsync: options.fsync })?;
         }
         journal.promise(&Record::Mark)?;
@@ -142,9 +143,9 @@ impl Store {
         Ok(Self { life, opening: Arc::new(Opening { report, backend }) })
     }
 
-    /// Makes a log; durable on return, but where the log never syncs. The same spec again gives the same log.
+    /// Makes a log; durable on return, unless the log never syncs. The same spec again gives the same log.
     ///
-    /// Errors: `InvalidName`, `LogExists` if the id is taken by another spec, `NoSpace`.
+    /// Errors: `InvalidName`; `LogExists` if another spec has the id; `UnknownLog` if a deleted log had it; `NoSpace`.
     pub fn create_log(&self, spec: LogSpec) -> Result<Log> {
         let Committer { resources, queues, registry, .. } = &*self.life.committer;
         resources.check_open()?;
@@ -165,7 +166,7 @@ impl Store {
             return Ok(self.wrap(log));
         }
         if resources.journal.with_state(|state| state.logs.contains_key(&spec.id)) {
-            // Deleted, and ids are never used twice.
+            // The log was deleted, and ids are never used twice.
             return Err(Error::UnknownLog { log: spec.id });
         }
         let LogSpec { id, ref name, base_offset: Offset(base_offset), epoch, fsync, .. } = spec;
@@ -182,7 +183,7 @@ impl Store {
         Ok(self.wrap(log))
     }
 
-    /// The log of an id.
+    /// The log of an id; `None` if there is none.
     pub fn log(&self, id: LogId) -> Option<Log> {
         self.resources().assert_origin();
         self.life.committer.registry.get(id).map(|log| self.wrap(log))
@@ -197,8 +198,8 @@ impl Store {
         logs
     }
 
-    /// Deletes a log and its cursors; durable on return, but where the log never syncs. Space is given back in the background. Handles of it answer
-    /// `UnknownLog`.
+    /// Deletes a log and its cursors; durable on return, unless the log never syncs. Its handles answer `UnknownLog`
+    /// from then on. Space is given back in the background.
     pub fn delete_log(&self, id: LogId) -> Result<()> {
         let Committer { resources, queues, registry, .. } = &*self.life.committer;
         resources.check_open()?;
@@ -217,7 +218,7 @@ impl Store {
         Ok(())
     }
 
-    /// Stores a small fact under a key; durable on return, whatever the schedule of data is. Of an empty one nothing is left.
+    /// Stores a property under a key; durable on return, whatever the schedule of data is. An empty value removes it.
     pub fn put_property(&self, key: &str, value: &[u8]) -> Result<()> {
         self.resources().check_open()?;
         check_name(key)?;
@@ -227,50 +228,51 @@ impl Store {
         self.resources().journal.promise(&Record::Property { key, value })
     }
 
-    /// Forgets a fact. Durable with whatever is made durable next: after a crash it may be there again.
+    /// Removes a property. The removal becomes durable with the next thing that does; after a crash before that, the
+    /// property may be there again.
     pub fn remove_property(&self, key: &str) -> Result<()> {
         self.resources().check_open()?;
         self.resources().journal.append(&Record::Property { key, value: b"" }).map(drop)
     }
 
-    /// The fact under a key.
+    /// The property under a key, if there is one.
     pub fn property(&self, key: &str) -> Option<Bytes> {
         self.resources().assert_origin();
         self.resources().journal.with_state(|state| state.properties.get(key).cloned())
     }
 
-    /// All facts, in order of key.
+    /// All properties, in order of key.
     pub fn properties(&self) -> Vec<(String, Bytes)> {
         self.resources().assert_origin();
         let pairs = |(key, value): (&String, &Bytes)| (key.clone(), value.clone());
         self.resources().journal.with_state(|state| state.properties.iter().map(pairs).collect())
     }
 
-    /// Whether the store answers: `Closed` after its close, `Forked` in a child of the process that opened it. What has no
-    /// error to give (names, places, counts) panics in a child, at once and with the same words.
+    /// Fails with `Closed` after the store's close, and with `Forked` in a child of the process that opened it. Calls
+    /// that return no error (names, places, counts) panic in such a child with the same words.
     pub fn check_open(&self) -> Result<()> {
         self.resources().check_open()
     }
 
-    /// Whether this open or an earlier one found that the journal had lost its end: promises are forgotten for good, as by
-    /// another disk.
+    /// Whether this open or an earlier one found that the journal had lost its end. Promises are forgotten for good
+    /// then, as if another disk had been put in.
     pub fn has_lost_promises(&self) -> bool {
         self.resources().assert_origin();
         self.resources().journal.with_state(|state| state.end_lost.is_some())
     }
 
-    /// Whether a full disk had no room for what an open writes: nothing is taken (`NoSpace`) until the store is opened again
-    /// with room.
+    /// Whether a full disk had no room for what an open writes. Writes fail with `NoSpace` until the store is opened
+    /// again with room.
     pub fn is_read_only(&self) -> bool {
         self.resources().journal.is_read_only()
     }
 
-    /// What opening found.
+    /// The report of this open.
     pub fn report(&self) -> &OpenReport {
         &self.opening.report
     }
 
-    /// The backend in use, and why not another.
+    /// The backend in use, and why no other one is.
     pub fn backend(&self) -> BackendInUse {
         self.opening.backend.clone()
     }
@@ -281,31 +283,31 @@ impl Store {
         disk.free_bytes().map_err(|error| Error::io("statvfs", &disk.path(""), error))
     }
 
-    /// Who the store is.
+    /// Identity of the store.
     pub fn uuid(&self) -> Uuid {
         self.resources().manifest.store
     }
 
-    /// Size of its blocks.
+    /// Size of the store's largest blocks, in bytes.
     pub fn block_bytes(&self) -> u64 {
         self.resources().blocks.block_bytes
     }
 
-    /// Counters.
+    /// Counters since the store was opened.
     pub fn stats(&self) -> Stats {
         self.resources().assert_origin();
         self.life.committer.stats()
     }
 
-    /// Syncs everything (but logs that never sync), notes that the store was closed in order and lets go of the directory.
-    /// Appends answer `Closed` from now on.
+    /// Closes the store: syncs everything but logs that never sync, notes that the store was closed in order, and lets
+    /// go of the directory. Appends fail with `Closed` from now on.
     pub fn close(&self) -> Result<()> {
         self.resources().check_origin()?;
         self.life.close()
     }
 
-    /// Writes what waits in memory and returns when the background has nothing left to do: for tests and for
-    /// measurements.
+    /// Writes everything that waits in memory and blocks until the background threads have nothing to do. For tests
+    /// and measurements.
     pub fn drain(&self) {
         self.resources().assert_origin();
         self.life.committer.commit_all();
@@ -317,7 +319,7 @@ impl Store {
         &self.life.committer.resources
     }
 
-    /// Those who wait for a topic that is not there.
+    /// Tasks and threads that wait for a topic which does not exist yet.
     pub(crate) fn topics_made(&self) -> &Arrivals {
         &self.life.topics_made
     }
@@ -327,7 +329,7 @@ impl Store {
     }
 }
 
-/// Whether the journal ends before a record that was durable, as its own header, END or a block says.
+/// Finds out whether the journal ends before a record that was durable, as its own header, END or a block says.
 fn find_lost_end(old: &OldJournal, end: Option<End>, fronts: &[FileFronts]) -> Option<LostEnd> {
     let of_blocks = fronts.iter().flat_map(FileFronts::headers).map(|header| header.journal_sequence);
     let of_file = end.map(|end| end.sequence);
@@ -340,14 +342,14 @@ fn find_lost_end(old: &OldJournal, end: Option<End>, fronts: &[FileFronts]) -> O
     })
 }
 
-/// A cursor beyond the end of its log (its data was never synced, or cut) is set to the end.
+/// Sets each cursor beyond the end of its log to that end: the data there was never synced, or was cut.
 fn move_cursors(committer: &Committer, state: &JournalState, report: &mut OpenReport) -> Result<()> {
     for log in committer.registry.all() {
         let end = log.end.load(Ordering::Acquire);
         if seeded!(CursorPastEnd) {
             continue;
         }
-        // As it was before this open: where a tail was cut, the journal has moved them already.
+        // The state is the one before this open: the journal has moved cursors already where a tail was cut.
         for (name, &from) in state.logs[&log.id].cursors.iter().filter(|(_, at)| **at > end) {
             committer.resources.journal.append(&Record::Cursor { log: log.id, name, offset: end })?;
             let name = name.clone();

@@ -1,4 +1,4 @@
-//! What an inspection, a verification or a repair saw, as a table for people and as JSON for programs (feature `json`).
+//! Inspections, verifications and repairs as a table for people and as JSON for programs (feature `json`).
 
 #[cfg(feature = "json")]
 use crate::options::FsyncSchedule;
@@ -7,22 +7,22 @@ use crate::store::repair::Repaired;
 use crate::types::Offset;
 
 impl Inspection {
-    /// Whether something of it cannot be read.
+    /// Whether any offsets cannot be read.
     pub fn is_damaged(&self) -> bool {
         self.logs.iter().any(|log| !log.damaged.is_empty())
     }
 
-    /// Whether something of it cannot be read, or an open cuts, fences or moves aside what may have been promised.
+    /// Whether any offsets cannot be read, or an open cuts, fences or moves aside bytes that may have been promised.
     pub fn lost_something(&self) -> bool {
         self.is_damaged() || self.report.lost_something()
     }
 
-    /// For people: a line for each log, and what is wrong.
+    /// Gives a table for people: a line for each log, and what is wrong.
     pub fn to_table(&self) -> String {
         text(&table(self))
     }
 
-    /// For programs.
+    /// Gives JSON for programs.
     #[cfg(feature = "json")]
     pub fn to_json(&self) -> serde_json::Value {
         json(self)
@@ -30,7 +30,7 @@ impl Inspection {
 }
 
 impl Verified {
-    /// As [`Inspection::to_table`], and how much was read.
+    /// Gives the table of [`Inspection::to_table`], and how much was read.
     pub fn to_table(&self) -> String {
         let Self { inspection, batches, bytes } = self;
         let mut lines = table(inspection);
@@ -38,7 +38,7 @@ impl Verified {
         text(&lines)
     }
 
-    /// For programs.
+    /// Gives JSON for programs.
     #[cfg(feature = "json")]
     pub fn to_json(&self) -> serde_json::Value {
         let mut seen = json(&self.inspection);
@@ -48,20 +48,20 @@ impl Verified {
 }
 
 impl Repaired {
-    /// Whether something cannot be read even now, or promises were lost with the journal.
+    /// Whether any offsets cannot be read even now, or promises were lost with the journal.
     pub fn lost_something(&self) -> bool {
         let Self { journal, inspection } = self;
         journal.is_some() || inspection.report.lost_end.is_some() || inspection.is_damaged()
     }
 
-    /// As [`Inspection::to_table`] of the store as it is now, and what was done.
+    /// Gives the table of [`Inspection::to_table`] for the store as it is now, and what was done.
     pub fn to_table(&self) -> String {
         let mut lines = table(&self.inspection);
         lines.extend(self.journal.iter().flat_map(|journal| journal.lines()));
         text(&lines)
     }
 
-    /// For programs.
+    /// Gives JSON for programs.
     #[cfg(feature = "json")]
     pub fn to_json(&self) -> serde_json::Value {
         let mut seen = json(&self.inspection);
@@ -81,7 +81,7 @@ fn text(lines: &[String]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// For people.
+/// The lines of the table of an inspection.
 fn table(seen: &Inspection) -> Vec<String> {
     let mut lines = vec![format!(
         "store {}, blocks of {} bytes, {}",
@@ -95,7 +95,7 @@ fn table(seen: &Inspection) -> Vec<String> {
     ));
     for log in &seen.logs {
         let LogView { id, name, start, end, size_bytes, blocks, .. } = log;
-        // Numbers of their own type do not pad.
+        // Offsets and counts are taken as plain numbers, since formatting pads only those.
         let (start, end, blocks) = (start.0, end.0, blocks.len());
         lines.push(format!(
             "{:36} {start:>12} {end:>12} {size_bytes:>14} {blocks:>6}  {}  {name}",
@@ -121,7 +121,7 @@ fn state(log: &LogView) -> &'static str {
     }
 }
 
-/// For programs.
+/// The JSON of an inspection.
 #[cfg(feature = "json")]
 fn json(seen: &Inspection) -> serde_json::Value {
     use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! Makes a store open again. What cannot be read is moved aside, never deleted; a journal that is lost or damaged is made
-//! again from what can be read of it and from the headers of the blocks.
+//! The repair that makes a store open again. Bytes that cannot be read are moved aside, never deleted; a lost or
+//! damaged journal is made again from what can be read of it and from the headers of the blocks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,32 +17,32 @@ use crate::store::Store;
 use crate::store::inspection::{Inspection, view};
 use crate::types::LogId;
 
-/// What a repair did.
+/// Result of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// The journal was made again.
+    /// The journal that was made again; `None` if the old one was good.
     pub journal: Option<RebuiltJournal>,
     /// The store as it is now; its report says what else was moved aside.
     pub inspection: Inspection,
 }
 
-/// What is known of a journal that was made again, and what is not.
+/// What is known of a journal that was made again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RebuiltJournal {
-    /// What was wrong with the old one.
+    /// Reason why the store did not open with the old one.
     pub reason: String,
-    /// Where the old one is now, in the store's directory; `None`: there was none.
+    /// Name of the file with the old one, in the store's directory; `None` if there was none.
     pub moved_to: Option<String>,
-    /// Logs that could still be read of it.
+    /// Number of logs that the old one still names.
     pub logs_known: usize,
-    /// Logs that it did not know any more, found by their blocks. Cursors, seals and trims of theirs are lost, and a
-    /// deleted log whose blocks were not zeroed yet is here again.
+    /// Logs that the old one does not name any more, found by their blocks. Their cursors, seals and trims are lost,
+    /// and a deleted log whose blocks were not zeroed yet is here again.
     pub logs_found: Vec<LogId>,
 }
 
-/// Repairs a store that nobody has open. One that opens is opened, and so gets what an open does: torn tails and blocks
-/// that nobody can read are moved aside. A journal that refuses the start is made again, as one that lost its end: all logs
-/// are suspect, and promises are forgotten.
+/// Repairs a store that nobody has open. A store that opens is just opened, so that torn tails and blocks that nobody
+/// can read are moved aside. A journal that refuses the start is made again, as one that lost its end: all logs are
+/// suspect, and promises are forgotten.
 ///
 /// Errors: `Locked`; `Damaged` if nothing says what the MANIFEST held; `UnsupportedFormat`.
 pub fn repair(directory: impl AsRef<Path>) -> Result<Repaired> {
@@ -64,7 +64,7 @@ pub fn repair(directory: impl AsRef<Path>) -> Result<Repaired> {
     Ok(Repaired { journal, inspection })
 }
 
-/// Makes the journal again where it does not let the store open. Gives the store's schedule, too.
+/// Makes the journal again if the store does not open with it; returns the store's schedule, too.
 fn repair_journal(disk: &Arc<dyn Disk>) -> Result<(Option<RebuiltJournal>, FsyncSchedule)> {
     let manifest = open_manifest(&**disk, &Options::default())?.manifest;
     let SalvagedJournal { mut state, last_sequence, number, damage, bytes } = salvage(&**disk, manifest)?;
@@ -72,13 +72,13 @@ fn repair_journal(disk: &Arc<dyn Disk>) -> Result<(Option<RebuiltJournal>, Fsync
     let Some(reason) = damage else { return Ok((None, fsync)) };
     let headers = read_headers(&**disk, &manifest)?;
     if number == 0 && headers.is_empty() {
-        // Made, and nothing was ever promised: an open makes its first journal.
+        // The store was made and nothing was ever promised, so an open makes its first journal.
         return Ok((None, fsync));
     }
     let logs_known = state.logs.len();
     let logs_found = adopt(&mut state, headers.iter());
-    // What the records that cannot be read said is forgotten, as where the journal lost its end; and sequences go on above all
-    // that were given, or END and blocks would name an end that the new journal does not have.
+    // Records that cannot be read are forgotten, as those of a lost end. Sequences go on above all that were given;
+    // otherwise END and blocks would name an end that the new journal does not have.
     let of_blocks = headers.iter().map(|header| header.journal_sequence);
     let of_file = EndFile::read(disk, manifest.store)?.end.map(|end| end.sequence);
     let durable = of_blocks.chain(of_file).fold(last_sequence, u64::max);
@@ -89,7 +89,7 @@ fn repair_journal(disk: &Arc<dyn Disk>) -> Result<(Option<RebuiltJournal>, Fsync
     Ok((Some(RebuiltJournal { reason, moved_to, logs_known, logs_found }), fsync))
 }
 
-/// The headers of all blocks.
+/// Reads the headers of all blocks.
 fn read_headers(disk: &dyn Disk, manifest: &Manifest) -> Result<Vec<BlockHeader>> {
     let mut headers = Vec::new();
     let classes = Classes::new(manifest.block_bytes, manifest.blocks_per_file);
@@ -113,7 +113,7 @@ fn read_headers(disk: &dyn Disk, manifest: &Manifest) -> Result<Vec<BlockHeader>
 }
 
 impl RebuiltJournal {
-    /// For people.
+    /// Gives lines for people.
     pub(crate) fn lines(&self) -> Vec<String> {
         let Self { reason, moved_to, logs_known, logs_found } = self;
         let mut lines = vec![format!("journal: made again, for {reason}")];

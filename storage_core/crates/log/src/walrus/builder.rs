@@ -1,5 +1,5 @@
-//! How a [`Walrus`] is opened: by a builder, by the original's constructors, with the original's environment variables
-//! for what neither says.
+//! The ways to open a [`Walrus`]: a builder, and the constructors of the original Walrus. The original's environment
+//! variables fill in what neither says.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ const DISABLE_IO_URING: &str = "WALRUS_DISABLE_IO_URING";
 const DATA_DIR_DEFAULT: &str = "wal_files";
 const KEY_DEFAULT: &str = "default";
 
-/// Says how a [`Walrus`] is opened. What is not said comes from the environment, then from the defaults.
+/// Builds a [`Walrus`]. A value that is not set comes from the environment, then from the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct WalrusBuilder {
     directory: Option<PathBuf>,
@@ -28,70 +28,70 @@ pub struct WalrusBuilder {
 }
 
 impl WalrusBuilder {
-    /// The directory of the store itself: neither namespace nor environment say where it is.
+    /// Sets the directory of the store itself, so that neither namespace nor environment decides where it is.
     #[must_use]
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());
         self
     }
 
-    /// Directory of all namespaces; else `WALRUS_DATA_DIR`, else `wal_files`.
+    /// Sets the directory of all namespaces; by default `WALRUS_DATA_DIR`, else `wal_files`.
     #[must_use]
     pub fn data_dir(mut self, directory: impl Into<PathBuf>) -> Self {
         self.data_dir = Some(directory.into());
         self
     }
 
-    /// The namespace: a directory of its own below. Else `WALRUS_INSTANCE_KEY`, else `default`. Different keys never
-    /// share anything.
+    /// Sets the namespace, which has a directory of its own below; by default `WALRUS_INSTANCE_KEY`, else `default`.
+    /// Different keys never share anything.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// How often cursors are made durable.
+    /// Sets how often cursors are made durable.
     #[must_use]
     pub fn consistency(mut self, consistency: ReadConsistency) -> Self {
         self.consistency = consistency;
         self
     }
 
-    /// When appends are synced.
+    /// Sets when appends are synced.
     #[must_use]
     pub fn fsync_schedule(mut self, fsync: FsyncSchedule) -> Self {
         self.options.fsync = fsync;
         self
     }
 
-    /// How bytes get to the disk. Left at `Auto`, `WALRUS_DISABLE_IO_URING` makes it `Mmap`.
+    /// Sets how bytes get to the disk. If it stays `Auto`, `WALRUS_DISABLE_IO_URING` makes it `Mmap`.
     #[must_use]
     pub fn backend(mut self, backend: Backend) -> Self {
         self.options.backend = backend;
         self
     }
 
-    /// All other options of the store, and those that were set so far.
+    /// Sets all options of the store, those that were set before included.
     #[must_use]
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
-    /// What topics forget by themselves, where [`Log::set_retention`](crate::Log::set_retention) says nothing else.
+    /// Sets the retention of topics, unless [`Log::set_retention`](crate::Log::set_retention) sets another one.
     #[must_use]
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
     }
 
-    /// Opens it. Errors as [`Store::open`], and `InvalidName` for a key that is empty or too long.
+    /// Opens the store. Errors: those of [`Store::open`], and `InvalidName` for a key that is empty or too long.
     pub fn build(self) -> Result<Walrus> {
         let (directory, options) = self.place(|name| std::env::var_os(name))?;
         Walrus::with(Store::open(directory, options)?, self.consistency, self.retention)
     }
 
-    /// Where and how, given an environment.
+    /// Directory and options for a given environment.
     fn place(&self, variable: impl Fn(&str) -> Option<OsString>) -> Result<(PathBuf, Options)> {
         let mut options = self.options.clone();
         if options.backend == Backend::Auto && variable(DISABLE_IO_URING).is_some() {
@@ -114,9 +114,9 @@ impl WalrusBuilder {
     }
 }
 
-/// The original's constructors. Appends are durable when they return, where nothing else is said.
+/// The constructors of the original Walrus. Appends are durable when they return, unless a schedule says otherwise.
 impl Walrus {
-    /// Says step by step how to open.
+    /// Gives a builder with nothing set.
     ///
     /// ```
     /// use walrus_log::{FsyncSchedule, ReadConsistency, Walrus};
@@ -135,32 +135,33 @@ impl Walrus {
         WalrusBuilder::default()
     }
 
-    /// In the place that the environment says.
+    /// Opens the directory that the environment names.
     pub fn new() -> Result<Self> {
         Self::builder().build()
     }
 
-    /// Cursors of that consistency.
+    /// Opens the directory that the environment names, with cursors of that consistency.
     pub fn with_consistency(consistency: ReadConsistency) -> Result<Self> {
         Self::builder().consistency(consistency).build()
     }
 
-    /// Cursors of that consistency, appends synced like this.
+    /// Opens the directory that the environment names, with cursors of that consistency and appends synced by that
+    /// schedule.
     pub fn with_consistency_and_schedule(consistency: ReadConsistency, fsync: FsyncSchedule) -> Result<Self> {
         Self::builder().consistency(consistency).fsync_schedule(fsync).build()
     }
 
-    /// A namespace.
+    /// Opens a namespace.
     pub fn new_for_key(key: &str) -> Result<Self> {
         Self::builder().key(key).build()
     }
 
-    /// A namespace, with cursors of that consistency.
+    /// Opens a namespace, with cursors of that consistency.
     pub fn with_consistency_for_key(key: &str, consistency: ReadConsistency) -> Result<Self> {
         Self::builder().key(key).consistency(consistency).build()
     }
 
-    /// A namespace, with cursors of that consistency, appends synced like this.
+    /// Opens a namespace, with cursors of that consistency and appends synced by that schedule.
     pub fn with_consistency_and_schedule_for_key(
         key: &str,
         consistency: ReadConsistency,

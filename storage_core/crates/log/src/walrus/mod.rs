@@ -1,4 +1,4 @@
-//! Topics by name, entries of bytes: the engine as embedders use it.
+//! Topics by name, with entries of bytes: the engine as embedders use it.
 
 mod builder;
 mod namespace;
@@ -32,7 +32,7 @@ use crate::types::{Epoch, LogId, Offset};
 pub use builder::WalrusBuilder;
 pub use topic_arrival::TopicArrival;
 
-/// The cursor of the calls that name none.
+/// Name of the cursor of calls that name none.
 const DEFAULT_CURSOR: &str = "default";
 
 /// A store whose logs are topics. Clones share it.
@@ -43,12 +43,12 @@ pub struct Walrus {
 
 struct Inner {
     store: Store,
-    /// What the cursors of this Walrus promise over a crash.
+    /// Consistency of the topics' default cursors over a crash.
     consistency: ReadConsistency,
-    /// Retention of the topics that are made or found at open.
+    /// Retention that topics get when they are made or found at open.
     retention: Retention,
     topics: RwLock<HashMap<String, Topic>>,
-    /// Topics are made one at a time.
+    /// Lets one topic be made at a time.
     making: Mutex<()>,
 }
 
@@ -64,17 +64,17 @@ struct TopicInner {
 }
 
 thread_local! {
-    /// Memory for building batches: none is allocated per entry.
+    /// Memory in which the thread builds batches, so that none is allocated per entry.
     static BUILDING: RefCell<(BatchBuilder, Vec<u8>)> = RefCell::default();
 }
 
 impl Walrus {
-    /// Opens the store of a directory; its logs are the topics. Cursors are strict. Errors as [`Store::open`].
+    /// Opens the store of a directory; its logs are the topics. Cursors are strict. Errors: those of [`Store::open`].
     pub fn open(directory: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::on(Store::open(directory, options)?)
     }
 
-    /// Serves an open store. Of logs with the same name the one with the lowest id is the topic.
+    /// Serves an open store. Of several logs with the same name, the one with the lowest id is the topic.
     pub fn on(store: Store) -> Result<Self> {
         Self::with(store, ReadConsistency::default(), Retention::default())
     }
@@ -101,17 +101,17 @@ impl Walrus {
         Ok(Topic { inner: Arc::new(TopicInner { log, cursor }) })
     }
 
-    /// The store below.
+    /// The store with the topics' logs.
     pub fn store(&self) -> &Store {
         &self.inner.store
     }
 
-    /// What the open found, and what it cut, fenced, moved aside, moved back or made again.
+    /// The report of the open: what it found, cut, fenced, moved aside, moved back or made again.
     pub fn recovery(&self) -> &OpenReport {
         self.inner.store.report()
     }
 
-    /// The topic of a name, made now if it is not there: 1 to 255 bytes without NUL.
+    /// Gives the topic of a name, which is made if it does not exist: 1 to 255 bytes without NUL.
     pub fn topic(&self, name: &str) -> Result<Topic> {
         self.inner.store.check_open()?;
         if let Some(topic) = self.find(name) {
@@ -136,8 +136,8 @@ impl Walrus {
         Ok(topic)
     }
 
-    /// The topic that is appended to. One that is not there is made, unless the append would be refused whatever the topic
-    /// holds.
+    /// Gives the topic for an append. A topic that does not exist is made, unless `check` refuses the append whatever
+    /// the topic holds.
     fn topic_for(&self, name: &str, check: impl FnOnce(&Blocks) -> Result<()>) -> Result<Topic> {
         let resources = self.inner.store.resources();
         resources.check_open()?;
@@ -148,13 +148,13 @@ impl Walrus {
         self.topic(name)
     }
 
-    /// The topic of a call that only a topic that is there can answer.
+    /// Gives the topic of a call that only an existing topic can answer; fails with `UnknownTopic`.
     fn known_topic(&self, name: &str) -> Result<Topic> {
         self.inner.store.check_open()?;
         self.find(name).ok_or_else(|| Error::UnknownTopic { name: name.to_owned() })
     }
 
-    /// The topic of a name, if it is there.
+    /// The topic of a name, if it exists.
     pub fn find(&self, name: &str) -> Option<Topic> {
         self.inner.store.resources().assert_origin();
         self.inner.topics.read().get(name).cloned()
@@ -168,7 +168,7 @@ impl Walrus {
         names
     }
 
-    /// Deletes a topic and its cursors; durable on return. False: there was none.
+    /// Deletes a topic and its cursors; durable on return, unless its log never syncs. False if there was none.
     pub fn delete_topic(&self, name: &str) -> Result<bool> {
         self.inner.store.check_open()?;
         let _making = self.inner.making.lock();
@@ -178,15 +178,15 @@ impl Walrus {
         Ok(true)
     }
 
-    /// Appends an entry, durably as the schedule says, and gives its offset. Makes the topic if it is not there; one that is
-    /// refused makes none.
+    /// Appends an entry, durably as the schedule says, and gives its offset. Makes the topic if it does not exist; a
+    /// refused entry makes none.
     pub fn append_for_topic(&self, topic: &str, data: &[u8]) -> Result<Offset> {
         self.topic_for(topic, |blocks| check_entries(&[data], blocks))?.append(data)
     }
 
-    /// Appends up to 2,000 entries of 10 GB in all as one: all of them are there, or none, after a crash at any point and
-    /// to every reader. Gives their offsets. What one batch cannot hold is stored as several, one after the other; other
-    /// appends to the topic wait meanwhile.
+    /// Appends up to 2,000 entries of 10 GB in all as one: all of them are there or none, to every reader and after a
+    /// crash at any point. Gives their offsets. Entries that one batch cannot hold are stored as several, one after
+    /// the other; other appends to the topic wait meanwhile.
     pub fn batch_append_for_topic(&self, topic: &str, entries: &[&[u8]]) -> Result<Range<Offset>> {
         self.inner.store.check_open()?;
         if entries.is_empty() && self.find(topic).is_none() {
@@ -195,17 +195,19 @@ impl Walrus {
         self.topic_for(topic, |blocks| check_entries(entries, blocks))?.batch_append(entries)
     }
 
-    /// As [`Walrus::batch_append_for_topic`], but does not wait; see [`Topic::submit`].
+    /// Appends as [`Walrus::batch_append_for_topic`] does, but does not wait; see [`Topic::submit`].
     pub fn submit_for_topic(&self, topic: &str, entries: &[&[u8]]) -> Result<Appended> {
         self.topic_for(topic, |blocks| check_entries(entries, blocks))?.submit(entries)
     }
 
-    /// As [`Walrus::submit_for_topic`], of entries that a producer may send again, whenever it cannot know whether they were
-    /// stored: a repetition of one of its last five calls, with the same sequence and as many entries, is not stored but gives
-    /// the offsets of the first time ([`Appended::duplicate`]), also after a restart. What one batch cannot hold is refused.
+    /// Appends as [`Walrus::submit_for_topic`] does, for a producer that may send its entries again when it cannot
+    /// know whether they were stored. A repetition of one of its last five calls, with the same sequence and as many
+    /// entries, is not stored but gives the offsets of the first time ([`Appended::duplicate`]), also after a restart.
+    /// Entries that one batch cannot hold are refused.
     ///
-    /// The producer's sequence counts its entries in this topic, from 0 in each of its epochs; a higher epoch locks out the
-    /// lower ones. Errors: `OutOfOrderSequence` for a gap or an older repetition, `ProducerFenced`, `TooManyProducers`.
+    /// The producer's sequence counts its entries in this topic, from 0 in each of its epochs; a higher epoch locks
+    /// out the lower ones. Errors: `OutOfOrderSequence` for a gap or an older repetition, `ProducerFenced`,
+    /// `TooManyProducers`.
     pub fn submit_once_for_topic(
         &self,
         topic: &str,
@@ -219,8 +221,8 @@ impl Walrus {
         })
     }
 
-    /// As [`Walrus::append_for_topic`], of an entry with a key: a compaction keeps the last of each. Without data it is a
-    /// tombstone: the key is gone.
+    /// Appends an entry with a key, of which a compaction keeps the last; durability and topic are as with
+    /// [`Walrus::append_for_topic`]. Without data the entry is a tombstone: the key is gone.
     pub fn append_keyed_for_topic(&self, topic: &str, key: &[u8], data: Option<&[u8]>) -> Result<Offset> {
         let mut bytes = Vec::new();
         let batch = keyed_batch(key, data, &mut bytes)?;
@@ -228,20 +230,21 @@ impl Walrus {
         self.topic_for(topic, check)?.append_built(&batch)
     }
 
-    /// Keeps the last entry of each key; see [`Log::compact`]. `None`: there is no topic.
+    /// Keeps the last entry of each key; see [`Log::compact`]. `None` if there is no such topic.
     pub fn compact(&self, topic: &str, tombstone_delay: Duration) -> Result<Option<Compacted>> {
         self.inner.store.check_open()?;
         self.find(topic).map(|topic| topic.inner.log.compact(tombstone_delay)).transpose()
     }
 
-    /// The next entry of the topic's default cursor; see [`Cursor::read_next`]. `None` also where there is no topic.
+    /// Reads the next entry of the topic's default cursor; see [`Cursor::read_next`]. `None` also if there is no such
+    /// topic.
     pub fn read_next(&self, topic: &str, checkpoint: bool) -> Result<Option<Entry>> {
         self.inner.store.check_open()?;
         self.find(topic).map_or(Ok(None), |topic| topic.inner.cursor.read_next(checkpoint))
     }
 
-    /// Entries of about `bytes_max` bytes: from the default cursor, or from `start_offset`, which moves no cursor
-    /// whatever `checkpoint` says. At most 2,000, at least one if there is one.
+    /// Reads entries of about `bytes_max` bytes: from the default cursor, or from `start_offset`, which moves no
+    /// cursor whatever `checkpoint` says. At most 2,000, at least one if there is one.
     pub fn batch_read_for_topic(
         &self,
         topic: &str,
@@ -257,24 +260,24 @@ impl Walrus {
         }
     }
 
-    /// A cursor of a topic, by name. `UnknownTopic`: there is none to stand in.
+    /// Gives a cursor of a topic, by name. Fails with `UnknownTopic` if there is no such topic.
     pub fn cursor(&self, topic: &str, name: &str) -> Result<Cursor> {
         self.known_topic(topic)?.inner.log.cursor_with(name, self.inner.consistency)
     }
 
-    /// Entries that the default cursor has not consumed; 0 where there is no topic. See [`Cursor::unread`].
+    /// Number of offsets that the default cursor has not passed; 0 if there is no such topic. See [`Cursor::unread`].
     pub fn get_topic_entry_count(&self, topic: &str) -> u64 {
         self.find(topic).map_or(0, |topic| topic.inner.cursor.unread())
     }
 
-    /// The same of all topics.
+    /// [`Walrus::get_topic_entry_count`] of each topic, by name.
     pub fn get_topic_entry_counts(&self) -> HashMap<String, u64> {
         self.inner.store.resources().assert_origin();
         let count = |(name, topic): (&String, &Topic)| (name.clone(), topic.inner.cursor.unread());
         self.inner.topics.read().iter().map(count).collect()
     }
 
-    /// Bytes of the topic's batches on the disk, consumed or not; 0 where there is no topic.
+    /// Bytes of the topic's batches, consumed or not; 0 if there is no such topic.
     pub fn get_topic_size(&self, topic: &str) -> u64 {
         self.find(topic).map_or(0, |topic| topic.inner.log.size_bytes())
     }
@@ -289,18 +292,20 @@ impl Walrus {
         self.known_topic(topic)?.inner.log.mark_dirty()
     }
 
-    /// Whether nothing was appended since the topic was called clean. A topic that is not there is clean.
+    /// Whether nothing was appended since the topic was called clean. A topic that does not exist is clean.
     pub fn topic_is_clean(&self, topic: &str) -> bool {
         self.find(topic).is_none_or(|topic| topic.inner.log.is_clean())
     }
 
-    /// Forgets entries below an offset, as far as nobody holds them; see [`Log::trim`]. `None`: there is no topic.
+    /// Forgets entries below an offset, as far as nobody holds them; see [`Log::trim`]. `None` if there is no such
+    /// topic.
     pub fn trim(&self, topic: &str, before: Offset) -> Result<Option<Floor>> {
         self.inner.store.check_open()?;
         self.find(topic).map(|topic| topic.inner.log.trim(before)).transpose()
     }
 
-    /// Says what the topic forgets in the background, until the store is closed. Errors: `UnknownTopic`.
+    /// Sets the rules by which the topic forgets entries in the background, until the store is closed. Errors:
+    /// `UnknownTopic`.
     pub fn set_topic_retention(&self, topic: &str, retention: Retention) -> Result<()> {
         self.known_topic(topic)?.inner.log.set_retention(retention);
         Ok(())
@@ -313,7 +318,7 @@ impl Walrus {
 }
 
 impl Topic {
-    /// The log below.
+    /// The log with the topic's entries.
     pub fn log(&self) -> &Log {
         &self.inner.log
     }
@@ -323,12 +328,12 @@ impl Topic {
         &self.inner.cursor
     }
 
-    /// See [`Walrus::append_for_topic`].
+    /// Appends an entry; see [`Walrus::append_for_topic`].
     pub fn append(&self, data: &[u8]) -> Result<Offset> {
         self.append_batch(&[data]).map(|offsets| offsets.start)
     }
 
-    /// See [`Walrus::append_keyed_for_topic`].
+    /// Appends an entry with a key; see [`Walrus::append_keyed_for_topic`].
     pub fn append_keyed(&self, key: &[u8], data: Option<&[u8]>) -> Result<Offset> {
         let mut bytes = Vec::new();
         self.append_built(&keyed_batch(key, data, &mut bytes)?)
@@ -340,14 +345,14 @@ impl Topic {
         Ok(appended.base_offset)
     }
 
-    /// As [`Walrus::batch_append_for_topic`], but does not wait: the entries are durable when the ticket resolves, which
-    /// can be awaited. Refuses an empty batch.
+    /// Appends entries as [`Topic::batch_append`] does, but does not wait: they are durable when the ticket resolves,
+    /// which can be awaited. Refuses an empty batch.
     pub fn submit(&self, entries: &[&[u8]]) -> Result<Appended> {
         check_count(entries)?;
         self.submit_batch(entries)
     }
 
-    /// See [`Walrus::batch_append_for_topic`].
+    /// Appends entries as one; see [`Walrus::batch_append_for_topic`].
     pub fn batch_append(&self, entries: &[&[u8]]) -> Result<Range<Offset>> {
         check_count(entries)?;
         if entries.is_empty() {
@@ -371,7 +376,7 @@ impl Topic {
         in_one_batch(entries, None, |batch| self.inner.log.append(batch))
     }
 
-    /// Entries that one batch cannot hold: durable on return.
+    /// Appends entries that one batch cannot hold, as a batch group; durable on return, as the schedule promises.
     fn append_group(&self, entries: &[&[u8]], batch_bytes_max: u64) -> Result<Appended> {
         let parts = group_parts(entries, batch_bytes_max.min(PART_BYTES));
         let sizes = part_sizes(entries, &parts);
@@ -384,7 +389,7 @@ impl Topic {
         })
     }
 
-    /// Entries from an offset on; moves no cursor.
+    /// Reads entries from an offset on; moves no cursor.
     pub fn read_at(&self, start: Offset, bytes_max: usize) -> Result<Vec<Entry>> {
         read_entries(&self.inner.log, start, bytes_max)
     }
@@ -440,18 +445,19 @@ fn check_fits(batch_bytes: u64, blocks: &Blocks) -> Result<()> {
     if batch_bytes > bytes_max { Err(Error::TooLarge { bytes: batch_bytes, bytes_max }) } else { Ok(()) }
 }
 
-/// A batch of one entry with a key, in memory that is given.
+/// Builds a batch of one entry with a key, in the memory `bytes`.
 fn keyed_batch<'a>(key: &[u8], data: Option<&[u8]>, bytes: &'a mut Vec<u8>) -> Result<Batch<'a>> {
     Ok(BatchBuilder::new().push(Some(key), data, now_ms(), &[]).build_in(bytes)?)
 }
 
-/// What a batch of entries takes at most.
+/// Upper limit on the bytes of a batch with these entries.
 fn batch_bytes(entries: &[&[u8]]) -> u64 {
     let entry_bytes = |data: &&[u8]| data.len() as u64 + ENTRY_EXTRA_BYTES_MAX;
     HEADER_BYTES as u64 + entries.iter().map(entry_bytes).sum::<u64>()
 }
 
-/// Entries one after the other in as few parts as take no more than so many bytes each; a larger entry is one alone.
+/// Splits entries, in their order, into few parts of at most `part_bytes_max` bytes each; a larger entry is a part
+/// alone.
 fn group_parts(entries: &[&[u8]], part_bytes_max: u64) -> Vec<Range<usize>> {
     let mut parts: Vec<Range<usize>> = Vec::new();
     for index in 0..entries.len() {
@@ -471,10 +477,10 @@ fn part_sizes(entries: &[&[u8]], parts: &[Range<usize>]) -> Vec<PartSize> {
     parts.iter().map(size).collect()
 }
 
-/// What an entry takes besides its bytes at most: lengths, deltas, no key, no headers.
+/// Upper limit on the bytes of an entry besides its data: lengths and deltas, without key and headers.
 const ENTRY_EXTRA_BYTES_MAX: u64 = 32;
-/// So much of a group is in memory at a time, where its entries are not larger.
+/// Bytes of a group that are in memory at a time, unless one entry is larger.
 const PART_BYTES: u64 = 64 << 20;
 
-/// A thread that once built a larger batch gives the memory back.
+/// Most bytes that a thread keeps for its next batch after a larger one.
 const BUILDING_BYTES_KEPT: usize = 8 << 20;

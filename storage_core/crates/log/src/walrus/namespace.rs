@@ -1,14 +1,14 @@
-//! Keys of namespaces as names of directories: no two keys share one, and none leaves the directory of data.
+//! Directory names for the keys of namespaces: no two keys share one, and none leads out of the data directory.
 
 use std::fmt::Write as _;
 
 use crate::error::{Error, Result};
 
-/// What file systems take.
+/// Longest file name that file systems take.
 const NAME_BYTES_MAX: usize = 255;
 
-/// The directory of a key: letters, digits, `-`, `_` and `.` (but in front) stay, other bytes become `%` and two hex
-/// digits.
+/// The directory of a key: letters, digits, `-`, `_` and `.` (except in front) stay, other bytes become `%` and two
+/// hex digits.
 pub(super) fn directory_name(key: &str) -> Result<String> {
     let invalid = |reason| Err(Error::InvalidName { name: key.to_owned(), reason });
     if key.is_empty() {

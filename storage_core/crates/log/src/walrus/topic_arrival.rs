@@ -1,4 +1,4 @@
-//! Waiting for entries of a topic that may not be there yet: its first append makes it, a wait for it never does.
+//! The wait for entries of a topic that may not exist yet: its first append makes it, a wait never does.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,17 +12,17 @@ use crate::sync::now;
 use crate::types::Offset;
 
 impl Walrus {
-    /// Blocks until the default cursor has an entry to read, or until the time is over. A topic that is not there is waited
-    /// for, too, and not made. See [`Log::wait_for`](crate::Log::wait_for).
+    /// Blocks until the default cursor has an entry to read, or until the time is over. Waits for a topic that does
+    /// not exist too, and does not make it. See [`Log::wait_for`](crate::Log::wait_for).
     pub fn wait_for_data(&self, topic: &str, timeout: Duration) -> Result<bool> {
-        // A time that no clock reaches is none.
+        // A deadline that no clock can hold is no deadline.
         let deadline = now().checked_add(timeout);
         let Some(topic) = self.wait_for_topic(topic, deadline)? else { return Ok(false) };
         let left = deadline.map_or(timeout, |deadline| deadline.saturating_duration_since(now()));
         topic.inner.cursor.wait(left)
     }
 
-    /// The topic, as soon as it is there; `None`: the time was over before.
+    /// Blocks until the topic exists; `None` if the time was over before.
     fn wait_for_topic(&self, name: &str, deadline: Option<Instant>) -> Result<Option<Topic>> {
         let store = &self.inner.store;
         store.resources().check_open()?;
@@ -42,22 +42,22 @@ impl Walrus {
         }
     }
 
-    /// Resolves when the topic has an entry at an offset, or at the place of its default cursor (`None`); to be awaited in any
-    /// runtime, without a limit of time. A topic that is not there is waited for, too, and not made.
+    /// Resolves when the topic has an entry at an offset, or (`None`) at the place of its default cursor. It can be
+    /// awaited in any runtime and has no limit of time. Waits for a topic that does not exist too, and does not make
+    /// it.
     pub fn arrival(&self, topic: &str, offset: Option<Offset>) -> TopicArrival {
         TopicArrival { walrus: self.clone(), name: topic.to_owned(), offset, task: None, of_log: None }
     }
 }
 
-/// Resolves when a topic is there and has an entry (true), or never will have (false). One that is dropped leaves nothing
-/// behind.
+/// Resolves when a topic exists and has an entry (true), or never will have (false). Dropping it forgets the wait.
 #[must_use = "futures do nothing unless polled"]
 pub struct TopicArrival {
     walrus: Walrus,
     name: String,
-    /// `None`: where the default cursor stands when the topic is there.
+    /// Offset of the entry; `None` for the place of the default cursor when the topic exists.
     offset: Option<Offset>,
-    /// Names the wait for the topic, while there is one.
+    /// Number of the wait for the topic, while there is one.
     task: Option<u64>,
     of_log: Option<Arrival>,
 }
@@ -73,7 +73,8 @@ impl Future for TopicArrival {
         let store = &walrus.inner.store;
         store.resources().check_open()?;
         let mut tasks = store.topics_made().expect();
-        // Looked at again: a close announces itself to those who were there before.
+        // The store may have closed since the check above: its close announces itself only to waits that were there
+        // before.
         store.resources().check_open()?;
         let Some(topic) = walrus.find(name) else {
             let replaced = tasks.note(task, context.waker());
@@ -90,7 +91,7 @@ impl Future for TopicArrival {
 impl Drop for TopicArrival {
     fn drop(&mut self) {
         let store = &self.walrus.inner.store;
-        // In a forked child the lock may be held by a thread that is not there.
+        // A forked child cannot take the lock: the thread that holds it may not exist there.
         if store.resources().check_origin().is_ok() {
             store.topics_made().forget(self.task);
         }
