@@ -1,4 +1,5 @@
-//! Waiting for something to come: records of a log, a topic of a store. Who brings it pays nothing as long as nobody waits.
+//! The wait for something to come: records of a log, a topic of a store. Whoever brings it pays nothing as long as
+//! nobody waits.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{Ordering, fence};
@@ -7,13 +8,13 @@ use std::time::Instant;
 
 use crate::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicBool};
 
-/// Those who wait for something to come: records of a log, a topic of a store.
+/// The tasks and threads that wait for something to come: records of a log, a topic of a store.
 #[derive(Default)]
 pub(crate) struct Arrivals {
-    /// Set by who is about to wait, and before looking whether there is something: for records under the mutex of the log's
-    /// writer.
+    /// Whether somebody may be waiting. It is set before the look whether there is something; a wait for records sets
+    /// it under the mutex of the log's writer.
     is_awaited: AtomicBool,
-    /// Never locked while the writer is.
+    /// The waiting tasks. This mutex is never locked while the writer's is held.
     tasks: Mutex<Tasks>,
     threads: Condvar,
 }
@@ -22,13 +23,13 @@ pub(crate) struct Arrivals {
 #[derive(Default)]
 pub(crate) struct Tasks {
     last_id: u64,
-    /// In the order in which they came.
+    /// Wakers by the number of their wait, in the order in which they came.
     wakers: BTreeMap<u64, Waker>,
 }
 
 impl Tasks {
-    /// The task of a wait, which keeps its `id`, is woken by what comes next. Gives the waker that this one replaces, to be
-    /// dropped without the lock: the last waker of a task may drop a wait.
+    /// Registers the waker of a wait, whose number is kept in `id`; the next announcement wakes it. Returns the waker
+    /// that this one replaces, which must be dropped without the lock: the last waker of a task may drop a wait.
     #[must_use]
     pub(crate) fn note(&mut self, id: &mut Option<u64>, waker: &Waker) -> Option<Waker> {
         let id = *id.get_or_insert_with(|| {
@@ -40,15 +41,16 @@ impl Tasks {
 }
 
 impl Arrivals {
-    /// Whether somebody is to be woken: for those who hold the writer's mutex.
+    /// Whether somebody is to be woken; asked under the writer's mutex.
     #[inline]
     pub(crate) fn are_awaited(&self) -> bool {
         self.is_awaited.load(Ordering::Relaxed)
     }
 
-    /// Something became readable, or nothing will any more. Not under the writer's mutex.
+    /// Wakes all who wait: something became readable, or nothing will any more. Must not be called under the writer's
+    /// mutex.
     pub(crate) fn announce(&self) {
-        // Either this sees the wish, or who wishes sees what is announced: both look after a fence.
+        // Either this side sees the wait, or the waiting side sees what is announced: both look after a fence.
         fence(Ordering::SeqCst);
         if self.are_awaited() {
             let mut tasks = self.tasks.lock();
@@ -60,17 +62,19 @@ impl Arrivals {
         }
     }
 
-    /// Those who wait, for who is about to look whether there is something to wait for.
+    /// Locks the waiting tasks, for a caller that is about to look whether there is something to wait for.
     pub(crate) fn tasks(&self) -> MutexGuard<'_, Tasks> {
         self.tasks.lock()
     }
 
-    /// Says that who holds the tasks is about to wait: for records, under the mutex of the log's writer.
+    /// Notes that the caller, who holds the tasks, is about to wait. For records it is called under the mutex of the
+    /// log's writer.
     pub(crate) fn set_awaited(&self) {
         self.is_awaited.store(true, Ordering::Relaxed);
     }
 
-    /// Says that who holds the tasks is about to wait for what has no mutex of its own; a look at it follows.
+    /// Locks the tasks and notes that the caller is about to wait for something without a mutex of its own; the caller
+    /// looks for it afterwards.
     pub(crate) fn expect(&self) -> MutexGuard<'_, Tasks> {
         let tasks = self.tasks();
         self.set_awaited();
@@ -78,7 +82,8 @@ impl Arrivals {
         tasks
     }
 
-    /// Lets go of the tasks until something is announced. True: the time was over before (`None`: it never is).
+    /// Unlocks the tasks until something is announced, or until `deadline`; true if the time is over. `None` is no
+    /// deadline.
     pub(crate) fn wait<'a>(
         &self,
         tasks: MutexGuard<'a, Tasks>,
@@ -90,7 +95,7 @@ impl Arrivals {
         }
     }
 
-    /// The wait is over, or nobody waits any more.
+    /// Forgets a wait that is over or was dropped.
     pub(crate) fn forget(&self, id: Option<u64>) {
         if let Some(id) = id {
             let forgotten = self.tasks.lock().wakers.remove(&id);

@@ -1,5 +1,5 @@
-//! Group commit that clocks itself: the first caller does the work in its own thread, those who arrive meanwhile are
-//! the next group. No timer, no thread of its own.
+//! Group commit without a timer or a thread of its own: the first caller does the work in its own thread, and callers
+//! that arrive meanwhile are the next group.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use crate::seeded;
 use crate::sync::{Condvar, Mutex, atomic::AtomicUsize, now, thread};
 
-/// Who works waits for callers to come back for at most this part of what the last work took.
+/// The caller that works waits for others to come back at most this part of the time that the last work took.
 const GATHERING_SHARE: u32 = 2;
-/// Limit on that wait: a disk that once stood still says nothing of how soon they come.
+/// Limit on that wait: the time of a disk that once stood still does not tell how soon callers come.
 const GATHERING_MAX: Duration = Duration::from_micros(200);
 
 /// Lets one caller at a time work for all.
@@ -17,27 +17,27 @@ const GATHERING_MAX: Duration = Duration::from_micros(200);
 pub(crate) struct Group {
     turn: Mutex<TurnState>,
     done: Condvar,
-    /// Callers that wait for the work under way to end.
+    /// Number of callers that wait for the current work to end.
     waiting: AtomicUsize,
 }
 
 #[derive(Default)]
 struct TurnState {
     is_taken: bool,
-    /// How many the last work let go: they are likely to come again at once.
+    /// Number of callers that the last work let go: they are likely to come again at once.
     crowd: usize,
-    /// How long it was.
+    /// Duration of the last work.
     took: Duration,
 }
 
 impl Group {
-    /// Returns once `reached`; runs `work` in this thread as long as nobody else does. `work` must bring `reached`
-    /// about for everything that was asked for before it started.
+    /// Returns once `reached`; runs `work` in this thread if nobody else does. `work` must bring `reached` about for
+    /// everything that was asked for before it started.
     pub(crate) fn wait(&self, reached: impl Fn() -> bool, work: impl Fn()) {
         self.wait_by(&now, reached, work);
     }
 
-    /// As `wait`, with that clock.
+    /// Does what `wait` does, with another clock.
     fn wait_by(&self, clock: &dyn Fn() -> Instant, reached: impl Fn() -> bool, work: impl Fn()) {
         while !reached() {
             let mut turn = self.turn.lock();
@@ -50,7 +50,7 @@ impl Group {
             let (crowd, took) = (turn.crowd, turn.took);
             drop(turn);
             let mut turn = Turn { group: self, clock, start: clock() };
-            // What happened between the first look and the turn may have done it already.
+            // Work of another caller between the first look and this turn may have done it already.
             if !reached() {
                 let limit = (took / GATHERING_SHARE).min(GATHERING_MAX);
                 turn.start = self.gather(crowd, clock, turn.start, limit);
@@ -60,8 +60,9 @@ impl Group {
         }
     }
 
-    /// Without it the first of a crowd that comes back would work for itself alone, and the others would wait twice.
-    /// Somebody who is alone never waits here. Says when it was over.
+    /// Waits a moment for the callers that the last work let go. Otherwise the first of a crowd that comes back would
+    /// work for itself alone, and the others would wait twice. A caller that is alone never waits here. Returns the
+    /// time at the end.
     fn gather(&self, crowd: usize, clock: &dyn Fn() -> Instant, start: Instant, limit: Duration) -> Instant {
         let mut now = start;
         while self.waiting.load(Ordering::Relaxed) < crowd && now - start < limit {
@@ -71,7 +72,7 @@ impl Group {
         now
     }
 
-    /// Nobody works, and the last work took no longer than that.
+    /// Whether nobody works and the last work took no longer than `took_at_most`.
     pub(crate) fn is_free_and_quick(&self, took_at_most: Duration) -> bool {
         let turn = self.turn.lock();
         !turn.is_taken && turn.took <= took_at_most
@@ -90,7 +91,7 @@ impl Group {
     }
 }
 
-/// Ends the turn, also when the work panics.
+/// The turn of a caller; dropping it ends the turn, also when the work panics.
 struct Turn<'a> {
     group: &'a Group,
     clock: &'a dyn Fn() -> Instant,
@@ -147,7 +148,7 @@ mod tests {
         assert!(works.load(Ordering::SeqCst) < 800);
     }
 
-    /// Nanoseconds; a look at it takes one microsecond.
+    /// Nanoseconds that have passed; each look at the clock adds one microsecond.
     #[derive(Default)]
     struct Clock(AtomicU64);
 
@@ -159,7 +160,7 @@ mod tests {
         }
     }
 
-    /// A crowd of three waits for a work that takes so long, and is let go.
+    /// Lets a crowd of three callers wait for one work that takes `took`.
     fn let_a_crowd_go(group: &Group, clock: &Clock, took: Duration) {
         let done = AtomicBool::new(false);
         let wait = |work: &dyn Fn()| group.wait_by(&|| clock.now(), || done.load(Ordering::SeqCst), work);
@@ -177,7 +178,7 @@ mod tests {
         });
     }
 
-    /// For how long one caller behind that crowd waits before it works.
+    /// How long one caller behind that crowd waits before it works.
     fn waits_behind(group: &Group, clock: &Clock) -> Duration {
         let (start, done) = (clock.now(), AtomicBool::new(false));
         let began = Mutex::new(start);
@@ -192,7 +193,8 @@ mod tests {
         *began.lock() - start
     }
 
-    /// Half of what the last work took was waited for: behind a disk that stood still for three seconds, a second and a half.
+    /// The wait once was half of what the last work took: behind a disk that stood still for three seconds, a second
+    /// and a half.
     #[test]
     fn a_crowd_that_does_not_come_back_is_waited_for_no_longer_than_the_limit() {
         for (took, at_most) in [(3_000_000, 200), (400, 200), (100, 50), (0, 0)] {
@@ -203,7 +205,7 @@ mod tests {
             let at_most = Duration::from_micros(at_most);
             assert!(waited <= at_most + looks, "work of {took} us: waited {waited:?}");
             assert!(waited >= at_most.saturating_sub(looks), "work of {took} us: waited {waited:?} only");
-            // Nobody came: the next caller is alone, and does not wait.
+            // Nobody came, so the next caller is alone and does not wait.
             assert!(waits_behind(&group, &clock) <= looks);
         }
     }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::format::footer::IndexEntry;
 use crate::sync::Mutex;
 
-/// The last indexes that were read from footers, by block sequence: so many bytes of them, however many blocks there are.
+/// Cache of the indexes that were read from footers, by block sequence; limited in bytes, however many blocks there
+/// are.
 #[derive(Default)]
 pub(crate) struct IndexCache {
     kept: Mutex<KeptIndexes>,
@@ -22,7 +23,7 @@ struct KeptIndexes {
 const INDEX_BYTES_MAX: usize = 512 << 10;
 
 impl IndexCache {
-    /// The index of the block of that sequence; loaded where it is not kept.
+    /// Gives the index of the block of a sequence; `load`s it if the cache does not have it.
     pub(crate) fn get(
         &self,
         sequence: u64,
@@ -61,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_billion_small_records_need_less_than_a_megabyte_of_index() {
-        // 1e9 records of 100 bytes in batches of 100, in blocks of 10 MiB: one entry for each batch.
+        // The log has 1e9 records of 100 bytes in batches of 100, in blocks of 10 MiB: one entry for each batch.
         let batch_bytes = 61 + 100 * 108;
         let batches_of_block = (10 << 20) / batch_bytes;
         let blocks = 10_000_000 / batches_of_block;

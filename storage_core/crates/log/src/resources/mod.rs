@@ -1,4 +1,4 @@
-//! What the logs of a store stand on: blocks in files, the journal, space, memory for tails. Nothing here knows a log.
+//! The resources of logs: blocks in files, the journal, space, memory for tails. Nothing here knows a log.
 
 pub(crate) mod arrivals;
 pub(crate) mod blocks;
@@ -21,9 +21,9 @@ use blocks::{BlockFile, Blocks};
 use indexes::IndexCache;
 use journal::Journal;
 
-/// The parts of an open store that each of its logs uses.
+/// The parts of an open store that all its logs use.
 pub(crate) struct Resources {
-    /// The process that opened the store: no other one touches it.
+    /// The process that opened the store: no other one may use it.
     origin: Origin,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) manifest: Manifest,
@@ -35,7 +35,7 @@ pub(crate) struct Resources {
     pub(crate) pool: Arc<ChunkPool>,
     pub(crate) indexes: IndexCache,
     is_closed: AtomicBool,
-    /// Damaged ranges, found at open and by readers.
+    /// Number of damaged ranges that were found, at open and by readers.
     pub(crate) corrupted_ranges: AtomicU64,
     /// Syncs of block files; a durable write counts as one.
     pub(crate) data_syncs: AtomicU64,
@@ -67,29 +67,29 @@ impl Resources {
         }
     }
 
-    /// Each call of a user asks this first, before it takes any lock: in a forked child a lock may be held by a thread that
-    /// is not there.
+    /// Fails if the store was closed, or this process is a forked child. Each call of a user asks this first, before
+    /// it takes any lock: in a forked child a lock may be held by a thread that does not exist there.
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
         self.check_origin()?;
         if self.is_closed.load(Ordering::Relaxed) { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Refuses in a forked child only: for those that end what was begun before the close.
+    /// Fails in a forked child only. For calls that end what was begun before the close.
     #[inline]
     pub(crate) fn check_origin(&self) -> Result<()> {
         if self.origin.is_here() { Ok(()) } else { Err(Error::Forked) }
     }
 
-    /// For calls that have no error to give: in a forked child they would wait for a lock that is held by a thread that is not
-    /// there, or answer with what was true before the fork.
+    /// Panics in a forked child. For calls that return no error: they would wait there for a lock of a thread that
+    /// does not exist, or answer with what was true before the fork.
     #[inline]
     #[track_caller]
     pub(crate) fn assert_origin(&self) {
         assert!(self.origin.is_here(), "{}", Error::Forked);
     }
 
-    /// Calls of users are refused from now on. False: they were already.
+    /// Refuses calls of users from now on; false if they were refused already.
     pub(crate) fn close(&self) -> bool {
         !self.is_closed.swap(true, Ordering::AcqRel)
     }

@@ -1,5 +1,5 @@
-//! Space ahead of a writer: a range of a file is prepared in growing steps, by the background thread before the writer
-//! gets there, by the writer itself if it was faster. A small store stays small, a busy one never waits.
+//! The space ahead of a writer: a range of a file is prepared in growing steps, by the background thread before the
+//! writer gets there, or by the writer if it was faster. A small store stays small, and a busy one does not wait.
 
 use std::io;
 use std::ops::Range;
@@ -15,24 +15,26 @@ use crate::sync::{
 
 const STEP_BYTES_MIN: u64 = 64 << 10;
 const STEP_BYTES_MAX: u64 = 4 << 20;
-/// Before, a writer that waits is only the first to use the range.
+/// Least position of a writer that counts as outrunning: before it, a writer that waits is only the first to use the
+/// range.
 const OUTRUN_BYTES_MIN: u64 = 1 << 20;
 
 pub(crate) struct Space {
     file: Arc<dyn DiskFile>,
     range: Range<u64>,
-    /// From the start of the range; up to here stores and writes find space and zeros.
+    /// Bytes from the start of the range that have space and read as zeros until they are written.
     prepared: AtomicU64,
-    /// Held while preparing.
+    /// Held while space is prepared.
     preparing: Mutex<()>,
-    /// Whether zeros are written ahead of the writer; else space is only reserved.
+    /// Whether zeros are written ahead of the writer; otherwise space is only reserved.
     writes_zeros: bool,
-    /// The writer got to the end of what was prepared: it writes much, and writing zeros first would double the work.
+    /// Whether the writer has reached the end of the prepared bytes. It writes much then, and writing zeros first
+    /// would double the work.
     is_outrun: AtomicBool,
 }
 
 impl Space {
-    /// `prepared` bytes of the range are known to be there.
+    /// A range of which `prepared` bytes are known to have space.
     pub(crate) fn new(file: Arc<dyn DiskFile>, range: Range<u64>, prepared: u64, how: Prepare) -> Self {
         Self {
             file,
@@ -44,7 +46,7 @@ impl Space {
         }
     }
 
-    /// Says that everything up to `end` is there: it holds data.
+    /// Notes that everything up to `end` has space, since it holds data.
     pub(crate) fn assume(&self, end: u64) {
         self.prepared.fetch_max(end, Ordering::AcqRel);
     }
@@ -54,7 +56,7 @@ impl Space {
         self.range.end - self.range.start
     }
 
-    /// Makes room up to `end`, in the caller's thread. Cheap where it was prepared before.
+    /// Makes room up to `end`, in the caller's thread; cheap where it was prepared before.
     #[inline]
     pub(crate) fn reach(&self, end: u64) -> io::Result<()> {
         if end <= self.prepared.load(Ordering::Acquire) {
@@ -67,21 +69,22 @@ impl Space {
             .or_else(|_| self.prepare(end, Prepare::Reserved))
     }
 
-    /// Whether a writer at `written` should have more prepared now.
+    /// Whether more should be prepared now for a writer at the position `written`.
     #[inline]
     pub(crate) fn is_short(&self, written: u64) -> bool {
         let prepared = self.prepared.load(Ordering::Relaxed);
         prepared < self.bytes() && prepared.saturating_sub(written) < self.step(written) / 2
     }
 
-    /// Prepares ahead of a writer at `written`.
+    /// Prepares space ahead of a writer at the position `written`.
     pub(crate) fn prepare_ahead(&self, written: u64) -> io::Result<()> {
         let writes_zeros = self.writes_zeros && !self.is_outrun.load(Ordering::Relaxed);
         let how = if writes_zeros { Prepare::Written } else { Prepare::Reserved };
         self.prepare(written.saturating_add(self.step(written)), how)
     }
 
-    /// As much as was written before, within limits: a log that writes more gets more at a time.
+    /// Size of the next step: as much as was written before, within limits, so that a log that writes more gets more
+    /// at a time.
     fn step(&self, written: u64) -> u64 {
         written.clamp(STEP_BYTES_MIN, STEP_BYTES_MAX)
     }

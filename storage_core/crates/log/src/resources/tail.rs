@@ -1,5 +1,6 @@
-//! The growing end of a range of a file: one writer appends, commits capture what to write, readers see recent bytes
-//! without a system call. Mapped tails are stored at once; buffered ones live in memory until a commit writes them.
+//! The growing end of a range of a file. One writer appends, commits capture what to write, and readers see recent
+//! bytes without a system call. Mapped tails are stored at once; buffered ones stay in memory until a commit writes
+//! them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,10 +14,10 @@ use crate::disk::{
 use crate::page::page_down;
 use crate::sync::Mutex;
 
-/// A tail gets large chunks from here on: many logs never come so far.
+/// Position from which a tail gets large chunks: many logs never come so far.
 const LARGE_FROM: u64 = 64 << 10;
 
-/// Positions count from the start of the range.
+/// The tail of a range. Positions count from the start of the range.
 pub(crate) struct Tail {
     file: Arc<dyn DiskFile>,
     start: u64,
@@ -30,7 +31,7 @@ enum Memory {
 }
 
 impl Tail {
-    /// Goes on at `written`; what is on the page before it is read.
+    /// Opens a tail that goes on at `written`; reads the bytes that are before it on its page.
     pub(crate) fn open(
         file: Arc<dyn DiskFile>,
         range: Range<u64>,
@@ -63,18 +64,18 @@ impl Tail {
         Ok(tail)
     }
 
-    /// Lets go of its file; nothing is written any more.
+    /// Closes the tail's file; nothing is written any more.
     pub(crate) fn let_go(&mut self) {
         self.file = Arc::new(ClosedFile);
     }
 
-    /// Where the next byte goes.
+    /// Position of the next byte.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
-    /// Appends bytes; the range must have been prepared up to their end. After an error the file must take no more: see
-    /// [`MappedRange::store`].
+    /// Appends bytes; the range must have been prepared up to their end. After an error the file must take no more, as
+    /// [`MappedRange::store`] says.
     #[inline]
     pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.memory {
@@ -103,12 +104,12 @@ impl Tail {
         Ok(())
     }
 
-    /// What must be written so that the disk has everything up to now, if it has everything below `flushed`.
+    /// Captures what must be written so that the disk has everything up to now, if it has everything below `flushed`.
     pub(crate) fn capture(&self, flushed: u64) -> TailCapture {
         self.capture_to(flushed, self.written)
     }
 
-    /// As [`Tail::capture`], but not much more than `bytes_max`.
+    /// Captures as [`Tail::capture`] does, but not much more than `bytes_max`.
     pub(crate) fn capture_some(&self, flushed: u64, bytes_max: u64) -> TailCapture {
         let end = page_down(flushed.saturating_add(bytes_max));
         self.capture_to(flushed, if end > flushed { end.min(self.written) } else { self.written })
@@ -126,7 +127,7 @@ impl Tail {
                 .into_iter()
                 .map(|(chunk, range)| Part::Chunk(chunk, range))
                 .collect();
-            // The last page is copied: bytes that arrive later must not be written half.
+            // The last page is copied: bytes that arrive later must not be written in part.
             let last = recent.parts(whole..end);
             if let Some((chunk, range)) = last.first() {
                 parts.push(Part::Page(AlignedPage::padded(chunk.slice(range.clone()))));
@@ -135,7 +136,7 @@ impl Tail {
         TailCapture { file: Arc::clone(&self.file), position: self.start + from, parts, end }
     }
 
-    /// Recent bytes for readers; `None` where the file always has them.
+    /// Recent bytes for readers; `None` if the file always has them.
     pub(crate) fn recent(&self) -> Option<Arc<Recent>> {
         match &self.memory {
             Memory::Mapped(_) => None,
@@ -144,14 +145,14 @@ impl Tail {
     }
 }
 
-/// Bytes of a tail at one moment, to be written without holding anything of the writer's.
+/// Bytes of a tail at one moment, which are written without holding anything of the writer's.
 pub(crate) struct TailCapture {
     file: Arc<dyn DiskFile>,
-    /// In the file.
+    /// Position in the file.
     position: u64,
-    /// Whole pages; empty where nothing needs to be written.
+    /// Parts of whole pages; empty if nothing needs to be written.
     parts: Vec<Part>,
-    /// Where the tail ended, from the start of its range.
+    /// Position in the range where the tail ended.
     pub(crate) end: u64,
 }
 
@@ -170,22 +171,22 @@ impl Part {
 }
 
 impl TailCapture {
-    /// Whether there is something to write.
+    /// Whether there is anything to write.
     pub(crate) fn has_writes(&self) -> bool {
         !self.parts.is_empty()
     }
 
-    /// Where to write what.
+    /// Position in the file, and the parts to write there.
     pub(crate) fn as_write(&self) -> (u64, Vec<&[u8]>) {
         (self.position, self.parts.iter().map(Part::bytes).collect())
     }
 
-    /// Syncs the file that it belongs to.
+    /// Syncs the tail's file.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync()
     }
 
-    /// Writes it; says how many bytes.
+    /// Writes the captured bytes; returns how many there were.
     pub(crate) fn write(&self, durable: bool) -> io::Result<u64> {
         let (position, parts) = self.as_write();
         write_all(&*self.file, position, &parts, durable)?;
@@ -193,10 +194,10 @@ impl TailCapture {
     }
 }
 
-/// Chunks that may not be on the disk yet, and the last one.
+/// The chunks of a tail that may not be on the disk yet, and the last one.
 #[derive(Default)]
 pub(crate) struct Recent {
-    /// (position of the first byte, chunk), back to back.
+    /// Position of the first byte of each chunk, and the chunk; they lie back to back.
     chunks: Mutex<VecDeque<(u64, ChunkReader)>>,
 }
 
@@ -205,7 +206,7 @@ impl Recent {
         self.chunks.lock().push_back((position, chunk));
     }
 
-    /// Forgets chunks that end at or below the page of `flushed`: the disk has them.
+    /// Drops the chunks that end at or below the page of `flushed`: the disk has them.
     pub(crate) fn release(&self, flushed: u64) {
         let mut chunks = self.chunks.lock();
         let is_below = |(position, chunk): &(u64, ChunkReader)| {
@@ -216,7 +217,7 @@ impl Recent {
         }
     }
 
-    /// The chunks of a range that was written, as far as they are still here.
+    /// The chunks of a written range, as far as they are still here.
     fn parts(&self, range: Range<u64>) -> Vec<(ChunkReader, Range<usize>)> {
         let chunks = self.chunks.lock();
         let part = |(position, chunk): &(u64, ChunkReader)| {
@@ -227,8 +228,8 @@ impl Recent {
         chunks.iter().filter_map(part).collect()
     }
 
-    /// Appends a written range, or its end that is still here, to `out`, behind the part that is on the disk, read
-    /// from `file`.
+    /// Appends a written range to `out`: the part that is only on the disk is read from `file`, the rest comes from
+    /// the chunks.
     pub(crate) fn read(
         &self,
         file: &dyn DiskFile,

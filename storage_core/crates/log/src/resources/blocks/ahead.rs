@@ -1,5 +1,5 @@
-//! Blocks made ready before a log asks for them: the work of a thread of its own. As much is ready as was used since the
-//! store was opened, within limits: a small store stays small, a busy one does not wait.
+//! Blocks that a thread of its own makes ready before a log asks for them. As many are ready as were used since the
+//! store was opened, within limits: a small store stays small, and a busy one does not wait.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,21 +8,21 @@ use super::file::Slots;
 use crate::disk::Prepare;
 use crate::sync::{Condvar, Mutex};
 
-/// Bytes that are prepared together: one sync for all of them.
+/// Bytes that are prepared together, with one sync for all of them.
 const PIECE_BYTES: u64 = 16 << 20;
-/// Ready at most, of each kind, where zeros are written.
+/// Limit on the ready bytes of each kind, if zeros are written.
 const WRITTEN_BYTES_MAX: u64 = 256 << 20;
-/// Where space is only set aside.
+/// Limit on the ready bytes of each kind, if space is only reserved.
 const RESERVED_BYTES_MAX: u64 = 128 << 20;
 
-/// Slots that are alike: a log can take any of them.
+/// Kind of slots: a log can take any slot of the kind that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kind {
     pub(crate) class: Class,
-    /// For logs that sync their data.
+    /// Whether the slots are for logs that sync their data.
     pub(crate) synced: bool,
-    /// For large commits: zeros written ahead would double the work, and what a sync of reserved space costs more does not
-    /// show.
+    /// Whether the slots are for large commits. Zeros written ahead would double the work of those, and the higher
+    /// price of their syncs in reserved space does not show.
     pub(crate) bulk: bool,
 }
 
@@ -32,7 +32,7 @@ impl Kind {
     }
 }
 
-/// What is ready, and what was used.
+/// The ready slots of a kind, and how many were used.
 #[derive(Default)]
 pub(super) struct Ahead {
     queue: Mutex<Queue>,
@@ -43,7 +43,7 @@ pub(super) struct Ahead {
 #[derive(Default)]
 struct Queue {
     kinds: BTreeMap<Kind, Stock>,
-    /// Something changed since the thread looked last.
+    /// Whether something changed since the thread last looked.
     look: bool,
     working: bool,
     stop: bool,
@@ -53,20 +53,20 @@ struct Queue {
 struct Stock {
     ready: VecDeque<Slots>,
     used: u64,
-    /// Logs will want some soon.
+    /// Whether logs will want slots of the kind soon.
     is_expected: bool,
 }
 
-/// What to prepare next.
+/// Slots to prepare next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Task {
     pub(super) kind: Kind,
-    /// At most.
+    /// Limit on the number of slots.
     pub(super) slots: usize,
 }
 
 impl Ahead {
-    /// A slot that is ready, if there is one; counts it as used in any case, and asks for more.
+    /// Takes a ready slot, if there is one; counts it as used in any case, and asks for more.
     pub(super) fn take(&self, kind: Kind, classes: &Classes) -> Option<Slots> {
         let mut queue = self.queue.lock();
         if kind.class < classes.largest() {
@@ -84,7 +84,7 @@ impl Ahead {
         slots
     }
 
-    /// Logs of the kind are about to come.
+    /// Notes that logs of the kind are about to come.
     pub(super) fn expect(&self, kind: Kind) {
         let mut queue = self.queue.lock();
         queue.kinds.entry(kind).or_default().is_expected = true;
@@ -102,12 +102,12 @@ impl Ahead {
         self.idle.notify_all();
     }
 
-    /// Forgets what is ready.
+    /// Forgets the slots that are ready.
     pub(super) fn let_go(&self) {
         self.queue.lock().kinds.clear();
     }
 
-    /// Waits until nothing is left to prepare.
+    /// Blocks until nothing is left to prepare.
     pub(super) fn await_idle(&self) {
         let mut queue = self.queue.lock();
         while !queue.stop && (queue.working || queue.look) {
@@ -115,8 +115,9 @@ impl Ahead {
         }
     }
 
-    /// The thread: hands one task after the other to `prepare`, which says whether it worked. A failure waits for the next
-    /// change: space may be there again, and a log that needs a block before meets the error itself.
+    /// Runs the thread: hands one task after the other to `prepare`, which returns whether it worked. After a failure
+    /// the thread waits for the next change, since space may be there then; a log that needs a block before meets the
+    /// error itself.
     pub(super) fn run(&self, classes: &Classes, prepare: impl Fn(Task) -> bool) {
         let mut queue = self.queue.lock();
         while !queue.stop {
@@ -139,7 +140,7 @@ impl Ahead {
     }
 }
 
-/// The kind that lacks most of what it should have; as much of it as fits into one piece.
+/// The task for the kind that lacks most; at most one piece of it.
 fn next_task(kinds: &BTreeMap<Kind, Stock>, classes: &Classes) -> Option<Task> {
     let missing = |(kind, stock): (&Kind, &Stock)| {
         let slot_bytes = classes.slot_bytes(kind.class);
@@ -151,7 +152,7 @@ fn next_task(kinds: &BTreeMap<Kind, Stock>, classes: &Classes) -> Option<Task> {
     kinds.iter().filter_map(missing).max_by_key(|(share, _)| *share).map(|(_, task)| task)
 }
 
-/// How many slots should be ready: a quarter of a file at most.
+/// Number of slots of a kind that should be ready: a quarter of a file at most.
 fn wanted(kind: Kind, stock: &Stock, classes: &Classes) -> u64 {
     let bytes_max = match kind.how() {
         Prepare::Written => WRITTEN_BYTES_MAX,

@@ -1,5 +1,5 @@
-//! Sizes of blocks: a log that writes little gets small ones, so that many such logs take little space; one that fills
-//! them fast gets larger ones.
+//! The size classes of blocks: a log that writes little gets small ones, so that many such logs take little space; one
+//! that fills them fast gets larger ones.
 
 use std::time::Duration;
 
@@ -8,36 +8,36 @@ use crate::page::PAGE_BYTES;
 
 /// The smaller sizes; the largest is the store's own.
 const SMALL_BYTES: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
-/// A block that was filled sooner is followed by a larger one.
+/// A block that was filled in less time is followed by a larger one.
 const FAST: Duration = Duration::from_secs(60);
-/// One that took longer, by a smaller one.
+/// A block that took more time is followed by a smaller one.
 const SLOW: Duration = Duration::from_secs(3600);
-/// A log whose commits are at least so large is bound by the disk's bandwidth, not by its syncs.
+/// Bytes of a commit from which on a log is bound by the disk's bandwidth and not by its syncs.
 const BULK_COMMIT_BYTES: u64 = 128 << 10;
-/// A block should take so many batches of the size that opens it.
+/// Number of batches of the size that opens a block that should fit into it.
 const BATCHES_MIN: u64 = 4;
 
 /// Index into a store's sizes, smallest first.
 pub(crate) type Class = usize;
 
-/// The sizes of a store.
+/// The block sizes of a store.
 pub(crate) struct Classes {
-    /// Size of one slot, by class, ascending.
+    /// Size of one slot of each class, ascending.
     slot_bytes: Vec<u64>,
     file_bytes: u64,
 }
 
-/// What a block takes.
+/// The slots that a block takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
     pub(crate) class: Class,
-    /// More than one only in the largest class.
+    /// Number of slots; more than one only in the largest class.
     pub(crate) slots: u32,
-    /// Whether commits will be large.
+    /// Whether commits to the block will be large.
     pub(crate) bulk: bool,
 }
 
-/// How the log's last block was filled.
+/// The log's last block, and how fast it was filled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastBlock {
     pub(crate) class: Class,
@@ -47,7 +47,7 @@ pub(crate) struct LastBlock {
 }
 
 impl LastBlock {
-    /// A block that says nothing of its log's rate.
+    /// A last block that does not tell how fast it was filled.
     pub(crate) fn at_no_known_rate(class: Class) -> Self {
         Self { class, took: FAST, commit_bytes: 0 }
     }
@@ -64,7 +64,7 @@ impl Classes {
         self.slot_bytes[class]
     }
 
-    /// Slots in a file of the class.
+    /// Number of slots in a file of the class.
     pub(crate) fn slots(&self, class: Class) -> u32 {
         (self.file_bytes / self.slot_bytes[class]) as u32
     }
@@ -77,7 +77,8 @@ impl Classes {
         self.slot_bytes.len() - 1
     }
 
-    /// The size of a log's next block, whose first batch is so long; or how long it may be at most.
+    /// The size of a log's next block, whose first batch has `batch_bytes`. The error is the largest batch that would
+    /// fit.
     pub(crate) fn next(&self, last: Option<LastBlock>, batch_bytes: u64) -> Result<Size, u64> {
         let wanted = match last {
             None => 0,
@@ -98,7 +99,7 @@ impl Classes {
         slots.map(|slots| Size { class, slots, bulk }).ok_or(self.batch_bytes_max())
     }
 
-    /// The smallest size that takes so many bytes; or how many may be at most.
+    /// The smallest size that takes `data_bytes`. The error is the largest number that would fit.
     pub(crate) fn smallest(&self, data_bytes: u64) -> Result<Size, u64> {
         let fitting = (0..self.largest()).find(|class| Self::fits(self.slot_bytes[*class], data_bytes));
         fitting.map_or_else(
@@ -107,7 +108,7 @@ impl Classes {
         )
     }
 
-    /// What fits into a block that takes a file of its own.
+    /// Largest batch, which fits into a block that takes a whole file.
     pub(crate) fn batch_bytes_max(&self) -> u64 {
         data_max(self.file_bytes) - PAGE_BYTES
     }
@@ -116,7 +117,7 @@ impl Classes {
         PAGE_BYTES.saturating_add(data_bytes) <= data_max(block_bytes)
     }
 
-    /// `00000007.wal` of the largest class, `00000007-64k.wal` of another.
+    /// Name of a file: `00000007.wal` of the largest class, `00000007-64k.wal` of another.
     pub(crate) fn file_name(&self, number: u64, class: Class) -> String {
         if class == self.largest() {
             format!("{number:08}{NAME_SUFFIX}")
@@ -125,7 +126,7 @@ impl Classes {
         }
     }
 
-    /// Number and class of a file; `None` for a name of something else.
+    /// Number and class of the file of a name; `None` if it is no file of blocks.
     pub(crate) fn parse_name(&self, name: &str) -> Option<(u64, Class)> {
         let stem = name.strip_suffix(NAME_SUFFIX)?;
         let (number, class) = match stem.split_once('-') {
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!(class(filled(2, 600), 100), Ok((2, 1)));
         assert_eq!(class(filled(2, 4000), 100), Ok((1, 1)));
         assert_eq!(class(filled(0, 4000), 100), Ok((0, 1)));
-        // A large batch says something of the rate, too.
+        // A large batch tells something of the rate, too.
         assert_eq!(class(None, 100_000), Ok((2, 1)));
         assert_eq!(class(None, 2 * MIB), Ok((3, 1)));
         assert_eq!(class(None, 30 * MIB), Ok((3, 4)));

@@ -1,4 +1,4 @@
-//! A file of blocks: slots of one size, and what each of them is.
+//! A file of blocks: slots of one size, and the state of each.
 
 use std::io;
 use std::ops::Range;
@@ -16,11 +16,12 @@ pub(crate) struct BlockFile {
     pub(crate) class: Class,
     pub(crate) slot_bytes: u64,
     pub(crate) file: Arc<dyn DiskFile>,
-    /// For messages.
+    /// Path of the file, for messages.
     pub(crate) path: String,
-    /// Why it takes no more writes.
+    /// Reason why the file takes no more writes.
     pub(crate) poisoned: OnceLock<Arc<str>>,
-    /// What reads as zeros may not be zeros on the disk: a life that never synced has given space back.
+    /// Whether bytes that read as zeros may be others on the disk, because a store that never synced has given their
+    /// space back.
     pub(super) has_doubtful_zeros: Mutex<bool>,
 }
 
@@ -29,9 +30,10 @@ impl BlockFile {
         Error::io(operation, &self.path, source)
     }
 
-    /// The file takes no more writes; gives the error.
+    /// Refuses writes to the file from now on, and returns the error.
     pub(crate) fn poison(&self, operation: &'static str, error: io::Error) -> Error {
-        // Not `Error::io`: a full disk after space was set aside is no clean refusal.
+        // `Error::io` would turn a full disk into `NoSpace`, which promises that nothing was accepted; here space had
+        // been set aside already.
         let source = Arc::new(error);
         let error = Error::Io { operation, path: self.path.clone(), source };
         tracing::error!(%error, "the file takes no more writes");
@@ -39,7 +41,8 @@ impl BlockFile {
         error
     }
 
-    /// Before a slot that reads as zeros is used: what lay there must not come back under a new block.
+    /// Makes zeros durable that may not be. Called before a slot that reads as zeros is used: its old bytes must not
+    /// come back under a new block.
     pub(super) fn sync_zeros(&self) -> io::Result<()> {
         let mut has_doubtful_zeros = self.has_doubtful_zeros.lock();
         if *has_doubtful_zeros {
@@ -50,7 +53,7 @@ impl BlockFile {
     }
 }
 
-/// Some slots of a file that belong to one block.
+/// Neighbouring slots of a file that belong to one block.
 #[derive(Clone)]
 pub(crate) struct Slots {
     pub(crate) file: Arc<BlockFile>,
@@ -59,13 +62,13 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// Where they lie in the file.
+    /// Range of the slots in the file.
     pub(crate) fn range(&self) -> Range<u64> {
         let start = u64::from(self.first) * self.file.slot_bytes;
         start..start + u64::from(self.count) * self.file.slot_bytes
     }
 
-    /// As the header of their block says it.
+    /// The place as the header of the block names it.
     pub(crate) fn place(&self) -> BlockPlace {
         let slot_bytes = u32::try_from(self.file.slot_bytes).expect("files are below 4 GiB");
         BlockPlace { file: self.file.number, slot: self.first, slots: self.count, slot_bytes }
@@ -78,28 +81,28 @@ impl Slots {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotState {
-    /// Reads as zeros; nobody's, and has no space.
+    /// The slot reads as zeros, has no space and belongs to nobody.
     Free,
-    /// A block's, or on its way to being one.
+    /// The slot belongs to a block, or is about to.
     Used,
-    /// Must be made to read as zeros first.
+    /// The slot must be made to read as zeros first.
     Freed,
-    /// Zeroed, but not durably: waits for its file to go.
+    /// The slot was zeroed, but not durably, and waits for its file to be removed.
     Spent,
-    /// Holds what this store does not understand; kept as it is.
+    /// The slot holds bytes that this store does not understand, and is kept as it is.
     Kept,
 }
 
 /// The slots of a file.
 pub(super) struct FileSlots {
     pub(super) file: Arc<BlockFile>,
-    /// Whether its space is prepared for logs that sync; `None`: for those that come first.
+    /// Whether their space is prepared for logs that sync; `None` until a first log takes one.
     pub(super) synced: Option<bool>,
     states: Vec<SlotState>,
-    /// No slot before it is free.
+    /// Index before which no slot is free.
     free_from: usize,
     freed: usize,
-    /// Used or kept.
+    /// Number of slots that are used or kept.
     taken: usize,
 }
 
@@ -126,7 +129,7 @@ impl FileSlots {
         }
     }
 
-    /// Takes free slots side by side: at least `count`, up to `count_max` where they are.
+    /// Takes free neighbouring slots: at least `count`, up to `count_max` if there are so many.
     pub(super) fn take(&mut self, count: usize, count_max: usize) -> Option<Slots> {
         if self.file.poisoned.get().is_some() {
             return None;
@@ -147,7 +150,7 @@ impl FileSlots {
         None
     }
 
-    /// Nothing in it is used, and something was.
+    /// Whether no slot is used any more, and some was.
     pub(super) fn is_empty_again(&self) -> bool {
         self.taken == 0 && self.states.iter().any(|state| *state != SlotState::Free)
     }
@@ -156,7 +159,7 @@ impl FileSlots {
         self.freed > 0
     }
 
-    /// Freed slots, those side by side together.
+    /// Freed slots, neighbours together.
     pub(super) fn freed_runs(&self) -> Vec<Slots> {
         let mut runs: Vec<Slots> = Vec::new();
         for (first, _) in (0..).zip(&self.states).filter(|(_, state)| **state == SlotState::Freed) {

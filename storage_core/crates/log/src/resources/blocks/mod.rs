@@ -1,5 +1,6 @@
-//! Files of blocks, and who has which slot of them. Slots are made ready ahead, so that opening a block takes no system
-//! call; freed slots are made to read as zeros before they are used again; a file without blocks is removed.
+//! The files of blocks, and the owner of each slot in them. Slots are made ready ahead, so that opening a block takes
+//! no system call. Freed slots are made to read as zeros before they are used again, and a file without blocks is
+//! removed.
 
 mod ahead;
 mod classes;
@@ -26,7 +27,7 @@ use crate::sync::{
     atomic::{AtomicBool, AtomicU64},
 };
 
-/// Number and class of the files of blocks on a disk, in order.
+/// Lists number and class of the files of blocks on a disk, in order.
 pub(crate) fn list_files(disk: &dyn Disk, classes: &Classes) -> Result<Vec<(u64, Class)>> {
     let names = disk.list().map_err(|e| Error::io("list", &disk.path(""), e))?;
     let mut files: Vec<_> = names.iter().filter_map(|name| classes.parse_name(name)).collect();
@@ -38,19 +39,21 @@ pub(crate) struct Blocks {
     disk: Arc<dyn Disk>,
     pub(crate) block_bytes: u64,
     pub(crate) classes: Classes,
-    /// Some log syncs its data: then directory changes and zeroing are synced too.
+    /// Whether any log syncs its data: then directory changes and zeroing are synced too.
     sync: AtomicBool,
-    /// The life before never synced: neither did it the zeros of what it gave back.
+    /// Whether the store before this open never synced, so that the zeros of the space that it gave back may not be on
+    /// the disk.
     doubts_zeros: bool,
     files: Mutex<BTreeMap<u64, FileSlots>>,
     ahead: Ahead,
     next_sequence: AtomicU64,
-    /// Grows only: a file that is being removed, or could not be, still has its name.
+    /// Number of the next file. It only grows: a file that is being removed, or could not be, still has its name.
     next_file: AtomicU64,
 }
 
 impl Blocks {
-    /// For logs that sync as `fsync` says, where they say nothing else. `synced_before`: so did those of the life before.
+    /// The files of a store with the schedule `fsync`, none of them opened yet; `synced_before` tells whether the store synced before
+    /// this open.
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         block_bytes: u64,
@@ -73,7 +76,7 @@ impl Blocks {
         blocks
     }
 
-    /// Number and class of the files that are there, in order.
+    /// Lists number and class of the files that are there, in order.
     pub(crate) fn list(&self) -> Result<Vec<(u64, Class)>> {
         list_files(&*self.disk, &self.classes)
     }
@@ -101,19 +104,19 @@ impl Blocks {
         Ok(Arc::new(BlockFile { number, class, slot_bytes, file, path, poisoned, has_doubtful_zeros }))
     }
 
-    /// Takes a file in, with the states that recovery found.
+    /// Adds a file with the slot states that recovery found.
     pub(crate) fn adopt(&self, file: Arc<BlockFile>, slots: Vec<SlotState>) {
         assert_eq!(slots.len(), self.classes.slots(file.class) as usize);
         self.next_file.fetch_max(file.number + 1, Ordering::Relaxed);
         self.files.lock().insert(file.number, FileSlots::new(file, slots));
     }
 
-    /// Block sequences from here on are new.
+    /// Sets the sequence from which new blocks are counted.
     pub(crate) fn start_sequences_at(&self, sequence: u64) {
         self.next_sequence.fetch_max(sequence, Ordering::Relaxed);
     }
 
-    /// The sequence that the next block gets, at least.
+    /// The least sequence that the next block may get.
     pub(crate) fn peek_sequence(&self) -> u64 {
         self.next_sequence.load(Ordering::Relaxed)
     }
@@ -122,7 +125,7 @@ impl Blocks {
         self.next_sequence.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A log that syncs is there: what was done before it without syncs is synced now.
+    /// Begins to sync, for the first log that does; directory changes that were not synced before are synced now.
     pub(crate) fn start_syncs(&self) -> Result<()> {
         if !self.sync.swap(true, Ordering::AcqRel) {
             self.disk.sync_directory().map_err(|e| Error::io("sync", &self.disk.path(""), e))?;
@@ -134,18 +137,18 @@ impl Blocks {
         self.sync.load(Ordering::Acquire)
     }
 
-    /// What a block of the largest class holds.
+    /// Bytes that a block of the largest class holds.
     pub(crate) fn room_of_block(&self) -> u64 {
         data_max(self.block_bytes) - PAGE_BYTES
     }
 
-    /// What one batch holds at most.
+    /// Limit on the bytes of one batch.
     pub(crate) fn batch_bytes_max(&self) -> u64 {
         self.classes.batch_bytes_max().min(i32::MAX as u64)
     }
 
-    /// Slots for a block of a log, with all of their space: a full disk shows here or never. Ready as a rule; a log that
-    /// was faster than the thread prepares its own.
+    /// Allocates slots for a block of a log, with all of their space, so that a full disk shows here or never. They
+    /// are ready as a rule; a log that was faster than the thread prepares its own.
     pub(crate) fn allocate(&self, size: Size, fsync: FsyncSchedule) -> Result<(Slots, Arc<Space>)> {
         let synced = fsync.syncs();
         let kind = Kind { class: size.class, synced, bulk: synced && size.bulk };
@@ -160,7 +163,7 @@ impl Blocks {
         Ok((slots, Arc::new(space)))
     }
 
-    /// Takes free slots side by side and gives them their space.
+    /// Takes free neighbouring slots and gives them their space.
     fn prepare(&self, kind: Kind, count: usize, count_max: usize) -> Result<Slots> {
         let slots = self.take_free(kind, count, count_max)?;
         let prepared =
@@ -206,7 +209,7 @@ impl Blocks {
         Ok(file)
     }
 
-    /// The thread that makes blocks ready.
+    /// Runs the thread that makes blocks ready.
     pub(crate) fn run_ahead(&self) {
         self.ahead.run(&self.classes, |Task { kind, slots }| {
             match self.prepare(kind, 1, slots) {
@@ -216,7 +219,7 @@ impl Blocks {
                     }
                     true
                 }
-                // A full disk is told to each writer that needs space.
+                // Each writer that needs space on a full disk gets that error itself.
                 Err(Error::NoSpace { .. }) => false,
                 Err(error) => {
                     tracing::warn!(%error, "no block could be made ready");
@@ -226,7 +229,7 @@ impl Blocks {
         });
     }
 
-    /// Ends that thread.
+    /// Tells that thread to end.
     pub(crate) fn stop_ahead(&self) {
         self.ahead.stop();
     }
@@ -237,17 +240,17 @@ impl Blocks {
         self.files.lock().clear();
     }
 
-    /// Waits until everything wanted is ready.
+    /// Blocks until all blocks that should be ready are ready.
     pub(crate) fn await_ready(&self) {
         self.ahead.await_idle();
     }
 
-    /// Gives slots back; their bytes are zeroed by [`Blocks::reclaim`].
+    /// Gives slots back; [`Blocks::reclaim`] zeroes their bytes.
     pub(crate) fn free(&self, slots: &Slots) {
         self.set(slots, SlotState::Freed);
     }
 
-    /// Leaves slots as they are: they hold what could not be moved aside.
+    /// Leaves slots as they are: they hold bytes that could not be moved aside.
     pub(crate) fn keep(&self, slots: &Slots) {
         self.set(slots, SlotState::Kept);
     }
@@ -258,8 +261,8 @@ impl Blocks {
         }
     }
 
-    /// Removes files that hold nothing, and zeroes freed slots of the others: the background thread's part. Says
-    /// whether no freed slot is left.
+    /// Removes files without blocks, and zeroes the freed slots of the others; returns whether no freed slot is left.
+    /// The background thread calls this.
     pub(crate) fn reclaim(&self) -> Result<bool> {
         let mut removed = Vec::new();
         let mut freed: Vec<Slots> = Vec::new();
