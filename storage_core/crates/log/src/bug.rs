@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// One of them.
+/// One of the mistakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Bug {
@@ -22,9 +22,9 @@ pub enum Bug {
     CursorPastEnd,
     /// Freed space is used again as it is.
     SpaceReusedDirty,
-    /// A block belongs to whoever has the name of its log.
+    /// A block belongs to the log that has its name, whatever the id is.
     OldIdentity,
-    /// A footer counts whatever was synced.
+    /// A footer counts, whether its block was synced or not.
     StaleIndexTrusted,
     /// Bytes count as a batch wherever they lie.
     PlaceNotCompared,
@@ -32,7 +32,7 @@ pub enum Bug {
     JournalEndBelieved,
     /// A damaged batch above the synced mark is a torn tail, whatever lies behind it.
     CommitsProveNothing,
-    /// Blocks behind a torn tail are freed, and nothing says so before they are zeroed.
+    /// Blocks behind a torn tail are freed without a record of that before they are zeroed.
     FollowersNotCut,
     /// A log goes on after a truncation that failed.
     FailedTruncationGoesOn,
@@ -42,17 +42,17 @@ pub enum Bug {
     ShortWriteBelieved,
     /// Parts of a batch group count though others are missing.
     GroupKeptInPart,
-    /// Old blocks go before what a compaction made of them is durable.
+    /// Old blocks are freed before the block that replaces them is durable.
     CompactedNotSynced,
     /// The end that readers see moves before the bytes do.
     EndBeforeBytes,
-    /// Who waits for a commit is woken before the next one may begin.
+    /// Callers that wait for a commit are woken before the next one may begin.
     LetGoBeforeDone,
-    /// Who waits for records says so after looking for them.
+    /// A caller that waits for records registers only after it has looked for them.
     WishAfterLook,
 }
 
-/// All of them that one thread shows; the others are in `schedules` of the trials.
+/// The mistakes that one thread alone can show; the others are in `schedules` of the trials.
 pub const BUGS: [Bug; 19] = [
     Bug::NoSync,
     Bug::AckBeforeSync,
@@ -77,7 +77,7 @@ pub const BUGS: [Bug; 19] = [
 
 static PRESENT: AtomicU8 = AtomicU8::new(0);
 
-/// Makes the mistake from now on, or none.
+/// Makes the mistake from now on; `None` makes none.
 pub fn seed_bug(bug: Option<Bug>) {
     PRESENT.store(bug.map_or(0, |bug| bug as u8), Ordering::SeqCst);
 }

@@ -1,14 +1,15 @@
-//! What two copies of a log compare: a number over the checksums of its batches, in order.
-//! It does not depend on how batches are cut into blocks: digests of neighbours concatenate.
+//! The digest by which copies of a log are compared: a number over the checksums of its batches, in order. It does not
+//! depend on how batches are cut into blocks: digests of neighbours concatenate.
 
-/// A polynomial over the batches, modulo the Mersenne prime 2^61 - 1.
+/// The value of a polynomial over batches, modulo the Mersenne prime 2^61 - 1, and how many batches it covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Digest {
     pub(crate) value: u64,
     pub(crate) batches: u64,
 }
 
-/// The digest of a log's batches and one more behind them: what [`crate::Log::digest`] becomes when it is appended.
+/// The digest of a log's batches and one more behind them: the value of [`crate::Log::digest`] after that batch is
+/// appended.
 #[must_use]
 pub fn digest_after(digest: u64, base_offset: u64, records: u32, crc: u32) -> u64 {
     let mut after = Digest { value: digest, batches: 0 };
@@ -27,14 +28,14 @@ impl Digest {
         self.batches += 1;
     }
 
-    /// The digest of these batches and then those.
+    /// The digest of these batches followed by those of `next`.
     pub(crate) fn concat(self, next: Self) -> Self {
         let shifted = multiply(self.value, power(BASE, next.batches));
         Self { value: add(shifted, next.value), batches: self.batches.wrapping_add(next.batches) }
     }
 }
 
-/// SplitMix64's finaliser, reduced; never the identity on zero.
+/// The finaliser of SplitMix64, reduced; it does not map zero to zero.
 fn mix(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! Everything that can go wrong, with the facts that a caller needs to go on.
+//! The errors of the crate, with the facts that a caller needs to go on.
 
 use std::io;
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 use crate::batch::BatchError;
 use crate::types::{LogId, Offset};
 
-/// Short for results of this crate.
+/// Result with an [`Error`] of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why the engine refused or failed. Cheap to clone: one failed commit answers many callers.
+/// Reason why the engine refused or failed. Cheap to clone: one failed commit answers many callers.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system failed a call.
     #[error("{operation} of {path} failed: {source}")]
     Io {
-        /// What was tried.
+        /// The call that failed.
         operation: &'static str,
-        /// File or directory.
+        /// File or directory of the call.
         path: String,
-        /// What the system said.
+        /// Error of the operating system.
         source: Arc<io::Error>,
     },
     /// The disk is full. Nothing was accepted; appends work again as soon as there is space.
@@ -33,7 +33,7 @@ pub enum Error {
         "log {log}: offsets {start}..{end} are damaged on this disk; read on at {end}, or from another copy"
     )]
     Corrupted {
-        /// The log.
+        /// Identity of the log.
         log: LogId,
         /// First offset of the damaged range.
         start: Offset,
@@ -43,18 +43,18 @@ pub enum Error {
     /// A file that holds promises (manifest, journal) is damaged: the store does not open.
     #[error("{path} is damaged: {reason}; restore it from a copy, or start with an empty directory")]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What is wrong with it.
+        /// Damage that was found.
         reason: String,
     },
-    /// Written by a program of another format.
+    /// A file was written by a program of another format.
     #[error(
         "{path} has format version {found}, this program reads {supported}: use the {} program that wrote it",
         if found > supported { "newer" } else { "older" }
     )]
     UnsupportedFormat {
-        /// The file.
+        /// Path of the file.
         path: String,
         /// Version in the file.
         found: u32,
@@ -68,21 +68,21 @@ pub enum Error {
          go on"
     )]
     DoubtedCursor {
-        /// Its name.
+        /// Name of the cursor.
         name: String,
-        /// Where it was at least.
+        /// Least offset at which the cursor was.
         at: Offset,
     },
     /// Another process or handle has the directory open.
     #[error("{path} is in use by another process")]
     Locked {
-        /// The directory.
+        /// Path of the directory.
         path: String,
     },
     /// The offset is not in the log.
     #[error("offset {requested} is not in {start}..={end}")]
     OffsetOutOfRange {
-        /// What was asked for.
+        /// Offset that was asked for.
         requested: Offset,
         /// First offset that is there.
         start: Offset,
@@ -92,23 +92,23 @@ pub enum Error {
     /// The log takes no more appends, or was sealed with another value.
     #[error("log {log} is sealed at {end}")]
     Sealed {
-        /// The log.
+        /// Identity of the log.
         log: LogId,
-        /// Its end.
+        /// First offset behind its records.
         end: Offset,
     },
     /// A write or sync failed earlier. It is not retried: what the disk holds is unknown until the store is reopened.
     #[error("an earlier write failed ({reason}); reopen the store to go on")]
     Poisoned {
-        /// What failed.
+        /// Error of the failed write or sync.
         reason: Arc<str>,
     },
-    /// More bytes than fit.
+    /// The given bytes are more than fit.
     #[error("{bytes} bytes are more than the {bytes_max} that fit")]
     TooLarge {
-        /// Size given.
+        /// Bytes that were given.
         bytes: u64,
-        /// Largest size.
+        /// Most bytes that fit.
         bytes_max: u64,
     },
     /// A producer left sequences out.
@@ -116,9 +116,9 @@ pub enum Error {
     OutOfOrderSequence {
         /// Producer id.
         producer: i64,
-        /// The next sequence.
+        /// Sequence that would follow the last batch.
         expected: i32,
-        /// The batch's.
+        /// Sequence of the batch.
         got: i32,
     },
     /// A newer instance of the producer has written.
@@ -126,37 +126,37 @@ pub enum Error {
     ProducerFenced {
         /// Producer id.
         producer: i64,
-        /// Newest epoch.
+        /// Newest epoch of the producer.
         current: i16,
-        /// The batch's.
+        /// Epoch of the batch.
         attempted: i16,
     },
-    /// No more producers are remembered here; nobody is forgotten for a new one.
+    /// The log remembers as many producers as it may; nobody is forgotten for a new one.
     #[error("{producers_max} producers are remembered here, no more: a new one has to wait")]
     TooManyProducers {
-        /// The limit.
+        /// Limit on the producers.
         producers_max: u64,
     },
     /// The name of a log, cursor or property breaks a rule.
     #[error("name {name:?} {reason}")]
     InvalidName {
-        /// As given.
+        /// Name that was given.
         name: String,
-        /// The rule.
+        /// Rule that the name breaks.
         reason: &'static str,
     },
     /// Options that cannot work, or that differ from the store's.
     #[error("option {option}: {reason}")]
     InvalidOption {
-        /// Which one.
+        /// Name of the option.
         option: &'static str,
-        /// Why not.
+        /// Reason why the value cannot work.
         reason: String,
     },
     /// The log was deleted, or never was.
     #[error("there is no log {log}")]
     UnknownLog {
-        /// As asked for.
+        /// Id that was asked for.
         log: LogId,
     },
     /// No topic has that name.
@@ -170,18 +170,18 @@ pub enum Error {
     /// A log of that id exists and is another one.
     #[error("log {log} exists with another {field}")]
     LogExists {
-        /// The log.
+        /// Identity of the log.
         log: LogId,
-        /// What differs.
+        /// Property in which the two logs differ.
         field: &'static str,
     },
-    /// The bytes are no batch.
+    /// The bytes are not a valid batch.
     #[error(transparent)]
     Batch(#[from] BatchError),
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
-    /// The store was opened by a process of which this one is a forked child; nothing was read or changed.
+    /// A forked child used a store that its parent had opened; nothing was read or changed.
     #[error(
         "the store was opened before this process was forked: only the process that opened a store may use it; open it \
          after the fork, or start processes by spawn"
@@ -189,7 +189,7 @@ pub enum Error {
     Forked,
 }
 
-/// For programs that pass on errors of the system: the kinds of the original, where it had one.
+/// Maps errors for programs that pass on errors of the system, to the kinds of the original Walrus where it had one.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {
@@ -220,7 +220,7 @@ impl From<Error> for io::Error {
 }
 
 impl Error {
-    /// An operating system's error; a full disk becomes [`Error::NoSpace`].
+    /// Makes an error of an operating system's call; a full disk becomes [`Error::NoSpace`].
     pub(crate) fn io(operation: &'static str, path: &str, source: io::Error) -> Self {
         match source.raw_os_error() {
             Some(libc::ENOSPC | libc::EDQUOT) => Self::NoSpace { path: path.to_owned() },

@@ -1,5 +1,5 @@
-//! The storage engine of Walrus: batches of many logs in shared files, stored durably and found again.
-//! It knows no network, no cluster, no async runtime. Start at [`Store`]; [`Walrus`] is the same by topic names.
+//! The storage engine of Walrus: it stores batches of many logs durably in shared files, and finds them again. It
+//! knows no network, no cluster, no async runtime. Start at [`Store`]; [`Walrus`] is the same by topic names.
 
 #![allow(
     clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! Which names logs, cursors and properties may have.
+//! The rule for names of logs, cursors and properties.
 
 use crate::error::{Error, Result};
 

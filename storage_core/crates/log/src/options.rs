@@ -1,4 +1,4 @@
-//! How a store is opened: sizes, durability, backend.
+//! The options of a store: sizes, durability, backend.
 
 use std::fs;
 use std::num::NonZeroU64;
@@ -8,17 +8,18 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::page::PAGE_BYTES;
 
-/// When data is synced. Of a store, and of each log that says otherwise.
+/// Schedule of the syncs of data, for a store and for each log that has its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FsyncSchedule {
     /// An append is durable when its ticket resolves; concurrent appends share a sync.
     #[default]
     SyncEach,
-    /// In the background, every so many milliseconds while there is something to sync.
+    /// Data is synced in the background, this many milliseconds after the first append that is not synced.
     Milliseconds(NonZeroU64),
-    /// Never: not at a seal, not at close. A power failure may take everything. A killed process loses nothing with
-    /// `mmap`, else what waited in memory: a tenth of a second of appends, more where they outran the disk
-    /// ([`Options::unsynced_bytes_max`]). What [`Store::put_property`](crate::Store::put_property) promises is synced all the same.
+    /// Data is never synced, not even at a seal or at close. A power failure may take everything. A killed process
+    /// loses nothing with `mmap`; with other backends it loses what waited in memory: a tenth of a second of appends,
+    /// more if they outran the disk ([`Options::unsynced_bytes_max`]).
+    /// [`Store::put_property`](crate::Store::put_property) syncs all the same.
     NoFsync,
 }
 
@@ -28,7 +29,7 @@ impl FsyncSchedule {
         self != Self::NoFsync
     }
 
-    /// As the disk has it: each is 0, never is the greatest.
+    /// The number that stands for the schedule on disk: 0 for each, the greatest for never, else the milliseconds.
     pub(crate) fn to_number(self) -> u64 {
         match self {
             Self::SyncEach => 0,
@@ -37,7 +38,7 @@ impl FsyncSchedule {
         }
     }
 
-    /// What [`FsyncSchedule::to_number`] gave.
+    /// The schedule of a number from [`FsyncSchedule::to_number`].
     pub(crate) fn from_number(number: u64) -> Self {
         match NonZeroU64::new(number) {
             None => Self::SyncEach,
@@ -46,7 +47,7 @@ impl FsyncSchedule {
         }
     }
 
-    /// Whether a record is shown before it is synced, and so can be lost by a power failure after it was.
+    /// Whether readers see a record before it is synced, so that a power failure can take it back.
     pub(crate) fn publishes_at_append(self) -> bool {
         self != Self::SyncEach
     }
@@ -55,38 +56,39 @@ impl FsyncSchedule {
 /// How often the place of a cursor is made durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadConsistency {
-    /// At each read, before the entries are given: nobody gets one twice.
+    /// The place is stored at each read, before the entries are given: nobody gets an entry twice.
     #[default]
     StrictlyAtOnce,
-    /// When a read would give more than so many entries since the place that is stored: then the place where that read
-    /// begins is stored. After a crash at most so many come again, or those of the last read where that gave more, and none
-    /// is lost: what a read gives counts as consumed by the next one, or when the store is closed. So a cursor has one reader
-    /// at a time: the next read of another one says that what this one is still working on is consumed, and a crash loses it.
+    /// The place where a read begins is stored when the read would give more than this many entries since the stored
+    /// place. After a crash at most so many entries come again, or those of the last read if it gave more, and none is
+    /// lost: the entries of a read count as consumed at the next read, or when the store is closed. So a cursor has
+    /// one reader at a time: a read by a second reader would count the entries that the first is still working on as
+    /// consumed, and a crash would lose them.
     AtLeastOnce {
-        /// Entries.
+        /// Entries that may be given before a place is stored.
         persist_every: u32,
     },
 }
 
-/// How bytes get to the disk.
+/// The way in which bytes get to the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// The fastest that the file system and the kernel allow: `IoUring`, else `Direct`, else `Mmap`.
+    /// The fastest that file system and kernel allow: `IoUring`, else `Direct`, else `Mmap`.
     #[default]
     Auto,
-    /// Stores into a mapping of the file; `fdatasync`.
+    /// Bytes are stored into a mapping of the file, which `fdatasync` makes durable.
     Mmap,
-    /// O_DIRECT writes of whole pages with RWF_DSYNC.
+    /// Whole pages are written with O_DIRECT and RWF_DSYNC.
     Direct,
-    /// As `Direct`, and writes of several logs are on their way at the same time. `Direct` where the
-    /// kernel or a seccomp filter forbids it.
+    /// Pages are written as with `Direct`, and writes of several logs are under way at the same time. It becomes
+    /// `Direct` where the kernel or a seccomp filter forbids io_uring.
     IoUring,
 }
 
 impl FromStr for FsyncSchedule {
     type Err = Error;
 
-    /// `each`, `never` or `<n>ms`.
+    /// Parses `each`, `never` or `<n>ms`.
     fn from_str(text: &str) -> Result<Self> {
         let milliseconds = || text.strip_suffix("ms")?.parse().ok().map(Self::Milliseconds);
         match text {
@@ -101,7 +103,7 @@ impl FromStr for FsyncSchedule {
 impl FromStr for Backend {
     type Err = Error;
 
-    /// `auto`, `mmap`, `direct` or `io_uring`.
+    /// Parses `auto`, `mmap`, `direct` or `io_uring`.
     fn from_str(text: &str) -> Result<Self> {
         match text {
             "auto" => Ok(Self::Auto),
@@ -120,20 +122,22 @@ fn invalid(option: &'static str, reason: String) -> Error {
 /// Options of [`Store::open`](crate::Store::open).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How bytes get to the disk.
+    /// Backend by which bytes get to the disk.
     pub backend: Backend,
-    /// When they are synced.
+    /// Schedule of the logs that have none of their own.
     pub fsync: FsyncSchedule,
-    /// Size of a block: a multiple of 4 KiB, at least 16 KiB. Fixed when a store is created; later opens use the store's.
+    /// Bytes of a block: a multiple of 4 KiB, at least 16 KiB. Fixed when a store is created; later opens use the
+    /// store's.
     pub block_bytes: u64,
-    /// Blocks in a file. Fixed when a store is created.
+    /// Number of blocks in a file. Fixed when a store is created.
     pub blocks_per_file: u32,
-    /// The journal is rewritten when it is larger than this and than four times what it says.
+    /// Bytes above which the journal is compacted, if it is also four times as large as after the last compaction.
     pub journal_bytes_max: u64,
     /// How long synced marks may lag behind what was synced.
     pub mark_interval: Duration,
-    /// So much of logs that never sync may wait in memory for the disk; then appends wait too. With `mmap` the kernel
-    /// decides instead. By default a sixteenth of the memory of the machine or its container, from 16 MiB to 1 GiB.
+    /// Limit on the unwritten bytes of all logs that never sync; an append above it waits until part of them is
+    /// written. With `mmap` the kernel decides instead. By default a sixteenth of the memory of the machine or its
+    /// container, from 16 MiB to 1 GiB.
     pub unsynced_bytes_max: u64,
 }
 
@@ -152,7 +156,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Small blocks and files, for tests and small embedded stores.
+    /// Options with small blocks and files, for tests and small embedded stores.
     pub fn small() -> Self {
         Self { block_bytes: 64 << 10, blocks_per_file: 4, journal_bytes_max: 64 << 10, ..Self::default() }
     }
@@ -176,7 +180,7 @@ impl Options {
 const UNSYNCED_BYTES_LEAST: u64 = 16 << 20;
 const UNSYNCED_BYTES_MOST: u64 = 1 << 30;
 
-/// What this process may use: the machine's memory, or the limit of its container.
+/// Bytes of memory that this process may use: those of the machine, or the limit of its container.
 fn memory_bytes() -> u64 {
     let kibibytes = |text: &str| text.split_whitespace().nth(1)?.parse::<u64>().ok();
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| kibibytes(&text)).map(|n| n << 10);
@@ -185,7 +189,7 @@ fn memory_bytes() -> u64 {
     machine.into_iter().chain(container).min().unwrap_or(0)
 }
 
-/// Positions in a block are 32 bits on disk.
+/// Limit on the bytes of a file: positions in a block are 32 bits on disk.
 const FILE_BYTES_MAX: u64 = u32::MAX as u64 - PAGE_BYTES;
 
 #[cfg(test)]

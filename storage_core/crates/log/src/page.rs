@@ -1,6 +1,6 @@
-//! Pages: what files are written by.
+//! Pages, the unit in which files are written.
 
-/// Unit of writes and of alignment; size of a block's header.
+/// Bytes of a page: the unit of writes and of alignment, and the size of a block's header.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// Rounds up to whole pages.

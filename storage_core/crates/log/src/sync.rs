@@ -11,13 +11,15 @@ pub(crate) use scheduled::*;
 #[cfg(not(feature = "schedules"))]
 pub(crate) use {plain::*, std::sync::atomic, std::thread};
 
-/// Locks over those of the module `base`. Whoever locks after a holder has panicked finds what that one left.
+/// Locks over those of the module `base`. A thread that locks after a holder has panicked finds the data as it was
+/// left.
 macro_rules! locks {
     () => {
         #[derive(Debug, Default)]
         pub(crate) struct Mutex<T>(base::Mutex<T>);
 
-        /// A condition that is waited for lets go of the second field, and takes it again from the first.
+        /// A guard with the mutex that it came from. A wait for a condition gives up the second field and takes it
+        /// again from the first.
         pub(crate) struct MutexGuard<'a, T>(&'a Mutex<T>, base::MutexGuard<'a, T>);
 
         impl<T> Mutex<T> {
@@ -70,7 +72,7 @@ macro_rules! locks {
             }
         }
 
-        /// A condition of what a `Mutex` guards. Waits end now and then without a notification, too.
+        /// A condition of the data of a `Mutex`. A wait may also end without a notification.
         #[derive(Debug, Default)]
         pub(crate) struct Condvar(base::Condvar);
 
@@ -88,7 +90,7 @@ macro_rules! locks {
                 MutexGuard(mutex, self.0.wait(held).unwrap_or_else(PoisonError::into_inner))
             }
 
-            /// Waits until that time at most; whether it is over comes with the guard.
+            /// Waits until a notification, or until that time at most; the flag tells whether the time is over.
             pub(crate) fn wait_until<'a, T>(
                 &self,
                 guard: MutexGuard<'a, T>,
@@ -100,7 +102,8 @@ macro_rules! locks {
     };
 }
 
-/// The standard library's, also where a scheduler decides over the others: for what is no part of a schedule.
+/// The locks of the standard library, also where a scheduler decides over the others; for data that is no part of a
+/// schedule.
 #[cfg_attr(feature = "schedules", expect(dead_code, reason = "few use them beside a scheduler"))]
 pub(crate) mod plain {
     use std::ops::{Deref, DerefMut};
@@ -109,14 +112,14 @@ pub(crate) mod plain {
 
     locks!();
 
-    /// The time.
+    /// The current time.
     #[inline]
     pub(crate) fn now() -> Instant {
         Instant::now()
     }
 
     impl Condvar {
-        /// Waits for that long at most; whether the time is over comes with the guard.
+        /// Waits for a notification, or for that long at most; the flag tells whether the time is over.
         pub(crate) fn wait_for<'a, T>(
             &self,
             guard: MutexGuard<'a, T>,
@@ -143,11 +146,11 @@ mod scheduled {
 
     locks!();
 
-    /// What a look at the clock takes.
+    /// Time that a look at the clock takes.
     const LOOK: Duration = Duration::from_micros(50);
 
     thread_local! {
-        /// Since the process first looked. All threads of a schedule run in one of the system.
+        /// Time since the process first looked. All threads of a schedule run in one thread of the system.
         static ELAPSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     }
 
@@ -156,14 +159,15 @@ mod scheduled {
         *START.get_or_init(Instant::now)
     }
 
-    /// The time, which goes on a little by this.
+    /// The current time, which each call moves on a little.
     pub(crate) fn now() -> Instant {
         ELAPSED.set(ELAPSED.get() + LOOK);
         start() + ELAPSED.get()
     }
 
     impl Condvar {
-        /// The time is over at once, or only after whatever else can happen has happened and notified.
+        /// Ends the wait at once as if the time was over, or only after everything else that can happen has happened
+        /// and notified.
         pub(crate) fn wait_for<'a, T>(
             &self,
             guard: MutexGuard<'a, T>,

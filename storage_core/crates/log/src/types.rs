@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 pub use walrus_model::{Epoch, Offset};
 
-/// What a log is: a name can be deleted and used again, an id cannot.
+/// Identity of a log: a name can be deleted and used again, an id cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogId(pub Uuid);
 

@@ -1,5 +1,5 @@
-//! END: two pages, written in turn, that say how far the journal is. A journal that ends before has lost its end: cut, it looks
-//! just like one whose last records were never written.
+//! END: two pages, written in turn, that say how far the journal is. A journal that ends before that has lost its end;
+//! without END it would look just like one whose last records were never written.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,29 +25,30 @@ pub(crate) struct End {
     pub(crate) number: u64,
     /// Sequence of the journal's last durable record.
     pub(crate) sequence: u64,
-    /// That record says that the store was closed in order.
+    /// Whether that record says that the store was closed in order.
     pub(crate) is_closed: bool,
-    /// The record is not durable, but in the memory of the machine that runs under this boot id: nothing of the store syncs.
+    /// Boot id of the machine that has the record in memory only, because nothing of the store syncs; `None` if the
+    /// record is durable.
     pub(crate) boot: Option<Uuid>,
 }
 
-/// The file.
+/// The file END of a store.
 pub(crate) struct EndFile {
     disk: Arc<dyn Disk>,
     store: Uuid,
-    /// Turn of the last page that was written: two pages are written in turn.
+    /// Turn of the last page that was written; the next turn writes the other page.
     turn: AtomicU64,
     file: Mutex<Option<Arc<dyn DiskFile>>>,
 }
 
-/// What a store's END says; and whether it says nothing though it should.
+/// Contents of a store's END, and whether it is unreadable though it should be there.
 pub(crate) struct EndRead {
     pub(crate) end: Option<End>,
     pub(crate) file: EndFile,
 }
 
 impl EndFile {
-    /// Reads the newer of the pages that are whole. One that is about the memory of another boot says nothing any more.
+    /// Reads the newer of the whole pages. A page about the memory of another boot says nothing any more.
     pub(crate) fn read(disk: &Arc<dyn Disk>, store: Uuid) -> Result<EndRead> {
         let path = disk.path(END_NAME);
         let failed = |e| Error::io("read", &path, e);
@@ -81,8 +82,9 @@ impl EndFile {
         Ok(EndRead { end: newest.map(|(_, end)| end), file })
     }
 
-    /// Says in the older page what `look` finds, durably if that is. Pages come in the order in which was looked: a later one never
-    /// says less. A failure is told and takes nothing back: what the file said before holds still.
+    /// Writes what `look` finds into the older page, durably if that is durable. Pages are written in the order of
+    /// their looks, so a later one never says less. A failure is logged and changes nothing: what the file said before
+    /// still holds.
     pub(crate) fn write(&self, look: impl FnOnce() -> End) {
         if let Err(error) = self.try_write(look) {
             let path = self.disk.path(END_NAME);
@@ -116,11 +118,11 @@ impl EndFile {
 }
 
 pub(super) enum Page {
-    /// Its turn, and what it says.
+    /// Turn of the page, and its contents.
     End(u64, End),
-    /// Written by a program of another format.
+    /// A page of another format.
     Other(u32),
-    /// Or never written.
+    /// A page that is damaged or was never written.
     Damaged,
 }
 
@@ -210,7 +212,7 @@ mod tests {
             file.write(|| end(sequence));
             assert_eq!(read().end, Some(end(sequence)));
         }
-        // The fifth is in the second page.
+        // The fifth write goes to the second page.
         simulated.flip(END_NAME, 4096 + 40, 1);
         assert_eq!(read().end, Some(end(4)));
     }

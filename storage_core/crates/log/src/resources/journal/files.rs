@@ -1,20 +1,20 @@
-//! The files of a journal: what they are called, how far they go, which are there.
+//! The files of a journal: their names, how far they may grow, which of them exist.
 
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 
-/// What a journal is called while it is written; a crash may leave it.
+/// Name of a journal while it is written; a crash may leave the file behind.
 pub(super) const NEW_NAME: &str = "journal.tmp";
-/// How far a journal may grow; a file of the system never gets near.
+/// Limit on the bytes of a journal, which a file never gets near.
 pub(super) const RANGE_BYTES: u64 = 1 << 40;
 const NAME_PREFIX: &str = "journal-";
 
-/// The name of the journal of that number.
+/// Name of the journal of a number.
 pub(super) fn journal_name(number: u64) -> String {
     format!("{NAME_PREFIX}{number:08}")
 }
 
-/// The number of a journal, by its name; `None` for other files.
+/// Number of the journal of a file name; `None` for other files.
 pub(super) fn journal_number(name: &str) -> Option<u64> {
     name.strip_prefix(NAME_PREFIX)?.parse().ok()
 }
@@ -24,12 +24,12 @@ pub(crate) fn is_name(name: &str) -> bool {
     journal_number(name).is_some()
 }
 
-/// All files of the store, by name.
+/// Lists all files of the store, by name.
 pub(super) fn list(disk: &dyn Disk) -> Result<Vec<String>> {
     disk.list().map_err(|e| Error::io("list", &disk.path(""), e))
 }
 
-/// Removes what a crash left of a journal that was being written.
+/// Removes the file that a crash left of a journal that was being written.
 pub(super) fn remove_new(disk: &dyn Disk) -> Result<()> {
     if list(disk)?.iter().any(|name| name == NEW_NAME) {
         disk.remove(NEW_NAME).map_err(|e| Error::io("remove", &disk.path(NEW_NAME), e))?;

@@ -1,5 +1,5 @@
-//! Any bytes for what reads journals and END: as they are, and behind checksums that were made right, so that what lies
-//! behind those is reached.
+//! Fuzzing of the readers of journals and END: any bytes as they are, and behind checksums that were made right, so
+//! that the code behind the checksums is reached.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::format::fields::Fields;
 use crate::format::manifest::Manifest;
 use crate::page::PAGE_BYTES;
 
-/// In the header of a journal and in a page of END.
+/// Position of the checksum in the header of a journal and in a page of END.
 const CHECKSUM_AT: usize = 12;
 
-/// Decodes records back to back; what is known is the same when it is encoded again.
+/// Decodes records back to back, and checks that known ones are the same when they are encoded again.
 pub(crate) fn records(bytes: &[u8]) {
     let mut state = JournalState::default();
     let mut rest = bytes.to_vec();
@@ -37,7 +37,7 @@ pub(crate) fn records(bytes: &[u8]) {
     }
 }
 
-/// Reads a journal that begins with these bytes: as a start does, and as a repair does where that refuses.
+/// Reads a journal that begins with these bytes as a start does and, where that refuses, as a repair does.
 pub(crate) fn header(bytes: &[u8]) {
     journal(bytes);
     let mut right = bytes.to_vec();
@@ -78,7 +78,7 @@ fn journal(bytes: &[u8]) {
     }
 }
 
-/// Reads END where its two pages begin with these halves, writes it, and reads it again.
+/// Reads END with two pages that begin with these halves, writes it, and reads it again.
 pub(crate) fn end(bytes: &[u8]) {
     let (first, second) = bytes.split_at(bytes.len() / 2);
     let pages = [first, second].map(|half| {

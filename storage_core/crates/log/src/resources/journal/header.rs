@@ -1,4 +1,4 @@
-//! The first bytes of a journal: whose it is, and what it was made with.
+//! The first bytes of a journal: the store that it belongs to, and the records that it was made with.
 
 use crate::format::fields::{Fields, PutFields};
 use crate::format::manifest::Manifest;
@@ -10,22 +10,22 @@ pub(super) const HEADER_BYTES: usize = 96;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JournalHeader {
-    /// The store, and how it cuts its files: the manifest can be made again from it.
+    /// The store and how it cuts its files, so that the manifest can be made again from the journal.
     pub(crate) manifest: Manifest,
-    /// As in the journal's name.
+    /// Number of the journal, as in its name.
     pub(crate) number: u64,
     pub(crate) first_sequence: u64,
-    /// Sequence of the last record that it was made with: a journal that ends before it has lost its end.
+    /// Sequence of the last record that the journal was made with: one that ends before it has lost its end.
     pub(crate) made_sequence: u64,
-    /// Where that record ends.
+    /// Position at which that record ends.
     pub(crate) made_bytes: u64,
 }
 
-/// What the first bytes of a journal turned out to be.
+/// The first bytes of a journal, as far as they could be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderBytes {
     Header(JournalHeader),
-    /// Written by a program of another format.
+    /// The header has another format, of this version.
     Other(u32),
     Damaged(&'static str),
 }
@@ -49,7 +49,7 @@ impl JournalHeader {
         out
     }
 
-    /// Reads the front of a journal.
+    /// Decodes the header at the front of a journal.
     pub(crate) fn decode(bytes: &[u8]) -> HeaderBytes {
         let Some(header) = bytes.get(..HEADER_BYTES) else { return HeaderBytes::Damaged("it is cut off") };
         Self::read(header).unwrap_or(HeaderBytes::Damaged("the checksum of its header is wrong"))
@@ -106,7 +106,7 @@ mod tests {
         assert!(matches!(JournalHeader::decode(&good[..50]), HeaderBytes::Damaged(_)));
     }
 
-    /// What counts on from them overflowed.
+    /// Sums that were computed from the fields overflowed.
     #[test]
     fn a_header_with_sequences_that_no_store_gets_to_is_damaged() {
         let manifest = Manifest { store: Uuid::from_u128(1), block_bytes: 1 << 20, blocks_per_file: 100 };

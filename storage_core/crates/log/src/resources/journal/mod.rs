@@ -1,7 +1,8 @@
 //! The journal: small records of what the store promised (logs and their ends, cursors, properties, synced marks).
-//! Each has a sequence and a checksum; commits are grouped. A promise is synced, whatever is done with data; what is
-//! said of a log that never syncs is written only. Only a torn last group is cut at open, any other damage refuses the
-//! start. The journal is compacted by writing what it says to a new file. On a full disk what frees space has room of its own.
+//! Each has a sequence and a checksum; commits are grouped. A promise is synced whatever the schedule of data is; a
+//! record about a log that never syncs is only written. Only a torn last group is cut at open; any other damage
+//! refuses the start. Compaction writes the state to a new file. On a full disk, records that free space have room of
+//! their own.
 
 mod end;
 mod files;
@@ -47,14 +48,14 @@ pub(crate) struct Journal {
     pool: Arc<ChunkPool>,
     room: Room,
     bytes_max: u64,
-    /// Ordinary records may take it too: the store is being opened or closed.
+    /// Whether ordinary records may take the reserve too, because the store is being opened or closed.
     is_reserve_open: AtomicBool,
-    /// The disk is full and nothing can be written: a journal in memory, of a store that is only read.
+    /// Whether nothing can be written because the disk is full: the journal of a store that is only read.
     is_read_only: AtomicBool,
     spare: Spare,
     writer: Mutex<Writer>,
     group: Group,
-    /// Somebody waits for a sync: the next flush is one.
+    /// Whether somebody waits for a sync, so that the next flush is one.
     is_sync_asked: AtomicBool,
     /// Sequence of the last record that the file has; a killed process keeps it.
     written: AtomicU64,
@@ -72,17 +73,17 @@ struct Writer {
     space: Arc<Space>,
     /// Position up to which the file was written.
     flushed: u64,
-    /// Something below was not synced.
+    /// Whether bytes below `flushed` were not synced.
     is_unsynced: bool,
     next_sequence: u64,
     /// Size after the last compaction.
     compacted_bytes: u64,
     scratch: Vec<u8>,
-    /// Nothing comes behind the record that says so.
+    /// Whether the record of the close was appended; nothing comes behind it.
     is_closed: bool,
 }
 
-/// A whole journal, just written and synced.
+/// A whole journal that was just written and synced.
 struct NewJournal {
     number: u64,
     tail: Tail,
@@ -92,7 +93,7 @@ struct NewJournal {
 }
 
 impl NewJournal {
-    /// To append to it; `state` is what it says.
+    /// The writer that appends to the journal, whose records give `state`.
     fn goes_on(self, state: JournalState) -> Writer {
         let Self { number, tail, space, end, next_sequence } = self;
         Writer {
@@ -111,8 +112,9 @@ impl NewJournal {
 }
 
 impl Journal {
-    /// Goes on in a new file that says `state`, with records from a sequence on; the journal before is not needed any more.
-    /// Always a new file: what a killed process wrote may not be synced, and a cut tail must not come back.
+    /// Goes on in a new file with `state`, and with records from a sequence on; the old journal is not needed any
+    /// more. The file is always a new one: what a killed process wrote may not be synced, and a cut tail must not come
+    /// back.
     pub(crate) fn go_on(
         disk: Arc<dyn Disk>,
         manifest: Manifest,
@@ -141,7 +143,7 @@ impl Journal {
             written = write();
         }
         if written.as_ref().is_err_and(is_full) {
-            // The store is opened for reading only, if at all: the disk stays as it was.
+            // The store is opened for reading only, if at all, and the disk stays as it was.
             remove_new(&*disk)?;
         }
         let writer = written?.goes_on(state);
@@ -170,27 +172,28 @@ impl Journal {
         })
     }
 
-    /// From now on the last of the space is for what frees some.
+    /// Keeps the last of the space for records that free some, from now on.
     pub(crate) fn keep_reserve(&self) {
         self.is_reserve_open.store(false, Ordering::Release);
     }
 
-    /// All may take it: the store closes.
+    /// Lets all records take the reserve, because the store closes.
     pub(crate) fn open_reserve(&self) {
         self.is_reserve_open.store(true, Ordering::Release);
     }
 
-    /// From now on nothing is appended: the disk has no room for it.
+    /// Refuses records from now on, because the disk has no room for them.
     pub(crate) fn make_read_only(&self) {
         self.is_read_only.store(true, Ordering::Release);
     }
 
-    /// Whether it takes no records, for want of room.
+    /// Whether the journal takes no records, for want of room.
     pub(crate) fn is_read_only(&self) -> bool {
         self.is_read_only.load(Ordering::Acquire)
     }
 
-    /// Appends a record; [`Journal::commit`] of its sequence, or of a later one, makes it a promise.
+    /// Appends a record and gives its sequence; [`Journal::commit`] of that sequence or a later one makes it a
+    /// promise.
     pub(crate) fn append(&self, record: &Record<'_>) -> Result<u64> {
         self.check()?;
         if self.is_read_only() {
@@ -218,11 +221,11 @@ impl Journal {
         Ok(sequence)
     }
 
-    /// Makes everything up to that sequence durable, or only `written`; callers share the write.
+    /// Makes everything up to a sequence durable, or only written if `durable` is false; callers share the write.
     pub(crate) fn commit(&self, sequence: u64, durable: bool) -> Result<()> {
         let done = if durable { &self.durable } else { &self.written };
         if durable {
-            // After the append: a flush that sees it has the record too.
+            // The flag is set after the append, so a flush that sees it has the record too.
             self.is_sync_asked.store(true, Ordering::Release);
         }
         let reached = || done.load(Ordering::Acquire) >= sequence || self.poisoned.get().is_some();
@@ -230,12 +233,12 @@ impl Journal {
         if done.load(Ordering::Acquire) >= sequence { Ok(()) } else { self.check() }
     }
 
-    /// Appends and commits durably.
+    /// Appends a record and commits it durably.
     pub(crate) fn promise(&self, record: &Record<'_>) -> Result<()> {
         self.say(record, true)
     }
 
-    /// Appends and commits, durably or not.
+    /// Appends a record and commits it, durably if `durable`.
     pub(crate) fn say(&self, record: &Record<'_>, durable: bool) -> Result<()> {
         let sequence = self.append(record)?;
         self.commit(sequence, durable)
@@ -243,7 +246,7 @@ impl Journal {
 
     /// Notes that the store was closed in order; nothing can be appended any more.
     pub(crate) fn close(&self, durable: bool) -> Result<()> {
-        // The second record proves the first, and so everything before.
+        // A second record proves the first one and everything before it.
         self.say(&Record::Closed, durable)?;
         let sequence = self.append(&Record::Closed)?;
         self.writer.lock().is_closed = true;
@@ -259,7 +262,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Closes its files: who still holds the store, or a log of it, holds none of them.
+    /// Closes the files, so that handles which outlive the store keep none open.
     pub(crate) fn let_go(&self) {
         let mut writer = self.writer.lock();
         writer.is_closed = true;
@@ -275,7 +278,7 @@ impl Journal {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Says in END how far the journal is on the disk.
+    /// Writes into END how far the journal is on the disk.
     pub(crate) fn write_end(&self, is_closed: bool) {
         self.end_file.write(|| {
             let number = self.writer.lock().number;
@@ -283,12 +286,12 @@ impl Journal {
         });
     }
 
-    /// Reads the state.
+    /// Runs `read` on the state.
     pub(crate) fn with_state<T>(&self, read: impl FnOnce(&JournalState) -> T) -> T {
         read(&self.writer.lock().state)
     }
 
-    /// Prepares space ahead and compacts if it is due: the background thread's part.
+    /// Prepares space ahead, and compacts the journal if that is due. The background thread calls this.
     pub(crate) fn tend(&self) -> Result<()> {
         self.check()?;
         let (space, written, number, is_large) = {
@@ -315,7 +318,7 @@ impl Journal {
         written > self.bytes_max && written > 4 * writer.compacted_bytes
     }
 
-    /// Whether the background thread should tend it.
+    /// Whether the background thread should call [`Journal::tend`].
     pub(crate) fn needs_tending(&self) -> bool {
         let writer = self.writer.lock();
         let wanted = writer.tail.written() + self.room.reserve_bytes;
@@ -335,7 +338,7 @@ impl Journal {
             writer.next_sequence,
         )
         .inspect_err(|error| {
-            // A full disk leaves the old file as it was; after anything else it is unknown which one counts.
+            // A full disk leaves the old file as it was; after any other error nobody knows which file counts.
             if !matches!(error, Error::NoSpace { .. }) {
                 self.poison(&error.to_string());
             }
@@ -350,14 +353,14 @@ impl Journal {
     }
 
     fn flush(&self, durable: bool) {
-        // Before the capture: who asks after it waits for the next flush.
+        // The flag is taken before the capture: whoever sets it afterwards waits for the next flush.
         let durable = self.is_sync_asked.swap(false, Ordering::AcqRel) || durable;
         let (captured, sequence, number, was_unsynced) = {
             let writer = self.writer.lock();
             let captured = writer.tail.capture(writer.flushed);
             (captured, writer.next_sequence - 1, writer.number, writer.is_unsynced)
         };
-        // A durable write says nothing of what was written before it.
+        // A durable write does not sync what was written before it.
         let written = captured.write(durable && !was_unsynced);
         let synced = written.and_then(|_| if durable && was_unsynced { captured.sync() } else { Ok(()) });
         if let Err(error) = synced {
@@ -410,8 +413,8 @@ fn write_journal(
     write_journal_in((file, 0), disk, manifest, pool, room, state, number, first_sequence)
 }
 
-/// Writes a whole journal under another name, to a file so much of which has its space, then gives it its own: it is there
-/// entirely or not at all.
+/// Writes a whole journal to a file under another name, of which some bytes have their space already, and then renames
+/// the file: the journal is there entirely or not at all.
 #[allow(clippy::too_many_arguments, reason = "what a journal is made of, and where")]
 fn write_journal_in(
     (file, prepared): (Arc<dyn DiskFile>, u64),
@@ -432,7 +435,7 @@ fn write_journal_in(
         record.encode(sequence, 0, &mut bytes);
         sequence += 1;
     });
-    // A last record proves all before it: damage to them is then told from a torn end.
+    // A last record proves all records before it, so that damage to them can be told from a torn end.
     let mut proof = Vec::new();
     Record::Mark.encode(sequence, sequence - 1, &mut proof);
     let (made_sequence, made_bytes) = (sequence, (bytes.len() + proof.len()) as u64);
@@ -441,7 +444,7 @@ fn write_journal_in(
     let space = Arc::new(Space::new(Arc::clone(&file), 0..RANGE_BYTES, prepared, room.how));
     let end = bytes.len() as u64;
     match space.prepare_ahead(end + room.reserve_bytes) {
-        // As much as it needs, then.
+        // The disk has no room for the reserve, so the journal takes only as much as it needs.
         Err(error) if error.kind() == std::io::ErrorKind::StorageFull => space.reach(end),
         prepared => prepared,
     }
@@ -461,7 +464,7 @@ fn write_journal_in(
     Ok(NewJournal { number, tail, space, end: mark.end, next_sequence: sequence + 1 })
 }
 
-/// What the headers of the journals on a disk say of their store.
+/// Reads the manifest from the headers of all journals on a disk.
 pub(crate) fn manifests(disk: &dyn Disk) -> Result<Vec<Manifest>> {
     let mut found = Vec::new();
     for name in list(disk)? {

@@ -1,5 +1,5 @@
-//! Reading a journal: to its last whole record. What follows is a torn last group, unless a later record knows that what is
-//! missing was durable.
+//! The reading of a journal up to its last whole record. The bytes behind it are a torn last group, unless a later
+//! record shows that what is missing was durable.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::format::manifest::Manifest;
 use crate::page::page_up;
 use crate::seeded;
 
-/// Sequences that a valid record behind damage can have: bounds the search.
+/// Range of sequences that a valid record behind damage can have, which bounds the search.
 const SEQUENCES_SEARCHED: u64 = 1 << 32;
 
-/// The journal of the life before, read and not gone on in yet.
+/// The journal that the store had before this open, read and not yet continued.
 pub(crate) struct OldJournal {
-    /// Its number; 0: there is none, the store is new.
+    /// Number of the journal; 0 if there is none because the store is new.
     pub(super) number: u64,
-    /// Numbers of older journals, which a crash left.
+    /// Numbers of older journals, which a crash left behind.
     pub(super) older: Vec<u64>,
     pub(super) read: Read,
 }
@@ -48,7 +48,7 @@ impl OldJournal {
         self.read.next_sequence - 1
     }
 
-    /// It had a record of this sequence at least.
+    /// Sequence of the last record that the journal was made with.
     pub(crate) fn made_sequence(&self) -> u64 {
         self.read.made_sequence
     }
@@ -58,30 +58,30 @@ impl OldJournal {
         self.read.cut_bytes
     }
 
-    /// Its name, where its header was damaged: its records told what that had said.
+    /// Name of the journal if its header was damaged; its records told what the header had said.
     pub(crate) fn without_header(&self) -> Option<String> {
         self.read.lacks_header.then(|| journal_name(self.number))
     }
 }
 
-/// What a journal says.
+/// Contents of a journal.
 #[derive(Default)]
 pub(super) struct Read {
     pub(super) state: JournalState,
     pub(super) next_sequence: u64,
     pub(super) cut_bytes: u64,
-    /// Behind the last record.
+    /// Position behind the last record.
     pub(super) end: u64,
     /// Length of the file.
     pub(super) size: u64,
-    /// Its header is damaged: the first record says where it begins.
+    /// Whether the header is damaged; the first record then tells where the journal begins.
     pub(super) lacks_header: bool,
     /// Sequence of the last record that it was made with, as its header says.
     made_sequence: u64,
 }
 
 impl Read {
-    /// Gives back what lies behind the records.
+    /// Gives back the space behind the records.
     pub(super) fn give_back_ahead(&self, disk: &dyn Disk, name: &str) -> Result<()> {
         let failed = |e| Error::io("punch", &disk.path(name), e);
         let ahead = page_up(self.end)..page_up(self.size);
@@ -122,7 +122,7 @@ pub(super) fn read_journal(disk: &dyn Disk, number: u64, manifest: Manifest) -> 
             if stored.kind <= KIND_LAST {
                 return Err(damaged(format!("{place} is too short or too long for its kind")));
             }
-            // Its checksum is right: another program promised something, and that is not ours to forget.
+            // The checksum is right, so another program promised something that must not be forgotten.
             let path = format!("{path}, the kind of {place},");
             let (found, supported) = (u32::from(stored.kind), u32::from(KIND_LAST));
             return Err(Error::UnsupportedFormat { path, found, supported });
@@ -133,8 +133,8 @@ pub(super) fn read_journal(disk: &dyn Disk, number: u64, manifest: Manifest) -> 
         read.next_sequence += 1;
         position += stored.size;
     }
-    // Behind the last good record: nothing, the rest of a group that was not synced, or damage. It is damage if a
-    // later record knows that what is missing here was durable.
+    // Behind the last good record lies nothing, the rest of a group that was not synced, or damage. It is damage if a
+    // later record shows that what is missing was durable.
     let wanted = read.next_sequence;
     let rest = &bytes[position..];
     if records_behind(rest, wanted).any(|stored| stored.sequence > wanted && stored.proven >= wanted)
@@ -148,7 +148,7 @@ pub(super) fn read_journal(disk: &dyn Disk, number: u64, manifest: Manifest) -> 
     Ok(read)
 }
 
-/// Valid records behind the last one that could be read, of the sequence that is missing or of a later one.
+/// Finds valid records behind the last one that could be read, of the sequence that is missing or a later one.
 pub(super) fn records_behind(rest: &[u8], wanted: u64) -> impl Iterator<Item = StoredRecord<'_>> {
     let is_later = move |start: &usize| {
         let later = Fields(rest.get(start + 8..).unwrap_or_default()).u64();
@@ -158,17 +158,17 @@ pub(super) fn records_behind(rest: &[u8], wanted: u64) -> impl Iterator<Item = S
     starts.filter_map(|start| StoredRecord::decode(&rest[start..]))
 }
 
-/// How a journal begins.
+/// The beginning of a journal.
 pub(super) struct Front {
     /// Sequence of the journal's first record.
     pub(super) next_sequence: u64,
-    /// 0 where the header is damaged.
+    /// Sequence of the last record that the journal was made with; 0 if the header is damaged.
     pub(super) made_sequence: u64,
     lacks_header: bool,
 }
 
-/// Reads how a journal begins. The header is derived: records have checksums of their own, so a damaged one costs nothing as
-/// long as the first record is there.
+/// Reads the beginning of a journal. Its header can be derived: records have checksums of their own, so a damaged header
+/// costs nothing as long as the first record is there.
 pub(super) fn front(bytes: &[u8], number: u64, manifest: Manifest) -> Result<Front, HeaderBytes> {
     match JournalHeader::decode(bytes) {
         HeaderBytes::Header(header) if (header.number, header.manifest.store) == (number, manifest.store) => {

@@ -1,4 +1,4 @@
-//! One record of the journal: what it says, and its bytes with sequence and checksum.
+//! A record of the journal, and its encoding with sequence and checksum.
 
 use bytes::Bytes;
 use uuid::Uuid;
@@ -9,21 +9,21 @@ use crate::format::{SEQUENCE_MAX, checksum};
 use crate::options::FsyncSchedule;
 use crate::types::{Epoch, LogId};
 
-/// In front of each record's payload.
+/// Bytes in front of each record's payload.
 pub(super) const RECORD_HEADER_BYTES: usize = 32;
-/// Records start at multiples of this: so that valid ones can be found behind damage.
+/// Alignment of records, so that valid ones can be found behind damage.
 pub(super) const RECORD_ALIGN: usize = 8;
 
-/// Greater kinds are those of newer programs.
+/// Greatest known kind; greater ones are those of newer programs.
 pub(super) const KIND_LAST: u8 = 19;
 
-/// The place of a clean mark that calls a log dirty: no log ends there.
+/// Offset in a clean mark that calls a log dirty: no log ends there.
 pub(crate) const DIRTY: u64 = u64::MAX;
 
 /// A promise of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
-    /// The log is there. `producers` is an encoded producer table; without `fsync` the store's schedule is the log's.
+    /// The log exists. `producers` is an encoded producer table; without `fsync` the log follows the store's schedule.
     LogCreated {
         log: LogId,
         base_offset: u64,
@@ -32,14 +32,14 @@ pub(crate) enum Record<'a> {
         producers: &'a [u8],
         fsync: Option<FsyncSchedule>,
     },
-    /// The log ends there and never changes again.
+    /// The log ends at `end` and never changes again.
     LogSealed {
         log: LogId,
         end: u64,
         digest: Digest,
         value: Bytes,
     },
-    /// The log is gone; blocks of it may still be there.
+    /// The log is deleted; blocks of it may still be there.
     LogDeleted {
         log: LogId,
     },
@@ -47,8 +47,8 @@ pub(crate) enum Record<'a> {
     LogForgotten {
         log: LogId,
     },
-    /// Offsets below `start` are gone; `digest` is over the batches of freed blocks, which end at `freed` and have a sequence
-    /// below `before`, `producers` their table at the end.
+    /// Offsets below `start` are gone. `digest` covers the batches of freed blocks, which end at `freed` and have a
+    /// sequence below `before`; `producers` is the table at their end.
     LogTrimmed {
         log: LogId,
         start: u64,
@@ -63,7 +63,7 @@ pub(crate) enum Record<'a> {
         end: u64,
         before: u64,
     },
-    /// Offsets from `start` to `end` are in the block of that sequence; in blocks before it they are gone.
+    /// Offsets from `start` to `end` are in the block of that sequence; those in blocks before it are gone.
     LogCompacted {
         log: LogId,
         start: u64,
@@ -75,16 +75,16 @@ pub(crate) enum Record<'a> {
         log: LogId,
         end: u64,
     },
-    /// A torn tail was cut at `end`: the log may lack what its peers have.
+    /// The log ends at `end` and may lack what its copies have.
     Suspect {
         log: LogId,
         end: u64,
     },
-    /// The log was filled again.
+    /// The log was filled from its copies and is not suspect any more.
     Cleared {
         log: LogId,
     },
-    /// The reader's next offset.
+    /// The next offset of the cursor.
     Cursor {
         log: LogId,
         name: &'a str,
@@ -98,32 +98,33 @@ pub(crate) enum Record<'a> {
         key: &'a str,
         value: &'a [u8],
     },
-    /// The log is clean as long as it ends there; the greatest number: dirty.
+    /// The log is clean as long as it ends at `end`; with [`DIRTY`] it is not.
     CleanMark {
         log: LogId,
         end: u64,
     },
-    /// Nothing; proves the records before it.
+    /// The record says nothing but proves the records before it.
     Mark,
     /// The store was closed in order.
     Closed,
-    /// The store's schedule from now on.
+    /// The store has this schedule from now on.
     Schedule {
         fsync: FsyncSchedule,
     },
-    /// The journal had lost its end: records up to that sequence were durable. Promises are forgotten, and cursors of the logs
-    /// that are there now may have moved.
+    /// The journal had lost its end: records up to that sequence were durable. Promises are forgotten, and cursors of
+    /// the logs that exist now may have moved.
     EndLost {
         durable: u64,
     },
-    /// The store closes with data that was never synced: it is in the memory of the machine that runs under this id.
+    /// The store closes with data that was never synced: it is in the memory of the machine that runs under this boot
+    /// id.
     LeftUnsynced {
         boot: Uuid,
     },
 }
 
 impl<'a> Record<'a> {
-    /// The log it is about.
+    /// The log that the record is about, if it is about one.
     pub(super) fn log(&self) -> Option<LogId> {
         match self {
             Self::LogCreated { log, .. }
@@ -148,8 +149,9 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Whether it must go through on a full disk, too: it gives space back or leads there, ends something for good, or is a fact
-    /// of the program above, such as a vote. What only goes on waits for space: moves of cursors, new logs.
+    /// Whether the record may take the reserve of a full disk: it gives space back or leads to that, ends something
+    /// for good, or is a property of the program above, such as a vote. Records of new logs and of moves of cursors
+    /// wait for space.
     pub(super) fn frees_space(&self) -> bool {
         !matches!(self, Self::LogCreated { .. } | Self::Cursor { .. } | Self::CleanMark { .. })
     }
@@ -295,7 +297,7 @@ impl<'a> Record<'a> {
         fields.is_empty().then_some(record)
     }
 
-    /// Appends the record's bytes. `proven`: every record up to that sequence is durable.
+    /// Appends the encoded record to `out`. Every record up to `proven` is durable.
     pub(super) fn encode(&self, sequence: u64, proven: u64, out: &mut Vec<u8>) {
         let start = out.len();
         out.resize(start + RECORD_HEADER_BYTES, 0);
@@ -319,12 +321,12 @@ pub(super) struct StoredRecord<'a> {
     pub(super) proven: u64,
     pub(super) kind: u8,
     payload: &'a [u8],
-    /// Bytes taken, padding included.
+    /// Bytes that the record takes, padding included.
     pub(super) size: usize,
 }
 
 impl<'a> StoredRecord<'a> {
-    /// Reads the record at the front of `bytes`; `None` if there is no whole, valid one.
+    /// Decodes the record at the front of `bytes`; `None` if there is no whole, valid one.
     pub(super) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
         let (crc, length, sequence, proven) = (fields.u32()?, fields.u32()?, fields.u64()?, fields.u64()?);
@@ -338,13 +340,13 @@ impl<'a> StoredRecord<'a> {
         Some(Self { sequence, proven, kind, payload, size })
     }
 
-    /// What it says; `None` for a kind that this version does not know.
+    /// The decoded record; `None` for a kind that this version does not know.
     pub(super) fn record(&self) -> Option<Record<'a>> {
         Record::read_payload(self.kind, self.payload)
     }
 }
 
-/// Makes the checksum of the record at the front right, if all of it is there.
+/// Makes the checksum of the record at the front right, if all of the record is there.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) fn fuzz_seal(bytes: &mut [u8]) {
     let Some(length) = bytes.get(4..8).and_then(|field| field.try_into().ok()).map(u32::from_le_bytes) else {

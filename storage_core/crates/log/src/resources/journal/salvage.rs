@@ -1,5 +1,4 @@
-//! What can still be read of a journal that refuses the start, and putting another in its place. Only a repair does
-//! either.
+//! The salvage of a journal that refuses the start, and the journal that replaces it. Only a repair does either.
 
 use std::sync::Arc;
 
@@ -12,22 +11,22 @@ use crate::disk::{ChunkPool, Disk, FileKind, Prepare};
 use crate::error::{Error, Result};
 use crate::format::manifest::Manifest;
 
-/// The newest journal, as far as it goes.
+/// The newest journal of a store, as far as it can be read.
 pub(crate) struct SalvagedJournal {
-    /// What its records say up to the first that cannot be read.
+    /// State of its records up to the first that cannot be read.
     pub(crate) state: JournalState,
-    /// The highest sequence that anything of it names, also behind what cannot be read; 0: none.
+    /// The highest sequence that any of its records names, also behind one that cannot be read; 0 if there is none.
     pub(crate) last_sequence: u64,
-    /// Its number; 0: there is none.
+    /// Number of the journal; 0 if there is none.
     pub(crate) number: u64,
-    /// Why the store does not open with it; `None`: it does.
+    /// Reason why the store does not open with it; `None` if it does.
     pub(crate) damage: Option<String>,
-    /// All of it.
+    /// All bytes of the journal.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Reads the newest journal of a store. Errors of the disk, and `UnsupportedFormat`: a newer program wrote it,
-/// or a record in it.
+/// Reads the newest journal of a store. Errors: those of the disk, and `UnsupportedFormat` if a newer program wrote
+/// the journal or a record in it.
 pub(crate) fn salvage(disk: &dyn Disk, manifest: Manifest) -> Result<SalvagedJournal> {
     let numbers = list(disk)?.into_iter().filter_map(|name| journal_number(&name));
     let Some(number) = numbers.max() else {
@@ -67,7 +66,7 @@ pub(crate) fn salvage(disk: &dyn Disk, manifest: Manifest) -> Result<SalvagedJou
     Ok(SalvagedJournal { state, last_sequence, number, damage, bytes })
 }
 
-/// Writes a journal that says this, and removes the one of that number: what it held must be elsewhere.
+/// Writes a journal with this state and removes the one of that number, whose bytes must be kept elsewhere.
 pub(crate) fn replace(
     disk: &Arc<dyn Disk>,
     manifest: Manifest,

@@ -1,5 +1,5 @@
-//! Room that no ordinary record may take, so that a full disk is no trap: what frees space, and what a restart needs, always
-//! finds some. It is the end of the journal's own file, and a second file in which the next journal is written.
+//! The reserve that no ordinary record may take, so that a store on a full disk can still free space and start again.
+//! It is the end of the journal's own file, and a second file in which the next journal is written.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use crate::resources::space::Space;
 use crate::sync::Mutex;
 
 const SPARE_NAME: &str = "journal.spare";
-/// At the end of the journal's file; less where journals are to be smaller.
+/// Bytes of the reserve at the end of the journal's file; less if journals are to be smaller.
 const RESERVE_BYTES_MAX: u64 = 256 << 10;
 
-/// The space of a journal's file.
+/// How the file of a journal gets its space.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     /// How it is prepared.
     pub(super) how: Prepare,
-    /// So much of it is for records that free space.
+    /// Bytes that are kept for records that free space.
     pub(super) reserve_bytes: u64,
 }
 
@@ -33,17 +33,17 @@ impl Room {
 /// The file of the next journal: zeros with all of their space.
 #[derive(Default)]
 pub(super) struct Spare {
-    /// `None`: it was not looked at yet.
+    /// Space of the file; `None` if it was not looked at yet.
     space: Mutex<Option<Arc<Space>>>,
 }
 
 impl Spare {
-    /// Whether it is too small for a journal of that size.
+    /// Whether the file is too small for a journal of that size.
     pub(super) fn is_short(&self, journal_bytes: u64) -> bool {
         self.space.lock().as_ref().is_none_or(|space| space.is_short(journal_bytes))
     }
 
-    /// Makes it as large as a journal of that size, and somewhat larger.
+    /// Makes the file as large as a journal of that size, and somewhat larger.
     pub(super) fn make(&self, disk: &dyn Disk, journal_bytes: u64) -> Result<()> {
         let failed = |operation| move |e| Error::io(operation, &disk.path(SPARE_NAME), e);
         let known = self.space.lock().clone();
@@ -75,8 +75,8 @@ fn is_there(disk: &dyn Disk) -> Result<bool> {
     Ok(list(disk)?.iter().any(|name| name == SPARE_NAME))
 }
 
-/// Makes the spare file the one in which a journal is written; gives it, and how many bytes have their space. `None`: there is
-/// no spare one.
+/// Turns the spare file into the one in which a journal is written; gives the file and the bytes that have their
+/// space. `None` if there is no spare file.
 pub(super) fn take(disk: &dyn Disk) -> Result<Option<(Arc<dyn DiskFile>, u64)>> {
     if !is_there(disk)? {
         return Ok(None);

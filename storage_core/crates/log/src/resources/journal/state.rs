@@ -1,4 +1,4 @@
-//! What the journal says in sum: the records folded into one state, and the state as the fewest records.
+//! The state of the journal: records are folded into it, and it can be written as the fewest records.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +14,13 @@ use crate::types::{Epoch, LogId};
 pub(crate) struct JournalState {
     pub(crate) logs: BTreeMap<LogId, LogEntry>,
     pub(crate) properties: BTreeMap<String, Bytes>,
-    /// The store's schedule, where it was said.
+    /// The store's schedule, once a record has named it.
     pub(crate) fsync: Option<FsyncSchedule>,
-    /// The last record said that the store was closed.
+    /// Whether the last record says that the store was closed.
     pub(crate) closed: bool,
-    /// It once lost its end, which went to that sequence at least: promises are forgotten.
+    /// Least sequence of the last durable record, if the journal once lost its end; promises are forgotten then.
     pub(crate) end_lost: Option<u64>,
-    /// Set right before it was closed: what was not synced is in the memory of that boot.
+    /// Boot id under which data that was not synced is in memory, noted right before the store was closed.
     pub(crate) left_unsynced: Option<Uuid>,
 }
 
@@ -29,36 +29,37 @@ pub(crate) struct LogEntry {
     pub(crate) name: String,
     pub(crate) base_offset: u64,
     pub(crate) epoch: Epoch,
-    /// Encoded table that the log started with.
+    /// Encoded producer table that the log started with.
     pub(crate) producers: Vec<u8>,
     /// The log's own schedule.
     pub(crate) fsync: Option<FsyncSchedule>,
     pub(crate) start: u64,
-    /// Where the blocks that were trimmed end: at or below `start`.
+    /// Offset at which the trimmed blocks end, at or below `start`.
     pub(crate) freed: u64,
-    /// Their sequences are below.
+    /// Sequence above those of the trimmed blocks.
     pub(crate) freed_before: u64,
-    /// Over their batches.
+    /// Digest of the batches in the trimmed blocks.
     pub(crate) trimmed_digest: Digest,
-    /// Encoded table at their end.
+    /// Encoded producer table at the end of the trimmed blocks.
     pub(crate) trimmed_producers: Option<Vec<u8>>,
     pub(crate) sealed: Option<SealedEntry>,
-    /// (end, before): offsets from `end` on in blocks with a sequence below `before` are gone.
+    /// Pairs `(end, before)`: offsets from `end` on in blocks with a sequence below `before` are gone.
     pub(crate) truncations: Vec<(u64, u64)>,
-    /// Blocks that stand for those before them.
+    /// Compacted blocks, each of which stands for blocks before it.
     pub(crate) compactions: Vec<Compaction>,
-    /// Everything below was synced.
+    /// Everything below this offset was synced.
     pub(crate) synced: u64,
     pub(crate) suspect: bool,
     pub(crate) deleted: bool,
     pub(crate) cursors: BTreeMap<String, u64>,
-    /// The journal lost its end when the log was there: cursors may have moved, but for those that moved since.
+    /// Set if the log existed when the journal lost its end: all its cursors may have moved, except these, which moved
+    /// since.
     pub(crate) doubted: Option<BTreeSet<String>>,
-    /// The log is clean as long as it ends there; one without records is from the beginning.
+    /// Offset at which the log is clean if it ends there; a new log is clean.
     pub(crate) clean_at: u64,
 }
 
-/// The block of a sequence has the offsets from `start` to `end`; in blocks with a lower one they are gone.
+/// The block of `sequence` has the offsets from `start` to `end`; those in blocks with a lower sequence are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Compaction {
     pub(crate) start: u64,
@@ -80,7 +81,8 @@ pub(crate) struct SealedEntry {
 }
 
 impl JournalState {
-    /// Folds a record in. False: it contradicts what came before (it names a log that is not there).
+    /// Folds a record into the state. False if it contradicts the records before, for example by naming a log that
+    /// does not exist.
     pub(crate) fn apply(&mut self, record: &Record<'_>) -> bool {
         self.closed = matches!(record, Record::Closed);
         if !self.closed {
@@ -134,7 +136,7 @@ impl JournalState {
         true
     }
 
-    /// The fewest records that give this state.
+    /// Gives the fewest records that lead to this state.
     pub(super) fn for_each_record(&self, mut give: impl FnMut(Record<'_>)) {
         if let Some(fsync) = self.fsync {
             give(Record::Schedule { fsync });
@@ -142,7 +144,7 @@ impl JournalState {
         for (key, value) in &self.properties {
             give(Record::Property { key, value });
         }
-        // Cursors that moved since the end was lost come behind what says so, and so do logs.
+        // Cursors that moved since the end was lost, and logs made since, come behind the record of the loss.
         self.for_each_log(|entry| entry.doubted.is_some(), &mut give);
         if let Some(durable) = self.end_lost {
             give(Record::EndLost { durable });
@@ -161,7 +163,7 @@ impl JournalState {
         }
     }
 
-    /// Records of some of the logs.
+    /// Gives the records of some of the logs.
     fn for_each_log(&self, wanted: impl Fn(&LogEntry) -> bool, give: &mut impl FnMut(Record<'_>)) {
         for (&log, entry) in self.logs.iter().filter(|(_, entry)| wanted(entry)) {
             let LogEntry { base_offset, epoch, name, producers, fsync, .. } = entry;
@@ -220,7 +222,7 @@ impl LogEntry {
                 self.compactions.retain(|compaction| compaction.end > *freed);
             }
             Record::LogTruncated { end, before, .. } => {
-                // A lower end says all that an earlier, higher one said.
+                // A lower end says everything that an earlier, higher one said.
                 self.truncations.retain(|(earlier, _)| earlier < end);
                 self.truncations.push((*end, *before));
                 self.compactions.retain(|compaction| compaction.start < *end);
@@ -234,7 +236,7 @@ impl LogEntry {
             }
             Record::LogCompacted { start, end, sequence, .. } => {
                 let new = Compaction { start: *start, end: *end, sequence: *sequence };
-                // What those blocks stood for is in the new one.
+                // The new block stands for the blocks that those blocks stood for.
                 self.compactions.retain(|old| old.start < new.start || new.end < old.end);
                 self.compactions.push(new);
             }
