@@ -107,13 +107,7 @@ impl World {
         self.run(begin).expect("open");
         let end = Offset(open.base_offset.expect("open").0 + 5);
         let successor = Descriptor { base_offset: Some(end), ..next };
-        let value = Value {
-            end,
-            digest: Digest(DIGEST),
-            successor: Box::new(successor),
-            possible_loss: vec![],
-            lost: vec![],
-        };
+        let value = Value::without_loss(end, Digest(DIGEST), successor);
         self.run(Command::SealAndOpen { topic: TOPIC, partition, segment, value }).expect("decided");
         for holder in holders {
             self.disks.insert((segment, holder.disk), Found::Whole { digest: Digest(DIGEST) });

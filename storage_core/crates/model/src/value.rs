@@ -23,6 +23,12 @@ pub struct Value {
 }
 
 impl Value {
+    /// The value of a segment that ends there, with every batch below `end` kept and no acknowledged offset in doubt.
+    #[must_use]
+    pub fn without_loss(end: Offset, digest: Digest, successor: Descriptor) -> Self {
+        Self { end, digest, successor: Box::new(successor), possible_loss: Vec::new(), lost: Vec::new() }
+    }
+
     /// Where the next batch of the value begins that is not lost, from an offset on that a copy has reached.
     #[must_use]
     pub fn past_lost(&self, offset: Offset) -> Offset {
@@ -46,4 +52,33 @@ pub struct OffsetRange {
     pub start: Offset,
     /// First offset behind it; the highest possible one where nobody knows how many there were.
     pub end: Offset,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::{DiskId, NodeId, ProcessId, SegmentId, TopicId};
+    use crate::{Epoch, LeaderRef, ReplicaRef};
+
+    fn successor() -> Descriptor {
+        Descriptor {
+            id: SegmentId::from_u128(2),
+            topic: TopicId::from_u128(7),
+            partition: 0,
+            number: 1,
+            base_offset: Some(Offset(5)),
+            epoch: Epoch(2),
+            leader: LeaderRef { node: NodeId(1), process: ProcessId::from_u128(3) },
+            replicas: vec![ReplicaRef { node: NodeId(1), disk: DiskId::from_u128(4) }],
+            write_quorum: 1,
+        }
+    }
+
+    #[test]
+    fn a_value_without_loss_leaves_out_nothing_and_a_copy_with_a_hole_is_not_whole() {
+        let value = Value::without_loss(Offset(5), Digest(9), successor());
+        assert_eq!((value.past_lost(Offset(3)), &*value.successor), (Offset(3), &successor()));
+        assert!(value.leaves_out(&[]) && value.possible_loss.is_empty());
+        assert!(!value.leaves_out(&[OffsetRange { start: Offset(2), end: Offset(3) }]));
+    }
 }

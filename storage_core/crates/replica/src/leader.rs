@@ -295,8 +295,7 @@ impl Leader {
         assert!(successor.epoch > self.descriptor.epoch, "epochs grow (S6)");
         let end = self.high_watermark;
         let digest = self.tape.digest_at(end).expect("the high watermark is an end of a batch");
-        let successor = Box::new(successor.starting_at(end));
-        let value = Value { end, digest, successor, possible_loss: Vec::new(), lost: Vec::new() };
+        let value = Value::without_loss(end, digest, successor.starting_at(end));
         self.phase = LeaderPhase::Frozen { value, accepted: vec![false; self.followers.len()] };
         for to in 0..self.followers.len() {
             self.ask_vote(to, self.followers[to].durable_end, outputs);

@@ -58,13 +58,7 @@ fn fence(epoch: u32) -> ReplicaInput {
 
 fn value(count: usize, epoch: u32) -> Value {
     let Mark { end, digest } = marks(count as u64)[count];
-    Value {
-        end,
-        digest,
-        successor: Box::new(successor(epoch).starting_at(end)),
-        possible_loss: vec![],
-        lost: vec![],
-    }
+    Value::without_loss(end, digest, successor(epoch).starting_at(end))
 }
 
 fn accept(ballot: Ballot, value: Value, missing: Vec<Batch>) -> ReplicaInput {

@@ -74,13 +74,7 @@ pub(crate) fn value(metadata: &Metadata, topic: TopicId, end: u64) -> Value {
     let next =
         successor(metadata, topic, 0, SegmentId(Uuid::new_v4()), &[], &everybody(metadata)).expect("a node");
     let successor = Descriptor { base_offset: Some(Offset(end)), ..next };
-    Value {
-        end: Offset(end),
-        digest: Digest(end ^ 7),
-        successor: Box::new(successor),
-        possible_loss: vec![],
-        lost: vec![],
-    }
+    Value::without_loss(Offset(end), Digest(end ^ 7), successor)
 }
 
 pub(crate) fn seal(metadata: &mut Metadata, topic: TopicId, end: u64) -> Value {

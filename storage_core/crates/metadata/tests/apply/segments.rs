@@ -90,13 +90,7 @@ fn a_second_begin_roll_replaces_the_first_and_the_decided_successor_wins_over_bo
     assert_eq!(run(&mut metadata, reused), Err(Rejected::StaleEpoch { got: first.epoch, next }));
 
     let successor = Descriptor { base_offset: Some(Offset(9)), ..first };
-    let value = Value {
-        end: Offset(9),
-        digest: Digest(0),
-        successor: Box::new(successor.clone()),
-        possible_loss: vec![],
-        lost: vec![],
-    };
+    let value = Value::without_loss(Offset(9), Digest(0), successor.clone());
     run(&mut metadata, Command::SealAndOpen { topic, partition: 0, segment, value })
         .expect("decided by its replicas");
     assert_eq!(last_segment(&metadata, topic), successor);

@@ -108,13 +108,7 @@ pub(crate) fn begin_recovery(
 
 pub(crate) fn decide(end: u64, successor: &Descriptor) -> Value {
     let successor = Descriptor { base_offset: Some(Offset(end)), ..successor.clone() };
-    Value {
-        end: Offset(end),
-        digest: Digest(end ^ 7),
-        successor: Box::new(successor),
-        possible_loss: vec![],
-        lost: vec![],
-    }
+    Value::without_loss(Offset(end), Digest(end ^ 7), successor)
 }
 
 pub(crate) fn publish(metadata: &mut Metadata, segment: SegmentId, value: &Value) -> Result<(), Rejected> {
