@@ -10,7 +10,7 @@ use crate::number::Epoch;
 pub struct Ballot {
     /// The segment's epoch for ballot 0, else a fresh one from the metadata (R4).
     pub epoch: Epoch,
-    /// Two recoverers never share one.
+    /// Identity of the attempt; two recoverers never share one.
     pub attempt: AttemptId,
 }
 
@@ -21,7 +21,7 @@ impl Ballot {
         Self { epoch, attempt: AttemptId::WRITER }
     }
 
-    /// Whether it is the writer's own.
+    /// Whether this is the writer's own ballot.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self.attempt == AttemptId::WRITER

@@ -7,7 +7,7 @@ use crate::number::{Epoch, Offset};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Descriptor {
-    /// What it is.
+    /// Identity of the segment.
     #[cfg_attr(feature = "serde", serde(rename = "uuid"))]
     pub id: SegmentId,
     /// Topic it belongs to.
@@ -20,9 +20,9 @@ pub struct Descriptor {
     pub base_offset: Option<Offset>,
     /// Epoch under which its leader appends.
     pub epoch: Epoch,
-    /// Who orders its appends.
+    /// The process that orders its appends.
     pub leader: LeaderRef,
-    /// Who stores it: n disks on different nodes.
+    /// The disks that store it: n, on different nodes.
     pub replicas: Vec<ReplicaRef>,
     /// w: so many copies make a record acknowledged.
     #[cfg_attr(feature = "serde", serde(default = "one"))]
@@ -68,7 +68,7 @@ impl Replication {
     /// 3/2, what a cluster is given unless its founder says otherwise.
     pub const DEFAULT: Self = Self { factor: 3, write_quorum: 2 };
 
-    /// 1/1: one copy, for development, and what a cluster has that was founded without saying.
+    /// 1/1: one copy. It is for development, and it is what a cluster has whose founder named no replication.
     #[must_use]
     pub const fn single() -> Self {
         Self { factor: 1, write_quorum: 1 }
@@ -101,7 +101,7 @@ impl Descriptor {
         self.write_quorum as usize
     }
 
-    /// f: answers that settle where the segment ends; every f of n meet every w of n.
+    /// f: replicas that must answer before the segment's end is chosen; every f of n meet every w of n.
     #[must_use]
     pub fn seal_quorum(&self) -> usize {
         self.replicas.len() + 1 - self.write_quorum()
@@ -116,26 +116,27 @@ impl Descriptor {
         self.base_offset.expect("the base of a segment that takes messages is known")
     }
 
-    /// Place of a replica in the set.
+    /// Place of a replica in the set; `None` if it is not in it.
     #[must_use]
     pub fn place(&self, replica: ReplicaRef) -> Option<usize> {
         self.replicas.iter().position(|known| *known == replica)
     }
 
-    /// The successor of a segment that ends there.
+    /// The same descriptor with its base known: its predecessor ends at `base_offset`.
     #[must_use]
     pub fn starting_at(mut self, base_offset: Offset) -> Self {
         self.base_offset = Some(base_offset);
         self
     }
 
-    /// The same segment, whatever base either names: a successor's is not known before its predecessor's end.
+    /// Whether both describe the same segment, whatever base either names: a successor's base is not known before its
+    /// predecessor's end.
     #[must_use]
     pub fn is_same_segment(&self, other: &Self) -> bool {
         Self { base_offset: None, ..self.clone() } == Self { base_offset: None, ..other.clone() }
     }
 
-    /// 1 <= w <= n, no node twice, the leader stores it.
+    /// Whether 1 <= w <= n, no node is named twice and the leader's node is among the replicas.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let nodes = || self.replicas.iter().map(|replica| replica.node);

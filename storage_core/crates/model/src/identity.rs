@@ -1,4 +1,4 @@
-//! Who and what: identities that are never handed out twice, and the small number of a node.
+//! Identities that are never handed out twice, and the small number of a node.
 
 use std::fmt;
 

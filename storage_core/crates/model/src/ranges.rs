@@ -3,7 +3,7 @@
 use crate::number::Offset;
 use crate::value::OffsetRange;
 
-/// Adds a range behind the others; one that touches the last goes on with it.
+/// Adds a range behind the others. One that touches or overlaps the last range extends it, and an empty one changes nothing.
 pub fn push(ranges: &mut Vec<OffsetRange>, range: OffsetRange) {
     match ranges.last_mut() {
         Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
@@ -19,7 +19,7 @@ pub fn below(ranges: &[OffsetRange], end: Offset) -> Vec<OffsetRange> {
     parts.map(|range| OffsetRange { start: range.start, end: range.end.min(end) }).collect()
 }
 
-/// What lies in both.
+/// The offsets that lie in both lists.
 #[must_use]
 pub fn intersection(left: &[OffsetRange], right: &[OffsetRange]) -> Vec<OffsetRange> {
     let mut both = Vec::new();

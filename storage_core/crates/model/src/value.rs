@@ -1,4 +1,4 @@
-//! What is decided about a segment: decided together, adopted together, published together.
+//! The value that is decided about a segment: its parts are decided, adopted and published together.
 
 use crate::descriptor::Descriptor;
 use crate::number::{Digest, Offset};
@@ -44,7 +44,7 @@ impl Value {
     }
 }
 
-/// Half-open run of offsets.
+/// A half-open run of offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OffsetRange {
