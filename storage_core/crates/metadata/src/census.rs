@@ -1,4 +1,4 @@
-//! Who carries what: segments led and stored by each node, and segments that lack a copy.
+//! The census: segments led and stored by each node, and segments that lack a copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,27 +14,27 @@ pub struct Census {
     /// The load of every node that is listed.
     pub nodes: BTreeMap<NodeId, Load>,
     /// Segments with fewer copies on nodes that are alive than n: replicas of an open segment, verified copies of a
-    /// sealed one. Without those that are lost: nothing is left of which there could be more.
+    /// sealed one. Lost segments are not counted, for nothing is left from which a copy could be made.
     pub under_replicated: u64,
-    /// How many nodes that are alive may stop, whichever they are, with every segment still written and read; none:
+    /// How many nodes that are alive may stop, whichever they are, with every segment still written and read; `None` if
     /// nothing is stored.
     pub spare_nodes: Option<u32>,
     /// How new segments are replicated.
     pub replication: Replication,
 }
 
-/// What one node has to do.
+/// The load of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Load {
     /// Segments that it leads: open ones whose leader is its present process.
     pub led: u64,
-    /// Segments of which it stores a replica, or is to.
+    /// Segments of which it stores, or is to store, a replica.
     pub held: u64,
     /// Sealed ones among these whose copy is to be made, or was not compared yet.
     pub filling: u64,
 }
 
-/// Counts, with the nodes that the caller holds to be alive.
+/// Takes the census of all segments. `alive` are the nodes that the caller holds to be alive.
 #[must_use]
 pub fn census(metadata: &Metadata, alive: &BTreeSet<NodeId>) -> Census {
     let nodes = metadata.nodes.keys().map(|node| (*node, Load::default())).collect();
@@ -77,7 +77,7 @@ pub fn census(metadata: &Metadata, alive: &BTreeSet<NodeId>) -> Census {
     census
 }
 
-/// Where all of a segment can be expected: on its replicas until it is sealed, then with its verified copies.
+/// The replicas that can be expected to have the whole segment: all until it is sealed, then those whose copy is verified.
 pub(crate) fn readable_on(segment: &Segment) -> impl Iterator<Item = ReplicaRef> {
     let is_sealed = matches!(segment.state, SegmentState::Sealed(_));
     segment.stored_on().filter(move |replica| {
@@ -87,7 +87,7 @@ pub(crate) fn readable_on(segment: &Segment) -> impl Iterator<Item = ReplicaRef>
     })
 }
 
-/// The node still has that disk.
+/// Whether the replica's node is a member and still has that disk.
 pub(crate) fn is_here(metadata: &Metadata, replica: ReplicaRef) -> bool {
     metadata.nodes.get(&replica.node).is_some_and(|node| node.disk == replica.disk)
 }

@@ -1,4 +1,5 @@
-//! Time as the metadata know it. What is forgotten by age is forgotten by no single node's clock: one may be an hour ahead.
+//! Time as the metadata know it. No single node's clock decides what is old enough to be forgotten, for it may be an hour
+//! ahead.
 
 use crate::state::Metadata;
 

@@ -1,4 +1,4 @@
-//! Cluster-wide settings: typed keys under one version. What is not set here is each node's own option.
+//! Cluster-wide settings: typed keys under one version. A key that is not set here is left to each node's own option.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ struct Key {
     level: u32,
 }
 
-/// A node may be restarted, or moved by Kubernetes, in that time.
+/// Default of `copies.grace_ms`: a node may be restarted, or moved by Kubernetes, in that time.
 const COPIES_GRACE_MS: u64 = 600_000;
 const COPIES_MOVES_MAX: u64 = 16;
 
@@ -26,31 +26,31 @@ const COPIES_BYTES_PER_SECOND: u64 = 64 << 20;
 const SCRUB_BYTES_PER_SECOND: u64 = 8 << 20;
 const FREE_BYTES_MIN: u64 = 64 << 20;
 
-/// Each partition costs a log on some disks, and a place in every node's memory.
+/// Default of `topics.partitions_max`: each partition costs a log on some disks, and a place in every node's memory.
 const PARTITIONS_MAX: u64 = 50_000;
 const CREATIONS_PER_SECOND_MAX: u64 = 500;
 
 const KEYS: [Key; 12] = [
     Key { name: "segments.max_entries", min: 1, max: 1 << 40, level: 1 },
     Key { name: "segments.max_bytes", min: 1, max: 1 << 50, level: 1 },
-    // 0: never by age.
+    // Age at which a segment is rolled; 0 turns rolls by age off.
     Key { name: "segments.max_age_ms", min: 0, max: 36_500 * DAY_MS, level: 1 },
     Key { name: "segments.check_interval_ms", min: 10, max: DAY_MS, level: 1 },
     // How long a node may be silent before its copies are made elsewhere.
     Key { name: "copies.grace_ms", min: 0, max: 365 * DAY_MS, level: 1 },
     // Copies that are made at once, in the whole cluster; 0: none.
     Key { name: "copies.moves_max", min: 0, max: 10_000, level: 1 },
-    // Limit on the copies that one node makes for want of others.
+    // Limit on the rate at which one node makes copies of segments that lack some.
     Key { name: "copies.bytes_per_second", min: 1, max: 1 << 40, level: 1 },
-    // Limit on reading the sealed copies of one node to see whether they are still whole.
+    // Limit on the rate at which one node reads its sealed copies to see whether they are still whole.
     Key { name: "scrub.bytes_per_second", min: 1, max: 1 << 40, level: 1 },
-    // From the beginning of one such round to that of the next.
+    // Time from the beginning of one such round to that of the next.
     Key { name: "scrub.interval_ms", min: 10, max: 365 * DAY_MS, level: 1 },
-    // With less a disk is full.
+    // A disk with less free space is full.
     Key { name: "disks.free_bytes_min", min: 0, max: 1 << 50, level: 2 },
     // Limit on the partitions of all topics together.
     Key { name: "topics.partitions_max", min: 1, max: 10_000_000, level: 3 },
-    // Topics that are created in one second.
+    // Limit on the topics that are created in one second.
     Key { name: "topics.creations_per_second_max", min: 1, max: 1_000_000, level: 3 },
 ];
 
@@ -59,7 +59,7 @@ const KEYS: [Key; 12] = [
 pub struct ClusterConfig {
     /// Version of the metadata at the last change of a setting; 0 as long as none was made.
     pub version: u64,
-    /// By key. All settings so far are whole numbers.
+    /// Values by key. All settings so far are whole numbers.
     pub entries: BTreeMap<String, u64>,
 }
 
@@ -73,19 +73,19 @@ impl ClusterConfig {
         usize::try_from(moves).unwrap_or(usize::MAX)
     }
 
-    /// Limit on the copies that one node makes for want of others.
+    /// Limit on the rate at which one node makes copies of segments that lack some.
     #[must_use]
     pub fn copies_bytes_per_second(&self) -> u64 {
         self.entries.get("copies.bytes_per_second").copied().unwrap_or(COPIES_BYTES_PER_SECOND)
     }
 
-    /// Limit on reading the sealed copies of one node to see whether they are still whole.
+    /// Limit on the rate at which one node reads its sealed copies to see whether they are still whole.
     #[must_use]
     pub fn scrub_bytes_per_second(&self) -> u64 {
         self.entries.get("scrub.bytes_per_second").copied().unwrap_or(SCRUB_BYTES_PER_SECOND)
     }
 
-    /// From the beginning of one round of the scrub to that of the next, in milliseconds.
+    /// Time from the beginning of one round of the scrub to that of the next, in milliseconds.
     #[must_use]
     pub fn scrub_interval_ms(&self) -> u64 {
         self.entries.get("scrub.interval_ms").copied().unwrap_or(DAY_MS)
@@ -103,13 +103,13 @@ impl ClusterConfig {
         self.entries.get("topics.creations_per_second_max").copied().unwrap_or(CREATIONS_PER_SECOND_MAX)
     }
 
-    /// A node whose disk has less room is full.
+    /// Free space of a disk, in bytes, below which its node is full.
     #[must_use]
     pub fn free_bytes_min(&self) -> u64 {
         self.entries.get("disks.free_bytes_min").copied().unwrap_or(FREE_BYTES_MIN)
     }
 
-    /// Sets some keys and forgets others, all or none of them. The version moves only if something is different then.
+    /// Sets some keys and forgets others, all or none of them. The version becomes `version` only if an entry differs then.
     pub(crate) fn change(
         &mut self,
         set: &BTreeMap<String, u64>,

@@ -21,7 +21,7 @@ pub const ENVELOPE_VERSION: u32 = 1;
 pub struct Envelope {
     /// [`ENVELOPE_VERSION`].
     pub v: u32,
-    /// A proposal that comes twice under one id acts once.
+    /// Identity of the proposal: one that comes twice acts once.
     pub id: Uuid,
     /// The proposer's clock, milliseconds since the epoch.
     pub at_ms: u64,
@@ -55,7 +55,7 @@ struct VersionOnly {
     v: u32,
 }
 
-/// What can be done to the metadata.
+/// A change of the metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
@@ -72,8 +72,8 @@ pub enum Command {
         /// n and w.
         replication: Replication,
     },
-    /// Admits a disk, or says that a known disk runs as a new process or at new addresses. The node id is the wanted
-    /// one if it is free or the disk's own, else the lowest free one; the answer names it.
+    /// Admits a disk, or says that a known disk runs as a new process or at new addresses. A known disk keeps its node id;
+    /// a new one gets the wanted id if that is free, else the lowest free one. The answer names the id.
     RegisterNode {
         /// Wanted id.
         wanted: Option<NodeId>,
@@ -120,22 +120,24 @@ pub enum Command {
         /// New state.
         state: NodeState,
     },
-    /// Gives a node no new segments, or takes that back; names the disk it means. Again changes nothing.
+    /// Begins or cancels a drain: a draining node is given no new segments. The command names the disk it means, and
+    /// changes nothing when it comes again.
     DrainNode {
         /// Node.
         node: NodeId,
         /// Disk incarnation.
         disk: DiskId,
-        /// Begin, or cancel.
+        /// Whether the drain begins; else it is cancelled.
         draining: bool,
     },
-    /// Takes a disk out of the cluster for good: it is refused when it shows up again. Again changes nothing.
+    /// Takes a disk out of the cluster for good: it is refused when it shows up again. The command changes nothing when it
+    /// comes again.
     RemoveNode {
         /// Node.
         node: NodeId,
         /// Disk incarnation.
         disk: DiskId,
-        /// The disk is lost with what it stored; else it must store nothing any more.
+        /// Whether the disk is lost with what it stored; else it must store nothing any more.
         lost: bool,
         /// The disk that came in its place; must be a member.
         #[serde(default)]
@@ -146,8 +148,8 @@ pub enum Command {
         /// New level.
         level: u32,
     },
-    /// Changes cluster-wide settings; compares with the version of [`crate::ClusterConfig`]. What holds already changes
-    /// nothing and keeps that version.
+    /// Changes cluster-wide settings; an expected version is that of [`crate::ClusterConfig`]. A change that sets what is
+    /// set already keeps that version.
     SetConfig {
         /// Keys and their new values.
         set: BTreeMap<String, u64>,
@@ -162,7 +164,7 @@ pub enum Command {
         org: String,
         /// Name, as in [`crate::Topic`].
         name: String,
-        /// Walrus's own.
+        /// Whether it is one of Walrus's own topics.
         internal: bool,
         /// One first segment for each partition, in order; `topic`, `partition`, `number` 0, base 0.
         first: Vec<Descriptor>,
@@ -175,9 +177,9 @@ pub enum Command {
         org: String,
         /// Name, as in [`crate::Topic`].
         name: String,
-        /// Walrus's own.
+        /// Whether it is one of Walrus's own topics.
         internal: bool,
-        /// The first segment that is left of each partition, in order, its base known. It becomes `sealing`: its replicas
+        /// The first segment that is left of each partition, in order, its base known. Each becomes `sealing`: its replicas
         /// know where it ends, and what follows.
         first: Vec<Descriptor>,
     },
@@ -232,19 +234,19 @@ pub enum Command {
         partition: u32,
         /// The sealed segment.
         segment: SegmentId,
-        /// Version of the segment that the proposer saw; a must here.
+        /// Version of the segment that the proposer saw; the command is refused at any other.
         version: u64,
         /// Disks that are to make a copy.
         added: Vec<ReplicaRef>,
-        /// Copies to give up: their holders delete them. Refused if fewer than w verified ones would stay. One on a disk that
-        /// is gone is not listed any more.
+        /// Copies to give up: their holders delete them. The command is refused if fewer than w verified ones would stay. A
+        /// copy on a disk that is gone is taken off the list at once, for nobody is left to delete it.
         given_up: Vec<ReplicaRef>,
     },
-    /// What the holder of copies found on its disk.
+    /// Records what the holder of copies found on its disk.
     ReportCopies {
         /// The holder.
         replica: ReplicaRef,
-        /// Those that do not fit any more are passed over.
+        /// Its findings; those that do not fit the state any more are passed over.
         reports: Vec<CopyReport>,
     },
     /// Drops sealed segments below a number.
@@ -271,35 +273,35 @@ pub struct CopyReport {
     pub partition: u32,
     /// The sealed segment.
     pub segment: SegmentId,
-    /// See [`crate::SegmentCopy::since`]: a must.
+    /// The copy's [`crate::SegmentCopy::since`]; a report with any other is passed over.
     pub since: u64,
-    /// What there is.
+    /// How the copy is.
     pub found: Found,
 }
 
-/// How a copy is.
+/// The condition in which a holder finds a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Found {
-    /// All of it, sealed.
+    /// All of it is there, sealed.
     Whole {
         /// Digest of the copy's batches.
         digest: Digest,
     },
     /// It has damage that its holder cannot mend.
     Damaged,
-    /// Nothing.
+    /// Nothing of it is there.
     Gone,
-    /// Not all of it, and all nodes have said that they do not have the rest.
+    /// Not all of it is there, and all nodes have said that they do not have the rest.
     Lost,
 }
 
-/// What an applied command did.
+/// The outcome of a command that was applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
     /// Version of the metadata after it.
     pub version: u64,
-    /// What the proposer wants to know.
+    /// The command's result, for its proposer.
     pub answer: Answer,
 }
 
@@ -307,13 +309,13 @@ pub struct Applied {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// Nothing to tell.
+    /// There is nothing to tell.
     Nothing,
     /// `RegisterNode`, `DrainNode`, `RemoveNode`: the node's id.
     Node(NodeId),
     /// `SetConfig`: version of the settings after it.
     Config {
-        /// See [`crate::ClusterConfig`].
+        /// The new [`crate::ClusterConfig::version`].
         version: u64,
     },
 }

@@ -11,8 +11,8 @@ use crate::state::Metadata;
 pub const LEVEL: u32 = 3;
 /// Level of the decisions that say what no copy had any more, and of reports that a segment is lost.
 const LOST_LEVEL: u32 = 3;
-/// From this level on topics and partitions have limits, and segments say which producers are forgotten behind them: all members
-/// must decide it alike.
+/// Level from which topics and partitions have limits, and segments say which producers are forgotten behind them: all
+/// members must decide it alike.
 pub(crate) const LIMITS_LEVEL: u32 = 3;
 /// Level of a new cluster, and of processes that do not say theirs.
 pub(crate) const FIRST_LEVEL: u32 = 1;
@@ -22,7 +22,7 @@ pub(crate) fn first_level() -> u32 {
 }
 
 impl Command {
-    /// The level that a cluster must have for it.
+    /// The level that a cluster must have reached before this command may be proposed.
     #[must_use]
     pub fn level(&self) -> u32 {
         match self {
@@ -47,7 +47,7 @@ impl Metadata {
         (known_by_all > self.level).then_some(known_by_all)
     }
 
-    /// Whether the cluster is told what is lost: all its nodes know such commands.
+    /// Whether commands that say what is lost may be proposed: the cluster's level promises that all its nodes know them.
     #[must_use]
     pub fn hears_of_losses(&self) -> bool {
         self.level >= LOST_LEVEL
@@ -56,7 +56,7 @@ impl Metadata {
     /// Refuses a command of a level that the cluster has not reached.
     pub fn check_level(&self, command: &Command) -> Result<(), Rejected> {
         let needed = command.level();
-        // Before it is founded a cluster has none, and takes nothing but its foundation.
+        // A cluster that is not founded has no level, and takes nothing but its foundation.
         if needed > self.level.max(FIRST_LEVEL) {
             return Err(Rejected::LevelNotReached { needed, level: self.level });
         }
@@ -64,7 +64,7 @@ impl Metadata {
     }
 }
 
-/// Again, or a lower one, changes nothing.
+/// Raises the cluster's level; a level that it has reached already changes nothing.
 pub(crate) fn raise_level(metadata: &mut Metadata, level: u32) -> Result<Answer, Rejected> {
     if metadata.nodes.is_empty() {
         return Err(Rejected::LevelNotReached { needed: level, level: metadata.level }); // nobody has said what it knows

@@ -27,7 +27,7 @@ pub use census::{Census, Load, census};
 pub use cluster_config::ClusterConfig;
 pub use command::{Answer, Applied, Command, CopyReport, ENVELOPE_VERSION, Envelope, Found};
 pub use levels::LEVEL;
-pub use listing::{CopyLine, SegmentLine, Wanted, segments};
+pub use listing::{CopyLine, SegmentFilter, SegmentLine, segments};
 pub use lost::{
     LostPartition, LostTopic, Remains, SegmentRemains, TopicFacts, Unrecoverable, lost_topics, recover_topic,
 };

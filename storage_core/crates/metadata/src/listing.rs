@@ -8,18 +8,18 @@ use walrus_model::{DiskId, NodeId, ReplicaRef, SegmentId};
 use crate::census::{is_here, readable_on};
 use crate::state::{CopyState, Metadata, Segment, SegmentState};
 
-/// Which segments are wanted.
+/// A choice of segments to list.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
-    /// `organisation/name`; all where there is none.
+pub struct SegmentFilter {
+    /// Only the segments of this topic, `organisation/name`; those of all topics if it is `None`.
     pub topic: Option<String>,
     /// Only those with fewer copies than there should be.
     pub under_replicated: bool,
-    /// So many at most.
+    /// Limit on the number of lines.
     pub limit: usize,
 }
 
-/// One segment.
+/// One segment, as one line of a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SegmentLine {
     /// `organisation/name`.
@@ -40,13 +40,13 @@ pub struct SegmentLine {
     pub base_offset: u64,
     /// First offset behind it, once it is sealed.
     pub end_offset: Option<u64>,
-    /// Who stores it.
+    /// Its replicas, or its copies once it is sealed.
     pub copies: Vec<CopyLine>,
-    /// Fewer copies on nodes that are alive than there should be.
+    /// Whether fewer of them are complete on nodes that are alive than there should be.
     pub under_replicated: bool,
 }
 
-/// One copy of it.
+/// One copy of a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CopyLine {
     /// Node.
@@ -55,24 +55,24 @@ pub struct CopyLine {
     pub disk: DiskId,
     /// `replica` of a segment that is not sealed; `filling`, `verified`, `damaged`, `leaving`, `lost`.
     pub state: &'static str,
-    /// Its node is alive and has that disk.
+    /// Whether its node is alive and has that disk.
     pub alive: bool,
 }
 
-/// In order of topics, partitions and numbers; the nodes of `alive` being the ones that serve now.
+/// Lists the chosen segments in order of topic names, partitions and numbers. `alive` are the nodes that serve now.
 #[must_use]
-pub fn segments(metadata: &Metadata, wanted: &Wanted, alive: &BTreeSet<NodeId>) -> Vec<SegmentLine> {
+pub fn segments(metadata: &Metadata, filter: &SegmentFilter, alive: &BTreeSet<NodeId>) -> Vec<SegmentLine> {
     let by_name = metadata
         .names
         .iter()
         .flat_map(|(org, names)| names.iter().map(move |(name, topic)| (format!("{org}/{name}"), topic)));
-    let topics = by_name.filter(|(name, _)| wanted.topic.as_ref().is_none_or(|topic| topic == name));
+    let topics = by_name.filter(|(name, _)| filter.topic.as_ref().is_none_or(|topic| topic == name));
     let lines = topics.flat_map(|(name, topic)| {
         let partitions = metadata.topics.get(topic).into_iter().flat_map(|topic| &topic.partitions);
         let segments = partitions.flat_map(|partition| &partition.segments);
         segments.map(move |segment| line(metadata, &name, segment, alive))
     });
-    lines.filter(|line| !wanted.under_replicated || line.under_replicated).take(wanted.limit).collect()
+    lines.filter(|line| !filter.under_replicated || line.under_replicated).take(filter.limit).collect()
 }
 
 fn line(metadata: &Metadata, topic: &str, segment: &Segment, alive: &BTreeSet<NodeId>) -> SegmentLine {

@@ -15,20 +15,20 @@ use crate::placement::first_descriptor;
 use crate::presence::Present;
 use crate::state::Metadata;
 
-/// What a disk was told of a topic when it made the first log of it.
+/// The facts that a disk was told of a topic when it made the first log of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopicFacts {
     /// Tenant.
     pub org: String,
     /// Name, as in [`crate::Topic`].
     pub name: String,
-    /// Walrus's own.
+    /// Whether it is one of Walrus's own topics.
     pub internal: bool,
     /// How many partitions it had.
     pub partitions: u32,
 }
 
-/// What one disk has of a topic that its node's metadata do not name.
+/// The remains on one disk of a topic that its node's metadata do not name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remains {
     /// The disk.
@@ -56,11 +56,11 @@ pub struct SegmentRemains {
     pub end_offset: Offset,
     /// Epoch under which it was written.
     pub epoch: Epoch,
-    /// It was sealed here: its end, and what follows it, is decided.
+    /// Whether it was sealed here: its end, and what follows it, is decided.
     pub is_sealed: bool,
     /// Bytes of its batches.
     pub bytes: u64,
-    /// As the disk has it, where it still has a vote.
+    /// The segment's descriptor, if the disk still has its vote about the segment.
     pub descriptor: Option<Descriptor>,
 }
 
@@ -71,7 +71,7 @@ pub struct LostTopic {
     pub topic: TopicId,
     /// `None`: no disk knows its name.
     pub facts: Option<TopicFacts>,
-    /// By index; as many as the facts say, or as were found.
+    /// Partitions by index; as many as the facts say, and no fewer than were found.
     pub partitions: Vec<LostPartition>,
 }
 
@@ -88,17 +88,17 @@ pub struct LostPartition {
     pub ends: Offset,
     /// Bytes of the largest copy of each segment.
     pub bytes: u64,
-    /// Why nobody can say which segment is the first.
+    /// Why nobody can say which segment is the first, where that is so.
     pub problem: Option<String>,
 }
 
 /// Why a lost topic cannot be named again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unrecoverable {
-    /// No disk knows it.
+    /// No disk knows the topic's name, and none was given.
     #[error("no disk knows the name of topic {0}: say which one it is to get")]
     NameUnknown(TopicId),
-    /// See [`LostPartition::problem`].
+    /// Nobody can say which segment of the partition is the first: see [`LostPartition::problem`].
     #[error("partition {0}: {1}")]
     Ambiguous(u32, String),
     /// Too few nodes are up for the first segment of an empty partition.
@@ -106,8 +106,8 @@ pub enum Unrecoverable {
     NoReplicas(u32),
 }
 
-/// Puts together what the disks of all members have of topics that `metadata` do not name. Topics that were deleted are
-/// none: their logs only wait to be removed.
+/// Puts together what the disks of all members have of topics that `metadata` do not name. A deleted topic is not lost:
+/// its logs only wait to be removed.
 #[must_use]
 pub fn lost_topics(metadata: &Metadata, remains: &[Remains]) -> Vec<LostTopic> {
     let mut by_topic: BTreeMap<TopicId, Vec<&Remains>> = BTreeMap::new();
@@ -127,8 +127,8 @@ pub fn lost_topics(metadata: &Metadata, remains: &[Remains]) -> Vec<LostTopic> {
     by_topic.into_iter().map(lost).collect()
 }
 
-/// The command that names a lost topic again, under `name` where one is given. `fresh` makes the uuids of partitions of
-/// which nothing is left.
+/// The command that names a lost topic again, under `name` where one is given. `fresh` makes identities for the first
+/// segments of partitions of which nothing is left.
 pub fn recover_topic(
     metadata: &Metadata,
     lost: &LostTopic,

@@ -1,4 +1,5 @@
-//! Who leads and who stores the next segment: leaders round-robin among healthy nodes, n distinct nodes. Pure.
+//! The choice of who leads and who stores the next segment: leaders take turns among healthy nodes, and n distinct nodes
+//! store it. Pure.
 
 use walrus_model::{
     AttemptId, Ballot, Descriptor, Epoch, LeaderRef, NodeId, Offset, ReplicaRef, Replication, SegmentId,
@@ -57,12 +58,12 @@ pub fn successor(
     view.following(in_topic, in_partition, in_partition.next_epoch, id)
 }
 
-/// What a recoverer asks `BeginRecovery` for.
+/// An attempt to decide a segment's end, as a recoverer proposes it with `BeginRecovery`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Attempt {
-    /// Under which it fences.
+    /// Ballot with which it fences the replicas.
     pub ballot: Ballot,
-    /// What it proposes to follow the segment.
+    /// The segment that it proposes to follow this one.
     pub successor: Descriptor,
 }
 
@@ -84,9 +85,9 @@ pub fn recovery(
     Some(Attempt { ballot: Ballot { epoch, attempt }, successor })
 }
 
-/// Whether the partition's open segment should be rolled because of who stores it: a replica set of now would have fewer
-/// replicas on nodes that leave (drained, full, gone, or silent for longer than the grace), or more on nodes that stay. The
-/// replica set itself never changes. Another look after the roll answers no.
+/// Whether the partition's open segment should be rolled because of who stores it, for the replica set of an open segment
+/// never changes: a set chosen now would have fewer replicas on nodes that leave (drained, full, gone, or silent for longer
+/// than the grace), or more on nodes that stay. After such a roll the answer is no, so that rolls come to an end.
 #[must_use]
 pub fn is_better_elsewhere(metadata: &Metadata, topic: TopicId, partition: u32, present: &Present) -> bool {
     let Some((in_topic, in_partition)) = find(metadata, topic, partition) else { return false };
@@ -109,7 +110,7 @@ fn find(metadata: &Metadata, topic: TopicId, partition: u32) -> Option<(&Topic, 
     Some((topic, topic.partitions.get(usize::try_from(partition).ok()?)?))
 }
 
-/// What the chooser looks at.
+/// Everything on which the choice depends.
 struct View<'a> {
     metadata: &'a Metadata,
     avoid: &'a [NodeId],
@@ -144,15 +145,15 @@ impl<'a> View<'a> {
     }
 
     /// The leader and the nodes behind it in the ring of ids: first healthy ones, then avoided ones, then silent ones,
-    /// which catch up once they are back, the long silent ones last; none that is full or gone. A cluster smaller than n gets a smaller set, and w
-    /// healthy nodes are needed in any case.
+    /// which catch up once they are back, and the long silent ones last; none that is full or gone. A cluster smaller than
+    /// n gets a smaller set. `None` where fewer than w of the set are healthy.
     fn replica_set(&self, leader: &Node) -> Option<(Vec<ReplicaRef>, u32)> {
         let Replication { factor, write_quorum } = self.metadata.replication;
         let behind = self.metadata.nodes.values().filter(|node| node.id > leader.id);
         let before = self.metadata.nodes.values().filter(|node| node.id < leader.id);
         let mut others: Vec<&Node> = behind.chain(before).filter(|node| self.may_store(node)).collect();
-        // Stable: the ring's order stays. The number of nodes that stay depends on no leader, so rolls for a better
-        // set come to an end.
+        // The sort is stable, so the ring's order stays. How many nodes stay does not depend on the leader, so rolls for
+        // a better set come to an end.
         others.sort_by_key(|node| {
             let replica = ReplicaRef { node: node.id, disk: node.disk };
             (!self.is_healthy(node), !self.is_preferred(node), !self.stays(replica))

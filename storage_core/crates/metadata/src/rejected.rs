@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use walrus_model::{DiskId, Epoch, NodeId, ProcessId, SegmentId, TopicId};
 
-/// Nothing was changed. Serialised as `{"reason": "TopicExists", ...facts}`.
+/// A refusal, which changed nothing. It is serialised as `{"reason": "TopicExists", ...facts}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "reason")]
 pub enum Rejected {
-    /// Not the JSON of a command.
+    /// The bytes are not the JSON of a command.
     #[error("the command is malformed: {what}")]
     Malformed {
         /// What is wrong with it.
@@ -22,7 +22,7 @@ pub enum Rejected {
         /// Newest known.
         supported: u32,
     },
-    /// A newer node proposed it, which it must not have done.
+    /// A newer node proposed it, though the cluster's level does not allow it.
     #[error("the command has level {got}, this node knows up to {supported}: upgrade it")]
     UnsupportedLevel {
         /// Level of the command.
@@ -30,7 +30,7 @@ pub enum Rejected {
         /// Newest known.
         supported: u32,
     },
-    /// Some member does not know such commands.
+    /// The cluster has not reached the command's level: some member may not know such commands.
     #[error(
         "it needs commands of level {needed}, the cluster is at level {level}: upgrade all nodes, or remove those that are gone"
     )]
@@ -40,17 +40,17 @@ pub enum Rejected {
         /// Level of the cluster.
         level: u32,
     },
-    /// The cluster cannot be raised to that level.
+    /// The cluster cannot be raised to that level, for this member does not know its commands.
     #[error("node {node:?} knows commands up to level {knows}, not {needed}")]
     LevelUnknown {
         /// The node.
         node: NodeId,
-        /// Up to which level it knows commands.
+        /// Highest level that it knows.
         knows: u32,
-        /// Asked for.
+        /// Level that was asked for.
         needed: u32,
     },
-    /// A node that would not understand what the cluster does.
+    /// The node that registers does not know commands that the cluster uses.
     #[error("the cluster uses commands of level {needed}, this node knows up to {knows}: upgrade it")]
     TooOld {
         /// Highest level that the node knows.
@@ -58,7 +58,7 @@ pub enum Rejected {
         /// Level of the cluster.
         needed: u32,
     },
-    /// Nobody could dial it.
+    /// Nobody could dial this address.
     #[error("{address:?} is no address: HOST:PORT was expected, such as node-1:6000 or [::1]:6000")]
     BadAddress {
         /// What was given, up to its 253rd character.
@@ -67,7 +67,7 @@ pub enum Rejected {
     /// The cluster has no identity yet.
     #[error("the cluster is not bootstrapped: start one node with --bootstrap")]
     NotBootstrapped,
-    /// A cluster is founded once.
+    /// The cluster was founded before.
     #[error("the cluster is bootstrapped already, its id is {cluster_id}")]
     AlreadyBootstrapped {
         /// Its identity.
@@ -102,7 +102,7 @@ pub enum Rejected {
     TopicExists {
         /// The name.
         name: String,
-        /// Who has it.
+        /// The topic that has it.
         topic: TopicId,
     },
     /// All topics together would have too many partitions.
@@ -110,7 +110,7 @@ pub enum Rejected {
         "there would be {would_be} partitions, `topics.partitions_max` is {max}: delete topics, or raise it"
     )]
     TooManyPartitions {
-        /// With this topic.
+        /// Partitions with this topic.
         would_be: u64,
         /// The limit.
         max: u64,
@@ -121,10 +121,10 @@ pub enum Rejected {
         /// The limit.
         max: u64,
     },
-    /// Not a topic's name.
+    /// The name breaks the rule for topic names.
     #[error("{name:?} is not a topic name: 1 to 249 characters of [A-Za-z0-9._-], not \".\" or \"..\"")]
     InvalidTopicName {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
     },
     /// No such topic.
@@ -150,19 +150,19 @@ pub enum Rejected {
     /// The segment takes no successor any more.
     #[error("segment {segment} is not open")]
     NotOpen {
-        /// Which.
+        /// The segment.
         segment: SegmentId,
     },
     /// Its end is decided: there is nothing to recover, and no version to compare.
     #[error("segment {segment} is sealed")]
     Sealed {
-        /// Which.
+        /// The segment.
         segment: SegmentId,
     },
-    /// Copies are changed of sealed segments only: an open one is rolled instead.
+    /// Only a sealed segment's copies are changed: an open segment is rolled instead.
     #[error("segment {segment} is not sealed: roll it instead")]
     NotSealed {
-        /// Which.
+        /// The segment.
         segment: SegmentId,
     },
     /// Another attempt has a higher ballot.
@@ -176,15 +176,15 @@ pub enum Rejected {
     /// A node stores a segment once.
     #[error("node {node:?} has a copy of segment {segment} already, or is giving one up: read again")]
     HasCopy {
-        /// Which.
+        /// The segment.
         segment: SegmentId,
         /// The node.
         node: NodeId,
     },
-    /// Copies would be too few.
+    /// Too few verified copies would be left.
     #[error("{left} verified copies of segment {segment} would be left, {needed} must stay")]
     TooFewCopies {
-        /// Which.
+        /// The segment.
         segment: SegmentId,
         /// How many verified copies would be left.
         left: u32,
@@ -194,15 +194,15 @@ pub enum Rejected {
     /// The successor's epoch was handed out already.
     #[error("epoch {got:?} is used, the next one is {next:?}")]
     StaleEpoch {
-        /// Proposed.
+        /// Epoch that was proposed.
         got: Epoch,
-        /// Lowest free.
+        /// Lowest epoch that is free.
         next: Epoch,
     },
-    /// A descriptor that contradicts the state.
+    /// The descriptor contradicts the state.
     #[error("the descriptor of segment {segment} is wrong: {what}")]
     InvalidDescriptor {
-        /// Which.
+        /// The segment.
         segment: SegmentId,
         /// What is wrong with it.
         what: String,
@@ -210,7 +210,7 @@ pub enum Rejected {
     /// Alarm: two values were decided for one segment. Must never happen.
     #[error("segment {segment} is sealed with another value: the replicas disagree")]
     ValueConflict {
-        /// Which.
+        /// The segment.
         segment: SegmentId,
     },
     /// Only sealed segments can be trimmed.
@@ -227,7 +227,7 @@ pub enum Rejected {
         /// Disk incarnation.
         disk: DiskId,
     },
-    /// Another disk is, or was, this node.
+    /// The disk that was meant is not this node's or, as its replacement, no other member's.
     #[error("node {node:?} is not disk {got}: look again at who is a member")]
     OtherDisk {
         /// The node.
@@ -235,7 +235,7 @@ pub enum Rejected {
         /// The disk that was meant.
         got: DiskId,
     },
-    /// It would take copies away.
+    /// The node's disk stores segments and was not said to be lost.
     #[error("node {node:?} still stores {segments} segments: drain it, or say that its disk is lost")]
     StillStores {
         /// The node.
@@ -243,7 +243,7 @@ pub enum Rejected {
         /// How many.
         segments: u64,
     },
-    /// No setting of that name, or none that takes this value.
+    /// There is no setting of that name, or it does not take this value.
     #[error("config {key}: {what}")]
     InvalidConfig {
         /// The key.
@@ -251,16 +251,16 @@ pub enum Rejected {
         /// What is wrong, and what would be right.
         what: String,
     },
-    /// A count out of range.
+    /// A count is out of its range.
     #[error("{what} must be between {min} and {max}, not {got}")]
     OutOfRange {
         /// Name of the field.
         what: String,
-        /// Lowest.
+        /// Lowest allowed value.
         min: u64,
-        /// Highest.
+        /// Highest allowed value.
         max: u64,
-        /// Given.
+        /// The value that was given.
         got: u64,
     },
 }
@@ -280,7 +280,7 @@ impl Rejected {
         )
     }
 
-    /// Its stable name, as in its JSON.
+    /// The refusal's stable name, as in its JSON.
     #[must_use]
     pub fn reason(&self) -> String {
         let json = serde_json::to_value(self).expect("facts have only keys that are strings in JSON");

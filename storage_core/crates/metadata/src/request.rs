@@ -1,5 +1,5 @@
-//! What a data plane asks of the metadata store: the command that each request becomes, and what is answered to it. The
-//! host of a data plane proposes bytes and hands bytes back; it decides nothing.
+//! Requests of a data plane to the metadata store: the command that each becomes, and the answer that it gets. The host of
+//! a data plane proposes bytes and hands bytes back; it decides nothing.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -11,13 +11,13 @@ use crate::presence::Present;
 use crate::rejected::Rejected;
 use crate::state::{Metadata, NodeState};
 
-/// What a data plane asks for.
+/// A request of a data plane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Request {
-    /// Nothing but an answer, when the node knows all that was committed before it asked.
+    /// Answer once the node knows all that was committed before it asked; change nothing.
     Barrier,
-    /// A topic by its name; one that is there already is fine.
+    /// Create a topic, or name the one that has this name already.
     CreateTopic {
         /// Tenant.
         org: String,
@@ -25,10 +25,10 @@ pub enum Request {
         name: String,
         /// At least 1.
         partitions: u32,
-        /// Walrus's own.
+        /// Whether it is one of Walrus's own topics.
         internal: bool,
     },
-    /// A successor of an open segment.
+    /// Allot a successor of an open segment.
     BeginRoll {
         /// Topic.
         topic: TopicId,
@@ -39,7 +39,7 @@ pub enum Request {
         /// Nodes that cannot lead it.
         avoid: Vec<NodeId>,
     },
-    /// An attempt to decide where an unsealed segment ends, at a fresh epoch.
+    /// Begin an attempt to decide where an unsealed segment ends, at a fresh epoch.
     BeginRecovery {
         /// Topic.
         topic: TopicId,
@@ -52,7 +52,7 @@ pub enum Request {
         /// Nodes that cannot lead the next segment.
         avoid: Vec<NodeId>,
     },
-    /// The decided value of a segment.
+    /// Publish the decided value of a segment.
     SealAndOpen {
         /// Topic.
         topic: TopicId,
@@ -74,30 +74,30 @@ pub enum Request {
         /// That segment, where the node's tombstone says that the trim was decided before.
         first: Option<Box<Descriptor>>,
     },
-    /// How copies on the node's disk are.
+    /// Record how the copies on the node's disk are.
     ReportCopies {
         /// The disk.
         replica: ReplicaRef,
         /// Its findings.
         reports: Vec<CopyReport>,
     },
-    /// Drop a topic.
+    /// Delete a topic.
     DeleteTopic {
         /// Topic.
         topic: TopicId,
     },
-    /// The node's disk is full, or has space again.
+    /// Record that the node's disk is full, or has space again.
     SetNodeState {
         /// The node.
         node: NodeId,
         /// Its process.
         process: ProcessId,
-        /// What it says of itself.
+        /// The state that it reports.
         state: NodeState,
     },
 }
 
-/// What is answered to a request that was carried out.
+/// The answer to a request that was carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
@@ -107,7 +107,7 @@ pub enum Response {
     Topic {
         /// Its identity.
         topic: TopicId,
-        /// Else it was there before.
+        /// Whether this request created it; else it was there before.
         created: bool,
     },
     /// `BeginRoll`: the segment that follows.
@@ -150,12 +150,12 @@ impl Refused {
     }
 }
 
-/// How a request is carried out.
+/// The way in which a request is carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// By waiting until the node knows all that is committed.
+    /// The node waits until it knows all that is committed.
     Barrier,
-    /// By proposing a command.
+    /// A command is proposed.
     Propose(Box<Proposal>),
 }
 
@@ -166,7 +166,7 @@ pub struct Proposal {
     response: Response,
 }
 
-/// What the outcome of a command means for the request.
+/// The meaning of a command's outcome for the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conclusion {
     /// The request is answered.
@@ -176,13 +176,13 @@ pub enum Conclusion {
 }
 
 impl Proposal {
-    /// What is to be proposed.
+    /// The command that is to be proposed.
     #[must_use]
     pub fn command(&self) -> &Command {
         &self.command
     }
 
-    /// What the outcome of the command means.
+    /// Tells what the outcome of the command means for the request.
     #[must_use]
     pub fn conclude(&self, outcome: Result<(), Rejected>) -> Conclusion {
         match outcome {
@@ -190,7 +190,7 @@ impl Proposal {
             Err(Rejected::TopicExists { topic, .. }) if matches!(self.response, Response::Topic { .. }) => {
                 Conclusion::Answered(Ok(Response::Topic { topic, created: false }))
             }
-            // Whoever builds nothing from the state would build the same again.
+            // A request with nothing to answer builds nothing from the state, so planning it anew would build the same command.
             Err(rejected) if rejected.is_stale() && self.response != Response::Done => {
                 Conclusion::Stale(rejected)
             }

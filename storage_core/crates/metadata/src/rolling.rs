@@ -1,4 +1,4 @@
-//! The words for when and why a segment ends; its leader decides.
+//! When and why a segment ends: the limits that its leader compares with, and the reasons that it names.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub struct Limits {
     pub entries_max: u64,
     /// Limit on the bytes of its batches.
     pub bytes_max: u64,
-    /// Limit on the time since it was opened; `None`: it does not age.
+    /// Limit on the time since it was opened; `None` if it may be of any age.
     pub age_max: Option<Duration>,
 }
 

@@ -14,10 +14,10 @@ pub const SNAPSHOT_VERSION: u32 = 1;
 /// Why bytes are not a snapshot. The node must not start on them.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// Not our JSON.
+    /// The bytes are not the JSON of a snapshot.
     #[error("the metadata snapshot is damaged: {0}")]
     Damaged(#[from] serde_json::Error),
-    /// Written by a newer Walrus.
+    /// A newer Walrus wrote it.
     #[error("the metadata snapshot has version {got}, this node knows up to {supported}: upgrade it")]
     UnsupportedVersion {
         /// Version of the snapshot.
@@ -25,7 +25,7 @@ pub enum SnapshotError {
         /// Newest known.
         supported: u32,
     },
-    /// It parses, and contradicts itself.
+    /// It parses, but contradicts itself.
     #[error("the metadata snapshot contradicts itself: {what}")]
     Inconsistent {
         /// What is wrong.
@@ -39,19 +39,19 @@ struct VersionOnly {
 }
 
 #[derive(Deserialize)]
-struct Read {
+struct DecodedSnapshot {
     metadata: Metadata,
 }
 
 #[derive(Serialize)]
-struct Write<'a> {
+struct EncodedSnapshot<'a> {
     snapshot_version: u32,
     metadata: &'a Metadata,
 }
 
 impl Metadata {
-    /// The same state as that of another cluster: after a forced recovery what is left of the old one, should it come back,
-    /// can neither be joined nor be taken for the new one.
+    /// The same state as that of another cluster, at the next version: after a forced recovery what is left of the old cluster,
+    /// should it come back, can neither be joined nor be taken for the new one.
     #[must_use]
     pub fn continued_as(&self, cluster_id: Uuid) -> Metadata {
         Metadata { cluster_id: Some(cluster_id), version: self.version + 1, ..self.clone() }
@@ -60,11 +60,12 @@ impl Metadata {
     /// The whole state as bytes; [`Metadata::from_snapshot`] reads them back.
     #[must_use]
     pub fn to_snapshot(&self) -> Vec<u8> {
-        let snapshot = Write { snapshot_version: SNAPSHOT_VERSION, metadata: self };
+        let snapshot = EncodedSnapshot { snapshot_version: SNAPSHOT_VERSION, metadata: self };
         serde_json::to_vec(&snapshot).expect("maps with string-like keys always serialise")
     }
 
-    /// Reads a snapshot. The version is looked at first, so that a newer one is named as such and not as damaged.
+    /// Reads a snapshot and checks it. The version is looked at first, so that a newer snapshot is named as such and not as
+    /// damaged.
     pub fn from_snapshot(bytes: &[u8]) -> Result<Metadata, SnapshotError> {
         let VersionOnly { snapshot_version } = serde_json::from_slice(bytes)?;
         if snapshot_version != SNAPSHOT_VERSION {
@@ -73,13 +74,13 @@ impl Metadata {
                 supported: SNAPSHOT_VERSION,
             });
         }
-        let Read { mut metadata } = serde_json::from_slice(bytes)?;
+        let DecodedSnapshot { mut metadata } = serde_json::from_slice(bytes)?;
         metadata.list_copies();
         metadata.check().map_err(|what| SnapshotError::Inconsistent { what })?;
         Ok(metadata)
     }
 
-    /// Segments of a snapshot from before copies were listed are stored by their replica sets.
+    /// Lists the replica set of each segment as its copies where a snapshot from before copies were listed has none.
     fn list_copies(&mut self) {
         let is_unlisted = |segment: &Segment| segment.copies.is_empty();
         for topic in self.topics.values_mut() {
@@ -91,8 +92,8 @@ impl Metadata {
         }
     }
 
-    /// Says which invariant of the state is broken, if one is: contiguous bases, growing epochs, one unsealed segment
-    /// at the end of each partition, a catalogue that matches the topics.
+    /// Checks the invariants of the state: contiguous bases, growing epochs, one unsealed segment at the end of each
+    /// partition, a catalogue that matches the topics. The error says which one is broken.
     pub fn check(&self) -> Result<(), String> {
         for (id, topic) in &self.topics {
             if self.names.get(&topic.org).and_then(|names| names.get(&topic.name)) != Some(id) {

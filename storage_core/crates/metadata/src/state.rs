@@ -1,4 +1,4 @@
-//! What the cluster knows about itself: nodes, topics, partitions, segments. Words as in `docs/internals/glossary.md`.
+//! The state of the metadata: nodes, topics, partitions, segments. The words are those of `docs/internals/glossary.md`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,11 +17,12 @@ use crate::rejected::Rejected;
 /// The whole state. Clones are cheap: topics are shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
-    /// Minted once, by the first command of a new cluster.
+    /// The cluster's identity, set by the first command of a new cluster; `None` until then.
     pub cluster_id: Option<Uuid>,
     /// Grows by one with every command that changed something.
     pub version: u64,
-    /// Commands of a higher level are not taken, for some member does not know them. 0: not founded.
+    /// Level of commands that the cluster has reached; a command of a higher one is refused, for some member may not know
+    /// it. It is 0 until the cluster is founded.
     #[serde(default = "first_level")]
     pub level: u32,
     /// Every node ever admitted and not removed.
@@ -30,7 +31,8 @@ pub struct Metadata {
     pub topics: BTreeMap<TopicId, Arc<Topic>>,
     /// The catalogue: (organisation, name) -> topic.
     pub names: BTreeMap<String, BTreeMap<String, TopicId>>,
-    /// Topics that were deleted: what a node may remove from its disk. "Not listed" alone never is a reason.
+    /// Topics that were deleted: only these may a node remove from its disk. A topic that is merely not listed may have been
+    /// lost with a part of the metadata.
     pub deleted: BTreeSet<TopicId>,
     /// Settings that all nodes follow.
     #[serde(default)]
@@ -49,12 +51,12 @@ pub struct Metadata {
     pub recent: VecDeque<Recent>,
 }
 
-/// Topics that were created in one second of the proposers' clocks, the latest in which one was.
+/// The number of topics created in the latest second, by the proposers' clocks, in which one was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Creations {
     /// Seconds since the epoch.
     pub second: u64,
-    /// Topics.
+    /// Topics created in it.
     pub count: u64,
 }
 
@@ -63,7 +65,7 @@ pub struct Creations {
 pub struct Recent {
     /// The envelope's id.
     pub id: Uuid,
-    /// What was answered.
+    /// What the proposer was told.
     pub outcome: Result<Applied, Rejected>,
 }
 
@@ -92,36 +94,36 @@ pub struct Node {
     /// What its operator calls it, such as the name of its pod; empty where it has none.
     #[serde(default)]
     pub name: String,
-    /// Up to which level its process knows commands.
+    /// Highest level of commands that its process knows.
     #[serde(default = "first_level")]
     pub level: u32,
     /// Whether it takes leadership of new segments.
     pub state: NodeState,
     /// How often the node's lease was renewed: a higher number is a sign of life to whoever sees it
-    /// ([`crate::Presence`]). A lapsed lease = not a candidate for new segments, and what it knows is no longer certainly
-    /// the latest. It is never needed for safety, and it revokes nothing.
+    /// ([`crate::Presence`]). A node whose lease has lapsed is no candidate for new segments, and what it knows may not be
+    /// the latest. The lease is never needed for safety, and its lapse revokes nothing.
     #[serde(default)]
     pub renewals: u64,
-    /// When its process asked for the last renewal, by CLOCK_BOOTTIME of its machine: of no meaning to any other process.
-    /// 0: this process has renewed nothing yet.
+    /// When its process asked for the last renewal, in milliseconds of its machine's CLOCK_BOOTTIME, which means nothing to
+    /// processes elsewhere. It is 0 until this process has renewed its lease.
     #[serde(default)]
     pub asked_boottime_ms: u64,
-    /// What the clock of its machine said at that renewal, milliseconds since the epoch; 0: it has renewed nothing yet.
+    /// Wall clock of its machine at the node's last renewal, milliseconds since the epoch; 0 until it has renewed its lease.
     #[serde(default)]
     pub clock_ms: u64,
     /// Version of the metadata at the last change of this node but its lease: what commands compare with.
     pub version: u64,
 }
 
-/// What a node may be given.
+/// Whether a node may be given new segments, and why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
     /// Takes new segments.
     Up,
-    /// Its disk is full: no new segments until it says `Up` again.
+    /// Its disk is full: it gets no new segments until it says `Up` again.
     Full,
-    /// It is being emptied: no new segments until the drain is cancelled, whatever the node says of itself.
+    /// It is being emptied: it gets no new segments until the drain is cancelled, whatever the node says of itself.
     Draining,
 }
 
@@ -134,9 +136,9 @@ pub struct Topic {
     pub org: String,
     /// Unique in its organisation while it lives.
     pub name: String,
-    /// Walrus's own (cursors): hidden from lists, refused to clients' appends.
+    /// Whether it is one of Walrus's own topics (cursors), which are hidden from lists and take no clients' appends.
     pub internal: bool,
-    /// At least one.
+    /// Its partitions by index, at least one.
     pub partitions: Vec<Partition>,
 }
 
@@ -156,7 +158,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Whether it lists this segment, or has allotted it as the successor of one that it lists.
+    /// Whether the partition lists this segment, or has allotted it as the successor of one that it lists.
     #[must_use]
     pub fn knows(&self, segment: &Descriptor) -> bool {
         self.segments.iter().rev().any(|listed| {
@@ -185,8 +187,8 @@ pub struct Segment {
     pub copies: Vec<SegmentCopy>,
     /// When the command that opened it was proposed, milliseconds since the epoch; age rolls count from here.
     pub opened_at_ms: u64,
-    /// Who had written nothing from this offset on, when this segment was opened, had been silent for a quarter of an hour: the
-    /// next segment begins without remembering such producers.
+    /// A producer that had written nothing from this offset on when the segment was opened had been silent for a quarter of
+    /// an hour: the next segment begins without remembering it.
     #[serde(default = "nowhere")]
     pub silent_below: Offset,
     /// Version of the metadata at its last change.
@@ -202,8 +204,8 @@ impl Segment {
         self.copies = self.descriptor.replicas.iter().map(listed).collect();
     }
 
-    /// Where it is, or will be: on its replica set until it is sealed, then on the disks of its copies. What is lost is
-    /// nowhere.
+    /// The disks that store the segment, or will: its replica set until it is sealed, then the disks of its copies without
+    /// those that are listed as lost.
     pub fn stored_on(&self) -> impl Iterator<Item = ReplicaRef> {
         let sealed = matches!(self.state, SegmentState::Sealed(_));
         let (copies, replicas): (&[SegmentCopy], &[ReplicaRef]) =
@@ -212,7 +214,7 @@ impl Segment {
         stored.map(|copy| copy.replica).chain(replicas.iter().copied())
     }
 
-    /// No node has all of it: whoever looked for it has asked them all, and nobody else is listed who could have it.
+    /// Whether no node has all of it: a holder has asked all nodes in vain, and no other is listed that could have it.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         let is_lost = |copy: &SegmentCopy| copy.state == CopyState::Lost;
@@ -230,39 +232,39 @@ fn nowhere() -> Offset {
 pub struct SegmentCopy {
     /// Where it is.
     pub replica: ReplicaRef,
-    /// How it is.
+    /// Its condition.
     pub state: CopyState,
-    /// Version of the metadata at the last change of its state. What its holder says about it names this: a report
-    /// about an earlier copy on the same disk says nothing about this one.
+    /// Version of the metadata at the last change of its state. Its holder's reports name it, so that a report about an
+    /// earlier copy on the same disk does not count for this one.
     pub since: u64,
 }
 
-/// `filling -> verified -> leaving`, and then it is not listed any more.
+/// The condition of a copy: `filling -> verified -> leaving`, and then it is not listed any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyState {
-    /// To be made, or not compared yet. Says nothing about what is there.
+    /// It is to be made, or was not compared yet; nothing is known about what is there.
     Filling,
     /// Its bytes were compared with the sealed digest.
     Verified,
     /// Its holder found damage that it could not mend.
     Damaged,
-    /// Given up: its holder deletes it, and says so.
+    /// It was given up: its holder deletes it, and says so.
     Leaving,
-    /// Not to be made: its holder has asked all nodes, and none has what is missing. It asks again now and then, for a disk
-    /// that lost its votes may bring its log.
+    /// It cannot be made: its holder has asked all nodes, and none has what is missing. The holder asks again now and then,
+    /// for a disk that lost its votes may come back with its log.
     Lost,
 }
 
-/// `open -> sealing -> sealed`, and then trimmed: a trimmed segment is not listed, its partition says below which number
-/// all are.
+/// The state of a segment: `open -> sealing -> sealed`. A segment that is then trimmed is not listed any more;
+/// [`Partition::trimmed_below`] tells which are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SegmentState {
     /// Takes appends.
     Open,
-    /// Its end is being decided by a recoverer. With ballot 0: it waits for one, for it was adopted and may have been
-    /// written and sealed before metadata lost it.
+    /// Its end is being decided by the recoverer with this ballot. With ballot 0 it waits for a recoverer, for it was adopted
+    /// and may have been written and sealed before the metadata lost it.
     Sealing(Ballot),
     /// Its end is decided and it never changes again.
     Sealed(Value),

@@ -1,4 +1,4 @@
-//! What would be lost if a node stopped now. Pure.
+//! What the cluster would lack if a node stopped now. Pure.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use walrus_model::NodeId;
 use crate::census::{is_here, readable_on};
 use crate::state::{Metadata, Segment, SegmentState};
 
-/// Topics that are named, of all that would be harmed.
+/// Limit on the topics that are named, of all that would be harmed.
 const EXAMPLES_MAX: usize = 10;
 
 /// The answer to "may this node stop?".
@@ -20,7 +20,7 @@ pub struct Stopping {
     pub sealed_without_copy: u64,
     /// Open segments that it leads: each moves to another leader, or waits.
     pub led: u64,
-    /// Some topics of these, `org/name`, in order.
+    /// Some topics whose segments are counted in the first two fields, `org/name`, in order.
     pub topics: BTreeSet<String>,
 }
 
@@ -53,7 +53,7 @@ pub fn stopping(
     found
 }
 
-/// Enough for an append and for sealing.
+/// The number of replicas that is enough for an append and for sealing.
 pub(crate) fn quorum(segment: &Segment) -> usize {
     let replication = segment.descriptor.replication();
     replication.write_quorum.max(replication.seal_quorum()) as usize

@@ -1,5 +1,5 @@
-//! How copies of sealed segments come back to n: which copies to make, and which to give up. Pure: looks at one state and
-//! who is there, answers changes; the next look sees what came of them.
+//! How copies of sealed segments come back to n: which copies to make, and which to give up. Pure: one look takes a state
+//! and who is there and answers changes; the next look sees what came of them.
 //!
 //! A segment is whole with n verified copies on nodes that stay. A node stays unless it is drained, its disk is gone, or
 //! it was silent for longer than the grace. What may be given up must have been made elsewhere before: w verified copies
@@ -14,19 +14,19 @@ use crate::command::Command;
 use crate::presence::Present;
 use crate::state::{CopyState, Metadata, Node, NodeState, Partition, Segment, SegmentState};
 
-/// Changes of one look; the next one is soon.
+/// Limit on the changes of one look; the next look is soon.
 const CHANGES_MAX: usize = 256;
 
-/// What to do now, and how far things are.
+/// The answer of one look: what to do now, and how far things are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Upkeep {
-    /// Segments with the fewest verified copies first.
+    /// The changes to make, those of segments with the fewest verified copies first.
     pub changes: Vec<CopyChange>,
-    /// See there.
+    /// How the copies are before these changes.
     pub progress: Progress,
 }
 
-/// How the copies of the sealed segments are.
+/// Counts of sealed segments and their copies, by what they lack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Progress {
     /// Segments with fewer than n verified copies on nodes that stay.
@@ -35,7 +35,7 @@ pub struct Progress {
     pub without_copy: u64,
     /// Copies that are being made.
     pub moving: u64,
-    /// Segments that no node has: none of the above counts them.
+    /// Segments that no node has whole; the first two counts leave them out.
     pub lost: u64,
     /// Copies whose holders found damage that they cannot mend.
     pub damaged: u64,
@@ -50,7 +50,7 @@ pub struct CopyChange {
     pub partition: u32,
     /// The sealed segment.
     pub segment: SegmentId,
-    /// Its version.
+    /// Version of the segment that was looked at.
     pub version: u64,
     /// Disks that are to make a copy.
     pub added: Vec<ReplicaRef>,
@@ -59,7 +59,7 @@ pub struct CopyChange {
 }
 
 impl CopyChange {
-    /// The command that does it.
+    /// The command that makes the change.
     #[must_use]
     pub fn command(&self) -> Command {
         let CopyChange { topic, partition, segment, version, added, given_up } = self.clone();
@@ -67,7 +67,7 @@ impl CopyChange {
     }
 }
 
-/// Looks at all sealed segments, with the nodes that the caller holds to be there.
+/// Looks at all sealed segments. `present` are the nodes that the caller holds to be there.
 #[must_use]
 pub fn upkeep(metadata: &Metadata, present: &Present) -> Upkeep {
     let mut look = Look::new(metadata, present);
@@ -92,7 +92,7 @@ pub fn upkeep(metadata: &Metadata, present: &Present) -> Upkeep {
         }
     }
     look.moves_left = look.moves_max.saturating_sub(usize::try_from(progress.moving).unwrap_or(usize::MAX));
-    wanting.sort_by_key(|(verified, _)| *verified); // stable: topics and numbers stay in order
+    wanting.sort_by_key(|(verified, _)| *verified); // the sort is stable, so topics and numbers stay in order
     let changes = wanting.into_iter().filter_map(|(_, segment)| look.change(segment));
     let changes = changes.take(CHANGES_MAX).collect();
     Upkeep { changes, progress }
@@ -101,19 +101,19 @@ pub fn upkeep(metadata: &Metadata, present: &Present) -> Upkeep {
 /// The copies of a segment by what can be expected of them.
 #[derive(Default)]
 struct Copies {
-    /// On nodes that stay.
+    /// Verified copies on nodes that stay.
     verified: Vec<ReplicaRef>,
-    /// To be made, on nodes that stay.
+    /// Copies that nodes that stay are to make or to compare.
     filling: usize,
-    /// Looked for, by nodes that stay.
+    /// Copies that nodes that stay look for in vain.
     lost: usize,
-    /// On nodes that stay.
+    /// Damaged copies on nodes that stay.
     damaged: Vec<ReplicaRef>,
-    /// On nodes that are drained.
+    /// Copies on nodes that are drained.
     drained: Vec<ReplicaRef>,
-    /// On disks that are gone.
+    /// Copies on disks that are gone.
     gone: Vec<ReplicaRef>,
-    /// There is a verified copy somewhere, if only on a node that does not stay.
+    /// Whether there is a verified copy somewhere, if only on a node that does not stay or that gives it up.
     has_source: bool,
 }
 
@@ -125,7 +125,7 @@ impl Copies {
 
 struct Look<'a> {
     metadata: &'a Metadata,
-    /// Nodes that stay, by disk.
+    /// Disks of the nodes that stay.
     staying: BTreeSet<DiskId>,
     /// Nodes that can be given copies now: by disk, how many they have or will have.
     takers: BTreeMap<DiskId, (ReplicaRef, u64)>,
@@ -186,7 +186,7 @@ impl<'a> Look<'a> {
                 CopyState::Lost if stays => copies.lost += 1,
                 CopyState::Damaged if stays => copies.damaged.push(replica),
                 _ if is_drained() => copies.drained.push(replica),
-                // Silent: it may come back.
+                // The node is silent and may come back.
                 CopyState::Verified | CopyState::Filling | CopyState::Damaged | CopyState::Lost => {}
             }
         }
@@ -195,7 +195,8 @@ impl<'a> Look<'a> {
 
     fn change(&mut self, segment: &Segment) -> Option<CopyChange> {
         let copies = self.sort(segment);
-        // A disk that lost its votes leaves its log behind, and only whoever is to have a copy looks for it. One does.
+        // Where all copies are gone, a disk that lost its votes may still have the log, and only a node that is listed with a
+        // copy looks for it. One such node is enough.
         let is_gone = copies.gone.len() == segment.copies.len();
         let added = match (copies.has_source, is_gone) {
             (true, _) => self.add(segment, &copies, self.factor),
@@ -211,7 +212,7 @@ impl<'a> Look<'a> {
         Some(CopyChange { topic, partition, segment, version, added, given_up })
     }
 
-    /// On the nodes that have the least, as far as moves are allowed now, until there are `wanted`.
+    /// Takes the nodes that have the fewest copies, as far as moves are allowed now, until there are `wanted` copies.
     fn add(&mut self, segment: &Segment, copies: &Copies, wanted: usize) -> Vec<ReplicaRef> {
         let there = copies.verified.len() + copies.filling + copies.lost;
         let lacking = wanted.saturating_sub(there).min(self.moves_left);
@@ -231,19 +232,20 @@ impl<'a> Look<'a> {
         added
     }
 
-    /// What is not needed any more: on drained nodes, damaged, too many; and what cannot be there.
+    /// The copies to give up: those on disks that are gone, and those that are not needed any more because they are on
+    /// drained nodes, damaged or too many.
     fn give_up(&mut self, segment: &Segment, copies: Copies) -> Vec<ReplicaRef> {
         let Copies { verified, filling, damaged, drained, gone, .. } = copies;
         let enough = verified.len() >= segment.descriptor.write_quorum as usize;
         let holders: BTreeSet<NodeId> = segment.copies.iter().map(|copy| copy.replica.node).collect();
         let has_taker = self.takers.values().any(|(replica, _)| !holders.contains(&replica.node));
-        // As good as it gets: n copies, or all that the nodes that stay can have.
-        let is_settled = verified.len() >= self.factor || (filling == 0 && !has_taker);
+        // More is not to be had: n copies are verified, or none is being made and no node is left that could take one.
+        let is_complete = verified.len() >= self.factor || (filling == 0 && !has_taker);
         let mut given_up = Vec::new();
         if segment.copies.len() > gone.len() {
             given_up.extend(gone);
         }
-        if enough && is_settled {
+        if enough && is_complete {
             given_up.extend(drained);
             given_up.extend(damaged);
         }

@@ -63,7 +63,7 @@ fn a_version_reads_no_command_above_its_level_and_names_it() {
     assert!(Envelope::from_json(&bytes, LEVEL).is_ok());
 }
 
-/// A member that does not know what is lost would keep another decision than the others.
+/// A member that does not know the field `lost` would keep another decision than the others.
 #[test]
 fn a_decision_that_says_what_is_lost_is_of_a_level_of_its_own() {
     let sealed = |lost: serde_json::Value| -> Command {
@@ -86,7 +86,7 @@ fn a_decision_that_says_what_is_lost_is_of_a_level_of_its_own() {
     assert_eq!(sealed(serde_json::json!([{"start": 1, "end": 2}])).level(), LEVEL);
 }
 
-/// A member that does not know the word would not read the command.
+/// A member that does not know the word `lost` could not read the command.
 #[test]
 fn a_report_that_a_segment_is_lost_is_of_that_level_too() {
     let report = |found: serde_json::Value| -> Command {
@@ -122,7 +122,7 @@ enum Step {
 }
 
 proptest! {
-    /// Whoever proposes what, in whatever order it is committed.
+    /// The steps stand for any proposals, in whatever order they are committed.
     #[test]
     fn what_was_taken_was_known_to_every_member(steps in prop::collection::vec(prop_oneof![
         (1..4u32, 1..3u32).prop_map(|(node, level)| Step::Register(node, level)),

@@ -1,4 +1,4 @@
-//! What becomes of members: drained, removed, replaced; and what would be lost if one stopped.
+//! Members that are drained, removed or replaced; and what the cluster would lack if one stopped.
 
 use uuid::Uuid;
 use walrus_metadata::{
@@ -44,7 +44,7 @@ fn cluster_of(nodes: u32) -> Metadata {
     metadata
 }
 
-/// A topic with one segment that is led by a node and stored by some.
+/// Creates a topic with one segment that is led by a node and stored by some.
 fn create(metadata: &mut Metadata, name: &str, leader: u32, stored_by: &[u32]) {
     let topic = TopicId(Uuid::new_v4());
     let present = Present::only(metadata.nodes.keys().copied());

@@ -1,4 +1,4 @@
-//! Who is taken for alive: never a node whose renewals ended longer than a lease ago, whatever the wall clocks say.
+//! A node is never taken for alive whose renewals ended longer than a lease ago, whatever the wall clocks say.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use walrus_model::{NodeId, ProcessId, Replication};
 const LEASE_MS: u64 = 3_000;
 const GRACE_MS: u64 = 60_000;
 
-/// A cluster and its proposers' wall clock, which may be anything.
+/// A cluster and its proposers' wall clock, which may show any time.
 struct Cluster {
     metadata: Metadata,
     wall_ms: u64,
@@ -37,7 +37,7 @@ impl Cluster {
         apply(&mut self.metadata, &Envelope { v, id, at_ms, expect: None, command }).map(drop)
     }
 
-    /// A new disk under this id.
+    /// Admits a new disk under this id.
     fn join(&mut self, node: u32) {
         let command = serde_json::json!({"register_node": {
             "wanted": node, "disk": Uuid::new_v4(), "process": Uuid::new_v4(), "raft_address": "", "peer_address": "",
@@ -157,13 +157,13 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Against a table of when each renewal was first seen, kept by other means.
+    /// Compares with a table of when each renewal was first seen, which the test keeps itself.
     #[test]
     fn alive_is_who_was_seen_renewing_less_than_a_lease_ago(steps in prop::collection::vec(step(), 1..80)) {
         let mut cluster = Cluster::of(4);
         let mut presence = new_presence();
         let mut now_ms = 0;
-        let mut renewed: BTreeMap<u32, bool> = BTreeMap::new(); // ever; true: not seen yet
+        let mut renewed: BTreeMap<u32, bool> = BTreeMap::new(); // nodes that ever renewed; true if it was not seen yet
         let mut seen_ms: BTreeMap<u32, u64> = BTreeMap::new();
         for step in &steps {
             match step {

@@ -1,5 +1,5 @@
-//! What the upkeep of copies promises: back to n when that is possible, never below w on the way, the fewest first, so
-//! many at once; a drained node ends empty.
+//! The promises of the upkeep of copies: each segment comes back to n copies when that is possible and never falls below w
+//! on the way, those with the fewest come first, no more are moved at once than allowed, and a drained node ends empty.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,10 +20,10 @@ const LEASE_MS: u64 = 3_000;
 const GRACE_MS: u64 = 60_000;
 const DIGEST: u64 = 99;
 
-/// A cluster whose holders do what metadata lists, as long as they are up.
+/// A cluster whose holders do what the metadata list, as long as they are up.
 struct World {
     metadata: Metadata,
-    /// Which nodes are alive, in the eyes of whoever looks.
+    /// The renewals as the node that looks after the copies has seen them.
     presence: Presence,
     now_ms: u64,
     up: BTreeSet<NodeId>,
@@ -66,7 +66,7 @@ impl World {
         self.pass(0);
     }
 
-    /// Time passes, and whoever is up renews.
+    /// Lets time pass, and lets every node that is up renew its lease.
     fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
         for node in self.up.clone() {
@@ -90,7 +90,7 @@ impl World {
         segments.iter().filter(|segment| matches!(segment.state, SegmentState::Sealed(_))).cloned().collect()
     }
 
-    /// Seals the open segment; the replicas that are up have it.
+    /// Seals the open segment; the replicas that are up have it. Answers whether there were enough of them.
     fn roll(&mut self) -> bool {
         let Some(next) = successor(&self.metadata, TOPIC, 0, SegmentId(Uuid::new_v4()), &[], &self.present())
         else {
@@ -126,7 +126,7 @@ impl World {
         copies.any(|copy| self.is_whole(segment, copy))
     }
 
-    /// Whether nothing of it is on any disk of a member.
+    /// Whether nothing of the segment is on any disk of a member.
     fn is_nowhere(&self, segment: &Segment) -> bool {
         let mut disks = self.metadata.nodes.values().map(|node| node.disk);
         disks.all(|disk| !self.disks.contains_key(&(segment.descriptor.id, disk)))
@@ -136,7 +136,7 @@ impl World {
         matches!(self.disks.get(&(segment.descriptor.id, on.disk)), Some(Found::Whole { .. }))
     }
 
-    /// Every holder that is up does what is listed for it, and says so.
+    /// Lets every holder that is up do what is listed for it, and say so.
     fn hold(&mut self) {
         for segment in self.sealed() {
             let uuid = segment.descriptor.id;
@@ -153,7 +153,7 @@ impl World {
                     _ => {}
                 }
                 let mut found = self.disks.get(&at).copied();
-                // Whoever is to fill it asks everybody, and somebody who is silent may have it.
+                // A holder that is to fill its copy asks everybody, and a node that is silent may have it.
                 let all_answer = self.metadata.nodes.keys().all(|node| self.up.contains(node));
                 if (copy.state, found) == (CopyState::Filling, None)
                     && all_answer
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// One look of the upkeep. Answers whether it changed anything.
+    /// Makes the changes of one look of the upkeep. Answers whether there were any.
     fn keep(&mut self) -> bool {
         let before: BTreeMap<SegmentId, usize> =
             self.sealed().iter().map(|segment| (segment.descriptor.id, self.verified(segment))).collect();
@@ -219,8 +219,8 @@ impl World {
         copies.filter(|copy| stays(copy.replica)).count()
     }
 
-    /// Until nothing changes any more.
-    fn settle(&mut self) {
+    /// Lets holders and upkeep act, and segments roll, until nothing changes any more.
+    fn finish_upkeep(&mut self) {
         for _ in 0..200 {
             self.hold();
             let kept = self.keep();
@@ -239,7 +239,7 @@ impl World {
         self.run(Command::DrainNode { node, disk, draining }).expect("a member");
     }
 
-    /// Its disk is full, or has room again.
+    /// Makes a node say that its disk is full, or has room again.
     fn fill(&mut self, node: NodeId, full: bool) {
         let process = self.metadata.nodes[&node].process;
         let state = if full { NodeState::Full } else { NodeState::Up };
@@ -259,7 +259,7 @@ fn three_of(nodes: u32) -> World {
     for _ in 0..6 {
         assert!(world.roll());
     }
-    world.settle();
+    world.finish_upkeep();
     assert_eq!(upkeep(&world.metadata, &world.present()).progress, walrus_metadata::Progress::default());
     world
 }
@@ -273,21 +273,21 @@ fn holders(world: &World) -> Vec<BTreeSet<NodeId>> {
 fn a_lost_disk_is_made_up_for_on_the_others_and_a_silent_node_only_after_the_grace() {
     let mut world = three_of(4);
     world.lose(NodeId(2));
-    world.settle();
+    world.finish_upkeep();
     assert!(holders(&world).iter().all(|held| *held == [NodeId(1), NodeId(3), NodeId(4)].into()));
 
     world.join(5);
     world.up.remove(&NodeId(3));
     world.pass(GRACE_MS);
-    world.settle();
+    world.finish_upkeep();
     assert!(holders(&world).iter().all(|held| !held.contains(&NodeId(5))), "it may come back");
     world.pass(LEASE_MS);
-    world.settle();
+    world.finish_upkeep();
     assert!(holders(&world).iter().all(|held| held.contains(&NodeId(5)) && held.contains(&NodeId(3))));
 
     world.up.insert(NodeId(3));
     world.pass(1);
-    world.settle();
+    world.finish_upkeep();
     assert!(holders(&world).iter().all(|held| held.len() == 3), "four are too many: {:?}", holders(&world));
 }
 
@@ -295,7 +295,7 @@ fn a_lost_disk_is_made_up_for_on_the_others_and_a_silent_node_only_after_the_gra
 fn a_drained_node_ends_empty_and_with_nobody_to_take_its_copies_w_are_enough() {
     let mut world = three_of(4);
     world.drain(NodeId(1), true);
-    world.settle();
+    world.finish_upkeep();
     assert!(holders(&world).iter().all(|held| !held.contains(&NodeId(1)) && held.len() == 3));
     assert!(world.disks.keys().all(|(_, disk)| *disk != world.metadata.nodes[&NodeId(1)].disk));
     let disk = world.metadata.nodes[&NodeId(1)].disk;
@@ -304,14 +304,14 @@ fn a_drained_node_ends_empty_and_with_nobody_to_take_its_copies_w_are_enough() {
     world.up.remove(&NodeId(1));
 
     world.drain(NodeId(2), true);
-    world.settle();
+    world.finish_upkeep();
     assert!(holders(&world).iter().all(|held| *held == [NodeId(3), NodeId(4)].into()));
     world.drain(NodeId(3), true);
-    world.settle();
+    world.finish_upkeep();
     assert!(holders(&world).iter().all(|held| held.len() == 2), "never below w");
     world.drain(NodeId(3), false);
     world.drain(NodeId(2), false);
-    world.settle();
+    world.finish_upkeep();
     assert!(holders(&world).iter().all(|held| held.len() == 3), "{:?}", holders(&world));
 }
 
@@ -321,15 +321,15 @@ fn an_open_segment_leaves_a_full_node_and_comes_back_and_sealed_copies_stay() {
     let full = world.open().descriptor.leader.node;
     world.fill(full, true);
     let before = holders(&world);
-    world.settle();
+    world.finish_upkeep();
     let open = world.open().descriptor.clone();
     assert!(open.replicas.len() == 3 && open.replicas.iter().all(|replica| replica.node != full));
     assert!(holders(&world).starts_with(&before), "what it has can be read");
     world.fill(NodeId(full.0 % 4 + 1), true);
-    world.settle();
+    world.finish_upkeep();
     assert_eq!(world.open().descriptor.replicas.len(), 2);
     world.fill(full, false);
-    world.settle();
+    world.finish_upkeep();
     assert_eq!(world.open().descriptor.replicas.len(), 3);
 }
 
@@ -339,20 +339,20 @@ fn a_copy_beyond_mending_is_made_anew_once_enough_others_are_there() {
     let segment = world.sealed()[0].clone();
     let bad = segment.copies[0].replica;
     world.disks.insert((segment.descriptor.id, bad.disk), Found::Damaged);
-    world.settle();
+    world.finish_upkeep();
     let copies = &world.sealed()[0].copies;
     assert!(copies.len() == 3 && copies.iter().all(|copy| copy.state == CopyState::Verified), "{copies:?}");
 }
 
-/// The copies that were listed instead were to be made for ever: their nodes were never caught up, used up the moves of others and
-/// could not be drained, no node could be spared, and nobody said that anything was lost.
+/// Copies that were listed in place of those on gone disks stayed to be made for ever: their nodes were never caught up,
+/// used up the moves of others and could not be drained, no node could be spared, and nobody said that anything was lost.
 #[test]
 fn a_segment_all_of_whose_disks_are_gone_is_listed_as_lost_and_is_in_nobodys_way() {
     let mut world = World::new(6, Replication::DEFAULT, 100);
     for _ in 0..40 {
         assert!(world.roll());
     }
-    world.settle();
+    world.finish_upkeep();
     let open: BTreeSet<NodeId> =
         world.open().descriptor.replicas.iter().map(|replica| replica.node).collect();
     let lost: Vec<NodeId> =
@@ -368,10 +368,10 @@ fn a_segment_all_of_whose_disks_are_gone_is_listed_as_lost_and_is_in_nobodys_way
         first_look.changes.iter().filter(seekers).all(|change| change.added.len() == 1),
         "one looks for it"
     );
-    world.settle();
+    world.finish_upkeep();
     world.join(9);
     world.join(10);
-    world.settle();
+    world.finish_upkeep();
 
     let is_lost = |segment: &Segment| gone.contains(&segment.descriptor.id);
     assert!(
@@ -390,11 +390,11 @@ fn a_segment_all_of_whose_disks_are_gone_is_listed_as_lost_and_is_in_nobodys_way
     // The node that looked for it can go.
     let seeker = world.sealed().into_iter().find(is_lost).expect("one").copies[0].replica;
     world.drain(seeker.node, true);
-    world.settle();
+    world.finish_upkeep();
     let remove = Command::RemoveNode { node: seeker.node, disk: seeker.disk, lost: false, replaced_by: None };
     world.run(remove).expect("it stores nothing");
     world.up.remove(&seeker.node);
-    world.settle();
+    world.finish_upkeep();
     assert!(world.sealed().iter().all(|segment| segment.is_lost() == is_lost(segment)), "another one looked");
 
     // A disk that lost its votes comes back with its log.
@@ -403,7 +403,7 @@ fn a_segment_all_of_whose_disks_are_gone_is_listed_as_lost_and_is_in_nobodys_way
         (back.descriptor.id, DiskId(back.copies[0].replica.disk.0)),
         Found::Whole { digest: Digest(DIGEST) },
     );
-    world.settle();
+    world.finish_upkeep();
     let whole = world.sealed().into_iter().find(|one| one.descriptor.id == back.descriptor.id);
     assert_eq!(world.verified(&whole.expect("listed")), 3);
 }
@@ -465,7 +465,7 @@ impl World {
                 let node = pick(nodes, *node);
                 node.into_iter().for_each(|node| self.fill(node, *full));
             }
-            // One loss at a time: two at once may take the last copies.
+            // Disks are lost one at a time, for two at once may take the last copies.
             Step::Lose(node) if upkeep(&self.metadata, &self.present()).progress.under_replicated == 0 => {
                 let open = self.open().descriptor.replicas.clone();
                 let may_go = |node: &NodeId| open.iter().all(|replica| replica.node != *node);
@@ -512,7 +512,7 @@ proptest! {
             world.take(&Step::Join);
         }
         world.pass(1);
-        world.settle();
+        world.finish_upkeep();
         for segment in world.sealed() {
             prop_assert_eq!(world.verified(&segment), 3, "{:?}", &segment.copies);
             prop_assert_eq!(segment.copies.len(), 3, "{:?}", &segment.copies);
@@ -521,7 +521,7 @@ proptest! {
 
         if let Some(drained) = pick(world.up.clone(), nodes).filter(|_| world.up.len() > 3) {
             world.drain(drained, true);
-            world.settle();
+            world.finish_upkeep();
             prop_assert!(holders(&world).iter().all(|held| !held.contains(&drained) && held.len() == 3));
             let open = world.open().descriptor.clone();
             prop_assert!(open.replicas.iter().all(|replica| replica.node != drained), "{:?}", open);

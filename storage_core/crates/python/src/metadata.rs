@@ -175,8 +175,8 @@ impl Metadata {
     ) -> PyResult<Bound<'py, PyAny>> {
         let state = self.current();
         let alive = alive.into_iter().map(NodeId).collect();
-        let wanted = walrus_metadata::Wanted { topic, under_replicated, limit };
-        let lines = py.detach(|| walrus_metadata::segments(&state, &wanted, &alive));
+        let filter = walrus_metadata::SegmentFilter { topic, under_replicated, limit };
+        let lines = py.detach(|| walrus_metadata::segments(&state, &filter, &alive));
         json::to_python(py, &lines)
     }
 

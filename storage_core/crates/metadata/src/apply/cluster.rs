@@ -8,7 +8,7 @@ use crate::levels::FIRST_LEVEL;
 use crate::rejected::Rejected;
 use crate::state::Metadata;
 
-/// More copies than this are a mistake of whoever asked.
+/// Limit on n: whoever asks for more copies has made a mistake.
 const FACTOR_MAX: u32 = 9;
 
 pub(super) fn bootstrap(
@@ -25,7 +25,7 @@ pub(super) fn bootstrap(
     Ok(Answer::Nothing)
 }
 
-/// Segments that exist keep theirs: it is part of their descriptors.
+/// Sets the replication of new segments. Those that exist keep theirs, which is part of their descriptors.
 pub(super) fn set_replication(metadata: &mut Metadata, replication: Replication) -> Result<Answer, Rejected> {
     let Replication { factor, write_quorum } = replication;
     let range = |what: &str, max: u32, got: u32| Rejected::OutOfRange {

@@ -1,5 +1,5 @@
-//! Who stores a sealed segment: copies are listed, reported verified by their holders, and given up while enough others
-//! stay.
+//! Commands about the copies of a sealed segment: copies are listed, reported verified by their holders, and given up
+//! while enough others stay.
 
 use walrus_model::{Digest, ReplicaRef, SegmentId, TopicId};
 
@@ -9,8 +9,8 @@ use crate::command::{Answer, CopyReport, Found};
 use crate::rejected::Rejected;
 use crate::state::{CopyState, Metadata, SegmentCopy, SegmentState};
 
-/// Which copies come and go. `version` is what the proposer saw of the segment: whoever decides about copies has seen all
-/// of them.
+/// The copies that come and go. `version` is the segment's version that the proposer saw, for whoever decides about copies
+/// must have seen all of them.
 pub(super) struct Change<'a> {
     pub(super) place: (TopicId, u32, SegmentId),
     pub(super) version: u64,
@@ -59,7 +59,7 @@ pub(super) fn set_copies(
     Ok(Answer::Nothing)
 }
 
-/// What a holder found on its disk. A report that does not fit any more changes nothing: the holder looks again.
+/// Records what a holder found on its disk. A report that does not fit any more changes nothing: the holder looks again.
 pub(super) fn report_copies(
     metadata: &mut Metadata,
     replica: ReplicaRef,
@@ -73,12 +73,12 @@ pub(super) fn report_copies(
         let Ok(listed) = find_segment(listed, *segment) else { continue };
         let SegmentState::Sealed(value) = &listed.state else { continue };
         let copy = listed.copies.iter().find(|copy| copy.replica == replica && copy.since == *since);
-        // Whoever says that nobody has it has not heard of a copy that was verified meanwhile.
+        // A holder that reports it lost has not heard of a copy that was verified meanwhile.
         if *found == Found::Lost && verified_copies(metadata, &listed.copies) > 0 {
             continue;
         }
         let Some(state) = copy.map(|copy| after(copy.state, *found, value.digest)) else { continue };
-        // Who had the last copy stays listed: somebody must say that the segment is lost.
+        // The holder of the last copy stays listed: somebody must say that the segment is lost.
         let state = state.or((listed.copies.len() == 1).then_some(CopyState::Filling));
         let listed = segment_mut(partition_mut(metadata, *topic, *partition)?, *segment)?;
         match state {
@@ -97,7 +97,7 @@ pub(super) fn report_copies(
     Ok(Answer::Nothing)
 }
 
-/// What becomes of a copy; `None`: it is not listed any more.
+/// The state of a copy after a report; `None` if it is not listed any more.
 fn after(state: CopyState, found: Found, digest: Digest) -> Option<CopyState> {
     match (state, found) {
         (CopyState::Leaving, Found::Gone) => None,
@@ -111,7 +111,7 @@ fn after(state: CopyState, found: Found, digest: Digest) -> Option<CopyState> {
     }
 }
 
-/// A copy on a disk that is gone is none.
+/// The number of verified copies; a copy on a disk that is gone does not count.
 fn verified_copies(metadata: &Metadata, copies: &[SegmentCopy]) -> u32 {
     let is_there = |copy: &&SegmentCopy| {
         copy.state == CopyState::Verified && !metadata.gone_disks.contains(&copy.replica.disk)

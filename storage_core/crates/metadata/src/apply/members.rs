@@ -1,4 +1,4 @@
-//! Commands about who is a member: draining a node, taking a disk out for good.
+//! Commands about membership: draining a node, taking a disk out for good.
 
 use walrus_model::{DiskId, NodeId};
 

@@ -23,13 +23,13 @@ pub use segments::{EPOCH_MAX, check_follows};
 use segments::{begin_recovery, begin_roll, check_replicas, find_segment, seal_and_open, trim};
 use topics::{create_topic, delete_topic, recover_topic};
 
-/// How many commands are remembered. A proposer gives up on an unknown outcome long before so many others came.
+/// The number of commands that are remembered. A proposer gives up on an unknown outcome long before so many others came.
 const RECENT_MAX: usize = 4_096;
 
-/// Applies one command and remembers its outcome. On `Err` nothing else was changed. A command whose id is remembered
-/// changes nothing and is answered as it was the first time.
+/// Applies one command and remembers its outcome; on `Err` nothing but that memory was changed. A command whose id is
+/// remembered changes nothing and is answered as it was the first time. Renewals of leases are not remembered.
 pub fn apply(metadata: &mut Metadata, envelope: &Envelope) -> Result<Applied, Rejected> {
-    // One comes from each node each second, and twice it does what it does once: it would only drive out the others.
+    // A renewal comes from each node each second, and applying it twice is harmless: it would only drive out the others.
     let remembered = !matches!(envelope.command, Command::RenewLease { .. });
     let mut seen = metadata.recent.iter().rev();
     if remembered && let Some(seen) = seen.find(|recent| recent.id == envelope.id) {
@@ -67,7 +67,8 @@ fn check_envelope(metadata: &Metadata, envelope: &Envelope) -> Result<(), Reject
     Ok(())
 }
 
-/// Version of the node, partition, segment or settings that the command changes; of the whole state for the others.
+/// Version of the node, partition, segment or settings that the command changes; that of the whole state for commands
+/// that change none of these.
 fn entity_version(metadata: &Metadata, command: &Command, expected: u64) -> Result<u64, Rejected> {
     match command {
         Command::RenewLease { node, .. }
@@ -76,7 +77,7 @@ fn entity_version(metadata: &Metadata, command: &Command, expected: u64) -> Resu
         | Command::RemoveNode { node, .. } => {
             metadata.nodes.get(node).map(|node| node.version).ok_or(Rejected::UnknownNode { node: *node })
         }
-        // What the replicas decided holds whatever version the proposer saw; another value is an alarm, not a lost race.
+        // A decision of the replicas holds whatever version the proposer saw; another value is an alarm, not a lost race.
         Command::SealAndOpen { .. } => Ok(expected),
         Command::SetCopies { topic, partition, segment, .. } => {
             let found = find_partition(metadata, *topic, *partition)?;

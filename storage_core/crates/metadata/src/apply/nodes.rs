@@ -6,7 +6,7 @@ use crate::command::{Answer, Command};
 use crate::rejected::Rejected;
 use crate::state::{Metadata, Node, NodeState};
 
-/// The longest name that DNS knows.
+/// Length of the longest name that DNS knows, in bytes.
 const HOST_BYTES_MAX: usize = 253;
 
 pub(super) fn register_node(
@@ -67,7 +67,8 @@ pub(super) fn register_node(
     Ok(Answer::Node(id))
 }
 
-/// Refuses what nobody can dial. None is an address, too, that was not told; else it is `host:port` or `[ipv6]:port`, the host 1 to 253 characters of `[A-Za-z0-9._:-]`.
+/// Refuses an address that nobody can dial. An empty one is taken, for the node has not told it; any other is `host:port`
+/// or `[ipv6]:port`, its host 1 to 253 characters of `[A-Za-z0-9._:-]` and its port at least `port_min`.
 fn check_address(address: &str, port_min: u16) -> Result<(), Rejected> {
     let is_host = |host: &str| {
         (1..=HOST_BYTES_MAX).contains(&host.len())
@@ -86,7 +87,8 @@ fn check_address(address: &str, port_min: u16) -> Result<(), Rejected> {
     Err(Rejected::BadAddress { address: address.chars().take(HOST_BYTES_MAX).collect() })
 }
 
-/// A new process has not said yet that its disk is full; to be drained is not a matter of the process.
+/// The state of a node that registers again. A new process has not said yet that its disk is full, while a drain concerns
+/// the disk, whatever process runs on it.
 fn state_after_start(node: &Node, process: ProcessId) -> NodeState {
     match node.state {
         NodeState::Full if node.process != process => NodeState::Up,

@@ -6,9 +6,10 @@ use crate::command::Answer;
 use crate::rejected::Rejected;
 use crate::state::{Metadata, Partition, Segment, SegmentState};
 
-/// A producer that wrote within this time is remembered.
+/// A producer that has written nothing for this long is forgotten at the next segment.
 const PRODUCER_SILENCE_MS: u64 = 15 * 60 * 1_000;
-/// A forgotten one is recovered instead of opened, which is slower and as safe.
+/// Limit on the earlier successors of a segment that are remembered. A forgotten one that is decided is recovered instead
+/// of opened, which is slower and as safe.
 const EARLIER_SUCCESSORS_MAX: usize = 64;
 /// The highest epoch of a segment or of an attempt: it is written into batches as Kafka's signed 32-bit leader epoch.
 pub const EPOCH_MAX: Epoch = Epoch(i32::MAX as u32 - 1);
@@ -35,8 +36,8 @@ pub(super) fn begin_roll(
     Ok(Answer::Nothing)
 }
 
-/// A fresh epoch is above the segment's own and above that of every attempt that this state knows of. A recoverer whose
-/// fence was refused by an attempt that this state has lost asks again with a higher one.
+/// Gives a recoverer the segment, at a fresh epoch: one above the segment's own and above that of every attempt that this
+/// state knows of. A recoverer whose fence was refused by an attempt that this state has lost asks again with a higher one.
 pub(super) fn begin_recovery(
     partition: &mut Partition,
     segment: SegmentId,
@@ -68,7 +69,7 @@ pub(super) fn begin_recovery(
     Ok(Answer::Nothing)
 }
 
-/// Remembers the successors allotted before: whoever asked for one of them may have it decided.
+/// Allots a successor, and remembers those allotted before: whoever asked for one of them may have it decided.
 fn allot(segment: &mut Segment, successor: &Descriptor) {
     segment.earlier_successors.extend(segment.successor.replace(successor.clone()));
     if segment.earlier_successors.len() > EARLIER_SUCCESSORS_MAX {
@@ -76,10 +77,11 @@ fn allot(segment: &mut Segment, successor: &Descriptor) {
     }
 }
 
-/// The value was decided by the segment's replicas, so it is taken even where this state has forgotten the successor
-/// or raised its epoch since: refusing it would fork the partition. A successor that was never allotted here is one that this
-/// state has lost. It may have been written, and sealed, and followed by others that are lost too; so nobody is made its
-/// leader: it waits for a recoverer, which reads the next link off its replicas.
+/// Seals a segment with its decided value and opens the successor. The segment's replicas decided the value, so it is
+/// taken even where this state has forgotten the successor or raised its epoch since: refusing it would fork the
+/// partition. A successor that was never allotted here is one that this state has lost. It may have been written, and
+/// sealed, and followed by others that are lost too; so nobody is made its leader: it waits for a recoverer, which reads
+/// the next link off its replicas.
 pub(super) fn seal_and_open(
     partition: &mut Partition,
     segment: SegmentId,
@@ -119,7 +121,8 @@ pub(super) fn seal_and_open(
     Ok(Answer::Nothing)
 }
 
-/// Where the latest segment begins that was opened a quarter of an hour ago, or longer; or what was known before.
+/// First offset of the latest segment that was opened [`PRODUCER_SILENCE_MS`] ago or earlier, and never less than the last
+/// segment's `silent_below`.
 fn silent_below(partition: &Partition, now_ms: u64) -> Offset {
     let is_old = |segment: &&Segment| segment.opened_at_ms.saturating_add(PRODUCER_SILENCE_MS) <= now_ms;
     let old = partition.segments.iter().rev().find(is_old).and_then(|segment| segment.descriptor.base_offset);
@@ -127,8 +130,8 @@ fn silent_below(partition: &Partition, now_ms: u64) -> Offset {
     old.max(known).unwrap_or(Offset(0))
 }
 
-/// With `first` the trim was decided before this state lost it. What it lists may end before that segment; then the
-/// segment is all there is, and waits for a recoverer as every adopted one.
+/// Drops the segments below a number. With `first` the trim was decided before this state lost it. The listed segments may
+/// all end before that one; then it becomes the only one, and waits for a recoverer as every adopted segment does.
 pub(super) fn trim(
     partition: &mut Partition,
     below_number: u64,
@@ -179,7 +182,8 @@ pub(super) fn open_segment(descriptor: Descriptor, opened_at_ms: u64, version: u
     segment
 }
 
-/// A new segment is led by a registered process, which stores it too, and its replicas are the disks we know.
+/// Checks that a new segment is led by a registered process whose node stores it too, and that its replicas are disks of
+/// members.
 pub(super) fn check_replicas(metadata: &Metadata, descriptor: &Descriptor) -> Result<(), Rejected> {
     let leader = descriptor.leader;
     let node = metadata.nodes.get(&leader.node).ok_or(Rejected::UnknownNode { node: leader.node })?;
@@ -214,8 +218,9 @@ pub(super) fn check_replicas(metadata: &Metadata, descriptor: &Descriptor) -> Re
     Ok(())
 }
 
-/// Checks that `next` can be the segment behind `segment`, with the base `base_offset`. `InvalidDescriptor` says what is
-/// wrong with it.
+/// Checks that `next` can be the segment behind `segment`, with the base `base_offset`.
+///
+/// Errors: [`Rejected::InvalidDescriptor`] says what is wrong with `next`.
 pub fn check_follows(
     segment: &Descriptor,
     next: &Descriptor,

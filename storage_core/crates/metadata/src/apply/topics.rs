@@ -11,25 +11,25 @@ use crate::placement::FIRST_EPOCH;
 use crate::rejected::Rejected;
 use crate::state::{Creations, Metadata, Partition, Segment, SegmentState, Topic};
 
-/// A topic with more partitions is refused: each costs a log on some disk.
+/// Limit on the partitions of one topic: each costs a log on some disk.
 const PARTITIONS_MAX: usize = 10_000;
 
-/// Further apart than this no clocks of a cluster are, unless one is wrong.
+/// Limit on the difference of two clocks of a cluster; with a larger one, a clock is wrong.
 const CLOCKS_APART_SECONDS_MAX: u64 = 10;
 
-/// What a topic is called, and whose it is: identity, organisation, name, whether it is internal.
-type Named<'a> = (TopicId, &'a str, &'a str, bool);
+/// How a topic is called, and whose it is: identity, organisation, name, whether it is internal.
+type Naming<'a> = (TopicId, &'a str, &'a str, bool);
 
 pub(super) fn create_topic(
     metadata: &mut Metadata,
-    named: Named<'_>,
+    naming: Naming<'_>,
     first: &[Descriptor],
     at_ms: u64,
     version: u64,
 ) -> Result<Answer, Rejected> {
-    check_new(metadata, named, first.len())?;
+    check_new(metadata, naming, first.len())?;
     for (index, descriptor) in (0..).zip(first) {
-        let expected = (named.0, index, 0, Some(Offset(0)), FIRST_EPOCH);
+        let expected = (naming.0, index, 0, Some(Offset(0)), FIRST_EPOCH);
         let Descriptor { topic, partition, number, base_offset, epoch, .. } = descriptor;
         if (*topic, *partition, *number, *base_offset, *epoch) != expected {
             return Err(invalid(
@@ -39,26 +39,27 @@ pub(super) fn create_topic(
         }
         check_replicas(metadata, descriptor)?;
     }
-    metadata.creations = count_creation(metadata, first.len() as u64, at_ms, named.3)?;
+    metadata.creations = count_creation(metadata, first.len() as u64, at_ms, naming.3)?;
     let segments = first.iter().map(|descriptor| open_segment(descriptor.clone(), at_ms, version)).collect();
-    add_topic(metadata, named, segments, version);
+    add_topic(metadata, naming, segments, version);
     Ok(Answer::Nothing)
 }
 
-/// Nobody leads what is left of the topic: each partition waits for a recoverer, as an adopted successor does.
+/// Lists a topic again from what is left of it. Nobody leads that: each partition waits for a recoverer, as an adopted
+/// successor does.
 pub(super) fn recover_topic(
     metadata: &mut Metadata,
-    named: Named<'_>,
+    naming: Naming<'_>,
     first: &[Descriptor],
     at_ms: u64,
     version: u64,
 ) -> Result<Answer, Rejected> {
-    check_new(metadata, named, first.len())?;
+    check_new(metadata, naming, first.len())?;
     let mut segments = Vec::with_capacity(first.len());
     for (index, descriptor) in (0..).zip(first) {
         let Descriptor { topic, partition, base_offset, epoch, replicas, write_quorum, .. } = descriptor;
-        if (*topic, *partition) != (named.0, index) || base_offset.is_none() {
-            let expected = (named.0, index);
+        if (*topic, *partition) != (naming.0, index) || base_offset.is_none() {
+            let expected = (naming.0, index);
             return Err(invalid(descriptor, format!("expected (topic, partition) {expected:?}, and a base")));
         }
         if *epoch > EPOCH_MAX || *write_quorum == 0 || *write_quorum as usize > replicas.len() {
@@ -69,11 +70,11 @@ pub(super) fn recover_topic(
         adopted.state = SegmentState::Sealing(Ballot::zero(*epoch));
         segments.push(adopted);
     }
-    add_topic(metadata, named, segments, version);
+    add_topic(metadata, naming, segments, version);
     Ok(Answer::Nothing)
 }
 
-fn check_new(metadata: &Metadata, (id, org, name, _): Named<'_>, partitions: usize) -> Result<(), Rejected> {
+fn check_new(metadata: &Metadata, (id, org, name, _): Naming<'_>, partitions: usize) -> Result<(), Rejected> {
     if !is_topic_name(name) {
         return Err(Rejected::InvalidTopicName { name: name.to_owned() });
     }
@@ -93,7 +94,7 @@ fn check_new(metadata: &Metadata, (id, org, name, _): Named<'_>, partitions: usi
 /// Lists a topic whose partitions have one segment each.
 fn add_topic(
     metadata: &mut Metadata,
-    (id, org, name, internal): Named<'_>,
+    (id, org, name, internal): Naming<'_>,
     segments: Vec<Segment>,
     version: u64,
 ) {
@@ -110,7 +111,7 @@ fn add_topic(
     metadata.names.entry(org.to_owned()).or_default().insert(name.to_owned(), id);
 }
 
-/// Counts a topic that is created now; refused where there would be too many. Walrus's own topics are never refused.
+/// Counts a topic that is created now; refuses it where there would be too many. Walrus's own topics are never refused.
 fn count_creation(
     metadata: &Metadata,
     partitions: u64,
@@ -119,7 +120,7 @@ fn count_creation(
 ) -> Result<Creations, Rejected> {
     let Creations { second, count } = metadata.creations;
     let now = at_ms / 1_000;
-    // Proposers' clocks differ: the latest of them counts, but not one that is so far ahead that it must be wrong.
+    // Proposers' clocks differ: the latest of them counts, unless it is so far ahead that it must be wrong.
     let is_ahead = second > now && second - now <= CLOCKS_APART_SECONDS_MAX;
     let (now, count) = if is_ahead || second == now { (second, count + 1) } else { (now, 1) };
     if metadata.level >= LIMITS_LEVEL && !internal {

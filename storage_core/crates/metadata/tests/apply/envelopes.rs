@@ -1,4 +1,4 @@
-//! What stands around a command: its id, its expected version, its version.
+//! The envelope of a command: its id, the version that it expects, and the version of its JSON.
 
 use walrus_metadata::{Command, Envelope, LEVEL, NodeState, Rejected, apply};
 use walrus_model::{DiskId, NodeId, ProcessId, TopicId};
@@ -14,7 +14,7 @@ fn the_same_envelope_twice_acts_once_and_answers_alike() {
     assert_eq!(apply(&mut metadata, &drain), first);
     assert_eq!(metadata, state);
 
-    // A refused one stays refused, also when it would be legal by now: its proposer was told so.
+    // A command that was refused stays refused, also when it would be legal by now: its proposer was told so.
     let early = envelope(71, Command::DeleteTopic { topic: TopicId(uuid(5)) });
     let refused = apply(&mut metadata, &early);
     assert_eq!(refused, Err(Rejected::UnknownTopic { topic: TopicId(uuid(5)) }));

@@ -1,4 +1,4 @@
-//! What `apply` promises: refusals change nothing, repeats act once, partitions stay a chain of segments.
+//! The promises of `apply`: refusals change nothing, repeats act once, partitions stay a chain of segments.
 
 mod cluster;
 mod envelopes;

@@ -1,12 +1,12 @@
-//! Founding, nodes and their disks, leases, and what each node has to do.
+//! The founding of a cluster, nodes and their disks, leases, and the load of each node.
 
 use walrus_metadata::{Answer, Command, CopyReport, Found, Load, Metadata, NodeState, Rejected, census};
 use walrus_model::{DiskId, NodeId, ProcessId};
 
 use crate::cluster::{bootstrap, cluster_of, create, last_segment, register, run, seal, uuid};
 
-/// A join with port 99999, one frame without a credential, ended every node that dialled it, and each again after its
-/// restart: the address was in the log.
+/// A join with port 99999, in one frame without a credential, ended every node that dialled the address, and ended each
+/// again after its restart, because the address was in the log.
 #[test]
 fn an_address_that_nobody_can_dial_is_refused() {
     let long = format!("{}:1", "a".repeat(254));

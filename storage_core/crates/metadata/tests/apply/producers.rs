@@ -1,11 +1,11 @@
-//! Which producers a segment says are forgotten behind it.
+//! The producers that a segment says are forgotten behind it.
 
 use walrus_metadata::{Command, Envelope, LEVEL, Metadata, apply};
 use walrus_model::{NodeId, Offset};
 
 use crate::cluster::{NOW_MS, cluster_of, create, envelope, last_segment, run, value};
 
-/// Node n renews its lease, and its clock says so.
+/// Makes node `n` renew its lease at a time of its wall clock.
 fn renew_at(metadata: &mut Metadata, n: u32, at_ms: u64) {
     let (node, process) = (NodeId(n), metadata.nodes[&NodeId(n)].process);
     let renew = Command::RenewLease { node, process, asked_boottime_ms: 0 };
@@ -35,8 +35,8 @@ fn a_segment_says_which_producers_had_been_silent_when_it_was_opened() {
     assert_eq!(seal_at(60, 1), Offset(30), "a clock that goes back takes nothing back");
 }
 
-/// One whose clock was an hour ahead made all copies forget producers that had written a minute before, and what these sent
-/// again was stored twice.
+/// A node whose clock was an hour ahead made all copies forget producers that had written a minute before, and what these
+/// sent again was stored twice.
 #[test]
 fn no_clock_that_is_wrong_makes_a_producer_forgotten() {
     let mut metadata = cluster_of(3);

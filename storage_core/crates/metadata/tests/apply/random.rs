@@ -1,4 +1,4 @@
-//! Any sequence of commands, and any bytes.
+//! Random sequences of commands, and random bytes.
 
 use proptest::prelude::*;
 use walrus_metadata::{Command, Envelope, LEVEL, Metadata, SegmentState, apply, first_descriptor, successor};

@@ -1,4 +1,4 @@
-//! The chain of segments of a partition: who leads the next one, how one ends, which ones go.
+//! The chain of segments of a partition: who leads the next one, how one ends, which ones are trimmed.
 
 use walrus_metadata::{Command, Metadata, NodeState, Present, Rejected, first_descriptor, successor};
 use walrus_model::{Descriptor, Digest, Epoch, NodeId, Offset, SegmentId, TopicId, Value};

@@ -6,7 +6,7 @@ use walrus_model::{SegmentId, TopicId};
 
 use crate::cluster::{NOW_MS, cluster_of, create, envelope, everybody, run};
 
-/// Four requests made 40,000 partitions.
+/// Without limits four requests made 40,000 partitions.
 #[test]
 fn topics_and_partitions_have_limits() {
     let mut metadata = cluster_of(1);
@@ -36,7 +36,7 @@ fn topics_and_partitions_have_limits() {
     run(&mut metadata, create("__own", true)).expect("Walrus's own are never refused");
 }
 
-/// Two nodes whose clocks are a second apart, used in turn, had no limit.
+/// Requests that went in turn to two nodes whose clocks were a second apart were once not limited at all.
 #[test]
 fn clocks_that_differ_share_one_limit_of_creations_and_one_that_is_far_ahead_holds_up_nobody() {
     let mut metadata = cluster_of(1);

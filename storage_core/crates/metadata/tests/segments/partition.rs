@@ -55,7 +55,7 @@ pub(crate) fn everybody(metadata: &Metadata) -> Present {
     Present::only(metadata.nodes.keys().copied())
 }
 
-/// A topic of one partition on `nodes` nodes.
+/// The metadata of a cluster of `nodes` nodes with a topic of one partition.
 pub(crate) fn cluster(nodes: u128, replication: Replication) -> Metadata {
     let mut metadata = Metadata::default();
     run(&mut metadata, Command::Bootstrap { cluster_id: uuid(1), replication }).expect("a new cluster");

@@ -8,11 +8,11 @@ use walrus_model::{Descriptor, Digest, Replication, SegmentId, Value};
 
 use crate::partition::*;
 
-/// What happens to one partition, in terms that make sense in any state.
+/// A step in the life of one partition, in terms that make sense in any state.
 #[derive(Clone, Debug)]
 enum Step {
     BeginRoll,
-    /// Two attempts at once are two of these.
+    /// An attempt begins; two attempts at once are two of these steps.
     BeginRecovery {
         above: u32,
     },
@@ -25,7 +25,7 @@ enum Step {
     Publish {
         which: usize,
     },
-    /// Metadata is as it was at an earlier time.
+    /// The metadata are again as they were at an earlier time.
     RollBack {
         to: usize,
     },
@@ -45,7 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the replicas know and metadata may have lost.
+/// The knowledge of the replicas, parts of which the metadata may have lost.
 #[derive(Default)]
 struct Replicas {
     /// Successors asked for, by the segment they would follow.
@@ -60,7 +60,7 @@ impl Replicas {
         self.decided.entry(descriptor.id).or_insert_with(|| decide(end, &proposed[which % proposed.len()]));
     }
 
-    /// S3: what is published was decided. S6: along the chain epochs grow and bases meet.
+    /// Checks that every published value was decided (S3), and that along the chain epochs grow and bases meet (S6).
     fn check(&self, metadata: &Metadata) -> Result<(), TestCaseError> {
         let partition = &metadata.topics[&TOPIC].partitions[0];
         for pair in partition.segments.windows(2) {
@@ -138,7 +138,7 @@ proptest! {
             }
             history.push(metadata.clone());
         }
-        // Whatever was lost: recovery walks the chain that the replicas know, link by link, to a segment that opens.
+        // Whatever was lost, recovery walks the chain that the replicas know, link by link, to a segment that opens.
         for _ in 0..=replicas.decided.len() {
             let segment = last(&metadata).descriptor.clone();
             let Some(value) = replicas.decided.get(&segment.id) else { break };
