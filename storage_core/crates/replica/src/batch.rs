@@ -1,17 +1,17 @@
-//! Batches as the machines see them: where they lie and what they add up to. Their bytes are the driver's business.
+//! Batches as the machines see them: their offsets and their digests. The driver alone handles their bytes.
 
 use walrus_model::{Digest, Offset};
 
 /// A place between two batches, and the digest of everything before it in the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mark {
-    /// First offset behind.
+    /// First offset behind the place.
     pub end: Offset,
     /// Digest of the segment's batches below `end`.
     pub digest: Digest,
 }
 
-/// A batch of a segment. Not empty.
+/// A batch of a segment, never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Batch {
     /// Offset of its first record.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// One of them.
+/// A mistake that can be switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Bug {
@@ -46,7 +46,7 @@ pub enum Bug {
     ForgottenCopyStands,
 }
 
-/// All of them.
+/// All mistakes.
 pub const BUGS: [Bug; 19] = [
     Bug::NoFence,
     Bug::AckBeforeSync,
@@ -71,7 +71,7 @@ pub const BUGS: [Bug; 19] = [
 
 static PRESENT: AtomicU8 = AtomicU8::new(0);
 
-/// Makes the mistake from now on, or none.
+/// Switches a mistake on and all others off; `None` switches all off.
 pub fn seed_bug(bug: Option<Bug>) {
     PRESENT.store(bug.map_or(0, |bug| bug as u8), Ordering::SeqCst);
 }

@@ -1,32 +1,32 @@
-//! What may be said of the end of an open segment, and who may begin to lead it. Whoever has a record may show it; to say
-//! that there is nothing more takes more, for a process that was cut off, replaced or asleep does not know what it has missed.
+//! Claims about the end of an open segment, and about who may begin to lead it. Whoever has a record may show it; to claim
+//! that there is no other takes more, for a process that was cut off, replaced or asleep does not know what it has missed.
 
 use crate::seeded;
 
 /// Why a node may not claim something now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// It has just started: what it knows is from before.
+    /// The node has just started: the metadata that it knows do not list this process.
     NotListed,
-    /// It may have missed commands.
+    /// The node may have missed commands of the metadata store.
     NotHeard,
-    /// Only the process that orders the appends knows their end.
+    /// This process does not lead the segment: only the one that orders the appends knows their end.
     NotLeader,
-    /// A recovery has begun, or a vote, or the decision is there.
+    /// The copy has promised a recoverer, has voted, or knows the decision.
     Ending,
     /// The metadata here do not list it, or list it as sealed or being sealed.
     NotOpen,
-    /// A tombstone is all that is left.
+    /// The copy was trimmed: a tombstone is all that is left.
     Trimmed,
-    /// What was promised is forgotten with the votes: the copy was verified, or the log is not of this segment's leader.
+    /// The promises about the copy are forgotten with its votes: it was verified, or the log is not of this segment's leader.
     Forgotten,
     /// The journal cannot be read.
     Unreadable,
-    /// The others may have chosen another leader.
+    /// Too few replicas confirm the leader: the others may have chosen another.
     TooFew {
-        /// The own one included.
+        /// Replicas that confirm it, the own one included.
         confirmed: usize,
-        /// w of the segment.
+        /// The segment's w.
         needed: usize,
     },
 }
@@ -59,20 +59,20 @@ impl std::fmt::Display for Doubt {
 
 impl std::error::Error for Doubt {}
 
-/// What this disk has of a segment, and what the metadata here say of it, at the version that a question names or later.
+/// The copy of a segment on this disk, and what the metadata here say of it, at the version that a question names or later.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnCopy {
-    /// The metadata list it, and nobody is deciding its end.
+    /// Whether the metadata list it as open: nobody is deciding its end.
     pub is_open: bool,
-    /// A tombstone of this disk covers it.
+    /// Whether a tombstone of this disk covers it.
     pub is_trimmed: bool,
-    /// Its log has batches, or is sealed.
+    /// Whether its log has batches, or is sealed.
     pub is_written: bool,
-    /// Whether appends are taken; `None`: nothing was ever promised about it, or that was forgotten.
+    /// Whether it takes appends; `None` if nothing was ever promised about it, or that was forgotten.
     pub takes_appends: Option<bool>,
 }
 
-/// How the own copy of an open segment stands, for whom it does.
+/// The part that the own copy of an open segment plays for its leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Nobody has written to it: its leader may begin (R7).
@@ -82,11 +82,11 @@ pub enum Part {
 }
 
 impl OwnCopy {
-    /// Whether the copy counts for its leader: for whatever is said of the segment's end, and for beginning to lead. An
-    /// absent log alone proves nothing, for a trimmed copy has none either.
+    /// The part that the copy plays for its leader, if it counts for it: for claims about the segment's end, and for beginning
+    /// to lead. An absent log alone proves nothing, for a trimmed copy has none either.
     ///
     /// # Errors
-    /// Why it does not.
+    /// The doubt for which the copy does not count.
     pub fn part(&self) -> Result<Part, Doubt> {
         if !self.is_open {
             return Err(Doubt::NotOpen);
@@ -103,27 +103,27 @@ impl OwnCopy {
     }
 }
 
-/// What is known of an open segment's leader when somebody asks where the segment ends.
+/// The support of an open segment's leader when somebody asks where the segment ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Tail {
-    /// n.
+    /// The segment's n.
     pub replicas: usize,
-    /// w.
+    /// The segment's w.
     pub write_quorum: usize,
-    /// This very process leads it.
+    /// Whether this very process leads it.
     pub is_leader: bool,
-    /// Whether the own copy stands: see [`OwnCopy::part`].
+    /// The result of [`OwnCopy::part`].
     pub own: Result<Part, Doubt>,
-    /// Other replicas of which the same is known. They were asked after the question came.
+    /// Other replicas that say the same of their copies. They were asked after the question came.
     pub confirmed: usize,
 }
 
 impl Tail {
-    /// Whether the high watermark here is the end of the log. Whoever opened the next segment had promises of f
-    /// replicas not to take appends any more; w + f = n + 1, so while w replicas take them nobody has.
+    /// Checks that the high watermark here may be claimed to be the end of the log. Whoever opens the next segment needs the
+    /// promises of f replicas not to take appends any more; w + f = n + 1, so nobody has them while w replicas take appends.
     ///
     /// # Errors
-    /// Why it may not be said.
+    /// The doubt for which it may not be claimed.
     pub fn may_claim_end(&self) -> Result<(), Doubt> {
         self.own?;
         if self.replicas == 1 {
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(OwnCopy { takes_appends: Some(false), ..empty }.part(), Err(Doubt::Ending));
     }
 
-    /// It was verified and its votes forgotten, and then it counted as one that had promised nothing.
+    /// A copy that was verified, and whose votes were then forgotten, once counted as one that had promised nothing.
     #[test]
     fn a_copy_whose_promises_are_forgotten_counts_for_nobody() {
         assert_eq!(OwnCopy { takes_appends: None, ..COPY }.part(), Err(Doubt::Forgotten));

@@ -9,14 +9,14 @@ use crate::replica::Alarm;
 use crate::seeded;
 use crate::tape::Tape;
 
-/// Made once per process incarnation and segment, and never after a restart (R7). Its node's own replica is one like
-/// the others: the leader's own copy counts when that one acknowledges it.
+/// The leader of a segment, as a state machine. It is made once per process incarnation and segment, and never after a
+/// restart (R7). The replica on its own node is one like the others, and counts when it acknowledges.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Leader {
     descriptor: Descriptor,
-    /// What was assigned, from what the slowest replica has on.
+    /// The batches that were assigned, from where the slowest replica is on.
     tape: Tape,
-    /// By place in the replica set.
+    /// The replicas, by place in the replica set.
     followers: Vec<Follower>,
     /// First offset not yet on w disks. Never moves back.
     high_watermark: Offset,
@@ -25,97 +25,97 @@ pub struct Leader {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Follower {
-    /// It acknowledged everything below. Only grows.
+    /// First offset that it has not acknowledged. Only grows.
     durable_end: Offset,
-    /// What comes next.
+    /// First offset that it is to be sent next.
     next: Offset,
-    /// It takes no more appends of this epoch.
+    /// Whether it takes no more appends of this epoch.
     refused: bool,
-    /// It lacks what is not on the tape any more: only a seal brings it back.
+    /// Whether it lacks batches that are not on the tape any more: it gets them only after the seal.
     behind: bool,
 }
 
-/// How far a leader is.
+/// The phase of a leader.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LeaderPhase {
-    /// Takes appends.
+    /// It takes appends.
     Leading,
     /// Too many replicas refuse for anything to be acknowledged: a recoverer is at work.
     Deposed,
     /// The high watermark stands still and is voted on with ballot 0.
     Frozen {
-        /// Proposed, once.
+        /// The value that it proposes, once.
         value: Value,
-        /// Who voted for it, by place.
+        /// Which replicas have voted for it, by place.
         accepted: Vec<bool>,
     },
-    /// The end is decided, as proposed or otherwise.
+    /// The end is decided, as this leader proposed or otherwise.
     Ended {
-        /// Decided.
+        /// The decided value.
         value: Value,
     },
 }
 
-/// What happened.
+/// An event that the driver tells the leader.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LeaderInput {
     /// A batch gets the next offsets.
     Assign(Batch),
     /// There is room on the way to a replica.
     Send {
-        /// Its place.
+        /// Place of the replica.
         to: usize,
-        /// Most batches.
+        /// Limit on the batches of the message.
         batches_max: usize,
     },
     /// A new connection to a replica: what was on the way is lost.
     Reconnected {
-        /// Its place.
+        /// Place of the replica.
         to: usize,
     },
     /// A replica answered.
     Reply {
-        /// Its place.
+        /// Place of the replica.
         from: usize,
-        /// What.
+        /// The answer.
         reply: Reply,
     },
-    /// The planned roll: end here, and go on in that segment.
+    /// A planned roll: the segment is to end here, and appends go on in its successor.
     Freeze {
-        /// As metadata allotted it, without a base.
+        /// The successor as the metadata allotted it, without a base.
         successor: Descriptor,
     },
     /// The votes take too long.
     Impatient,
-    /// The decision became known otherwise: from metadata or a sealed copy.
+    /// The decision became known from the metadata or a sealed copy.
     Learned(Value),
 }
 
-/// What to do.
+/// An act that the leader asks of its driver.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LeaderOutput {
-    /// To a replica, by place.
+    /// Send a message to a replica.
     Send {
-        /// Its place.
+        /// Place of the replica.
         to: usize,
-        /// What.
+        /// The message.
         message: Message,
     },
-    /// Everything below is on w disks: acknowledge it, let it be read.
+    /// Acknowledge everything below and let it be read: it is on w disks.
     HighWatermark(Offset),
-    /// Nothing more is taken; somebody else decides the end. Waiting appends wait for [`LeaderOutput::Ended`].
+    /// Take no more appends: somebody else decides the end. Waiting appends wait for [`LeaderOutput::Ended`].
     Deposed,
-    /// Ask metadata for a recovery: the votes cannot be had.
+    /// Ask the metadata for a recovery: the votes cannot be had, or take too long.
     Recover,
-    /// The replica needs a roll to get back: its copy is made whole after the seal.
+    /// Ask for a roll: the replica lacks too much, and its copy can only be made whole after the seal.
     Behind {
-        /// Its place.
+        /// Place of the replica.
         replica: usize,
     },
-    /// Decided. Appends below the end are acknowledged, the others go to the next segment, in order, once; the successor
-    /// may serve, metadata is told.
+    /// End with the decided value: acknowledge appends below its end, send the others to the next segment, in order, once, let
+    /// the successor serve, and tell the metadata.
     Ended(Value),
-    /// Somebody must look at this.
+    /// Raise an alarm: somebody must look at this.
     Alarm(Alarm),
 }
 
@@ -166,19 +166,19 @@ impl Leader {
         &self.phase
     }
 
-    /// What a replica has acknowledged.
+    /// First offset that a replica has not acknowledged.
     #[must_use]
     pub fn durable_end(&self, replica: usize) -> Offset {
         self.followers[replica].durable_end
     }
 
-    /// What a replica is sent next.
+    /// First offset that a replica is to be sent next.
     #[must_use]
     pub fn next(&self, replica: usize) -> Offset {
         self.followers[replica].next
     }
 
-    /// Whether a `Send` to it would bring batches.
+    /// Whether a [`LeaderInput::Send`] to a replica would send batches.
     #[must_use]
     pub fn has_batches_for(&self, replica: usize) -> bool {
         let follower = &self.followers[replica];
@@ -254,7 +254,8 @@ impl Leader {
         }
     }
 
-    /// R8: told in answer to a message sent after the cut, by a leader that still assigns.
+    /// Tells a suspect replica the assigned end (R8), in answer to a message sent after the cut, and only while this leader
+    /// still assigns.
     fn answer_suspect(&self, to: usize, suspect: Option<CutId>, outputs: &mut Vec<LeaderOutput>) {
         if let (Some(cut), LeaderPhase::Leading) = (suspect, &self.phase) {
             let end = if seeded!(ClearedAtHighWatermark) { self.high_watermark } else { self.tape.end() };
@@ -263,7 +264,8 @@ impl Leader {
         }
     }
 
-    /// R2: the w-th largest durable end. Frozen, it stands still, whatever is acknowledged late (R3).
+    /// Moves the high watermark to the w-th largest durable end (R2). In a frozen leader it stands still, whatever is
+    /// acknowledged late (R3).
     fn advance(&mut self, outputs: &mut Vec<LeaderOutput>) {
         let moves = matches!(self.phase, LeaderPhase::Leading | LeaderPhase::Deposed);
         if moves || (seeded!(WatermarkNotFrozen) && matches!(self.phase, LeaderPhase::Frozen { .. })) {
@@ -280,14 +282,15 @@ impl Leader {
         }
     }
 
-    /// What no replica may still be sent, and what no vote can be about, is left to the log.
+    /// Forgets the marks that no replica may still be sent, and that no vote can be about: they are in the log.
     fn forget(&mut self) {
         let reachable = self.followers.iter().filter(|follower| !follower.refused && !follower.behind);
         let lowest = reachable.map(|follower| follower.durable_end.min(follower.next)).min();
         self.tape.forget_below(lowest.map_or(self.high_watermark, |lowest| lowest.min(self.high_watermark)));
     }
 
-    /// R3: one value, once, of what is on w disks; the watermark stands still before the first vote is asked for.
+    /// Proposes one value, once, whose end is what is on w disks (R3); the watermark stands still before the first vote is
+    /// asked for.
     fn freeze(&mut self, successor: Descriptor, outputs: &mut Vec<LeaderOutput>) {
         if self.phase != LeaderPhase::Leading {
             return;
@@ -336,7 +339,7 @@ impl Leader {
                 self.ask_vote(from, end, outputs);
             }
             Refusal::Sealed { value } => self.end(value, outputs),
-            // It fills them from the logs of others; the next connection asks again (R14).
+            // The replica fills its holes from the logs of others; the next connection asks again (R14).
             Refusal::Holes { .. } => {}
             Refusal::Fenced { .. }
             | Refusal::Voted { .. }
@@ -346,7 +349,7 @@ impl Leader {
         }
     }
 
-    /// One replica less for acknowledgements; without w of them somebody else must decide.
+    /// Counts a replica out for acknowledgements; where fewer than w are left, somebody else must decide.
     fn lose(&mut self, replica: usize, outputs: &mut Vec<LeaderOutput>) {
         self.followers[replica].refused = true;
         let left = self.followers.iter().filter(|follower| !follower.refused).count();
@@ -369,7 +372,7 @@ impl Leader {
         }
     }
 
-    /// The decided end, whoever proposed it: everything acknowledged lies below it (S1).
+    /// Ends with the decided value, whoever proposed it: everything acknowledged lies below its end (S1).
     fn end(&mut self, value: Value, outputs: &mut Vec<LeaderOutput>) {
         if let LeaderPhase::Ended { value: known } = &self.phase {
             if *known != value {
@@ -377,9 +380,9 @@ impl Leader {
             }
             return;
         }
-        // The digest leaves out what is lost, which this process has assigned.
+        // The decided digest leaves out lost batches, which this process has assigned: then the two cannot be compared.
         let is_same = !value.lost.is_empty() || self.tape.digest_at(value.end) == Some(value.digest);
-        // What lies behind a loss stays, and is told by the decision; what is lost is not acknowledged.
+        // Batches behind a loss stay, and the decision tells of them; a lost batch must not be acknowledged.
         let lost = value.lost.iter().find(|range| range.end > self.high_watermark);
         let reached = lost.map_or(value.end, |range| range.start.max(self.high_watermark));
         if value.end < self.high_watermark || !is_same {

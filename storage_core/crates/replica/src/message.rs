@@ -1,4 +1,4 @@
-//! What goes between leaders, recoverers and replicas of one segment. The cluster's id, and the node and disk of both
+//! Messages between leaders, recoverers and replicas of one segment. The cluster's id, and the node and disk of both
 //! ends, are in the connection's greeting and in `to`.
 
 use walrus_model::{
@@ -8,42 +8,42 @@ use walrus_model::{
 use crate::batch::{Batch, Mark};
 use crate::cut::CutId;
 
-/// To a replica.
+/// A message to a replica.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Request {
     /// Segment.
     pub segment: SegmentId,
-    /// Disk; another incarnation refuses.
+    /// Disk that is meant; another incarnation refuses.
     pub to: ReplicaRef,
-    /// What to do.
+    /// What it is to do.
     pub message: Message,
 }
 
-/// What a replica is asked to do.
+/// The act that a replica is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Message {
-    /// From the leader.
+    /// Takes batches; sent by the leader.
     Append(Append),
-    /// From the leader, to a suspect replica.
+    /// Tells a suspect replica the assigned end; sent by the leader.
     Assigned(Assigned),
-    /// From a recoverer.
+    /// Asks for a promise; sent by a recoverer.
     Fence(Fence),
-    /// From a recoverer, or from the leader with ballot 0.
+    /// Asks for a vote; sent by a recoverer, or by the leader with ballot 0.
     Accept(Accept),
-    /// From anyone who knows the decision.
+    /// Tells the decision; sent by anyone who knows it.
     Sealed(SealedNotice),
 }
 
-/// Batches of the leader; none of them to bind the writer, to ask for the end, or to tell the high watermark.
+/// Batches of the leader. It sends none to bind the writer, to ask for the end, or to tell the high watermark.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Append {
-    /// The segment's.
+    /// The segment's epoch.
     pub epoch: Epoch,
     /// Process that orders the appends.
     pub writer: ProcessId,
-    /// Where the batches start, and the digest of everything before.
+    /// Place where the batches start, with the digest of everything before it.
     pub from: Mark,
-    /// Without gaps from `from` on.
+    /// The batches, without gaps from `from` on.
     pub batches: Vec<Batch>,
     /// The leader's high watermark.
     pub commit: Offset,
@@ -54,7 +54,7 @@ pub struct Append {
 pub struct Assigned {
     /// Process that orders the appends.
     pub writer: ProcessId,
-    /// The suspect replica's word for its cut.
+    /// The suspect replica's name for its cut.
     pub cut: CutId,
     /// First offset that the leader had not assigned when it was asked.
     pub end: Offset,
@@ -63,57 +63,57 @@ pub struct Assigned {
 /// Asks for a promise, and for what the replica has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence {
-    /// Nothing lower is answered afterwards (S4).
+    /// The ballot to promise: nothing lower is answered afterwards (S4).
     pub ballot: Ballot,
 }
 
 /// Asks to vote for a value, and brings what the replica lacks of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Accept {
-    /// Whose value it is.
+    /// Ballot of the attempt that proposes the value.
     pub ballot: Ballot,
     /// The value.
     pub value: Value,
-    /// Without gaps up to the value's end, but for what is lost; from where the replica was known to end.
+    /// Batches from where the replica was known to end up to the value's end, without gaps but for what is lost.
     pub missing: Vec<Batch>,
 }
 
 /// Says what was decided, and brings what the replica lacks of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SealedNotice {
-    /// Decided.
+    /// The decided value.
     pub value: Value,
-    /// Without gaps up to the value's end, but for what is lost.
+    /// Batches up to the value's end, without gaps but for what is lost.
     pub missing: Vec<Batch>,
 }
 
-/// From a replica.
+/// An answer of a replica.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reply {
-    /// To an append, when it is durable.
+    /// Acknowledges an append, once it is durable.
     Ack {
         /// Everything below is on this disk.
         durable_end: Offset,
-        /// The replica lost a tail and asks how far the leader is (R8).
+        /// The name of the cut if the replica lost a tail: it asks how far the leader is (R8).
         suspect: Option<CutId>,
     },
-    /// To a fence.
+    /// Promises, in answer to a fence.
     Promised(FenceAnswer),
-    /// To an accept.
+    /// Tells that the vote was given, in answer to an accept.
     Accepted {
-        /// The one that was accepted.
+        /// Ballot that the vote is for.
         ballot: Ballot,
     },
-    /// To a sealed notice: the copy is whole and its digest is right.
+    /// Tells that the copy is whole and its digest right, in answer to a sealed notice.
     Sealed,
-    /// Nothing was changed.
+    /// Refuses a message of any kind.
     Refused(Refusal),
 }
 
-/// What a replica has, read after its promise was durable.
+/// The promise of a replica, with what it has, read after the promise was durable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FenceAnswer {
-    /// Promised.
+    /// Ballot of the fence that is answered.
     pub ballot: Ballot,
     /// Everything below is on this disk.
     pub durable_end: Offset,
@@ -123,50 +123,51 @@ pub struct FenceAnswer {
     pub accepted: Option<(Ballot, Value)>,
     /// The decision, if it is known here.
     pub sealed: Option<Value>,
-    /// It lost a tail: it may lack what it has acknowledged.
+    /// Whether it lost a tail: it may lack what it has acknowledged.
     pub suspect: bool,
-    /// Batches below `durable_end` that it lost. It knows that, so it counts towards f; `digest` is over the others.
+    /// Batches below `durable_end` that it knows to have lost; `digest` is over the others. Because it knows, it counts
+    /// towards f.
     pub holes: Vec<OffsetRange>,
 }
 
 /// Why a replica refuses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
-    /// Meant for another disk.
+    /// The message is meant for another disk.
     OtherReplica,
     /// A higher ballot was promised.
     Fenced {
-        /// The highest seen; a fresh one must be above.
+        /// The highest ballot seen; a fresh one must be above.
         promised: Ballot,
     },
-    /// A vote was given: no appends any more.
+    /// A vote was given, so no appends are taken any more.
     Voted {
-        /// The highest seen.
+        /// The highest ballot seen.
         promised: Ballot,
     },
     /// The end was decided.
     Sealed {
-        /// As this.
+        /// The decided value.
         value: Value,
     },
     /// Another process writes this segment (S9).
     OtherWriter {
-        /// That one.
+        /// The process that writes it.
         writer: ProcessId,
     },
     /// The batches before these are missing.
     Gap {
         /// First missing offset.
         end: Offset,
-        /// As in [`Reply::Ack`].
+        /// The name of the cut if the replica is suspect, as in [`Reply::Ack`].
         suspect: Option<CutId>,
     },
     /// Batches below its end are lost here. The copy gets them from the logs of others, and is asked again.
     Holes {
-        /// These.
+        /// The lost ranges.
         holes: Vec<OffsetRange>,
     },
-    /// Other bytes are here: an alarm was raised.
+    /// The copy has other bytes, and an alarm was raised.
     Diverged,
 }
 

@@ -1,4 +1,4 @@
-//! One attempt to decide where a segment ends whose leader does not.
+//! A recoverer: one attempt to decide where a segment ends whose leader does not.
 
 use walrus_model::{Ballot, Descriptor, Offset, OffsetRange, Value, ranges};
 
@@ -6,26 +6,27 @@ use crate::batch::Mark;
 use crate::message::{Accept, Fence, FenceAnswer, Message, Refusal, Reply, SealedNotice};
 use crate::seeded;
 
-/// Metadata has put the segment into `sealing` with this ballot, at a fresh epoch, before this is made (R4). Any number
-/// of them may be at work; the highest ballot wins, and all decide the same value.
+/// An attempt to decide a segment's end, as a state machine. The metadata have put the segment into `sealing` with its
+/// ballot, at a fresh epoch, before it is made (R4). Any number of them may be at work; the highest ballot wins, and all
+/// decide the same value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Recoverer {
     descriptor: Descriptor,
     ballot: Ballot,
-    /// Proposed, if the end is still free to choose.
+    /// The next segment that it proposes, if the end is still free to choose.
     successor: Descriptor,
-    /// By place in the replica set.
+    /// The replicas, by place in the replica set.
     candidates: Vec<Candidate>,
     phase: RecovererPhase,
 }
 
-/// What is known of one replica.
+/// The knowledge of one replica.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(clippy::large_enum_variant, reason = "a recoverer holds one for each replica, and no more")]
 pub enum Candidate {
-    /// Nothing yet.
+    /// It has not answered yet.
     Silent,
-    /// Metadata lists its disk as gone: it is answered for all n, never towards f.
+    /// The metadata list its disk as gone: it counts towards all n answers, never towards f.
     Gone,
     /// Its disk is gone too, for it forgot its votes; but its log is still there, whole up to this mark. It votes for
     /// nothing, and its batches are as good as anybody's: the segment has one writer (R11).
@@ -34,79 +35,79 @@ pub enum Candidate {
     Promised(FenceAnswer),
 }
 
-/// How far an attempt is.
+/// The phase of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecovererPhase {
-    /// Collects promises.
+    /// It collects promises.
     Fencing,
-    /// Has chosen, once, and collects votes.
+    /// It has chosen, once, and collects votes.
     Voting {
         /// The choice.
         value: Value,
-        /// Who voted, by place.
+        /// Which replicas have voted, by place.
         accepted: Vec<bool>,
     },
-    /// Nobody is left to vote; the value is decided if metadata publish it.
+    /// Nobody is left to vote; the value is decided if the metadata publish it.
     Unvoted {
         /// The choice.
         value: Value,
     },
     /// w replicas voted for it.
     Decided {
-        /// Decided.
+        /// The decided value.
         value: Value,
     },
     /// A higher ballot was seen: look at the metadata, and try again above it if it is still needed.
     Outbid {
-        /// That one.
+        /// The ballot that was seen.
         promised: Ballot,
     },
 }
 
-/// What happened.
+/// An event that the driver tells the recoverer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(clippy::large_enum_variant, reason = "a step takes one, and keeps none")]
 pub enum RecovererInput {
-    /// Begins, and repeats what is unanswered.
+    /// Time to ask: begins, and repeats every question that is unanswered.
     Ask,
-    /// Metadata says that this disk is gone.
+    /// The metadata say that this disk is gone.
     Gone {
-        /// Its place.
+        /// Place of the replica.
         replica: usize,
-        /// How far the log goes, whole, that is left of it and that others can fetch from.
+        /// End of the log that is left of it, up to which it is whole and others can fetch from it.
         left: Option<Mark>,
     },
     /// A replica answered.
     Reply {
-        /// Its place.
+        /// Place of the replica.
         from: usize,
-        /// What.
+        /// The answer.
         reply: Reply,
     },
 }
 
-/// What to do.
+/// An act that the recoverer asks of its driver.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecovererOutput {
-    /// To a replica. Where `fill` says so, its `missing` is first fetched from one of the sources.
+    /// Send a message to a replica. Where there is a `fill`, its `missing` is first fetched from one of the sources.
     Send {
-        /// Its place.
+        /// Place of the replica.
         to: usize,
-        /// What.
+        /// The message.
         message: Message,
-        /// From the first offset on, up to the value's end.
+        /// First offset to fetch, up to the value's end, and the places of the sources.
         fill: Option<(Offset, Vec<usize>)>,
     },
-    /// Tell metadata, and then all replicas.
+    /// Tell the decided value to the metadata, and then to all replicas.
     Decided(Value),
-    /// Tell metadata, and nobody else before they have taken it.
+    /// Tell the choice to the metadata, and to nobody else before they have taken it.
     Unvoted(Value),
-    /// The attempt is over.
+    /// End the attempt: this higher ballot was seen.
     Outbid(Ballot),
 }
 
 impl Recoverer {
-    /// An attempt under a ballot that metadata gave to nobody else.
+    /// An attempt under a ballot that the metadata gave to nobody else.
     ///
     /// # Panics
     /// If the ballot is not above the segment's epoch, or the successor's epoch not above the segment's.
@@ -124,7 +125,7 @@ impl Recoverer {
         &self.descriptor
     }
 
-    /// The attempt.
+    /// The attempt's ballot.
     #[must_use]
     pub fn ballot(&self) -> Ballot {
         self.ballot
@@ -136,13 +137,13 @@ impl Recoverer {
         &self.phase
     }
 
-    /// What is known of the replicas, by place.
+    /// The knowledge of the replicas, by place.
     #[must_use]
     pub fn candidates(&self) -> &[Candidate] {
         &self.candidates
     }
 
-    /// Replicas that hold all of a value, as far as they told. Who has voted for it does.
+    /// Places of the replicas that hold all of a value, as far as they told. A replica that has voted for it does.
     #[must_use]
     pub fn sources(&self, value: &Value) -> Vec<usize> {
         let has_voted = |place: usize| match &self.phase {
@@ -182,7 +183,7 @@ impl Recoverer {
         for to in 0..self.candidates.len() {
             match (&self.phase, &self.candidates[to]) {
                 (RecovererPhase::Fencing, Candidate::Silent) => self.ask_promise(to, outputs),
-                // It fills its holes meanwhile (R14).
+                // It fills its holes meanwhile, and may answer with fewer (R14).
                 (RecovererPhase::Fencing, Candidate::Promised(answer)) if !answer.holes.is_empty() => {
                     self.ask_promise(to, outputs);
                 }
@@ -228,7 +229,7 @@ impl Recoverer {
                 }
             }
             Reply::Refused(Refusal::Gap { end, .. }) => self.ask_vote(from, Some(end), outputs),
-            // It fills them from the logs of others, and is asked again.
+            // The replica fills its holes from the logs of others, and is asked again.
             Reply::Refused(Refusal::Holes { .. }) => {}
             Reply::Refused(Refusal::OtherReplica | Refusal::OtherWriter { .. } | Refusal::Diverged)
             | Reply::Ack { .. }
@@ -262,8 +263,8 @@ impl Recoverer {
         }
     }
 
-    /// w, or all that are not gone where those are fewer: whoever chooses later hears one of them at least, and so the vote
-    /// (R15).
+    /// Votes that decide: w, or those of all replicas that are not gone where they are fewer, for whoever chooses later hears
+    /// at least one of them, and so the vote (R15).
     fn votes_needed(&self) -> usize {
         let left = self.candidates.iter().filter(|candidate| !candidate.is_gone()).count();
         self.descriptor.write_quorum().min(left)
@@ -286,16 +287,16 @@ impl Recoverer {
         outputs.push(RecovererOutput::Decided(value));
     }
 
-    /// For a replica, once the value is decided.
+    /// The message that tells a replica the decided value.
     #[must_use]
     pub fn notice(value: Value) -> Message {
         Message::Sealed(SealedNotice { value, missing: Vec::new() })
     }
 }
 
-/// R4: the value of a segment, from what its replicas promised; `None`: more must answer. Enough are f that are not
-/// suspect, or all n. Where they are not f, a log that is left of a gone disk tells how far the writer came, too; also where
-/// it is all that there is.
+/// Chooses the value of a segment from what its replicas answered (R4); `None` if more must answer. Answers of f replicas
+/// that are not suspect are enough, or those of all n. Where fewer than f are sound, the log that is left of a gone disk
+/// tells how far the writer came, too, even if it is all that there is.
 #[must_use]
 pub fn choose(descriptor: &Descriptor, candidates: &[Candidate], successor: &Descriptor) -> Option<Value> {
     let answers: Vec<&FenceAnswer> = candidates.iter().filter_map(answer_of).collect();
@@ -335,16 +336,16 @@ pub fn choose(descriptor: &Descriptor, candidates: &[Candidate], successor: &Des
     // All are prefixes of one writer's log: the longest holds everything that was acknowledged.
     let ends = answers.iter().map(|answer| answer.durable_end);
     let longest = if seeded!(ShortestChosen) { ends.min() } else { ends.max() };
-    // Where something may be missing, the log that is left of a gone disk may have it.
+    // Where the answers may miss something, the log that is left of a gone disk may have it.
     let left = candidates.iter().filter_map(left_of).filter(|_| !is_certain);
     let left = left.max_by_key(|last| last.end).filter(|last| longest.is_none_or(|end| last.end > end));
     let end = left.map(|last| last.end).or(longest)?;
-    // What none of them has is in the log of somebody else, or lost (R14).
+    // A batch that none of them has is in the log of a replica that has not answered, or lost (R14).
     let lost = lacked_by_all(descriptor.first(), end, candidates);
     if !lost.is_empty() && !is_everybody && !seeded!(HoleVotedAbsent) {
         return None;
     }
-    // What one of them has the others get from its log: until one has it all nobody knows the digest.
+    // The others get what they lack from the log of one that has it: until one has it all, nobody knows the digest.
     let has_all =
         |answer: &&&FenceAnswer| answer.durable_end == end && ranges::below(&answer.holes, end) == lost;
     let digest = match left {
@@ -357,7 +358,7 @@ pub fn choose(descriptor: &Descriptor, candidates: &[Candidate], successor: &Des
     Some(Value { end, digest, successor, possible_loss, lost })
 }
 
-/// Ranges of offsets of which no answer has the batch, and no log that is left of a gone disk.
+/// The ranges of offsets whose batches no answer has, and no log that is left of a gone disk.
 fn lacked_by_all(first: Offset, end: Offset, candidates: &[Candidate]) -> Vec<OffsetRange> {
     let behind = |end| OffsetRange { start: end, end: Offset(u64::MAX) };
     let lacked = |candidate: &Candidate| match candidate {
@@ -374,7 +375,7 @@ fn lacked_by_all(first: Offset, end: Offset, candidates: &[Candidate]) -> Vec<Of
 }
 
 impl Candidate {
-    /// Whether its disk will never vote.
+    /// Whether the replica's disk is gone, so that it will never vote.
     fn is_gone(&self) -> bool {
         matches!(self, Self::Gone | Self::Left(_))
     }

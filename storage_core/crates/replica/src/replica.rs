@@ -1,4 +1,4 @@
-//! One copy of a segment: what it promises, holds and answers.
+//! A replica: what one copy of a segment promises, holds and answers.
 
 use walrus_model::{Ballot, Descriptor, Offset, ProcessId, ReplicaRef, Value, ranges};
 
@@ -16,22 +16,23 @@ pub struct Replica {
     me: ReplicaRef,
     descriptor: Descriptor,
     promises: Promises,
-    /// What is written, durable or not.
+    /// The batches that are written, durable or not.
     tape: Tape,
     /// Everything below is on the disk. Never above the tape's end.
     durable_end: Offset,
     /// The highest high watermark that was told.
     commit: Offset,
-    /// This start's name for a cut, should the replica be suspect.
+    /// The name that this start gives to a cut, should the replica be suspect.
     cut: CutId,
-    /// Filled to here it is no longer suspect: the leader's assigned end, asked for after the cut (R8).
+    /// Offset to which a suspect copy must be filled to be cleared: the leader's assigned end, asked for after the cut (R8).
     fill_to: Option<Offset>,
 }
 
-/// What a replica stores in the journal, durable before the reply that depends on it, whatever the fsync mode (R12).
+/// The promises that a replica stores in the journal. They are durable before the reply that depends on them, whatever the
+/// fsync mode (R12).
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Promises {
-    /// Nothing lower is answered any more (S4).
+    /// The highest ballot promised: nothing lower is answered any more (S4).
     pub promised: Ballot,
     /// The one process whose appends are taken, bound by the first of them (S9).
     pub writer: Option<ProcessId>,
@@ -39,61 +40,61 @@ pub struct Promises {
     pub accepted: Option<(Ballot, Value)>,
     /// The decision.
     pub sealed: Option<Value>,
-    /// A tail was lost; what was acknowledged may be missing (R8).
+    /// Whether a tail was lost, so that acknowledged batches may be missing (R8).
     pub suspect: bool,
-    /// A tombstone: the batches are gone, the decision stays known (R10).
+    /// Whether this is a tombstone: the batches are gone, the decision stays known (R10).
     pub trimmed: bool,
 }
 
-/// What happened.
+/// An event that the driver tells the replica.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReplicaInput {
     /// A message arrived.
     Request(Request),
     /// Everything written below is on the disk now.
     Synced {
-        /// First offset that is not.
+        /// First offset that is not on the disk.
         end: Offset,
     },
-    /// Metadata says that the segment was trimmed, or that this copy is no longer one (R10).
+    /// The metadata say that the segment was trimmed, or that this copy is no longer listed (R10).
     Trimmed {
-        /// As which the segment was sealed.
+        /// The value with which the segment was sealed.
         value: Value,
     },
 }
 
-/// What to do, in order: each must be done before the next.
+/// An act that the replica asks of its driver; each must be done before the next.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReplicaOutput {
     /// Write these batches behind the others; they need not be durable yet.
     Write(Vec<Batch>),
     /// Make everything written durable.
     Sync,
-    /// Leave out what lies between the end and there: it is lost on all copies. Durable with the batches around it.
+    /// Leave a hole from the end to there: those batches are lost on all copies. It is durable with the batches around it.
     Skip(Offset),
-    /// Drop what lies from there on.
+    /// Drop everything from there on.
     Cut(Offset),
     /// Store the promises, durably.
     Persist(Promises),
-    /// The end is decided and the copy whole: nothing is written to it any more.
+    /// Seal the copy: the end is decided and the copy whole, and nothing is written to it any more.
     Seal(Value),
-    /// Answer the sender of the request; of a `Synced`, the leader.
+    /// Answer the sender of the request; where a `Synced` caused it, answer the leader.
     Answer(Reply),
     /// Delete the batches.
     Delete,
-    /// Somebody must look at this.
+    /// Raise an alarm: somebody must look at this.
     Alarm(Alarm),
 }
 
-/// What must never happen.
+/// A state that must never be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Alarm {
-    /// Other bytes than another copy's at an offset (S2), or than the decision says (S1).
+    /// The copy has other bytes at an offset than another copy (S2), or than the decision says (S1).
     Diverged {
         /// Where the difference begins at the latest.
         end: Offset,
     },
-    /// Two values for one segment (S3).
+    /// Two values were decided or proposed for one segment (S3).
     TwoValues,
     /// Two processes append to one segment (S9).
     TwoWriters,
@@ -110,8 +111,9 @@ impl Replica {
         Self::recover(me, descriptor, Promises::default(), tape, false, start).0
     }
 
-    /// A replica after a restart, or after holes of its log were filled: `tape` is what is on the disk, all of it durable.
-    /// `was_cut`: a torn tail was dropped, or the disk may have lost what it had not synced (R8, R12).
+    /// A replica after a restart, or after holes of its log were filled, and what its driver must do first. `tape` is what is
+    /// on the disk, all of it durable. `was_cut` says that a torn tail was dropped, or that the disk may have lost what it had
+    /// not synced: then the replica is suspect (R8, R12).
     ///
     /// # Panics
     /// If `me` is not in the segment's replica set.
@@ -142,26 +144,26 @@ impl Replica {
         &self.descriptor
     }
 
-    /// What is stored in the journal.
+    /// The promises that are stored in the journal.
     #[must_use]
     pub fn promises(&self) -> &Promises {
         &self.promises
     }
 
-    /// What is written.
+    /// The tape of what is written.
     #[must_use]
     pub fn tape(&self) -> &Tape {
         &self.tape
     }
 
-    /// Everything below is on the disk.
+    /// First offset that is not on the disk.
     #[must_use]
     pub fn durable_end(&self) -> Offset {
         self.durable_end
     }
 
-    /// First offset that may not be read here: of a sealed copy its end, else the last high watermark that was told, as
-    /// far as it is durable here.
+    /// First offset that may not be read here: the end of a sealed copy, the base of a trimmed one, else the last high
+    /// watermark that was told, as far as it is durable here, or all that is durable where [`Replica::shows_all`].
     #[must_use]
     pub fn readable_end(&self) -> Offset {
         match &self.promises.sealed {
@@ -172,8 +174,9 @@ impl Replica {
         }
     }
 
-    /// Whether what may be read here is all that there is: the end is decided; or this is the only copy, the process that
-    /// wrote it is gone, and nobody has begun to decide. Then what is here was acknowledged, or may be, and stays.
+    /// Whether what may be read here is all that there is. It is where the end is decided; and where this is the only copy,
+    /// the process that wrote it is gone and nobody has begun to decide, for then what is here may have been acknowledged,
+    /// and stays.
     #[must_use]
     pub fn shows_all(&self) -> bool {
         self.promises.sealed.is_some() || (self.is_left_alone() && self.takes_appends())
@@ -222,7 +225,7 @@ impl Replica {
         }
     }
 
-    /// R2: no gap, one writer, never a truncation; durable before it is acknowledged.
+    /// Takes the leader's batches (R2): no gap, one writer, never a truncation; durable before they are acknowledged.
     fn append(&mut self, append: Append, outputs: &mut Vec<ReplicaOutput>) {
         let Append { epoch, writer, from, batches, commit } = append;
         if let Some(refusal) = self.refusal_of_appends() {
@@ -250,7 +253,7 @@ impl Replica {
         self.commit = self.commit.max(commit);
         self.tape.forget_below(self.commit.min(self.durable_end));
         if fresh.is_empty() {
-            // Held already: a plain acknowledgement of what is durable, which may be less than what was sent.
+            // All of it is held already. The acknowledgement is of what is durable, which may be less than what was sent.
             outputs.push(ReplicaOutput::Answer(self.ack()));
         } else {
             outputs.push(ReplicaOutput::Write(fresh));
@@ -276,10 +279,10 @@ impl Replica {
             .then_some(Refusal::Fenced { promised: *promised })
     }
 
-    /// Adds the batches that are not held yet, and answers them. `Err`: other bytes are held; nothing was changed.
+    /// Adds the batches that are not held yet, and answers them. `Err` means that other bytes are held; nothing was changed.
     fn take(&mut self, from: Mark, batches: &[Batch]) -> Result<Vec<Batch>, ()> {
         let (floor, end) = (self.tape.floor().end, self.tape.end());
-        // Below the floor all copies agree, and what was there is forgotten.
+        // Below the floor all copies agree, and the marks there are forgotten.
         if from.end >= floor && self.tape.digest_at(from.end) != Some(from.digest) {
             return Err(());
         }
@@ -306,7 +309,7 @@ impl Replica {
     fn synced(&mut self, end: Offset, outputs: &mut Vec<ReplicaOutput>) {
         assert!(end <= self.tape.end(), "{end:?} was synced and never written");
         self.durable_end = self.durable_end.max(end);
-        // S4: what became durable after a promise is not acknowledged any more.
+        // What became durable after a promise is not acknowledged any more (S4).
         if !self.takes_appends() {
             return;
         }
@@ -315,7 +318,7 @@ impl Replica {
         outputs.push(ReplicaOutput::Answer(self.ack()));
     }
 
-    /// R8: only a live leader's word counts, about an end that it assigned before it heard of this cut.
+    /// Takes the leader's assigned end (R8). Only a live leader's word counts, in answer to a question about this very cut.
     fn assigned(&mut self, assigned: Assigned, outputs: &mut Vec<ReplicaOutput>) {
         let is_mine = assigned.cut == self.cut && self.promises.writer == Some(assigned.writer);
         if is_mine && self.takes_appends() {
@@ -332,7 +335,8 @@ impl Replica {
         }
     }
 
-    /// R4: first the promise is durable, then the end is read. With holes it is answered all the same (R14).
+    /// Promises, and tells what the copy has (R4): first the promise is durable, then the end is read. A copy with holes
+    /// answers all the same (R14).
     fn fence(&mut self, fence: Fence, outputs: &mut Vec<ReplicaOutput>) {
         let ballot = fence.ballot;
         // A decision is final: it needs no promise.
@@ -353,7 +357,8 @@ impl Replica {
         outputs.push(ReplicaOutput::Answer(Reply::Promised(answer)));
     }
 
-    /// R4, and R3 for ballot 0: the vote is durable, and so is everything that it is about, before it is told.
+    /// Votes for a value (R4, and R3 for ballot 0): the vote is durable, and so is everything that it is about, before it is
+    /// told.
     fn accept(&mut self, accept: Accept, outputs: &mut Vec<ReplicaOutput>) {
         let Accept { ballot, value, missing } = accept;
         if let Some(sealed) = &self.promises.sealed {
@@ -363,7 +368,8 @@ impl Replica {
             return refuse(outputs, Refusal::Sealed { value: sealed.clone() });
         }
         let is_late = ballot < self.promises.promised && !seeded!(LateAcceptOverwrites);
-        // Ballot 0 is the writer's. Where it is gone, more than it knew to be acknowledged may have been shown since.
+        // Ballot 0 is the writer's. Where the writer is gone, the copy may have shown more since than the writer had
+        // acknowledged.
         let is_of_the_gone = self.is_left_alone() && ballot == Ballot::zero(self.descriptor.epoch);
         if is_late || is_of_the_gone || ballot < Ballot::zero(self.descriptor.epoch) {
             return refuse(outputs, Refusal::Fenced { promised: self.highest_seen() });
@@ -385,7 +391,7 @@ impl Replica {
         outputs.push(ReplicaOutput::Answer(Reply::Accepted { ballot }));
     }
 
-    /// The decision: what lies behind the end goes, what is missing comes, and the digest must be right.
+    /// Takes the decision: what lies behind the end is dropped, what is missing is filled, and the digest must be right.
     fn sealed_notice(&mut self, notice: SealedNotice, outputs: &mut Vec<ReplicaOutput>) {
         let SealedNotice { value, missing } = notice;
         if let Some(sealed) = &self.promises.sealed {
@@ -411,9 +417,10 @@ impl Replica {
         outputs.push(ReplicaOutput::Answer(Reply::Sealed));
     }
 
-    /// Everything of the value is here and durable, with its digest; else the refusal is among the outputs.
+    /// Fills the copy up to the value's end. Answers whether it then holds everything of the value, durable and with its digest;
+    /// if not, the refusal is among the outputs.
     fn fill(&mut self, value: &Value, missing: &[Batch], outputs: &mut Vec<ReplicaOutput>) -> bool {
-        // What is lost here and not everywhere comes first, from the logs of others (R14).
+        // A hole that is not lost everywhere must be filled first, from the logs of others (R14).
         let known = self.tape.end().min(value.end);
         let is_holed = ranges::below(self.tape.holes(), known) != ranges::below(&value.lost, known);
         if is_holed && !seeded!(HoledCopyVotes) {
@@ -425,7 +432,7 @@ impl Replica {
         let end = reached.end;
         let digest =
             if self.tape.end() < value.end { Some(reached.digest) } else { self.tape.digest_at(value.end) };
-        // Where only a part of it came, that is the one writer's log: it may stay, whatever is decided.
+        // Where only a part of the batches came, they are the one writer's log and may stay, whatever is decided.
         let diverges = end >= value.end && digest != Some(value.digest) && !seeded!(HoledCopyVotes);
         if diverges {
             outputs.push(ReplicaOutput::Alarm(Alarm::Diverged { end: value.end }));
@@ -462,7 +469,7 @@ impl Replica {
         }
     }
 
-    /// R10: the batches go, the answer stays.
+    /// Makes the copy a tombstone (R10): its batches are deleted, and it still answers with the decision.
     fn trimmed(&mut self, value: Value, outputs: &mut Vec<ReplicaOutput>) {
         if self.promises.trimmed {
             return outputs.push(ReplicaOutput::Delete);
@@ -479,7 +486,7 @@ impl Replica {
         outputs.push(ReplicaOutput::Delete);
     }
 
-    /// A fresh epoch must be above it.
+    /// The highest ballot seen here, which a fresh epoch must be above.
     fn highest_seen(&self) -> Ballot {
         self.promises.promised.max(Ballot::zero(self.descriptor.epoch))
     }
@@ -522,10 +529,10 @@ impl Replica {
     }
 }
 
-/// What a copy gets behind its end.
+/// A piece that a copy gets behind its end.
 enum Part {
     Batch(Batch),
-    /// Nothing up to there: it is lost everywhere.
+    /// A hole up to there: those batches are lost everywhere.
     Skip(Offset),
 }
 
@@ -538,8 +545,8 @@ impl Part {
     }
 }
 
-/// What follows a place up to a value's end, as far as it came. What was asked for an earlier end of the copy may not fit
-/// any more; then nothing follows, and it is asked for again.
+/// The parts that follow a place up to a value's end, as far as their batches came. Batches that were asked for an earlier
+/// end of the copy may not fit any more; then nothing follows, and they are asked for again.
 fn parts(last: Mark, value: &Value, missing: &[Batch]) -> Vec<Part> {
     let (from, mut last, mut parts) = (last.end, last, Vec::new());
     let mut batches = missing.iter().skip_while(|batch| batch.base < from).peekable();

@@ -1,4 +1,4 @@
-//! Where the batches of a segment's copy end, as far as anybody may still ask.
+//! The tape of a segment's copy: where its batches end, as far back as anybody may still ask.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,8 @@ use walrus_model::{Digest, Offset, OffsetRange, ranges};
 
 use crate::batch::{Batch, Mark};
 
-/// Marks in order. What lies below the high watermark is agreed on all copies (S2) and need not be remembered.
+/// The marks of a copy in order. All copies agree on what lies below the high watermark (S2), so its marks may be
+/// forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tape {
     /// Never empty; the first is the oldest place still known.
@@ -46,7 +47,7 @@ impl Tape {
         self.last().end
     }
 
-    /// The digest up to a place; `None`: it is inside of a batch, forgotten or behind the end.
+    /// The digest up to a place; `None` if the offset is inside of a batch, forgotten or behind the end.
     #[must_use]
     pub fn digest_at(&self, end: Offset) -> Option<Digest> {
         let found = self.marks.binary_search_by_key(&end, |mark| mark.end).ok()?;
@@ -66,7 +67,7 @@ impl Tape {
         self.marks.push_back(batch.mark());
     }
 
-    /// Leaves out what lies up to an offset: the copy has nothing there.
+    /// Leaves a hole from the end up to an offset: the copy has nothing there.
     ///
     /// # Panics
     /// If the offset is not behind the end.
@@ -77,13 +78,13 @@ impl Tape {
         self.marks.push_back(Mark { end: to, digest });
     }
 
-    /// What is left out, in order.
+    /// The ranges that the copy has left out, in order.
     #[must_use]
     pub fn holes(&self) -> &[OffsetRange] {
         &self.holes
     }
 
-    /// Drops what is behind a known place.
+    /// Drops everything behind a known place.
     ///
     /// # Panics
     /// If nothing is known of that place.
@@ -107,7 +108,7 @@ impl Tape {
         batches.take_while(move |batch| batch.end <= end).filter(move |batch| !is_hole(batch))
     }
 
-    /// Forgets places below the last one at or below `offset`.
+    /// Forgets the places below the highest one that is at or below `offset`.
     pub fn forget_below(&mut self, offset: Offset) {
         while self.marks.get(1).is_some_and(|mark| mark.end <= offset) {
             self.marks.pop_front();

@@ -1,4 +1,4 @@
-//! The rules of replication, one by one, at single machines.
+//! The rules of replication, one by one, tested on single machines.
 
 mod cluster;
 
@@ -213,7 +213,7 @@ fn the_only_copy_shows_what_it_has_when_its_writer_is_gone_and_nobody_decides() 
     assert_eq!(shown(ballot(7), Some((ballot(7), value(1, 7))), 2), Offset(0));
 }
 
-/// Found by the search: the vote of a planned roll was still on its way when the process died; the copy had shown more since.
+/// The vote of a planned roll was once still on its way when the process died, and the copy had shown more since.
 #[test]
 fn the_only_copy_refuses_a_vote_of_a_writer_that_is_gone() {
     let alone = Descriptor { replicas: vec![replica_ref(1)], write_quorum: 1, ..segment() };
@@ -276,7 +276,7 @@ fn a_suspect_is_cleared_by_the_assigned_end_and_not_by_the_high_watermark() {
     let outputs = replica.step(ask(Message::Append(told.clone())));
     assert_eq!(answer(&outputs), &Reply::Ack { durable_end: Offset(2), suspect: Some(CutId(7)) });
 
-    // An answer to an earlier start's question is worth nothing.
+    // An answer to the question of an earlier start counts for nothing.
     let assigned = |cut, end| ask(Message::Assigned(Assigned { writer: ProcessId::from_u128(1), cut, end }));
     replica.step(assigned(CutId(6), Offset(2)));
     assert!(replica.promises().suspect);
@@ -369,7 +369,7 @@ fn hole(start: u64, end: u64) -> OffsetRange {
     OffsetRange { start: Offset(start), end: Offset(end) }
 }
 
-/// Whole up to the end but for one batch, by its place.
+/// A tape that is whole up to the end but for one batch, given by its place.
 fn holed_tape(count: u64, place: usize) -> Tape {
     let mut tape = Tape::empty(Offset(0));
     for (at, batch) in batches(count).into_iter().enumerate() {
@@ -483,7 +483,7 @@ fn a_suspect_and_a_gone_disk_never_count_towards_f() {
     assert_eq!(choose(&segment(), &[Candidate::Gone, Candidate::Gone, Candidate::Gone], &successor), None);
 }
 
-/// Two of three disks were lost, and the segment could not be ended ever: w votes were waited for.
+/// When two of three disks were lost, w votes were once waited for, and the segment could never be ended.
 #[test]
 fn where_fewer_than_w_replicas_are_left_all_of_them_decide() {
     let mut recoverer = Recoverer::new(segment(), ballot(5), successor(5));
@@ -519,12 +519,12 @@ fn a_disk_that_is_only_silent_does_not_lower_the_votes_that_decide() {
 fn the_log_that_is_left_of_a_gone_disk_gives_its_batches_and_no_vote() {
     let left = |count: usize| Candidate::Left(marks(count as u64)[count]);
     let successor = successor(5);
-    // It is no answer, whatever it has.
+    // Such a log is no answer, whatever it has.
     assert_eq!(choose(&segment(), &[left(3), Candidate::Silent, told(1, false)], &successor), None);
-    // Where f have answered, what it has beyond them was not acknowledged.
+    // Where f have answered, batches that it has beyond them were not acknowledged.
     let sure = choose(&segment(), &[left(3), told(1, false), told(2, false)], &successor).unwrap();
     assert_eq!((sure.end, &sure.possible_loss[..]), (Offset(4), &[][..]));
-    // Where they have not, it may be all that is left of what was.
+    // Where fewer have answered, it may be all that is left of acknowledged batches.
     let saved = choose(&segment(), &[left(3), told(1, true), told(2, false)], &successor).unwrap();
     assert_eq!((saved.end, saved.digest), (Offset(6), marks(3)[3].digest));
     assert_eq!(saved.possible_loss.len(), 1, "more may have been");
@@ -540,7 +540,7 @@ fn the_log_that_is_left_of_a_gone_disk_gives_its_batches_and_no_vote() {
     let outputs = recoverer.step(RecovererInput::Gone { replica: 2, left: None });
     let [RecovererOutput::Unvoted(unvoted)] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!((unvoted.end, unvoted.possible_loss.len()), (Offset(6), 1));
-    // What rotted elsewhere is not lost.
+    // A batch that rotted elsewhere is not lost if this log has it.
     let holed = [told_with_hole(3, 1), left(2), told(1, false)];
     assert_eq!(choose(&segment(), &holed, &successor), None, "it is filled first");
 }

@@ -53,12 +53,12 @@ pub(crate) fn next_batch(end: Mark, records: u64) -> Batch {
     Batch { base: end.end, end: Offset(end.end.0 + records), digest: Digest(digest) }
 }
 
-/// What survives.
+/// The disk of a node, which survives its process.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
     pub(crate) promises: Promises,
     pub(crate) batches: Vec<Batch>,
-    /// So many of them are synced.
+    /// The number of batches that are synced.
     pub(crate) synced: usize,
     pub(crate) suspect_cut: bool,
     pub(crate) gone: bool,
@@ -83,7 +83,7 @@ pub(crate) struct World {
     pub(crate) leader: Option<Leader>,
     pub(crate) recoverers: Vec<Option<Recoverer>>,
     pub(crate) network: Vec<Flight>,
-    /// The leader's batches, whatever became of them.
+    /// All batches that the leader made, whatever became of them.
     pub(crate) assigned: Vec<Mark>,
     pub(crate) acknowledged: Offset,
     pub(crate) decided: Option<Value>,
@@ -273,7 +273,7 @@ impl World {
         self.replica_step(node, None, ReplicaInput::Synced { end });
     }
 
-    /// The process dies: what was not synced may stay, in part. With `rot` one synced batch goes too.
+    /// Ends a process. Up to `kept` batches that were not synced stay; with `rot` none does, and the last synced one is lost too.
     pub(crate) fn crash(&mut self, node: usize, kept: usize, rot: bool) {
         let disk = &mut self.disks[node];
         let unsynced = disk.batches.len() - disk.synced;
@@ -310,7 +310,7 @@ impl World {
         self.leader_step(LeaderInput::Reconnected { to: node });
     }
 
-    /// The disk is lost; metadata knows.
+    /// Loses a disk, and lets the metadata know.
     pub(crate) fn lose_disk(&mut self, node: usize) {
         self.crash(node, 0, false);
         self.disks[node].gone = true;
@@ -348,7 +348,7 @@ impl World {
         assert_eq!(place.map(|mark| mark.digest), Some(value.digest), "S1: other bytes");
     }
 
-    /// S2, and S7 once something was decided.
+    /// Checks that all copies are of the leader's batches (S2), and once a value was decided that w disks hold it (S7).
     pub(crate) fn check(&self) {
         for disk in &self.disks {
             for batch in &disk.batches {
@@ -370,7 +370,8 @@ impl World {
         }
     }
 
-    /// Everything repaired: nodes are up, no message is lost, one more recoverer. L1.
+    /// Repairs everything: nodes are up, no message is lost, and one more recoverer begins. Checks that it decides the end or is
+    /// outbid (L1).
     pub(crate) fn heal(&mut self) {
         for node in 0..self.disks.len() {
             self.restart(node);
