@@ -17,32 +17,32 @@ use crate::page::Page;
 pub(crate) struct Columns {
     /// Number of records.
     rows: usize,
-    /// int64.
+    /// Offsets of the records, int64.
     offset: Py<Buffer>,
-    /// int64, microseconds since the epoch.
+    /// Times of the records, int64, microseconds since the epoch.
     timestamp_us: Py<Buffer>,
-    /// int32: 0 set by the producer (CreateTime), 1 by the broker (LogAppendTime).
+    /// Kinds of these times, int32: 0 set by the producer (CreateTime), 1 by the broker (LogAppendTime).
     timestamp_type: Py<Buffer>,
-    /// Absent for a record without one.
+    /// Keys of the records; absent for a record without one.
     key: Py<BinaryColumn>,
-    /// Absent for a record without one: a tombstone.
+    /// Values of the records; absent for a record without one, a tombstone.
     value: Py<BinaryColumn>,
-    /// Only if they were asked for.
+    /// Headers of the records, if they were asked for.
     headers: Option<Py<HeadersColumn>>,
-    /// Where in `data` to go on.
+    /// Position in `data` from which to go on.
     position: usize,
-    /// The `start` to go on with.
+    /// The `start` with which to go on.
     next_offset: u64,
 }
 
 /// A column of bytes in the layout of Arrow's `binary`.
 #[pyclass(frozen, get_all, module = "walrus_core")]
 pub(crate) struct BinaryColumn {
-    /// One bit per row, lowest first; `None` when no row is absent.
+    /// Validity: one bit per row, lowest first; `None` when no row is absent.
     validity: Option<Py<Buffer>>,
-    /// Rows that are absent.
+    /// Number of rows that are absent.
     null_count: usize,
-    /// int32, one more than rows: row i is `data[offsets[i]:offsets[i + 1]]`.
+    /// Positions in `data`, int32, one more than rows: row i is `data[offsets[i]:offsets[i + 1]]`.
     offsets: Py<Buffer>,
     /// All values, back to back; less than 2 GiB.
     data: Py<Buffer>,
@@ -51,13 +51,13 @@ pub(crate) struct BinaryColumn {
 /// A column in the layout of Arrow's `list<struct<key: string, value: binary>>`.
 #[pyclass(frozen, get_all, module = "walrus_core")]
 pub(crate) struct HeadersColumn {
-    /// Headers of all rows.
+    /// Number of headers of all rows.
     count: usize,
-    /// int32, one more than rows: row i has the headers `offsets[i]` to `offsets[i + 1] - 1`.
+    /// Places of headers, int32, one more than rows: row i has the headers `offsets[i]` to `offsets[i + 1] - 1`.
     offsets: Py<Buffer>,
-    /// UTF-8; none is absent.
+    /// Keys of the headers, UTF-8; none is absent.
     key: Py<BinaryColumn>,
-    /// Bytes; absent for a header without one.
+    /// Values of the headers; absent for a header without one.
     value: Py<BinaryColumn>,
 }
 
@@ -132,7 +132,7 @@ impl BatchDecoder {
 }
 
 impl BatchDecoder {
-    /// Only without the interpreter lock: whoever decodes holds this one for long.
+    /// Locks the decoder. It is called without the interpreter lock, for whoever decodes holds this one for long.
     fn decoder(&self) -> MutexGuard<'_, columns::Decoder<Page>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

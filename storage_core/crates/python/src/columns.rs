@@ -1,6 +1,6 @@
 //! Stored batches as columns in Arrow's layout, for Spark. No Python in here.
 //!
-//! Copies each key and value once; per record nothing is allocated.
+//! Each key and value is copied once; per record nothing is allocated.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use walrus_log::batch::{Batch, BatchError, Record, Records};
 
 use crate::spare;
 
-/// What is wanted of the batches.
+/// The selection of records that are wanted of the batches.
 #[derive(Clone, Copy)]
 pub(crate) struct Selection {
     /// First offset wanted.
@@ -38,7 +38,7 @@ pub(crate) struct Columns {
     pub(crate) headers: Option<HeadersColumn>,
     /// Place in the input of the first batch that is not used up.
     pub(crate) position: usize,
-    /// Where to go on: below it every wanted record of the input is in the columns.
+    /// Offset from which to go on: below it every wanted record of the input is in the columns.
     pub(crate) next_offset: u64,
 }
 
@@ -46,9 +46,9 @@ pub(crate) struct Columns {
 pub(crate) struct BinaryColumn {
     /// One bit per row, lowest first.
     pub(crate) validity: Vec<u8>,
-    /// Rows that are absent.
+    /// Number of rows that are absent.
     pub(crate) null_count: usize,
-    /// One more than rows.
+    /// Where the rows begin and end, one more than rows.
     pub(crate) offsets: Vec<i32>,
     /// All values, back to back.
     pub(crate) data: Vec<u8>,
@@ -56,7 +56,7 @@ pub(crate) struct BinaryColumn {
 
 /// Arrow `list<struct<key: string, value: binary>>`: row i has the headers `offsets[i]..offsets[i + 1]`.
 pub(crate) struct HeadersColumn {
-    /// One more than rows.
+    /// Where the rows begin and end, one more than rows.
     pub(crate) offsets: Vec<i32>,
     /// Keys of all headers; none is absent.
     pub(crate) key: BinaryColumn,
@@ -71,17 +71,17 @@ pub(crate) fn decode(bytes: &[u8], position: usize, selection: &Selection) -> Re
     Ok(columns)
 }
 
-/// Decodes pages of batches as they come, each left where it is. A compressed batch is opened once, into how many columns
-/// its records ever go.
+/// Decodes pages of batches as they come, each left where it is. A compressed batch is opened once, however many columns
+/// its records go into.
 pub(crate) struct Decoder<Page> {
     selection: Selection,
-    /// In the first page.
+    /// Position in the first page.
     position: usize,
     pages: VecDeque<Page>,
     opened: Option<Opened>,
 }
 
-/// A compressed batch of which records are left.
+/// A compressed batch that was opened and has records left.
 struct Opened {
     base_offset: u64,
     records: Vec<u8>,
@@ -126,7 +126,7 @@ enum Room {
 }
 
 impl Columns {
-    /// `bytes` are about to be decoded.
+    /// Empty columns with room for `bytes` that are about to be decoded.
     fn new(position: usize, selection: &Selection, bytes: usize) -> Self {
         Self {
             offset: Vec::new(),
@@ -264,7 +264,7 @@ impl HeadersColumn {
     }
 }
 
-/// A batch, and so a record, is below 2 GiB; `bytes_max` sees to the rest.
+/// The length as Arrow counts it. A batch, and so a record, is below 2 GiB, and `bytes_max` bounds the rest.
 fn arrow_offset(bytes: usize) -> i32 {
     i32::try_from(bytes).expect("the selection's limit keeps columns below 2 GiB")
 }

@@ -1,5 +1,5 @@
-//! What an event loop waits for: appends that become durable, records that arrive. The engine's threads tell it through a
-//! pipe, and so never need the interpreter lock; however many appends a commit makes durable, the loop wakes up once for it.
+//! The waits of an event loop: appends that become durable, records that arrive. The engine's threads tell the loop through
+//! a pipe, and so never need the interpreter lock; a commit wakes the loop once, however many appends it makes durable.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -15,14 +15,14 @@ use walrus_log::{CommitTicket, Error, Origin, TopicArrival};
 
 use crate::error::{Raised, Result};
 
-/// What an event loop waits for; `walrus_core.aio.AsyncWalrus` uses it. Threads of the engine never take the GIL.
+/// The waits of an event loop, used by `walrus_core.aio.AsyncWalrus`. Threads of the engine never take the GIL.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Completions {
-    /// A forked child shares the pipe: what it took there its parent would miss.
+    /// The process that made it. A forked child shares the pipe, and its parent would miss what the child took from it.
     origin: Origin,
     waiting: Mutex<Waiting>,
     bell: Arc<Bell>,
-    /// Wakes by the bell.
+    /// The waker of all waits for commits, which rings the bell.
     on_commit: Waker,
     reader: PipeReader,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Completions {
 #[derive(Default)]
 struct Waiting {
     next_id: u64,
-    /// In the order of their appends.
+    /// Waits for commits, by id, in the order of their appends.
     commits: Vec<(u64, CommitTicket)>,
     arrivals: HashMap<u64, TopicArrival>,
 }
@@ -42,13 +42,13 @@ impl Waiting {
     }
 }
 
-/// Says that something is to be taken.
+/// The bell that tells the event loop that something is to be taken.
 struct Bell {
-    /// There was a commit.
+    /// Whether there was a commit since the last look.
     committed: AtomicBool,
-    /// Arrivals to look at again.
+    /// Ids of the arrivals to look at again.
     arrived: Mutex<Vec<u64>>,
-    /// A byte is in the pipe, or on its way.
+    /// Whether a byte is in the pipe, or on its way.
     rings: AtomicBool,
     writer: PipeWriter,
 }
@@ -62,10 +62,10 @@ impl Bell {
     }
 }
 
-/// Wakes all waits for commits: it is one for all of them, and so woken once for each commit.
-struct Committed(Arc<Bell>);
+/// The waker of all waits for commits: because it is one for all of them, it is woken once for each commit.
+struct CommitWaker(Arc<Bell>);
 
-impl Wake for Committed {
+impl Wake for CommitWaker {
     fn wake(self: Arc<Self>) {
         self.0.committed.store(true, Ordering::Release);
         self.0.ring();
@@ -86,7 +86,7 @@ impl Wake for Arrived {
 }
 
 impl Completions {
-    /// Remembers what is not done yet, and gives its id; `None`: it is done.
+    /// Remembers an append that is not done yet, and gives its id; `None` if it is done.
     pub(crate) fn add_commit(&self, mut commit: CommitTicket) -> Result<Option<u64>> {
         self.check_origin()?;
         let mut waiting = self.waiting();
@@ -100,7 +100,7 @@ impl Completions {
         }
     }
 
-    /// As [`Completions::add_commit`].
+    /// Remembers an arrival that is still waited for, as [`Completions::add_commit`] does an append.
     pub(crate) fn add_arrival(&self, mut arrival: TopicArrival) -> Result<Option<u64>> {
         self.check_origin()?;
         let mut waiting = self.waiting();
@@ -140,7 +140,7 @@ impl Completions {
             rings: AtomicBool::new(false),
             writer,
         });
-        let on_commit = Waker::from(Arc::new(Committed(Arc::clone(&bell))));
+        let on_commit = Waker::from(Arc::new(CommitWaker(Arc::clone(&bell))));
         let origin = Origin::here();
         Ok(Self { origin, waiting: Mutex::default(), bell, on_commit, reader })
     }
@@ -151,20 +151,20 @@ impl Completions {
         !self.origin.is_here()
     }
 
-    /// Can be read from when there is something to take.
+    /// File descriptor that can be read from when there is something to take.
     fn fileno(&self) -> Result<i32> {
         self.check_origin()?;
         Ok(self.reader.as_raw_fd())
     }
 
-    /// Nobody waits for that any more: it is not told by `take`, and keeps nothing alive.
+    /// Ends a wait: `take` does not tell of it, and it keeps nothing alive.
     fn forget(&self, py: Python<'_>, id: u64) -> Result<()> {
         self.check_origin()?;
         let mut waiting = self.waiting();
         let arrival = waiting.arrivals.remove(&id);
         let commit = waiting.commits.extract_if(.., |(of, _)| *of == id).next();
         drop(waiting);
-        // They may be the last that keeps a store open, which closes then.
+        // The wait may be the last that keeps a store open, which closes then.
         py.detach(|| drop((arrival, commit)));
         Ok(())
     }
@@ -177,11 +177,11 @@ impl Completions {
         format!("<Completions: {} waits>", waiting.commits.len() + waiting.arrivals.len())
     }
 
-    /// Ids that are done since the last call, and why they failed.
+    /// Gives the ids that are done since the last call, and why they failed.
     fn take<'py>(&self, py: Python<'py>) -> Result<Vec<(u64, Option<Bound<'py, PyAny>>)>> {
         self.check_origin()?;
         if self.bell.rings.load(Ordering::Acquire) {
-            // The byte is there, or about to be.
+            // The bell has rung, so the byte is in the pipe or about to be.
             (&self.reader).read_exact(&mut [0]).map_err(PyErr::from)?;
             self.bell.rings.store(false, Ordering::Release);
         }

@@ -26,7 +26,7 @@ impl Cursor {
 
 #[pymethods]
 impl Cursor {
-    /// As it was asked for.
+    /// Name of the cursor, as it was asked for.
     #[getter]
     fn name(&self) -> &str {
         self.cursor.name()
@@ -39,7 +39,7 @@ impl Cursor {
         Ok(py.detach(|| cursor.position()).0)
     }
 
-    /// Entries from there on.
+    /// Number of entries from there on.
     #[getter]
     fn unread(&self, py: Python<'_>) -> Result<u64> {
         let cursor = self.get()?;
@@ -54,7 +54,7 @@ impl Cursor {
         }
     }
 
-    /// Offset and data of the next entry; `None` at the end.
+    /// Reads offset and data of the next entry; `None` at the end.
     ///
     /// With `checkpoint` the cursor moves behind it, durably, before it is returned: two readers never get the same
     /// entry. Without, it stays.
@@ -65,7 +65,7 @@ impl Cursor {
         Ok(entry.map(|entry| to_python(py, &entry)).transpose()?)
     }
 
-    /// The next entries, about `bytes_max` bytes of them: at least one, if there is one, at most 2,000.
+    /// Reads the next entries, about `bytes_max` bytes of them: at least one, if there is one, at most 2,000.
     #[pyo3(signature = (bytes_max=1_048_576, *, checkpoint=true))]
     fn read_batch(&self, py: Python<'_>, bytes_max: usize, checkpoint: bool) -> Result<EntryBatch> {
         let cursor = self.get()?;

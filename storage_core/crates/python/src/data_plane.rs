@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::json;
 use crate::metadata::Metadata;
 
-/// Python sees a signal (Ctrl-C, SIGTERM) after at most this long in a call that waits.
+/// Longest time for which a call that waits keeps Python from seeing a signal (Ctrl-C, SIGTERM).
 const SIGNAL_CHECK: Duration = Duration::from_millis(100);
 
 /// The broker inside this process: its threads never take the interpreter lock.
@@ -56,12 +56,12 @@ impl DataPlane {
         Ok(json::to_python(py, &self.get()?.identity())?)
     }
 
-    /// What opening the store found: `backend` in use, why another one was `refused` (or `None`), `opened`.
+    /// Tells what opening the store found: `backend` in use, why another one was `refused` (or `None`), `opened`.
     fn store_report<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         Ok(json::to_python(py, &self.get()?.store_report())?)
     }
 
-    /// Takes the state as it is now; requests that wait for a change wake up.
+    /// Takes the state as it is now, and wakes the requests that wait for a change.
     fn publish(&self, py: Python<'_>, metadata: &Metadata) -> Result<()> {
         let plane = self.get()?;
         let snapshot = metadata.current();
@@ -69,7 +69,7 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Raft's own words about itself, for `METRICS`: a JSON object.
+    /// Sets what Raft says of itself, a JSON object, for `METRICS`.
     fn set_raft_status(&self, py: Python<'_>, status_json: &str) -> Result<()> {
         let plane = self.get()?;
         let status =
@@ -89,7 +89,7 @@ impl DataPlane {
             let slice_end = until.min(Instant::now() + SIGNAL_CHECK);
             let slice = slice_end.saturating_duration_since(Instant::now());
             let events = py.detach(|| plane.poll_events(max, slice));
-            // Back early without an event: stopped.
+            // A return before the time without an event means that the broker is stopped.
             if !events.is_empty() || slice_end == until || Instant::now() < slice_end {
                 return Ok(events);
             }
@@ -112,7 +112,7 @@ impl DataPlane {
         Ok(py.detach(|| plane.configure(config_json))?)
     }
 
-    /// For tests, refused unless the config has `test_controls`.
+    /// Makes something happen for a test; refused unless the config has `test_controls`.
     ///
     /// `revoke_leases`, `sync_leases`, `fail_reads` or `allow_reads`. Raises `ValueError`.
     fn test_control(&self, py: Python<'_>, control: &str) -> Result<()> {
@@ -120,22 +120,22 @@ impl DataPlane {
         Ok(py.detach(|| plane.test_control(control))?)
     }
 
-    /// How many copies on this disk, of open segments too, have lacked something for a minute.
+    /// Counts the copies on this disk, of open segments too, that have lacked something for a minute.
     fn copies_not_whole(&self) -> Result<u64> {
         Ok(self.get()?.copies_not_whole())
     }
 
-    /// How many unsealed segments this node stores without all that was acknowledged before the call.
+    /// Counts the unsealed segments that this node stores without all that was acknowledged before the call.
     ///
-    /// Also those whose end is being decided, or whose leader does not answer in time. `None`: it stops.
+    /// Segments whose end is being decided, or whose leader does not answer in time, count, too. `None` while it stops.
     fn open_behind(&self, py: Python<'_>, timeout_ms: u64) -> Result<Option<u64>> {
         let plane = self.get()?;
         Ok(py.detach(|| plane.open_behind(Duration::from_millis(timeout_ms))))
     }
 
-    /// What lies on this disk of topics that the metadata neither name nor call deleted.
+    /// Tells what lies on this disk of topics that the metadata neither name nor call deleted.
     ///
-    /// For each topic `replica` (`node`, `disk`), `topic`, `facts` (`org`, `name`, `internal`, `partitions`; or None)
+    /// Each has `replica` (`node`, `disk`), `topic`, `facts` (`org`, `name`, `internal`, `partitions`; or None)
     /// and `segments`: what `Metadata.lost_topics` takes of all disks.
     fn remains<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         let plane = self.get()?;

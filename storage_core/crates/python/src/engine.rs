@@ -27,7 +27,7 @@ use crate::error::Result;
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Walrus {
     walrus: walrus_log::Walrus,
-    /// As it was opened, for people.
+    /// How it was opened, for people.
     opened: String,
 }
 
@@ -100,7 +100,7 @@ impl Walrus {
         Ok(py.detach(|| walrus.append_for_topic(topic, &data))?.0)
     }
 
-    /// As `append`, of an entry with a key: a compaction keeps the last of each. `None`: the key is gone.
+    /// Appends an entry with a key: a compaction keeps the last of each. Data `None` says that the key is gone.
     fn append_keyed(
         &self,
         py: Python<'_>,
@@ -145,7 +145,7 @@ impl Walrus {
         Ok(to_range(py, offsets.start, offsets.end)?)
     }
 
-    /// As `append_many`, of entries that lie in one buffer: entry i from `positions[i]` to `positions[i + 1]`.
+    /// Appends entries of one buffer as `append_many` does: entry i from `positions[i]` to `positions[i + 1]`.
     ///
     /// `positions` are integers of 64 or 32 bits, one more than entries, as Arrow's offsets are: of an
     /// `array.array("q")`, a NumPy array; plain bytes, as those of a `pyarrow.Buffer`, are int64. Items of another kind
@@ -163,7 +163,7 @@ impl Walrus {
         Ok(to_range(py, offsets.start, offsets.end)?)
     }
 
-    /// As `append_many`, without waiting: the id by which `completions` says that it is done, or `None`: it is.
+    /// Appends as `append_many` does, without waiting: `completions` tells the id when done; `None` if it is.
     fn submit<'py>(
         &self,
         py: Python<'py>,
@@ -180,7 +180,7 @@ impl Walrus {
         submitted(py, appended, completions)
     }
 
-    /// As `append_packed`, without waiting; see `submit`.
+    /// Appends as `append_packed` does, without waiting; see `submit`.
     fn submit_packed<'py>(
         &self,
         py: Python<'py>,
@@ -195,7 +195,7 @@ impl Walrus {
         submitted(py, appended, completions)
     }
 
-    /// As `append_many`, of entries that a producer may send again, when it cannot know whether they were stored.
+    /// Appends entries that a producer may send again when it does not know whether they were stored.
     ///
     /// What it sends again with the same `sequence`, as one of its last five calls, is not stored again: the offsets
     /// are those of the first time, and True says so; also after a restart. `producer` is its number in this topic, and
@@ -219,7 +219,7 @@ impl Walrus {
         Ok((to_range(py, base_offset, end_offset)?, duplicate))
     }
 
-    /// As `append_once`, without waiting; see `submit`.
+    /// Appends as `append_once` does, without waiting; see `submit`.
     #[pyo3(signature = (topic, entries, completions, *, producer, epoch=0, sequence))]
     #[expect(clippy::too_many_arguments, reason = "keywords of a Python function")]
     fn submit_once<'py>(
@@ -250,13 +250,13 @@ impl Walrus {
         completions: &Completions,
     ) -> Result<Option<u64>> {
         let walrus = self.get()?;
-        // A read may be moving the cursor: waited for without the interpreter lock.
+        // A read may be moving the cursor; it is waited for without the interpreter lock.
         let at_cursor = || Some(walrus.find(topic)?.cursor().position());
         let offset = offset.map(Offset).or_else(|| py.detach(at_cursor));
         completions.add_arrival(walrus.arrival(topic, offset))
     }
 
-    /// Offset and data of the next entry of the topic's default cursor; see `Cursor.read_next`.
+    /// Reads offset and data of the next entry of the topic's default cursor; see `Cursor.read_next`.
     #[pyo3(signature = (topic, *, checkpoint=true))]
     fn read_next<'py>(
         &self,
@@ -269,9 +269,9 @@ impl Walrus {
         Ok(entry.map(|entry| to_python(py, &entry)).transpose()?)
     }
 
-    /// The next entries of the default cursor, about `bytes_max` bytes; see `Cursor.read_batch`.
+    /// Reads the next entries of the default cursor, about `bytes_max` bytes; see `Cursor.read_batch`.
     ///
-    /// With `start_offset` those from there on; no cursor moves then. Raises `OffsetOutOfRange`, `CorruptionError`.
+    /// With `start_offset` it reads from there on, and no cursor moves. Raises `OffsetOutOfRange`, `CorruptionError`.
     #[pyo3(signature = (topic, bytes_max=1_048_576, *, checkpoint=true, start_offset=None))]
     fn read_batch(
         &self,
@@ -295,7 +295,7 @@ impl Walrus {
         until.run(py, |time| walrus.wait_for_data(topic, time))
     }
 
-    /// A cursor of the topic, which is there. A new one stands at the topic's start.
+    /// A cursor of a topic that exists. A new one stands at the topic's start.
     fn cursor(&self, py: Python<'_>, topic: &str, name: &str) -> Result<Cursor> {
         let walrus = self.get()?;
         let cursor = py.detach(|| walrus.cursor(topic, name))?;
@@ -332,7 +332,7 @@ impl Walrus {
         Ok(py.detach(|| walrus.topic(topic)).map(drop)?)
     }
 
-    /// Deletes a topic and its cursors, durably. False: there was none.
+    /// Deletes a topic and its cursors, durably. False means that there was none.
     fn delete_topic(&self, py: Python<'_>, topic: &str) -> Result<bool> {
         let walrus = self.get()?;
         Ok(py.detach(|| walrus.delete_topic(topic))?)
@@ -347,7 +347,7 @@ impl Walrus {
         Ok(to_range(py, start, end)?)
     }
 
-    /// Entries that the default cursor has not consumed.
+    /// Number of entries that the default cursor has not consumed.
     fn unread(&self, py: Python<'_>, topic: &str) -> Result<u64> {
         let walrus = self.get()?;
         Ok(py.detach(|| walrus.get_topic_entry_count(topic)))
@@ -370,7 +370,7 @@ impl Walrus {
         Ok(py.detach(|| walrus.mark_topic_dirty(topic))?)
     }
 
-    /// What the open found, and what it cut, fenced, moved aside, moved back or made again.
+    /// Tells what the open found, and what it cut, fenced, moved aside, moved back or made again.
     ///
     /// `clean`: the store was closed in order. `lost_something`: something below may have been promised. `torn_tails`:
     /// bytes cut from the end of logs, and the file that they are in now. `damaged`: ranges of offsets that cannot be
@@ -390,8 +390,8 @@ impl Walrus {
 
     /// Says what the topic forgets in the background, until the store is closed.
     ///
-    /// Whole blocks: those older than `age_s` seconds, the oldest as long as `bytes` stay, those that all cursors of
-    /// `consumed_by` have passed; but nothing that a cursor of `pinned_by` has not.
+    /// Whole blocks go: those older than `age_s` seconds, the oldest while `bytes` stay, those that all cursors of
+    /// `consumed_by` have passed; but nothing that a cursor of `pinned_by` has not passed.
     #[pyo3(signature = (topic, *, age_s=None, bytes=None, consumed_by=None, pinned_by=None))]
     fn set_retention(
         &self,
@@ -472,7 +472,7 @@ impl Walrus {
     }
 }
 
-/// The topic, where it is there.
+/// The topic of this name, if there is one.
 fn find(py: Python<'_>, walrus: &walrus_log::Walrus, name: &str) -> Option<Topic> {
     py.detach(|| walrus.find(name))
 }
@@ -481,7 +481,7 @@ fn all_bytes_of(entries: &[Bound<'_, PyAny>]) -> PyResult<Vec<PyBackedBytes>> {
     entries.iter().map(bytes_of).collect()
 }
 
-/// Offsets of what was appended, and what to wait for.
+/// The offsets of the entries that were appended, and the id to wait for.
 fn submitted<'py>(
     py: Python<'py>,
     appended: Appended,

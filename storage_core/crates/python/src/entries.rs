@@ -14,10 +14,10 @@ use walrus_log::Entry;
 use crate::buffer::Buffer;
 use crate::error::Result;
 
-/// What is only copied keeps the interpreter lock up to this size: giving it up takes longer than the copy.
+/// Largest copy, in bytes, that is made with the interpreter lock held: giving the lock up takes longer than such a copy.
 pub(crate) const QUICK_BYTES_MAX: usize = 64 << 10;
 
-/// Offset and data.
+/// An entry that was read: its offset and its data.
 pub(crate) type ReadEntry<'py> = (u64, Bound<'py, PyBytes>);
 
 pub(crate) fn to_python<'py>(py: Python<'py>, entry: &Entry) -> PyResult<ReadEntry<'py>> {
@@ -30,7 +30,7 @@ pub(crate) fn bytes_of(data: &Bound<'_, PyAny>) -> PyResult<PyBackedBytes> {
     if let Ok(bytes) = data.cast::<PyBytes>() {
         return Ok(bytes.clone().into());
     }
-    // By way of its buffer: `bytes(5)` is five zeros, a number has no buffer.
+    // The copy goes by way of the object's buffer: `bytes(5)` would be five zeros, while a number has no buffer.
     let buffer = PyUntypedBuffer::get(data)?;
     if buffer.is_c_contiguous() {
         // SAFETY: the memory stays as long as `buffer` does.
@@ -94,12 +94,12 @@ impl Copying {
 /// Entries that lie back to back in one buffer.
 pub(crate) struct Packed {
     data: PyBackedBytes,
-    /// Rising, within the data; one more than entries.
+    /// Positions of the entries within the data, rising, one more than entries.
     positions: Vec<usize>,
 }
 
 impl Packed {
-    /// `positions` as [`integers`] takes them. Entry i lies from position i to the next.
+    /// Makes entries of a buffer and of `positions`, as [`integers`] takes them. Entry i lies from position i to the next.
     pub(crate) fn new(data: &Bound<'_, PyAny>, positions: &Bound<'_, PyAny>) -> Result<Self> {
         let data = bytes_of(data)?;
         match integers(positions)? {
@@ -120,15 +120,15 @@ impl Packed {
     }
 }
 
-/// 64 or 32 bit integers of any buffer; plain bytes stand for 64 bit ones. `None`: one is below 0. Items of another kind are
-/// refused: their bytes could pass for positions.
+/// The 64 or 32 bit integers of any buffer; plain bytes stand for 64 bit ones. `None` if one is below 0. Items of another
+/// kind are refused, for their bytes could pass for positions.
 fn integers(values: &Bound<'_, PyAny>) -> PyResult<Option<Vec<usize>>> {
     let buffer = PyUntypedBuffer::get(values)?;
     let bytes = bytes_of(values)?;
     let words = || bytes.as_chunks::<8>().0.iter().copied();
     let half_words = || bytes.as_chunks::<4>().0.iter().copied();
     let format = buffer.format().to_bytes();
-    // Both prefixes say that the order of bytes is that of the machine.
+    // Both prefixes say that the bytes are in the machine's order.
     let item = format.strip_prefix(b"@").or(format.strip_prefix(b"=")).unwrap_or(format);
     Ok(match (item, buffer.item_size()) {
         (b"q" | b"l", 8) => unsigned(words().map(i64::from_ne_bytes)),
@@ -161,9 +161,9 @@ where
 pub(crate) struct EntryBatch {
     offsets: Vec<i64>,
     timestamps_ms: Vec<i64>,
-    /// Empty where no entry has one.
+    /// Keys of the entries; empty where no entry has one.
     keys: Vec<Option<Vec<u8>>>,
-    /// In the data; one more than entries.
+    /// Positions of the entries in the data, one more than entries.
     positions: Vec<i64>,
     data: Vec<u8>,
 }
@@ -187,32 +187,32 @@ impl From<Vec<Entry>> for EntryBatch {
 
 #[pymethods]
 impl EntryBatch {
-    /// int64, those of the entries.
+    /// Offsets of the entries, int64.
     #[getter]
     fn offsets(&self) -> Buffer {
         self.offsets.clone().into()
     }
 
-    /// int64, when they were appended, since the epoch.
+    /// Times at which the entries were appended, int64, since the epoch.
     #[getter]
     fn timestamps_ms(&self) -> Buffer {
         self.timestamps_ms.clone().into()
     }
 
-    /// Those of the entries, copied; `None` for an entry without one.
+    /// Keys of the entries, copied; `None` for an entry without one.
     #[getter]
     fn entry_keys<'py>(&self, py: Python<'py>) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
         let key_of = |place: usize| self.keys.get(place)?.as_ref().map(|key| copied(py, key));
         (0..self.offsets.len()).map(|place| key_of(place).transpose()).collect()
     }
 
-    /// int64, one more than entries: entry i is `memoryview(batch)[positions[i]:positions[i + 1]]`.
+    /// Positions, int64, one more than entries: entry i is `memoryview(batch)[positions[i]:positions[i + 1]]`.
     #[getter]
     fn positions(&self) -> Buffer {
         self.positions.clone().into()
     }
 
-    /// Behind the last entry; `None` for an empty batch.
+    /// Offset behind the last entry; `None` for an empty batch.
     #[getter]
     fn next_offset(&self) -> Option<i64> {
         self.offsets.last().map(|last| last + 1)
@@ -244,7 +244,7 @@ impl EntryBatch {
         Ok((self.offsets[place], copied(py, &self.data[at(place)..at(place + 1)])?))
     }
 
-    /// Asks for one entry after the other: what is not reached is not copied.
+    /// Iterates by asking for one entry after the other, so that entries that are not reached are not copied.
     #[expect(unsafe_code, reason = "the iterator of the interpreter over whatever has an index")]
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         // SAFETY: a new reference, or null and an exception.

@@ -72,15 +72,15 @@ macro_rules! exceptions {
 }
 
 exceptions! {
-    WalrusError(PyException) "Root of what Walrus raises, but for `OSError` and `ValueError`.";
+    WalrusError(PyException) "Root of all exceptions that Walrus raises but `OSError` and `ValueError`.";
     RetryableError(WalrusError) "Nothing happened; the same call may go through later.";
     RejectedError(WalrusError) "Nothing happened, and the same call will be refused again.";
-    OutcomeUnknown(WalrusError) "It may have happened. Ask again with the same ids, or look.";
+    OutcomeUnknown(WalrusError) "The call may have taken effect. Ask again with the same ids, or look.";
     CorruptionError(WalrusError) "Stored or sent bytes are not what was written.";
     AddressInUse(WalrusError) "Another program listens on that address.";
     Locked(WalrusError) "Another process has the directory open.";
-    UnsupportedFormat(WalrusError) "Written by a newer Walrus. Upgrade this one.";
-    OffsetOutOfRange(RejectedError) "No record is there: trimmed, or not written yet.";
+    UnsupportedFormat(WalrusError) "A newer Walrus wrote the store. Upgrade this one.";
+    OffsetOutOfRange(RejectedError) "No record has that offset: it was trimmed, or is not written yet.";
     InvalidBatch(RejectedError) "The records cannot be a batch, or the batch cannot be opened here.";
     Rejected(RejectedError) "The metadata refused a command.";
 }
@@ -168,7 +168,7 @@ table! {
     }
 }
 
-/// Its kinds carry their names and fields in their JSON already.
+/// Refusals of the metadata carry their names and fields in their JSON already.
 impl From<MetadataRejected> for Raised {
     fn from(rejected: MetadataRejected) -> Self {
         let mut facts =
@@ -185,7 +185,7 @@ impl From<ConfigError> for Raised {
     }
 }
 
-/// As the interpreter raises it: the class follows from the number (`PermissionError`, ...).
+/// Raises an `OSError` as the interpreter does: its class follows from the number (`PermissionError`, ...).
 fn os_error(source: &std::io::Error, message: String) -> Raised {
     Raised::Plain(match source.raw_os_error() {
         Some(number) => PyOSError::new_err((number, message)),
@@ -197,7 +197,7 @@ fn raise<E: pyo3::PyTypeInfo>(message: String, reason: &str, facts: Value) -> Ra
     Raised::Ours(Box::new(Ours { class: PyErr::new::<E, String>, message, reason: reason.to_owned(), facts }))
 }
 
-/// A field of an error as Python sees it.
+/// A field of an error, as Python sees it.
 trait Fact {
     fn json(&self) -> Value;
 }

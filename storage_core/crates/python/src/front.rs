@@ -8,7 +8,7 @@ use walrus_log::{Error, Origin};
 use crate::error::Result;
 use crate::json;
 
-/// Accepts for servers of this process that know no limits: passes connections on over their UNIX sockets.
+/// The ports of servers of this process that know no limits: accepts for them and passes on over UNIX sockets.
 ///
 /// Each connection has to send its header in time, and one more than the caps allow is refused. A port of `http1`
 /// answers a few of those all the same, briefly: whether the process lives can always be asked.

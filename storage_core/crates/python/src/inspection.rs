@@ -9,7 +9,7 @@ use walrus_log::{inspect, repair, verify};
 use crate::error::Result;
 use crate::json::to_python;
 
-/// What lies in a store that nobody has open: `logs`, what an open would find, `damaged`, and all as a `table`.
+/// Tells what a store has that nobody has open: `logs`, what an open would find, `damaged`, and all as a `table`.
 ///
 /// Changes nothing. Raises `Locked`, `CorruptionError` where the store does not open, `OSError`.
 #[pyfunction]
@@ -18,7 +18,7 @@ pub(crate) fn inspect_store(py: Python<'_>, directory: PathBuf) -> Result<Bound<
     report(py, seen.to_json(), &seen.to_table(), seen.lost_something())
 }
 
-/// As `inspect_store`, and reads every batch: `checked` has how many.
+/// Inspects a store as `inspect_store` does, and reads every batch; `checked` has their number.
 #[pyfunction]
 pub(crate) fn verify_store(py: Python<'_>, directory: PathBuf) -> Result<Bound<'_, PyAny>> {
     let seen = py.detach(|| verify(directory))?;

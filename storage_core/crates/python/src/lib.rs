@@ -1,7 +1,7 @@
 //! `walrus_core._native`: the engine, the data plane, the metadata and the batch codec, for Python.
 //!
-//! Thin: conversions and the error table. Whatever waits or works for long does so without the interpreter lock, and nothing
-//! here holds a lock of its own where the interpreter may run others.
+//! This crate is thin: conversions and the error table. Every call that waits or works for long does so without the
+//! interpreter lock, and nothing here holds a lock of its own where the interpreter may run other threads.
 
 mod batches;
 mod buffer;

@@ -1,4 +1,4 @@
-//! Where Rust's log lines go, and which of them.
+//! The log lines of Rust: where they go, and which of them.
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -14,12 +14,12 @@ static FILTER: OnceLock<Handle<EnvFilter, Registry>> = OnceLock::new();
 
 /// Sends Rust's log lines to standard error, as far as the directives let them (`info`, the syntax of `RUST_LOG`).
 ///
-/// False where logging was set up before: then nothing changes. Raises `ValueError` for wrong directives.
+/// Gives False where logging was set up before: then nothing changes. Raises `ValueError` for wrong directives.
 #[pyfunction]
 pub(crate) fn init_logging(directives: &str) -> PyResult<bool> {
     let (filter, handle) = reload::Layer::new(parse(directives)?);
     let lines = fmt::layer().with_writer(|| Lines(io::stderr())).with_ansi(false);
-    // The only way to fail is a subscriber that is there already.
+    // This fails only if there is a subscriber already.
     let set_up = tracing_subscriber::registry().with(filter).with(lines).try_init().is_ok();
     if set_up {
         FILTER.get_or_init(|| handle);
@@ -38,8 +38,8 @@ fn parse(directives: &str) -> PyResult<EnvFilter> {
     EnvFilter::try_new(directives).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// One line for each write, whatever strangers' words are in it: control characters other than the line's end become escapes.
-/// A peer's string could forge lines else, or speak to the terminal on which they are read.
+/// Writes one line for each write, whatever strangers' words are in it: control characters other than the line's end become
+/// escapes. Else a peer's string could forge lines, or speak to the terminal on which they are read.
 struct Lines<W>(W);
 
 impl<W: Write> Write for Lines<W> {

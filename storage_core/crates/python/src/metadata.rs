@@ -21,7 +21,7 @@ use crate::presence::Present;
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Metadata {
     state: Mutex<Arc<walrus_metadata::Metadata>>,
-    /// Up to which level commands are known.
+    /// Highest level of commands that are known.
     level: u32,
 }
 
@@ -80,18 +80,18 @@ impl Metadata {
         Ok(PyBytes::new(py, &json))
     }
 
-    /// Grows by one with every command that changed something.
+    /// Version of the state; it grows by one with every command that changed something.
     #[getter]
     fn version(&self) -> u64 {
         self.current().version
     }
 
-    /// A state of its own, equal now.
+    /// Makes an independent state that is equal now.
     fn copy(&self) -> Self {
         Self::new(self.current(), self.level)
     }
 
-    /// The same state as that of another cluster, by the UUID of that: for a forced recovery.
+    /// Makes the same state as that of another cluster, named by its UUID: for a forced recovery.
     fn continued_as(&self, cluster_id: &str) -> PyResult<Self> {
         let id = Uuid::parse_str(cluster_id);
         let id = id.map_err(|problem| pyo3::exceptions::PyValueError::new_err(problem.to_string()))?;
@@ -123,7 +123,7 @@ impl Metadata {
         json::to_python(py, &self.current().config)
     }
 
-    /// Per node id (as text) the segments `led`, `held` and of these `filling` (no whole copy yet); how many
+    /// Counts per node id (as text) the segments `led`, `held` and of these `filling` (no whole copy yet); how many
     /// segments are `under_replicated`; how many nodes (`spare_nodes`, None where nothing is stored) may stop with
     /// every segment still written and read; the `replication` (`factor`, `write_quorum`) of new segments.
     ///
@@ -135,11 +135,11 @@ impl Metadata {
         json::to_python(py, &census)
     }
 
-    /// What would lack its quorum if a node stopped, the others of `alive` being those that serve.
+    /// Tells what would lack its quorum if a node stopped and the others of `alive` were those that serve.
     ///
     /// Replicas of open segments count on the nodes of `current`: they have all that was acknowledged.
     ///
-    /// `open_without_quorum`, `sealed_without_copy`, `led`: numbers of segments; `topics`: some of theirs.
+    /// Gives the numbers of segments `open_without_quorum`, `sealed_without_copy` and `led`; `topics`: some of theirs.
     #[pyo3(signature = (node, *, alive, current))]
     fn stopping<'py>(
         &self,
@@ -154,16 +154,16 @@ impl Metadata {
         json::to_python(py, &stopping)
     }
 
-    /// `changes` of copies to propose now as `set_copies`, the most urgent first; `progress`: how far things are.
+    /// Gives `changes` of copies to propose now as `set_copies`, the most urgent first, and the `progress`.
     ///
-    /// `progress`: sealed segments `under_replicated` and of these `without_copy`, copies `moving` and `damaged`.
+    /// It counts sealed segments `under_replicated`, of these `without_copy`, and `lost`; copies `moving`, `damaged`.
     fn upkeep<'py>(&self, py: Python<'py>, present: &Present) -> PyResult<Bound<'py, PyAny>> {
         let state = self.current();
         let upkeep = py.detach(|| walrus_metadata::upkeep(&state, &present.of));
         json::to_python(py, &upkeep)
     }
 
-    /// Segments in order, one dict for each: of one topic (`organisation/name`), or that lack copies, if wanted.
+    /// Lists segments in order, a dict for each: of one `organisation/name`, or that lack copies, if wanted.
     #[pyo3(signature = (alive, *, topic, under_replicated, limit))]
     fn segments<'py>(
         &self,
@@ -180,9 +180,9 @@ impl Metadata {
         json::to_python(py, &lines)
     }
 
-    /// Topics that this state does not name, put together from the `DataPlane.remains` of all disks, as JSON.
+    /// Lists topics that this state does not name, put together from the `DataPlane.remains` of all disks, as JSON.
     ///
-    /// For each `topic`, `facts` and `partitions` (`index`, `first`, `begins`, `ends`, `bytes`, `problem`).
+    /// Gives for each `topic`, `facts` and `partitions` (`index`, `first`, `begins`, `ends`, `bytes`, `problem`).
     fn lost_topics<'py>(&self, py: Python<'py>, remains_json: &str) -> PyResult<Bound<'py, PyAny>> {
         let lost = walrus_metadata::lost_topics(&self.current(), &parse_json::<Vec<Remains>>(remains_json)?);
         json::to_python(py, &lost)
@@ -212,16 +212,16 @@ impl Metadata {
 
     /// Raises `Rejected` where the command must not be proposed.
     ///
-    /// This version does not understand it: `Malformed`, `UnsupportedVersion`, `UnsupportedLevel`. A member may not:
+    /// This version may not understand it: `Malformed`, `UnsupportedVersion`, `UnsupportedLevel`; or a member may not:
     /// `LevelNotReached`.
     fn check(&self, envelope: &[u8]) -> Result<()> {
         let envelope = Envelope::from_json(envelope, self.level)?;
         Ok(self.current().check_level(&envelope.command)?)
     }
 
-    /// How a request of the data plane, as `DataPlane.poll_events` gives it, is carried out from this state.
+    /// Plans how a request of the data plane, as `DataPlane.poll_events` gives it, is carried out from this state.
     ///
-    /// Raises `ValueError` for what is no request.
+    /// Raises `ValueError` for a text that is no request.
     fn plan(&self, py: Python<'_>, request_json: &str, present: &Present) -> PyResult<Plan> {
         let (request, state) = (parse_json::<Request>(request_json)?, self.current());
         let of = py.detach(|| walrus_metadata::plan(&state, &present.of, &request, Uuid::new_v4));
@@ -229,9 +229,9 @@ impl Metadata {
     }
 }
 
-/// How a request of the data plane is carried out.
+/// The way in which a request of the data plane is carried out.
 ///
-/// By a barrier, or by proposing `envelope`; `answer` says then what `DataPlane.complete` is given.
+/// It is a barrier, or the proposal of `envelope`; `answer` then gives what `DataPlane.complete` takes.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Plan {
     of: std::result::Result<walrus_metadata::Plan, Refused>,
@@ -239,13 +239,13 @@ pub(crate) struct Plan {
 
 #[pymethods]
 impl Plan {
-    /// It is carried out by waiting until this node knows all that is committed.
+    /// Whether it is carried out by waiting until this node knows all that is committed.
     #[getter]
     fn is_barrier(&self) -> bool {
         matches!(self.of, Ok(walrus_metadata::Plan::Barrier))
     }
 
-    /// The command to propose, under a fresh id, at that time; `None` where there is none.
+    /// The command to propose, under a fresh id, at that time; `None` for a barrier.
     fn envelope<'py>(&self, py: Python<'py>, at_ms: u64) -> Option<Bound<'py, PyBytes>> {
         let Ok(walrus_metadata::Plan::Propose(proposal)) = &self.of else { return None };
         let command = proposal.command().clone();
@@ -256,7 +256,7 @@ impl Plan {
 
     /// The answer to the request, once the command was applied, or rejected with these facts as JSON.
     ///
-    /// `None`: the state had moved on, the request is to be planned anew. Raises `ValueError` for what is no rejection.
+    /// `None` means that the state had moved on: plan it anew. Raises `ValueError` for a text that is no rejection.
     #[pyo3(signature = (rejected_json = None))]
     fn answer(&self, rejected_json: Option<&str>) -> PyResult<Option<String>> {
         let outcome = match rejected_json {

@@ -8,7 +8,7 @@ use walrus_model::NodeId;
 
 use crate::metadata::Metadata;
 
-/// Who is alive, by the renewals of leases that this process has seen, on its CLOCK_BOOTTIME. Thread-safe.
+/// The renewals of leases that this process has seen, on its CLOCK_BOOTTIME: they tell who is alive. Thread-safe.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Presence {
     seen: Mutex<walrus_metadata::Presence>,
@@ -27,14 +27,14 @@ impl Presence {
         seen.observe(&metadata.current(), Duration::from_nanos(now_ns));
     }
 
-    /// Who is there; `now_ns` is not before the last `observe`.
+    /// Tells who is there; `now_ns` must not be before the last `observe`.
     fn look(&self, metadata: &Metadata, now_ns: u64) -> Present {
         let seen = self.seen.lock().expect("nothing panics while it is held");
         Present { of: seen.look(&metadata.current(), Duration::from_nanos(now_ns)) }
     }
 }
 
-/// Who was there at a moment, for those methods of `Metadata` that choose nodes.
+/// The nodes that were there at one moment, for those methods of `Metadata` that choose nodes.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Present {
     pub(crate) of: walrus_metadata::Present,
@@ -42,13 +42,13 @@ pub(crate) struct Present {
 
 #[pymethods]
 impl Present {
-    /// Node ids, in order: nodes whose lease had not lapsed.
+    /// Ids, in order, of the nodes whose lease had not lapsed.
     #[getter]
     fn alive(&self) -> Vec<u32> {
         self.of.alive.iter().map(|NodeId(id)| *id).collect()
     }
 
-    /// The same, and nodes that were not away for longer than `copies.grace_ms` besides.
+    /// Ids of these nodes and of those that had not been silent for longer than a lease and `copies.grace_ms`.
     #[getter]
     fn staying(&self) -> Vec<u32> {
         self.of.staying.iter().map(|NodeId(id)| *id).collect()

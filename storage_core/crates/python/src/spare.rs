@@ -3,15 +3,15 @@
 
 use std::sync::Mutex;
 
-/// What is worth keeping: less is quick to get anyway, more is rare.
+/// Sizes that are worth keeping: less is quick to get anyway, more is rare.
 const KEPT_BYTES: std::ops::RangeInclusive<usize> = 1 << 20..=16 << 20;
-/// One is filled while Python sends the last one on; two threads may do so.
+/// Limit on the vectors that are kept: one is filled while Python sends the last one on, and two threads may do so.
 const KEPT_MAX: usize = 4;
 
 static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
-/// An empty vector with room for so many bytes. Never waits: a thread that is gone, as all others are in a forked child,
-/// may have held the lock.
+/// Takes an empty vector with room for so many bytes. It never waits, for a thread that is gone, as all others are in a
+/// forked child, may have held the lock.
 pub(crate) fn take(bytes: usize) -> Vec<u8> {
     let fits = |spare: &Vec<u8>| (bytes..=2 * bytes).contains(&spare.capacity());
     let found = SPARE.try_lock().ok().and_then(|mut spare| {
@@ -21,7 +21,7 @@ pub(crate) fn take(bytes: usize) -> Vec<u8> {
     found.unwrap_or_else(|| Vec::with_capacity(bytes))
 }
 
-/// Keeps the memory, if it is worth that and there is a place for it.
+/// Gives memory back: it is kept if its size is worth that, in place of older memory where there is no room.
 pub(crate) fn give(mut bytes: Vec<u8>) {
     if !KEPT_BYTES.contains(&bytes.capacity()) {
         return;

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, final
 from typing_extensions import Buffer as ReadableBuffer
 
 class WalrusError(Exception):
-    """Root of what Walrus raises, but for `OSError` and `ValueError`."""
+    """Root of all exceptions that Walrus raises but `OSError` and `ValueError`."""
 
     reason: str
-    """Name of the error's kind; stable."""
+    """Stable name of the error's kind."""
     facts: dict[str, Any]
-    """Its fields, as the message names them."""
+    """Fields of the error, as the message names them."""
 
 class RetryableError(WalrusError):
     """Nothing happened; the same call may go through later."""
@@ -23,7 +23,7 @@ class RejectedError(WalrusError):
     """Nothing happened, and the same call will be refused again."""
 
 class OutcomeUnknown(WalrusError):
-    """It may have happened. Ask again with the same ids, or look."""
+    """The call may have taken effect. Ask again with the same ids, or look."""
 
 class CorruptionError(WalrusError):
     """Stored or sent bytes are not what was written."""
@@ -35,10 +35,10 @@ class Locked(WalrusError):
     """Another process has the directory open."""
 
 class UnsupportedFormat(WalrusError):
-    """Written by a newer Walrus. Upgrade this one."""
+    """A newer Walrus wrote the store. Upgrade this one."""
 
 class OffsetOutOfRange(RejectedError):
-    """No record is there: trimmed, or not written yet."""
+    """No record has that offset: it was trimmed, or is not written yet."""
 
 class InvalidBatch(RejectedError):
     """The records cannot be a batch, or the batch cannot be opened here."""
@@ -56,7 +56,7 @@ class Metadata:
     LEVEL: ClassVar[int]  # the highest level of commands that this version knows
 
     def __new__(cls, level: int = ...) -> Metadata:
-        """The state before the first command; commands are known up to *level*, by default all there are."""
+        """Makes the state before the first command. Commands are known up to *level*, by default all there are."""
 
     @staticmethod
     def restore(snapshot: bytes, level: int = ...) -> Metadata:
@@ -76,13 +76,13 @@ class Metadata:
 
     @property
     def version(self) -> int:
-        """Grows by one with every command that changed something."""
+        """Version of the state; it grows by one with every command that changed something."""
 
     def copy(self) -> Metadata:
-        """A state of its own, equal now."""
+        """Makes an independent state that is equal now."""
 
     def continued_as(self, cluster_id: str) -> Metadata:
-        """The same state as that of another cluster, by the UUID of that: for a forced recovery."""
+        """Makes the same state as that of another cluster, named by its UUID: for a forced recovery."""
 
     def view(self) -> dict[str, Any]:
         """The state as dicts and lists, in the shape of its JSON."""
@@ -97,7 +97,7 @@ class Metadata:
         """The cluster-wide settings: `version` of their last change (0: none), and `entries` by key."""
 
     def census(self, alive: Sequence[int]) -> dict[str, Any]:
-        """Per node id (as text) the segments `led`, `held` and of these `filling` (no whole copy yet); how many
+        """Counts per node id (as text) the segments `led`, `held` and of these `filling` (no whole copy yet); how many
         segments are `under_replicated`; how many nodes (`spare_nodes`, None where nothing is stored) may stop with
         every segment still written and read; the `replication` (`factor`, `write_quorum`) of new segments.
 
@@ -105,28 +105,28 @@ class Metadata:
         """
 
     def stopping(self, node: int, *, alive: Sequence[int], current: Sequence[int]) -> dict[str, Any]:
-        """What would lack its quorum if a node stopped, the others of `alive` being those that serve.
+        """Tells what would lack its quorum if a node stopped and the others of `alive` were those that serve.
 
         Replicas of open segments count on the nodes of `current`: they have all that was acknowledged.
 
-        `open_without_quorum`, `sealed_without_copy`, `led`: numbers of segments; `topics`: some of theirs.
+        Gives the numbers of segments `open_without_quorum`, `sealed_without_copy` and `led`; `topics`: some of theirs.
         """
 
     def upkeep(self, present: Present) -> dict[str, Any]:
-        """`changes` of copies to propose now as `set_copies`, the most urgent first; `progress`: how far things are.
+        """Gives `changes` of copies to propose now as `set_copies`, the most urgent first, and the `progress`.
 
-        `progress`: sealed segments `under_replicated` and of these `without_copy`, copies `moving` and `damaged`.
+        It counts sealed segments `under_replicated`, of these `without_copy`, and `lost`; copies `moving`, `damaged`.
         """
 
     def segments(
         self, alive: Sequence[int], *, topic: str | None, under_replicated: bool, limit: int
     ) -> list[dict[str, Any]]:
-        """Segments in order, one dict for each: of one topic (`organisation/name`), or that lack copies, if wanted."""
+        """Lists segments in order, a dict for each: of one `organisation/name`, or that lack copies, if wanted."""
 
     def check(self, envelope: bytes) -> None:
         """Raises `Rejected` where the command must not be proposed.
 
-        This version does not understand it: `Malformed`, `UnsupportedVersion`, `UnsupportedLevel`. A member may not:
+        This version may not understand it: `Malformed`, `UnsupportedVersion`, `UnsupportedLevel`; or a member may not:
         `LevelNotReached`.
         """
 
@@ -134,9 +134,9 @@ class Metadata:
         """The level of commands that all members know, if it is above the cluster's."""
 
     def lost_topics(self, remains_json: str) -> list[dict[str, Any]]:
-        """Topics that this state does not name, put together from the `DataPlane.remains` of all disks, as JSON.
+        """Lists topics that this state does not name, put together from the `DataPlane.remains` of all disks, as JSON.
 
-        For each `topic`, `facts` and `partitions` (`index`, `first`, `begins`, `ends`, `bytes`, `problem`).
+        Gives for each `topic`, `facts` and `partitions` (`index`, `first`, `begins`, `ends`, `bytes`, `problem`).
         """
 
     def recover_topic(self, lost_json: str, name: str | None, present: Present) -> dict[str, Any]:
@@ -146,29 +146,29 @@ class Metadata:
         """
 
     def plan(self, request_json: str, present: Present) -> Plan:
-        """How a request of the data plane, as `DataPlane.poll_events` gives it, is carried out from this state.
+        """Plans how a request of the data plane, as `DataPlane.poll_events` gives it, is carried out from this state.
 
-        Raises `ValueError` for what is no request.
+        Raises `ValueError` for a text that is no request.
         """
 
 @final
 class Plan:
-    """How a request of the data plane is carried out.
+    """The way in which a request of the data plane is carried out.
 
-    By a barrier, or by proposing `envelope`; `answer` says then what `DataPlane.complete` is given.
+    It is a barrier, or the proposal of `envelope`; `answer` then gives what `DataPlane.complete` takes.
     """
 
     @property
     def is_barrier(self) -> bool:
-        """It is carried out by waiting until this node knows all that is committed."""
+        """Whether it is carried out by waiting until this node knows all that is committed."""
 
     def envelope(self, at_ms: int) -> bytes | None:
-        """The command to propose, under a fresh id, at that time; `None` where there is none."""
+        """The command to propose, under a fresh id, at that time; `None` for a barrier."""
 
     def answer(self, rejected_json: str | None = None) -> str | None:
         """The answer to the request, once the command was applied, or rejected with these facts as JSON.
 
-        `None`: the state had moved on, the request is to be planned anew. Raises `ValueError` for what is no rejection.
+        `None` means that the state had moved on: plan it anew. Raises `ValueError` for a text that is no rejection.
         """
 
     @staticmethod
@@ -177,28 +177,28 @@ class Plan:
 
 @final
 class Presence:
-    """Who is alive, by the renewals of leases that this process has seen, on its CLOCK_BOOTTIME. Thread-safe."""
+    """The renewals of leases that this process has seen, on its CLOCK_BOOTTIME: they tell who is alive. Thread-safe."""
 
     def __new__(cls, lease_ms: int) -> Presence:
-        """Nothing seen yet. A node counts as alive for `lease_ms` after its last renewal was seen."""
+        """Starts with nothing seen. A node counts as alive for `lease_ms` after its last renewal was seen."""
 
     def observe(self, metadata: Metadata, now_ns: int) -> None:
         """Takes in a newer state. A node that was never seen before counts as seen now."""
 
     def look(self, metadata: Metadata, now_ns: int) -> Present:
-        """Who is there; `now_ns` is not before the last `observe`."""
+        """Tells who is there; `now_ns` must not be before the last `observe`."""
 
 @final
 class Present:
-    """Who was there at a moment, for those methods of `Metadata` that choose nodes."""
+    """The nodes that were there at one moment, for those methods of `Metadata` that choose nodes."""
 
     @property
     def alive(self) -> list[int]:
-        """Node ids, in order: nodes whose lease had not lapsed."""
+        """Ids, in order, of the nodes whose lease had not lapsed."""
 
     @property
     def staying(self) -> list[int]:
-        """The same, and nodes that were not away for longer than `copies.grace_ms` besides."""
+        """Ids of these nodes and of those that had not been silent for longer than a lease and `copies.grace_ms`."""
 
 @final
 class DataPlane:
@@ -218,13 +218,13 @@ class DataPlane:
         """`cluster_id`, `node_id`, `disk` and `process`."""
 
     def store_report(self) -> dict[str, Any]:
-        """What opening the store found: `backend` in use, why another one was `refused` (or `None`), `opened`."""
+        """Tells what opening the store found: `backend` in use, why another one was `refused` (or `None`), `opened`."""
 
     def publish(self, metadata: Metadata) -> None:
-        """Takes the state as it is now; requests that wait for a change wake up."""
+        """Takes the state as it is now, and wakes the requests that wait for a change."""
 
     def set_raft_status(self, status_json: str) -> None:
-        """Raft's own words about itself, for `METRICS`: a JSON object."""
+        """Sets what Raft says of itself, a JSON object, for `METRICS`."""
 
     def poll_events(self, max: int, timeout_ms: int) -> list[tuple[int, str]]:  # noqa: A002 - at most so many
         """Pulls up to `max` requests to the metadata, in order, as (id, JSON); waits up to `timeout_ms` for the first.
@@ -244,24 +244,24 @@ class DataPlane:
         """Changes options while it runs: `segment_{entries,bytes,age_ms}_max`, `monitor_check_ms`."""
 
     def test_control(self, control: str) -> None:
-        """For tests, refused unless the config has `test_controls`.
+        """Makes something happen for a test; refused unless the config has `test_controls`.
 
         `revoke_leases`, `sync_leases`, `fail_reads` or `allow_reads`. Raises `ValueError`.
         """
 
     def copies_not_whole(self) -> int:
-        """How many copies on this disk, of open segments too, have lacked something for a minute."""
+        """Counts the copies on this disk, of open segments too, that have lacked something for a minute."""
 
     def open_behind(self, timeout_ms: int) -> int | None:
-        """How many unsealed segments this node stores without all that was acknowledged before the call.
+        """Counts the unsealed segments that this node stores without all that was acknowledged before the call.
 
-        Also those whose end is being decided, or whose leader does not answer in time. `None`: it stops.
+        Segments whose end is being decided, or whose leader does not answer in time, count, too. `None` while it stops.
         """
 
     def remains(self) -> list[dict[str, Any]]:
-        """What lies on this disk of topics that the metadata neither name nor call deleted.
+        """Tells what lies on this disk of topics that the metadata neither name nor call deleted.
 
-        For each topic `replica` (`node`, `disk`), `topic`, `facts` (`org`, `name`, `internal`, `partitions`; or None)
+        Each has `replica` (`node`, `disk`), `topic`, `facts` (`org`, `name`, `internal`, `partitions`; or None)
         and `segments`: what `Metadata.lost_topics` takes of all disks.
         """
 
@@ -274,7 +274,7 @@ class DataPlane:
 
 @final
 class Front:
-    """Accepts for servers of this process that know no limits: passes connections on over their UNIX sockets.
+    """The ports of servers of this process that know no limits: accepts for them and passes on over UNIX sockets.
 
     Each connection has to send its header in time, and one more than the caps allow is refused. A port of `http1`
     answers a few of those all the same, briefly: whether the process lives can always be asked.
@@ -333,7 +333,7 @@ class Walrus:
         """Appends up to 2,000 entries: all of them are there, or none. Gives their offsets."""
 
     def append_packed(self, topic: str, data: ReadableBuffer, positions: ReadableBuffer) -> range:
-        """As `append_many`, of entries that lie in one buffer: entry i from `positions[i]` to `positions[i + 1]`.
+        """Appends entries of one buffer as `append_many` does: entry i from `positions[i]` to `positions[i + 1]`.
 
         `positions` are integers of 64 or 32 bits, one more than entries, as Arrow's offsets are: of an
         `array.array("q")`, a NumPy array; plain bytes, as those of a `pyarrow.Buffer`, are int64. Items of another kind
@@ -343,17 +343,17 @@ class Walrus:
     def submit(
         self, topic: str, entries: Sequence[ReadableBuffer], completions: Completions
     ) -> tuple[range, int | None]:
-        """As `append_many`, without waiting: the id by which `completions` says that it is done, or `None`: it is."""
+        """Appends as `append_many` does, without waiting: `completions` tells the id when done; `None` if it is."""
 
     def submit_packed(
         self, topic: str, data: ReadableBuffer, positions: ReadableBuffer, completions: Completions
     ) -> tuple[range, int | None]:
-        """As `append_packed`, without waiting; see `submit`."""
+        """Appends as `append_packed` does, without waiting; see `submit`."""
 
     def append_once(
         self, topic: str, entries: Sequence[ReadableBuffer], *, producer: int, epoch: int = 0, sequence: int
     ) -> tuple[range, bool]:
-        """As `append_many`, of entries that a producer may send again, when it cannot know whether they were stored.
+        """Appends entries that a producer may send again when it does not know whether they were stored.
 
         What it sends again with the same `sequence`, as one of its last five calls, is not stored again: the offsets
         are those of the first time, and True says so; also after a restart. `producer` is its number in this topic, and
@@ -372,7 +372,7 @@ class Walrus:
         epoch: int = 0,
         sequence: int,
     ) -> tuple[range, bool, int | None]:
-        """As `append_once`, without waiting; see `submit`."""
+        """Appends as `append_once` does, without waiting; see `submit`."""
 
     def expect(self, topic: str, offset: int | None, completions: Completions) -> int | None:
         """Has `completions` say when the topic has an entry at an offset, or for its default cursor (`None`).
@@ -381,14 +381,14 @@ class Walrus:
         """
 
     def read_next(self, topic: str, *, checkpoint: bool = True) -> tuple[int, bytes] | None:
-        """Offset and data of the next entry of the topic's default cursor; see `Cursor.read_next`."""
+        """Reads offset and data of the next entry of the topic's default cursor; see `Cursor.read_next`."""
 
     def read_batch(
         self, topic: str, bytes_max: int = 1048576, *, checkpoint: bool = True, start_offset: int | None = None
     ) -> EntryBatch:
-        """The next entries of the default cursor, about `bytes_max` bytes; see `Cursor.read_batch`.
+        """Reads the next entries of the default cursor, about `bytes_max` bytes; see `Cursor.read_batch`.
 
-        With `start_offset` those from there on; no cursor moves then. Raises `OffsetOutOfRange`, `CorruptionError`.
+        With `start_offset` it reads from there on, and no cursor moves. Raises `OffsetOutOfRange`, `CorruptionError`.
         """
 
     def wait(self, topic: str, timeout: float) -> bool:
@@ -398,7 +398,7 @@ class Walrus:
         """
 
     def cursor(self, topic: str, name: str) -> Cursor:
-        """A cursor of the topic, which is there. A new one stands at the topic's start."""
+        """A cursor of a topic that exists. A new one stands at the topic's start."""
 
     def cursors(self, topic: str) -> dict[str, int]:
         """Names and places of the cursors that were stored."""
@@ -413,19 +413,19 @@ class Walrus:
         """Makes a topic, durably, as its first append would; nothing changes if it is there."""
 
     def delete_topic(self, topic: str) -> bool:
-        """Deletes a topic and its cursors, durably. False: there was none."""
+        """Deletes a topic and its cursors, durably. False means that there was none."""
 
     def offsets(self, topic: str) -> range:
         """Offsets that can be read; empty where there is no topic."""
 
     def unread(self, topic: str) -> int:
-        """Entries that the default cursor has not consumed."""
+        """Number of entries that the default cursor has not consumed."""
 
     def size_bytes(self, topic: str) -> int:
         """Bytes of the topic's batches on the disk."""
 
     def recovery(self) -> dict[str, Any]:
-        """What the open found, and what it cut, fenced, moved aside, moved back or made again.
+        """Tells what the open found, and what it cut, fenced, moved aside, moved back or made again.
 
         `clean`: the store was closed in order. `lost_something`: something below may have been promised. `torn_tails`:
         bytes cut from the end of logs, and the file that they are in now. `damaged`: ranges of offsets that cannot be
@@ -456,12 +456,12 @@ class Walrus:
     ) -> None:
         """Says what the topic forgets in the background, until the store is closed.
 
-        Whole blocks: those older than `age_s` seconds, the oldest as long as `bytes` stay, those that all cursors of
-        `consumed_by` have passed; but nothing that a cursor of `pinned_by` has not.
+        Whole blocks go: those older than `age_s` seconds, the oldest while `bytes` stay, those that all cursors of
+        `consumed_by` have passed; but nothing that a cursor of `pinned_by` has not passed.
         """
 
     def append_keyed(self, topic: str, key: ReadableBuffer, data: ReadableBuffer | None) -> int:
-        """As `append`, of an entry with a key: a compaction keeps the last of each. `None`: the key is gone."""
+        """Appends an entry with a key: a compaction keeps the last of each. Data `None` says that the key is gone."""
 
     def compact(self, topic: str, *, tombstone_delay_s: float = 86400.0) -> tuple[int, int]:
         """Keeps the last entry of each key, in blocks that are filled; offsets stay, appends and reads go on meanwhile.
@@ -492,7 +492,7 @@ class Cursor:
     def __repr__(self) -> str: ...
     @property
     def name(self) -> str:
-        """As it was asked for."""
+        """Name of the cursor, as it was asked for."""
 
     @property
     def position(self) -> int:
@@ -500,17 +500,17 @@ class Cursor:
 
     @property
     def unread(self) -> int:
-        """Entries from there on."""
+        """Number of entries from there on."""
 
     def read_next(self, *, checkpoint: bool = True) -> tuple[int, bytes] | None:
-        """Offset and data of the next entry; `None` at the end.
+        """Reads offset and data of the next entry; `None` at the end.
 
         With `checkpoint` the cursor moves behind it, durably, before it is returned: two readers never get the same
         entry. Without, it stays.
         """
 
     def read_batch(self, bytes_max: int = 1048576, *, checkpoint: bool = True) -> EntryBatch:
-        """The next entries, about `bytes_max` bytes of them: at least one, if there is one, at most 2,000."""
+        """Reads the next entries, about `bytes_max` bytes of them: at least one, if there is one, at most 2,000."""
 
     def seek(self, offset: int) -> None:
         """Moves the cursor, durably. Raises `OffsetOutOfRange`."""
@@ -533,23 +533,23 @@ class EntryBatch:
 
     @property
     def offsets(self) -> Buffer:
-        """int64, those of the entries."""
+        """Offsets of the entries, int64."""
 
     @property
     def timestamps_ms(self) -> Buffer:
-        """int64, when they were appended, since the epoch."""
+        """Times at which the entries were appended, int64, since the epoch."""
 
     @property
     def entry_keys(self) -> list[bytes | None]:
-        """Those of the entries, copied; `None` for an entry without one."""
+        """Keys of the entries, copied; `None` for an entry without one."""
 
     @property
     def positions(self) -> Buffer:
-        """int64, one more than entries: entry i is `memoryview(batch)[positions[i]:positions[i + 1]]`."""
+        """Positions, int64, one more than entries: entry i is `memoryview(batch)[positions[i]:positions[i + 1]]`."""
 
     @property
     def next_offset(self) -> int | None:
-        """Behind the last entry; `None` for an empty batch."""
+        """Offset behind the last entry; `None` for an empty batch."""
 
     def __repr__(self) -> str: ...
     def __len__(self) -> int: ...
@@ -559,7 +559,7 @@ class EntryBatch:
 
 @final
 class Completions:
-    """What an event loop waits for; `walrus_core.aio.AsyncWalrus` uses it. Threads of the engine never take the GIL."""
+    """The waits of an event loop, used by `walrus_core.aio.AsyncWalrus`. Threads of the engine never take the GIL."""
 
     def __new__(cls) -> Completions: ...
     @property
@@ -567,14 +567,14 @@ class Completions:
         """Whether this process is a forked child of the one that made it: every call is refused then."""
 
     def fileno(self) -> int:
-        """Can be read from when there is something to take."""
+        """File descriptor that can be read from when there is something to take."""
 
     def forget(self, id: int) -> None:  # noqa: A002 - as `submit` and `expect` gave it
-        """Nobody waits for that any more: it is not told by `take`, and keeps nothing alive."""
+        """Ends a wait: `take` does not tell of it, and it keeps nothing alive."""
 
     def __repr__(self) -> str: ...
     def take(self) -> list[tuple[int, Exception | None]]:
-        """Ids that are done since the last call, and why they failed."""
+        """Gives the ids that are done since the last call, and why they failed."""
 
 @final
 class Buffer:
@@ -589,15 +589,15 @@ class BinaryColumn:
 
     @property
     def validity(self) -> Buffer | None:
-        """One bit per row, lowest first; `None` when no row is absent."""
+        """Validity: one bit per row, lowest first; `None` when no row is absent."""
 
     @property
     def null_count(self) -> int:
-        """Rows that are absent."""
+        """Number of rows that are absent."""
 
     @property
     def offsets(self) -> Buffer:
-        """int32, one more than rows: row i is `data[offsets[i]:offsets[i + 1]]`."""
+        """Positions in `data`, int32, one more than rows: row i is `data[offsets[i]:offsets[i + 1]]`."""
 
     @property
     def data(self) -> Buffer:
@@ -609,19 +609,19 @@ class HeadersColumn:
 
     @property
     def count(self) -> int:
-        """Headers of all rows."""
+        """Number of headers of all rows."""
 
     @property
     def offsets(self) -> Buffer:
-        """int32, one more than rows: row i has the headers `offsets[i]` to `offsets[i + 1] - 1`."""
+        """Places of headers, int32, one more than rows: row i has the headers `offsets[i]` to `offsets[i + 1] - 1`."""
 
     @property
     def key(self) -> BinaryColumn:
-        """UTF-8; none is absent."""
+        """Keys of the headers, UTF-8; none is absent."""
 
     @property
     def value(self) -> BinaryColumn:
-        """Bytes; absent for a header without one."""
+        """Values of the headers; absent for a header without one."""
 
 @final
 class Columns:
@@ -633,35 +633,35 @@ class Columns:
 
     @property
     def offset(self) -> Buffer:
-        """int64."""
+        """Offsets of the records, int64."""
 
     @property
     def timestamp_us(self) -> Buffer:
-        """int64, microseconds since the epoch."""
+        """Times of the records, int64, microseconds since the epoch."""
 
     @property
     def timestamp_type(self) -> Buffer:
-        """int32: 0 set by the producer (CreateTime), 1 by the broker (LogAppendTime)."""
+        """Kinds of these times, int32: 0 set by the producer (CreateTime), 1 by the broker (LogAppendTime)."""
 
     @property
     def key(self) -> BinaryColumn:
-        """Absent for a record without one."""
+        """Keys of the records; absent for a record without one."""
 
     @property
     def value(self) -> BinaryColumn:
-        """Absent for a record without one: a tombstone."""
+        """Values of the records; absent for a record without one, a tombstone."""
 
     @property
     def headers(self) -> HeadersColumn | None:
-        """Only if they were asked for."""
+        """Headers of the records, if they were asked for."""
 
     @property
     def position(self) -> int:
-        """Where in `data` to go on."""
+        """Position in `data` from which to go on."""
 
     @property
     def next_offset(self) -> int:
-        """The `start` to go on with."""
+        """The `start` with which to go on."""
 
 def decode_batches(
     data: bytes | memoryview,
@@ -723,20 +723,20 @@ def encode_batch(
 def init_logging(directives: str) -> bool:
     """Sends Rust's log lines to standard error, as far as the directives let them (`info`, the syntax of `RUST_LOG`).
 
-    False where logging was set up before: then nothing changes. Raises `ValueError` for wrong directives.
+    Gives False where logging was set up before: then nothing changes. Raises `ValueError` for wrong directives.
     """
 
 def set_log_filter(directives: str) -> bool:
     """Changes what `init_logging` lets through. False where logging was not set up by it. Raises `ValueError`."""
 
 def inspect_store(directory: str | PathLike[str]) -> dict[str, Any]:
-    """What lies in a store that nobody has open: `logs`, what an open would find, `damaged`, and all as a `table`.
+    """Tells what a store has that nobody has open: `logs`, what an open would find, `damaged`, and all as a `table`.
 
     Changes nothing. Raises `Locked`, `CorruptionError` where the store does not open, `OSError`.
     """
 
 def verify_store(directory: str | PathLike[str]) -> dict[str, Any]:
-    """As `inspect_store`, and reads every batch: `checked` has how many."""
+    """Inspects a store as `inspect_store` does, and reads every batch; `checked` has their number."""
 
 def repair_store(directory: str | PathLike[str]) -> dict[str, Any]:
     """Makes a store open again; gives what `inspect_store` then gives, and what was done to the `journal`.
