@@ -1,5 +1,5 @@
-//! `model [STATES]`, `simulate [COUNT] [FIRST]`, and with the feature `seeded-bugs` `bugs`: what `make model` and
-//! `make simulate` run. Prints counts, and the seed or the shortest trace of what it finds.
+//! The program that `make model` and `make simulate` run: `model [STATES]`, `simulate [COUNT] [FIRST]`, and with the feature
+//! `seeded-bugs` `bugs`. It prints counts, and the seed or the shortest trace of what it finds.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(8)
 }
 
-/// Shares the states among the searches; what one does not need is left to the next.
+/// Shares the states among the searches; states that one does not need are left to the next.
 fn model(states: u64) -> ExitCode {
     let (all, started) = (searches(None), Instant::now());
     let (mut total, mut depth_max) = (0, 0);

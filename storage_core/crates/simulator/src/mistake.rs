@@ -1,10 +1,10 @@
 //! Mistakes that designs like this one have made. Each is re-introduced alone, and the checks must find it. Those of the
 //! replicas' code sit in `walrus-replica` behind the feature `seeded-bugs`; those of a driver are made by the world here.
 
-/// One of them.
+/// A mistake that can be made on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mistake {
-    /// In `walrus-replica`.
+    /// A mistake in `walrus-replica`.
     #[cfg(feature = "seeded-bugs")]
     Replica(walrus_replica::Bug),
     /// The end of a copy is read first and the promise made later.

@@ -1,5 +1,6 @@
-//! Every order of a few events: breadth first over the whole cluster as one value. A message that was sent stays on the
-//! way for ever and may arrive at any time, so loss, delay, repetition and overtaking need no events of their own.
+//! The model checker: it tries every order of a few events, breadth first over the whole cluster as one value. A message
+//! that was sent stays on the way for ever and may arrive at any time, so loss, delay, repetition and overtaking need no
+//! events of their own.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
@@ -13,7 +14,7 @@ use walrus_replica::LeaderPhase;
 
 use crate::world::{Checked, Committed, Flight, Rot, Setting, Violation, World};
 
-/// How many events of each kind there are.
+/// The number of events of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Events {
     /// Batches that clients send.
@@ -34,7 +35,7 @@ pub struct Events {
     pub lost_disks: u8,
     /// Journals that lose their end.
     pub lost_journals: u8,
-    /// Times that metadata is what it was before.
+    /// Rollbacks of the metadata to an earlier state.
     pub roll_backs: u8,
     /// Trims.
     pub trims: u8,
@@ -42,11 +43,11 @@ pub struct Events {
     pub notices: u8,
     /// Segments that are opened after the first.
     pub opens: u8,
-    /// Answers arrive at once or never. Else they too may arrive at any time, again and again.
+    /// Whether answers arrive at once or never. Else they too may arrive at any time, again and again.
     pub prompt_answers: bool,
 }
 
-/// One thing that happens.
+/// One event.
 #[derive(Clone, Debug)]
 enum Event {
     Deliver(Arc<Flight>),
@@ -75,18 +76,18 @@ struct State {
     world: World,
     sent: BTreeSet<Arc<Flight>>,
     left: Events,
-    /// What metadata was, while it may still be that again.
+    /// Earlier states of the metadata, while a rollback to them is still possible.
     past: Vec<Arc<Committed>>,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Distinct states.
     pub states: usize,
     /// Events in the longest of the shortest ways.
     pub depth: usize,
-    /// Every state was reached.
+    /// Whether every state was reached.
     pub exhausted: bool,
     /// The shortest way to a broken invariant.
     pub found: Option<Trace>,
@@ -97,9 +98,9 @@ pub struct Report {
 /// A way to a broken invariant.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// Event by event.
+    /// The events, in order.
     pub events: Vec<String>,
-    /// What broke.
+    /// The invariant that broke.
     pub violation: Violation,
 }
 
@@ -114,7 +115,7 @@ impl std::fmt::Display for Trace {
 
 type Visited = HashMap<u64, (u64, u32), BuildHasherDefault<Plain>>;
 
-/// Keys that are hashes already.
+/// A hasher of keys that are hashes already.
 #[derive(Default)]
 struct Plain(u64);
 
@@ -256,12 +257,12 @@ impl State {
     fn first(setting: &Setting, events: &Events) -> Self {
         let world = World::new(setting.clone());
         let mut state = Self { world, sent: BTreeSet::new(), left: events.clone(), past: Vec::new() };
-        state.settle();
+        state.normalise();
         state
     }
 
-    /// Keeps what was sent, forgets what cannot matter.
-    fn settle(&mut self) {
+    /// Puts what the last event sent on its way, and forgets what cannot matter any more, so that equal states look equal.
+    fn normalise(&mut self) {
         for flight in std::mem::take(&mut self.world.outbox) {
             self.sent.insert(Arc::new(flight));
         }
@@ -383,7 +384,7 @@ impl State {
         }
     }
 
-    /// The state after an event; none if nothing has changed.
+    /// The state after an event; `None` if nothing has changed.
     fn after(&self, event: &Event) -> Result<Option<State>, Violation> {
         let mut next = self.clone();
         let outcome =
@@ -402,7 +403,7 @@ impl State {
         {
             next.past.push(self.world.metadata.clone());
         }
-        next.settle();
+        next.normalise();
         Ok(Some(next))
     }
 
@@ -480,7 +481,7 @@ impl State {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 #[must_use]
 pub fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();

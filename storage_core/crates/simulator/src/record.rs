@@ -8,9 +8,9 @@ use walrus_replica::{Batch, Mark};
 pub type BatchId = u16;
 
 const BITS: u32 = 10;
-/// A segment holds so many batches at most.
+/// Limit on the batches of a segment.
 pub const BATCHES_MAX: usize = 6;
-/// Clients send so many at most.
+/// Limit on the batches that clients send.
 pub const IDS_MAX: BatchId = (1 << BITS) - 2;
 
 /// Records in a batch: one or two, so that offsets and batches are not the same thing.

@@ -9,10 +9,10 @@ use walrus_replica::{LeaderInput, Message};
 use crate::mistake::Mistake;
 use crate::world::{Checked, Flight, Rot, Sender, Setting, Violation, World};
 
-/// One of them.
+/// A name, and the life that it names.
 pub type Scenario = (&'static str, fn(Option<Mistake>) -> Checked);
 
-/// All of them.
+/// All scenarios.
 pub const SCENARIOS: [Scenario; 9] = [
     ("a suspect copy that is filled to the high watermark is still suspect", filled_to_the_high_watermark),
     ("what may be lost is part of what is decided", possible_loss_is_decided),
@@ -29,7 +29,7 @@ struct Script {
     world: World,
     sent: Vec<Flight>,
     segment: SegmentId,
-    /// By place in the replica set.
+    /// The nodes, by place in the replica set.
     nodes: Vec<NodeId>,
 }
 
@@ -56,7 +56,7 @@ impl Script {
         Self::start_filled(0, mistake)
     }
 
-    /// With so many acknowledged batches on all copies.
+    /// Starts with so many acknowledged batches on all copies.
     fn start_filled(written: u8, mistake: Option<Mistake>) -> Self {
         let replication = Replication::DEFAULT;
         let world = World::new(Setting { replication, nodes: 3, written, idempotent: true, mistake });
@@ -65,7 +65,7 @@ impl Script {
         Self { world, sent: Vec::new(), segment, nodes }
     }
 
-    /// The last message of a kind to a place arrives, and its answer at once.
+    /// Delivers the last message of a kind to a place, and its answer at once.
     fn deliver(&mut self, wanted: Kind, place: usize) -> Checked {
         self.sent.append(&mut self.world.outbox);
         let is_wanted = |flight: &&Flight| matches!(flight, Flight::To { to, message, .. } if *to == place && kind(message) == Some(wanted));
@@ -91,13 +91,13 @@ impl Script {
         self.answer()
     }
 
-    /// Its process dies, and its synced tail is found torn when it starts.
+    /// Ends a process, and lets it find its synced tail torn when it starts.
     fn tear(&mut self, place: usize) -> Checked {
         self.world.crash(self.nodes[place], 0, Some(Rot::Tail(self.segment)))?;
         self.world.restart(self.nodes[place])
     }
 
-    /// Its process dies, and finds a batch damaged when it starts.
+    /// Ends a process, and lets it find a batch damaged when it starts.
     fn rot(&mut self, place: usize, batch: usize) -> Checked {
         self.world.crash(self.nodes[place], 0, Some(Rot::Hole(self.segment, batch)))?;
         self.world.restart(self.nodes[place])
@@ -115,7 +115,7 @@ impl Script {
         self.world.promised.decided.get(&self.segment)
     }
 
-    /// A recoverer asks some places for promises and votes.
+    /// Begins an attempt that asks some places for promises and votes.
     fn recover<const COUNT: usize>(&mut self, places: [usize; COUNT]) -> Checked {
         self.world.recover()?;
         let of_this = Sender::Recoverer(self.world.recoverers.len() - 1);

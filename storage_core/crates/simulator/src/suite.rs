@@ -1,4 +1,4 @@
-//! What is searched: small clusters, each with a few events of the kinds that together have broken designs before.
+//! The suite of searches: small clusters, each with a few events of the kinds that together have broken designs before.
 
 use walrus_model::Replication;
 
@@ -9,11 +9,11 @@ use crate::world::Setting;
 /// A search.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// What it is about.
+    /// Name of the search: what it is about.
     pub name: &'static str,
     /// The cluster.
     pub setting: Setting,
-    /// What may happen to it.
+    /// The events that may happen to the cluster.
     pub events: Events,
 }
 

@@ -1,4 +1,4 @@
-//! The searches of the suite, as far as a minute goes; `make model` goes on.
+//! The searches of the suite, as far as they get in a minute; `make model` goes on.
 
 use walrus_simulator::model::search;
 use walrus_simulator::suite::searches;

@@ -1,4 +1,4 @@
-//! Lives that earlier wordings of the rules did not survive.
+//! Scenarios: lives that earlier wordings of the rules did not survive.
 
 use walrus_simulator::scenario::SCENARIOS;
 

@@ -1,4 +1,4 @@
-//! What the nodes' controllers do: rolls, failovers, publishing, opening, and copies that learn of decisions or go.
+//! The nodes' controllers: rolls, failovers, publishing, opening, and copies that learn of decisions or are deleted.
 
 use walrus_model::{NodeId, SegmentId};
 use walrus_replica::{LeaderPhase, RecovererPhase};
@@ -7,7 +7,7 @@ use super::{FAULTS_FOR, PAST_MAX, SECOND, SILENCE, Simulation, index};
 use crate::world::Checked;
 
 impl Simulation {
-    /// What the nodes' controllers do: rolls, failovers, publishing, opening.
+    /// Does what the nodes' controllers do: rolls, failovers, publishing, opening.
     pub(super) fn control(&mut self) -> Checked {
         if self.metadata_away <= self.now {
             let before = self.world.metadata.clone();
@@ -33,7 +33,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Nodes that are awake hear of metadata, most of the time; none takes older ones than it has.
+    /// Lets nodes that are awake hear of the metadata, most of the time; none takes older ones than it has.
     pub(super) fn hear(&mut self) {
         for index in 0..self.known.len() {
             let node = &self.world.nodes[index];
@@ -45,7 +45,7 @@ impl Simulation {
         }
     }
 
-    /// Leaders are asked how far their segments go, those that sleep as if they had just woken up.
+    /// Asks leaders where their segments end, those that sleep as if they had just woken up.
     pub(super) fn claims(&mut self) -> Checked {
         for segment in self.world.leaders.keys() {
             let answers = |node| self.is_alive(node);
@@ -106,7 +106,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Decisions reach the copies, holes are filled, trimmed copies go.
+    /// Lets decisions reach the copies, fills holes, and deletes trimmed copies.
     pub(super) fn tidy(&mut self) -> Checked {
         let nodes: Vec<NodeId> = self.world.nodes.iter().map(|node| node.id).collect();
         for node in nodes.into_iter().filter(|node| self.is_alive(*node)).collect::<Vec<_>>() {

@@ -1,4 +1,4 @@
-//! Random numbers that a seed settles.
+//! Random numbers that follow from a seed.
 
 /// SplitMix64.
 pub(super) struct Dice(pub(super) u64);

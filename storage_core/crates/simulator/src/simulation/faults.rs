@@ -1,4 +1,4 @@
-//! What breaks, and that it is well again.
+//! Faults of the cluster, and their repair.
 
 use walrus_model::{NodeId, SegmentId};
 
@@ -6,7 +6,7 @@ use super::{Happening, SECOND, Simulation};
 use crate::world::{Checked, Rot, World};
 
 impl Simulation {
-    /// All that people and their operators mend.
+    /// Repairs everything that people and their operators repair.
     pub(super) fn heal(&mut self) -> Checked {
         self.cuts.clear();
         self.paused.fill(0);
@@ -17,13 +17,13 @@ impl Simulation {
         for node in down {
             self.at(self.now, Happening::Restart(node));
         }
-        // Metadata may have forgotten that a disk is gone. Whoever said it, sees that it is asked for, and says it again.
+        // The metadata may have forgotten that a disk is gone. Whoever said it sees that the disk is asked for, and says it again.
         let lost: Vec<NodeId> =
             self.world.nodes.iter().filter(|node| node.lost).map(|node| node.id).collect();
         lost.into_iter().try_for_each(|node| self.world.declare_gone(node))
     }
 
-    /// What the next start of a node finds damaged, if anything.
+    /// The batch that the next start of a node finds damaged, if any.
     fn rot(&mut self, place: usize, is_single: bool) -> Option<Rot> {
         let node = &self.world.nodes[place];
         if self.dice.one_in(3) && self.world.losses == 0 && !self.world.has_holes() && !is_single {
@@ -95,7 +95,7 @@ impl Simulation {
                 }
             }
             15 => {
-                // All nodes at once.
+                // All nodes die at once.
                 for place in 0..nodes {
                     let node = self.world.nodes[place].id;
                     if self.world.nodes[place].up {

@@ -21,14 +21,14 @@ pub use tally::Tally;
 
 /// A simulated second.
 const SECOND: u64 = 1_000_000;
-/// How long faults go on.
+/// Time for which faults go on.
 const FAULTS_FOR: u64 = 60 * SECOND;
-/// How long the cluster may take to be well again, when nothing is broken any more.
+/// Limit on the time that the cluster takes to be well again, once nothing is broken any more.
 const HEALS_WITHIN: u64 = 120 * SECOND;
 const TICK: u64 = SECOND / 10;
-/// A silent leader is replaced after so long.
+/// Time after which a silent leader is replaced.
 const SILENCE: u64 = 3 * SECOND;
-/// Metadata forgets at most so many commands.
+/// Limit on the commands that the metadata forget at once.
 const PAST_MAX: usize = 20;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,22 +45,22 @@ struct Simulation {
     now: u64,
     queue: BinaryHeap<Reverse<(u64, u64, Happening)>>,
     sequence: u64,
-    /// One-way: nothing gets from the first to the second until then.
+    /// Cuts, one-way: nothing gets from the first node to the second until that time.
     cuts: Vec<(NodeId, NodeId, u64)>,
-    /// By node: it does nothing until then.
+    /// Times by node until which it does nothing.
     paused: Vec<u64>,
-    /// By node: it writes nothing until then.
+    /// Times by node until which it writes nothing.
     full: Vec<u64>,
-    /// Nothing is committed until then.
+    /// Time until which no command is committed.
     metadata_away: u64,
     past: Vec<Arc<Committed>>,
-    /// By node: the metadata that it has heard of. One that sleeps hears of nothing, the others now and then.
+    /// The metadata that each node has heard of. A node that sleeps hears of nothing, the others now and then.
     known: Vec<Arc<Committed>>,
-    /// For when nodes hear of metadata.
+    /// Dice for when nodes hear of the metadata.
     lags: Dice,
-    /// Where an attempt runs, and until when it lives.
+    /// For each attempt the node where it runs, and the time until which it lives.
     homes: Vec<(NodeId, u64)>,
-    /// When a leader was last able to do something.
+    /// Time at which a leader was last able to do something.
     heard: u64,
     tally: Tally,
 }
@@ -132,7 +132,7 @@ impl Simulation {
             self.send();
             if self.now > FAULTS_FOR {
                 let goal = *well_since.get_or_insert_with(|| self.acknowledged() + 3);
-                if self.acknowledged() >= goal && self.is_settled() {
+                if self.acknowledged() >= goal && self.is_sealed_everywhere() {
                     break;
                 }
                 if self.now > FAULTS_FOR + HEALS_WITHIN {
@@ -169,15 +169,15 @@ impl Simulation {
         )
     }
 
-    /// L1, L3: every decision has reached every copy that is listed.
-    fn is_settled(&self) -> bool {
+    /// Whether every decision has reached every copy that is listed (L1, L3).
+    fn is_sealed_everywhere(&self) -> bool {
         self.unsealed().next().is_none()
     }
 
     fn unsealed(&self) -> impl Iterator<Item = (NodeId, SegmentId)> {
         let segments = self.world.partition().into_iter().flat_map(|partition| &partition.segments);
         let listed = segments.map(|segment| segment.descriptor.id);
-        // What was trimmed before metadata forgot it cannot be filled any more, until it is trimmed again.
+        // A segment that was trimmed before the metadata forgot it cannot be filled any more, until it is trimmed again.
         let is_trimmed = |segment: &SegmentId| {
             let copies = self.world.nodes.iter().filter_map(|node| node.held.get(segment));
             copies.into_iter().any(|held| held.stored.promises.trimmed)

@@ -1,13 +1,13 @@
-//! What happened in lives of clusters, in numbers.
+//! The tally of what happened in lives of clusters.
 
-/// What happened in a life, or in many.
+/// The counts of one life, or of many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Lives.
     pub schedules: u64,
     /// Simulated microseconds.
     pub simulated_us: u64,
-    /// Things that happened.
+    /// Events that happened.
     pub events: u64,
     /// Batches that were acknowledged.
     pub acknowledged: u64,

@@ -1,4 +1,4 @@
-//! What is sent and asked again, messages on their way, and what was written on its way to the disk.
+//! Traffic: messages that are sent, repeated or on their way, and written batches on their way to the disk.
 
 use walrus_model::{NodeId, SegmentId};
 use walrus_replica::{LeaderInput, RecovererInput, RecovererPhase};
@@ -20,7 +20,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Connections break and are made anew; what is unanswered is asked again.
+    /// Breaks connections and makes them anew; every request that is unanswered is sent again.
     pub(super) fn repeat(&mut self) -> Checked {
         let segments: Vec<SegmentId> = self.world.leaders.keys().copied().collect();
         for segment in segments {
@@ -57,7 +57,7 @@ impl Simulation {
         }
     }
 
-    /// What was sent gets on its way.
+    /// Puts the messages that were sent on their way.
     pub(super) fn send(&mut self) {
         for flight in std::mem::take(&mut self.world.outbox) {
             if self.dice.one_in(50) {
@@ -100,7 +100,7 @@ impl Simulation {
             self.at(self.paused[index(to)], Happening::Arrive(Box::new(flight)));
             return Ok(());
         }
-        // A step that is cut short by the death of the process.
+        // The death of the process cuts some steps short.
         let dies =
             to_replica && self.now < FAULTS_FOR && self.world.nodes[index(to)].up && self.dice.one_in(4_000);
         if dies {
@@ -116,7 +116,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// What was written is synced some time later, together with what comes meanwhile; on a full disk nothing is, and
+    /// Has written batches synced some time later, together with those that come meanwhile; on a full disk nothing is, and
     /// the process gives up.
     fn after_write(&mut self, node: NodeId, segment: SegmentId) -> Checked {
         let held = self.world.nodes[index(node)].held.get(&segment);

@@ -1,11 +1,11 @@
-//! What leaders say of the end of their segment, also those that were asleep while it was decided, and what the copies forget
-//! meanwhile.
+//! Claims of leaders about the end of their segment, also of those that were asleep while it was decided, and the votes that
+//! copies forget meanwhile.
 
 use super::*;
 
 impl World {
-    /// Whether the votes of a copy may go: it is sealed, and the metadata that its node knows list its segment so. Its seal
-    /// answers for it.
+    /// Whether the votes of a copy may be forgotten: it is sealed, and the metadata that its node knows list its segment as
+    /// sealed. Its seal then answers for it.
     #[must_use]
     pub fn may_forget(&self, id: NodeId, segment: SegmentId, known: &Committed) -> bool {
         let stored = &self.node(id).held[&segment].stored;
@@ -17,16 +17,16 @@ impl World {
         is_listed && stored.promises.sealed.is_some() && !stored.promises.trimmed && !stored.forgotten
     }
 
-    /// The votes of a copy go.
+    /// Forgets the votes of a copy.
     pub fn forget_votes(&mut self, id: NodeId, segment: SegmentId) {
         if let Some(held) = self.node_mut(id).held.get_mut(&segment) {
             held.stored.forgotten = true;
         }
     }
 
-    /// A leader is asked where its segment ends, and asks the other replicas, each of which goes by the metadata that it knows,
-    /// if these are as new as the leader's word of the segment. What it then says must be so, however long its process slept
-    /// before. True: it says something.
+    /// Asks a leader where its segment ends. It asks the other replicas, each of which goes by the metadata that it knows, if
+    /// these are as new as the leader's word of the segment. The end that it then names must be right, however long its
+    /// process slept before. Answers whether it named one.
     pub fn claim(
         &self,
         segment: SegmentId,
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// How a copy stands for its leader, by the metadata that its node knows; one whose node is down does not.
+    /// The part that a copy plays for its leader, by the metadata that its node knows; it plays none while its node is down.
     fn part(&self, replica: ReplicaRef, segment: SegmentId, known: &Committed) -> Result<Part, Doubt> {
         let node = self.node(replica.node);
         if !node.up || node.disk != replica.disk {
@@ -81,7 +81,7 @@ impl World {
     }
 }
 
-/// The segment, where it is the last one that these metadata list.
+/// The segment, if it is the last one that these metadata list.
 fn listed(known: &Committed, segment: SegmentId) -> Option<&metadata::Segment> {
     let last = known.state.topics.get(&TOPIC)?.partitions[0].segments.last()?;
     (last.descriptor.id == segment).then_some(last)

@@ -1,4 +1,4 @@
-//! Commands to the metadata, its past, and what is published of a segment.
+//! Commands to the metadata, rollbacks of the metadata, and the publication of decisions.
 
 use super::*;
 
@@ -26,7 +26,7 @@ impl World {
         Ok(outcome)
     }
 
-    /// The mistakes of a metadata service.
+    /// Makes the mistakes of a metadata service that are switched on.
     pub(super) fn err_in_metadata(&self, state: &mut Metadata, command: &Command) {
         let Command::SealAndOpen { .. } = command else { return };
         let Some(topic) = state.topics.get_mut(&TOPIC) else { return };
@@ -52,17 +52,17 @@ impl World {
         self.nodes.iter().filter(|node| !node.up).map(|node| node.id).collect()
     }
 
-    /// The proposers' wall clocks jump; nothing may depend on them.
+    /// Makes the proposers' wall clocks jump; nothing may depend on them.
     pub fn jump_clocks(&mut self, forward: bool) {
         self.now_ms = if forward { self.now_ms + 3_600_000 } else { self.now_ms.saturating_sub(1_800_000) };
     }
 
-    /// Metadata is what it was.
+    /// Rolls the metadata back to an earlier state.
     pub fn roll_back(&mut self, to: Arc<Committed>) {
         self.metadata = to;
     }
 
-    /// Someone asks for a recovery of the last segment, above what refused attempts have learned.
+    /// Asks for a recovery of the last segment, above the epochs that refused attempts have learned.
     pub fn recover(&mut self) -> Checked {
         self.register_all();
         let Some(segment) = self.last_segment() else { return Ok(()) };
@@ -95,7 +95,7 @@ impl World {
         self.recoverer_step(place, RecovererInput::Ask)
     }
 
-    /// A disk is removed as lost, and the recoverers hear of it.
+    /// Removes a disk as lost, and lets the recoverers hear of it.
     pub fn declare_gone(&mut self, node: NodeId) -> Checked {
         let disk = self.node(node).disk;
         if self.metadata.state.gone_disks.contains(&disk) {
@@ -121,7 +121,7 @@ impl World {
         Ok(())
     }
 
-    /// Someone who knows the decision about the last segment tells metadata.
+    /// Tells the metadata the decision about a segment.
     pub fn publish(&mut self, segment: SegmentId) -> Checked {
         let Some(decided) = self.promised.decided.get(&segment).cloned() else { return Ok(()) };
         self.publish_value(segment, &decided)
@@ -136,16 +136,16 @@ impl World {
         }
     }
 
-    /// Nobody is left to vote: what metadata take is what is decided.
+    /// Publishes a choice where nobody is left to vote: whatever value the metadata take is decided.
     pub(super) fn publish_unvoted(&mut self, segment: SegmentId, value: &Value) -> Checked {
         let command = Command::SealAndOpen { topic: TOPIC, partition: 0, segment, value: value.clone() };
         match self.propose(command)? {
             Ok(()) => self.decide(segment, value).and_then(|()| self.check_metadata()),
-            Err(_) => Ok(()), // somebody else's was taken
+            Err(_) => Ok(()), // the value of another attempt was taken
         }
     }
 
-    /// Retention.
+    /// Trims the partition, as retention does.
     pub fn trim(&mut self, below_number: u64) -> Checked {
         self.propose(Command::Trim { topic: TOPIC, partition: 0, below_number, first: None }).map(drop)
     }

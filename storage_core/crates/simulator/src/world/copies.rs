@@ -1,9 +1,9 @@
-//! Recoverers and copies: messages delivered, what a copy says carried out on its disk.
+//! Recoverers and copies: messages are delivered, and the outputs of a copy are carried out on its disk.
 
 use super::*;
 
 impl World {
-    /// Gives a recoverer something.
+    /// Gives a recoverer an input, and carries out what it asks for.
     pub fn recoverer_step(&mut self, place: usize, input: RecovererInput) -> Checked {
         let recoverer = Arc::make_mut(&mut self.recoverers[place]);
         let segment = recoverer.descriptor().id;
@@ -32,7 +32,7 @@ impl World {
         Ok(())
     }
 
-    /// A message arrives; `false`: it changed nothing. With `outputs_max`, the receiver dies after so many outputs.
+    /// Delivers a message. With `outputs_max` the receiver dies after so many outputs.
     pub fn deliver(&mut self, flight: &Flight, outputs_max: Option<usize>) -> Checked {
         match flight {
             Flight::Back { to: Sender::Leader(segment), from, reply } => {
@@ -133,7 +133,7 @@ impl World {
         false
     }
 
-    /// A replica is told the decision.
+    /// Tells a replica the decision.
     pub fn notify(&mut self, node: NodeId, segment: SegmentId) -> Checked {
         let Some(value) = self.promised.decided.get(&segment).cloned() else { return Ok(()) };
         let descriptor = self.descriptor(segment);
@@ -152,7 +152,7 @@ impl World {
         self.ask_replica(segment, place, None, message, None)
     }
 
-    /// A node deletes its copy of what metadata says is trimmed.
+    /// Deletes a node's copy of a segment that the metadata call trimmed.
     pub fn drop_copy(&mut self, node: NodeId, segment: SegmentId) -> Checked {
         let by_absence = self.makes(Mistake::TrimmedByAbsence) && !self.is_trimmed(segment);
         if by_absence || self.makes(Mistake::NoTombstone) {
@@ -178,7 +178,7 @@ impl World {
             || (self.makes(Mistake::TrimmedByAbsence) && !is_listed)
     }
 
-    /// What a node has written becomes durable.
+    /// Makes everything durable that a node has written.
     pub fn sync(&mut self, node: NodeId, segment: SegmentId) -> Checked {
         let base = self.descriptor(segment).first();
         let Some(held) = self.node_mut(node).held.get_mut(&segment) else { return Ok(()) };

@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    /// A process dies. Of what a copy had not synced the first `kept` batches stay; what `rot` names is found damaged.
+    /// Ends a process. Of the batches that a copy had not synced the first `kept` stay; the one that `rot` names is damaged.
     pub fn crash(&mut self, id: NodeId, kept: usize, rot: Option<Rot>) -> Checked {
         self.leaders.retain(|_, leading| leading.machine.descriptor().leader.node != id);
         let node = self.node_mut(id);
@@ -36,14 +36,15 @@ impl World {
         Ok(())
     }
 
-    /// Whether a torn tail of the copy is within what is promised: what is voted for or sealed is checked at rest.
+    /// Whether a torn tail of the copy is among the faults that must be survived: a copy that was voted for or sealed is checked
+    /// at rest.
     #[must_use]
     pub fn may_rot(held: &Held) -> bool {
         let Promises { accepted, sealed, .. } = &held.stored.promises;
         accepted.is_none() && sealed.is_none() && held.stored.synced > 0
     }
 
-    /// A process starts on its disk.
+    /// Starts a process on its disk.
     pub fn restart(&mut self, id: NodeId) -> Checked {
         let resumes = self.makes(Mistake::LeaderResumes);
         let node = self.node_mut(id);
@@ -75,7 +76,7 @@ impl World {
         Ok(())
     }
 
-    /// [`Mistake::LeaderResumes`]: from its own copy.
+    /// Makes a leader resume from its own copy, for [`Mistake::LeaderResumes`].
     pub(super) fn resume(&mut self, segment: SegmentId, id: NodeId) -> Checked {
         let descriptor = self.descriptor(segment).clone();
         let held = &self.node(id).held[&segment];
@@ -96,7 +97,7 @@ impl World {
         self.leader_step(segment, LeaderInput::Reconnected { to: 0 })
     }
 
-    /// The disk of a node is lost with its process.
+    /// Loses the disk of a node with its process.
     pub fn lose_disk(&mut self, id: NodeId) -> Checked {
         self.crash(id, 0, None)?;
         let emptied = self.makes(Mistake::EmptiedDiskVotes);
@@ -107,7 +108,7 @@ impl World {
         Ok(())
     }
 
-    /// A node finds that the journal of its disk lost its end: it comes back as another disk, and the logs stay.
+    /// Makes the journal of a node's disk lose its end: the node comes back as another disk, and the logs stay.
     pub fn lose_journal(&mut self, id: NodeId) -> Checked {
         self.crash(id, 0, None)?;
         let votes = self.makes(Mistake::LostJournalVotes);
@@ -120,7 +121,7 @@ impl World {
         Ok(())
     }
 
-    /// How far the log of a segment goes that is left of a disk, if it is whole.
+    /// The end of the log of a segment that is left of a disk, if it is whole.
     pub(super) fn left_of(&self, segment: SegmentId, replica: ReplicaRef) -> Option<Mark> {
         let stored = &self.node(replica.node).held.get(&segment)?.stored;
         let is_whole = self.node(replica.node).left && stored.rotten.is_empty();

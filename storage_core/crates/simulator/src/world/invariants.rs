@@ -1,9 +1,9 @@
-//! S1 to S9 as checks of the whole world.
+//! Invariants S1 to S10 as checks of the whole world.
 
 use super::*;
 
 impl World {
-    /// S4: after a promise nothing lower is answered. S2 and S5: what a copy lets be read was acknowledged.
+    /// Checks an answer: after a promise nothing lower is answered (S4), and what a copy lets be read was acknowledged (S2, S5).
     pub(super) fn check_answer(&self, id: NodeId, segment: SegmentId, reply: &Reply) -> Checked {
         let stored = &self.node(id).held[&segment].stored;
         let Promises { promised, accepted, sealed, .. } = &stored.promises;
@@ -31,7 +31,7 @@ impl World {
         }
     }
 
-    /// S2, S5: every copy is a prefix of what its one writer wrote, and shows only what was acknowledged or decided.
+    /// Checks that a copy is a prefix of what its one writer wrote, and shows only what was acknowledged or decided (S2, S5).
     pub(super) fn check_copy(&self, id: NodeId, segment: SegmentId) -> Checked {
         let Some(held) = self.node(id).held.get(&segment) else { return Ok(()) };
         let places = self.places(segment);
@@ -60,7 +60,7 @@ impl World {
         Ok(())
     }
 
-    /// S1: what was acknowledged is in what was decided, or its loss is told.
+    /// Checks that acknowledged batches are in the decision, or that their loss is told (S1).
     pub(super) fn check_decision(&self, segment: SegmentId) -> Checked {
         let Some(value) = self.promised.decided.get(&segment) else { return Ok(()) };
         let places = self.places_without(segment, &value.lost);
@@ -91,7 +91,7 @@ impl World {
         Ok(())
     }
 
-    /// S7: at least w durable copies of what was decided, less those that faults have taken.
+    /// Checks that at least w copies hold the decision durably, less those that faults have taken (S7).
     pub(super) fn check_copies(&self, segment: SegmentId) -> Checked {
         let (descriptor, value) = (self.descriptor(segment), &self.promised.decided[&segment]);
         let holds = |replica: &&ReplicaRef| {
@@ -107,7 +107,7 @@ impl World {
         Ok(())
     }
 
-    /// S3: what metadata publishes was decided.
+    /// Checks that every value that the metadata publish was decided (S3).
     pub(super) fn check_metadata(&self) -> Checked {
         let Some(partition) = self.partition() else { return Ok(()) };
         for segment in &partition.segments {
@@ -149,7 +149,7 @@ impl World {
         decided.flat_map(|value| record::ids(value.digest)).collect()
     }
 
-    /// S8, S10: no batch twice, and each producer's in order.
+    /// Checks that no batch is in the log twice, and that each producer's are in order (S8, S10).
     pub(super) fn check_log(&self) -> Checked {
         let chain = self.chain();
         let open = chain[chain.len() - 1];
@@ -162,7 +162,7 @@ impl World {
         if self.setting.idempotent && !log.windows(2).all(|pair| pair[0] < pair[1]) {
             return violation(format!("S10: out of order: {log:?}"));
         }
-        // Acknowledged and not in the chain at all.
+        // These batches were acknowledged and are not in the chain at all.
         for (segment, mark) in &self.promised.acknowledged {
             let base = self.descriptor(*segment).first();
             if mark.end > base && !chain.contains(segment) && !self.promised.is_forgotten {

@@ -1,9 +1,9 @@
-//! Leaders: opened once, appended to, rolled; what they leave waiting goes on in the successor.
+//! Leaders: opened once, appended to, rolled; batches that still wait at the end go on in the successor.
 
 use super::*;
 
 impl World {
-    /// A process that was told, by metadata or by whoever decided, that it leads a segment opens it.
+    /// Opens a segment in the process that was told, by the metadata or by whoever decided, that it leads the segment.
     pub fn open(&mut self, segment: SegmentId) -> Checked {
         if !self.opened.insert(segment) {
             return Ok(());
@@ -29,7 +29,7 @@ impl World {
             && self.promised.decided.values().any(known)
     }
 
-    /// What producers have sent up to a segment's base, read from the segments before.
+    /// The table of what producers have sent up to a segment's base, read from the segments before.
     pub(super) fn table_of(&self, descriptor: &Descriptor) -> BatchId {
         if self.makes(Mistake::DedupTableNotLoaded) {
             return 0;
@@ -40,7 +40,7 @@ impl World {
         known.last().map_or(0, |last| last + 1)
     }
 
-    /// Whatever was acknowledged is in the table: cursors and producers' numbers never move back (S8, S11).
+    /// Checks that all that was acknowledged is in the table: cursors and producers' numbers never move back (S8, S11).
     pub(super) fn check_table(&self, descriptor: &Descriptor, next_id: BatchId) -> Checked {
         if !self.setting.idempotent || self.losses_told() {
             return Ok(());
@@ -57,7 +57,7 @@ impl World {
         Ok(())
     }
 
-    /// A client's batch reaches a leader: the next one that its table lacks.
+    /// Lets a client's batch reach a leader: the next one that its table lacks.
     pub fn append(&mut self, segment: SegmentId) -> Checked {
         let Some(leading) = self.leaders.get(&segment) else { return Ok(()) };
         let id = if self.setting.idempotent { leading.next_id } else { self.next_id };
@@ -91,7 +91,7 @@ impl World {
         self.leader_step(segment, LeaderInput::Assign(batch))
     }
 
-    /// Gives a leader something, and sends at once what it has: what is late on the way is as good as sent late.
+    /// Gives a leader an input, and sends at once what it has, for a message that is late on the way is as good as sent late.
     pub fn leader_step(&mut self, segment: SegmentId, input: LeaderInput) -> Checked {
         let Some(leading) = self.leaders.get_mut(&segment) else { return Ok(()) };
         let leading = Arc::make_mut(leading);
@@ -117,7 +117,7 @@ impl World {
         Ok(())
     }
 
-    /// The planned roll.
+    /// Begins the planned roll of a segment.
     pub fn roll(&mut self, segment: SegmentId) -> Checked {
         self.register_all();
         let id = SegmentId(self.mint());
@@ -147,7 +147,7 @@ impl World {
         self.take_carried(value.successor.id)
     }
 
-    /// What was not decided waits for the next segment.
+    /// Keeps the batches that were not decided, for the next segment.
     pub(super) fn carry(&mut self, segment: SegmentId, end: Offset) {
         let Some(written) = self.promised.written.get(&segment).copied() else { return };
         let base = self.descriptor(segment).first();
@@ -163,7 +163,7 @@ impl World {
             ids.into_iter().zip(places).filter(|(_, mark)| mark.end >= end).map(|(id, _)| id).collect();
     }
 
-    /// A new leader is handed what its predecessor's carries, if that one still lives.
+    /// Hands a new leader the batches that its predecessor's leader keeps for it, if that one still lives.
     pub(super) fn take_carried(&mut self, segment: SegmentId) -> Checked {
         if !self.leaders.contains_key(&segment) {
             return Ok(());

@@ -24,31 +24,31 @@ mod rot;
 
 pub use rot::Rot;
 
-/// What was found broken.
+/// An invariant that was found broken, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
 
-/// Shorthand.
+/// The result of a check.
 pub type Checked = Result<(), Violation>;
 
 /// The one topic.
 const TOPIC: TopicId = TopicId::from_u128(9);
 /// The wall clock of those who propose commands, at first.
 const NOW_MS: u64 = 1_000;
-/// Names of processes: node * this + start.
+/// Factor in the names of processes, which are node * `STARTS` + start.
 const STARTS: u128 = 1_000;
 
-/// What stays the same in one run.
+/// The parameters that stay the same in one run.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// n and w of the cluster.
     pub replication: Replication,
     /// Nodes at the start.
     pub nodes: u32,
-    /// Batches that all copies of the first segment hold at the start, acknowledged: what takes many events to come about.
+    /// Acknowledged batches that all copies of the first segment hold at the start, which would take many events to come about.
     pub written: u8,
-    /// Clients repeat what they are not sure of, and the leaders know it again. Else each batch is sent once, and waiting
-    /// ones are carried over a roll.
+    /// Whether clients repeat batches of which they are not sure, and leaders know them again. Else each batch is sent once,
+    /// and waiting ones are carried over a roll.
     pub idempotent: bool,
     /// A mistake to make.
     pub mistake: Option<Mistake>,
@@ -59,7 +59,7 @@ pub struct Setting {
 pub enum Sender {
     /// The leader of that segment.
     Leader(SegmentId),
-    /// By place in [`World::recoverers`].
+    /// A recoverer, by its place in [`World::recoverers`].
     Recoverer(usize),
 }
 
@@ -68,55 +68,55 @@ pub enum Sender {
 pub enum Flight {
     /// To a replica.
     To {
-        /// Who asks.
+        /// The sender.
         from: Sender,
-        /// Which segment.
+        /// The segment that it is about.
         segment: SegmentId,
-        /// Its place in the replica set.
+        /// Place of the replica in the replica set.
         to: usize,
-        /// What.
+        /// The message.
         message: Message,
-        /// What is fetched on the way: from an offset on, from one of these places.
+        /// Batches that are fetched on the way: the first offset, and the places of the sources.
         fill: Option<(Offset, Vec<usize>)>,
     },
-    /// The answer.
+    /// The answer of a replica.
     Back {
-        /// Who asked.
+        /// The sender of the request.
         to: Sender,
         /// Place of the replica.
         from: usize,
-        /// What.
+        /// The answer.
         reply: Reply,
     },
 }
 
-/// What is on a disk of a segment.
+/// The part of a copy that is on the disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stored {
     /// The journal.
     pub promises: Promises,
-    /// What was written, with the digests that the leader gave them.
+    /// The batches that were written, with the digests that the leader gave them.
     pub batches: Vec<Batch>,
     /// Places in `batches` that are holes: their bytes rotted, or they never came and are lost on all copies.
     pub rotten: BTreeSet<usize>,
     /// Places that were holes once.
     pub were_rotten: BTreeSet<usize>,
-    /// So many of them are synced.
+    /// The number of batches that are synced.
     pub synced: usize,
-    /// A synced tail was found torn.
+    /// Whether a synced tail was found torn.
     pub cut: bool,
-    /// It is verified, and its votes are not remembered any more.
+    /// Whether it is verified, and its votes are not remembered any more.
     pub forgotten: bool,
 }
 
 /// A copy of a segment on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
-    /// Survives.
+    /// The part that survives the process.
     pub stored: Stored,
-    /// Does not.
+    /// The machine, which dies with the process.
     pub machine: Option<Replica>,
-    /// [`Mistake::EndReadBeforeThePromise`].
+    /// The end that was read too early, for [`Mistake::EndReadBeforeThePromise`].
     peeked: Option<(Ballot, Mark)>,
 }
 
@@ -129,13 +129,13 @@ pub struct Node {
     pub disk: DiskId,
     /// How often it was started.
     pub starts: u128,
-    /// Runs.
+    /// Whether its process runs.
     pub up: bool,
-    /// The disk is no more.
+    /// Whether its disk is lost.
     pub lost: bool,
     /// It is another disk now, for it lost its votes; its logs are still there for others to fetch from.
     pub left: bool,
-    /// What it holds.
+    /// The copies that it holds, by segment.
     pub held: BTreeMap<SegmentId, Held>,
 }
 
@@ -168,10 +168,10 @@ pub struct Committed {
     pub print: u64,
 }
 
-/// What nobody may ever contradict.
+/// The promises that nobody may ever contradict.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Promised {
-    /// What the leader of a segment has written, all of it.
+    /// Everything that the leader of a segment has written.
     pub written: BTreeMap<SegmentId, Mark>,
     /// The highest end that was acknowledged or read.
     pub acknowledged: BTreeMap<SegmentId, Mark>,
@@ -187,19 +187,19 @@ pub struct Promised {
 /// A whole cluster as one value.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// Never changes.
+    /// The parameters, which never change.
     pub setting: Arc<Setting>,
-    /// By number - 1.
+    /// The nodes, by number - 1.
     pub nodes: Vec<Arc<Node>>,
     /// Leaders whose process lives.
     pub leaders: BTreeMap<SegmentId, Arc<Leading>>,
     /// Segments that were opened: once, by one process.
     pub opened: BTreeSet<SegmentId>,
-    /// Attempts, in order. A dead one is one that nothing is delivered to.
+    /// Attempts to recover, in order. Nothing is delivered to a dead one.
     pub recoverers: Vec<Arc<Recoverer>>,
     /// The metadata's present state.
     pub metadata: Arc<Committed>,
-    /// See there.
+    /// The promises that were made so far.
     pub promised: Arc<Promised>,
     /// The next batch that no client has sent yet.
     pub next_id: BatchId,
@@ -213,7 +213,7 @@ pub struct World {
     minted: u32,
 }
 
-/// So much of it as a decision depends on.
+/// Builds the result of a check that failed.
 fn violation<T>(what: impl Into<String>) -> Result<T, Violation> {
     Err(Violation(what.into()))
 }
@@ -261,7 +261,7 @@ impl World {
         world
     }
 
-    /// A node with an empty disk joins.
+    /// Lets a node with an empty disk join.
     pub fn add_node(&mut self) {
         let id = NodeId(u32::try_from(self.nodes.len()).expect("few") + 1);
         let disk = DiskId(self.mint());
@@ -289,7 +289,7 @@ impl World {
         let _ = self.propose(command).expect("no command breaks the state");
     }
 
-    /// Nodes that run say who they are, where metadata knows something else or nothing.
+    /// Lets nodes that run register where the metadata know something else of them, or nothing.
     fn register_all(&mut self) {
         for index in 0..self.nodes.len() {
             let node = &self.nodes[index];
@@ -324,26 +324,26 @@ impl World {
         &self.promised.descriptors[&segment]
     }
 
-    /// The partition as metadata has it.
+    /// The partition as the metadata list it.
     #[must_use]
     pub fn partition(&self) -> Option<&metadata::Partition> {
         self.metadata.state.topics.get(&TOPIC).map(|topic| &topic.partitions[0])
     }
 
-    /// The last segment that metadata lists.
+    /// The last segment that the metadata list.
     #[must_use]
     pub fn last_segment(&self) -> Option<SegmentId> {
         Some(self.partition()?.segments.last()?.descriptor.id)
     }
 
-    /// Whether the segment is trimmed, as metadata says explicitly.
+    /// Whether the metadata say explicitly that the segment is trimmed.
     #[must_use]
     pub fn is_trimmed(&self, segment: SegmentId) -> bool {
         let number = self.descriptor(segment).number;
         self.partition().is_some_and(|partition| number < partition.trimmed_below)
     }
 
-    /// Whether nothing differs but what was sent.
+    /// Whether the two worlds differ in nothing but the messages that were sent.
     #[must_use]
     pub fn is_like(&self, other: &World) -> bool {
         let same = |(left, right): (&Arc<Node>, &Arc<Node>)| Arc::ptr_eq(left, right) || left == right;
@@ -356,7 +356,7 @@ impl World {
     }
 }
 
-/// Nobody's lease has lapsed: those who are down are avoided.
+/// All nodes as present: no lease lapses here, and nodes that are down are avoided instead.
 fn everybody(state: &Metadata) -> metadata::Present {
     metadata::Present::only(state.nodes.keys().copied())
 }

@@ -1,16 +1,16 @@
-//! What clients were told, and what was decided.
+//! The promises of the world: what clients were told, and what was decided.
 
 use super::*;
 
 impl World {
-    /// The places of a segment that was written.
+    /// The places between the written batches of a segment.
     pub(super) fn places(&self, segment: SegmentId) -> Vec<Mark> {
         let base = self.descriptor(segment).first();
         let written = self.promised.written.get(&segment).map_or(Digest(0), |mark| mark.digest);
         record::marks(base, written)
     }
 
-    /// The same as the digests are that leave out some ranges.
+    /// The same places with digests that leave out some ranges.
     pub(super) fn places_without(&self, segment: SegmentId, lost: &[OffsetRange]) -> Vec<Mark> {
         let places = self.places(segment);
         let is_lost = |mark: &Mark| lost.iter().any(|range| range.start < mark.end && mark.end <= range.end);
@@ -36,7 +36,7 @@ impl World {
         self.check_log()
     }
 
-    /// The only copy of a segment shows what an earlier process wrote, acknowledged or not: then it was read, and stays.
+    /// Notes what the only copy of a segment shows of an earlier process's batches: acknowledged or not, they were read, and stay.
     pub(super) fn read_if_shown(&mut self, id: NodeId, segment: SegmentId) -> Checked {
         let descriptor = self.descriptor(segment);
         let machine = self.node(id).held.get(&segment).and_then(|held| held.machine.as_ref());
@@ -79,7 +79,7 @@ impl World {
     }
 
     pub(super) fn alarm(&self, segment: SegmentId, alarm: Alarm) -> Checked {
-        // A leader or a copy may hold more than what a decision could save that was told to be incomplete.
+        // Where a decision said that something may be lost, a leader or a copy may hold more than it could save.
         let told = self.promised.decided.get(&segment).is_some_and(tells_loss);
         if told && matches!(alarm, Alarm::Diverged { .. }) {
             return Ok(());

@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// What a start finds damaged of what was synced.
+/// The synced batch that a start finds damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rot {
-    /// The last batch of a copy: it may have been more.
+    /// The last batch of a copy: behind it there may have been more.
     Tail(SegmentId),
-    /// One with good ones behind it, by its place.
+    /// A batch with good ones behind it, by its place.
     Hole(SegmentId, usize),
 }
 
@@ -24,7 +24,7 @@ impl Stored {
         tape
     }
 
-    /// Where the synced part ends, and the digest of what is there.
+    /// The end of the synced part, and the digest of what is there.
     pub(super) fn durable(&self, base: Offset) -> Mark {
         let synced = Self { batches: self.batches[..self.synced].to_vec(), ..self.clone() };
         synced.tape(base).last()
@@ -36,7 +36,7 @@ impl Stored {
         end >= value.end && value.leaves_out(self.tape(base).holes())
     }
 
-    /// Takes what a machine writes. Behind a hole the digests of the machine leave that out; those here do not.
+    /// Takes a batch that a machine writes. Behind a hole the digests of the machine leave the hole out; those here do not.
     pub(super) fn write(&mut self, batch: Batch, base: Offset, written: &[Mark]) -> Checked {
         let end = self.batches.last().map_or(base, |last| last.end);
         if batch.base != end {
@@ -50,7 +50,7 @@ impl Stored {
         Ok(())
     }
 
-    /// Leaves out what was written up to an offset.
+    /// Leaves a hole up to an offset.
     pub(super) fn skip(&mut self, to: Offset, base: Offset, written: &[Mark]) {
         let mut end = self.batches.last().map_or(base, |last| last.end);
         for mark in
@@ -116,7 +116,7 @@ impl World {
         held.stored.rotten.iter().copied().find(|place| has(*place))
     }
 
-    /// One hole of a copy is filled from the log of another one, which need not have voted, or be able to.
+    /// Fills one hole of a copy from the log of another one, which need not have voted, or be able to.
     pub fn fill_hole(&mut self, id: NodeId, segment: SegmentId) -> Checked {
         let Some(place) = self.fillable(id, segment) else { return Ok(()) };
         let descriptor = self.descriptor(segment).clone();
@@ -140,7 +140,7 @@ impl World {
         self.carry_out(id, segment, None, outputs, None)
     }
 
-    /// What all copies leave out: a batch that one has had all the time was not lost.
+    /// Checks the ranges that a decision calls lost: a batch that a copy has had all the time was not lost.
     pub(super) fn check_lost(&self, segment: SegmentId, value: &Value) -> Checked {
         let is_lost = |batch: &Batch| {
             value.lost.iter().any(|range| range.start <= batch.base && batch.end <= range.end)
@@ -160,7 +160,7 @@ impl World {
         Ok(())
     }
 
-    /// The batches that were written at the start of [`Setting::written`] ones.
+    /// Writes the first [`Setting::written`] batches to all copies, at the start.
     pub(super) fn write_everywhere(&mut self, segment: SegmentId) -> Checked {
         for _ in 0..self.setting.written {
             self.append(segment)?;
