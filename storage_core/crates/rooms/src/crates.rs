@@ -26,12 +26,12 @@ impl Crates {
         LAYOUTS.iter().map(|layout| read(layout)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Each crate's layout, and what its files know.
+    /// Each crate's layout, and the references between its files.
     pub fn each(&self) -> impl Iterator<Item = (&'static Layout, &Knowledge)> {
         self.0.iter().map(|(layout, knowledge)| (*layout, knowledge))
     }
 
-    /// Which places break the rules, and what to do about them; empty if none does.
+    /// The places that break the rules, and what to do about them, in words; empty if none does.
     pub fn report(&self) -> Result<String, String> {
         Ok(told(&self.violations()?))
     }
@@ -47,7 +47,7 @@ impl Crates {
     }
 }
 
-/// What to do about places that break the rules; empty if there are none.
+/// Advice on places that break the rules; empty if there are none.
 pub fn told(places: &BTreeSet<String>) -> String {
     if places.is_empty() {
         return String::new();

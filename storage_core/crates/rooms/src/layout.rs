@@ -1,5 +1,5 @@
-//! The rooms of the broker and of the engine: which there are, in which order, and where the files belong that do not lie
-//! in the folder of their room. This file is the data of the rules in `rules.rs`.
+//! The rooms of the broker and of the engine, in their order, and the files that do not lie in the folder of their room. This
+//! file is the data of the rules in `rules.rs`.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct Layout {
 /// Types that hold every part of a crate, so that whoever has one can reach everything.
 #[derive(Debug)]
 pub struct Facade {
-    /// Where they are defined.
+    /// The file that defines them.
     pub file: &'static str,
     /// Their names.
     pub types: &'static [&'static str],

@@ -1,6 +1,6 @@
-//! Which files of the broker and of the engine know each other, and the rules that keep them in rooms: a room knows those
-//! below it, none beside or above it; no files know each other in a circle; few name the facade; a type gets its methods
-//! in its own room. `layout.rs` has the rooms.
+//! The references between the files of the broker and of the engine, and the rules that keep these in rooms: a room knows
+//! those below it, none beside or above it; no files know each other in a circle; few name the facade; a type gets its
+//! methods in its own room. `layout.rs` has the rooms.
 
 mod circles;
 mod crates;

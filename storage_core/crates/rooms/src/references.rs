@@ -1,4 +1,4 @@
-//! What the files of a crate know of each other: every name of another file that a `use` brings, that is written out as a
+//! The references between the files of a crate: every name of another file that a `use` brings, that is written out as a
 //! path, or that stands in the tokens of a macro; and every `impl`, since a call of a method leaves no name behind.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,19 +25,19 @@ pub struct Impl {
     pub file: String,
     /// The type that gets methods.
     pub of: Thing,
-    /// Which trait is implemented; `None` for methods of the type's own, and for a trait of another crate.
+    /// The trait that is implemented; `None` for methods of the type's own, and for a trait of another crate.
     pub of_trait: Option<Thing>,
 }
 
-/// All that the files of a crate know of each other.
+/// All references between the files of a crate.
 #[derive(Debug, Default)]
 pub struct Knowledge {
     /// All files of the crate, but those that only tests compile.
     pub files: BTreeSet<String>,
-    /// By (file that knows, file that is known): the names by which it does. No file is its own neighbour.
+    /// Names by (file that knows, file that is known). No file is its own neighbour.
     pub arrows: BTreeMap<(String, String), BTreeSet<String>>,
-    /// (Folder's file, file in it): what a folder only passes on of its own files. Who uses that knows the file behind it, so
-    /// that it is no arrow; but a folder must not pass on what belongs in a room above.
+    /// Pairs (folder's file, file in it) where the folder only passes on a name of its own file. Whoever uses the name knows the
+    /// file behind it, so the pair is no arrow; but a folder must not pass on what belongs in a room above.
     pub passed_on: BTreeSet<(String, String)>,
     /// The `impl` blocks of types of the crate.
     pub impls: BTreeSet<Impl>,

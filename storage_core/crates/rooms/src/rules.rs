@@ -1,4 +1,4 @@
-//! What may not be, and where it is.
+//! The rules of the rooms, and the places that break them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,26 +14,26 @@ pub enum Violation {
     Up {
         /// The rooms of the two.
         rooms: (String, String),
-        /// Who knows whom.
+        /// The file that knows, and the one that is known.
         files: (String, String),
     },
     /// A file knows one of its own room that knows it, too, be it by way of others.
     Circle {
         /// The room of both.
         room: String,
-        /// Who knows whom.
+        /// The file that knows, and the one that is known.
         files: (String, String),
     },
     /// A file below the listeners names the facade.
     Facade {
-        /// Who names it.
+        /// The file that names it.
         file: String,
-        /// Which of the facade's types.
+        /// The facade's type that it names.
         name: String,
     },
     /// A type gets methods outside of its room.
     Impl {
-        /// Where.
+        /// The file in which it gets them.
         file: String,
         /// The type.
         name: String,
@@ -57,7 +57,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The room of each file. An error says which file has none, or which line of the layout is of no use any more.
+/// The room of each file. An error names a file that has none, or a line of the layout that is of no use any more.
 pub fn rooms<'a>(layout: &'a Layout, knowledge: &'a Knowledge) -> Result<BTreeMap<&'a str, &'a str>, String> {
     let ranks = layout.ranks();
     for (file, room) in layout.placed {

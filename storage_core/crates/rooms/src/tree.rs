@@ -1,5 +1,5 @@
-//! The modules of a crate, read from its sources: which file each one lies in, which names it has, and what those names
-//! stand for. Code that only tests compile is left out.
+//! The tree of a crate's modules, read from its sources: the file in which each one lies, the names that it has, and what
+//! those names stand for. Code that only tests compile is left out.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -51,7 +51,7 @@ pub(crate) struct Import {
     pub(crate) is_reexport: bool,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target<'a> {
     Module(usize),
@@ -69,8 +69,8 @@ pub(crate) struct Tree {
 
 const ROOT: usize = 0;
 
-/// How many re-exports a name is followed through. Imports may form a circle (`use a::x` in `b` and `use b::x` in `a`),
-/// which rustc refuses, but this crate has to end on any source.
+/// Limit on the re-exports through which a name is followed. Imports may form a circle (`use a::x` in `b` and `use b::x` in
+/// `a`), which rustc refuses, but this crate has to end on any source.
 const STEPS_MAX: usize = 8;
 
 impl Tree {
@@ -137,7 +137,7 @@ impl Tree {
         Ok(id)
     }
 
-    /// What `path` means where it is written. `None`: another crate, the prelude, a generic parameter.
+    /// The target of `path` where it is written; `None` for another crate, the prelude and a generic parameter.
     pub(crate) fn resolve<'a>(&'a self, module: usize, path: &'a [String]) -> Option<Target<'a>> {
         self.resolve_in(module, path, true, STEPS_MAX)
     }
@@ -164,7 +164,7 @@ impl Tree {
         false
     }
 
-    /// `is_whole`: the path ends where it is used too. An import may stand for the beginning of a longer one.
+    /// `is_whole` says that the path ends here where it is used, too; an import may stand for the beginning of a longer one.
     fn resolve_in<'a>(
         &'a self,
         module: usize,
@@ -184,7 +184,7 @@ impl Tree {
             at = match next.as_str() {
                 "self" => at,
                 "super" => Target::Module(self.modules[inside].parent),
-                // What is not found is there all the same: a macro writes it, or the module passes on another crate's.
+                // A name that is not found is there all the same: a macro writes it, or the module passes on another crate's.
                 name => self
                     .look_up(inside, name, is_whole && rest.is_empty(), steps)
                     .unwrap_or(Target::Thing { module: inside, name }),
@@ -193,7 +193,7 @@ impl Tree {
         Some(at)
     }
 
-    /// What a name means inside a module. A module and a function may share one: the last segment of a path is rather the
+    /// The target of a name inside a module. A module and a function may share one: the last segment of a path is rather the
     /// function, any other one the module.
     fn look_up<'a>(
         &'a self,

@@ -1,4 +1,4 @@
-//! Which file a name leads to.
+//! The file to which a name leads.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! The broker and the engine as they are.
+//! The broker and the engine, as they are, keep the rules.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,8 +1,8 @@
-//! Crates of a few lines.
+//! Crates of a few lines, for tests.
 
 use walrus_rooms::{Knowledge, Sources};
 
-/// What the files of a crate know of each other, given as (path below `src/`, text).
+/// The references between the files of a crate, given as (path below `src/`, text).
 pub(crate) fn read(files: &[(&str, &str)]) -> Knowledge {
     let sources: Sources =
         files.iter().map(|(file, text)| ((*file).to_owned(), (*text).to_owned())).collect();
