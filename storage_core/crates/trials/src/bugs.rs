@@ -1,4 +1,4 @@
-//! The trials, tried: each mistake of `walrus_log::BUGS` is made on purpose, and one of them must fail.
+//! A trial of the trials: each mistake of `walrus_log::BUGS` is made on purpose, and one of the trials must fail.
 
 use std::panic::catch_unwind;
 use std::time::{Duration, Instant};
@@ -15,9 +15,9 @@ use crate::power::BACKENDS;
 use crate::rot::{Subject, larger};
 use crate::tails::tear;
 
-/// A mistake that is not found in so long is not found.
+/// Limit on the time that is spent on finding one mistake.
 const LIMIT: Duration = Duration::from_secs(420);
-/// Lives whose calls fail: those of the test.
+/// Lives whose calls fail: as many as in the test.
 const LIVES: u64 = 12;
 /// Lives that are crashed everywhere in a round.
 const CRASHED: u64 = 3;
@@ -33,13 +33,13 @@ const COMPACTIONS: u64 = 4;
 /// Rounds without any mistake, before and after: nothing must be found.
 const CLEAN_ROUNDS: u64 = 3;
 
-/// How one was found.
+/// How a mistake was found, or that it was not.
 pub struct Found {
-    /// Which.
+    /// The mistake.
     pub bug: Bug,
-    /// The trial that failed, and what it said first; `None`: it was not found.
+    /// The trial that failed, and what it said first; `None` if none did.
     pub by: Option<(&'static str, String)>,
-    /// How long it took.
+    /// Time that it took.
     pub elapsed: Duration,
 }
 
@@ -77,10 +77,10 @@ const ON_DISKS: Bug = Bug::NoSync;
 /// Lives of each backend, and images of each, among which a mistake must show.
 const DISK_LIVES: &str = "20";
 const DISK_IMAGES: &str = "20";
-/// How a process ends that panicked: a check failed, not what it needs to run.
+/// Exit code of a process that panicked: a check failed, rather than something that it needs to run.
 const PANICKED: i32 = 101;
 
-/// Never syncs on real disks, with each backend. Whether that was found.
+/// Makes the engine never sync on real disks, with each backend. Answers whether the trials found that.
 pub fn find_on_disks(mut each: impl FnMut(Bug, &str, &str, Duration)) -> bool {
     let mut all = true;
     for backend in BACKENDS {
@@ -91,7 +91,7 @@ pub fn find_on_disks(mut each: impl FnMut(Bug, &str, &str, Duration)) -> bool {
             .output()
             .expect("a process");
         let said = String::from_utf8_lossy(&tried.stderr);
-        // Behind an empty line and the one that says where.
+        // The message stands behind an empty line and the line that says where.
         let said = said.lines().nth(2).filter(|_| tried.status.code() == Some(PANICKED));
         all &= said.is_some();
         each(ON_DISKS, backend, said.unwrap_or("NOT FOUND"), began.elapsed());
@@ -101,7 +101,7 @@ pub fn find_on_disks(mut each: impl FnMut(Bug, &str, &str, Duration)) -> bool {
 
 fn try_round(subject: &Subject, round: u64) -> Option<(&'static str, String)> {
     let damages = DAMAGES * round..DAMAGES * (round + 1);
-    let faults = Plan { settles: true, marks: false, ..Plan::of(round % LIVES, 25) };
+    let faults = Plan { catches_up: true, marks: false, ..Plan::of(round % LIVES, 25) };
     let crashed = CRASHED * round..CRASHED * (round + 1);
     failing("crash images", || crashed.map(|seed| crash_everywhere(Plan::of(seed, 60), 2)).sum::<u64>())
         .or_else(|| failing("torn tails", || (TAILS * round..TAILS * (round + 1)).map(tear).sum::<u64>()))

@@ -1,4 +1,4 @@
-//! Compares what a store says with what its owner knows. Panics with what is wrong.
+//! Checks that compare what a store says with what its owner knows. They panic with what is wrong.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::owner::cursors_of;
 /// Bytes asked for at a time: some reads give many batches, some one.
 const READ_BYTES: usize = 10_000;
 
-/// (offset, value).
+/// Records as (offset, value).
 pub type Records = Vec<(u64, Vec<u8>)>;
-/// (start, end) of damage.
+/// Damaged ranges as (start, end).
 pub type Fences = Vec<(u64, u64)>;
 
 /// All records of a log from `from` on; damaged ranges are skipped and listed.
@@ -47,8 +47,8 @@ pub fn read_from(log: &Log, from: u64) -> (Records, Fences) {
     }
 }
 
-/// The store was opened after a crash in which a call was under way: each fact is as before the call or as behind it.
-/// What was never synced may also be as it was in one of the `lives` before.
+/// Checks a store that was opened after a crash in which a call was under way: each fact is as before the call or as behind
+/// it. Facts that were never synced may also be as they were in one of the `lives` before.
 pub fn check(store: &Store, before: &Facts, after: &Facts, lives: &[&Facts]) {
     for (id, log) in &after.logs {
         let old = before.logs.get(id);
@@ -58,7 +58,7 @@ pub fn check(store: &Store, before: &Facts, after: &Facts, lives: &[&Facts]) {
                 assert!(!old.is_deleted || is_loose, "log {id} is back, it was deleted");
                 check_log(&found, old, log, lives);
             }
-            // Just being created.
+            // The log was just being created.
             (Some(found), None) => check_log(&found, log, log, lives),
             (None, Some(old)) => {
                 let may_lack = log.is_deleted || old.fsync == FsyncSchedule::NoFsync;
@@ -76,14 +76,14 @@ pub fn check(store: &Store, before: &Facts, after: &Facts, lives: &[&Facts]) {
         let known = [before, after].map(|facts| facts.properties.get(key).map(Vec::as_slice));
         assert!(known.contains(&found), "{key}: {found:?}, not one of {known:?}");
     }
-    // A block's first write may be torn in its header; then it is out of the way. Where a log never syncs, its
-    // creation can be lost, and its blocks not.
+    // A block whose first write was torn in its header is moved out of the way. Where a log never syncs, its creation
+    // can be lost while its blocks are not.
     let is_loose = after.logs.values().any(|log| log.fsync == FsyncSchedule::NoFsync);
     let unknown = &store.report().unknown_blocks;
     assert!(is_loose || unknown.iter().all(|block| block.moved_to.is_some()), "unknown blocks: {unknown:?}");
 }
 
-/// `old` and `new`: what is known without and with the call that was under way.
+/// Checks one log. `old` and `new` are the facts without and with the call that was under way.
 fn check_log(found: &Log, old: &LogFacts, new: &LogFacts, lives: &[&Facts]) {
     let id = found.id();
     assert_eq!(found.name(), old.name, "name of log {id}");
@@ -97,7 +97,7 @@ fn check_log(found: &Log, old: &LogFacts, new: &LogFacts, lives: &[&Facts]) {
     let (records, fences) = read_from(found, start);
     let end = found.durable_offset().0;
     if !is_loose || found.sealed().is_none() {
-        // What was never synced may be gone, and what follows it goes with it: that is a torn tail.
+        // Batches that were never synced may be gone with all that follows them: that is a torn tail.
         assert_eq!(fences, [], "fences of log {id}");
     }
     if !is_loose {
@@ -162,7 +162,7 @@ fn check_seal(found: &Log, old: &LogFacts, new: &LogFacts, end: u64) {
     }
 }
 
-/// What a store that was just opened and checked shows: from now on it must be there.
+/// The facts that a store shows that was just opened and checked: from now on they must stay.
 pub fn seen(store: &Store, before: &Facts, after: &Facts) -> Facts {
     let mut facts = after.clone();
     for (id, log) in &mut facts.logs {
@@ -177,7 +177,7 @@ pub fn seen(store: &Store, before: &Facts, after: &Facts) -> Facts {
             *log = Arc::clone(old);
         }
         let log = Arc::make_mut(log);
-        // It may be there though its deletion was under way.
+        // The log may be there though its deletion was under way.
         log.is_deleted = false;
         let end = found.durable_offset().0;
         if log.end() > end {
@@ -192,7 +192,7 @@ pub fn seen(store: &Store, before: &Facts, after: &Facts) -> Facts {
     facts
 }
 
-/// Whether all of these are the log's values.
+/// Whether all of these records are the log's values.
 fn holds(log: &LogFacts, records: &[(u64, Vec<u8>)]) -> bool {
     let is = |(offset, bytes): &(u64, Vec<u8>)| {
         log.values.get(*offset as usize).is_some_and(|(value, _)| value.is(bytes))

@@ -15,14 +15,14 @@ use crate::random::{Random, Value};
 use crate::tails::any_choice;
 
 const KEYS: u64 = 6;
-/// No tombstone is so old.
+/// Delay after which tombstones go: none is ever so old.
 const NEVER: Duration = Duration::from_secs(1 << 40);
 
-/// What a log was given: of each offset the key and the value.
+/// The records that a log was given: the key and the value of each offset.
 type Given = Vec<(u64, Value)>;
 
-/// Compacts a log twice, appends to it meanwhile, and crashes that after each change of the disk; how many images were
-/// opened.
+/// Compacts a log twice, appends to it meanwhile, and crashes that after each change of the disk. Answers how many images
+/// were opened.
 pub fn compact(seed: u64) -> u64 {
     let mut random = Random(seed ^ 0x636f_6d70);
     let kind = if seed.is_multiple_of(2) { TailKind::Mapped } else { TailKind::Buffered };
@@ -33,7 +33,7 @@ pub fn compact(seed: u64) -> u64 {
     grow(&log, 40 + random.below(30), &mut given, &mut random);
     store.drain();
     let began = disk.changes();
-    // (changes of the disk, end that was acknowledged by then).
+    // Each entry has a number of changes of the disk and the end that was acknowledged by then.
     let mut promised = vec![(began, given.len())];
     for _ in 0..2 {
         log.compact(NEVER).expect("nothing fails");

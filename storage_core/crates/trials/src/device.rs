@@ -16,9 +16,9 @@ use fuser::{
 
 use crate::device_log::LogWriter;
 
-/// What the process that serves says once the file is there.
+/// The word that the process that serves says once the file is there.
 const READY: &str = "ready";
-/// Nothing but the loop device uses the file, and it never changes by itself.
+/// Time for which the kernel may keep what it knows of the file: only the loop device uses it, and it never changes by itself.
 const KEPT: Duration = Duration::from_secs(3600);
 
 /// A disk that is being served; it is gone when this is dropped.
@@ -58,7 +58,7 @@ impl Drop for Device {
     }
 }
 
-/// The process that serves; it ends when its standard input does.
+/// Serves the disk until the standard input ends; the life of the process that serves.
 pub fn serve(image: &Path, log: &Path, at: &Path) -> io::Result<()> {
     let image = File::options().read(true).write(true).open(image)?;
     let disk = Disk { bytes: image.metadata()?.len(), image, log: Mutex::new(LogWriter::create(log)?) };
@@ -97,7 +97,7 @@ impl Disk {
         }
     }
 
-    /// Logged first: what can be read was written down.
+    /// Logs an event before it takes effect, so that everything that can be read was written down.
     fn logged(&self, log: impl FnOnce(&mut LogWriter) -> io::Result<()>) -> io::Result<()> {
         let mut guard = self.log.lock().map_err(|_| io::Error::other("the log broke"))?;
         log(&mut guard)

@@ -1,5 +1,5 @@
-//! What a disk was told, in order, and what may be left of it when the power fails: everything that was flushed, and of
-//! the rest whatever the disk had got to.
+//! The log of what a disk was told, in order, and the images that may be left of it when the power fails: everything that was
+//! flushed is there, and of the rest whatever the disk had got to.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,13 +9,13 @@ use std::path::Path;
 
 use crate::random::Random;
 
-/// In place of a position: a flush.
+/// The position that stands for a flush.
 const FLUSH: u64 = u64::MAX;
 const HEADER_BYTES: usize = 16;
 const PAGE_BYTES: usize = 4096;
 const SECTOR_BYTES: usize = 512;
 
-/// Events one after the other: position or `FLUSH`, length, bytes. Its length is the clock of the disk.
+/// A log of events one after the other: position or `FLUSH`, length, bytes. Its length is the clock of the disk.
 pub struct LogWriter(File);
 
 impl LogWriter {
@@ -24,7 +24,7 @@ impl LogWriter {
         File::create(path).map(Self)
     }
 
-    /// Bytes were written.
+    /// Logs that bytes were written.
     pub fn write(&mut self, position: u64, bytes: &[u8]) -> io::Result<()> {
         let mut event = Vec::with_capacity(HEADER_BYTES + bytes.len());
         event.extend_from_slice(&position.to_le_bytes());
@@ -33,32 +33,32 @@ impl LogWriter {
         self.0.write_all(&event)
     }
 
-    /// What was written before is durable.
+    /// Logs that all that was written before is durable.
     pub fn flush(&mut self) -> io::Result<()> {
         self.write(FLUSH, &[])
     }
 }
 
-/// One thing that the disk was told.
+/// One event of the log.
 enum Event {
     Write { position: u64, bytes: Range<usize> },
     Flush,
 }
 
-/// What a power failure leaves of what was not flushed.
+/// The writes that a power failure loses, of those that were not flushed.
 #[derive(Clone, Copy, Debug)]
 pub enum Loss {
-    /// Nothing.
+    /// All are lost.
     All,
-    /// Everything.
+    /// None is lost.
     None,
-    /// What came first, up to somewhere.
+    /// The last ones are lost, from a random one on.
     Last(u64),
-    /// Any of the writes.
+    /// Random ones are lost.
     Writes(u64),
-    /// Any pages of 4 KiB.
+    /// Random pages of 4 KiB of them are lost.
     Pages(u64),
-    /// Any sectors of 512 bytes.
+    /// Random sectors of 512 bytes of them are lost.
     Sectors(u64),
 }
 
@@ -80,27 +80,27 @@ impl Loss {
 /// A disk that goes through its log again.
 pub struct DeviceReplay<'a> {
     log: &'a [u8],
-    /// The place in the log behind what has happened.
+    /// Place in the log behind the events that have happened.
     at: usize,
-    /// What the disk keeps whatever happens.
+    /// The bytes that the disk keeps whatever happens.
     durable: Vec<u8>,
-    /// Written and not flushed.
+    /// Writes that were not flushed: position, and place of the bytes in the log.
     pending: Vec<(u64, Range<usize>)>,
 }
 
 impl<'a> DeviceReplay<'a> {
-    /// `image`: what lay there before.
+    /// A disk at the begin of its log, on which `image` lay before.
     pub fn new(image: Vec<u8>, log: &'a [u8]) -> Self {
         Self { log, at: 0, durable: image, pending: Vec::new() }
     }
 
-    /// Where the events of a log end.
+    /// The places at which the events of a log end.
     pub fn ends(log: &[u8]) -> Vec<usize> {
         let ends = std::iter::successors(Some(0), |at| decode(log, *at).map(|(_, end)| end));
         ends.skip(1).collect()
     }
 
-    /// Goes on to where an event ends.
+    /// Replays the log up to the end of an event.
     pub fn advance(&mut self, to: usize) {
         while self.at < to {
             let Some((event, end)) = decode(self.log, self.at) else { return };
@@ -116,7 +116,7 @@ impl<'a> DeviceReplay<'a> {
         }
     }
 
-    /// What a power failure now may leave.
+    /// The image that a power failure at this moment leaves.
     pub fn image(&self, loss: Loss) -> Vec<u8> {
         let mut image = self.durable.clone();
         let writes = self.pending.iter().map(|(position, bytes)| (*position, &self.log[bytes.clone()]));
@@ -139,8 +139,8 @@ impl<'a> DeviceReplay<'a> {
     }
 }
 
-/// Keeps any pieces of the writes. The first page stays whole: it holds the superblock, of which a file system has to
-/// believe something.
+/// Writes any pieces of the writes into the image. The first page stays whole, for it holds the superblock, of which a file
+/// system has to believe something.
 fn torn<'a>(image: &mut [u8], writes: impl Iterator<Item = (u64, &'a [u8])>, piece_bytes: usize, seed: u64) {
     let mut random = Random(seed);
     for (position, bytes) in writes {
@@ -159,7 +159,7 @@ fn write(image: &mut [u8], position: u64, bytes: &[u8]) {
     image[position..position + bytes.len()].copy_from_slice(bytes);
 }
 
-/// The event at a place and where it ends; `None` at the end, also where it is cut off.
+/// Decodes the event at a place and where it ends; `None` at the end of the log, also where the event is cut off.
 fn decode(log: &[u8], at: usize) -> Option<(Event, usize)> {
     let field = |at: usize| Some(u64::from_le_bytes(*log.get(at..)?.first_chunk()?));
     let (position, bytes) = (field(at)?, field(at + 8)?);

@@ -1,4 +1,4 @@
-//! What a store must hold: the owner's own record of what was done, and of what was promised about it.
+//! The facts that a store must hold: the owner's own record of what was done, and of what was promised about it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,49 +9,49 @@ use walrus_log::{Epoch, FsyncSchedule, LogId, LogSpec, Offset, ProducerTable};
 
 use crate::random::Value;
 
-/// What is true of all logs at one moment.
+/// The facts about all logs at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Those that were ever created, the deleted ones too.
+    /// The logs that were ever created, the deleted ones too.
     pub logs: BTreeMap<LogId, Arc<LogFacts>>,
-    /// Facts under keys.
+    /// Properties of the store, by key.
     pub properties: BTreeMap<String, Vec<u8>>,
 }
 
-/// What is true of one log at one moment.
+/// The facts about one log at one moment.
 #[derive(Clone, Debug)]
 pub struct LogFacts {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What its appends promise.
+    /// Its schedule of syncs, which says what its appends promise.
     pub fsync: FsyncSchedule,
     /// The value at every offset from 0, and where its batch starts.
     pub values: Vec<(Value, u64)>,
     /// (start, end) of batches that were appended all or not at all.
     pub groups: Vec<(u64, u64)>,
-    /// Offsets below were trimmed.
+    /// First offset that was not trimmed.
     pub start: u64,
-    /// Offsets below survive a power failure.
+    /// End of the offsets that survive a power failure.
     pub promised: u64,
-    /// Places that were promised.
+    /// Places of cursors that were promised.
     pub cursors: BTreeMap<String, u64>,
-    /// What it was sealed with.
+    /// The bytes with which it was sealed, if it was.
     pub sealed: Option<Vec<u8>>,
-    /// It is gone for good.
+    /// Whether it was deleted, for good.
     pub is_deleted: bool,
     /// Batches of an idempotent producer: who, records, base offset.
     pub produced: Vec<(ProducerRef, u32, u64)>,
 }
 
 impl Facts {
-    /// Changes one log.
+    /// The facts about one log, to be changed.
     pub fn log(&mut self, id: LogId) -> &mut LogFacts {
         Arc::make_mut(self.logs.get_mut(&id).expect("the log is known"))
     }
 }
 
 impl LogFacts {
-    /// A new log.
+    /// The facts about a new log.
     pub fn new(name: &str, fsync: FsyncSchedule) -> Self {
         Self {
             name: name.to_owned(),
@@ -103,14 +103,14 @@ pub fn new_log(id: LogId, name: String) -> LogSpec {
     LogSpec { id, name, base_offset, epoch: EPOCH, producers, fsync: None }
 }
 
-/// One call of the owner: between these changes of the disk it was under way, and these are the facts behind it.
+/// One call of the owner: the changes of the disk between which it was under way, and the facts behind it.
 #[derive(Clone, Debug)]
 pub struct Moment {
     /// Changes of the disk when the call began.
     pub began: usize,
     /// Changes of the disk when it returned.
     pub ended: usize,
-    /// What holds from then on.
+    /// The facts from then on.
     pub facts: Facts,
     /// The call, for messages.
     pub call: String,

@@ -14,15 +14,15 @@ use crate::random::Random;
 /// How one call fails.
 #[derive(Clone, Copy, Debug)]
 pub enum Mishap {
-    /// The one of that number, of those that change something.
+    /// The call of that number fails, of those that change something.
     Call(u64, Fault),
-    /// That one and all behind it.
+    /// That call and all behind it fail.
     From(u64, Fault),
-    /// The one of that number, of those that read.
+    /// The call of that number fails, of those that read.
     Read(u64, Fault),
 }
 
-/// What was tried.
+/// The counts of what was tried.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tried {
     /// Calls that failed.
@@ -127,7 +127,7 @@ fn fail(plan: &Plan, mishap: Mishap) -> Tried {
     Tried { faults: 1, images }
 }
 
-/// What a failing disk may be answered with.
+/// Checks that an error is one that a failing disk may cause.
 fn expect_a_fault(error: &Error) {
     let is_expected = matches!(error, Error::Io { .. } | Error::NoSpace { .. } | Error::Poisoned { .. });
     assert!(is_expected, "a failing disk was answered with: {error}");

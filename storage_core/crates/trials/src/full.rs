@@ -16,35 +16,35 @@ use crate::power::open;
 use crate::random::{Random, Value};
 
 const DISK_BYTES: u64 = 32 << 20;
-/// That are filled at the same time.
+/// Logs that are filled at the same time.
 const LOGS: u64 = 2;
-/// The store is closed and opened again on the full disk after each so many cycles.
+/// Cycles after which the store is closed and opened again on the full disk.
 const REOPENED_EACH: u64 = 10;
-/// A log is deleted, and another one made, after each so many.
+/// Cycles after which a log is deleted and another one made.
 const DELETED_EACH: u64 = 3;
-/// After so many cycles everything has been used once.
+/// Cycles after which everything has been used once.
 const WARM_CYCLES: usize = 20;
-/// Files that are being made ready, or freed; each has two.
+/// Allowed growth of descriptors: files that are being made ready, or freed, have two each.
 const DESCRIPTORS_SLACK: u64 = 8;
-/// Memory is taken in chunks, and given back when the allocator likes.
+/// Allowed growth of memory: it is taken in chunks, and given back when the allocator likes.
 const MEMORY_SLACK_BYTES: u64 = 8 << 20;
-/// Blocks of the file system's own, and a file of ours that is just being freed.
+/// Allowed growth on the disk: blocks of the file system's own, and a file of ours that is just being freed.
 const DISK_SLACK_BYTES: u64 = 4 << 20;
-/// A full disk may have been filled with less than this only if something was not given back.
+/// The least that fills the disk: where less does, something was not given back.
 const FILL_BYTES_MIN: u64 = 12 << 20;
 
-/// What a process and its disk use when a cycle is over, and everything was freed.
+/// The resources that a process and its disk use when a cycle is over, and everything was freed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Use {
     /// Open file descriptors.
     pub descriptors: u64,
     /// Memory of the process, without what is mapped from files: those are on the disk.
     pub memory_bytes: u64,
-    /// Bytes that are taken of the file system.
+    /// Bytes of the file system that are in use.
     pub disk_bytes: u64,
 }
 
-/// One log, and what is in it from its start on.
+/// One log, and the records in it from its start on.
 struct Filled {
     log: Log,
     start: u64,
@@ -56,7 +56,7 @@ impl Filled {
         self.start + self.values.len() as u64
     }
 
-    /// Appends until the disk is full; how many bytes.
+    /// Appends until the disk is full. Answers how many bytes were appended.
     fn fill(&mut self, random: &mut Random) -> u64 {
         let mut total = 0;
         loop {
@@ -94,7 +94,7 @@ impl Filled {
         }
     }
 
-    /// Also where the disk is full.
+    /// Trims the log, which must go on also where the disk is full.
     fn free(&mut self, to: u64) {
         self.log.delete_before(Offset(to)).unwrap_or_else(|error| panic!("a trim of a full disk: {error}"));
         self.values.drain(..(to - self.start) as usize);
@@ -102,8 +102,8 @@ impl Filled {
     }
 }
 
-/// Fills an ext4 so many times; what was in use after each, and how many bytes were appended. Needs a mount namespace
-/// of its own.
+/// Fills an ext4 so many times. Answers what was in use after each, and how many bytes were appended. Needs a mount
+/// namespace of its own.
 pub fn fill_often(backend: Backend, cycles: u64) -> io::Result<(Vec<Use>, u64)> {
     let work = image_directory()?;
     let image = work.path().join("image");
@@ -143,7 +143,7 @@ pub fn fill_often(backend: Backend, cycles: u64) -> io::Result<(Vec<Use>, u64)> 
     Ok((uses, total))
 }
 
-/// What grew between the first cycles and the last; `None`: nothing did.
+/// The resource that grew between the first cycles and the last, in words; `None` if none did.
 pub fn grown(uses: &[Use]) -> Option<String> {
     let (first, last) = (&uses[WARM_CYCLES..2 * WARM_CYCLES], &uses[uses.len() - WARM_CYCLES..]);
     let grown = |what: &str, slack: u64, of: fn(&Use) -> u64| {
@@ -162,7 +162,7 @@ fn create(store: &Store, number: u64) -> Filled {
     Filled { log, start: 0, values: VecDeque::new() }
 }
 
-/// All logs at the same time; how many bytes.
+/// Fills all logs at the same time. Answers how many bytes were appended.
 fn fill(logs: &mut [Filled], random: &mut Random) -> u64 {
     thread::scope(|scope| {
         let fill = |filled| {

@@ -11,10 +11,10 @@ use crate::facts::{Facts, LogFacts, Moment};
 use crate::owner::{Owner, Plan};
 use crate::random::{Random, Value};
 
-/// A second failure follows one of so many recoveries.
+/// Recoveries of which one, on average, is followed by a second failure.
 const AGAIN_ONE_IN: u64 = 6;
 
-/// Lives the life of a seed and crashes it at each of its changes; how many images were opened.
+/// Lives the life of a plan and crashes it at each of its changes. Answers how many images were opened.
 pub fn crash_everywhere(plan: Plan, images_per_change: u64) -> u64 {
     let what = format!("{plan:?}");
     let disk = SimulatedDisk::new(plan.tail_kind);
@@ -51,7 +51,7 @@ pub fn crash_everywhere(plan: Plan, images_per_change: u64) -> u64 {
     }
 }
 
-/// Where in the owner's calls a change was made.
+/// A place in the owner's calls, which moves on with the changes of the disk.
 #[derive(Default)]
 pub(crate) struct Now {
     /// Calls that had returned.
@@ -65,7 +65,7 @@ impl Now {
         }
     }
 
-    /// What held before the call that may have been under way, what holds behind it, and which it was.
+    /// The facts before the call that may have been under way, the facts behind it, and which call it was.
     pub(crate) fn facts<'a>(&self, moments: &'a [Moment], changes: usize) -> (&'a Facts, &'a Facts, &'a str) {
         static NOTHING: std::sync::LazyLock<Facts> = std::sync::LazyLock::new(Facts::default);
         let before = self.ended.checked_sub(1).map_or(&*NOTHING, |last| &moments[last].facts);
@@ -76,8 +76,8 @@ impl Now {
     }
 }
 
-/// Opens what a crash left and checks it; `again`: and crashes that, somewhere between its opening and an append.
-/// How many images were opened.
+/// Opens what a crash left and checks it; with `again` it crashes that, too, somewhere between its opening and an append.
+/// Answers how many images were opened.
 pub fn open_and_check(
     image: &SimulatedDisk,
     plan: &Plan,
@@ -121,7 +121,7 @@ fn open(image: &SimulatedDisk, plan: &Plan) -> Store {
     opened.unwrap_or_else(|error| panic!("it does not open: {error}"))
 }
 
-/// Life goes on after a recovery.
+/// Appends a value after a recovery: life goes on.
 pub(crate) fn append(log: &Log, number: u64, facts: &mut LogFacts) {
     let value = Value { number: number | 1 << 63, bytes: 900 };
     let mut builder = BatchBuilder::new();
@@ -139,7 +139,7 @@ pub(crate) fn append(log: &Log, number: u64, facts: &mut LogFacts) {
     facts.values.push((value, base));
 }
 
-/// Runs a trial; a panic gets said where it happened.
+/// Runs a trial. A panic in it is passed on with `what`, which says where it happened.
 pub fn told<T>(what: &str, trial: impl FnOnce() -> T) -> T {
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(trial)) {
         Ok(done) => done,
@@ -147,7 +147,7 @@ pub fn told<T>(what: &str, trial: impl FnOnce() -> T) -> T {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub fn message(reason: &(dyn std::any::Any + Send)) -> String {
     let text = reason.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| reason.downcast_ref::<&str>().copied()).unwrap_or("a panic without words").to_owned()

@@ -1,5 +1,5 @@
-//! Tries to break the storage engine: power failures at every change of the disk, calls that fail, damaged files; and
-//! mistakes in the engine that these trials must find.
+//! Trials that try to break the storage engine: power failures at every change of the disk, calls that fail, damaged files;
+//! and mistakes in the engine that these trials must find.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -30,12 +30,12 @@ pub mod rot;
 pub mod schedules;
 pub mod tails;
 
-/// How often something is tried: `WALRUS_TEST_EFFORT=20` tries twenty times as much as a normal run.
+/// The number of times that something is tried: `WALRUS_TEST_EFFORT=20` tries twenty times as much as a normal run.
 pub fn effort(normal: u64) -> u64 {
     normal * std::env::var("WALRUS_TEST_EFFORT").ok().and_then(|effort| effort.parse().ok()).unwrap_or(1)
 }
 
-/// Says what was tried, also where tests' output is kept back.
+/// Prints what was tried, also where the output of tests is kept back.
 pub fn say(what: &str) {
     let _ = writeln!(std::io::stderr(), "{what}");
 }

@@ -50,7 +50,7 @@ fn code(done: std::io::Result<()>) -> ExitCode {
     }
 }
 
-/// Prints how many images were opened.
+/// Cuts the power of a disk, and prints how many images were opened.
 fn power(backend: &str, lives: &str, images: &str) -> ExitCode {
     let backend: Backend = backend.parse().expect("a backend");
     let [lives, images]: [u64; 2] = [lives, images].map(|number| number.parse().expect("a number"));
@@ -58,19 +58,19 @@ fn power(backend: &str, lives: &str, images: &str) -> ExitCode {
     code(all.map(|all: u64| println!("{all}")))
 }
 
-/// Prints what was damaged, and what came of it.
+/// Damages stores, and prints what was damaged and what came of it.
 fn damage(count: &str, seed: &str) -> ExitCode {
     let [count, seed]: [u64; 2] = [count, seed].map(|number| number.parse().expect("a number"));
     println!("{}", walrus_trials::damage::campaign(count, seed));
     ExitCode::SUCCESS
 }
 
-/// Prints how many records were acknowledged and read.
+/// Fills disks to the last byte, and prints how many records were acknowledged and read.
 fn no_room(backend: &str, file_system: FileSystem) -> ExitCode {
     code(fill_and_kill(backend, file_system).map(|records| println!("{records}")))
 }
 
-/// Prints what was appended and what was in use.
+/// Fills a disk again and again, and prints what was appended and what was in use.
 fn full(backend: &str, cycles: &str) -> ExitCode {
     let backend: Backend = backend.parse().expect("a backend");
     let filled = fill_often(backend, cycles.parse().expect("a number"));

@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// Where images lie: in memory, if it can be.
+/// Directory in memory in which images lie, where there is one.
 const MEMORY: &str = "/dev/shm";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Why this machine, or this user, cannot mount file systems of their own; `None`: it can.
+/// Why this machine or this user cannot mount file systems of their own; `None` if they can.
 pub fn cannot_mount() -> Option<String> {
     let uid = fs::metadata("/proc/self").map(|process| process.uid());
     if !matches!(uid, Ok(0)) {
@@ -30,17 +30,17 @@ pub fn cannot_mount() -> Option<String> {
     .find_map(|command| run(command).err().map(|error| error.to_string()))
 }
 
-/// As `cannot_mount`, for a disk that is served by a process, too.
+/// Why this machine or this user cannot mount a disk that a process serves; `None` if they can.
 pub fn cannot_serve() -> Option<String> {
     let fuse = File::options().read(true).write(true).open("/dev/fuse");
     cannot_mount().or_else(|| fuse.err().map(|error| format!("/dev/fuse: {error}")))
 }
 
-/// How programs are started in a mount namespace of their own where they may mount a tmpfs: with the rights of this user, or
-/// as the root of a user namespace.
+/// Finds a way to start programs in a mount namespace of their own where they may mount a tmpfs: with the rights of this
+/// user, or as the root of a user namespace.
 ///
 /// # Errors
-/// Which rights are missing.
+/// Both ways fail; the text says which rights are missing.
 pub fn private_memory() -> Result<impl Fn(&Path) -> Command, String> {
     let own_root = |program: &Path| {
         let mut command = Command::new("unshare");
@@ -74,18 +74,18 @@ pub fn image_directory() -> io::Result<TempDir> {
 /// Makes a file that holds an empty ext4.
 pub fn make_ext4(path: &Path, bytes: u64) -> io::Result<()> {
     File::create(path)?.set_len(bytes)?;
-    // Nothing is left to be done later, at a time of the kernel's choice.
+    // With these nothing is left to be done later, at a time of the kernel's choice.
     let options = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
     run(Command::new("mkfs.ext4").args(["-q", "-F", "-b", "4096", "-J", "size=4", "-E", options]).arg(path))
 }
 
-/// Until the boot of this machine is another one for every process of this namespace.
+/// Another boot of this machine, as every process of this namespace sees it until this is dropped.
 pub struct OtherBoot {
     file: PathBuf,
 }
 
 impl OtherBoot {
-    /// A crash that is played ends no boot; a store that is opened behind it must not think so.
+    /// Pretends another boot: a crash that is played ends no boot, and a store that is opened behind it must not see that.
     pub fn new(directory: &Path) -> io::Result<Self> {
         let file = directory.join("boot_id");
         fs::write(&file, format!("{}\n", uuid::Uuid::new_v4()))?;
@@ -101,7 +101,7 @@ impl Drop for OtherBoot {
     }
 }
 
-/// Something mounted; it is not when this is dropped.
+/// A mounted file system, which is unmounted when this is dropped.
 pub struct Mounted {
     at: PathBuf,
 }
@@ -121,7 +121,7 @@ impl Mounted {
         Ok(Self { at: at.to_owned() })
     }
 
-    /// Where.
+    /// The place where it is mounted.
     pub fn path(&self) -> &Path {
         &self.at
     }

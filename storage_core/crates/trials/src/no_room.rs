@@ -1,6 +1,6 @@
-//! A real disk that a stranger fills to its last byte while a store is open: what frees space, ends something or closes goes
-//! on, the process is killed, and the store opens. Where even its reserve is gone it opens for reading only, gives all
-//! that was acknowledged, changes nothing, and goes on once there is space.
+//! A trial on a real disk that a stranger fills to its last byte while a store is open: calls that free space, end something
+//! or close go on, the process is killed, and the store opens. Where even its reserve is gone it opens for reading only,
+//! gives all that was acknowledged, changes nothing, and goes on once there is space.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -18,29 +18,29 @@ use crate::power::open;
 use crate::random::{Random, Value};
 
 const DISK_BYTES: u64 = 32 << 20;
-/// Each is killed on a full disk, and the next one begins there.
+/// Lives, each of which is killed on a full disk, where the next one begins.
 const LIVES: u64 = 3;
-/// What all lives append to and trim.
+/// The log that all lives append to and trim.
 const KEPT: u64 = 1;
-/// A life seals one log, and deletes one.
+/// Logs at the start: a life seals one, and deletes one.
 const LOGS: u64 = KEPT + 2 * LIVES;
-/// Appended to each log while there is space.
+/// Records that are appended to each log while there is space.
 const RECORDS: u64 = 40;
-/// What a life leaves of the log that it trims.
+/// Records that a life leaves in the log that it trims.
 const LEFT: u64 = 20;
-/// More than any journal has room for.
+/// Limit on the moves of a cursor: more than any journal has room for.
 const MOVES_MAX: u64 = 50_000;
 const BALLAST: &str = "ballast";
 const PROPERTY: &str = "life";
-/// What a life says last.
+/// The last line of a life.
 const DONE: &str = "done";
 
-/// What is filled.
+/// The kind of file system that is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSystem {
-    /// In memory.
+    /// A tmpfs, in memory.
     Tmpfs,
-    /// Over a loop device.
+    /// An ext4 over a loop device.
     Ext4,
 }
 
@@ -77,7 +77,7 @@ pub fn live(backend: Backend, life: u64, directory: &Path) -> io::Result<()> {
         let is_clear = refused.to_string().contains("free some space and try again");
         assert!(matches!(refused, Error::NoSpace { .. }) && is_clear, "a full disk is told as {refused}");
     }
-    // What is left of the journal's room, up to what is kept for what frees space.
+    // Moves of the cursor take the journal's room up to the part that is kept for calls that free space.
     let cursor = log(KEPT).cursor("c").map_err(io::Error::other)?;
     let (start, end) = (log(KEPT).start_offset().0, log(KEPT).end_offset().0);
     let refused = (0..MOVES_MAX).find_map(|i| cursor.seek(Offset(start + i % (end - start))).err());
@@ -85,7 +85,7 @@ pub fn live(backend: Backend, life: u64, directory: &Path) -> io::Result<()> {
     let refused = store.create_log(new_log(log_id(LOGS + life), "one more".to_owned()));
     assert!(matches!(refused, Err(Error::NoSpace { .. })), "a new log: {:?}", refused.map(|log| log.id()));
     let started = log(KEPT).end_offset().0 - LEFT;
-    // One by one, and each time the stranger takes what came back.
+    // The log is trimmed record by record, and each time the stranger takes what came back.
     for start in log(KEPT).start_offset().0..started {
         log(KEPT).delete_before(Offset(start + 1)).map_err(io::Error::other)?;
         fill_behind(&store, disk)?;
@@ -110,13 +110,13 @@ pub fn live(backend: Backend, life: u64, directory: &Path) -> io::Result<()> {
     park(&store)
 }
 
-/// Until somebody kills this process.
+/// Waits until somebody kills this process.
 fn park(_store: &Store) -> io::Result<()> {
     println!("{DONE}");
     io::stdin().read_to_end(&mut Vec::new()).map(drop)
 }
 
-/// Appends a record; says it where it was acknowledged.
+/// Appends a record, and prints it if it was acknowledged.
 fn append(log: &Log, id: u64, random: &mut Random) -> io::Result<Result<(), Error>> {
     let value = Value { number: random.number(), bytes: 8 + random.below(9_000) as usize };
     let mut builder = BatchBuilder::new();
@@ -134,14 +134,14 @@ fn append(log: &Log, id: u64, random: &mut Random) -> io::Result<Result<(), Erro
     Ok(Ok(()))
 }
 
-/// What the lives were promised.
+/// The promises that were made to the lives.
 #[derive(Default)]
 struct Promised {
     logs: BTreeMap<u64, Promises>,
     lived: u64,
 }
 
-/// What the lives were promised about one log.
+/// The promises that were made to the lives about one log.
 #[derive(Default)]
 struct Promises {
     values: BTreeMap<u64, Value>,
@@ -170,7 +170,7 @@ impl Promised {
         }
     }
 
-    /// All of it is there, and nothing else; how many records.
+    /// Checks that all of it is there, and nothing else. Answers how many records there are.
     fn check(&self, store: &Store) -> u64 {
         assert_eq!(store.logs().len(), self.logs.len(), "logs");
         let property = store.property(PROPERTY).expect("a property");
@@ -195,8 +195,8 @@ impl Promised {
     }
 }
 
-/// Lets processes fill a disk and die there, and opens what they leave; how many records were acknowledged and read. Needs a
-/// mount namespace of its own.
+/// Lets processes fill a disk and die there, and opens what they leave. Answers how many records were acknowledged and read.
+/// Needs a mount namespace of its own.
 pub fn fill_and_kill(backend_name: &str, file_system: FileSystem) -> io::Result<u64> {
     let backend: Backend = backend_name.parse().map_err(io::Error::other)?;
     let work = image_directory()?;
@@ -283,13 +283,13 @@ fn start(backend: &str, life: u64, directory: &Path) -> io::Result<Child> {
         .spawn()
 }
 
-/// Once the store has given back what it can, a stranger takes it.
+/// Lets a stranger fill the disk once the store has given back what it can.
 fn fill_behind(store: &Store, disk: &Path) -> io::Result<()> {
     store.drain();
     fill(disk)
 }
 
-/// A stranger takes every byte that is free.
+/// Takes every byte of a disk that is free, as a stranger does.
 fn fill(disk: &Path) -> io::Result<()> {
     let mut ballast = File::options().append(true).create(true).open(disk.join(BALLAST))?;
     loop {
@@ -310,7 +310,8 @@ fn fill(disk: &Path) -> io::Result<()> {
     }
 }
 
-/// What a copy that writes no zeros leaves out: the next journal's file, and the space ahead in this one.
+/// Takes the store's reserve, as a copy that writes no zeros leaves it out: the next journal's file, and the space ahead in
+/// this one.
 fn take_reserve(directory: &Path) -> io::Result<()> {
     fs::remove_file(directory.join("journal.spare"))?;
     for entry in fs::read_dir(directory)? {

@@ -13,28 +13,28 @@ use walrus_log::{
 use crate::facts::{Facts, LogFacts, Moment, log_id, new_log};
 use crate::random::{Random, Value};
 
-/// Longer than any trial: only what is asked for is synced.
+/// A schedule longer than any trial, with which only appends for which a sync is asked are synced.
 const LATER: FsyncSchedule = FsyncSchedule::Milliseconds(NonZeroU64::new(3_600_000).expect("not zero"));
-/// Logs that are there at a time.
+/// Limit on the logs that are there at a time.
 const LOGS_MAX: usize = 4;
 const CURSORS: [&str; 2] = ["first", "second"];
 
-/// What kind of life.
+/// The plan of a life.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// How appended bytes reach the disk.
     pub tail_kind: TailKind,
     /// Schedule of the store.
     pub fsync: FsyncSchedule,
-    /// Logs have schedules of their own.
+    /// Whether logs have schedules of their own.
     pub is_mixed: bool,
-    /// All values have one size: what lay in a place before looks just like what belongs there.
+    /// Whether all values have one size, so that what lay in a place before looks just like what belongs there.
     pub is_even: bool,
-    /// After each call the background catches up, so that the calls of the disk come in one order.
-    pub settles: bool,
-    /// Synced marks are written at once instead of never.
+    /// Whether the background catches up after each call, so that the calls of the disk come in one order.
+    pub catches_up: bool,
+    /// Whether synced marks are written at once; else they are never written.
     pub marks: bool,
-    /// Calls.
+    /// Number of calls.
     pub steps: u64,
     /// Seed of everything random in the life.
     pub seed: u64,
@@ -51,14 +51,14 @@ impl Plan {
             fsync,
             is_mixed: fsync != FsyncSchedule::SyncEach || random.one_in(4),
             is_even: random.one_in(3),
-            settles: random.one_in(2),
+            catches_up: random.one_in(2),
             marks: random.one_in(2),
             steps,
             seed,
         }
     }
 
-    /// Small blocks, files and journals: everything happens often.
+    /// Options with small blocks, files and journals, so that everything happens often.
     pub fn options(&self) -> Options {
         Options {
             fsync: self.fsync,
@@ -71,9 +71,9 @@ impl Plan {
     }
 }
 
-/// Where a store lies, and a clock that tells what its disk was told before what.
+/// The home of a store, with a clock that tells in which order its disk was told things.
 pub trait Home {
-    /// Grows with everything that the disk is told.
+    /// The time of that clock, which grows with everything that the disk is told.
     fn moment(&self) -> usize;
     /// Opens the store.
     fn open(&self, options: Options) -> Result<Store, Error>;
@@ -89,28 +89,28 @@ impl Home for SimulatedDisk {
     }
 }
 
-/// A store, its home, and what is known of it.
+/// The owner of a store: it lives a plan, and knows what the store must hold.
 pub struct Owner {
     home: Box<dyn Home>,
-    /// What was done, in order.
+    /// The calls that were made, in order.
     pub moments: Vec<Moment>,
-    /// What holds if the call that failed last did nothing.
+    /// The facts if the call that failed last did nothing.
     pub facts: Facts,
     plan: Plan,
     random: Random,
     store: Option<Store>,
-    /// Appended, and nobody has waited yet: log, end, ticket.
+    /// Appends for which nobody has waited yet: log, end, ticket.
     pending: Vec<(LogId, u64, CommitTicket)>,
     next_number: u64,
     next_log: u64,
 }
 
-/// A call that failed, and what holds if it took effect nevertheless.
+/// A call that failed, and the facts if it took effect nevertheless.
 #[derive(Debug)]
 pub struct Failed {
-    /// What the store said.
+    /// The error that the store gave.
     pub error: Error,
-    /// As if it had worked; promises nothing more than before.
+    /// The facts as if the call had worked, without any new promise.
     pub facts: Facts,
     /// The call, for messages.
     pub call: String,
@@ -173,7 +173,7 @@ impl Owner {
             }
             Err(error) => return Err(Box::new(Failed { error, facts, call })),
         }
-        if self.plan.settles
+        if self.plan.catches_up
             && let Some(store) = &self.store
         {
             store.drain();
@@ -215,7 +215,7 @@ impl Owner {
     fn create(&mut self) -> Result<(), Box<Failed>> {
         let id = log_id(self.next_log);
         self.next_log += 1;
-        // Names come back: a deleted log's, too.
+        // Names are used again, a deleted log's, too.
         let name = format!("log {}", self.next_log % 2);
         let schedules = [None, Some(FsyncSchedule::SyncEach), Some(LATER), Some(FsyncSchedule::NoFsync)];
         let fsync = if self.plan.is_mixed { *self.random.choose(&schedules) } else { None };
@@ -227,7 +227,7 @@ impl Owner {
         })
     }
 
-    /// A batch of new values for a log, and what is known once it is appended.
+    /// Makes a batch of new values for a log, and notes in `facts` what holds once it is appended.
     fn batch_for(&mut self, id: LogId, facts: &mut Facts) -> Vec<u8> {
         let count = 1 + self.random.below(3);
         let size = match self.random.below(12) {
@@ -287,7 +287,7 @@ impl Owner {
         )
     }
 
-    /// Several batches, all or none.
+    /// Appends several batches, all or none.
     fn append_group(&mut self, id: LogId) -> Result<(), Box<Failed>> {
         let mut facts = self.facts.clone();
         let count = 2 + self.random.below(3);
@@ -308,7 +308,7 @@ impl Owner {
         })
     }
 
-    /// Appends that wait together, or later.
+    /// Appends to several logs, and waits for all together, or later.
     fn append_to_several(&mut self, live: &[LogId]) -> Result<(), Box<Failed>> {
         for &id in live {
             if self.facts.logs[&id].sealed.is_some() {
@@ -473,7 +473,7 @@ impl Owner {
         self.open()
     }
 
-    /// Appends once more to a log, after something failed: what is promised now counts, too. `facts` is what holds if
+    /// Appends once more to a log after a call failed, for what is promised now counts, too. `facts` are those that hold if
     /// the failed call took effect.
     pub fn append_after_failure(&mut self, id: LogId, facts: &mut Facts) -> Result<(), Error> {
         let Some(log) = self.store.as_ref().and_then(|store| store.log(id)) else { return Ok(()) };
@@ -487,7 +487,7 @@ impl Owner {
         let appended = log.append(&batch)?;
         let base = appended.base_offset.0;
         let waited = appended.commit.wait();
-        // Whether the failed call took effect shows in where this one goes.
+        // The place where this append goes shows whether the failed call took effect.
         match [self.facts.logs.get(&id), facts.logs.get(&id)] {
             [Some(without), Some(with)] if with.end() < base => {
                 facts.logs.insert(id, Arc::clone(without));
@@ -513,12 +513,12 @@ impl Owner {
     }
 }
 
-/// Its number.
+/// The number of a log.
 fn short(id: LogId) -> u128 {
     id.0.as_u128()
 }
 
-/// A cursor's commit syncs what lies below it.
+/// Notes the commit of a cursor, which syncs what lies below it.
 fn note_cursor(log: &mut LogFacts, name: &str, to: u64) {
     log.cursors.insert(name.to_owned(), to);
     if log.fsync != FsyncSchedule::NoFsync {

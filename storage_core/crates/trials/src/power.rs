@@ -15,7 +15,7 @@ use crate::mounts::{Mounted, OtherBoot, image_directory, make_ext4};
 use crate::owner::{Home, Owner, Plan};
 use crate::random::Random;
 
-/// Those that are tried.
+/// The backends that are tried.
 pub const BACKENDS: [&str; 3] = ["mmap", "direct", "io_uring"];
 const DISK_BYTES: u64 = 48 << 20;
 /// Calls of a life.
@@ -31,7 +31,7 @@ struct RecordedHome {
 }
 
 impl Home for RecordedHome {
-    /// What the disk has been told is in its log before it answers.
+    /// The length of the disk's log, which is a clock: each thing that the disk is told is in the log before it answers.
     fn moment(&self) -> usize {
         fs::metadata(&self.log).expect("the log of the disk").len() as usize
     }
@@ -49,8 +49,8 @@ pub(crate) fn open(directory: &Path, options: Options, backend: Backend) -> Resu
     Ok(store)
 }
 
-/// Lives the life of a seed on a real disk, and cuts the power at so many moments of it; how many images were opened.
-/// Needs a mount namespace of its own.
+/// Lives the life of a seed on a real disk, and cuts the power at so many moments of it. Answers how many images were
+/// opened. Needs a mount namespace of its own.
 pub fn cut_power(backend: Backend, seed: u64, images: u64) -> io::Result<u64> {
     let plan = Plan::of(seed, STEPS);
     let what = format!("{backend:?} on a real disk, {plan:?}");

@@ -23,7 +23,7 @@ impl Random {
         self.below(times) == 0
     }
 
-    /// One of several.
+    /// One of several things.
     pub fn choose<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len() as u64) as usize]
     }
@@ -32,9 +32,9 @@ impl Random {
 /// A value, as its number and size: no two are equal, and none is zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// Never used twice in a trial.
+    /// Number of the value, which is never used twice in a trial.
     pub number: u64,
-    /// At least eight.
+    /// Size of the value, at least eight.
     pub bytes: usize,
 }
 

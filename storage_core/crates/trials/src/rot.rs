@@ -1,5 +1,5 @@
-//! Damage of stored bytes: what it hits is known beforehand, so what must be fenced is known exactly, too. Everything
-//! else is served as it was written; damaged records of the journal refuse the start.
+//! Damage of stored bytes. The structures that it hits are known, so the offsets that must be fenced are known exactly, too.
+//! Everything else is served as it was written, and a store with damaged records of the journal refuses to open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,17 +15,17 @@ use crate::random::{Random, Value};
 
 const BLOCK_MAGIC: &[u8] = b"WALRUSBK";
 const PAGE: usize = 4096;
-/// End of the front of a batch, in which the disk differs from what a reader gets.
+/// End of the front of a batch, in bytes; in it the disk differs from what a reader gets.
 const OFFSETS_END: usize = 16;
-/// In front of a journal's records.
+/// Bytes in front of a journal's records.
 const JOURNAL_HEADER_BYTES: usize = 96;
-/// The last record of a journal that was closed in order: nothing proves it but itself.
+/// Bytes of the last record of a journal that was closed in order, which nothing proves but itself.
 const LAST_RECORD_BYTES: usize = 25;
 
-/// Names and bytes of files.
+/// Files, as bytes by name.
 pub type Contents = BTreeMap<String, Vec<u8>>;
 
-/// A store that was closed in order, and where everything lies in it.
+/// A store that was closed in order, and the place of everything in it.
 pub struct Subject {
     tail_kind: TailKind,
     options: Options,
@@ -43,27 +43,27 @@ struct Place {
 }
 
 enum Kind {
-    /// Offsets that are lost with them.
+    /// Batches of a log: these offsets are lost with them.
     Offsets(LogId, Range<u64>),
-    /// They refuse the start.
+    /// Promises: the store refuses to open without them.
     Promises,
 }
 
 /// How much of what is hit must be fenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fencing {
-    /// All of it, and nothing else.
+    /// Everything that was hit, and nothing else.
     Exact,
-    /// All of it; and perhaps what lies between two hits.
+    /// Everything that was hit, and perhaps what lies between two hits.
     AtLeast,
 }
 
-/// What must be said of damage.
+/// The consequences of a damage.
 #[derive(Default)]
 struct Expected {
     refused: bool,
     may_refuse: bool,
-    /// The journal's end is gone, as if it had never been written: nothing can tell.
+    /// Whether the journal's end is gone as if it had never been written, so that nothing can tell.
     rolled_back: bool,
     lost: BTreeMap<LogId, BTreeSet<u64>>,
 }
@@ -143,7 +143,7 @@ impl Subject {
         places.extend(headers);
         for (file, bytes) in &self.contents {
             let used = used_bytes(bytes);
-            // What the manifest and the journal's header say is known from others.
+            // The contents of the manifest and of the journal's header are known from elsewhere.
             if file.starts_with("journal-") {
                 let proven = JOURNAL_HEADER_BYTES..used - LAST_RECORD_BYTES;
                 places.push(Place { file: file.clone(), bytes: proven, kind: Kind::Promises });
@@ -193,7 +193,7 @@ impl Subject {
         expected
     }
 
-    /// Opens the damaged store and reads everything. Whether something was damaged that matters.
+    /// Opens the damaged store, reads everything and checks it. Answers whether something was damaged that matters.
     pub fn check(&self, damaged: &Contents, fencing: Fencing, what: &str) -> bool {
         told(what, || {
             let Expected { refused, may_refuse, rolled_back, lost } = self.expected(damaged);
@@ -230,7 +230,7 @@ impl Subject {
         })
     }
 
-    /// One flipped bit in each byte; how many were tried, and how many mattered.
+    /// Flips one bit in each byte, one after the other. Answers how many were tried, and how many mattered.
     pub fn flip_every_byte(&self, part: u64, parts: u64) -> (u64, u64) {
         let (mut tried, mut mattered) = (0, 0);
         for (file, bytes) in self.contents.iter().filter(|(file, _)| *file != "LOCK") {
@@ -254,7 +254,7 @@ impl Subject {
         (tried, mattered)
     }
 
-    /// So many flipped bits at once in what blocks hold, and whether any mattered: promises stay, so that the store opens.
+    /// Flips so many bits of blocks at once and answers whether any mattered. The promises stay, so that the store opens.
     pub fn flip_many(&self, seed: u64, flips: usize) -> bool {
         let mut random = Random(seed);
         let mut damaged = self.contents.clone();
@@ -272,11 +272,11 @@ impl Subject {
             };
             damaged.get_mut(file).expect("it is there")[at as usize] ^= 1 << random.below(8);
         }
-        // What lies between two places that are damaged may not be found again.
+        // Batches between two places that are damaged may not be found again.
         self.check(&damaged, Fencing::AtLeast, &format!("seed {seed}, {flips} bits flipped"))
     }
 
-    /// Random damage: bits, sectors that are zero, garbage or another's, files that are cut off.
+    /// Does random damage: flips bits, makes sectors zero, garbage or another's, cuts files off. Answers whether it mattered.
     pub fn damage(&self, seed: u64) -> bool {
         let mut random = Random(seed);
         let mut damaged = self.contents.clone();
@@ -326,18 +326,18 @@ impl Subject {
     }
 }
 
-/// Small enough for every byte.
+/// A store that is small enough to flip every byte.
 pub fn small(tail_kind: TailKind) -> Subject {
     let options = Options { block_bytes: 16 << 10, blocks_per_file: 3, ..Options::small() };
     Subject::new(tail_kind, options, 24)
 }
 
-/// Dozens of blocks.
+/// A store of dozens of blocks.
 pub fn larger(tail_kind: TailKind) -> Subject {
     Subject::new(tail_kind, Options { block_bytes: 32 << 10, blocks_per_file: 4, ..Options::small() }, 600)
 }
 
-/// Behind them all is zero.
+/// The number of bytes behind which all are zero.
 fn used_bytes(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }

@@ -19,9 +19,9 @@ use walrus_log::{Appended, CrashChoice, Error, Log, Offset, Options, SimulatedDi
 use crate::facts::{EPOCH, log_id, new_log};
 use crate::images::message;
 
-/// A task of a scheduler has this, and opens stores.
+/// Stack of a scheduler's task, in bytes: it must be enough to open stores.
 const STACK_BYTES: usize = 512 << 10;
-/// How many times a thread of more priority comes later than it wants, in the orders that are not random.
+/// Number of times that a thread of more priority is put off, in the orders that are not random.
 const DEPTH: usize = 3;
 /// Steps after which a schedule counts as one that never ends.
 const STEPS_MAX: usize = 400_000;
@@ -30,12 +30,12 @@ const LARGE_BYTES: usize = 3_500;
 const SMALL_BYTES: usize = 40;
 /// Part of the acknowledgements that are held against a power failure.
 const ACKS_CHECKED: f64 = 0.3;
-/// Tombstones go after that.
+/// Delay after which tombstones go: longer than any trial.
 const NEVER: Duration = Duration::from_secs(1 << 40);
-/// A wait with one ends when the scheduler likes.
+/// Limit of waits that have none: a wait with a limit ends when the scheduler likes.
 const NO_LIMIT: Duration = Duration::MAX;
 
-/// Who runs beside whom.
+/// The threads that run beside each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
     /// Callers of two logs that wait in threads and in tasks, for what a crash must not take.
@@ -48,11 +48,11 @@ pub enum Scene {
     Compaction,
 }
 
-/// All of them.
+/// All scenes.
 pub const SCENES: [Scene; 4] = [Scene::Commits, Scene::Publication, Scene::Retention, Scene::Compaction];
 
-/// Runs a scene in so many random orders and half as many with priorities; panics where a promise is broken, with the
-/// order. Gives how many ran.
+/// Runs a scene in so many random orders and half as many with priorities. Answers how many ran. Panics where a promise is
+/// broken, with the order.
 pub fn explore(scene: Scene, seed: u64, schedules: usize) -> u64 {
     let began = Arc::new(AtomicU64::new(0));
     let random = RandomScheduler::new_from_seed(seed, schedules);
@@ -61,7 +61,7 @@ pub fn explore(scene: Scene, seed: u64, schedules: usize) -> u64 {
     began.load(Ordering::Relaxed)
 }
 
-/// As [`explore`], until one fails: what it said.
+/// Runs a scene as [`explore`] does until an order fails. Answers the message of the failure.
 pub fn find(scene: Scene, seed: u64, schedules: usize) -> Option<String> {
     let failed = catch_unwind(|| explore(scene, seed, schedules)).err()?;
     Some(message(&*failed).lines().next().unwrap_or_default().to_owned())
@@ -80,7 +80,7 @@ fn run(scheduler: impl Scheduler + 'static, scene: Scene, began: &Arc<AtomicU64>
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
     config.max_steps = shuttle::MaxSteps::FailAfter(STEPS_MAX);
-    // Only sequential consistency is modelled; who reads this file knows.
+    // The warning says that only sequential consistency is modelled, which is known here.
     config.silence_warnings = true;
     config.failure_persistence = FailurePersistence::Print;
     let began = Arc::clone(began);
@@ -190,7 +190,7 @@ impl Stage {
         ]
     }
 
-    /// Values of the same number have one key.
+    /// Threads of [`Scene::Compaction`], in which values of the same number have one key.
     fn compaction(&self) -> Vec<JoinHandle<()>> {
         const BATCHES: u64 = 8;
         vec![
@@ -224,7 +224,7 @@ impl Stage {
         self.check_promise(log, appended.end_offset, &head);
     }
 
-    /// Acknowledged: readers see it, and no power failure from now on takes it.
+    /// Checks the promise of an acknowledged append: readers see it, and no power failure from now on takes it.
     fn check_promise(&self, log: &Log, end: Offset, head: &[u8]) {
         let readable = log.durable_offset();
         assert!(readable >= end, "acknowledged up to {end:?}, readable up to {readable:?}");
@@ -263,7 +263,7 @@ impl Stage {
         all
     }
 
-    /// (offset, number) of what is read at once, in whole batches, and where reading goes on.
+    /// Reads at once: the (offset, number) of the records, in whole batches, and the offset at which reading goes on.
     fn read_from(&self, next: u64) -> (Vec<(u64, u64)>, u64) {
         let seen = self.log.durable_offset().0;
         let slices = match self.log.read(Offset(next), 1 << 20) {
@@ -294,7 +294,7 @@ fn create(store: &Store, number: u64) -> Log {
     store.create_log(new_log(log_id(number), format!("log {number}"))).expect("nothing fails")
 }
 
-/// The key says the number, the value says it first.
+/// A batch whose keys are the number, and whose values begin with it.
 fn batch(number: u64, value_bytes: usize, records: usize) -> Vec<u8> {
     let mut builder = BatchBuilder::new();
     let mut value = vec![b'.'; value_bytes];
@@ -311,7 +311,7 @@ fn number_of(value: &[u8]) -> u64 {
     u64::from_le_bytes(*value.first_chunk().expect("values are longer"))
 }
 
-/// Also gives how the batch begins on the disk: offset, length, epoch, checksum.
+/// Appends a batch. Answers also how it begins on the disk: offset, length, epoch, checksum.
 fn append(log: &Log, number: u64, value_bytes: usize, records: usize) -> (Appended, Vec<u8>) {
     let mut bytes = batch(number, value_bytes, records);
     let (batch, _) = Batch::parse(&bytes).expect("just built");

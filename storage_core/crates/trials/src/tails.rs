@@ -15,15 +15,15 @@ use crate::random::{Random, Value};
 /// A value whose batch is a quarter of a page.
 const VALUE_BYTES: usize = 954;
 const BATCH_BYTES: usize = 1024;
-/// Two, so that a commit is writes and a sync, not one durable write.
+/// Logs of each life: two, so that a commit is writes and a sync, not one durable write.
 const LOGS: u64 = 2;
 /// Crashes of each life.
 const FIRST: u64 = 4;
-/// Crashes of what each of them left.
+/// Crashes of what each of these left.
 const SECOND: u64 = 8;
 
-/// Crashes a small life in the middle of a commit, and then what the recovery and more appends make of it; how many images
-/// were opened.
+/// Crashes a small life in the middle of a commit, and then what the recovery and more appends make of it. Answers how many
+/// images were opened.
 pub fn tear(seed: u64) -> u64 {
     let mut random = Random(seed ^ 0x7465_6172);
     let kind = if seed.is_multiple_of(2) { TailKind::Mapped } else { TailKind::Buffered };
@@ -33,7 +33,7 @@ pub fn tear(seed: u64) -> u64 {
     let mut known: Vec<Vec<Value>> = vec![Vec::new(); LOGS as usize];
     let logs: Vec<Log> = (0..LOGS).map(|log| create(&store, log)).collect();
     grow(&logs, random.below(4), &mut numbers, &mut known).into_iter().for_each(wait);
-    let settled = known.iter().map(Vec::len).collect::<Vec<_>>();
+    let waited_for = known.iter().map(Vec::len).collect::<Vec<_>>();
     let began = disk.changes();
     grow(&logs, 1 + random.below(16), &mut numbers, &mut known).into_iter().for_each(wait);
     let ended = disk.changes();
@@ -43,7 +43,7 @@ pub fn tear(seed: u64) -> u64 {
         let choice = any_choice(&mut random);
         let image = disk.crash_image(at, choice);
         let what = format!("{kind:?}, seed {seed}, after {at} changes, {choice:?}");
-        images += told(&what, || tear_again(&image, &known, &settled, &mut numbers, &mut random));
+        images += told(&what, || tear_again(&image, &known, &waited_for, &mut numbers, &mut random));
     }
     images
 }
@@ -51,7 +51,7 @@ pub fn tear(seed: u64) -> u64 {
 fn tear_again(
     image: &SimulatedDisk,
     known: &[Vec<Value>],
-    settled: &[usize],
+    waited_for: &[usize],
     numbers: &mut impl Iterator<Item = u64>,
     random: &mut Random,
 ) -> u64 {
@@ -60,9 +60,9 @@ fn tear_again(
     let logs: Vec<Log> =
         (0..LOGS).map(|log| store.log(log_id(log)).unwrap_or_else(|| panic!("log {log} is gone"))).collect();
     let mut expected = Vec::new();
-    for ((log, known), settled) in logs.iter().zip(known).zip(settled) {
+    for ((log, known), waited_for) in logs.iter().zip(known).zip(waited_for) {
         let count = count_of(log, known);
-        assert!(count >= *settled, "{count} values are left of {settled}");
+        assert!(count >= *waited_for, "{count} values are left of {waited_for}");
         expected.push(known[..count].to_vec());
     }
     let found: Vec<usize> = expected.iter().map(Vec::len).collect();
@@ -71,7 +71,7 @@ fn tear_again(
     tickets.into_iter().for_each(wait);
     let promised = image.changes();
     for _ in 0..SECOND {
-        // Most of what can go wrong is between the appends and their sync.
+        // Most that can go wrong is between the appends and their sync.
         let from = if random.one_in(2) { grown - 1 } else { given };
         let at = from + random.below((promised - from) as u64 + 1) as usize;
         let choice = any_choice(random);
@@ -98,7 +98,7 @@ pub(crate) fn any_choice(random: &mut Random) -> CrashChoice {
     }
 }
 
-/// How many values a log has; they must be the first of those that it may have.
+/// The number of values that a log has; they must be the first of those that it may have.
 fn count_of(log: &Log, expected: &[Value]) -> usize {
     let (records, fences) = read_from(log, 0);
     assert_eq!(fences, [], "nothing is damaged, only torn");

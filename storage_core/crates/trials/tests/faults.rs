@@ -14,9 +14,9 @@ const STEPS: u64 = 25;
 /// Crashes of each life whose recoveries fail.
 const CRASHES: u64 = 2;
 
-/// Their calls come in one order.
+/// Plans whose calls come in one order.
 fn plans() -> impl Iterator<Item = Plan> {
-    (0..effort(LIVES)).map(|seed| Plan { settles: true, marks: false, ..Plan::of(seed, STEPS) })
+    (0..effort(LIVES)).map(|seed| Plan { catches_up: true, marks: false, ..Plan::of(seed, STEPS) })
 }
 
 fn told(what: &str, began: Instant, tried: Tried) {

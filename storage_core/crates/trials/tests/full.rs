@@ -1,4 +1,4 @@
-//! A real file system that is full again and again. Says aloud where it cannot run.
+//! A real file system that is full again and again. The test says aloud where it cannot run.
 #![allow(clippy::unwrap_used, reason = "tests unwrap")]
 
 use std::path::Path;

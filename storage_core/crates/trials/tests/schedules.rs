@@ -10,10 +10,10 @@ use walrus_trials::{effort, say};
 
 /// Random orders of each scene, and half as many with priorities.
 const SCHEDULES: u64 = 1_000;
-/// After so many a mistake that was not found is not found.
+/// Limit on the orders in which one mistake is looked for.
 const SCHEDULES_MAX: usize = 4_000;
 
-/// A mistake is made by all stores of the process.
+/// Held by each test, because a mistake is made by all stores of the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]

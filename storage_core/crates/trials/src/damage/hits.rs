@@ -1,4 +1,4 @@
-//! What of a store a blow hit, and what a crash could have left just so.
+//! The parts of a store that a blow hit, and those of them that a crash could have left just so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -8,7 +8,7 @@ use walrus_log::LogId;
 use super::subject::{BLOCK, PAGE, Place, StoredBatch, Structure, Subject, long_number};
 use crate::rot::Contents;
 
-/// What a case damaged.
+/// The damage of a case.
 pub(super) struct Hits {
     pub(super) structures: BTreeSet<Structure>,
     /// Offsets whose batches, or the headers in front of them, are not as they were.
@@ -17,13 +17,13 @@ pub(super) struct Hits {
     pub(super) may_forget: bool,
 }
 
-/// What became of a batch that was hit.
+/// The state of a batch that was hit.
 #[derive(Clone)]
 pub(super) struct Hit {
     pub(super) file: String,
     /// First slot of its block there.
     pub(super) slot: u32,
-    /// What is there now may be what was there before it was written: nothing tells the two apart.
+    /// Whether the place may look as before the batch was written, so that nothing tells the two apart.
     pub(super) is_unwritten: bool,
 }
 
@@ -44,7 +44,7 @@ impl Hits {
     }
 }
 
-/// A store that was hit, beside what it was.
+/// A store that was hit, beside the store that it was.
 struct Now<'a> {
     subject: &'a Subject,
     contents: &'a Contents,
@@ -84,7 +84,7 @@ impl Now<'_> {
     /// The last record of the journal that something undamaged names as durable.
     fn vouched_for(&self) -> u64 {
         let names = |place: &Place| {
-            // As docs/internals/format.md has the fields.
+            // The fields are those of docs/internals/format.md.
             let field = match place.structure {
                 Structure::End | Structure::JournalHeader => 48,
                 Structure::BlockHeader => 104,

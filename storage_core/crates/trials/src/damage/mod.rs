@@ -24,10 +24,10 @@ use self::verdict::check;
 use crate::images::message;
 use crate::random::Random;
 
-/// A case that takes longer hangs.
+/// Limit on the time of a case: one that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What became of cases.
+/// The counts of what became of cases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Cases.

@@ -40,7 +40,7 @@ pub(super) fn closed(subject: &Subject, hit: &(Contents, Hits), backend: Backend
     outcome
 }
 
-/// A repair ends, and what it leaves serves nothing wrong.
+/// Checks that a repair ends, and that the store it leaves serves nothing wrong.
 fn check_repair(subject: &Subject, directory: &Path, what: &str) {
     match repair(directory) {
         Ok(_) => {}
@@ -80,13 +80,13 @@ pub(super) fn open(subject: &Subject, random: &mut Random, backend: Backend, wha
         Err(error) => panic!("{what}: it does not go on: {error}"),
     };
     drop(store);
-    // What the process wrote of its journal since stands on what was damaged.
+    // The records that the process wrote to its journal since stand behind damaged ones.
     hits.may_forget |= !is_closed && hits.structures.contains(&Structure::JournalRecord);
     let subject = Subject { is_closed, ..subject };
     (check(&subject, &open, &hits, &what), hits)
 }
 
-/// The process knows what it has: each record is read as it was appended, or refused.
+/// Checks what the process reads: each record as it was appended, or a refusal.
 fn read_on(subject: &Subject, store: &Store, hits: &Hits, what: &str) {
     for (id, promised) in &subject.logs {
         let log =
@@ -119,7 +119,7 @@ fn laid_out(contents: &Contents) -> TempDir {
     directory
 }
 
-/// What a directory holds, without the lock.
+/// The files of a directory, without the lock.
 fn read(directory: &Path) -> Contents {
     let files = fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry"));
     let name = |file: &fs::DirEntry| file.file_name().into_string().expect("names that we gave");

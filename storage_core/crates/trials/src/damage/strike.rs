@@ -8,7 +8,7 @@ const SECTOR: usize = 512;
 /// Doubled files get numbers from here on: the store has none of them.
 const DOUBLES_FROM: u64 = 50;
 
-/// What happens to the bytes. Each kind is drawn as often as it stands in [`KINDS`].
+/// A kind of damage. Each kind is drawn as often as it stands in [`KINDS`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     BitFlipped,
@@ -41,7 +41,7 @@ const KINDS: [Kind; 14] = [
     Kind::PageNotWritten,
 ];
 
-/// Damages bytes of a store that are used: what its files hold then, and what was done.
+/// Damages bytes of a store that are used. Answers the files as they are then, and what was done.
 pub(super) fn strike(subject: &Subject, random: &mut Random) -> (Contents, String) {
     let kind = *random.choose(&KINDS);
     let contents = subject.contents.clone();
@@ -119,7 +119,7 @@ impl Blow<'_> {
         }
     }
 
-    /// Most bytes are those of batches: every structure gets its share.
+    /// Chooses a byte. Most bytes are those of batches, so every structure gets its share.
     fn spot(&mut self) -> Spot {
         let wanted = match self.random.one_in(2) {
             true => Structure::Batch,

@@ -1,4 +1,4 @@
-//! The stores that the campaign damages: lives that ended, what they had promised, and where everything lies in them.
+//! The stores that the campaign damages: lives that ended, their promises, and the place of everything in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -23,16 +23,16 @@ pub(super) const GROUPED_OFFSETS: Range<u64> = 1..3;
 /// A value whose batch is a quarter of a page.
 const ALIKE_BYTES: usize = 954;
 
-/// What is stored.
+/// The kinds of stored structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Structure {
-    /// Who the store is.
+    /// The manifest: who the store is.
     Manifest,
     /// The front of the journal.
     JournalHeader,
-    /// Promises.
+    /// A record of the journal: promises.
     JournalRecord,
-    /// How far the journal is.
+    /// The end of the journal: how far it is.
     End,
     /// The first page of a block.
     BlockHeader,
@@ -42,7 +42,7 @@ pub enum Structure {
     Footer,
 }
 
-/// A life that ended, and what it had promised.
+/// A life that ended, and its promises.
 pub(super) struct Subject {
     pub(super) name: &'static str,
     pub(super) kind: TailKind,
@@ -55,7 +55,7 @@ pub(super) struct Subject {
     pub(super) batches: Vec<StoredBatch>,
 }
 
-/// Where a structure lies.
+/// The place of a structure.
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) structure: Structure,
@@ -63,7 +63,7 @@ pub(super) struct Place {
     pub(super) range: Range<usize>,
 }
 
-/// Where a batch lies.
+/// The place of a batch.
 pub(super) struct StoredBatch {
     pub(super) log: LogId,
     pub(super) offsets: Range<u64>,
@@ -72,11 +72,11 @@ pub(super) struct StoredBatch {
     pub(super) bytes: Range<usize>,
 }
 
-/// What a log had promised.
+/// The promises of a log.
 #[derive(Clone, Default)]
 pub(super) struct Promised {
     pub(super) start: u64,
-    /// By offset, from 0 on; the last one counts, those before were cut off by a truncation.
+    /// Values by offset, from 0 on; the last one of each counts, those before were cut off by a truncation.
     pub(super) values: Vec<Vec<Value>>,
     pub(super) seal: Option<&'static [u8]>,
     pub(super) cursor: Option<u64>,
@@ -91,13 +91,13 @@ impl Subject {
         Self { name: self.name, kind: self.kind, is_closed: true, contents, earlier, logs, places, batches }
     }
 
-    /// What it has bytes of.
+    /// The structures of which it has bytes.
     pub(super) fn structures(&self) -> Vec<Structure> {
         let structures: BTreeSet<Structure> = self.places.iter().map(|place| place.structure).collect();
         structures.into_iter().collect()
     }
 
-    /// What was at a place half way through its life.
+    /// The bytes that were at a place half way through its life.
     pub(super) fn before(&self, file: &str, range: Range<usize>) -> Vec<u8> {
         let earlier = self.earlier.get(file).and_then(|bytes| bytes.get(range.clone()));
         earlier.map_or_else(|| vec![0; range.len()], <[u8]>::to_vec)
@@ -198,7 +198,7 @@ fn live(name: &'static str, kind: TailKind, is_closed: bool) -> Subject {
     Subject { name, kind, is_closed, contents, earlier, logs: promised, places, batches }
 }
 
-/// Where everything lies.
+/// The places of all structures.
 fn places(contents: &Contents) -> Vec<Place> {
     let mut places = Vec::new();
     for (name, bytes) in contents {
@@ -241,7 +241,7 @@ fn places(contents: &Contents) -> Vec<Place> {
     places
 }
 
-/// Whose the batches are. The header of their block lies in front of them.
+/// The batches with their logs, which the header of the block in front of them names.
 fn stored_batches(contents: &Contents, places: &[Place]) -> Vec<StoredBatch> {
     let of_kind = places.iter().filter(|place| place.structure == Structure::Batch);
     let batch = |Place { file, range, .. }: &Place| {

@@ -1,4 +1,4 @@
-//! What must be true of a damaged store: what it serves, what it says that it lost, and how it goes on.
+//! The verdict on a damaged store: what it serves, what it says that it lost, and how it goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::checks::{Fences, Records, read_from};
 use crate::facts::log_id;
 use crate::random::Value;
 
-/// What is appended behind the damage: life goes on.
+/// The value that is appended behind the damage, for life goes on.
 pub(super) const LATER: Value = Value { number: 1 << 50, bytes: 100 };
 
 /// Opens and reads everything; appends, and opens again.
@@ -59,7 +59,7 @@ pub(super) fn check(
     outcome
 }
 
-/// Only promises that cannot be read keep a store closed.
+/// Checks a refusal to open: only promises that cannot be read keep a store closed.
 pub(super) fn check_refusal(error: &Error, hits: &Hits, what: &str) {
     let is_clear = matches!(
         error,
@@ -71,7 +71,7 @@ pub(super) fn check_refusal(error: &Error, hits: &Hits, what: &str) {
     assert!(may_refuse, "{what}: it does not open: {error}");
 }
 
-/// What is served stays, also behind a close in order, and appends are taken.
+/// Checks that records that are served stay, also behind a close in order, and that appends are taken.
 fn go_on(
     subject: &Subject,
     store: Store,
@@ -117,31 +117,31 @@ impl Promised {
                 Some(last) if !may_be_cut_ones => last.is(bytes),
                 _ => known.iter().any(|value| value.is(bytes)),
             };
-            // Appended by the check, where the log was cut and said so.
+            // The check appends this value where the log was cut and said so.
             let is_right = is_right || LATER.is(bytes);
             assert!(is_right, "{what}: wrong bytes at {offset} of log {}", log.id());
         }
         let read = records.iter().map(|(offset, _)| *offset).collect();
-        // What was appended behind the promises has its own checks.
+        // Values that were appended behind the promises have their own checks.
         let fenced = fences.iter().flat_map(|(start, end)| *start..(*end).min(self.end()));
         (read, fenced.collect())
     }
 }
 
-/// One log of a store that was hit, beside what it had promised.
+/// One log of a store that was hit, beside its promises.
 struct Case<'a> {
     promised: &'a Promised,
     log: &'a Log,
     report: &'a OpenReport,
     hit: &'a BTreeMap<u64, Hit>,
-    /// Promises of the journal may be lost, and that was said or nothing can tell.
+    /// Whether promises of the journal may be lost, and that was said or nothing can tell.
     forgets: bool,
     is_closed: bool,
     what: &'a str,
 }
 
 impl Case<'_> {
-    /// Nothing of what was promised is lost without a word, and nothing that was not hit is lost at all.
+    /// Checks that no promised record is lost without a word, and that none that was not hit is lost at all.
     fn check(&self) -> Outcome {
         let &Self { promised, log, forgets, what, .. } = self;
         let id = log.id();
@@ -180,8 +180,8 @@ impl Case<'_> {
         assert!(cursor == promised.cursor || is_moved, "{what}: cursor of log {id}: {cursor:?}");
     }
 
-    /// Each record was a commit, and proves those in front of it, so only what was hit may be lost. The parts of a batch group are
-    /// there together or not at all.
+    /// Whether the hits may cost a record. Each record was a commit, and proves those in front of it, so only one that was hit may
+    /// be lost; the parts of a batch group are there together or not at all.
     fn may_cost(&self, at: u64) -> bool {
         let is_part = |at: u64| self.log.id() == log_id(GROUPED) && GROUPED_OFFSETS.contains(&at);
         self.hit.contains_key(&at) || (is_part(at) && self.hit.keys().any(|hit| is_part(*hit)))
