@@ -8,7 +8,7 @@ use walrus_model::{NodeId, ReplicaRef, Replication};
 use crate::state::{CopyState, Metadata, Segment, SegmentState};
 use crate::stopping::quorum;
 
-/// How the cluster stands: the load of its nodes, and how much of it may fail.
+/// The state of the cluster in numbers: the load of its nodes, and how much of it may fail.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Census {
     /// The load of every node that is listed.
@@ -16,10 +16,10 @@ pub struct Census {
     /// Segments with fewer copies on nodes that are alive than n: replicas of an open segment, verified copies of a
     /// sealed one. Lost segments are not counted, for nothing is left from which a copy could be made.
     pub under_replicated: u64,
-    /// How many nodes that are alive may stop, whichever they are, with every segment still written and read; `None` if
+    /// Number of live nodes that may stop, whichever they are, with every segment still written and read; `None` if
     /// nothing is stored.
     pub spare_nodes: Option<u32>,
-    /// How new segments are replicated.
+    /// Replication of new segments.
     pub replication: Replication,
 }
 

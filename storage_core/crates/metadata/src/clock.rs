@@ -4,7 +4,7 @@
 use crate::state::Metadata;
 
 impl Metadata {
-    /// What the clocks of a majority of the nodes had reached when they last renewed their leases, milliseconds since the
+    /// Time that the clocks of a majority of the nodes had reached when they last renewed their leases, milliseconds since the
     /// epoch; 0 as long as no majority has renewed one.
     pub(crate) fn reached_ms(&self) -> u64 {
         let mut clocks: Vec<u64> = self.nodes.values().map(|node| node.clock_ms).collect();

@@ -36,7 +36,7 @@ const KEYS: [Key; 12] = [
     // Age at which a segment is rolled; 0 turns rolls by age off.
     Key { name: "segments.max_age_ms", min: 0, max: 36_500 * DAY_MS, level: 1 },
     Key { name: "segments.check_interval_ms", min: 10, max: DAY_MS, level: 1 },
-    // How long a node may be silent before its copies are made elsewhere.
+    // Time for which a node may be silent before its copies are made elsewhere.
     Key { name: "copies.grace_ms", min: 0, max: 365 * DAY_MS, level: 1 },
     // Copies that are made at once, in the whole cluster; 0: none.
     Key { name: "copies.moves_max", min: 0, max: 10_000, level: 1 },
@@ -91,13 +91,13 @@ impl ClusterConfig {
         self.entries.get("scrub.interval_ms").copied().unwrap_or(DAY_MS)
     }
 
-    /// How many partitions all topics may have together.
+    /// Limit on the partitions of all topics together.
     #[must_use]
     pub fn partitions_max(&self) -> u64 {
         self.entries.get("topics.partitions_max").copied().unwrap_or(PARTITIONS_MAX)
     }
 
-    /// How many topics may be created in one second.
+    /// Limit on the topics that are created in one second.
     #[must_use]
     pub fn creations_per_second_max(&self) -> u64 {
         self.entries.get("topics.creations_per_second_max").copied().unwrap_or(CREATIONS_PER_SECOND_MAX)

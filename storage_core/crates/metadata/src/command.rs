@@ -28,7 +28,7 @@ pub struct Envelope {
     /// Version that the changed node or partition must have; `None` where the command itself says what it replaces.
     #[serde(default)]
     pub expect: Option<u64>,
-    /// What to do.
+    /// The change that is proposed.
     pub command: Command,
 }
 
@@ -63,7 +63,7 @@ pub enum Command {
     Bootstrap {
         /// The cluster's identity.
         cluster_id: Uuid,
-        /// How segments are replicated; absent: one copy.
+        /// Replication of new segments; one copy where it is absent.
         #[serde(default = "Replication::single")]
         replication: Replication,
     },
@@ -81,23 +81,23 @@ pub enum Command {
         disk: DiskId,
         /// Process incarnation.
         process: ProcessId,
-        /// See [`crate::Node`].
+        /// The new [`crate::Node::raft_address`].
         raft_address: String,
-        /// See [`crate::Node`].
+        /// The new [`crate::Node::peer_address`].
         peer_address: String,
-        /// See [`crate::Node`].
+        /// The new [`crate::Node::text_address`].
         text_address: String,
-        /// See [`crate::Node`].
+        /// The new [`crate::Node::grpc_address`].
         grpc_address: String,
-        /// See [`crate::Node`].
+        /// The new [`crate::Node::http_address`].
         http_address: String,
-        /// See [`crate::Node`].
+        /// The new [`crate::Node::admin_address`].
         #[serde(default)]
         admin_address: String,
-        /// See [`crate::Node`].
+        /// The new [`crate::Node::name`].
         #[serde(default)]
         name: String,
-        /// See [`crate::Node`].
+        /// The new [`crate::Node::level`].
         #[serde(default = "first_level")]
         level: u32,
     },
@@ -107,7 +107,7 @@ pub enum Command {
         node: NodeId,
         /// Process incarnation.
         process: ProcessId,
-        /// See [`crate::Node`].
+        /// The new [`crate::Node::asked_boottime_ms`].
         #[serde(default)]
         asked_boottime_ms: u64,
     },
@@ -210,7 +210,7 @@ pub enum Command {
         segment: SegmentId,
         /// The attempt. Its epoch is at least the partition's `next_epoch`; higher where a refused fence named a higher one.
         ballot: Ballot,
-        /// What will follow the segment if no successor was proposed before: base unknown, epoch at least the ballot's.
+        /// The segment that will follow if no successor was proposed before: base unknown, epoch at least the ballot's.
         successor: Descriptor,
     },
     /// Publishes the decided value of a segment: seals it and opens the successor. The same value again is accepted
@@ -223,7 +223,7 @@ pub enum Command {
         partition: u32,
         /// The sealed segment.
         segment: SegmentId,
-        /// What its replicas decided.
+        /// The value that its replicas decided.
         value: Value,
     },
     /// Changes who stores a sealed segment.

@@ -24,7 +24,7 @@ pub struct TopicFacts {
     pub name: String,
     /// Whether it is one of Walrus's own topics.
     pub internal: bool,
-    /// How many partitions it had.
+    /// Number of partitions that it had.
     pub partitions: u32,
 }
 

@@ -12,7 +12,7 @@ use crate::state::{Metadata, Node};
 /// The renewals of all nodes, as one process has seen them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Presence {
-    /// How long a node that renews no more is held to be alive.
+    /// Time for which a node that renews no more is held to be alive.
     lease: Duration,
     nodes: BTreeMap<NodeId, Sign>,
 }

@@ -61,7 +61,7 @@ pub enum Rejected {
     /// Nobody could dial this address.
     #[error("{address:?} is no address: HOST:PORT was expected, such as node-1:6000 or [::1]:6000")]
     BadAddress {
-        /// What was given, up to its 253rd character.
+        /// The address that was given, up to its 253rd character.
         address: String,
     },
     /// The cluster has no identity yet.
@@ -76,9 +76,9 @@ pub enum Rejected {
     /// The entity changed since the proposer looked.
     #[error("expected version {expected}, it is {current}: read again and decide again")]
     VersionMismatch {
-        /// What the proposer saw.
+        /// Version that the proposer expected.
         expected: u64,
-        /// What is there.
+        /// Version that the entity has.
         current: u64,
     },
     /// No such node.
@@ -186,9 +186,9 @@ pub enum Rejected {
     TooFewCopies {
         /// The segment.
         segment: SegmentId,
-        /// How many verified copies would be left.
+        /// Verified copies that would be left.
         left: u32,
-        /// How many must be.
+        /// Verified copies that must stay.
         needed: u32,
     },
     /// The successor's epoch was handed out already.
@@ -240,7 +240,7 @@ pub enum Rejected {
     StillStores {
         /// The node.
         node: NodeId,
-        /// How many.
+        /// Number of segments that it stores.
         segments: u64,
     },
     /// There is no setting of that name, or it does not take this value.

@@ -41,10 +41,10 @@ pub struct Metadata {
     /// shows up with one is refused.
     #[serde(default)]
     pub gone_disks: BTreeSet<DiskId>,
-    /// How new segments are replicated.
+    /// Replication of new segments.
     #[serde(default = "Replication::single")]
     pub replication: Replication,
-    /// How many topics were created lately.
+    /// Count of the topics that were created lately.
     #[serde(default)]
     pub creations: Creations,
     /// The last commands and what became of them, oldest first.
@@ -65,7 +65,7 @@ pub struct Creations {
 pub struct Recent {
     /// The envelope's id.
     pub id: Uuid,
-    /// What the proposer was told.
+    /// The answer or refusal that the proposer got.
     pub outcome: Result<Applied, Rejected>,
 }
 
@@ -91,7 +91,7 @@ pub struct Node {
     /// `host:port` of the admin service; empty as long as the node has not said.
     #[serde(default)]
     pub admin_address: String,
-    /// What its operator calls it, such as the name of its pod; empty where it has none.
+    /// Name that its operator gives it, such as that of its pod; empty where it has none.
     #[serde(default)]
     pub name: String,
     /// Highest level of commands that its process knows.
@@ -99,7 +99,7 @@ pub struct Node {
     pub level: u32,
     /// Whether it takes leadership of new segments.
     pub state: NodeState,
-    /// How often the node's lease was renewed: a higher number is a sign of life to whoever sees it
+    /// Number of renewals of the node's lease: a higher one is a sign of life to whoever sees it
     /// ([`crate::Presence`]). A node whose lease has lapsed is no candidate for new segments, and what it knows may not be
     /// the latest. The lease is never needed for safety, and its lapse revokes nothing.
     #[serde(default)]
@@ -182,7 +182,7 @@ pub struct Segment {
     /// Successors allotted before that one, oldest first; one of them may still be the decided one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier_successors: Vec<Descriptor>,
-    /// Who stores it. The replica set while it is not sealed; afterwards copies come and go.
+    /// The copies that store it: its replica set while it is not sealed; afterwards copies come and go.
     #[serde(default)]
     pub copies: Vec<SegmentCopy>,
     /// When the command that opened it was proposed, milliseconds since the epoch; age rolls count from here.
@@ -230,7 +230,7 @@ fn nowhere() -> Offset {
 /// A copy of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentCopy {
-    /// Where it is.
+    /// The disk that has it, or is to have it.
     pub replica: ReplicaRef,
     /// Its condition.
     pub state: CopyState,

@@ -24,8 +24,8 @@ pub struct Stopping {
     pub topics: BTreeSet<String>,
 }
 
-/// What the cluster would lack without `node`, the nodes of `alive` being the ones that serve now, and those of `current`
-/// the ones whose replicas of open segments have all that was acknowledged: others could not replace it.
+/// Tells what the cluster would lack without `node`. The nodes of `alive` are the ones that serve now; those of `current`
+/// have all that was acknowledged in their replicas of open segments, and others could not replace it.
 #[must_use]
 pub fn stopping(
     metadata: &Metadata,

@@ -22,7 +22,7 @@ const CHANGES_MAX: usize = 256;
 pub struct Upkeep {
     /// The changes to make, those of segments with the fewest verified copies first.
     pub changes: Vec<CopyChange>,
-    /// How the copies are before these changes.
+    /// The counts of copies before these changes.
     pub progress: Progress,
 }
 

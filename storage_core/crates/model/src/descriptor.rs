@@ -1,4 +1,4 @@
-//! What was fixed about a segment when it was opened.
+//! The descriptor of a segment: everything that was fixed when it was opened.
 
 use crate::identity::{DiskId, NodeId, ProcessId, SegmentId, TopicId};
 use crate::number::{Epoch, Offset};
@@ -54,7 +54,7 @@ pub struct ReplicaRef {
     pub disk: DiskId,
 }
 
-/// How many disks store a segment, and how many of them an acknowledgement waits for.
+/// The number of disks that store a segment, and of those for which an acknowledgement waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Replication {

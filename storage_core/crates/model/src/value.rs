@@ -29,7 +29,7 @@ impl Value {
         Self { end, digest, successor: Box::new(successor), possible_loss: Vec::new(), lost: Vec::new() }
     }
 
-    /// Where the next batch of the value begins that is not lost, from an offset on that a copy has reached.
+    /// Offset of the next batch of the value that is not lost, from an offset on that a copy has reached.
     #[must_use]
     pub fn past_lost(&self, offset: Offset) -> Offset {
         let within = self.lost.iter().find(|range| range.start <= offset && offset < range.end);

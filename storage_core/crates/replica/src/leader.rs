@@ -154,13 +154,13 @@ impl Leader {
         self.tape.end()
     }
 
-    /// Where the next batch goes, and the digest of everything before.
+    /// The place where the next batch goes, with the digest of everything before it.
     #[must_use]
     pub fn last(&self) -> Mark {
         self.tape.last()
     }
 
-    /// How far it is.
+    /// The leader's phase.
     #[must_use]
     pub fn phase(&self) -> &LeaderPhase {
         &self.phase

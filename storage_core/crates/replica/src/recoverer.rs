@@ -131,7 +131,7 @@ impl Recoverer {
         self.ballot
     }
 
-    /// How far it is.
+    /// The attempt's phase.
     #[must_use]
     pub fn phase(&self) -> &RecovererPhase {
         &self.phase

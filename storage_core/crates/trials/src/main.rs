@@ -1,4 +1,4 @@
-//! What trials run as processes of their own: `device` serves a disk, `power` cuts its power, in a mount namespace of
+//! The processes that trials start: `device` serves a disk, `power` cuts its power, in a mount namespace of
 //! its own; `full` fills one there; `no_room` leaves a store there not one free byte, and `fills` is its process that is killed; `damage` damages stores: what `make damage` runs; with the feature `seeded-bugs`, `bugs`: what `make bugs` runs.
 
 use std::path::Path;

@@ -54,7 +54,7 @@ pub struct Setting {
     pub mistake: Option<Mistake>,
 }
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Sender {
     /// The leader of that segment.
@@ -127,7 +127,7 @@ pub struct Node {
     pub id: NodeId,
     /// Disk incarnation.
     pub disk: DiskId,
-    /// How often it was started.
+    /// Number of its starts.
     pub starts: u128,
     /// Whether its process runs.
     pub up: bool,
