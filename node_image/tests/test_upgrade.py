@@ -102,7 +102,7 @@ def test_wire_versions_move_on_node_by_node_under_load_and_nothing_is_lost(node:
     with Client(bootstrap(nodes)) as client:
         client.create_topic("upgraded")
     with producing(nodes, "upgraded") as load:
-        for versions in ("1-2", "2-3"):
+        for versions in ("1-3", "2-4"):
             for each in nodes:
                 load.wait_for_more(100)
                 restart(each, "--test-controls", "--test-wire", versions)

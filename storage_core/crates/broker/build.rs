@@ -7,6 +7,13 @@ use prost::Message as _;
 
 /// What is compiled, below `proto/`: the public services, and the messages between brokers.
 const FOLDERS: [&str; 2] = ["walrus/v1", "walrus/peer/v1"];
+/// Messages with descriptors in them: those of a failover, boxed so that the many appends beside them stay small.
+const BOXED: [&str; 4] = [
+    ".walrus.peer.v1.ReplicaRequest.message.fence",
+    ".walrus.peer.v1.ReplicaRequest.message.accept",
+    ".walrus.peer.v1.ReplicaAnswer.answer.promised",
+    ".walrus.peer.v1.ReplicaAnswer.answer.refused",
+];
 /// Served by the control plane.
 const NOT_OURS: &str = "admin.proto";
 
@@ -28,6 +35,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = protox::compile(&files, [&root])?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("walrus_descriptors.bin"), descriptors.encode_to_vec())?; // for the reflection service
-    tonic_prost_build::configure().bytes(".").compile_fds(descriptors)?;
+    let builder =
+        BOXED.iter().fold(tonic_prost_build::configure().bytes("."), |builder, path| builder.boxed(path));
+    builder.compile_fds(descriptors)?;
     Ok(())
 }

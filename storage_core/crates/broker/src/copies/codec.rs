@@ -4,6 +4,7 @@
 //! The checksum of a record covers its key too: one that is damaged, or was written for another segment, is told as
 //! damage. Taken for one that was never written, it would let a copy answer as if it had promised nothing.
 
+use bytes::Bytes;
 use uuid::Uuid;
 use walrus_model::{
     AttemptId, Ballot, Descriptor, Digest, DiskId, Epoch, LeaderRef, NodeId, Offset, OffsetRange, ProcessId,
@@ -55,6 +56,16 @@ pub(crate) fn decode<T: Field>(key: &str, bytes: &[u8]) -> Result<T, Unreadable>
 
 fn checksum(key: &str, body: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(&[key.as_bytes(), body].concat())
+}
+
+/// The decision about a segment as its log keeps it with the seal, in JSON.
+pub(crate) fn encode_seal(value: &Value) -> Bytes {
+    serde_json::to_vec(value).expect("values are plain data").into()
+}
+
+/// The decision that a log was sealed with.
+pub(crate) fn decode_seal(bytes: &[u8]) -> Result<Value, Unreadable> {
+    serde_json::from_slice(bytes).map_err(|_| Unreadable::Malformed)
 }
 
 /// Something that has a place in a record.

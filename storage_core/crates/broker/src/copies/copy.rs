@@ -16,11 +16,11 @@ use walrus_replica::{
 };
 
 use crate::cluster::segment::{log_id, segment_of};
+use crate::copies::codec;
 use crate::copies::holed::Holed;
 use crate::copies::lead::Lead;
 use crate::copies::marks::{invalid, mark_batches};
 use crate::copies::promises;
-use crate::copies::wire;
 use crate::copies::wire::{AppendBytes, Ask};
 use crate::node::error::{Error, Result};
 use crate::node::locks::{COPY, Lock};
@@ -259,7 +259,10 @@ impl Copy {
         let descriptor = self.descriptor.clone();
         let mut promises = promises::read(&self.store, self.descriptor.id)?;
         if let Some(sealed) = log.and_then(Log::sealed_value) {
-            promises.get_or_insert_default().sealed = Some(wire::decode_value(&sealed)?);
+            let value = codec::decode_seal(&sealed).map_err(|problem| Error::Internal {
+                message: format!("the seal of segment {} cannot be read: {problem}", self.descriptor.id),
+            })?;
+            promises.get_or_insert_default().sealed = Some(value);
         }
         let promises = promises.unwrap_or_default();
         let tape = match (&promises.sealed, log) {
@@ -346,7 +349,7 @@ impl Copy {
                 ReplicaOutput::Seal(value) => {
                     let log = own_log()?;
                     let sealed =
-                        log.seal(&wire::encode_value(&value)).map_err(|error| self.storage(&error))?;
+                        log.seal(&codec::encode_seal(&value)).map_err(|error| self.storage(&error))?;
                     assert_eq!(
                         (sealed.end.0, sealed.digest),
                         (value.end.0, value.digest.0),

@@ -7,6 +7,8 @@ use walrus_log::{Log, ProducerTable};
 use walrus_metadata::{Segment, SegmentState};
 use walrus_model::Descriptor;
 
+use crate::copies::wire;
+
 use crate::cluster::routing::is_led_by;
 use crate::cluster::segment::{Place, log_id, log_spec, uuid_bytes};
 use crate::copies::{Copies, remains};
@@ -150,10 +152,10 @@ impl Copies {
         if node == self.cluster().node_id() {
             return self.prepare(successor, producers).await;
         }
-        let descriptor_json = serde_json::to_vec(successor).expect("descriptors are plain data").into();
+        let descriptor = Some(wire::encode_descriptor(successor));
         let metadata_version = self.cluster().metadata_version();
         let request =
-            Request::Prepare(Prepare { descriptor_json, producers: producers.clone(), metadata_version });
+            Request::Prepare(Prepare { descriptor, producers: producers.clone(), metadata_version });
         self.cluster().peers().call(node, request, patience::PREPARE).await.map(drop)
     }
 }

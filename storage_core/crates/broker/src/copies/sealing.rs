@@ -7,8 +7,8 @@ use walrus_log::batch::Batch;
 use walrus_model::{Descriptor, Value};
 
 use crate::copies::Copies;
+use crate::copies::codec;
 use crate::copies::pages::Pages;
-use crate::copies::wire;
 use crate::node::error::{Error, Result};
 
 /// Seals the own copy of a segment as decided, fetching what it lacks.
@@ -52,7 +52,7 @@ pub(crate) async fn make_copy(copies: &Arc<Copies>, segment: &Descriptor, value:
         let pace = copies.cluster().routing().metadata.config.copies_bytes_per_second();
         copies.table().breathe(bytes, pace).await;
     }
-    let sealed = wire::encode_value(value);
+    let sealed = codec::encode_seal(value);
     let (sealing, digest, named) = (copies.clone(), value.digest, log.name().to_owned());
     copies
         .cluster().tasks().blocking(move || {

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use uuid::Uuid;
 use walrus_metadata::EPOCH_MAX;
 use walrus_model::{
-    AttemptId, Ballot, Descriptor, Digest, DiskId, Epoch, Offset, OffsetRange, ProcessId, SegmentId, Value,
+    AttemptId, Ballot, Descriptor, Digest, DiskId, Epoch, LeaderRef, NodeId, Offset, OffsetRange, ProcessId,
+    ReplicaRef, SegmentId, TopicId, Value,
 };
 use walrus_replica::{Accept, Assigned, CutId, Fence, FenceAnswer, Refusal, Reply};
 
@@ -15,8 +16,8 @@ use crate::node::proto::peer::replica_answer::Answer;
 use crate::node::proto::peer::replica_refused::Why;
 use crate::node::proto::peer::replica_request::Message;
 use crate::node::proto::peer::{
-    ReplicaAccept, ReplicaAck, ReplicaAnswer, ReplicaAppend, ReplicaAssigned, ReplicaBallot, ReplicaFence,
-    ReplicaHole, ReplicaPromised, ReplicaRefused, ReplicaRequest,
+    self, ReplicaAccept, ReplicaAck, ReplicaAnswer, ReplicaAppend, ReplicaAssigned, ReplicaBallot,
+    ReplicaFence, ReplicaPromised, ReplicaRefused, ReplicaRequest, SegmentEnd,
 };
 
 /// What a replica is asked, its batches being bytes. A sealed notice is not among them: replicas learn decisions from
@@ -60,18 +61,18 @@ pub(crate) fn encode_ask(
             cut: uuid_bytes(Uuid::from_u128(cut.0)),
             end: end.0,
         }),
-        Ask::Fence(Fence { ballot }, descriptor) => Message::Fence(ReplicaFence {
+        Ask::Fence(Fence { ballot }, descriptor) => Message::Fence(Box::new(ReplicaFence {
             ballot: Some(encode_ballot(ballot)),
-            descriptor_json: json(&*descriptor),
-        }),
+            descriptor: Some(encode_descriptor(&descriptor)),
+        })),
         Ask::Accept(Accept { ballot, value, .. }, offset, batches, descriptor) => {
-            Message::Accept(ReplicaAccept {
+            Message::Accept(Box::new(ReplicaAccept {
                 ballot: Some(encode_ballot(ballot)),
-                value_json: encode_value(&value),
+                value: Some(encode_value(&value)),
                 batches,
                 offset: offset.0,
-                descriptor_json: json(&*descriptor),
-            })
+                descriptor: Some(encode_descriptor(&descriptor)),
+            }))
         }
     };
     ReplicaRequest {
@@ -100,13 +101,15 @@ pub(crate) fn decode_ask(request: ReplicaRequest) -> Result<(SegmentId, DiskId, 
             cut: CutId(uuid(&cut)?.as_u128()),
             end: Offset(end),
         }),
-        Message::Fence(ReplicaFence { ballot, descriptor_json }) => {
-            Ask::Fence(Fence { ballot: decode_ballot(ballot)? }, Box::new(from_json(&descriptor_json)?))
+        Message::Fence(fence) => {
+            let ReplicaFence { ballot, descriptor } = *fence;
+            Ask::Fence(Fence { ballot: decode_ballot(ballot)? }, Box::new(decode_descriptor(descriptor)?))
         }
-        Message::Accept(ReplicaAccept { ballot, value_json, batches, offset, descriptor_json }) => {
-            let (ballot, value) = (decode_ballot(ballot)?, decode_value(&value_json)?);
+        Message::Accept(accept) => {
+            let ReplicaAccept { ballot, value, batches, offset, descriptor } = *accept;
+            let (ballot, value) = (decode_ballot(ballot)?, decode_value(value)?);
             let accept = Accept { ballot, value, missing: Vec::new() };
-            Ask::Accept(accept, Offset(offset), batches, Box::new(from_json(&descriptor_json)?))
+            Ask::Accept(accept, Offset(offset), batches, Box::new(decode_descriptor(descriptor)?))
         }
     };
     Ok((SegmentId(uuid(&segment)?), DiskId(uuid(&disk)?), ask))
@@ -121,20 +124,20 @@ pub(crate) fn encode_reply(reply: Reply) -> ReplicaAnswer {
             Answer::Ack(ReplicaAck { durable_end: durable_end.0, suspect: cut(suspect) })
         }
         Reply::Promised(FenceAnswer { ballot, durable_end, digest, accepted, sealed, suspect, holes }) => {
-            Answer::Promised(ReplicaPromised {
+            Answer::Promised(Box::new(ReplicaPromised {
                 ballot: Some(encode_ballot(ballot)),
                 durable_end: durable_end.0,
                 digest: digest.0,
                 accepted: accepted.as_ref().map(|(ballot, _)| encode_ballot(*ballot)),
-                accepted_json: accepted.as_ref().map(|(_, value)| encode_value(value)).unwrap_or_default(),
-                sealed_json: sealed.as_ref().map(encode_value).unwrap_or_default(),
+                accepted_value: accepted.as_ref().map(|(_, value)| encode_value(value)),
+                sealed: sealed.as_ref().map(encode_value),
                 suspect,
-                holes: encode_holes(&holes),
-            })
+                holes: encode_ranges(&holes),
+            }))
         }
         Reply::Accepted { ballot } => Answer::Accepted(encode_ballot(ballot)),
-        Reply::Sealed => Answer::Refused(ReplicaRefused::default()),
-        Reply::Refused(refusal) => Answer::Refused(match refusal {
+        Reply::Sealed => Answer::Refused(Box::default()),
+        Reply::Refused(refusal) => Answer::Refused(Box::new(match refusal {
             Refusal::OtherReplica => refused(Why::OtherReplica),
             Refusal::Fenced { promised } => {
                 ReplicaRefused { promised: Some(encode_ballot(promised)), ..refused(Why::Fenced) }
@@ -143,7 +146,7 @@ pub(crate) fn encode_reply(reply: Reply) -> ReplicaAnswer {
                 ReplicaRefused { promised: Some(encode_ballot(promised)), ..refused(Why::Voted) }
             }
             Refusal::Sealed { value } => {
-                ReplicaRefused { value_json: encode_value(&value), ..refused(Why::Sealed) }
+                ReplicaRefused { value: Some(encode_value(&value)), ..refused(Why::Sealed) }
             }
             Refusal::OtherWriter { writer } => {
                 ReplicaRefused { writer: uuid_bytes(writer.0), ..refused(Why::OtherWriter) }
@@ -151,9 +154,11 @@ pub(crate) fn encode_reply(reply: Reply) -> ReplicaAnswer {
             Refusal::Gap { end, suspect } => {
                 ReplicaRefused { end: end.0, suspect: cut(suspect), ..refused(Why::Gap) }
             }
-            Refusal::Holes { holes } => ReplicaRefused { holes: encode_holes(&holes), ..refused(Why::Holes) },
+            Refusal::Holes { holes } => {
+                ReplicaRefused { holes: encode_ranges(&holes), ..refused(Why::Holes) }
+            }
             Refusal::Diverged => refused(Why::Diverged),
-        }),
+        })),
     };
     ReplicaAnswer { answer: Some(answer) }
 }
@@ -168,13 +173,10 @@ pub(crate) fn decode_reply(answer: ReplicaAnswer) -> Result<Reply> {
         }
         Answer::Promised(promised) => {
             let accepted = match promised.accepted {
-                Some(ballot) => Some((decode_ballot(Some(ballot))?, decode_value(&promised.accepted_json)?)),
+                Some(ballot) => Some((decode_ballot(Some(ballot))?, decode_value(promised.accepted_value)?)),
                 None => None,
             };
-            let sealed = match promised.sealed_json.is_empty() {
-                true => None,
-                false => Some(decode_value(&promised.sealed_json)?),
-            };
+            let sealed = promised.sealed.map(|value| decode_value(Some(value))).transpose()?;
             Reply::Promised(FenceAnswer {
                 ballot: decode_ballot(promised.ballot)?,
                 durable_end: Offset(promised.durable_end),
@@ -190,7 +192,7 @@ pub(crate) fn decode_reply(answer: ReplicaAnswer) -> Result<Reply> {
             Why::OtherReplica => Refusal::OtherReplica,
             Why::Fenced => Refusal::Fenced { promised: decode_ballot(refused.promised)? },
             Why::Voted => Refusal::Voted { promised: decode_ballot(refused.promised)? },
-            Why::Sealed => Refusal::Sealed { value: decode_value(&refused.value_json)? },
+            Why::Sealed => Refusal::Sealed { value: decode_value(refused.value)? },
             Why::OtherWriter => Refusal::OtherWriter { writer: ProcessId(uuid(&refused.writer)?) },
             Why::Gap => Refusal::Gap { end: Offset(refused.end), suspect: cut(&refused.suspect)? },
             Why::Holes => Refusal::Holes { holes: decode_holes(&refused.holes)? },
@@ -200,27 +202,83 @@ pub(crate) fn decode_reply(answer: ReplicaAnswer) -> Result<Reply> {
     })
 }
 
-/// As the log keeps it and metadata knows it.
-pub(crate) fn encode_value(value: &Value) -> Bytes {
-    json(value)
+/// A descriptor as it travels.
+pub(crate) fn encode_descriptor(descriptor: &Descriptor) -> peer::Descriptor {
+    let replica =
+        |replica: &ReplicaRef| peer::Replica { node: replica.node.0, disk: uuid_bytes(replica.disk.0) };
+    peer::Descriptor {
+        segment: uuid_bytes(descriptor.id.0),
+        topic: uuid_bytes(descriptor.topic.0),
+        partition: descriptor.partition,
+        number: descriptor.number,
+        base_offset: descriptor.base_offset.map(|offset| offset.0),
+        epoch: descriptor.epoch.0,
+        leader_node: descriptor.leader.node.0,
+        leader_process: uuid_bytes(descriptor.leader.process.0),
+        replicas: descriptor.replicas.iter().map(replica).collect(),
+        write_quorum: descriptor.write_quorum,
+    }
 }
 
-pub(crate) fn decode_value(bytes: &[u8]) -> Result<Value> {
-    from_json(bytes)
+/// The descriptor that a message brings. One that names no possible set of replicas is refused: quorums are counted by it.
+pub(crate) fn decode_descriptor(descriptor: Option<peer::Descriptor>) -> Result<Descriptor> {
+    let read = descriptor.ok_or_else(|| wrong("a descriptor is missing"))?;
+    let replica = |replica: &peer::Replica| {
+        Ok(ReplicaRef { node: NodeId(replica.node), disk: DiskId(uuid(&replica.disk)?) })
+    };
+    let descriptor = Descriptor {
+        id: SegmentId(uuid(&read.segment)?),
+        topic: TopicId(uuid(&read.topic)?),
+        partition: read.partition,
+        number: read.number,
+        base_offset: read.base_offset.map(Offset),
+        epoch: Epoch(read.epoch),
+        leader: LeaderRef { node: NodeId(read.leader_node), process: ProcessId(uuid(&read.leader_process)?) },
+        replicas: read.replicas.iter().map(replica).collect::<Result<_>>()?,
+        write_quorum: read.write_quorum,
+    };
+    if !descriptor.is_sound() {
+        return Err(wrong(&format!("the replicas of segment {} are not possible", descriptor.id)));
+    }
+    Ok(descriptor)
 }
 
-fn encode_holes(holes: &[OffsetRange]) -> Vec<ReplicaHole> {
-    holes.iter().map(|hole| ReplicaHole { start: hole.start.0, end: hole.end.0 }).collect()
+fn encode_value(value: &Value) -> SegmentEnd {
+    SegmentEnd {
+        end: value.end.0,
+        digest: value.digest.0,
+        successor: Some(encode_descriptor(&value.successor)),
+        possible_loss: encode_ranges(&value.possible_loss),
+        lost: encode_ranges(&value.lost),
+    }
 }
 
-/// In order and apart from each other, as the machines take for granted.
-fn decode_holes(holes: &[ReplicaHole]) -> Result<Vec<OffsetRange>> {
+fn decode_value(value: Option<SegmentEnd>) -> Result<Value> {
+    let SegmentEnd { end, digest, successor, possible_loss, lost } =
+        value.ok_or_else(|| wrong("a segment's end is missing"))?;
+    let range =
+        |range: &peer::OffsetRange| OffsetRange { start: Offset(range.start), end: Offset(range.end) };
+    Ok(Value {
+        end: Offset(end),
+        digest: Digest(digest),
+        successor: Box::new(decode_descriptor(successor)?),
+        possible_loss: possible_loss.iter().map(range).collect(),
+        lost: decode_holes(&lost)?,
+    })
+}
+
+fn encode_ranges(ranges: &[OffsetRange]) -> Vec<peer::OffsetRange> {
+    ranges.iter().map(|range| peer::OffsetRange { start: range.start.0, end: range.end.0 }).collect()
+}
+
+/// The ranges of a message, which are in order and apart from each other, as the machines take for granted.
+fn decode_holes(holes: &[peer::OffsetRange]) -> Result<Vec<OffsetRange>> {
     let is_sound = holes.iter().all(|hole| hole.start < hole.end)
         && holes.windows(2).all(|pair| pair[0].end < pair[1].start);
     if !is_sound {
-        return Err(wrong("holes of a copy that are empty, out of order or overlap"));
+        return Err(wrong("offsets that a copy lacks are empty, out of order or overlap"));
     }
-    let range = |hole: &ReplicaHole| OffsetRange { start: Offset(hole.start), end: Offset(hole.end) };
+    let range = |hole: &peer::OffsetRange| OffsetRange { start: Offset(hole.start), end: Offset(hole.end) };
     Ok(holes.iter().map(range).collect())
 }
 
@@ -237,14 +295,6 @@ fn decode_ballot(ballot: Option<ReplicaBallot>) -> Result<Ballot> {
     Ok(Ballot { epoch: Epoch(epoch), attempt: AttemptId(uuid(&attempt)?) })
 }
 
-fn json(value: &impl serde::Serialize) -> Bytes {
-    serde_json::to_vec(value).expect("descriptors and values are plain data").into()
-}
-
-fn from_json<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    serde_json::from_slice(bytes).map_err(|problem| wrong(&problem.to_string()))
-}
-
 fn uuid(bytes: &[u8]) -> Result<Uuid> {
     Uuid::from_slice(bytes).map_err(|problem| wrong(&problem.to_string()))
 }
@@ -255,8 +305,6 @@ fn wrong(problem: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use walrus_model::{LeaderRef, NodeId, ReplicaRef, TopicId};
-
     use super::*;
 
     fn descriptor() -> Descriptor {
@@ -315,10 +363,27 @@ mod tests {
     }
 
     #[test]
+    fn a_descriptor_whose_replicas_cannot_be_is_refused() {
+        let told = |change: &dyn Fn(&mut peer::Descriptor)| {
+            let mut message = encode_descriptor(&descriptor());
+            change(&mut message);
+            decode_descriptor(Some(message))
+        };
+        assert_eq!(told(&|_| ()).unwrap(), descriptor());
+        let nameless = told(&|message| message.base_offset = None).unwrap();
+        assert_eq!(nameless, Descriptor { base_offset: None, ..descriptor() });
+        assert!(told(&|message| message.write_quorum = 0).is_err());
+        assert!(told(&|message| message.write_quorum = 2).is_err());
+        assert!(told(&|message| message.replicas.clear()).is_err());
+        assert!(told(&|message| message.segment = Bytes::from_static(b"short")).is_err());
+        assert!(decode_descriptor(None).is_err());
+    }
+
+    #[test]
     fn holes_that_overlap_or_are_out_of_order_are_refused() {
         let holes = |pairs: &[(u64, u64)]| {
-            let holes: Vec<ReplicaHole> =
-                pairs.iter().map(|&(start, end)| ReplicaHole { start, end }).collect();
+            let holes: Vec<peer::OffsetRange> =
+                pairs.iter().map(|&(start, end)| peer::OffsetRange { start, end }).collect();
             decode_holes(&holes)
         };
         assert_eq!(holes(&[(1, 2), (4, 5)]).unwrap().len(), 2);

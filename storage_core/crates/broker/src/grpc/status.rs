@@ -42,7 +42,7 @@ pub(super) fn error_message(error: &Error) -> v1::Error {
 
 /// The fields of the error as text, by their names.
 fn facts_of(error: &Error) -> HashMap<String, String> {
-    // As `Error` travels between brokers: {"Kind": {"field": value, ..}}.
+    // The derived form of an enum: {"Kind": {"field": value, ..}}.
     let Ok(Value::Object(kind)) = serde_json::to_value(error) else { return HashMap::new() };
     let fields = kind.into_iter().filter_map(|(_, fields)| match fields {
         Value::Object(fields) => Some(fields),

@@ -1,14 +1,13 @@
-//! The one error type of the data plane. It travels between brokers, so that a forwarded request fails at the client
-//! exactly as it failed at the leader.
+//! The one error type of the data plane. `peer/errors.rs` has it as brokers send it to each other.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use walrus_metadata::Refused;
 
 /// Result with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong. `Display` tells the reader what to do next.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
 pub enum Error {
     /// The segment is led by another node, or by nobody just now.
     #[error("NotLeaderForPartition: {key}")]

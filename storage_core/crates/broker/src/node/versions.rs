@@ -16,8 +16,8 @@ pub struct WireVersions {
 
 impl Default for WireVersions {
     fn default() -> Self {
-        // 2 tells what copies lack: a recoverer that did not hear of it would take such a copy for a whole one.
-        Self { oldest: 2, newest: 2 }
+        // Version 3 has messages of fixed fields where version 2 had JSON.
+        Self { oldest: 3, newest: 3 }
     }
 }
 
@@ -28,7 +28,7 @@ impl WireVersions {
     }
 
     /// The version that both speak, or why they cannot talk.
-    pub(crate) fn settle(self, theirs: Self) -> Result<u32, String> {
+    pub(crate) fn negotiate(self, theirs: Self) -> Result<u32, String> {
         let newest = self.newest.min(theirs.newest);
         if newest >= self.oldest.max(theirs.oldest) {
             return Ok(newest);
@@ -49,19 +49,19 @@ impl fmt::Display for WireVersions {
 mod tests {
     use super::*;
 
-    fn settle(ours: (u32, u32), theirs: (u32, u32)) -> Option<u32> {
+    fn negotiate(ours: (u32, u32), theirs: (u32, u32)) -> Option<u32> {
         let versions = |(oldest, newest)| WireVersions { oldest, newest };
-        versions(ours).settle(versions(theirs)).ok()
+        versions(ours).negotiate(versions(theirs)).ok()
     }
 
     #[test]
     fn two_nodes_speak_the_newest_version_that_both_know() {
-        assert_eq!(settle((1, 1), (1, 1)), Some(1));
-        assert_eq!(settle((1, 1), (1, 2)), Some(1));
-        assert_eq!(settle((1, 2), (1, 2)), Some(2));
-        assert_eq!(settle((2, 3), (1, 2)), Some(2));
-        assert_eq!(settle((2, 3), (1, 1)), None);
-        assert_eq!(settle((1, 1), (2, 3)), None);
+        assert_eq!(negotiate((1, 1), (1, 1)), Some(1));
+        assert_eq!(negotiate((1, 1), (1, 2)), Some(1));
+        assert_eq!(negotiate((1, 2), (1, 2)), Some(2));
+        assert_eq!(negotiate((2, 3), (1, 2)), Some(2));
+        assert_eq!(negotiate((2, 3), (1, 1)), None);
+        assert_eq!(negotiate((1, 1), (2, 3)), None);
         assert_eq!(WireVersions::told(3, 0), WireVersions { oldest: 3, newest: 3 });
     }
 }

@@ -57,10 +57,10 @@ pub(crate) async fn follow(copies: Arc<Copies>, leader: Arc<Leader>, place: usiz
 async fn session(copies: &Arc<Copies>, leader: &Arc<Leader>, place: usize) -> Result<()> {
     let node = leader.descriptor.replicas[place].node.0;
     let connection = copies.cluster().peers().connection(node, Lane::Replica).await?;
-    let descriptor_json = serde_json::to_vec(&leader.descriptor).expect("descriptors are plain data").into();
+    let descriptor = Some(wire::encode_descriptor(&leader.descriptor));
     // Also after a rollback of the metadata: a replica that does not know the segment any more, or not yet, refuses it.
     let metadata_version = copies.cluster().metadata_version();
-    let prepare = Prepare { descriptor_json, producers: leader.first_producers.clone(), metadata_version };
+    let prepare = Prepare { descriptor, producers: leader.first_producers.clone(), metadata_version };
     copies.cluster().peers().call(node, Request::Prepare(prepare), patience::PREPARE).await?;
     let link = Link::new(connection.clone());
     let way = link.way.clone();

@@ -13,8 +13,9 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::sync::CancellationToken;
 use walrus_model::{DiskId, ProcessId};
 
+use super::errors::decode_error;
 use super::frame::{FRAME_BYTES_MAX, Frame, FrameReader, HELLO_BYTES_MAX};
-use super::greeting::{decode_error, greeting, nonce};
+use super::greeting::{greeting, nonce};
 use super::outlet::{Outlet, write_all};
 use crate::node::budget::{Budget, Purpose, counted};
 use crate::node::error::Error;
@@ -270,7 +271,7 @@ async fn greet(address: &str, handshake: Handshake) -> io::Result<Greeted> {
     let answer = HelloAnswer::decode(answer)?;
     let spoken = WireVersions::told(answer.wire_version, 0);
     let ours = WireVersions::told(handshake.hello.wire_version, handshake.hello.oldest_wire_version);
-    ours.settle(spoken).map_err(|problem| refused(format!("node {}: {problem}", answer.node)))?;
+    ours.negotiate(spoken).map_err(|problem| refused(format!("node {}: {problem}", answer.node)))?;
     let expected = (handshake.expect_node, handshake.expect_disk.as_bytes().as_slice());
     if (answer.node, answer.disk.as_ref()) != expected {
         return Err(refused(format!(

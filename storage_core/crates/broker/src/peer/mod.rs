@@ -2,6 +2,7 @@
 //! large fetch does not stand before an append, nor clients' appends before those of replicas.
 
 mod connection;
+pub(crate) mod errors;
 pub(crate) mod frame;
 pub(crate) mod greeting;
 pub(crate) mod outlet;

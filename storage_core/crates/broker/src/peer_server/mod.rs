@@ -166,7 +166,7 @@ fn check_hello(hello: &Hello, broker: &Broker) -> Result<HelloAnswer> {
     let theirs = WireVersions::told(hello.wire_version, hello.oldest_wire_version);
     let wire_version = config
         .wire_versions
-        .settle(theirs)
+        .negotiate(theirs)
         .map_err(|problem| refused(format!("node {}: {problem}", hello.node)))?;
     if hello.cluster_id.as_ref() != config.cluster_id.as_bytes() {
         return Err(refused(format!("node {} is of another cluster", hello.node)));

@@ -14,7 +14,9 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
-use walrus_model::{Descriptor, SegmentId, TopicId};
+use walrus_model::{SegmentId, TopicId};
+
+use crate::copies::wire;
 
 use crate::broker::Broker;
 use crate::node::budget::{Held, Purpose, Share, counted};
@@ -25,8 +27,8 @@ use crate::node::proto::peer::{
     SegmentInfo,
 };
 use crate::partition::ack::AppendAck;
+use crate::peer::errors::encode_error;
 use crate::peer::frame::{FRAME_BYTES_MAX, Frame, FrameReader, Head};
-use crate::peer::greeting::encode_error;
 use crate::peer::outlet::Outlet;
 use crate::reading::reader::PAGE_BYTES_MAX;
 
@@ -229,9 +231,8 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
             Ok(weighed(broker, Purpose::Reads, page.encode_to_vec()))
         }
         Ok(Kind::Prepare) => {
-            let Prepare { descriptor_json, producers, metadata_version } = decode(frame.payload)?;
-            let invalid = |problem: serde_json::Error| Error::InvalidRequest { problem: problem.to_string() };
-            let successor: Descriptor = serde_json::from_slice(&descriptor_json).map_err(invalid)?;
+            let Prepare { descriptor, producers, metadata_version } = decode(frame.payload)?;
+            let successor = wire::decode_descriptor(descriptor)?;
             broker.copies().knows(&successor, successor.epoch, metadata_version).await?;
             broker.copies().prepare(&successor, &producers).await?;
             Ok(PrepareAnswer {}.encode_to_vec().into())

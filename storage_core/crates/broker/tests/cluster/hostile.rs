@@ -8,13 +8,13 @@ use prost::Message as _;
 use serde_json::json;
 use uuid::Uuid;
 use walrus_broker::proto::peer::{
-    CursorHandOver, CursorRequest, ErrorAnswer, Hello, Prepare, ReplicaAccept, ReplicaBallot, ReplicaFence,
-    ReplicaRequest, cursor_request, replica_request,
+    self, CursorHandOver, CursorRequest, ErrorAnswer, Hello, Prepare, ReplicaAccept, ReplicaBallot,
+    ReplicaFence, ReplicaRequest, SegmentEnd, cursor_request, replica_request,
 };
 use walrus_broker::{Config, DataPlane, PartitionRef, StartError, TopicName};
 use walrus_log::{LogId, ProducerTable};
 use walrus_metadata::{EPOCH_MAX, SegmentState};
-use walrus_model::{Descriptor, Digest, Epoch, Offset, Replication, SegmentId, TopicId, Value};
+use walrus_model::{Descriptor, Epoch, Offset, ReplicaRef, Replication, SegmentId, TopicId};
 
 use crate::client::{put, read_values};
 use crate::harness::{Cluster, PATIENCE, wait_until};
@@ -43,10 +43,27 @@ fn to_replica(segment: &Descriptor, node: u32, message: replica_request::Message
     ReplicaRequest { segment, disk: bytes(disk.0), message: Some(message), metadata_version: 0 }
 }
 
+/// A descriptor as brokers send it to each other.
+fn message_of(descriptor: &Descriptor) -> peer::Descriptor {
+    let replica = |replica: &ReplicaRef| peer::Replica { node: replica.node.0, disk: bytes(replica.disk.0) };
+    peer::Descriptor {
+        segment: bytes(descriptor.id.0),
+        topic: bytes(descriptor.topic.0),
+        partition: descriptor.partition,
+        number: descriptor.number,
+        base_offset: descriptor.base_offset.map(|offset| offset.0),
+        epoch: descriptor.epoch.0,
+        leader_node: descriptor.leader.node.0,
+        leader_process: bytes(descriptor.leader.process.0),
+        replicas: descriptor.replicas.iter().map(replica).collect(),
+        write_quorum: descriptor.write_quorum,
+    }
+}
+
 pub(crate) fn fence(segment: &Descriptor, node: u32, epoch: u32) -> ReplicaRequest {
     let ballot = Some(ReplicaBallot { epoch, attempt: bytes(Uuid::from_u128(7)) });
-    let descriptor_json = serde_json::to_vec(segment).unwrap().into();
-    to_replica(segment, node, replica_request::Message::Fence(ReplicaFence { ballot, descriptor_json }))
+    let descriptor = Some(message_of(segment));
+    to_replica(segment, node, replica_request::Message::Fence(Box::new(ReplicaFence { ballot, descriptor })))
 }
 
 fn start_replicated() -> Cluster {
@@ -135,21 +152,18 @@ fn a_vote_for_an_impossible_successor_is_refused() {
     ];
     let mut peer = Peer::greet(&cluster, 1);
     for successor in impossible {
-        let value = Value {
-            end: Offset(1),
-            digest: Digest(0),
-            successor: Box::new(successor),
-            possible_loss: vec![],
-            lost: vec![],
-        };
         let accept = ReplicaAccept {
             ballot: Some(ReplicaBallot { epoch: segment.epoch.0, attempt: bytes(Uuid::from_u128(7)) }),
-            value_json: serde_json::to_vec(&value).unwrap().into(),
+            value: Some(SegmentEnd {
+                end: 1,
+                successor: Some(message_of(&successor)),
+                ..SegmentEnd::default()
+            }),
             batches: vec![],
             offset: 1,
-            descriptor_json: serde_json::to_vec(&segment).unwrap().into(),
+            descriptor: Some(message_of(&segment)),
         };
-        let asked = to_replica(&segment, 1, replica_request::Message::Accept(accept));
+        let asked = to_replica(&segment, 1, replica_request::Message::Accept(Box::new(accept)));
         peer.refusal_of(REPLICA, &asked).unwrap();
     }
     assert_eq!(cluster.block_on(put(&cluster.broker(1), &topic, "1")).unwrap().base_offset, 1);
@@ -170,7 +184,7 @@ fn nobody_makes_logs_for_segments_that_no_metadata_list() {
     let mut peer = Peer::greet(&cluster, 1);
     for descriptor in unknown {
         let prepare = Prepare {
-            descriptor_json: serde_json::to_vec(&descriptor).unwrap().into(),
+            descriptor: Some(message_of(&descriptor)),
             producers: ProducerTable::new().encode().into(),
             metadata_version: 1,
         };
@@ -261,7 +275,7 @@ fn strangers_are_refused_with_a_reason_or_cut_off() {
     let without_nonce = Hello { nonce: vec![].into(), ..hello(&cluster) };
     for (greeting, problem) in [
         (other_cluster, "another cluster"),
-        (newer, "it speaks wire versions 7 to 7, this node 2 to 2"),
+        (newer, "it speaks wire versions 7 to 7, this node 3 to 3"),
         (without_nonce, "without a nonce"),
     ] {
         let refusal = Peer::greet_as(&cluster, 1, &greeting, b"").err().unwrap();

@@ -65,7 +65,7 @@ pub(crate) fn connect_to(cluster: &Cluster, node: u32) -> TcpStream {
 /// A greeting that is right in a cluster without a secret.
 pub(crate) fn hello(cluster: &Cluster) -> Hello {
     Hello {
-        wire_version: 2,
+        wire_version: 3,
         cluster_id: cluster.cluster_id().as_bytes().to_vec().into(),
         node: 9,
         disk: vec![0; 16].into(),

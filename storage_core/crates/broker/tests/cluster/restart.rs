@@ -160,7 +160,7 @@ fn a_successor_whose_node_is_down_is_passed_over() {
 fn nodes_are_restarted_one_by_one_with_a_newer_wire_version_and_appends_go_on() {
     let mut cluster = Cluster::start_replicated(3, json!({}), Replication { factor: 3, write_quorum: 2 });
     let topic = PartitionRef::parse("upgraded", 0).unwrap();
-    cluster.set_option("wire_versions", json!({"oldest": 2, "newest": 3}));
+    cluster.set_option("wire_versions", json!({"oldest": 3, "newest": 4}));
     for id in cluster.ids() {
         cluster.stop(id);
         let other = id % 3 + 1;
