@@ -33,10 +33,9 @@ def test_a_claim_is_believed_once_those_who_are_asked_confirm_it(tmp_path: Path)
             registration = Registration(None, disk, uuid4(), *["orders-1:1"] * 6, name="orders-1", level=1)
             acquaintance = Acquaintance(JoinRequest(registration, Secrets(None)), [seed])
             store = RaftStore(place, MetadataMachine(), listener, on_unknown_voter=acquaintance.hear)
-            acquaintance.store = store
             store.start()
             try:
-                acquaintance.hear(claimant, other)
+                acquaintance.hear(store, claimant, other)
                 async with asyncio.timeout(SECONDS_MAX):
                     while store.address_of(claimant) != "new-place:6000":
                         await asyncio.sleep(0.005)
@@ -71,11 +70,10 @@ def test_a_stranger_cannot_confirm_its_own_claim(tmp_path: Path, caplog: pytest.
         registration = Registration(None, disk, uuid4(), *["orders-1:1"] * 6, name="orders-1", level=1)
         acquaintance = Acquaintance(JoinRequest(registration, secrets), [])
         store = RaftStore(place, MetadataMachine(), listener, on_unknown_voter=acquaintance.hear)
-        acquaintance.store = store
         store.start()
         try:
             async with await asyncio.start_server(serve, "127.0.0.1", 0) as stranger, asyncio.timeout(SECONDS_MAX):
-                acquaintance.hear(claimant, f"127.0.0.1:{stranger.sockets[0].getsockname()[1]}")
+                acquaintance.hear(store, claimant, f"127.0.0.1:{stranger.sockets[0].getsockname()[1]}")
                 while "nobody says so" not in caplog.text:
                     await asyncio.sleep(0.005)
             assert "its proof does not fit" in caplog.text

@@ -28,15 +28,14 @@ class Acquaintance:
         self._seeds = seeds
         self._loop = asyncio.get_running_loop()
         self._asking: asyncio.Task[None] | None = None
-        self.store: RaftStore[ClusterState] | None = None
 
-    def hear(self, disk: UUID, address: str | None) -> None:
-        """That disk, at that address, claims to vote; called by the store's thread."""
-        self._loop.call_soon_threadsafe(self._start, disk, address)
+    def hear(self, store: RaftStore[ClusterState], disk: UUID, address: str | None) -> None:
+        """Hear that a disk, at that address, claims to vote; called by the store's thread."""
+        self._loop.call_soon_threadsafe(self._start, store, disk, address)
 
-    def _start(self, disk: UUID, address: str | None) -> None:
-        if self.store is not None and (self._asking is None or self._asking.done()):
-            self._asking = self._loop.create_task(self._ask(self.store, disk, address))
+    def _start(self, store: RaftStore[ClusterState], disk: UUID, address: str | None) -> None:
+        if self._asking is None or self._asking.done():
+            self._asking = self._loop.create_task(self._ask(store, disk, address))
 
     async def _ask(self, store: RaftStore[ClusterState], disk: UUID, address: str | None) -> None:
         members = (store.address_of(known) for known in store.read().nodes.keys() - {self._request.registration.disk})

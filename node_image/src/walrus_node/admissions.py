@@ -34,22 +34,17 @@ class Admissions:
         self._cluster_id = cluster_id
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.store: Store | None = None
 
-    def hear(self, greeting: dict[str, Any], answer: Answer) -> None:
-        """Called by the store's thread."""
-        self._loop.call_soon_threadsafe(self._start, greeting, answer)
+    def hear(self, store: Store, greeting: dict[str, Any], answer: Answer) -> None:
+        """Take a request that has come to that store; called by its thread."""
+        self._loop.call_soon_threadsafe(self._start, store, greeting, answer)
 
-    def _start(self, greeting: dict[str, Any], answer: Answer) -> None:
-        task = self._loop.create_task(self._answer(greeting, answer))
+    def _start(self, store: Store, greeting: dict[str, Any], answer: Answer) -> None:
+        task = self._loop.create_task(self._answer(store, greeting, answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, greeting: dict[str, Any], answer: Answer) -> None:
-        store = self.store
-        if store is None:
-            answer(_refusal("this node has just started"))
-            return
+    async def _answer(self, store: Store, greeting: dict[str, Any], answer: Answer) -> None:
         try:
             registration, replaces = parse_join(greeting), parse_replaces(greeting)
         except BadFrameError as error:

@@ -245,7 +245,7 @@ class Node:
             wire=Versions(*self._config.test_wire) if self._config.test_wire else WIRE,
             secrets=self._secrets,
         )
-        self._store = admissions.store = acquaintance.store = RaftStore(
+        self._store = RaftStore(
             place,
             MetadataMachine(self._level),
             self._listener,

@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ class Front:
         folder.mkdir(mode=0o700, exist_ok=True)
         folder.chmod(0o700)
         self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._listening: walrus_core.Front | None = None
+        self._opened = ExitStack()
+        self._opened.callback(os.close, self._folder)
 
     def socket(self, name: str) -> str:
         """Where the server of a port listens, `http` or `admin`. Only this process can use the path."""
@@ -40,12 +42,11 @@ class Front:
             name: {"address": str(address), "socket": self.socket(name), "protocol": _PROTOCOLS[name]}
             for name, address in addresses.items()
         }
-        self._listening = await asyncio.to_thread(walrus_core.Front, json.dumps({"ports": ports, **limits}))
-        bound = self._listening.addresses()
+        listening = await asyncio.to_thread(walrus_core.Front, json.dumps({"ports": ports, **limits}))
+        self._opened.callback(listening.stop)
+        bound = listening.addresses()
         return {name: Address(address.host, int(bound[name].rpartition(":")[2])) for name, address in addresses.items()}
 
     def stop(self) -> None:
         """Close the ports and all their connections."""
-        if self._listening is not None:
-            self._listening.stop()
-        os.close(self._folder)
+        self._opened.close()

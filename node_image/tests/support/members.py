@@ -52,7 +52,11 @@ class Member:
         self.port = listener.getsockname()[1]
         place = Place(self.directory, self.owner, uuid4(), self.at, seeds, wire=self.wire, secrets=self.secrets)
         self.store = RaftStore(
-            place, Ledger(), listener, compaction=self.compaction, on_unknown_voter=self.on_unknown_voter
+            place,
+            Ledger(),
+            listener,
+            compaction=self.compaction,
+            on_unknown_voter=lambda _store, disk, address: self.on_unknown_voter(disk, address),
         )
         self.store.introduce(peers or {})
         self.store.start()

@@ -18,23 +18,19 @@ class AdminServer:
     """Listens from `start` on, also while the node waits for admission: health is that of the listener."""
 
     def __init__(self, facts: Facts) -> None:
-        self._facts = facts
-        self._server: grpc.aio.Server | None = None
+        self._health = health.aio.HealthServicer()
+        self._server = grpc.aio.server(interceptors=[Permit(facts.secrets)])
+        admin_pb2_grpc.add_AdminServicer_to_server(AdminService(facts), self._server)  # type: ignore[no-untyped-call] # generated
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection((_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
 
     async def start(self, path: str) -> None:
         """Listen on a UNIX socket; raises `RuntimeError`."""
-        server = grpc.aio.server(interceptors=[Permit(self._facts.secrets)])
-        admin_pb2_grpc.add_AdminServicer_to_server(AdminService(self._facts), server)  # type: ignore[no-untyped-call] # generated
-        checks = health.aio.HealthServicer()
         for name in ("", _SERVICE):
-            await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
-        health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-        reflection.enable_server_reflection((_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-        server.add_insecure_port(f"unix:{path}")
-        self._server = server
-        await server.start()
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        self._server.add_insecure_port(f"unix:{path}")
+        await self._server.start()
 
     async def stop(self) -> None:
         """Close the listener; calls under way have a moment."""
-        if self._server is not None:
-            await self._server.stop(_STOP_SECONDS)
+        await self._server.stop(_STOP_SECONDS)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 from uuid import UUID
@@ -45,6 +46,7 @@ from walrus_node.secret import Secrets
 log = logging.getLogger(__name__)
 
 State = TypeVar("State")
+Answer = Callable[[dict[str, Any]], None]
 
 # The founder's state before its first command; whoever joins starts from a snapshot.
 _FOUNDING_INDEX = 1
@@ -103,15 +105,17 @@ class RaftStore(Generic[State]):
         *,
         on_published: Callable[[State], None] = lambda _: None,
         on_failed: Callable[[Exception], None] = lambda _: None,
-        on_join: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], None] | None = None,
-        on_unknown_voter: Callable[[UUID, str | None], None] = lambda _disk, _address: None,
+        on_join: Callable[[RaftStore[State], dict[str, Any], Answer], None] = lambda _store, _greeting, answer: answer(
+            {"refused": "nobody is admitted here", "member": True}
+        ),
+        on_unknown_voter: Callable[[RaftStore[State], UUID, str | None], None] = lambda _store, _disk, _address: None,
         compaction: Compaction | None = None,
     ) -> None:
         """Read and check everything on disk; raises `DataRefusedError`.
 
-        *on_unknown_voter* hears of a disk, and its address, that claims to vote and does not by the log here, or is not
-        known at all: whoever asks to join again hears who votes, and says it by `introduce`. It is called in the
-        store's thread, again and again.
+        *on_join* answers a request to join. *on_unknown_voter* hears of a disk, and its address, that claims to vote
+        and does not by the log here, or is not known at all: whoever asks to join again hears who votes, and says it by
+        `introduce`. Both are given this store, and are called in its thread, again and again.
         """
         self._place = place
         self._machine = machine
@@ -136,8 +140,8 @@ class RaftStore(Generic[State]):
             on_message=lambda peer, message: self._raft.receive(peer, message),
             on_connected=lambda peer: self._raft.peer_connected(peer),
             on_disconnected=lambda peer: self._raft.peer_disconnected(peer),
-            on_join=on_join or (lambda _, answer: answer({"refused": "nobody is admitted here", "member": True})),
-            on_unknown=on_unknown_voter,
+            on_join=partial(on_join, self),
+            on_unknown=partial(on_unknown_voter, self),
         )
         self._transport = Transport(me, listener, events)
         hooks = Hooks(
@@ -146,7 +150,7 @@ class RaftStore(Generic[State]):
             wait=self._transport.poll,
             on_applied=self._publish,
             on_voters_changed=self._direct,
-            on_unknown_voter=lambda disk: on_unknown_voter(disk, self.address_of(disk)),
+            on_unknown_voter=lambda disk: on_unknown_voter(self, disk, self.address_of(disk)),
         )
         owner = place.owner
         self._raft = Raft(Parts(owner.disk, owner.cluster_id, disk, machine, hooks, compaction or Compaction()))
