@@ -12,8 +12,9 @@ import sys
 from collections.abc import Sequence
 
 from walrus_node import logs
-from walrus_node.app import StartError, run
+from walrus_node.app import run
 from walrus_node.config import parse_config
+from walrus_node.ending import StartError
 from walrus_node.words import escaped
 
 

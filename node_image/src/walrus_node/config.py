@@ -7,7 +7,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 from uuid import UUID
@@ -43,6 +43,12 @@ class Limits:
     header_ms: int
     idle_ms: int
     text_idle_ms: int
+
+    def options(self) -> dict[str, object]:
+        """The limits as the front and the data plane take them."""
+        patience = asdict(self)
+        caps = {name: patience.pop(name) for name in ("connections_max", "connections_per_address_max")}
+        return {**caps, "patience": patience}
 
 
 @dataclass(frozen=True)

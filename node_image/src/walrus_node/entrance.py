@@ -11,7 +11,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
 from walrus_node.address import Address
@@ -27,6 +27,16 @@ from walrus_node.metadata.raft_store import RaftStore, found, prepare_to_join
 log = logging.getLogger(__name__)
 
 _WAITING = "admission: the data directory is empty; start with --join HOST:RAFT_PORT, or once with --bootstrap"
+
+
+@dataclass(frozen=True)
+class Entered:
+    """A node in its cluster: its store runs, and its identity is complete."""
+
+    store: RaftStore[ClusterState]
+    identity: Identity
+    cluster_id: UUID
+    node_id: int
 
 
 class Entrance:
@@ -58,9 +68,7 @@ class Entrance:
         self._on_waiting = on_waiting
         self._told = ""
 
-    async def enter(
-        self, identity: Identity, open_store: Callable[[UUID], RaftStore[ClusterState]]
-    ) -> tuple[RaftStore[ClusterState], Identity]:
+    async def enter(self, identity: Identity, open_store: Callable[[UUID], RaftStore[ClusterState]]) -> Entered:
         """Raises `DataRefusedError`; waits as long as nobody admits this node."""
         admitted = None if self._directory.metadata.exists() else await self._create_metadata(identity)
         cluster_id = read_owner(self._directory.metadata / "journal").cluster_id
@@ -78,12 +86,13 @@ class Entrance:
             store.introduce(admitted.peers)
         self._wait_for("metadata: waiting for a leader")
         store.start()
-        if identity.node_id is None:
+        node_id = identity.node_id
+        if node_id is None:
             # The founder's first commands; each is harmless the second time.
             await execute(store, {"bootstrap": {"cluster_id": str(cluster_id), "replication": dict(self._replication)}})
             node_id = await register(store, self._request.registration)
             identity = self._remember(identity, replace(identity, node_id=node_id))
-        return store, identity
+        return Entered(store, identity, cluster_id, node_id)
 
     async def _create_metadata(self, identity: Identity) -> Admitted | None:
         metadata = self._directory.metadata

@@ -12,7 +12,6 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import walrus_core
 
@@ -36,7 +35,7 @@ class Front:
         """Where the server of a port listens, `http` or `admin`. Only this process can use the path."""
         return f"/proc/self/fd/{self._folder}/{name}"
 
-    async def listen(self, addresses: Mapping[str, Address], limits: Mapping[str, Any]) -> dict[str, Address]:
+    async def listen(self, addresses: Mapping[str, Address], limits: Mapping[str, object]) -> dict[str, Address]:
         """Open the ports; returns where, raises `walrus_core.AddressInUse` and `OSError`."""
         ports = {
             name: {"address": str(address), "socket": self.socket(name), "protocol": _PROTOCOLS[name]}

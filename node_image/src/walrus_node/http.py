@@ -1,32 +1,61 @@
-"""HTTP: /healthz, /readyz, /metrics, /api/status. Reads only; everything it shows is told by `Facts`."""
+"""HTTP: /healthz, /readyz, /metrics, /api/status. Reads only; everything it shows is told by a `View`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Protocol
+from uuid import UUID
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from walrus_node.metadata.store import Status
+
 
 @dataclass(frozen=True)
-class Facts:
-    """Where the pages come from. All are quick and are asked anew for each request."""
+class KnownNode:
+    """A node, as /api/status lists it."""
 
-    missing: Callable[[], list[str]]
-    status: Callable[[], dict[str, Any]]
-    data_plane_metrics: Callable[[], str]
-    registry: CollectorRegistry
+    node_id: int
+    disk: UUID
+    raft_address: str
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """What /api/status shows, in this order."""
+
+    ready: bool
+    missing: Sequence[str]
+    node_id: int | None
+    disk: UUID
+    # The disk that this node was before, whose votes are lost.
+    replaces: UUID | None
+    process: UUID
+    cluster_id: UUID | None
+    addresses: Mapping[str, str]
+    raft: Status | None
+    metadata_version: int | None
+    nodes: Sequence[KnownNode]
+
+
+class View(Protocol):
+    """What the pages show of the node. Its answers are quick, and are asked for anew with each request."""
+
+    def missing(self) -> list[str]: ...
+    def status(self) -> NodeStatus: ...
+    def data_plane_metrics(self) -> str: ...
 
 
 class HttpServer:
     """Listens from `start` on, also while the node waits for admission."""
 
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
+    def __init__(self, view: View, registry: CollectorRegistry) -> None:
+        self._view = view
+        self._registry = registry
         app = web.Application(client_max_size=64 * 1024)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
@@ -47,12 +76,12 @@ class HttpServer:
         return web.json_response({"ok": True})
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        missing = self._facts.missing()
+        missing = self._view.missing()
         return web.json_response({"ready": not missing, "missing": missing}, status=503 if missing else 200)
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        text = generate_latest(self._facts.registry) + self._facts.data_plane_metrics().encode()
+        text = generate_latest(self._registry) + self._view.data_plane_metrics().encode()
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     async def _status(self, _: web.Request) -> web.Response:
-        return web.json_response(self._facts.status(), dumps=lambda facts: json.dumps(facts, indent=2))
+        return web.json_response(text=json.dumps(asdict(self._view.status()), indent=2, default=str))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily
@@ -11,36 +12,33 @@ from prometheus_client.registry import Collector
 from walrus_node.metadata.store import Status
 
 
-def build_registry(
-    status: Callable[[], Status | None],
-    missing: Callable[[], list[str]],
-    copies: Callable[[], Mapping[str, int] | None],
-) -> CollectorRegistry:
-    """A registry of its own: nothing here is global. *copies* is what the metadata leader knows of them."""
+class View(Protocol):
+    """What the metrics show of the node; it is asked anew for each page."""
+
+    def missing(self) -> list[str]: ...
+    def raft_status(self) -> Status | None: ...
+    def copies(self) -> Mapping[str, int] | None: ...
+
+
+def build_registry(view: View) -> CollectorRegistry:
+    """A registry of its own: nothing here is global."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
-    registry.register(_NodeCollector(status, missing, copies))
+    registry.register(_NodeCollector(view))
     return registry
 
 
 class _NodeCollector(Collector):
-    def __init__(
-        self,
-        status: Callable[[], Status | None],
-        missing: Callable[[], list[str]],
-        copies: Callable[[], Mapping[str, int] | None],
-    ) -> None:
-        self._status = status
-        self._missing = missing
-        self._copies = copies
+    def __init__(self, view: View) -> None:
+        self._view = view
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        yield _gauge("walrus_node_ready", "1 if the node takes requests", not self._missing())
-        for name, count in (self._copies() or {}).items():
+        yield _gauge("walrus_node_ready", "1 if the node takes requests", not self._view.missing())
+        for name, count in (self._view.copies() or {}).items():
             yield _gauge(f"walrus_cluster_copies_{name}", _COPIES[name], count)
-        status = self._status()
+        status = self._view.raft_status()
         if status is None:
             return
         yield _gauge("walrus_metadata_term", "Raft term", status.term)

@@ -8,7 +8,8 @@ from grpc_reflection.v1alpha import reflection
 from walrus_client.v1 import admin_pb2, admin_pb2_grpc
 
 from walrus_node.admin.permit import Permit
-from walrus_node.admin.service import AdminService, Facts
+from walrus_node.admin.service import Actions, AdminService, View
+from walrus_node.secret import Secrets
 
 _SERVICE = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 _STOP_SECONDS = 0.2
@@ -17,10 +18,10 @@ _STOP_SECONDS = 0.2
 class AdminServer:
     """Listens from `start` on, also while the node waits for admission: health is that of the listener."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, view: View, actions: Actions, secrets: Secrets) -> None:
         self._health = health.aio.HealthServicer()
-        self._server = grpc.aio.server(interceptors=[Permit(facts.secrets)])
-        admin_pb2_grpc.add_AdminServicer_to_server(AdminService(facts), self._server)  # type: ignore[no-untyped-call] # generated
+        self._server = grpc.aio.server(interceptors=[Permit(secrets)])
+        admin_pb2_grpc.add_AdminServicer_to_server(AdminService(view, actions, secrets), self._server)  # type: ignore[no-untyped-call] # generated
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection((_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
 

@@ -7,13 +7,14 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID, uuid4
 
 import grpc.aio
 import walrus_core
 from walrus_client.v1 import admin_pb2, admin_pb2_grpc
 
+from walrus_node import logs
 from walrus_node.admin import forced_recovery, lost_topics
 from walrus_node.admin.permit import authorization
 from walrus_node.admin.refusals import refuse, refuse_as
@@ -39,50 +40,56 @@ _SEGMENTS_DEFAULT, _SEGMENTS_MAX = 1_000, 10_000
 _PASSED_ON = "walrus-passed-on"
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What the service shows of this node. All are quick and are asked anew for each request."""
+class View(Protocol):
+    """What the service shows of this node. Its answers are asked for anew with each request, and quick but for two."""
 
-    identity: Callable[[], admin_pb2.IdentityResponse]
-    missing: Callable[[], list[str]]
-    storage: Callable[[], admin_pb2.StorageStatus]
-    # `None` as long as the node is in no cluster.
-    store: Callable[[], Store | None]
-    # Who is there now, as this node sees it.
-    present: Callable[[ClusterState], walrus_core.Present]
-    set_log_level: Callable[[str], None]
-    # Open segments that are not whole here, leaders being given so many milliseconds; `None` before it serves. Slow.
-    open_behind: Callable[[int], int | None]
-    # What lies on this disk of topics that the metadata do not name; `None` before it serves. Slow.
-    remains: Callable[[], list[dict[str, Any]] | None]
-    secrets: Secrets
-    # Durable when it returns; the next start carries it out.
+    def identity(self) -> admin_pb2.IdentityResponse: ...
+    def missing(self) -> list[str]: ...
+    def storage(self) -> admin_pb2.StorageStatus: ...
+    def store(self) -> Store | None:
+        """The metadata; `None` as long as the node is in no cluster."""
+
+    def present(self, state: ClusterState) -> walrus_core.Present:
+        """Who is there now, as this node sees it."""
+
+    def open_behind(self, timeout_ms: int) -> int | None:
+        """Open segments that are not whole here, leaders being given so long; `None` before it serves. Slow."""
+
+    def remains(self) -> list[dict[str, Any]] | None:
+        """What lies on this disk of topics that the metadata do not name; `None` before it serves. Slow."""
+
+
+@dataclass(frozen=True)
+class Actions:
+    """What the service can do to this node."""
+
+    # An order is durable when this returns; the next start carries it out.
     recover: Callable[[Order], None]
-    # This node starts again, once the call under way is answered.
+    # The node starts again once the call under way is answered.
     start_again: Callable[[], None]
 
 
 class AdminService(admin_pb2_grpc.AdminServicer):
     """Runs in the event loop."""
 
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
+    def __init__(self, view: View, actions: Actions, secrets: Secrets) -> None:
+        self._view = view
+        self._actions = actions
+        self._secrets = secrets
 
     async def Identity(self, _request: admin_pb2.IdentityRequest, _context: Context) -> Any:  # noqa: N802
-        return self._facts.identity()
+        return self._view.identity()
 
     async def Status(self, _request: admin_pb2.StatusRequest, _context: Context) -> Any:  # noqa: N802
-        facts, identity = self._facts, self._facts.identity()
-        missing = facts.missing()
-        answer = admin_pb2.StatusResponse(
-            ready=not missing, missing=missing, identity=identity, storage=facts.storage()
-        )
-        store = facts.store()
+        view, identity = self._view, self._view.identity()
+        missing = view.missing()
+        answer = admin_pb2.StatusResponse(ready=not missing, missing=missing, identity=identity, storage=view.storage())
+        store = view.store()
         if store is None:
             return answer
         status, state = store.status(), store.read()
         answer.metadata.CopyFrom(metadata_status(status, state))
-        present = facts.present(state)
+        present = view.present(state)
         answer.nodes.extend(cluster_nodes(state.metadata.nodes(), status.voters(), present.alive))
         census = await asyncio.to_thread(state.metadata.census, present.alive)
         load = census["nodes"].get(str(identity.node_id), {"led": 0, "held": 0})
@@ -160,13 +167,13 @@ class AdminService(admin_pb2_grpc.AdminServicer):
 
     async def CaughtUp(self, _request: admin_pb2.CaughtUpRequest, context: Context) -> Any:  # noqa: N802
         store = await self._store(context)
-        missing, behind = self._facts.missing(), None
+        missing, behind = self._view.missing(), None
         if not missing:
             outcome = await asyncio.wrap_future(store.barrier(timeout=_seconds(context)))
             if not isinstance(outcome, Applied):
                 missing = ["metadata: no majority answered in time"]
             else:
-                behind = await asyncio.to_thread(self._facts.open_behind, _LEADER_MS)
+                behind = await asyncio.to_thread(self._view.open_behind, _LEADER_MS)
                 missing = await self._missing_copies(store)
                 if behind:
                     missing.append(
@@ -176,7 +183,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
 
     async def _missing_copies(self, store: Store) -> list[str]:
         census = await asyncio.to_thread(store.read().metadata.census, self._alive(store))
-        load = census["nodes"].get(str(self._facts.identity().node_id), {"filling": 0})
+        load = census["nodes"].get(str(self._view.identity().node_id), {"filling": 0})
         return [f"copies: {load['filling']} sealed segments are not whole here yet"] if load["filling"] else []
 
     async def TransferLeadership(  # noqa: N802
@@ -258,7 +265,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         return admin_pb2.RemoveMemberResponse()
 
     async def ListRemains(self, _request: admin_pb2.ListRemainsRequest, context: Context) -> Any:  # noqa: N802
-        found = await asyncio.to_thread(self._facts.remains)
+        found = await asyncio.to_thread(self._view.remains)
         if found is None:
             await refuse(context, "Unavailable", "this node does not serve yet", retryable=True)
         return admin_pb2.ListRemainsResponse(remains=map(lost_topics.remains_message, found))
@@ -282,7 +289,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         if request.topic not in found:
             message = f"no disk has a lost topic {request.topic!r}: see `walrus cluster recover-topics`"
             await refuse(context, "UnknownTopic", message)
-        lost, present = found[request.topic], self._facts.present(state)
+        lost, present = found[request.topic], self._view.present(state)
         try:
             command = state.metadata.recover_topic(json.dumps(lost), request.name or None, present)
         except ValueError as problem:
@@ -314,7 +321,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             await refuse(
                 context, "InvalidRequest", "a disk or cluster is named by its UUID: ListMembers names the disks"
             )
-        identity, status, state = self._facts.identity(), store.status(), store.read()
+        identity, status, state = self._view.identity(), store.status(), store.read()
         me, nodes = UUID(identity.disk), state.metadata.nodes()
         # Who follows declares nobody gone; that a majority is not there it sees for itself.
         why = why_not_recovered(status, me, gone) if follow is None else why_majority(status)
@@ -324,27 +331,27 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         if why is not None:
             await refuse(context, "NotRecovered", why)
         if follow is not None:
-            self._facts.recover(Order(follow, None, tuple(request.seeds)))
-            self._facts.start_again()
+            self._actions.recover(Order(follow, None, tuple(request.seeds)))
+            self._actions.start_again()
             return admin_pb2.RecoverMetadataResponse(cluster_id=str(follow))
         cluster_id = uuid4()
-        self._facts.recover(Order(cluster_id, gone, ()))
+        self._actions.recover(Order(cluster_id, gone, ()))
         seed = next(node["raft_address"] for node in nodes if node["disk"] == identity.disk)
-        left_behind = await forced_recovery.lead_over(str(cluster_id), seed, others, self._facts.secrets)
-        self._facts.start_again()
+        left_behind = await forced_recovery.lead_over(str(cluster_id), seed, others, self._secrets)
+        self._actions.start_again()
         return admin_pb2.RecoverMetadataResponse(cluster_id=str(cluster_id), left_behind=left_behind)
 
     async def SetLogLevel(self, request: admin_pb2.SetLogLevelRequest, context: Context) -> Any:  # noqa: N802
         try:
-            self._facts.set_log_level(request.level)
+            logs.change_level(request.level)
         except ValueError as wrong:
             await refuse(context, "InvalidRequest", str(wrong))
         return admin_pb2.SetLogLevelResponse()
 
     async def _store(self, context: Context) -> Store:
-        store = self._facts.store()
+        store = self._view.store()
         if store is None:
-            missing = "; ".join(self._facts.missing())
+            missing = "; ".join(self._view.missing())
             await refuse(context, "NotAdmitted", f"this node is in no cluster yet: {missing}", retryable=True)
         return store
 
@@ -355,7 +362,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         return found
 
     def _alive(self, store: Store) -> list[int]:
-        return self._facts.present(store.read()).alive
+        return self._view.present(store.read()).alive
 
     async def _current(self, store: Store) -> list[int]:
         """Nodes that are alive and have all that was acknowledged in their open segments: each is asked."""
@@ -365,8 +372,8 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         return [int(node["id"]) for node, is_current in zip(nodes, are_current, strict=True) if is_current]
 
     async def _is_current(self, node: Mapping[str, Any]) -> bool:
-        if node["disk"] == self._facts.identity().disk:
-            return await asyncio.to_thread(self._facts.open_behind, _LEADER_MS) == 0
+        if node["disk"] == self._view.identity().disk:
+            return await asyncio.to_thread(self._view.open_behind, _LEADER_MS) == 0
         options = [("grpc.enable_http_proxy", 0)]
         async with grpc.aio.insecure_channel(node["admin_address"], options=options) as channel:
             stub = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call] # generated
@@ -390,7 +397,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             stub = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call] # generated
             try:
                 answer: admin_pb2.TransferLeadershipResponse = await stub.TransferLeadership(
-                    request, timeout=_seconds(context), metadata=((_PASSED_ON, "1"), authorization(self._facts.secrets))
+                    request, timeout=_seconds(context), metadata=((_PASSED_ON, "1"), authorization(self._secrets))
                 )
             except grpc.aio.AioRpcError as error:
                 await context.abort(error.code(), error.details() or "", tuple(error.trailing_metadata() or ()))
