@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 from uuid import UUID
 
-from walrus_node.commands import RegistrationRefusedError, execute, register
+from walrus_node.commands import RegistrationRefusedError, execute, register, remove_node
 from walrus_node.metadata.admission import Admitted, encode_admitted, parse_join, parse_replaces
 from walrus_node.metadata.machine import ClusterState
 from walrus_node.metadata.quorum import may_remove
@@ -83,8 +83,8 @@ class Admissions:
         node = store.read().nodes.get(lost)
         if node is None:
             return
-        command = {"node": node.node_id, "disk": str(lost), "lost": True, "replaced_by": str(replaced_by)}
-        outcome = await execute(store, {"remove_node": command})
+        command = remove_node(node.node_id, lost, lost=True, replaced_by=str(replaced_by))
+        outcome = await execute(store, command)
         log.info("disk %s was declared gone by %s, which comes in its place: %s", lost, replaced_by, outcome)
 
 

@@ -27,6 +27,7 @@ from walrus_node.metadata.admission import JoinRequest
 from walrus_node.metadata.journal import Owner
 from walrus_node.metadata.machine import ClusterState, MetadataMachine
 from walrus_node.metadata.raft_store import Place, RaftStore
+from walrus_node.metadata.reports import Replication
 from walrus_node.metadata.wire import WIRE, Versions
 from walrus_node.metrics import build_registry
 from walrus_node.presence import Presence
@@ -159,7 +160,7 @@ def _entrance(ground: Ground, request: JoinRequest, view: NodeView) -> Entrance:
         listener=ground.listener,
         bootstrap=config.bootstrap and identity.replaces is None,
         bootstrap_nodes=config.bootstrap_nodes,
-        replication={"factor": config.replication_factor, "write_quorum": config.write_quorum},
+        replication=Replication(config.replication_factor, config.write_quorum),
         seeds=ground.seeds,
         on_waiting=view.wait_for,
     )

@@ -7,12 +7,13 @@ import json
 import logging
 import random
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 from uuid import UUID
 
 from walrus_node.metadata.admission import Registration
 from walrus_node.metadata.machine import ClusterState
+from walrus_node.metadata.reports import CopyChange, Replication
 from walrus_node.metadata.store import Applied, MetadataStore, Rejected, Unknown
 
 log = logging.getLogger(__name__)
@@ -22,11 +23,55 @@ PROPOSE_SECONDS_MAX = 5.0
 PAUSE_SECONDS = 0.1
 
 
+# A command as JSON has it: its name, and its fields.
+Command = Mapping[str, object]
+
+
+def bootstrap(cluster_id: UUID, replication: Replication) -> Command:
+    """Found the cluster."""
+    return {"bootstrap": {"cluster_id": str(cluster_id), "replication": asdict(replication)}}
+
+
+def set_replication(replication: Replication) -> Command:
+    """Change how segments that are opened from now on are replicated."""
+    return {"set_replication": {"replication": asdict(replication)}}
+
+
+def set_config(entries: Mapping[str, int], unset: Sequence[str]) -> Command:
+    """Change settings of the cluster."""
+    return {"set_config": {"set": dict(entries), "unset": list(unset)}}
+
+
+def renew_lease(node_id: int, process: UUID, *, asked_boottime_ms: int) -> Command:
+    """Renew a node's lease, which counts from when it was asked for."""
+    return {"renew_lease": {"node": node_id, "process": str(process), "asked_boottime_ms": asked_boottime_ms}}
+
+
+def raise_level(level: int) -> Command:
+    """Use commands of that level from now on."""
+    return {"raise_level": {"level": level}}
+
+
+def drain_node(node_id: int, disk: UUID, *, draining: bool) -> Command:
+    """Begin or end the draining of a node."""
+    return {"drain_node": {"node": node_id, "disk": str(disk), "draining": draining}}
+
+
+def remove_node(node_id: int, disk: UUID, *, lost: bool, replaced_by: str | None) -> Command:
+    """Take a disk out of the cluster for good; *lost*: it cannot be asked for anything any more."""
+    return {"remove_node": {"node": node_id, "disk": str(disk), "lost": lost, "replaced_by": replaced_by}}
+
+
+def set_copies(change: CopyChange) -> Command:
+    """Change the copies of a sealed segment."""
+    return {"set_copies": change.command}
+
+
 class RegistrationRefusedError(Exception):
     """The cluster does not take a node; the message says why."""
 
 
-def envelope(command: dict[str, Any], *, expect: int | None = None) -> bytes:
+def envelope(command: Command, *, expect: int | None = None) -> bytes:
     """A command under a fresh id, for an entity of version *expect*. Proposed again, these very bytes act once."""
     head = {"v": ENVELOPE_VERSION, "id": str(_new_id()), "at_ms": now_ms(), "expect": expect}
     return json.dumps({**head, "command": command}, separators=(",", ":")).encode()
@@ -38,7 +83,7 @@ def _new_id() -> UUID:
 
 
 async def execute(
-    store: MetadataStore[ClusterState], command: dict[str, Any], *, expect: int | None = None
+    store: MetadataStore[ClusterState], command: Command, *, expect: int | None = None
 ) -> Applied | Rejected:
     """Propose a command until its outcome is known."""
     return await propose(store, envelope(command, expect=expect))
@@ -64,6 +109,11 @@ async def register(store: MetadataStore[ClusterState], registration: Registratio
     if isinstance(outcome, Rejected):
         raise RegistrationRefusedError(outcome.message)
     return int(outcome.answer["node"])
+
+
+def settings_version(applied: Applied) -> int:
+    """The version of the settings that `set_config` has made."""
+    return int(applied.answer["config"]["version"])
 
 
 def now_ms() -> int:

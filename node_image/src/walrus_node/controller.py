@@ -7,13 +7,11 @@ Every outcome is waited for: an unknown one is proposed again under the same com
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import threading
 import time
 from collections.abc import Coroutine
 from typing import Any, Protocol
-from uuid import UUID
 
 import walrus_core
 
@@ -24,12 +22,15 @@ from walrus_node.commands import (
     execute,
     now_ms,
     propose,
+    raise_level,
     register,
+    renew_lease,
 )
 from walrus_node.metadata.admission import Registration
 from walrus_node.metadata.machine import ClusterState
 from walrus_node.metadata.membership import AddVoter, plan_voters
-from walrus_node.metadata.store import Applied, MetadataStore, Outcome, Rejected, Status, Unknown
+from walrus_node.metadata.raft_metrics import RaftMetrics
+from walrus_node.metadata.store import Applied, MetadataStore, Rejected, Unknown
 from walrus_node.presence import LEASE_MS, Presence, boottime_ns
 from walrus_node.upkeep import CopyKeeper
 
@@ -122,8 +123,8 @@ class Controller:
 
     async def _renew_lease(self) -> None:
         asked_ms = _boottime_ms()
-        command = {**self._me(), "asked_boottime_ms": asked_ms}
-        outcome = await self._propose_once({"renew_lease": command}, timeout=LEASE_MS / 1_000)
+        command = renew_lease(self._node_id, self._registration.process, asked_boottime_ms=asked_ms)
+        outcome = await asyncio.wrap_future(self._store.propose(envelope(command), timeout=LEASE_MS / 1_000))
         if isinstance(outcome, Applied):
             self._lease_until_ms = asked_ms + LEASE_MS
         elif isinstance(outcome, Rejected):
@@ -153,23 +154,17 @@ class Controller:
         level = self._store.read().metadata.reachable_level() if self._store.status().is_leader else None
         if level is None:
             return
-        outcome = await execute(self._store, {"raise_level": {"level": level}})
+        outcome = await execute(self._store, raise_level(level))
         if isinstance(outcome, Rejected):
             log.info("commands of level %d are not used yet: %s", level, outcome.message)
         else:
             log.info("all members know commands of level %d: they are used from now on", level)
 
     def _tell_status(self) -> None:
-        status = json.dumps(raft_metrics(self._store.status(), self._store.read()), separators=(",", ":"))
+        status = RaftMetrics.of(self._store.status(), self._store.read()).to_json()
         if status != self._told_status:
             self._told_status = status
             self._data_plane.set_raft_status(status)
-
-    def _me(self) -> dict[str, Any]:
-        return {"node": self._node_id, "process": str(self._registration.process)}
-
-    async def _propose_once(self, command: dict[str, Any], timeout: float) -> Outcome:
-        return await asyncio.wrap_future(self._store.propose(envelope(command), timeout=timeout))
 
     # Requests of the data plane
 
@@ -223,30 +218,6 @@ class Controller:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("a duty of the controller failed", exc_info=task.exception())
-
-
-def raft_metrics(status: Status, state: ClusterState) -> dict[str, Any]:
-    """Raft as `METRICS` shows it: node ids where the nodes are registered."""
-
-    def name(disk: UUID) -> int | str:
-        node = state.nodes.get(disk)
-        return node.node_id if node else str(disk)
-
-    return {
-        "state": status.state.capitalize(),
-        "current_leader": None if status.leader is None else name(status.leader),
-        "term": status.term,
-        "last_log_index": status.last_index,
-        "last_applied": status.applied_index,
-        "commit_index": status.commit_index,
-        "membership": {
-            "voters": sorted((name(member.disk) for member in status.members if member.voter), key=str),
-            "observers": sorted((name(disk) for disk in state.nodes if disk not in status.voters()), key=str),
-        },
-        "replication": {
-            str(name(member.disk)): {"connected": member.connected, "lag": member.lag} for member in status.members
-        },
-    }
 
 
 def _boottime_ms() -> int:

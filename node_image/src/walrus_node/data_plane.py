@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 from uuid import UUID
 
 import walrus_core
@@ -66,6 +68,19 @@ def _options(ground: Ground, entered: Entered) -> dict[str, object]:
     if config.test_wire:
         options["wire_versions"] = dict(zip(("oldest", "newest"), config.test_wire, strict=True))
     return options
+
+
+@dataclass(frozen=True)
+class StoreReport:
+    """The backend of the store that is in use, and why another one was refused; empty where there is nothing to say."""
+
+    backend: str = ""
+    refused: str = ""
+
+    @classmethod
+    def parse(cls, found: Mapping[str, Any]) -> StoreReport:
+        """Read what `walrus_core.DataPlane.store_report` gives."""
+        return cls(found["backend"], found["refused"] or "")
 
 
 class DataPlane(Protocol):

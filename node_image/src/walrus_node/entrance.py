@@ -10,12 +10,12 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
 from walrus_node.address import Address
-from walrus_node.commands import execute, register
+from walrus_node.commands import bootstrap, execute, register
 from walrus_node.config import is_wildcard
 from walrus_node.files import DataRefusedError
 from walrus_node.identity import DataDirectory, Identity
@@ -23,6 +23,7 @@ from walrus_node.metadata.admission import Admitted, JoinRequest, join, refuse_o
 from walrus_node.metadata.journal import Owner, read_owner
 from walrus_node.metadata.machine import ClusterState, MetadataMachine
 from walrus_node.metadata.raft_store import RaftStore, found, prepare_to_join
+from walrus_node.metadata.reports import Replication
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class Entrance:
         listener: socket.socket,
         bootstrap: bool,
         bootstrap_nodes: int,
-        replication: Mapping[str, int],
+        replication: Replication,
         seeds: Sequence[Address],
         on_waiting: Callable[[str], None],
     ) -> None:
@@ -89,7 +90,7 @@ class Entrance:
         node_id = identity.node_id
         if node_id is None:
             # The founder's first commands; each is harmless the second time.
-            await execute(store, {"bootstrap": {"cluster_id": str(cluster_id), "replication": dict(self._replication)}})
+            await execute(store, bootstrap(cluster_id, self._replication))
             node_id = await register(store, self._request.registration)
             identity = self._remember(identity, replace(identity, node_id=node_id))
         return Entered(store, identity, cluster_id, node_id)

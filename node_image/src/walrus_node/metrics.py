@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from walrus_node.metadata.reports import CopyProgress
 from walrus_node.metadata.store import Status
 
 
@@ -17,7 +19,7 @@ class View(Protocol):
 
     def missing(self) -> list[str]: ...
     def raft_status(self) -> Status | None: ...
-    def copies(self) -> Mapping[str, int] | None: ...
+    def copies(self) -> CopyProgress | None: ...
 
 
 def build_registry(view: View) -> CollectorRegistry:
@@ -36,7 +38,8 @@ class _NodeCollector(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         yield _gauge("walrus_node_ready", "1 if the node takes requests", not self._view.missing())
-        for name, count in (self._view.copies() or {}).items():
+        copies = self._view.copies()
+        for name, count in ({} if copies is None else asdict(copies)).items():
             yield _gauge(f"walrus_cluster_copies_{name}", _COPIES[name], count)
         status = self._view.raft_status()
         if status is None:

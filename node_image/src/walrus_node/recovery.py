@@ -19,7 +19,7 @@ from pathlib import Path
 from uuid import UUID
 
 from walrus_node.address import Address
-from walrus_node.commands import envelope
+from walrus_node.commands import envelope, remove_node
 from walrus_node.files import DataRefusedError, move_durably, rename_durably, replace_durably, sync_directory
 from walrus_node.identity import DataDirectory, Identity
 from walrus_node.metadata.journal import Owner, read_owner
@@ -98,8 +98,7 @@ def _lay_down(old: Path, fresh: Path, owner: Owner, order: Order) -> None:
     machine, _ = read_all(old)
     for disk, node in machine.view().nodes.items():
         if disk in order.gone:
-            command = {"remove_node": {"node": node.node_id, "disk": str(disk), "lost": True, "replaced_by": None}}
-            outcome = machine.apply(envelope(command))
+            outcome = machine.apply(envelope(remove_node(node.node_id, disk, lost=True, replaced_by=None)))
             if isinstance(outcome, Rejected):
                 raise DataRefusedError(f"disk {disk} cannot be taken out of the metadata in {old}: {outcome.message}")
     found(fresh, owner, machine.snapshot_as(owner.cluster_id))

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import Any
 
-from walrus_node.commands import execute
+from walrus_node.commands import execute, set_copies
+from walrus_node.metadata import reports
 from walrus_node.metadata.machine import ClusterState
 from walrus_node.metadata.store import MetadataStore, Rejected
 from walrus_node.presence import Presence
@@ -31,7 +30,7 @@ class CopyKeeper:
         self._store = store
         self._presence = presence
         # What the last look of the leader found; none on other nodes.
-        self.progress: Mapping[str, int] | None = None
+        self.progress: reports.CopyProgress | None = None
 
     async def look(self) -> None:
         """One look, if this node leads the metadata: what is to be changed is proposed, and known when this returns."""
@@ -39,17 +38,17 @@ class CopyKeeper:
             self.progress = None
             return
         state = self._store.read()
-        found = await asyncio.to_thread(state.metadata.upkeep, self._presence.look(state))
-        self.progress = found["progress"]
+        found = await asyncio.to_thread(reports.upkeep, state.metadata, self._presence.look(state))
+        self.progress = found.progress
         turns = asyncio.Semaphore(_AT_ONCE)
-        await asyncio.gather(*(self._propose(change, turns) for change in found["changes"]))
+        await asyncio.gather(*(self._propose(change, turns) for change in found.changes))
 
-    async def _propose(self, change: dict[str, Any], turns: asyncio.Semaphore) -> None:
+    async def _propose(self, change: reports.CopyChange, turns: asyncio.Semaphore) -> None:
         async with turns:
-            outcome = await execute(self._store, {"set_copies": change})
-        added = [replica["node"] for replica in change["added"]]
-        given_up = [replica["node"] for replica in change["given_up"]]
+            outcome = await execute(self._store, set_copies(change))
         if not isinstance(outcome, Rejected):
-            log.info("segment %s: copies are made on nodes %s, given up on %s", change["segment"], added, given_up)
+            log.info(
+                "segment %s: copies are made on nodes %s, given up on %s", change.segment, change.added, change.given_up
+            )
         elif outcome.reason not in _STALE:
-            log.warning("segment %s: its copies stay as they are: %s", change["segment"], outcome.message)
+            log.warning("segment %s: its copies stay as they are: %s", change.segment, outcome.message)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
-from typing import Any
 
 import walrus_core
 from walrus_client.v1 import admin_pb2
 
 from walrus_node import __version__
+from walrus_node.data_plane import StoreReport
 from walrus_node.ground import Ground
 from walrus_node.http import KnownNode, NodeStatus
 from walrus_node.identity import Identity
 from walrus_node.metadata.machine import ClusterState
 from walrus_node.metadata.raft_store import RaftStore
+from walrus_node.metadata.remains import Remains, remains_of
+from walrus_node.metadata.reports import CopyProgress
 from walrus_node.metadata.store import Status
 from walrus_node.presence import Presence
 from walrus_node.stages import Fronted, Member, OnDuty, Opened, Serving, Stage, reached
@@ -52,7 +53,7 @@ class NodeView:
         store = self.store()
         return None if store is None else store.status()
 
-    def copies(self) -> Mapping[str, int] | None:
+    def copies(self) -> CopyProgress | None:
         """What the metadata leader knows of the copies of sealed segments."""
         on_duty = reached(self._stage, OnDuty)
         return None if on_duty is None else on_duty.controller.copies.progress
@@ -96,12 +97,12 @@ class NodeView:
     def storage(self) -> admin_pb2.StorageStatus:
         """What the data plane says of its store, and the disk that it lies on."""
         config, data_plane = self._ground.config, self._data_plane()
-        report = {} if data_plane is None else data_plane.store_report()
+        report = StoreReport() if data_plane is None else StoreReport.parse(data_plane.store_report())
         usage = shutil.disk_usage(config.data_dir)
         return admin_pb2.StorageStatus(
             backend_asked=config.backend,
-            backend_in_use=report.get("backend", ""),
-            reason=report.get("refused") or "",
+            backend_in_use=report.backend,
+            reason=report.refused,
             data_dir=str(config.data_dir),
             bytes_free=usage.free,
             bytes_total=usage.total,
@@ -113,10 +114,10 @@ class NodeView:
         data_plane = self._data_plane()
         return None if data_plane is None else data_plane.open_behind(timeout_ms)
 
-    def remains(self) -> list[dict[str, Any]] | None:
+    def remains(self) -> list[Remains] | None:
         """What lies on this disk of topics that the metadata do not name; `None` before it serves. Slow."""
         data_plane = self._data_plane()
-        return None if data_plane is None else data_plane.remains()
+        return None if data_plane is None else remains_of(data_plane)
 
     def data_plane_metrics(self) -> str:
         """The metrics of the data plane in Prometheus's text format."""

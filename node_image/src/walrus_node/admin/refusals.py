@@ -31,7 +31,7 @@ async def refuse(
     message: str,
     *,
     retryable: bool = False,
-    facts: Mapping[str, Any] | None = None,
+    facts: Mapping[str, object] | None = None,
 ) -> NoReturn:
     """End the call."""
     told = log_pb2.Error(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 from uuid import UUID, uuid4
 
@@ -19,9 +18,21 @@ from walrus_node.admin import forced_recovery, lost_topics
 from walrus_node.admin.permit import authorization
 from walrus_node.admin.refusals import refuse, refuse_as
 from walrus_node.admin.views import cluster_nodes, metadata_status, segment_view
-from walrus_node.commands import execute
+from walrus_node.commands import (
+    Command,
+    drain_node,
+    execute,
+    remove_node,
+    set_config,
+    set_replication,
+    settings_version,
+)
+from walrus_node.metadata import reports
 from walrus_node.metadata.machine import ClusterState, RegisteredNode
 from walrus_node.metadata.quorum import keeps_majority, may_remove, spare_nodes, why_majority, why_not_recovered
+from walrus_node.metadata.remains import Remains, recover_topic
+from walrus_node.metadata.remains import lost_topics as find_lost_topics
+from walrus_node.metadata.reports import Node, Replication
 from walrus_node.metadata.store import Applied, MetadataStore, Rejected
 from walrus_node.recovery import Order
 from walrus_node.secret import Secrets
@@ -55,7 +66,7 @@ class View(Protocol):
     def open_behind(self, timeout_ms: int) -> int | None:
         """Open segments that are not whole here, leaders being given so long; `None` before it serves. Slow."""
 
-    def remains(self) -> list[dict[str, Any]] | None:
+    def remains(self) -> list[Remains] | None:
         """What lies on this disk of topics that the metadata do not name; `None` before it serves. Slow."""
 
 
@@ -90,16 +101,16 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         status, state = store.status(), store.read()
         answer.metadata.CopyFrom(metadata_status(status, state))
         present = view.present(state)
-        answer.nodes.extend(cluster_nodes(state.metadata.nodes(), status.voters(), present.alive))
-        census = await asyncio.to_thread(state.metadata.census, present.alive)
-        load = census["nodes"].get(str(identity.node_id), {"led": 0, "held": 0})
-        answer.segments_led, answer.segments_held = load["led"], load["held"]
-        answer.under_replicated = census["under_replicated"]
-        answer.replication.CopyFrom(admin_pb2.ReplicationStatus(**census["replication"]))
+        answer.nodes.extend(cluster_nodes(reports.nodes(state.metadata), status.voters(), present.alive))
+        census = await asyncio.to_thread(reports.census, state.metadata, present.alive)
+        load = census.load(identity.node_id)
+        answer.segments_led, answer.segments_held = load.led, load.held
+        answer.under_replicated = census.under_replicated
+        answer.replication.CopyFrom(admin_pb2.ReplicationStatus(**asdict(census.replication)))
         if status.is_leader:
-            answer.spare_nodes = spare_nodes(status, census["spare_nodes"])
-        upkeep = await asyncio.to_thread(state.metadata.upkeep, present)
-        answer.copies.CopyFrom(admin_pb2.CopiesStatus(**upkeep["progress"]))
+            answer.spare_nodes = spare_nodes(status, census.spare_nodes)
+        upkeep = await asyncio.to_thread(reports.upkeep, state.metadata, present)
+        answer.copies.CopyFrom(admin_pb2.CopiesStatus(**asdict(upkeep.progress)))
         answer.config_version = state.config.version
         return answer
 
@@ -108,21 +119,20 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         return admin_pb2.GetConfigResponse(version=config.version, entries=config.entries)
 
     async def SetConfig(self, request: admin_pb2.SetConfigRequest, context: Context) -> Any:  # noqa: N802
-        command = {"set_config": {"set": dict(request.entries), "unset": list(request.unset)}}
         expect = request.expect_version if request.HasField("expect_version") else None
-        applied = await self._execute(context, command, expect=expect)
-        return admin_pb2.SetConfigResponse(version=applied.answer["config"]["version"])
+        applied = await self._execute(context, set_config(request.entries, request.unset), expect=expect)
+        return admin_pb2.SetConfigResponse(version=settings_version(applied))
 
     async def SetReplication(self, request: admin_pb2.SetReplicationRequest, context: Context) -> Any:  # noqa: N802
-        wanted = {"factor": request.replication.factor, "write_quorum": request.replication.write_quorum}
+        wanted = Replication(request.replication.factor, request.replication.write_quorum)
         store = await self._store(context)
-        if store.read().metadata.census([])["replication"] != wanted:
-            await self._execute(context, {"set_replication": {"replication": wanted}})
+        if reports.census(store.read().metadata, []).replication != wanted:
+            await self._execute(context, set_replication(wanted))
         return admin_pb2.SetReplicationResponse()
 
     async def ListMembers(self, _request: admin_pb2.ListMembersRequest, context: Context) -> Any:  # noqa: N802
         store = await self._store(context)
-        nodes = cluster_nodes(store.read().metadata.nodes(), store.status().voters(), self._alive(store))
+        nodes = cluster_nodes(reports.nodes(store.read().metadata), store.status().voters(), self._alive(store))
         return admin_pb2.ListMembersResponse(nodes=nodes)
 
     async def CanStop(self, request: admin_pb2.CanStopRequest, context: Context) -> Any:  # noqa: N802
@@ -134,30 +144,33 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             return admin_pb2.CanStopResponse(reasons=reasons, metadata_without_majority=True)
         node = await self._node(context, store, request.disk)
         alive, current = self._alive(store), await self._current(store)
-        found = await asyncio.to_thread(store.read().metadata.stopping, node.node_id, alive=alive, current=current)
+        found = await asyncio.to_thread(
+            reports.stopping, store.read().metadata, node.node_id, alive=alive, current=current
+        )
         headless = not keeps_majority(store.status(), node.disk)
         reasons = []
         if headless:
             reasons.append("the metadata would have no majority of its voters")
-        if found["open_without_quorum"]:
-            reasons.append(f"{found['open_without_quorum']} open segments would have too few replicas")
-        if found["sealed_without_copy"]:
-            reasons.append(f"{found['sealed_without_copy']} sealed segments would have no copy that can be read")
+        if found.open_without_quorum:
+            reasons.append(f"{found.open_without_quorum} open segments would have too few replicas")
+        if found.sealed_without_copy:
+            reasons.append(f"{found.sealed_without_copy} sealed segments would have no copy that can be read")
         return admin_pb2.CanStopResponse(
             can_stop=not reasons,
             reasons=reasons,
-            open_without_quorum=found["open_without_quorum"],
-            sealed_without_copy=found["sealed_without_copy"],
-            segments_led=found["led"],
+            open_without_quorum=found.open_without_quorum,
+            sealed_without_copy=found.sealed_without_copy,
+            segments_led=found.led,
             metadata_without_majority=headless,
-            topics=found["topics"],
+            topics=found.topics,
         )
 
     async def DescribeSegments(self, request: admin_pb2.DescribeSegmentsRequest, context: Context) -> Any:  # noqa: N802
         store = await self._store(context)
         limit = min(request.limit or _SEGMENTS_DEFAULT, _SEGMENTS_MAX)
         lines = await asyncio.to_thread(
-            store.read().metadata.segments,
+            reports.segments,
+            store.read().metadata,
             self._alive(store),
             topic=request.topic or None,
             under_replicated=request.under_replicated,
@@ -182,9 +195,9 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         return admin_pb2.CaughtUpResponse(caught_up=not missing, missing=missing, open_whole=behind == 0)
 
     async def _missing_copies(self, store: Store) -> list[str]:
-        census = await asyncio.to_thread(store.read().metadata.census, self._alive(store))
-        load = census["nodes"].get(str(self._view.identity().node_id), {"filling": 0})
-        return [f"copies: {load['filling']} sealed segments are not whole here yet"] if load["filling"] else []
+        census = await asyncio.to_thread(reports.census, store.read().metadata, self._alive(store))
+        filling = census.load(self._view.identity().node_id).filling
+        return [f"copies: {filling} sealed segments are not whole here yet"] if filling else []
 
     async def TransferLeadership(  # noqa: N802
         self, request: admin_pb2.TransferLeadershipRequest, context: Context
@@ -216,8 +229,8 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def StartDrain(self, request: admin_pb2.DrainRequest, context: Context) -> Any:  # noqa: N802
         store = await self._store(context)
         node = await self._node(context, store, request.disk)
-        nodes, alive = store.read().metadata.nodes(), self._alive(store)
-        takers = [n for n in nodes if n["state"] == "up" and n["id"] in alive and n["id"] != node.node_id]
+        nodes, alive = reports.nodes(store.read().metadata), self._alive(store)
+        takers = [n for n in nodes if n.state == "up" and n.node_id in alive and n.node_id != node.node_id]
         if not takers:
             message = "no other node is up to take its segments: add one, or let one come back"
             await refuse(context, "NobodyTakesOver", message)
@@ -232,19 +245,18 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         return self._drain_status(store, await self._node(context, store, request.disk))
 
     async def _drain(self, context: Context, node: RegisteredNode, *, draining: bool) -> admin_pb2.DrainStatus:
-        command = {"node": node.node_id, "disk": str(node.disk), "draining": draining}
-        await self._execute(context, {"drain_node": command})
+        await self._execute(context, drain_node(node.node_id, node.disk, draining=draining))
         store = await self._store(context)
         return self._drain_status(store, store.read().nodes[node.disk])
 
     def _drain_status(self, store: Store, node: RegisteredNode) -> admin_pb2.DrainStatus:
-        load = store.read().metadata.census(self._alive(store))["nodes"].get(str(node.node_id), {"led": 0, "held": 0})
+        load = reports.census(store.read().metadata, self._alive(store)).load(node.node_id)
         return admin_pb2.DrainStatus(
             node_id=node.node_id,
             draining=node.draining,
-            segments_led=load["led"],
-            segments_held=load["held"],
-            done=node.draining and not load["led"] and not load["held"],
+            segments_led=load.led,
+            segments_held=load.held,
+            done=node.draining and not load.led and not load.held,
         )
 
     async def RemoveMember(self, request: admin_pb2.RemoveMemberRequest, context: Context) -> Any:  # noqa: N802
@@ -255,13 +267,8 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         if not may_remove(store.status(), node.disk):
             message = "the metadata would have no majority of its voters: bring voters back, or let others join, first"
             await refuse(context, "LosesMajority", message)
-        command = {
-            "node": node.node_id,
-            "disk": str(node.disk),
-            "lost": request.lost,
-            "replaced_by": request.replaced_by or None,
-        }
-        await self._execute(context, {"remove_node": command})
+        command = remove_node(node.node_id, node.disk, lost=request.lost, replaced_by=request.replaced_by or None)
+        await self._execute(context, command)
         return admin_pb2.RemoveMemberResponse()
 
     async def ListRemains(self, _request: admin_pb2.ListRemainsRequest, context: Context) -> Any:  # noqa: N802
@@ -273,7 +280,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def ListLostTopics(self, _request: admin_pb2.ListLostTopicsRequest, context: Context) -> Any:  # noqa: N802
         store = await self._store(context)
         gathered = await self._gather_remains(store)
-        lost = store.read().metadata.lost_topics(json.dumps(gathered.remains))
+        lost = find_lost_topics(store.read().metadata, gathered.remains)
         return admin_pb2.ListLostTopicsResponse(topics=map(lost_topics.lost_message, lost), silent=gathered.silent)
 
     async def RecoverTopic(self, request: admin_pb2.RecoverTopicRequest, context: Context) -> Any:  # noqa: N802
@@ -285,24 +292,24 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             message = f"the disks of all members must be looked at, and these do not answer: {silent}"
             await refuse(context, "Unavailable", message, retryable=True)
         state = store.read()
-        found = {lost["topic"]: lost for lost in state.metadata.lost_topics(json.dumps(gathered.remains))}
+        found = {lost.topic: lost for lost in find_lost_topics(state.metadata, gathered.remains)}
         if request.topic not in found:
             message = f"no disk has a lost topic {request.topic!r}: see `walrus cluster recover-topics`"
             await refuse(context, "UnknownTopic", message)
         lost, present = found[request.topic], self._view.present(state)
         try:
-            command = state.metadata.recover_topic(json.dumps(lost), request.name or None, present)
+            recovery = recover_topic(state.metadata, lost, request.name or None, present)
         except ValueError as problem:
             await refuse(context, "InvalidRequest", str(problem))
-        await self._execute(context, command)
-        return admin_pb2.RecoverTopicResponse(name=command["recover_topic"]["name"])
+        await self._execute(context, recovery.command)
+        return admin_pb2.RecoverTopicResponse(name=recovery.name)
 
     async def _gather_remains(self, store: Store) -> lost_topics.Gathered:
-        return await lost_topics.gather(store.read().metadata.nodes(), self._ask_remains)
+        return await lost_topics.gather(reports.nodes(store.read().metadata), self._ask_remains)
 
-    async def _ask_remains(self, node: Mapping[str, Any]) -> admin_pb2.ListRemainsResponse:
+    async def _ask_remains(self, node: Node) -> admin_pb2.ListRemainsResponse:
         """Raises `OSError` where the node does not answer."""
-        async with grpc.aio.insecure_channel(node["admin_address"], options=[("grpc.enable_http_proxy", 0)]) as channel:
+        async with grpc.aio.insecure_channel(node.admin_address, options=[("grpc.enable_http_proxy", 0)]) as channel:
             stub = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call] # generated
             try:
                 answer: admin_pb2.ListRemainsResponse = await stub.ListRemains(
@@ -322,10 +329,10 @@ class AdminService(admin_pb2_grpc.AdminServicer):
                 context, "InvalidRequest", "a disk or cluster is named by its UUID: ListMembers names the disks"
             )
         identity, status, state = self._view.identity(), store.status(), store.read()
-        me, nodes = UUID(identity.disk), state.metadata.nodes()
+        me, nodes = UUID(identity.disk), reports.nodes(state.metadata)
         # Who follows declares nobody gone; that a majority is not there it sees for itself.
         why = why_not_recovered(status, me, gone) if follow is None else why_majority(status)
-        others = [node for node in nodes if node["disk"] != identity.disk and UUID(node["disk"]) not in gone]
+        others = [node for node in nodes if node.disk != me and node.disk not in gone]
         if why is None and follow is None:
             why = await forced_recovery.why_not_from_here(metadata_status(status, state), others)
         if why is not None:
@@ -336,7 +343,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             return admin_pb2.RecoverMetadataResponse(cluster_id=str(follow))
         cluster_id = uuid4()
         self._actions.recover(Order(cluster_id, gone, ()))
-        seed = next(node["raft_address"] for node in nodes if node["disk"] == identity.disk)
+        seed = next(node.raft_address for node in nodes if node.disk == me)
         left_behind = await forced_recovery.lead_over(str(cluster_id), seed, others, self._secrets)
         self._actions.start_again()
         return admin_pb2.RecoverMetadataResponse(cluster_id=str(cluster_id), left_behind=left_behind)
@@ -367,15 +374,15 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def _current(self, store: Store) -> list[int]:
         """Nodes that are alive and have all that was acknowledged in their open segments: each is asked."""
         alive = set(self._alive(store))
-        nodes = [node for node in store.read().metadata.nodes() if node["id"] in alive]
+        nodes = [node for node in reports.nodes(store.read().metadata) if node.node_id in alive]
         are_current = await asyncio.gather(*(self._is_current(node) for node in nodes))
-        return [int(node["id"]) for node, is_current in zip(nodes, are_current, strict=True) if is_current]
+        return [node.node_id for node, is_current in zip(nodes, are_current, strict=True) if is_current]
 
-    async def _is_current(self, node: Mapping[str, Any]) -> bool:
-        if node["disk"] == self._view.identity().disk:
+    async def _is_current(self, node: Node) -> bool:
+        if str(node.disk) == self._view.identity().disk:
             return await asyncio.to_thread(self._view.open_behind, _LEADER_MS) == 0
         options = [("grpc.enable_http_proxy", 0)]
-        async with grpc.aio.insecure_channel(node["admin_address"], options=options) as channel:
+        async with grpc.aio.insecure_channel(node.admin_address, options=options) as channel:
             stub = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call] # generated
             try:
                 answer: admin_pb2.CaughtUpResponse = await stub.CaughtUp(
@@ -389,7 +396,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         self, context: Context, store: Store, leader: UUID, request: admin_pb2.TransferLeadershipRequest
     ) -> admin_pb2.TransferLeadershipResponse:
         """Ask the leader itself; whoever believes wrongly to know it is told so, and asks no further."""
-        address = next((n["admin_address"] for n in store.read().metadata.nodes() if n["disk"] == str(leader)), "")
+        address = next((n.admin_address for n in reports.nodes(store.read().metadata) if n.disk == leader), "")
         passed_on = any(key == _PASSED_ON for key, _ in context.invocation_metadata() or ())
         if not address or passed_on:
             await refuse(context, "Unavailable", "the metadata leader is changing", retryable=True)
@@ -404,12 +411,12 @@ class AdminService(admin_pb2_grpc.AdminServicer):
                 raise
             return answer
 
-    async def _execute(self, context: Context, command: Mapping[str, Any], *, expect: int | None = None) -> Applied:
+    async def _execute(self, context: Context, command: Command, *, expect: int | None = None) -> Applied:
         """Propose until the outcome is known, within the caller's time."""
         store = await self._store(context)
         try:
             async with asyncio.timeout(_seconds(context)):
-                outcome = await execute(store, dict(command), expect=expect)
+                outcome = await execute(store, command, expect=expect)
         except TimeoutError:
             message = "nobody knows in time whether it was done: the metadata has no majority or no leader"
             await refuse(context, "OutcomeUnknown", message, retryable=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from walrus_client.v1 import admin_pb2
 
 from walrus_node.metadata.machine import ClusterState
+from walrus_node.metadata.reports import Node, Segment
 from walrus_node.metadata.store import Status
 
 _ROLES = {
@@ -17,33 +17,50 @@ _ROLES = {
     "candidate": admin_pb2.MetadataStatus.ROLE_CANDIDATE,
     "observer": admin_pb2.MetadataStatus.ROLE_OBSERVER,
 }
-_ADDRESSES = ("raft", "peer", "text", "grpc", "http", "admin")
 
 
-def cluster_nodes(nodes: Iterable[Mapping[str, Any]], voters: frozenset[UUID], alive: Collection[int]) -> list[Any]:
+def cluster_nodes(
+    nodes: Iterable[Node], voters: frozenset[UUID], alive: Collection[int]
+) -> list[admin_pb2.ClusterNode]:
     """The nodes as metadata lists them, by id."""
     return [
         admin_pb2.ClusterNode(
-            node_id=node["id"],
-            disk=node["disk"],
-            process=node["process"],
-            name=node["name"],
-            **{f"{name}_address": node[f"{name}_address"] for name in _ADDRESSES},
-            state=node["state"],
-            alive=node["id"] in alive,
-            voter=UUID(node["disk"]) in voters,
+            node_id=node.node_id,
+            disk=str(node.disk),
+            process=str(node.process),
+            name=node.name,
+            raft_address=node.raft_address,
+            peer_address=node.peer_address,
+            text_address=node.text_address,
+            grpc_address=node.grpc_address,
+            http_address=node.http_address,
+            admin_address=node.admin_address,
+            state=node.state,
+            alive=node.node_id in alive,
+            voter=node.disk in voters,
         )
-        for node in sorted(nodes, key=lambda node: int(node["id"]))
+        for node in sorted(nodes, key=lambda node: node.node_id)
     ]
 
 
-def segment_view(line: Mapping[str, Any]) -> Any:
-    """A segment, as `walrus_core.Metadata.segments` tells it."""
-    copies = [
-        admin_pb2.CopyView(node_id=copy["node"], disk=copy["disk"], state=copy["state"], alive=copy["alive"])
-        for copy in line["copies"]
-    ]
-    return admin_pb2.SegmentView(**{**line, "copies": copies})
+def segment_view(segment: Segment) -> admin_pb2.SegmentView:
+    """A segment and its copies."""
+    return admin_pb2.SegmentView(
+        topic=segment.topic,
+        partition=segment.partition,
+        number=segment.number,
+        uuid=segment.uuid,
+        state=segment.state,
+        leader=segment.leader,
+        epoch=segment.epoch,
+        base_offset=segment.base_offset,
+        end_offset=segment.end_offset,
+        copies=[
+            admin_pb2.CopyView(node_id=copy.node, disk=copy.disk, state=copy.state, alive=copy.alive)
+            for copy in segment.copies
+        ],
+        under_replicated=segment.under_replicated,
+    )
 
 
 def metadata_status(status: Status, state: ClusterState) -> admin_pb2.MetadataStatus:

@@ -10,6 +10,7 @@ from uuid import UUID
 import walrus_core
 
 from walrus_node.files import DataRefusedError
+from walrus_node.metadata import reports
 from walrus_node.metadata.store import Applied, Rejected
 
 _NOT_UNDERSTOOD = ("Malformed", "UnsupportedVersion", "UnsupportedLevel")
@@ -102,10 +103,8 @@ class MetadataMachine:
 
     def _list_nodes(self) -> None:
         nodes = [
-            RegisteredNode(
-                node["id"], UUID(node["disk"]), UUID(node["process"]), node["raft_address"], node["state"] == "draining"
-            )
-            for node in self._metadata.nodes()
+            RegisteredNode(node.node_id, node.disk, node.process, node.raft_address, node.state == "draining")
+            for node in reports.nodes(self._metadata)
         ]
         self._nodes = {node.disk: node for node in nodes}
         self._addresses = {node.disk: node.raft_address for node in nodes}
