@@ -18,11 +18,11 @@ from walrus_client.dev.processes import Process, start_process
 from walrus_client.text import TextClient
 
 
-def wait_until(is_so, what):
-    """Looks until *is_so*; a minute is far less than the ten after which a silent voter is replaced in any case."""
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline, f"not within a minute: {what}"
+def wait_until(what, condition, *, timeout_s=60.0):
+    """Looks until *condition*; a minute is far less than the ten after which a silent voter is replaced in any case."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
         time.sleep(0.05)
 
 
@@ -335,7 +335,7 @@ def test_an_emptied_founder_is_brought_back_with_its_vote_by_a_restart(walrus, c
         return {member["disk"] for member in seen()["node-2"]["raft"]["members"] if member["voter"]}
 
     # The lost disk's vote goes first, then the new one, which has caught up, gets it: two changes of the voters.
-    wait_until(lambda: voters() == members, "the new disk has the vote of the lost one")
+    wait_until("the new disk has the vote of the lost one", lambda: voters() == members)
 
 
 def test_the_secret_of_the_cluster_is_its_users_alone_and_changes_need_it(walrus, cluster, monkeypatch):

@@ -40,7 +40,7 @@ class Administration:
                 return False  # it is not admitted yet, or the metadata has no leader
             return True
 
-        wait_until(is_replaced, f"the new disk of node-{node} to take the place of the old one", TIMEOUT_S)
+        wait_until(f"the new disk of node-{node} to take the place of the old one", is_replaced, timeout_s=TIMEOUT_S)
 
     def is_without(self, disks: Iterable[str], *, node: int) -> bool:
         """Whether these disks are out, and nothing lacks copies, as a node sees it."""
@@ -70,7 +70,7 @@ class Administration:
             return not missing
 
         try:
-            wait_until(has_all, f"node-{node} to have everything", TIMEOUT_S, every_s=LOOK_S)
+            wait_until(f"node-{node} to have everything", has_all, timeout_s=TIMEOUT_S, every_s=LOOK_S)
         except TimeoutError as late:
             raise TimeoutError(f"{late}: {'; '.join(missing)}") from None
 
@@ -97,7 +97,7 @@ class Administration:
             status = self._status(survivor) if is_asked else None
             return status is not None and status.ready and status.identity.cluster_id != before
 
-        wait_until(goes_on, f"node-{survivor} to go on as another cluster", TIMEOUT_S, every_s=LOOK_S)
+        wait_until(f"node-{survivor} to go on as another cluster", goes_on, timeout_s=TIMEOUT_S, every_s=LOOK_S)
 
     def take_back(self, name: str, *, through: int) -> None:
         """The topic of this name, which no metadata know, is named again with all that is left of it."""
@@ -111,7 +111,7 @@ class Administration:
             except (WalrusError, ValueError):
                 return False  # a node does not answer, or has not looked at its disk yet
 
-        wait_until(is_back, f"the topic {name} to be taken back", TIMEOUT_S, every_s=LOOK_S)
+        wait_until(f"the topic {name} to be taken back", is_back, timeout_s=TIMEOUT_S, every_s=LOOK_S)
 
     def _status(self, node: int) -> Status | None:
         try:

@@ -48,7 +48,7 @@ def _a_topic_to_forget(world: World, crew: Crew) -> Iterator[None]:
             crew.workload.raise_failure()
             return all(len(partition.segments) > 1 for partition in client.segments(topic))
 
-        wait_until(have_rolled, f"the segments of {topic} to roll", ROLLED_TIMEOUT_S)
+        wait_until(f"the segments of {topic} to roll", have_rolled, timeout_s=ROLLED_TIMEOUT_S)
     crew.retire(first)
     with gate.closed(PAUSED_TIMEOUT_S):
         yield

@@ -101,7 +101,7 @@ class Workload:
             return bool(self.failures) or not waiting
 
         try:
-            wait_until(is_over, "writes to go on", timeout_s)
+            wait_until("writes to go on", is_over, timeout_s=timeout_s)
         except TimeoutError as late:
             raise TimeoutError(f"{late}; did not move: {', '.join(last)}") from None
         self.raise_failure()
@@ -193,7 +193,9 @@ def _create_topics(shape: Shape, bootstraps: Sequence[str]) -> None:
     for bootstrap in bootstraps:
         with Client(bootstrap) as client:
             wait_until(
-                partial(_knows, client, {*topics, CURSOR_TOPIC}), f"{bootstrap} to know the topics", CATCH_UP_TIMEOUT_S
+                f"{bootstrap} to know the topics",
+                partial(_knows, client, {*topics, CURSOR_TOPIC}),
+                timeout_s=CATCH_UP_TIMEOUT_S,
             )
 
 

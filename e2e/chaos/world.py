@@ -84,7 +84,7 @@ class World:
             if self._own_disks:
                 disks.mount(self._directory, f"node-{node}")
             self.start(node)
-        wait_until(self.is_whole, "the cluster to be whole", READY_TIMEOUT_S)
+        wait_until("the cluster to be whole", self.is_whole, timeout_s=READY_TIMEOUT_S)
         self._founded = True
 
     def text_address(self, node: int) -> str:
@@ -183,23 +183,27 @@ class World:
             case Kind.JOURNAL_LOST:
                 for node in fault.nodes:
                     self.start(node)
-                wait_until(self._is_back, "the node to come back as another disk, and be whole", MENDED_TIMEOUT_S)
+                wait_until(
+                    "the node to come back as another disk, and be whole", self._is_back, timeout_s=MENDED_TIMEOUT_S
+                )
             case Kind.LOST_MAJORITY:
                 (survivor,) = (node for node in self.nodes if node not in fault.nodes)
                 self._administration.recover_metadata(survivor, [self._lost[node] for node in fault.nodes])
                 for node in fault.nodes:
                     self.start(node)
                 is_back = partial(self._is_back, survivor)
-                wait_until(is_back, "new disks to have what the lost ones had", MENDED_TIMEOUT_S)
+                wait_until("new disks to have what the lost ones had", is_back, timeout_s=MENDED_TIMEOUT_S)
             case Kind.ROLLED_BACK_TOPIC:
                 for node in fault.nodes:
                     self.start(node)
-                wait_until(self.is_whole, "the cluster to be whole on its old metadata", READY_TIMEOUT_S)
+                wait_until("the cluster to be whole on its old metadata", self.is_whole, timeout_s=READY_TIMEOUT_S)
             case Kind.OPEN_ROT:
                 for node in fault.nodes:
                     self.start(node)
                     is_mended = partial(self._is_mended, node)
-                    wait_until(is_mended, f"node-{node} to mend what rotted", MENDED_TIMEOUT_S, every_s=MENDED_LOOK_S)
+                    wait_until(
+                        f"node-{node} to mend what rotted", is_mended, timeout_s=MENDED_TIMEOUT_S, every_s=MENDED_LOOK_S
+                    )
             case Kind.PAUSE:
                 self._signal(fault.nodes, signal.SIGCONT)
             case Kind.DISK_FULL:
@@ -209,7 +213,9 @@ class World:
             case Kind.ROT:
                 for node in fault.nodes:
                     is_mended = partial(self._is_mended, node)
-                    wait_until(is_mended, f"node-{node} to mend what rotted", MENDED_TIMEOUT_S, every_s=MENDED_LOOK_S)
+                    wait_until(
+                        f"node-{node} to mend what rotted", is_mended, timeout_s=MENDED_TIMEOUT_S, every_s=MENDED_LOOK_S
+                    )
             case Kind.CLOCK:
                 for node in fault.nodes:
                     self._clock().shift(node, wall_s=0)

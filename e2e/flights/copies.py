@@ -29,7 +29,9 @@ def own_copies(brokers: DevCluster, segments: Sequence[Segment]) -> dict[str, Co
     """The copies of sealed *segments* that each broker has, by its name. Waits until every broker has caught up. Raises
     TimeoutError where one does not, WalrusError where one cannot be read.
     """
-    wait_until(lambda: all(map(_has_caught_up, brokers.nodes)), "all brokers to catch up", CATCH_UP_SECONDS_MAX)
+    wait_until(
+        "all brokers to catch up", lambda: all(map(_has_caught_up, brokers.nodes)), timeout_s=CATCH_UP_SECONDS_MAX
+    )
     return {node.name: _own_copies(brokers, node, segments) for node in brokers.nodes}
 
 

@@ -28,7 +28,9 @@ class Load:
     def wait_for_more(self, records: int, *, timeout_s: float = 90.0) -> None:
         """Waits until so many more records are acknowledged; that is how a test knows that writes go on."""
         target = self.total() + records
-        wait_until(lambda: self.total() >= target or bool(self.failures), f"{records} more records", timeout_s)
+        wait_until(
+            f"{records} more records", lambda: self.total() >= target or bool(self.failures), timeout_s=timeout_s
+        )
         if self.failures:
             raise self.failures[0]
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60.0, *, every_s: float = 0.02) -> None:
+def wait_until(what: str, condition: Callable[[], bool], *, timeout_s: float = 60.0, every_s: float = 0.02) -> None:
     """Waits for a named condition; raises TimeoutError with its name."""
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -57,7 +57,7 @@ def test_random_nodes_are_killed_while_segments_roll(cluster: DevCluster) -> Non
             cluster.kill(victim)
             load_before = load.total()
             cluster.start([victim])
-            wait_until(lambda before=load_before: load.total() > before or bool(load.failures), "writes to go on")
+            wait_until("writes to go on", lambda before=load_before: load.total() > before or bool(load.failures))
     assert not findings(cluster, "anyone", load.acked)
     with Client(cluster.bootstrap) as client:
         segments = client.segments("anyone")[0].segments

@@ -39,7 +39,7 @@ def test_health_is_answered_while_connections_take_all_descriptors(node: Make, f
     limit = open_now + 20
     resource.prlimit(founder.process.pid, resource.RLIMIT_NOFILE, (limit, limit))
     silent = [connect(founder, flooded) for _ in range(100)]
-    wait_until("it says that it lives", lambda: founder.get("/healthz")[0] == 200, seconds_max=SECONDS_MAX)
+    wait_until("it says that it lives", lambda: founder.get("/healthz")[0] == 200, timeout_s=SECONDS_MAX)
     for connection in silent:
         connection.close()
 

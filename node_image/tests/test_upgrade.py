@@ -33,7 +33,7 @@ class Load:
         wait_until(
             f"{count} more are acknowledged",
             lambda: self.acked >= target or self.failures,
-            seconds_max=SECONDS_MAX,
+            timeout_s=SECONDS_MAX,
         )
         assert not self.failures, self.failures
 
@@ -79,7 +79,7 @@ def three(node: Make, *flags: str) -> list[NodeProcess]:
     for each in nodes:
         each.wait_ready()
     for each in nodes:
-        wait_until("three vote", lambda each=each: voters(each) == 3, seconds_max=SECONDS_MAX)
+        wait_until("three vote", lambda each=each: voters(each) == 3, timeout_s=SECONDS_MAX)
     return nodes
 
 
@@ -94,7 +94,7 @@ def restart(node: NodeProcess, *flags: str) -> None:
     node.start(*flags)
     node.wait_ready()
     with admin(node) as client:
-        wait_until("it has caught up", lambda: client.caught_up() == (), seconds_max=SECONDS_MAX)
+        wait_until("it has caught up", lambda: client.caught_up() == (), timeout_s=SECONDS_MAX)
 
 
 def test_wire_versions_move_on_node_by_node_under_load_and_nothing_is_lost(node: Make) -> None:
@@ -125,14 +125,14 @@ def test_a_command_is_used_when_all_members_know_it_and_an_older_node_is_kept_ou
         wait_until(
             "it may be used",
             lambda each=each, number=number: reason_of_setting(each, (number + 1) << 20) is None,
-            seconds_max=SECONDS_MAX,
+            timeout_s=SECONDS_MAX,
         )
 
     late = node("--join", nodes[0].raft_address).start(*older)
     wait_until(
         "it is kept out",
         lambda: f"the cluster uses commands of level {LEVEL}, this node knows up to 1" in late.get("/readyz")[1],
-        seconds_max=SECONDS_MAX,
+        timeout_s=SECONDS_MAX,
     )
     late.stop()
     late.start()

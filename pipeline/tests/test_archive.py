@@ -220,10 +220,10 @@ def kill_with_java(process):
     process.wait(timeout=60)
 
 
-def wait_until(condition):
-    deadline = time.monotonic() + STARTED_SECONDS
+def wait_until(what, condition, *, timeout_s=STARTED_SECONDS):
+    deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
         time.sleep(0.002)
 
 
@@ -240,7 +240,7 @@ def test_an_archiver_that_is_killed_at_any_moment_is_followed_by_one_that_goes_o
     folder = tmp_path / "a"
     for moment in ("_checkpoint/offsets/0", "_spark_metadata/1", "_checkpoint/commits/3"):
         killed = archiver(topic)
-        wait_until((folder / moment).exists)
+        wait_until(f"it comes to {moment}", (folder / moment).exists)
         kill_with_java(killed)
     reading = threading.Event()
     retold.before_next_read(reading.set)
@@ -258,7 +258,10 @@ def kill_in_a_micro_batch(start, folder, moment):
     """Kills a run when another entry of the folder `moment` is there, unless it ended before."""
     there = len(list((folder / moment).glob("*")))
     process = start(folder.name)
-    wait_until(lambda: process.poll() is not None or len(list((folder / moment).glob("*"))) > there)
+    wait_until(
+        f"it comes to {moment} again or ends",
+        lambda: process.poll() is not None or len(list((folder / moment).glob("*"))) > there,
+    )
     kill_with_java(process)
 
 
@@ -342,7 +345,7 @@ def test_a_run_at_a_url_is_refused_while_another_one_renews_its_lease(
             archive(spark, bootstrap_servers=cluster.bootstrap, topic=topic, path=url)
         past = time.time() - 61
         os.utime(lease, (past, past))
-        wait_until(lambda: lease.stat().st_mtime > past + 60)  # it is renewed
+        wait_until("the lease is renewed", lambda: lease.stat().st_mtime > past + 60)
     lease.write_text("of a run that was killed")
     os.utime(lease, (past, past))
     assert archive(spark, bootstrap_servers=cluster.bootstrap, topic=topic, path=url).records == 100

@@ -78,7 +78,7 @@ def test_who_has_left_is_not_waited_for() -> None:
 
 
 def _let_once_closed(gate: Gate, walker: Walker) -> None:
-    wait_until(lambda: not gate.is_open, "the gate to be closed", TIMEOUT_S)
+    wait_until("the gate to be closed", lambda: not gate.is_open, timeout_s=TIMEOUT_S)
     walker.let.release()
 
 

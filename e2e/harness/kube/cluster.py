@@ -48,7 +48,7 @@ class Cluster:
             judged = resource.get("status", {}).get("observedGeneration") == resource["metadata"]["generation"]
             return bool(judged) and test(resource)
 
-        wait_until(passes, f"{self.name}: {what}", timeout_s, every_s=0.5)
+        wait_until(f"{self.name}: {what}", passes, timeout_s=timeout_s, every_s=0.5)
 
     def wait_ready(self, *, timeout_s: float = 240.0) -> None:
         """Waits until all brokers of the present spec serve."""
@@ -75,7 +75,7 @@ class Cluster:
             new = self.kubectl.find("pod", name)
             return new is not None and new["metadata"]["uid"] != uid and is_pod_ready(new)
 
-        wait_until(replaced, f"{name} to come back", 180, every_s=0.5)
+        wait_until(f"{name} to come back", replaced, timeout_s=180, every_s=0.5)
 
     def kill(self, pod: Object) -> None:
         """Kills the broker in a pod with SIGKILL, from its machine: the first process of a pod is deaf to its own."""

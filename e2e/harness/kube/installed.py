@@ -56,8 +56,8 @@ class Installed:
         old = self.pod()["metadata"]["name"]
         self.kubectl("delete", "pod", old, "--grace-period=0", "--force")
         wait_until(
-            lambda: not any(pod["metadata"]["name"] == old for pod in self.kubectl.list("pods", SELECTOR)),
             "the operator's pod to go",
+            lambda: not any(pod["metadata"]["name"] == old for pod in self.kubectl.list("pods", SELECTOR)),
             every_s=0.2,
         )
         self.kubectl("rollout", "status", f"deployment/{RELEASE}", "--timeout=180s")

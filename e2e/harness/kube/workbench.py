@@ -65,7 +65,9 @@ class RemoteLoad:
     def wait_for_more(self, records: int, *, timeout_s: float = 150.0) -> None:
         """Waits until so many more records are acknowledged: writes go on."""
         target = self._total + records
-        wait_until(lambda: self._total >= target or not self._reader.is_alive(), f"{records} more records", timeout_s)
+        wait_until(
+            f"{records} more records", lambda: self._total >= target or not self._reader.is_alive(), timeout_s=timeout_s
+        )
         assert self._total >= target, "the producers ended early"
 
     def finish(self) -> None:

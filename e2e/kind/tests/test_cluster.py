@@ -83,7 +83,7 @@ def test_a_change_of_max_entries_is_seen_in_segments_without_a_restart(orders: C
         load.wait_for_more(1_500)
         assert segments() == 1
         orders.kubectl.patch("wc", "orders", {"spec": {"segments": {"maxEntries": 1_000, "checkInterval": "1s"}}})
-        wait_until(lambda: segments() >= 4, "four segments of the topic", 120, every_s=1)
+        wait_until("four segments of the topic", lambda: segments() >= 4, timeout_s=120, every_s=1)
     workbench.check(orders.bootstrap, "rolling", load.acked)
     assert {pod["metadata"]["uid"] for pod in orders.pods()} == before
     assert all(pod["status"]["containerStatuses"][0]["restartCount"] == 0 for pod in orders.pods())

@@ -24,7 +24,7 @@ def leader(orders: Cluster, workbench: Workbench):
             seen.extend([node["grpc_address"].split(".")[0]] if node else [])
             return bool(seen)
 
-        wait_until(leads, f"a leader of {topic}", 120, every_s=0.2)
+        wait_until(f"a leader of {topic}", leads, timeout_s=120, every_s=0.2)
         return orders.pod(seen[0])
 
     return leader
@@ -98,7 +98,7 @@ def wait_for_restart(cluster: Cluster, victim: Object) -> None:
         assert pod["metadata"]["uid"] == uid, "the pod stays"
         return restarts(pod) > restarts(victim) and is_pod_ready(pod)
 
-    wait_until(restarted, f"{name} to start again", 180, every_s=0.5)
+    wait_until(f"{name} to start again", restarted, timeout_s=180, every_s=0.5)
 
 
 def restarts(pod: Object) -> int:
@@ -112,7 +112,7 @@ def wait_for_machine(machine: str, ready: str) -> None:
         conditions = nodes.get("node", machine)["status"]["conditions"]
         return any(each["type"] == "Ready" and each["status"] == ready for each in conditions)
 
-    wait_until(is_so, f"node {machine} to be Ready={ready}", 180, every_s=0.5)
+    wait_until(f"node {machine} to be Ready={ready}", is_so, timeout_s=180, every_s=0.5)
 
 
 def test_a_lost_disk_is_told_within_ten_seconds_and_the_printed_command_gives_it_up(
@@ -133,7 +133,9 @@ def test_a_lost_disk_is_told_within_ten_seconds_and_the_printed_command_gives_it
     assert orders.condition("Ready")["status"] == "False"
     lost = [member for member in orders.resource()["status"]["members"] if member["state"] == "Lost"]
     assert [member["name"] for member in lost] == [name]
-    wait_until(lambda: ("StorageUnhealthy", told) in said(orders), "an Event with the same words", 10, every_s=0.5)
+    wait_until(
+        "an Event with the same words", lambda: ("StorageUnhealthy", told) in said(orders), timeout_s=10, every_s=0.5
+    )
 
     (command,) = re.findall(r"walrus cluster replace \S+ --by \S+", told)
     orders.kubectl.execute(orders.pods()[0]["metadata"]["name"], *command.split())

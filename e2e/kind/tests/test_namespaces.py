@@ -66,7 +66,9 @@ def test_a_namespace_whose_role_is_taken_away_stops_only_itself_and_is_back_with
     (pool,) = lasting.resource()["spec"]["pools"]
     lasting.kubectl.patch("wc", "dev", {"spec": {"pools": [pool | {"replicas": 2}]}})
     lasting.wait_ready()
-    wait_until(lambda: operator.metric(CLOSED, namespace="closed") == 1, "the metric of a closed namespace", 90)
+    wait_until(
+        "the metric of a closed namespace", lambda: operator.metric(CLOSED, namespace="closed") == 1, timeout_s=90
+    )
     assert operator.metric(CLOSED, namespace="open") == 0
     assert not closed.kubectl.list("statefulsets")
 

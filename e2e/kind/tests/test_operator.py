@@ -20,7 +20,7 @@ def test_a_cluster_becomes_ready_though_the_operator_is_killed_in_the_middle(
 ) -> None:
     cluster = Cluster(new_namespace("interrupted"), "orders")
     cluster.kubectl("apply", "-f", str(EXAMPLES / "walruscluster.yaml"))
-    wait_until(lambda: bool(cluster.kubectl.list("statefulsets")), "the StatefulSet", 120, every_s=0.1)
+    wait_until("the StatefulSet", lambda: bool(cluster.kubectl.list("statefulsets")), timeout_s=120, every_s=0.1)
     operator.kill()
     cluster.wait_ready()
     assert len(cluster.pods()) == 3
@@ -29,7 +29,12 @@ def test_a_cluster_becomes_ready_though_the_operator_is_killed_in_the_middle(
 def test_a_converged_cluster_causes_no_write_but_the_lease(operator: Installed, orders: Cluster) -> None:
     orders.wait_ready()
     try:
-        wait_until(lambda: seconds_since_last_write(operator) > QUIET_S, f"{QUIET_S} s without a write", 420, every_s=2)
+        wait_until(
+            f"{QUIET_S} s without a write",
+            lambda: seconds_since_last_write(operator) > QUIET_S,
+            timeout_s=420,
+            every_s=2,
+        )
     except TimeoutError as late:
         last = [f"{each['requestReceivedTimestamp']} {each['verb']} {each['requestURI']}" for each in operator.writes()]
         late.add_note("\n".join(last[-20:]))

@@ -61,7 +61,7 @@ def test_a_drain_during_a_roll_never_takes_a_second_broker(orders: Cluster) -> N
             evict(orders, left[-1])
         return not left and len(there) == 3
 
-    wait_until(all_are_new, "every broker to be made anew", 400, every_s=0.2)
+    wait_until("every broker to be made anew", all_are_new, timeout_s=400, every_s=0.2)
     orders.wait_ready()
 
 

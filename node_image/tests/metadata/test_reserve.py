@@ -174,9 +174,9 @@ def test_a_member_whose_disk_is_full_stays_and_commits(
             wait_until(
                 "they commit",
                 lambda number=number: isinstance(cluster.leader().write(f"{number}"), Applied),
-                seconds_max=120.0,
+                timeout_s=120.0,
             )
-        wait_until("it has all", lambda: "299" in victim.running.read(), seconds_max=120.0)
+        wait_until("it has all", lambda: "299" in victim.running.read(), timeout_s=120.0)
         assert victim.running.status().failure is None
         assert "lives on its reserve" in caplog.text
         disk.folder = None

@@ -7,13 +7,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(what: str, condition: Callable[[], T], *, seconds_max: float = 60.0) -> T:
+def wait_until(what: str, condition: Callable[[], T], *, timeout_s: float = 60.0) -> T:
     """The condition's first true value."""
-    deadline = time.monotonic() + seconds_max
+    deadline = time.monotonic() + timeout_s
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds_max} s: {what}")
+            raise AssertionError(f"not within {timeout_s} s: {what}")
         time.sleep(0.005)
