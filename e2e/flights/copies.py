@@ -18,7 +18,7 @@ from walrus_client.dev.ports import LOOPBACK
 
 from flights.stream import TOPIC
 
-CATCH_UP_SECONDS_MAX: Final = 60.0
+CATCH_UP_MAX_S: Final = 60.0
 ANSWER_MS: Final = 10_000
 
 # By segment (uuid): SHA-256 of its batches as they are stored.
@@ -29,9 +29,7 @@ def own_copies(brokers: DevCluster, segments: Sequence[Segment]) -> dict[str, Co
     """The copies of sealed *segments* that each broker has, by its name. Waits until every broker has caught up. Raises
     TimeoutError where one does not, WalrusError where one cannot be read.
     """
-    wait_until(
-        "all brokers to catch up", lambda: all(map(_has_caught_up, brokers.nodes)), timeout_s=CATCH_UP_SECONDS_MAX
-    )
+    wait_until("all brokers to catch up", lambda: all(map(_has_caught_up, brokers.nodes)), timeout_s=CATCH_UP_MAX_S)
     return {node.name: _own_copies(brokers, node, segments) for node in brokers.nodes}
 
 

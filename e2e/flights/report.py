@@ -76,7 +76,7 @@ class Report:
                 "node": self.crash.node,
                 "segment": self.crash.segment.number,
                 "undelivered_bytes": self.crash.undelivered_bytes,
-                "seconds_leaderless": round(self.crash.seconds_leaderless, 3),
+                "leaderless_s": round(self.crash.leaderless_s, 3),
             },
             "phases": [
                 {

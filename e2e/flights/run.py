@@ -135,7 +135,7 @@ class _Job:
         crash = killing[0].result()
         self.screen.say(
             f"{crash.node}, which led segment {crash.segment.number}, was killed with {crash.undelivered_bytes:,} "
-            f"bytes on their way; another broker led after {crash.seconds_leaderless:.1f} s, it stays down"
+            f"bytes on their way; another broker led after {crash.leaderless_s:.1f} s, it stays down"
         )
         return crash, size
 

@@ -13,7 +13,7 @@ from flights.table import Flights
 TOPIC: Final = "flights"
 # Small enough that the producer notices a dead broker at once and never runs far ahead of it.
 OPTIONS: Final = ProducerOptions(batch_records_max=1_000, buffer_bytes_max=4 << 20)
-LOAD_SECONDS_MAX: Final = 30.0
+LOAD_MAX_S: Final = 30.0
 FILL_MAX: Final = 0.7  # largest fill of the segment whose leader is killed
 
 
@@ -24,7 +24,7 @@ class Crash:
     node: str
     segment: Segment  # the open one that it led
     undelivered_bytes: int
-    seconds_leaderless: float
+    leaderless_s: float
 
 
 def stream(
@@ -55,21 +55,21 @@ def kill_leader(client: Client, brokers: DevCluster, producer: Producer, *, segm
     began = time.monotonic()
     brokers.kill(name)
     while client.segments(TOPIC)[0].segments[-1].leader == segment.leader:
-        if time.monotonic() - began > LOAD_SECONDS_MAX:
-            raise TimeoutError(f"{LOAD_SECONDS_MAX:g} s after {name} was killed nobody else leads")
+        if time.monotonic() - began > LOAD_MAX_S:
+            raise TimeoutError(f"{LOAD_MAX_S:g} s after {name} was killed nobody else leads")
         time.sleep(0.05)
     return Crash(name, segment, undelivered_bytes, time.monotonic() - began)
 
 
 def _segment_under_load(client: Client, producer: Producer, segment_entries_max: int) -> tuple[Segment, int]:
     """The open segment, so far from full that it stays open for a while, and the bytes on their way to it."""
-    deadline = time.monotonic() + LOAD_SECONDS_MAX
+    deadline = time.monotonic() + LOAD_MAX_S
     while time.monotonic() < deadline:
         segment = client.segments(TOPIC)[0].segments[-1]
         undelivered_bytes = producer.stats().undelivered_bytes
         if undelivered_bytes and segment.end_offset - segment.base_offset < FILL_MAX * segment_entries_max:
             return segment, undelivered_bytes
-    raise TimeoutError(f"for {LOAD_SECONDS_MAX:g} s no append was in flight to a segment with room")
+    raise TimeoutError(f"for {LOAD_MAX_S:g} s no append was in flight to a segment with room")
 
 
 def name_of(brokers: DevCluster, node_id: int) -> str:

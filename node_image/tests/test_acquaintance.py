@@ -16,7 +16,7 @@ from walrus_node.metadata.raft_store import Place, RaftStore, prepare_to_join
 from walrus_node.metadata.wire import GREETING_BYTES_MAX, FrameReader, encode_greeting
 from walrus_node.secret import Secrets
 
-SECONDS_MAX = 30.0
+TIMEOUT_S = 30.0
 
 
 def test_a_claim_is_believed_once_those_who_are_asked_confirm_it(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_claim_is_believed_once_those_who_are_asked_confirm_it(tmp_path: Path)
             store.start()
             try:
                 acquaintance.hear(store, claimant, other)
-                async with asyncio.timeout(SECONDS_MAX):
+                async with asyncio.timeout(TIMEOUT_S):
                     while store.address_of(claimant) != "new-place:6000":
                         await asyncio.sleep(0.005)
             finally:
@@ -72,7 +72,7 @@ def test_a_stranger_cannot_confirm_its_own_claim(tmp_path: Path, caplog: pytest.
         store = RaftStore(place, MetadataMachine(), listener, on_unknown_voter=acquaintance.hear)
         store.start()
         try:
-            async with await asyncio.start_server(serve, "127.0.0.1", 0) as stranger, asyncio.timeout(SECONDS_MAX):
+            async with await asyncio.start_server(serve, "127.0.0.1", 0) as stranger, asyncio.timeout(TIMEOUT_S):
                 acquaintance.hear(store, claimant, f"127.0.0.1:{stranger.sockets[0].getsockname()[1]}")
                 while "nobody says so" not in caplog.text:
                     await asyncio.sleep(0.005)

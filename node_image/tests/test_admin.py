@@ -17,11 +17,11 @@ from walrus_client.admin import AdminClient, MetadataRole, Replication, Status
 pytest.importorskip("walrus_core")
 
 Make = Callable[..., NodeProcess]
-SECONDS_MAX = 30.0
+TIMEOUT_S = 30.0
 
 
 def admin(node: NodeProcess) -> AdminClient:
-    return AdminClient(f"127.0.0.1:{node.ports['admin']}", timeout=SECONDS_MAX)
+    return AdminClient(f"127.0.0.1:{node.ports['admin']}", timeout=TIMEOUT_S)
 
 
 def wait_answers(node: NodeProcess) -> None:
@@ -117,12 +117,12 @@ def test_health_and_reflection_answer(node: Make) -> None:
     wait_answers(waiting)
     with grpc.insecure_channel(f"127.0.0.1:{waiting.ports['admin']}") as channel:
         check = health_pb2_grpc.HealthStub(channel).Check(
-            health_pb2.HealthCheckRequest(service="walrus.v1.Admin"), timeout=SECONDS_MAX
+            health_pb2.HealthCheckRequest(service="walrus.v1.Admin"), timeout=TIMEOUT_S
         )
         assert check.status == health_pb2.HealthCheckResponse.SERVING
         request = reflection_pb2.ServerReflectionRequest(list_services="")
         answers = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(
-            iter([request]), timeout=SECONDS_MAX
+            iter([request]), timeout=TIMEOUT_S
         )
         listed = {service.name for service in next(answers).list_services_response.service}
         assert {"walrus.v1.Admin", "grpc.health.v1.Health"} <= listed

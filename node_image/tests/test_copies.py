@@ -16,12 +16,12 @@ from walrus_client.admin import AdminClient
 pytest.importorskip("walrus_core")
 
 Make = Callable[..., NodeProcess]
-SECONDS_MAX = 90.0
+TIMEOUT_S = 90.0
 FLAGS = ("--segment-entries-max", "5", "--monitor-check-ms", "200")
 
 
 def admin(node: NodeProcess) -> AdminClient:
-    return AdminClient(f"127.0.0.1:{node.ports['admin']}", timeout=SECONDS_MAX)
+    return AdminClient(f"127.0.0.1:{node.ports['admin']}", timeout=TIMEOUT_S)
 
 
 def start(node: Make, count: int) -> list[NodeProcess]:
@@ -61,7 +61,7 @@ def wait_whole(node: NodeProcess, *, without: str = "") -> None:
         ]
         return len(sealed) >= 3 and min(good) >= 3
 
-    wait_until("three verified copies of each", is_whole, timeout_s=SECONDS_MAX)
+    wait_until("three verified copies of each", is_whole, timeout_s=TIMEOUT_S)
 
 
 def check_reads(node: NodeProcess) -> None:
@@ -89,7 +89,7 @@ def test_a_node_that_lost_its_disk_is_replaced_and_gets_its_copies_again(node: M
         wait_until("nothing moves", lambda: (copies := client.status().copies) and copies.moving == 0)
         assert not client.status().copies.under_replicated
     with admin(lost) as client:
-        wait_until("it has caught up", lambda: client.caught_up() == (), timeout_s=SECONDS_MAX)
+        wait_until("it has caught up", lambda: client.caught_up() == (), timeout_s=TIMEOUT_S)
     check_reads(lost)
 
 
@@ -98,7 +98,7 @@ def test_a_drained_node_ends_empty_and_leaves(node: Make) -> None:
     with admin(nodes[0]) as client:
         leaving = disk(nodes[1])
         client.start_drain(leaving)
-        wait_until("it is drained", lambda: client.drain(leaving).done, timeout_s=SECONDS_MAX)
+        wait_until("it is drained", lambda: client.drain(leaving).done, timeout_s=TIMEOUT_S)
         wait_whole(nodes[0], without=leaving)
         client.remove_member(leaving)
     assert cluster_segments(nodes[0], "--under-replicated") == []

@@ -12,11 +12,11 @@ from waiting import wait_until
 
 Make = Callable[..., NodeProcess]
 
-SECONDS_MAX = 30.0
+TIMEOUT_S = 30.0
 
 
 def connect(node: NodeProcess, port: str) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", node.ports[port]), timeout=SECONDS_MAX)
+    return socket.create_connection(("127.0.0.1", node.ports[port]), timeout=TIMEOUT_S)
 
 
 def is_closed(connection: socket.socket) -> bool:
@@ -39,7 +39,7 @@ def test_health_is_answered_while_connections_take_all_descriptors(node: Make, f
     limit = open_now + 20
     resource.prlimit(founder.process.pid, resource.RLIMIT_NOFILE, (limit, limit))
     silent = [connect(founder, flooded) for _ in range(100)]
-    wait_until("it says that it lives", lambda: founder.get("/healthz")[0] == 200, timeout_s=SECONDS_MAX)
+    wait_until("it says that it lives", lambda: founder.get("/healthz")[0] == 200, timeout_s=TIMEOUT_S)
     for connection in silent:
         connection.close()
 

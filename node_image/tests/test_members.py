@@ -13,11 +13,11 @@ from walrus_client.admin import AdminClient
 pytest.importorskip("walrus_core")
 
 Make = Callable[..., NodeProcess]
-SECONDS_MAX = 60.0
+TIMEOUT_S = 60.0
 
 
 def admin(node: NodeProcess) -> AdminClient:
-    return AdminClient(f"127.0.0.1:{node.ports['admin']}", timeout=SECONDS_MAX)
+    return AdminClient(f"127.0.0.1:{node.ports['admin']}", timeout=TIMEOUT_S)
 
 
 def three(node: Make) -> list[NodeProcess]:
@@ -37,7 +37,7 @@ def wait_voters(node: NodeProcess, expected: set[int]) -> None:
             metadata = client.status().metadata
             return set(metadata.voters) if metadata else set()
 
-        wait_until(f"{expected} vote", lambda: voters() == expected, timeout_s=SECONDS_MAX)
+        wait_until(f"{expected} vote", lambda: voters() == expected, timeout_s=TIMEOUT_S)
 
 
 def disk(node: NodeProcess) -> str:
@@ -57,7 +57,7 @@ def test_the_metadata_is_led_by_whom_it_is_handed_to_whoever_is_asked(node: Make
     other, third = (number for number in (1, 2, 3) if number != before)
     with admin(nodes[third - 1]) as client:
         wanted = disk(nodes[other - 1])
-        assert wait_until("it leads", lambda: handed_over(client, wanted), timeout_s=SECONDS_MAX) == other
+        assert wait_until("it leads", lambda: handed_over(client, wanted), timeout_s=TIMEOUT_S) == other
         wait_until("it has caught up", lambda: client.caught_up() == ())
         with pytest.raises(errors.UnknownNode):
             client.transfer_leadership("00000000-0000-0000-0000-000000000000")
@@ -96,7 +96,7 @@ def test_can_stop_tells_what_would_be_lost(node: Make) -> None:
         wait_until(
             "the metadata needs both that are left",
             lambda: client.can_stop(disks[1]).metadata_without_majority and client.can_stop(disks[0]),
-            timeout_s=SECONDS_MAX,
+            timeout_s=TIMEOUT_S,
         )
         with pytest.raises(errors.UnknownNode, match="no member has the disk"):
             client.can_stop("nonsense")
@@ -118,10 +118,10 @@ def test_a_drained_node_passes_its_segments_on_and_takes_new_ones_when_it_is_can
         with pytest.raises(errors.RejectedError, match="still stores"):
             client.remove_member(drained)
         assert client.start_drain(drained).draining
-        wait_until("it leads none", lambda: client.drain(drained).segments_led == 0, timeout_s=SECONDS_MAX)
+        wait_until("it leads none", lambda: client.drain(drained).segments_led == 0, timeout_s=TIMEOUT_S)
         for topic in topics:
             assert say(nodes[1], f"PUT {topic} second") == "OK"
-        wait_until("it stores nothing", lambda: client.drain(drained).done, timeout_s=SECONDS_MAX)
+        wait_until("it stores nothing", lambda: client.drain(drained).done, timeout_s=TIMEOUT_S)
         assert {seen.state for seen in client.members() if seen.disk == drained} == {"draining"}
         assert not client.cancel_drain(drained).draining
     for topic in topics:
@@ -150,7 +150,7 @@ def test_a_lost_voter_is_replaced_and_its_old_disk_stays_out(node: Make) -> None
     wait_until(
         "the old disk is refused",
         lambda: elsewhere.alive() and f"disk {old} is not known here" in elsewhere.log.read_text(),
-        timeout_s=SECONDS_MAX,
+        timeout_s=TIMEOUT_S,
     )
     assert elsewhere.get("/readyz")[0] == 503
 

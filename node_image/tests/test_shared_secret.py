@@ -9,7 +9,7 @@ from waiting import wait_until
 from walrus_client import errors
 from walrus_client.admin import AdminClient
 
-SECONDS_MAX = 30.0
+TIMEOUT_S = 30.0
 
 
 def test_without_the_secret_nobody_joins_or_changes_anything(
@@ -34,7 +34,7 @@ def test_without_the_secret_nobody_joins_or_changes_anything(
     admin = f"127.0.0.1:{second.ports['admin']}"
     setting = {"segments.max_entries": 1_000}
     for secret in (None, other):
-        with AdminClient(admin, timeout=SECONDS_MAX, secret_file=secret) as client:
+        with AdminClient(admin, timeout=TIMEOUT_S, secret_file=secret) as client:
             assert len(client.members()) == 2
             for change in (
                 lambda: client.set_config(setting),
@@ -44,18 +44,18 @@ def test_without_the_secret_nobody_joins_or_changes_anything(
             ):
                 with pytest.raises(errors.Unauthenticated, match="--secret-file"):
                     change()
-    with AdminClient(admin, timeout=SECONDS_MAX, secret_file=shared) as client:
+    with AdminClient(admin, timeout=TIMEOUT_S, secret_file=shared) as client:
         assert client.set_config(setting) > 0
-    with AdminClient(admin, timeout=SECONDS_MAX, secret_file=other, secrets=shared.read_bytes()) as client:
+    with AdminClient(admin, timeout=TIMEOUT_S, secret_file=other, secrets=shared.read_bytes()) as client:
         assert client.set_config({"segments.max_entries": 1_500}) > 0
     with (
-        AdminClient(admin, timeout=SECONDS_MAX, secrets=b"\n") as client,
+        AdminClient(admin, timeout=TIMEOUT_S, secrets=b"\n") as client,
         pytest.raises(errors.InvalidRequest, match="what was given as secrets has no secret"),
     ):
         client.set_config(setting)
 
     shared.write_text("the next secret of this cluster\nthe secret of this cluster\n")
-    with AdminClient(admin, timeout=SECONDS_MAX, secret_file=shared) as client:
+    with AdminClient(admin, timeout=TIMEOUT_S, secret_file=shared) as client:
         assert client.set_config({"segments.max_entries": 2_000}) > 0
     for running in (first, second, *strangers):
         assert "the secret of" not in running.log.read_text()

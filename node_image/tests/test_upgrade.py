@@ -15,7 +15,7 @@ from walrus_client.sender import ProducerOptions
 walrus_core = pytest.importorskip("walrus_core")
 
 Make = Callable[..., NodeProcess]
-SECONDS_MAX = 120.0
+TIMEOUT_S = 120.0
 DATA_REFUSED = 3
 LEVEL = walrus_core.Metadata.LEVEL  # what a cluster is raised to once all its nodes are of this version
 SETTING = "disks.free_bytes_min"  # a setting that only nodes of command level 2 know
@@ -33,7 +33,7 @@ class Load:
         wait_until(
             f"{count} more are acknowledged",
             lambda: self.acked >= target or self.failures,
-            timeout_s=SECONDS_MAX,
+            timeout_s=TIMEOUT_S,
         )
         assert not self.failures, self.failures
 
@@ -43,7 +43,7 @@ def producing(nodes: list[NodeProcess], topic: str) -> Iterator[Load]:
     load, stop = Load(), threading.Event()
 
     def produce() -> None:
-        options = ProducerOptions(linger_ms=1, delivery_timeout_ms=int(SECONDS_MAX * 1_000))
+        options = ProducerOptions(linger_ms=1, delivery_timeout_ms=int(TIMEOUT_S * 1_000))
         try:
             with Client(bootstrap(nodes)) as client, client.producer(topic, options=options) as producer:
                 while not stop.is_set():
@@ -69,7 +69,7 @@ def bootstrap(nodes: list[NodeProcess]) -> str:
 
 
 def admin(node: NodeProcess) -> AdminClient:
-    return AdminClient(f"127.0.0.1:{node.ports['admin']}", timeout=SECONDS_MAX)
+    return AdminClient(f"127.0.0.1:{node.ports['admin']}", timeout=TIMEOUT_S)
 
 
 def three(node: Make, *flags: str) -> list[NodeProcess]:
@@ -79,7 +79,7 @@ def three(node: Make, *flags: str) -> list[NodeProcess]:
     for each in nodes:
         each.wait_ready()
     for each in nodes:
-        wait_until("three vote", lambda each=each: voters(each) == 3, timeout_s=SECONDS_MAX)
+        wait_until("three vote", lambda each=each: voters(each) == 3, timeout_s=TIMEOUT_S)
     return nodes
 
 
@@ -94,7 +94,7 @@ def restart(node: NodeProcess, *flags: str) -> None:
     node.start(*flags)
     node.wait_ready()
     with admin(node) as client:
-        wait_until("it has caught up", lambda: client.caught_up() == (), timeout_s=SECONDS_MAX)
+        wait_until("it has caught up", lambda: client.caught_up() == (), timeout_s=TIMEOUT_S)
 
 
 def test_wire_versions_move_on_node_by_node_under_load_and_nothing_is_lost(node: Make) -> None:
@@ -125,14 +125,14 @@ def test_a_command_is_used_when_all_members_know_it_and_an_older_node_is_kept_ou
         wait_until(
             "it may be used",
             lambda each=each, number=number: reason_of_setting(each, (number + 1) << 20) is None,
-            timeout_s=SECONDS_MAX,
+            timeout_s=TIMEOUT_S,
         )
 
     late = node("--join", nodes[0].raft_address).start(*older)
     wait_until(
         "it is kept out",
         lambda: f"the cluster uses commands of level {LEVEL}, this node knows up to 1" in late.get("/readyz")[1],
-        timeout_s=SECONDS_MAX,
+        timeout_s=TIMEOUT_S,
     )
     late.stop()
     late.start()

@@ -11,11 +11,11 @@ from walrus_client.admin import AdminClient
 pytest.importorskip("walrus_core")
 
 Make = Callable[..., NodeProcess]
-SECONDS_MAX = 120.0
+TIMEOUT_S = 120.0
 
 
 def admin(node: NodeProcess) -> AdminClient:
-    return AdminClient(f"127.0.0.1:{node.ports['admin']}", timeout=SECONDS_MAX)
+    return AdminClient(f"127.0.0.1:{node.ports['admin']}", timeout=TIMEOUT_S)
 
 
 def voters(node: NodeProcess) -> set[int]:
@@ -36,7 +36,7 @@ def wait_settled(nodes: list[NodeProcess], count: int) -> set[int]:
         said = [voters(each) for each in nodes]
         return said[0] if all(each == said[0] for each in said) and len(said[0]) == count else None
 
-    return wait_until(f"{count} vote", agreed, timeout_s=SECONDS_MAX)
+    return wait_until(f"{count} vote", agreed, timeout_s=TIMEOUT_S)
 
 
 def set_config(node: NodeProcess, entries: dict[str, int]) -> None:
@@ -48,7 +48,7 @@ def set_config(node: NodeProcess, entries: dict[str, int]) -> None:
             return False
         return True
 
-    wait_until("the setting is taken", is_set, timeout_s=SECONDS_MAX)
+    wait_until("the setting is taken", is_set, timeout_s=TIMEOUT_S)
 
 
 def grow(node: Make, nodes: list[NodeProcess], count: int) -> None:
@@ -58,7 +58,7 @@ def grow(node: Make, nodes: list[NodeProcess], count: int) -> None:
         nodes.append(node(*entry, "--node-id", number).start())
         nodes[-1].wait_ready()
     everybody = set(range(1, count + 1))
-    wait_until("all are alive", lambda: alive(nodes[0]) == everybody, timeout_s=SECONDS_MAX)
+    wait_until("all are alive", lambda: alive(nodes[0]) == everybody, timeout_s=TIMEOUT_S)
 
 
 def test_one_three_or_five_vote_and_the_others_observe(node: Make) -> None:
@@ -78,7 +78,7 @@ def test_a_voter_that_stays_away_is_replaced_by_an_observer_and_comes_back_as_on
     nodes[lost - 1].kill()
     rest = [each for number, each in enumerate(nodes, 1) if number != lost]
     after = before - {lost} | {observer}
-    wait_until("the observer votes", lambda: {1, 2, 3, 4} - {lost} == wait_settled(rest, 3), timeout_s=SECONDS_MAX)
+    wait_until("the observer votes", lambda: {1, 2, 3, 4} - {lost} == wait_settled(rest, 3), timeout_s=TIMEOUT_S)
     nodes[lost - 1].start()
     nodes[lost - 1].wait_ready()
     assert wait_settled(nodes, 3) == after

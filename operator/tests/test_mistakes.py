@@ -126,7 +126,7 @@ MISTAKES = [
     ),
     Mistake(
         "a status is written whenever a figure has moved",
-        instead(Writing, "due_seconds", _at_once),
+        instead(Writing, "due_s", _at_once),
         "test_operating.test_figures_that_move_with_traffic_are_written_once_a_minute",
     ),
     Mistake(
@@ -136,7 +136,7 @@ MISTAKES = [
     ),
     Mistake(
         "a write may take longer than the lease outlasts it",
-        instead(lease, "_MARGIN_SECONDS", 3.0),
+        instead(lease, "_MARGIN_S", 3.0),
         "test_official.test_a_write_is_given_up_before_another_operator_may_begin",
     ),
 ]

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from urllib3.connection import HTTPConnection
 from walrus_operator.kube import official
-from walrus_operator.kube.api import WRITE_SECONDS_MAX, Unreachable
-from walrus_operator.kube.official import _WRITE_TIMEOUT_SECONDS, OfficialApi
+from walrus_operator.kube.api import WRITE_MAX_S, Unreachable
+from walrus_operator.kube.official import _WRITE_TIMEOUT_S, OfficialApi
 from walrus_operator.objects import SERVICE, Ref
 from walrus_operator.runtime import lease
 
@@ -28,7 +28,7 @@ class Server:
         self.arrived = threading.Semaphore(0)
         self.answer = threading.Event()
         self.drips = threading.Event()  # ends them
-        self.drip_seconds = 0.0
+        self.drip_s = 0.0
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -45,7 +45,7 @@ class Server:
                 with suppress(OSError):  # whoever asked has given up
                     for byte in body:
                         self.wfile.write(bytes([byte]))
-                        server.drips.wait(server.drip_seconds)
+                        server.drips.wait(server.drip_s)
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _any  # noqa: N815
 
@@ -146,16 +146,16 @@ def test_the_end_waits_for_a_write_that_is_under_way_though_nobody_else_does(ser
 @pytest.mark.parametrize("reads", [True, False], ids=["read", "write"])
 def test_a_call_whose_answer_drips_in_is_given_up_as_a_whole(server, monkeypatch, reads):
     """Time-outs of sockets count from byte to byte: such a call could outlast the lease."""
-    monkeypatch.setattr(official, "WRITE_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(official, "WRITE_MAX_S", 0.3)
     server.answer.set()
-    server.drip_seconds = 0.1
+    server.drip_s = 0.1
 
     async def story():
-        kube = OfficialApi(read_seconds=0.3)
+        kube = OfficialApi(read_s=0.3)
         call = kube.list(SERVICE, "shop") if reads else kube.apply(MANIFEST)
         with pytest.raises(Unreachable):
             await call
-        server.drip_seconds = 0.0
+        server.drip_s = 0.0
         assert await kube.list(SERVICE, "shop") == []
         await kube.close()
 
@@ -163,7 +163,7 @@ def test_a_call_whose_answer_drips_in_is_given_up_as_a_whole(server, monkeypatch
 
 
 def test_a_write_whose_time_is_over_before_it_has_a_connection_is_not_sent(server, monkeypatch):
-    monkeypatch.setattr(official, "WRITE_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(official, "WRITE_MAX_S", 0.0)
     connects = HTTPConnection.connect
 
     def connect(self):
@@ -183,8 +183,8 @@ def test_a_write_whose_time_is_over_before_it_has_a_connection_is_not_sent(serve
 
 
 def test_a_write_is_given_up_before_another_operator_may_begin():
-    assert sum(_WRITE_TIMEOUT_SECONDS) <= WRITE_SECONDS_MAX < lease._MARGIN_SECONDS
+    assert sum(_WRITE_TIMEOUT_S) <= WRITE_MAX_S < lease._MARGIN_S
 
 
 def test_a_lease_that_is_read_and_renewed_as_slowly_as_may_be_is_still_held_then():
-    assert lease.READ_SECONDS + WRITE_SECONDS_MAX < lease.DURATION_SECONDS - lease._MARGIN_SECONDS
+    assert lease.READ_S + WRITE_MAX_S < lease.DURATION_S - lease._MARGIN_S

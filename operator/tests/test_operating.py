@@ -394,7 +394,7 @@ def test_an_operator_that_ends_lets_nobody_begin_before_its_last_write_has_arriv
         first = world.start("one")
         world.kube.put("orders", SMALLEST)
         await until(world.is_ready, 60)
-        world.server.seconds, world.server.lease_seconds = 4.0, 0.1
+        world.server.seconds, world.server.lease_s = 4.0, 0.1
         world.kube.put("orders", changed(SMALLEST, segments={"maxEntries": 7}, version="2.0.0"))
         began = len(world.server.log)
         await until(lambda: "patch" in [verb for _, verb, _, _ in world.server.log[began:]], 60)

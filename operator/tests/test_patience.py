@@ -3,7 +3,7 @@
 import pytest
 from walrus_operator.objects import Key, Ref
 from walrus_operator.plan.actions import Done, Gate, Plan, Prune, Wait
-from walrus_operator.plan.patience import SETTLED_SECONDS, Patience
+from walrus_operator.plan.patience import SETTLED_S, Patience
 
 KEY = Key("shop", "orders")
 NOTHING = (Plan(), Done())
@@ -50,7 +50,7 @@ def test_what_is_done_again_in_each_pass_is_done_ever_more_rarely():
 def test_a_cluster_that_is_as_it_shall_be_is_looked_at_now_and_then():
     assert looks(closed(Gate.POD_PENDING), NOTHING, NOTHING, closed(Gate.POD_PENDING)) == [
         1,
-        SETTLED_SECONDS,
-        SETTLED_SECONDS,
+        SETTLED_S,
+        SETTLED_S,
         1,
     ]

@@ -15,7 +15,7 @@ from test_invariants import NODES, SPECS, Watched
 from virtual import run, until
 from walrus_operator.kube.api import Denied, Refused, Unreachable
 
-HEALED_SECONDS = 2400  # an object that was contested is tried each 16 minutes in the end
+HEALED_S = 2400  # an object that was contested is tried each 16 minutes in the end
 WISHES = [*SPECS[:7], changed(SMALLEST, version="3.0.0"), with_pool(SMALLEST, replicas=4)]
 FAULTS = [
     (error, verbs, kinds)
@@ -62,7 +62,7 @@ def test_it_heals_whatever_its_surroundings_do(operations):
                 await asyncio.sleep(seconds)
             heal(world)
             world.kube.put("orders", fitting(world.kube))
-            await until(world.is_ready, HEALED_SECONDS, lambda: world.status())
+            await until(world.is_ready, HEALED_S, lambda: world.status())
             assert not [one for one in operators if mistakes(one)]
             assert len({disk["cluster"] for disk in world.kube.disks.values()}) == 1
 

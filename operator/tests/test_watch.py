@@ -23,7 +23,7 @@ from walrus_operator.runtime.metrics import Metrics
 from walrus_operator.runtime.queue import WorkQueue
 from walrus_operator.runtime.resync import Resync
 
-DEADLINE_SECONDS = 100
+DEADLINE_S = 100
 
 
 class Story:
@@ -43,7 +43,7 @@ class Story:
         self.news.set()
 
     async def until(self, condition):
-        async with asyncio.timeout(DEADLINE_SECONDS):
+        async with asyncio.timeout(DEADLINE_S):
             while not condition():
                 self.news.clear()
                 await self.news.wait()
@@ -150,7 +150,7 @@ def test_a_namespace_that_was_forbidden_is_heard_again_once_it_answers(tmp_path,
     """A watch of kopf that is refused ends without a word (nolar/kopf#1145): lists notice when it can begin anew."""
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "config"))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    monkeypatch.setattr(resync, "FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(resync, "FIRST_S", 0.05)
 
     async def story(server, _):
         told, metrics = Story(), Metrics()
@@ -213,7 +213,7 @@ def looping(kube):
 
 
 async def until(condition):
-    async with asyncio.timeout(DEADLINE_SECONDS):
+    async with asyncio.timeout(DEADLINE_S):
         while not condition():
             await asyncio.sleep(0.01)
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from walrus_operator import __version__, clock
 from walrus_operator.clock import Monotonic, Now
 from walrus_operator.handlers.listener import Listener
-from walrus_operator.kube.api import READ_SECONDS_MAX, KubeApi
+from walrus_operator.kube.api import READ_MAX_S, KubeApi
 from walrus_operator.kube.official import OfficialApi
 from walrus_operator.objects import Key
 from walrus_operator.observe.admin import AdminBrokers
@@ -86,8 +86,8 @@ Look = Callable[[Key], None]
 Heard = Callable[[str, str | None], None]
 
 
-def _kubernetes(metrics: Metrics, fence: Fence, threads: int, read_seconds: float) -> ClosedKube:
-    return OfficialApi(metrics.called, threads, fence, read_seconds)
+def _kubernetes(metrics: Metrics, fence: Fence, threads: int, read_s: float) -> ClosedKube:
+    return OfficialApi(metrics.called, threads, fence, read_s)
 
 
 def _brokers(fence: Fence) -> ClosedBrokers:
@@ -119,7 +119,7 @@ class Operator:
         self.metrics = Metrics()
         self.health = Health(doors.monotonic)
         # Renewals wait behind nothing: neither behind workers, nor behind lists.
-        self._lease_kube = doors.kubernetes(self.metrics, lambda: None, 1, lease.READ_SECONDS)
+        self._lease_kube = doors.kubernetes(self.metrics, lambda: None, 1, lease.READ_S)
         self.lease = Lease(
             self._lease_kube,
             namespace=settings.pod_namespace,
@@ -129,7 +129,7 @@ class Operator:
             now=doors.now,
             told_renewal=self.metrics.renewal_seconds.observe,
         )
-        self._kube = doors.kubernetes(self.metrics, self.lease.check, _THREADS, READ_SECONDS_MAX)
+        self._kube = doors.kubernetes(self.metrics, self.lease.check, _THREADS, READ_MAX_S)
         self._brokers = doors.brokers(self.lease.check)
         self._queue = WorkQueue()
         self._stop = asyncio.Event()

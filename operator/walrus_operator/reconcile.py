@@ -42,7 +42,7 @@ class Pass:
     plan: Plan
     done: Done
     status_written: bool
-    again_seconds: float
+    again_s: float
     contested: bool = False
     """Whether Kubernetes stored another status than was written."""
 
@@ -112,7 +112,7 @@ class Reconciler:
 
     async def _tell(self, cluster: Cluster, status: Manifest) -> tuple[bool, float | None]:
         """Write the status if it is due; whether it was written, and in how many seconds it is due otherwise."""
-        due = self._writing.due_seconds(cluster.uid, cluster.status, status, self._monotonic())
+        due = self._writing.due_s(cluster.uid, cluster.status, status, self._monotonic())
         return due == 0.0 and await self._write(cluster, status), due
 
     async def _write(self, cluster: Cluster, status: Manifest) -> bool:

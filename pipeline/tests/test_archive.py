@@ -28,7 +28,7 @@ from retold import made_again, trimmed
 from walrus_client import OutRecord
 
 # In which a Spark of its own has surely started, whatever else the machine has to do.
-STARTED_SECONDS = 240
+STARTED_S = 240
 ARCHIVER = Path(__file__).parent / "support" / "archiver.py"
 
 
@@ -220,7 +220,7 @@ def kill_with_java(process):
     process.wait(timeout=60)
 
 
-def wait_until(what, condition, *, timeout_s=STARTED_SECONDS):
+def wait_until(what, condition, *, timeout_s=STARTED_S):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
@@ -232,7 +232,7 @@ def wait_for_java(folder):
         fcntl.lockf(file, fcntl.LOCK_EX)
 
 
-@pytest.mark.timeout(4 * STARTED_SECONDS)
+@pytest.mark.timeout(4 * STARTED_S)
 def test_an_archiver_that_is_killed_at_any_moment_is_followed_by_one_that_goes_on(
     topic, append, tmp_path, run, retold, archiver
 ):
@@ -245,7 +245,7 @@ def test_an_archiver_that_is_killed_at_any_moment_is_followed_by_one_that_goes_o
     reading = threading.Event()
     retold.before_next_read(reading.set)
     killed = archiver(topic)
-    assert reading.wait(timeout=STARTED_SECONDS)
+    assert reading.wait(timeout=STARTED_S)
     killed.kill()  # the Java process below it goes on as long as it can
     killed.wait(timeout=60)
     wait_for_java(folder)
@@ -265,7 +265,7 @@ def kill_in_a_micro_batch(start, folder, moment):
     kill_with_java(process)
 
 
-@pytest.mark.timeout(8 * STARTED_SECONDS)
+@pytest.mark.timeout(8 * STARTED_S)
 @pytest.mark.parametrize("seed", [random.SystemRandom().randrange(10**6) for _ in range(2)])
 def test_any_order_of_runs_kills_failures_and_changes_stores_each_record_once_or_is_refused(
     seed, client, topic, append, tmp_path, run, archiver, failing_at
@@ -337,7 +337,7 @@ def test_a_run_at_a_url_is_refused_while_another_one_renews_its_lease(
 ):
     # It moved the files aside that the other one was writing.
     monkeypatch.setattr("pyspark_walrus.folder.local_path", {}.get)
-    monkeypatch.setattr("pyspark_walrus.folder.RENEW_SECONDS", 0.01)
+    monkeypatch.setattr("pyspark_walrus.folder.RENEW_S", 0.01)
     append(topic, start=0, end=100)
     url, lease = f"file://{tmp_path}/a", tmp_path / "a" / LEASE
     with HadoopFolder(url, spark).locked():
@@ -354,7 +354,7 @@ def test_a_run_at_a_url_is_refused_while_another_one_renews_its_lease(
 
 def walrus(*arguments):
     command = [sys.executable, "-m", "walrus_client.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=STARTED_SECONDS)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=STARTED_S)
 
 
 def test_the_command_archives_and_says_how_much_and_what_it_refuses(cluster, client, topic, append, tmp_path):

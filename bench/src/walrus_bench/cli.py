@@ -20,7 +20,7 @@ from walrus_bench.programs import BENCH_DIR, REPOSITORY
 from walrus_bench.sampling import Gate, InvalidRunError, Series, rounds_of, take_rounds
 from walrus_bench.suites import Phase, Settings
 
-QUICK_SECONDS, QUICK_ROUNDS = 0.2, 2
+QUICK_S, QUICK_ROUNDS = 0.2, 2
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -87,7 +87,7 @@ def run(
 ) -> None:
     """Runs a suite. Exits 0 when it ran, whether or not goals are met; 1 when a run is invalid."""
     if quick:
-        rounds, seconds, gate, results = QUICK_ROUNDS, QUICK_SECONDS, False, results / "quick"
+        rounds, seconds, gate, results = QUICK_ROUNDS, QUICK_S, False, results / "quick"
     console = Console()
     if not console.is_terminal:
         console = Console(width=tables.WIDE_COLUMNS)  # nobody wraps a log file

@@ -60,7 +60,7 @@ def reader(more_roots: Iterable[int] = ()) -> Callable[[], CpuReading]:
     return read
 
 
-def process_seconds(pids: Iterable[int]) -> float:
+def process_cpu_s(pids: Iterable[int]) -> float:
     """CPU seconds used by these processes and all below them. Raises ProcessLookupError when one is gone."""
     processes = list(_processes())
     alive = {process.pid for process in processes}

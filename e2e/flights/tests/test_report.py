@@ -16,7 +16,7 @@ from walrus_client import Segment, SegmentState
 @pytest.fixture
 def crash() -> Crash:
     segment = Segment("u", 4, 5, 160_000, 168_000, SegmentState.OPEN, None, (), 0)
-    return Crash("node-2", segment, undelivered_bytes=1_000, seconds_leaderless=1.25)
+    return Crash("node-2", segment, undelivered_bytes=1_000, leaderless_s=1.25)
 
 
 def made(crash: Crash, *findings: Finding) -> Report:
@@ -31,7 +31,7 @@ def test_the_summary_has_what_programs_look_for(crash, tmp_path):
     assert summary["ok"] is True
     assert [summary[name] for name in ("produced", "archived", "lost", "duplicated", "segments")] == [10, 9, 1, 0, 9]
     assert summary["segments_led"] == {"node-1": 3, "node-2": 3, "node-3": 3}
-    assert summary["killed"] == {"node": "node-2", "segment": 4, "undelivered_bytes": 1000, "seconds_leaderless": 1.25}
+    assert summary["killed"] == {"node": "node-2", "segment": 4, "undelivered_bytes": 1000, "leaderless_s": 1.25}
     assert summary["phases"][0] == {"name": "start brokers", "seconds": 2.0, "mb_per_s": None}
     assert summary["phases"][1] == {"name": "stream, first part", "seconds": 4.0, "mb_per_s": 15.0}
 

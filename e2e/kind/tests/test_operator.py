@@ -31,7 +31,7 @@ def test_a_converged_cluster_causes_no_write_but_the_lease(operator: Installed, 
     try:
         wait_until(
             f"{QUIET_S} s without a write",
-            lambda: seconds_since_last_write(operator) > QUIET_S,
+            lambda: since_last_write_s(operator) > QUIET_S,
             timeout_s=420,
             every_s=2,
         )
@@ -59,7 +59,7 @@ def test_the_operator_stays_small(operator: Installed, orders: Cluster) -> None:
     assert resident <= RESIDENT_KIB_MAX
 
 
-def seconds_since_last_write(operator: Installed) -> float:
+def since_last_write_s(operator: Installed) -> float:
     """By the clock of the machine that the API server shares with us."""
     writes = operator.writes()
     last = datetime.fromisoformat(writes[-1]["requestReceivedTimestamp"])

@@ -16,7 +16,7 @@ from walrus_node.metadata.raft_store import RaftStore
 
 log = logging.getLogger(__name__)
 
-_PAUSE_SECONDS = 0.5
+_PAUSE_S = 0.5
 
 
 class Acquaintance:
@@ -46,4 +46,4 @@ class Acquaintance:
             store.introduce(answer.peers)
         else:
             log.debug("disk %s claims to vote, and nobody says so: %s", disk, [refusal.why for refusal in answer])
-        await asyncio.sleep(_PAUSE_SECONDS)
+        await asyncio.sleep(_PAUSE_S)

@@ -9,7 +9,7 @@ from functools import partial
 
 log = logging.getLogger(__name__)
 
-_STOP_SECONDS_MAX = 1.8
+_STOP_MAX_S = 1.8
 
 
 class Closing:
@@ -29,7 +29,7 @@ class Closing:
     async def close(self) -> None:
         """Close everything; what is not closed in time is left to the end of the process."""
         try:
-            await asyncio.wait_for(self._close(), _STOP_SECONDS_MAX)
+            await asyncio.wait_for(self._close(), _STOP_MAX_S)
         except TimeoutError:
             log.warning("stopped without waiting longer for what was under way")
 

@@ -19,8 +19,8 @@ from walrus_node.metadata.store import Applied, MetadataStore, Rejected, Unknown
 log = logging.getLogger(__name__)
 
 ENVELOPE_VERSION = 1
-PROPOSE_SECONDS_MAX = 5.0
-PAUSE_SECONDS = 0.1
+PROPOSE_MAX_S = 5.0
+PAUSE_S = 0.1
 
 
 # A command as JSON has it: its name, and its fields.
@@ -92,11 +92,11 @@ async def execute(
 async def propose(store: MetadataStore[ClusterState], proposal: bytes) -> Applied | Rejected:
     """Propose under one command id until the outcome is known; only cancelling ends it otherwise."""
     while True:
-        outcome = await asyncio.wrap_future(store.propose(proposal, timeout=PROPOSE_SECONDS_MAX))
+        outcome = await asyncio.wrap_future(store.propose(proposal, timeout=PROPOSE_MAX_S))
         if not isinstance(outcome, Unknown):
             return outcome
         log.debug("outcome unknown (%s), proposed again", outcome.why)
-        await asyncio.sleep(PAUSE_SECONDS)
+        await asyncio.sleep(PAUSE_S)
 
 
 async def register(store: MetadataStore[ClusterState], registration: Registration) -> int:

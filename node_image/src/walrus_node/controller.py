@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import walrus_core
 
 from walrus_node.commands import (
-    PAUSE_SECONDS,
-    PROPOSE_SECONDS_MAX,
+    PAUSE_S,
+    PROPOSE_MAX_S,
     envelope,
     execute,
     now_ms,
@@ -36,9 +36,9 @@ from walrus_node.upkeep import CopyKeeper
 
 log = logging.getLogger(__name__)
 
-RENEW_SECONDS = 1.0
+RENEW_S = 1.0
 # For a barrier: whoever waits for it has little more patience.
-_BARRIER_SECONDS = 1.5
+_BARRIER_S = 1.5
 # How often a command is built anew because the state it was built from had moved on.
 _REBUILDS_MAX = 8
 _POLL_MS = 1_000
@@ -119,7 +119,7 @@ class Controller:
             if self._keeping_copies is None or self._keeping_copies.done():
                 self._keeping_copies = self._spawn(self.copies.look())
             await self._renew_lease()
-            await asyncio.sleep(max(PAUSE_SECONDS, RENEW_SECONDS - (time.monotonic() - started)))
+            await asyncio.sleep(max(PAUSE_S, RENEW_S - (time.monotonic() - started)))
 
     async def _renew_lease(self) -> None:
         asked_ms = _boottime_ms()
@@ -146,7 +146,7 @@ class Controller:
         if change is None:
             return
         move = self._store.add_voter if isinstance(change, AddVoter) else self._store.remove_voter
-        outcome = await asyncio.wrap_future(move(change.disk, timeout=PROPOSE_SECONDS_MAX))
+        outcome = await asyncio.wrap_future(move(change.disk, timeout=PROPOSE_MAX_S))
         log.info("%s: %s", change, type(outcome).__name__.lower())
 
     async def _raise_level(self) -> None:
@@ -196,12 +196,12 @@ class Controller:
             answer = plan.answer(outcome.to_json() if isinstance(outcome, Rejected) else None)
             if answer is not None:
                 return answer
-            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(PAUSE_S)
         return walrus_core.Plan.unavailable("the metadata change faster than this node can follow")
 
     async def _barrier(self, plan: walrus_core.Plan) -> str:
         """Wait until this node knows, and the data plane with it, all that was committed before the call."""
-        outcome = await asyncio.wrap_future(self._store.barrier(timeout=_BARRIER_SECONDS))
+        outcome = await asyncio.wrap_future(self._store.barrier(timeout=_BARRIER_S))
         answer = plan.answer() if isinstance(outcome, Applied) else None
         if answer is not None:
             return answer

@@ -9,7 +9,7 @@ from walrus_node.files import DataRefusedError
 
 FAILED, DATA_REFUSED, PORT_IN_USE = 1, 3, 4
 
-_RESTART_SECONDS = 0.5
+_RESTART_S = 0.5
 
 
 class StartError(Exception):
@@ -36,7 +36,7 @@ class Ending:
     def start_again(self) -> None:
         """End the node once the call that asks for it is answered, and have it started anew."""
         self.starts_again = True
-        self._loop.call_later(_RESTART_SECONDS, self.request)
+        self._loop.call_later(_RESTART_S, self.request)
 
     def fail(self, error: Exception) -> None:
         """End the node, as its metadata cannot go on; thread-safe."""

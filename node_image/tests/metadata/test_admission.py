@@ -25,7 +25,7 @@ from walrus_node.metadata.transport import STRANGERS_MAX
 from walrus_node.secret import Secrets
 
 ADMITTED = Admitted(uuid4(), 2, {uuid4(): "orders-0:6000"})
-SECONDS_MAX = 30.0
+TIMEOUT_S = 30.0
 
 
 def request() -> JoinRequest:
@@ -57,7 +57,7 @@ async def joined(*addresses: str, own: str = "") -> tuple[Admitted, list[str]]:
             is_own=lambda address: address == own,
             resolve=naming(*addresses),
         ),
-        SECONDS_MAX,
+        TIMEOUT_S,
     )
     return admitted, waits
 
@@ -123,7 +123,7 @@ def test_a_name_is_resolved_anew_at_each_attempt() -> None:
                 return found
 
             joining = join(["orders-brokers:6000"], request(), waits.append, resolve=resolve)
-            assert await asyncio.wait_for(joining, SECONDS_MAX) == ADMITTED
+            assert await asyncio.wait_for(joining, TIMEOUT_S) == ADMITTED
             assert waits[0] == "orders-brokers:6000 has no address: Name or service not known"
             assert "does not answer" in waits[1]
             assert len(waits) == 2
@@ -144,7 +144,7 @@ def test_who_waits_itself_says_so_at_once_and_lets_the_listener_go() -> None:
                 heard.set()
 
             joining = asyncio.create_task(join([seed], request(), hear))
-            await asyncio.wait_for(heard.wait(), SECONDS_MAX)
+            await asyncio.wait_for(heard.wait(), TIMEOUT_S)
             assert waits[0] == f"{seed} answers: it waits to be admitted itself"
             for task in (joining, refusing):
                 task.cancel()
@@ -156,14 +156,14 @@ def test_who_waits_itself_says_so_at_once_and_lets_the_listener_go() -> None:
 
 def test_who_waits_holds_so_many_strangers_and_lets_the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """They could take all descriptors of a node that nobody had admitted yet."""
-    monkeypatch.setattr(admission, "_CONNECT_SECONDS_MAX", 10 * SECONDS_MAX)
+    monkeypatch.setattr(admission, "_CONNECT_MAX_S", 10 * TIMEOUT_S)
 
     async def run() -> None:
         with socket.create_server(("127.0.0.1", 0), backlog=STRANGERS_MAX) as listener:
             refusing = asyncio.create_task(refuse_others(listener, Secrets(None)))
             port = listener.getsockname()[1]
             strangers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(STRANGERS_MAX + 5)]
-            async with asyncio.timeout(SECONDS_MAX):
+            async with asyncio.timeout(TIMEOUT_S):
                 for reader, _ in strangers[:5]:
                     with contextlib.suppress(ConnectionError):
                         assert await reader.read() == b""
@@ -192,7 +192,7 @@ def test_who_waits_stops_refusing_when_it_is_told_so_whatever_arrives_then() -> 
                 for _ in range(turns // 8):
                     await asyncio.sleep(0)
                 refusing.cancel()
-                done, _ = await asyncio.wait({refusing}, timeout=SECONDS_MAX)
+                done, _ = await asyncio.wait({refusing}, timeout=TIMEOUT_S)
                 assert done
 
     asyncio.run(run())
@@ -222,7 +222,7 @@ async def asked_once(
             resolve=resolve or naming(*addresses),
         )
     )
-    done, _ = await asyncio.wait({joining, first}, timeout=SECONDS_MAX, return_when=asyncio.FIRST_COMPLETED)
+    done, _ = await asyncio.wait({joining, first}, timeout=TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
     assert done
     if joining in done:
         return joining.result()
@@ -326,7 +326,7 @@ def test_a_name_that_is_not_resolved_yet_counts_as_silent() -> None:
             heard.set()
 
         joining = asyncio.create_task(join(["orders:6000"], request(), hear, may_found=True, resolve=resolve))
-        await asyncio.wait_for(heard.wait(), SECONDS_MAX)
+        await asyncio.wait_for(heard.wait(), TIMEOUT_S)
         assert "has no address" in waits[0]
         joining.cancel()
         await asyncio.gather(joining, return_exceptions=True)

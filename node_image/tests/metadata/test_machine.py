@@ -16,7 +16,7 @@ from walrus_node.metadata.raft_store import Place, RaftStore, found
 from walrus_node.metadata.store import Applied, Rejected, Unknown
 from walrus_node.metadata.transport import listen
 
-SECONDS_MAX = 30.0
+TIMEOUT_S = 30.0
 
 
 def envelope(command: object, *, version: int = 1) -> bytes:
@@ -48,10 +48,10 @@ def test_a_newer_command_is_not_proposed(tmp_path: Path) -> None:
     store = founder(tmp_path / "metadata", MetadataMachine(), [])
     store.start()
     try:
-        assert isinstance(store.barrier(timeout=SECONDS_MAX).result(), Applied)
+        assert isinstance(store.barrier(timeout=TIMEOUT_S).result(), Applied)
         before = store.status().last_index
         for command in NEWER:
-            assert isinstance(store.propose(command, timeout=SECONDS_MAX).result(), Rejected)
+            assert isinstance(store.propose(command, timeout=TIMEOUT_S).result(), Rejected)
         assert store.status().last_index == before
     finally:
         store.stop()
@@ -66,7 +66,7 @@ def test_a_member_stops_at_a_committed_command_that_it_does_not_understand(
     store = founder(tmp_path / "metadata", machine, failures)
     store.start()
     try:
-        assert isinstance(store.propose(NEWER[0], timeout=SECONDS_MAX).result(), Unknown)
+        assert isinstance(store.propose(NEWER[0], timeout=TIMEOUT_S).result(), Unknown)
         wait_until("it stops", lambda: failures)
         assert isinstance(failures[0], DataRefusedError)
         assert store.read().metadata.version == 0

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from hostile import Hostile
 from ledger import address
-from members import SECONDS_MAX, Cluster, Member, cluster_of
+from members import TIMEOUT_S, Cluster, Member, cluster_of
 from waiting import wait_until
 from walrus_node.metadata.proof import JOIN, RAFT, Acceptor, Dialler
 from walrus_node.metadata.store import Applied
@@ -42,7 +42,7 @@ def member(tmp_path: Path, shared: Secrets) -> Iterator[Member]:
 
 def listed(member: Member) -> Any:
     disk = uuid4()
-    told = member.running.propose(address(disk, "127.0.0.1:1"), timeout=SECONDS_MAX).result()
+    told = member.running.propose(address(disk, "127.0.0.1:1"), timeout=TIMEOUT_S).result()
     assert isinstance(told, Applied)
     wait_until("the disk is known", lambda: member.running.status().version >= told.version)
     return disk

@@ -21,7 +21,7 @@ from walrus_node.metadata.transport import Transport
 from walrus_node.metadata.wire import Message
 
 SECONDS = float(os.environ.get("WALRUS_CONTRACT_SECONDS", "8"))
-ANSWER_SECONDS = 1.0
+ANSWER_S = 1.0
 
 
 class Network:
@@ -90,13 +90,13 @@ class User(threading.Thread):
 
     def _write(self, member: Member, name: str) -> None:
         start = time.monotonic()
-        outcome = member.running.propose(entry(name), timeout=ANSWER_SECONDS).result()
+        outcome = member.running.propose(entry(name), timeout=ANSWER_S).result()
         place = outcome.answer if isinstance(outcome, Applied) else None
         self.history.append(Write(name, start, time.monotonic() if place else math.inf, place))
 
     def _read(self, member: Member) -> None:
         start = time.monotonic()
-        if isinstance(member.running.barrier(timeout=ANSWER_SECONDS).result(), Applied):
+        if isinstance(member.running.barrier(timeout=ANSWER_S).result(), Applied):
             seen = member.running.read()
             self.history.append(Read(start, time.monotonic(), seen))
 
@@ -150,7 +150,7 @@ def known_leader(cluster: Cluster) -> str:
 
 def written(cluster: Cluster, name: str) -> int:
     """The place of the write, once it is known; where its outcome is not, another one is written."""
-    outcome = cluster.members[0].running.propose(entry(f"{name}.{time.monotonic()}"), timeout=ANSWER_SECONDS).result()
+    outcome = cluster.members[0].running.propose(entry(f"{name}.{time.monotonic()}"), timeout=ANSWER_S).result()
     return int(outcome.answer) if isinstance(outcome, Applied) else 0
 
 
@@ -177,8 +177,7 @@ def test_a_barrier_of_a_member_that_is_cut_off_does_not_pass(tmp_path: Path, mon
         wait_until(
             "it has caught up",
             lambda: (
-                isinstance(old.running.barrier(timeout=ANSWER_SECONDS).result(), Applied)
-                and "after" in old.running.read()
+                isinstance(old.running.barrier(timeout=ANSWER_S).result(), Applied) and "after" in old.running.read()
             ),
         )
 

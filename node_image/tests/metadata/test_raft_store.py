@@ -12,14 +12,14 @@ from uuid import uuid4
 import pytest
 from hostile import Hostile
 from ledger import address, entry
-from members import SECONDS_MAX, Cluster, Member, cluster_of
+from members import TIMEOUT_S, Cluster, Member, cluster_of
 from waiting import wait_until
 from walrus_node.files import DataRefusedError
 from walrus_node.metadata.raft import Compaction
 from walrus_node.metadata.store import Applied, Rejected, Unknown
 from walrus_node.metadata.wire import WIRE, Versions
 
-QUIET_SECONDS = 3.0
+QUIET_S = 3.0
 
 
 def converge(cluster: Cluster, names: list[str]) -> None:
@@ -58,8 +58,8 @@ def test_a_commit_takes_at_most_50_ms_on_loopback(tmp_path: Path) -> None:
 def test_an_idle_cluster_sleeps(tmp_path: Path) -> None:
     with cluster_of(tmp_path, 3):
         used = time.process_time()
-        time.sleep(QUIET_SECONDS)  # the measured span, nothing is waited for
-        assert (time.process_time() - used) / QUIET_SECONDS < 0.03
+        time.sleep(QUIET_S)  # the measured span, nothing is waited for
+        assert (time.process_time() - used) / QUIET_S < 0.03
 
 
 def test_the_majority_goes_on_when_the_leader_is_gone(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_an_unknown_outcome_becomes_known_by_a_barrier(tmp_path: Path) -> None:
         assert isinstance(leader.running.propose(entry("late"), timeout=0.2).result(), Unknown)
         for member in others:
             member.start()
-        assert isinstance(leader.running.barrier(timeout=SECONDS_MAX).result(), Applied)
+        assert isinstance(leader.running.barrier(timeout=TIMEOUT_S).result(), Applied)
         assert leader.running.read() in ((), ("late",))
         converge(cluster, list(leader.running.read()))
 
@@ -127,8 +127,8 @@ def test_watch_returns_the_next_state(tmp_path: Path) -> None:
         store = cluster.members[0].running
         version = store.status().version
         assert store.watch(version, timeout=0.05) is None
-        future = store.propose(entry("seen"), timeout=SECONDS_MAX)
-        assert store.watch(version, timeout=SECONDS_MAX) == ("seen",)
+        future = store.propose(entry("seen"), timeout=TIMEOUT_S)
+        assert store.watch(version, timeout=TIMEOUT_S) == ("seen",)
         assert isinstance(future.result(), Applied)
 
 
@@ -156,7 +156,7 @@ def test_members_find_each_other_at_new_addresses(tmp_path: Path) -> None:
         for member in cluster.members[1:]:
             member.start(seeds=(cluster.members[0].at,))
         for member in cluster.members:
-            told = cluster.leader().running.propose(address(member.disk, member.at), timeout=SECONDS_MAX).result()
+            told = cluster.leader().running.propose(address(member.disk, member.at), timeout=TIMEOUT_S).result()
             assert isinstance(told, Applied)
         converge(cluster, ["before"])
 
@@ -164,7 +164,7 @@ def test_members_find_each_other_at_new_addresses(tmp_path: Path) -> None:
 def test_a_late_joiner_catches_up_from_a_snapshot(tmp_path: Path) -> None:
     compaction = Compaction(entries=50, entries_kept=10)
     with cluster_of(tmp_path, 1, compaction) as cluster:
-        futures = [cluster.members[0].running.propose(entry(str(n)), timeout=SECONDS_MAX) for n in range(400)]
+        futures = [cluster.members[0].running.propose(entry(str(n)), timeout=TIMEOUT_S) for n in range(400)]
         assert all(isinstance(future.result(), Applied) for future in futures)
         for _ in range(2):
             cluster.add_voter()
@@ -178,7 +178,7 @@ def test_a_member_that_slept_through_a_compaction_catches_up(tmp_path: Path) -> 
         sleeper = cluster.followers()[0]
         sleeper.stop()
         awake = cluster.leader()
-        futures = [awake.running.propose(entry(str(n)), timeout=SECONDS_MAX) for n in range(300)]
+        futures = [awake.running.propose(entry(str(n)), timeout=TIMEOUT_S) for n in range(300)]
         assert all(isinstance(future.result(), Applied) for future in futures)
         sleeper.start()
         converge(cluster, [str(n) for n in range(300)])
@@ -209,11 +209,11 @@ def test_an_observer_proposes_but_does_not_vote(tmp_path: Path) -> None:
 def test_voters_change_one_at_a_time_and_back(tmp_path: Path) -> None:
     with cluster_of(tmp_path, 3) as cluster:
         leader, (leaves, stays) = cluster.leader(), cluster.followers()
-        outcome = stays.running.add_voter(uuid4(), timeout=SECONDS_MAX).result()
+        outcome = stays.running.add_voter(uuid4(), timeout=TIMEOUT_S).result()
         assert isinstance(outcome, Rejected)
         assert outcome.reason == "not_leader"
-        assert isinstance(leader.running.remove_voter(leader.disk, timeout=SECONDS_MAX).result(), Rejected)
-        assert isinstance(leader.running.remove_voter(leaves.disk, timeout=SECONDS_MAX).result(), Applied)
+        assert isinstance(leader.running.remove_voter(leader.disk, timeout=TIMEOUT_S).result(), Rejected)
+        assert isinstance(leader.running.remove_voter(leaves.disk, timeout=TIMEOUT_S).result(), Applied)
         wait_until("it observes", lambda: leaves.running.status().state == "observer")
         assert isinstance(leaves.write("still here"), Applied)
 
@@ -261,7 +261,7 @@ def test_strangers_cannot_take_the_port_hostage(tmp_path: Path) -> None:
         home = cluster.members[0]
         huge = socket.create_connection(("127.0.0.1", home.port))
         huge.sendall(struct.pack("<II", 2**31 - 1, 0) + b"x" * 1_000)
-        huge.settimeout(SECONDS_MAX)
+        huge.settimeout(TIMEOUT_S)
         assert _is_closed(huge)
         with Hostile(home) as impostor:
             assert "same disk" in impostor.greet(home.disk)["refused"]

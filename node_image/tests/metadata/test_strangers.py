@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 from hostile import Hostile
 from ledger import address, entry
-from members import SECONDS_MAX, Cluster, cluster_of
+from members import TIMEOUT_S, Cluster, cluster_of
 from waiting import wait_until
 from walrus_node.metadata.raft import MEMBERSHIP, REGULAR, encode_voters
 from walrus_node.metadata.store import Applied
@@ -30,7 +30,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def admit(cluster: Cluster, at: str = "127.0.0.1:1") -> UUID:
     """A disk that is listed, and votes nowhere."""
     disk = uuid4()
-    told = cluster.leader().running.propose(address(disk, at), timeout=SECONDS_MAX).result()
+    told = cluster.leader().running.propose(address(disk, at), timeout=TIMEOUT_S).result()
     assert isinstance(told, Applied)
     for member in cluster.members:
         wait_until("the disk is known", lambda member=member: member.running.status().version >= told.version)
@@ -205,7 +205,7 @@ def test_who_hears_only_unknown_leaders_asks_who_votes_and_goes_on(tmp_path: Pat
         third = cluster.add_voter()
         first.running.transfer(newcomer.disk)
         wait_until("the newcomer leads", lambda: newcomer.running.status().is_leader)
-        remove = lambda: newcomer.running.remove_voter(first.disk, timeout=SECONDS_MAX).result()  # noqa: E731
+        remove = lambda: newcomer.running.remove_voter(first.disk, timeout=TIMEOUT_S).result()  # noqa: E731
         # Refused until an entry of the newcomer's own term is committed.
         wait_until("the first one votes no more", lambda: isinstance(remove(), Applied))
         first.stop()
@@ -219,7 +219,7 @@ def test_who_hears_only_unknown_leaders_asks_who_votes_and_goes_on(tmp_path: Pat
         late.on_unknown_voter = hear
         late.start()
         assert isinstance(newcomer.write("news"), Applied)
-        assert asked.wait(SECONDS_MAX)
+        assert asked.wait(TIMEOUT_S)
         assert claims[0] in (newcomer.disk, third.disk)
         assert "news" not in late.running.read()
         late.running.introduce({newcomer.disk: newcomer.at, third.disk: third.at})

@@ -15,7 +15,7 @@ from walrus_node.metadata.store import Applied, Outcome
 from walrus_node.metadata.wire import WIRE
 from walrus_node.secret import Secrets
 
-SECONDS_MAX = 15.0
+TIMEOUT_S = 15.0
 
 
 class Member:
@@ -67,7 +67,7 @@ class Member:
             self.store = None
 
     def write(self, name: str) -> Outcome:
-        return self.running.propose(entry(name), timeout=SECONDS_MAX).result()
+        return self.running.propose(entry(name), timeout=TIMEOUT_S).result()
 
 
 class Cluster:
@@ -91,7 +91,7 @@ class Cluster:
         else:
             member.prepare_to_join()
             member.start({other.disk: other.at for other in self.members[:-1]})
-        told = self.members[0].running.propose(address(member.disk, member.at), timeout=SECONDS_MAX).result()
+        told = self.members[0].running.propose(address(member.disk, member.at), timeout=TIMEOUT_S).result()
         assert isinstance(told, Applied)
         wait_until("the new member has all", lambda: member.running.status().version >= told.version)
         return member
@@ -99,7 +99,7 @@ class Cluster:
     def add_voter(self) -> Member:
         member = self.add()
         if len(self.members) > 1:
-            outcome = self.leader().running.add_voter(member.disk, timeout=SECONDS_MAX).result()
+            outcome = self.leader().running.add_voter(member.disk, timeout=TIMEOUT_S).result()
             assert isinstance(outcome, Applied), outcome
         wait_until("it votes", lambda: member.disk in member.running.status().voters())
         return member

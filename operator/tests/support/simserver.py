@@ -12,7 +12,7 @@ from functools import wraps
 
 from simapi import deepcopy
 from simkube import SimKube
-from walrus_operator.kube.api import READ_SECONDS_MAX, WRITE_SECONDS_MAX, Unreachable
+from walrus_operator.kube.api import READ_MAX_S, WRITE_MAX_S, Unreachable
 from walrus_operator.objects import CLUSTER, LEASE, Ref, ref_of
 
 
@@ -22,7 +22,7 @@ class SimServer:
     def __init__(self, kube: SimKube):
         self.kube = kube
         self.seconds = 0.0  # how long a call takes
-        self.lease_seconds = None  # how long one takes that is about the lease, if not as long
+        self.lease_s = None  # how long one takes that is about the lease, if not as long
         self.faults = []  # (error, verbs or None, namespace or None, kinds or None)
         self.webhook = lambda _: None  # changes what was applied
         self.pruned = ()  # fields of the status that the definition does not know
@@ -79,13 +79,13 @@ def in_thread(call):
 class SimClient:
     """One client of one operator."""
 
-    def __init__(self, server, who, threads, fence, read_seconds=READ_SECONDS_MAX):
+    def __init__(self, server, who, threads, fence, read_s=READ_MAX_S):
         self.server = server
         self.kube = server.kube
         self.who = who
         self.fence = fence
         self.threads = asyncio.Semaphore(threads)
-        self.read_seconds = read_seconds
+        self.read_s = read_s
         self.under_way = set()
 
     async def close(self):
@@ -101,9 +101,9 @@ class SimClient:
                 self.fence()
             if kind != LEASE.name:
                 self.server.log.append((loop.time(), verb, kind, namespace))
-            most = self.read_seconds if reading else WRITE_SECONDS_MAX
-            quick = kind == LEASE.name and self.server.lease_seconds is not None
-            seconds = self.server.lease_seconds if quick else self.server.seconds
+            most = self.read_s if reading else WRITE_MAX_S
+            quick = kind == LEASE.name and self.server.lease_s is not None
+            seconds = self.server.lease_s if quick else self.server.seconds
             await asyncio.sleep(min(seconds, most))
             if seconds > most:
                 raise Unreachable(f"{verb} {kind}: no answer in {most} s")

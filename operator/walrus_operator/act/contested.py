@@ -10,8 +10,8 @@ from walrus_operator.objects import Manifest, Ref, ref_of
 from walrus_operator.plan.actions import Apply, Gate, Plan, Wait
 from walrus_operator.plan.diff import differs
 
-_FIRST_SECONDS = 15.0
-_LAST_SECONDS = 960.0
+_FIRST_S = 15.0
+_LAST_S = 960.0
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class _Contest:
 
     wanted: str
     """The hash of what was applied: something else is worth a try at once."""
-    pause_seconds: float
+    pause_s: float
     until: float
 
 
@@ -54,7 +54,7 @@ class Contested:
             self._contests.pop(ref_of(wanted), None)
             return
         before = self._of(wanted)
-        pause = min(2 * before.pause_seconds, _LAST_SECONDS) if before is not None else _FIRST_SECONDS
+        pause = min(2 * before.pause_s, _LAST_S) if before is not None else _FIRST_S
         self._contests[ref_of(wanted)] = _Contest(_hash(wanted), pause, self._monotonic() + pause)
 
     def _in_vain(self, wanted: Manifest) -> bool:

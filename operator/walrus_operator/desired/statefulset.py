@@ -219,9 +219,9 @@ def _broker(owner: Owner, inputs: PodInputs) -> Manifest:
             )
         ],
         # A large log takes its time to be read at the start: ten minutes, then it is restarted.
-        "startupProbe": _probe("/healthz", period_seconds=2, failures=300),
-        "livenessProbe": _probe("/healthz", period_seconds=10, failures=6),
-        "readinessProbe": _probe("/readyz", period_seconds=2, failures=2),
+        "startupProbe": _probe("/healthz", period_s=2, failures=300),
+        "livenessProbe": _probe("/healthz", period_s=10, failures=6),
+        "readinessProbe": _probe("/readyz", period_s=2, failures=2),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -246,10 +246,10 @@ def _told_to_founder(names: n.Names, variable: str, key: str) -> Manifest:
     }
 
 
-def _probe(path: str, *, period_seconds: int, failures: int) -> Manifest:
+def _probe(path: str, *, period_s: int, failures: int) -> Manifest:
     return {
         "httpGet": {"path": path, "port": "http", "scheme": "HTTP"},
-        "periodSeconds": period_seconds,
+        "periodSeconds": period_s,
         "timeoutSeconds": 5,
         "failureThreshold": failures,
     }

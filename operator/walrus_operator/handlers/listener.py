@@ -14,8 +14,8 @@ from walrus_operator.objects import Key
 
 log = logging.getLogger(__name__)
 
-_AGAIN_SECONDS = 5.0
-_TOGETHER_SECONDS = 0.5
+_AGAIN_S = 5.0
+_TOGETHER_S = 0.5
 """Namespaces that open at the same time are listened to at once, not each with a start of its own."""
 
 
@@ -47,7 +47,7 @@ class Listener:
         try:
             while True:
                 await self._changed.wait()
-                await asyncio.sleep(_TOGETHER_SECONDS)
+                await asyncio.sleep(_TOGETHER_S)
                 self._changed.clear()
                 if stop is not None:
                     stop.set()
@@ -79,8 +79,8 @@ class Listener:
             except Exception:
                 log.exception("listening failed")
             if not stop.is_set():
-                log.warning("listening ended: begun anew in %.0f s", _AGAIN_SECONDS)
-                loop.call_soon_threadsafe(loop.call_later, _AGAIN_SECONDS, self._changed.set)
+                log.warning("listening ended: begun anew in %.0f s", _AGAIN_S)
+                loop.call_soon_threadsafe(loop.call_later, _AGAIN_S, self._changed.set)
 
         threading.Thread(target=listen, name="kopf", daemon=True).start()
         return stop

@@ -10,10 +10,10 @@ from walrus_operator.objects import Kind, Manifest, Ref
 
 FIELD_MANAGER = "walrus-operator"
 STATUS_MANAGER = "walrus-operator-status"
-WRITE_SECONDS_MAX = 5.0
+WRITE_MAX_S = 5.0
 """The longest that a call that changes something may take; then it is given up. The lease outlasts it."""
 
-READ_SECONDS_MAX = 13.0
+READ_MAX_S = 13.0
 """The longest that a call that only reads may take, each page of a list for itself."""
 
 

@@ -19,9 +19,9 @@ from kubernetes.dynamic import DynamicClient, Resource
 
 from walrus_operator.kube.api import (
     FIELD_MANAGER,
-    READ_SECONDS_MAX,
+    READ_MAX_S,
     STATUS_MANAGER,
-    WRITE_SECONDS_MAX,
+    WRITE_MAX_S,
     Conflict,
     Denied,
     Disrupting,
@@ -35,8 +35,8 @@ from walrus_operator.objects import KINDS, Kind, Manifest, Ref, ref_of
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT_SECONDS = (3.0, 10.0)
-_WRITE_TIMEOUT_SECONDS = (1.0, WRITE_SECONDS_MAX - 1.0)
+_TIMEOUT_S = (3.0, 10.0)
+_WRITE_TIMEOUT_S = (1.0, WRITE_MAX_S - 1.0)
 """To connect, and to be answered at all: together not longer than the lease allows a write."""
 _READS = frozenset({"get", "list"})
 _PAGE = 500
@@ -54,11 +54,11 @@ class OfficialApi:
         told: Told = lambda *_: None,
         threads: int = 8,
         fence: Callable[[], None] = lambda: None,
-        read_seconds: float = READ_SECONDS_MAX,
+        read_s: float = READ_MAX_S,
     ) -> None:
         """`fence` is asked in the moment in which a write is sent; what it raises, the write raises.
 
-        A read is given up after `read_seconds`, a write after `WRITE_SECONDS_MAX`, however slowly an answer drips in.
+        A read is given up after `read_s`, a write after `WRITE_MAX_S`, however slowly an answer drips in.
         """
         try:
             config.load_incluster_config()
@@ -74,7 +74,7 @@ class OfficialApi:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="kube")
         self._told = told
         self._fence = fence
-        self._read_seconds = read_seconds
+        self._read_s = read_s
 
     async def close(self) -> None:
         """End the threads; calls under way are waited for, as whoever was cancelled did not."""
@@ -185,7 +185,7 @@ class OfficialApi:
         self, method: str, kind: str, namespace: str | None, name: str | None, below: str = "", **params: Any
     ) -> Manifest:
         path = self._resources[kind].path(name=name, namespace=namespace) + below
-        timeout = _TIMEOUT_SECONDS if method == "get" else _WRITE_TIMEOUT_SECONDS
+        timeout = _TIMEOUT_S if method == "get" else _WRITE_TIMEOUT_S
         answer = self._dynamic.request(method, path, serialize=False, _request_timeout=timeout, **params)
         told: Manifest = json.loads(answer.data)
         return told
@@ -194,7 +194,7 @@ class OfficialApi:
         def send() -> Manifest:
             if verb not in _READS:
                 self._fence()
-            with deadline(self._read_seconds if verb in _READS else WRITE_SECONDS_MAX):
+            with deadline(self._read_s if verb in _READS else WRITE_MAX_S):
                 return call()
 
         began = time.monotonic()

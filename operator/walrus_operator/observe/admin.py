@@ -11,14 +11,14 @@ from walrus_client import admin, errors
 from walrus_client.admin import AdminClient, Status
 
 from walrus_operator.desired.names import ADMIN_PORT
-from walrus_operator.kube.api import WRITE_SECONDS_MAX
+from walrus_operator.kube.api import WRITE_MAX_S
 from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused
 from walrus_operator.observe.snapshot import Broker, Config, Member, Replication
 
 T = TypeVar("T")
 
-_TIMEOUT_SECONDS = 3.0
-_TOGETHER_SECONDS = 15.0
+_TIMEOUT_S = 3.0
+_TOGETHER_S = 15.0
 
 
 class AdminBrokers:
@@ -68,7 +68,7 @@ class AdminBrokers:
     async def transfer_leadership(self, host: str, secrets: bytes | None) -> None:
         """Let another broker lead the metadata."""
         try:
-            await self._change(host, AdminClient.transfer_leadership, secrets, WRITE_SECONDS_MAX)
+            await self._change(host, AdminClient.transfer_leadership, secrets, WRITE_MAX_S)
         except errors.RejectedError as refused:
             raise BrokerError(f"{host}: {refused}") from refused
 
@@ -83,7 +83,7 @@ class AdminBrokers:
     async def _ask(self, host: str, ask: Callable[[AdminClient], T]) -> T:
         """A question that brokers ask each other first, before they answer; a refusal is as good as no answer."""
         try:
-            return await self._call(host, ask, _TOGETHER_SECONDS)
+            return await self._call(host, ask, _TOGETHER_S)
         except errors.RejectedError as refused:
             raise BrokerError(f"{host}: {refused}") from refused
 
@@ -92,7 +92,7 @@ class AdminBrokers:
         host: str,
         change: Callable[[AdminClient], T],
         secrets: bytes | None,
-        timeout_seconds: float = _TIMEOUT_SECONDS,
+        timeout_s: float = _TIMEOUT_S,
     ) -> T:
         """A call that changes something: only while this operator may write, and with what the brokers share."""
 
@@ -101,7 +101,7 @@ class AdminBrokers:
             return change(client)
 
         try:
-            return await self._call(host, fenced, timeout_seconds, secrets)
+            return await self._call(host, fenced, timeout_s, secrets)
         except errors.Unauthenticated as refused:
             raise BrokerError(f"{host}: {refused}") from refused
 
@@ -109,13 +109,13 @@ class AdminBrokers:
         self,
         host: str,
         ask: Callable[[AdminClient], T],
-        timeout_seconds: float = _TIMEOUT_SECONDS,
+        timeout_s: float = _TIMEOUT_S,
         secrets: bytes | None = None,
     ) -> T:
         address = f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
 
         def call() -> T:
-            with AdminClient(address, timeout=timeout_seconds, secrets=secrets) as client:
+            with AdminClient(address, timeout=timeout_s, secrets=secrets) as client:
                 return ask(client)
 
         try:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from walrus_operator.objects import Key
 from walrus_operator.plan.actions import Done, Gate, Plan
 
-SETTLED_SECONDS = 20.0
+SETTLED_S = 20.0
 """How soon a cluster that is as it shall be is looked at again: brokers tell Kubernetes only whether they are ready."""
-_ACTED_SECONDS = 0.2
-_MOVING_SECONDS = 1.0
-_BLOCKED_SECONDS = 10.0
+_ACTED_S = 0.2
+_MOVING_S = 1.0
+_BLOCKED_S = 10.0
 _LONGER = 2.0
-_MOVING_SECONDS_MAX = 40.0
-_BLOCKED_SECONDS_MAX = 60.0
+_MOVING_MAX_S = 40.0
+_BLOCKED_MAX_S = 60.0
 
 MOVING = frozenset(
     {
@@ -59,11 +59,11 @@ class Patience:
             # The same as in the pass before, and nothing in between: someone undoes it, or it did not do anything.
             acts = frozenset(map(str, done.actions))
             again = acts == before.met
-            return self._longer(key, before, acts, _ACTED_SECONDS, _MOVING_SECONDS_MAX, again=again)
+            return self._longer(key, before, acts, _ACTED_S, _MOVING_MAX_S, again=again)
         if not gates:
-            return SETTLED_SECONDS
+            return SETTLED_S
         moving = bool(gates & MOVING)
-        first, most = (_MOVING_SECONDS, _MOVING_SECONDS_MAX) if moving else (_BLOCKED_SECONDS, _BLOCKED_SECONDS_MAX)
+        first, most = (_MOVING_S, _MOVING_MAX_S) if moving else (_BLOCKED_S, _BLOCKED_MAX_S)
         return self._longer(key, before, gates | before.met, first, most, again=gates <= before.met)
 
     def _longer(

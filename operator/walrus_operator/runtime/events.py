@@ -16,7 +16,7 @@ from walrus_operator.status.events import Event
 
 log = logging.getLogger(__name__)
 
-_QUIET_SECONDS = 30.0
+_QUIET_S = 30.0
 _REMEMBERED = 1000
 _MESSAGE = 1000
 
@@ -35,7 +35,7 @@ class EventRecorder:
         """Post what happened to a cluster."""
         for event in happened:
             at = self._posted.get((cluster.uid, event))
-            if at is not None and self._monotonic() - at < _QUIET_SECONDS:
+            if at is not None and self._monotonic() - at < _QUIET_S:
                 continue
             try:
                 await self._kube.create(self._manifest(cluster, event))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from walrus_operator.clock import Monotonic
 
-RESYNC_SECONDS_MAX = 180.0
-PASS_SECONDS_MAX = 180.0
+RESYNC_MAX_S = 180.0
+PASS_MAX_S = 180.0
 _DEAF_LISTS = 2
 """After so many lists that show the same deafness, listening anew has not helped."""
 
@@ -84,9 +84,9 @@ class Health:
         """What is wrong; nothing, if all is well."""
         now = self._monotonic()
         found = []
-        if now - self._tried > RESYNC_SECONDS_MAX:
+        if now - self._tried > RESYNC_MAX_S:
             found.append(f"the lease was last asked for {now - self._tried:.0f} s ago")
-        if self._answered is not None and now - self._answered > RESYNC_SECONDS_MAX:
+        if self._answered is not None and now - self._answered > RESYNC_MAX_S:
             found.append(f"the last list of clusters is {now - self._answered:.0f} s old")
         telling = {namespace: listed for namespace, listed in sorted(self._listed.items()) if listed.versions}
         # Where some are heard a new process would hear no more: the operator may list the others, but not watch them.
@@ -94,7 +94,7 @@ class Health:
             for namespace, listed in telling.items():
                 told = f"it never told of {len(listed.unheard)} objects that a list shows"
                 found.append(f"the watch of {namespace} is deaf: {told}")
-        stuck = [str(key) for key, began in self._busy.items() if now - began > PASS_SECONDS_MAX]
+        stuck = [str(key) for key, began in self._busy.items() if now - began > PASS_MAX_S]
         if stuck:
             found.append(f"a pass does not end: {', '.join(sorted(stuck))}")
         return found

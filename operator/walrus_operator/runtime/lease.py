@@ -8,18 +8,18 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from walrus_operator.clock import Monotonic, Now
-from walrus_operator.kube.api import WRITE_SECONDS_MAX, Conflict, KubeApi, KubeError
+from walrus_operator.kube.api import WRITE_MAX_S, Conflict, KubeApi, KubeError
 from walrus_operator.objects import LEASE, Manifest, Ref
 
 log = logging.getLogger(__name__)
 
-DURATION_SECONDS = 20
-RENEW_SECONDS = 5.0
-SLOW_SECONDS = 2.0
+DURATION_S = 20
+RENEW_S = 5.0
+SLOW_S = 2.0
 """A renewal that takes longer is worth a line in the log."""
-READ_SECONDS = WRITE_SECONDS_MAX
+READ_S = WRITE_MAX_S
 """How long the lease may take to be read: with the write that follows, less than it is held for."""
-_MARGIN_SECONDS = WRITE_SECONDS_MAX + 1.0
+_MARGIN_S = WRITE_MAX_S + 1.0
 
 
 class LeaseLost(Exception):  # noqa: N818 - called by what happened
@@ -72,7 +72,7 @@ class Lease:
             began = self._monotonic()
             await self.attempt()
             tried()
-            await asyncio.sleep(max(RENEW_SECONDS - (self._monotonic() - began), 0.0))
+            await asyncio.sleep(max(RENEW_S - (self._monotonic() - began), 0.0))
         log.error("%s is lost", self._ref)
 
     async def attempt(self) -> bool:
@@ -99,10 +99,8 @@ class Lease:
             return False
         seconds = self._monotonic() - began
         self._told_renewal(seconds)
-        log.log(
-            logging.WARNING if seconds > SLOW_SECONDS else logging.DEBUG, "%s: renewed in %.1f s", self._ref, seconds
-        )
-        self._held_until = began + DURATION_SECONDS - _MARGIN_SECONDS
+        log.log(logging.WARNING if seconds > SLOW_S else logging.DEBUG, "%s: renewed in %.1f s", self._ref, seconds)
+        self._held_until = began + DURATION_S - _MARGIN_S
         return True
 
     def _stand_by(self, found: Manifest) -> None:
@@ -140,7 +138,7 @@ class Lease:
         mark = f"{holder} {spec.get('renewTime')}"
         if self._seen is None or self._seen[0] != mark:
             self._seen = (mark, self._monotonic())
-        duration = float(spec.get("leaseDurationSeconds", DURATION_SECONDS))
+        duration = float(spec.get("leaseDurationSeconds", DURATION_S))
         return self._monotonic() - self._seen[1] >= duration
 
     def _manifest(self, found: Manifest | None) -> Manifest:
@@ -156,7 +154,7 @@ class Lease:
             "metadata": metadata,
             "spec": {
                 "holderIdentity": self._holder,
-                "leaseDurationSeconds": DURATION_SECONDS,
+                "leaseDurationSeconds": DURATION_S,
                 "acquireTime": spec["acquireTime"] if ours and "acquireTime" in spec else _micro(now),
                 "renewTime": _micro(now),
                 "leaseTransitions": spec.get("leaseTransitions", 0) + (0 if ours or found is None else 1),

@@ -52,7 +52,7 @@ class Loop:
 
     def _passed(self, key: Key, passed: Pass | None) -> None:
         self._metrics.passes.labels("ok").inc()
-        self._queue.finish(key, passed.again_seconds if passed is not None else None)
+        self._queue.finish(key, passed.again_s if passed is not None else None)
         gates = {str(wait.gate) for wait in (*passed.plan.waits, *passed.done.waits)} if passed is not None else set()
         if passed is not None and passed.contested:
             gates.add(str(Gate.CONTESTED))

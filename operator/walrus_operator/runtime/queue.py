@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from walrus_operator.objects import Key
 
-_FIRST_SECONDS = 0.2
-_LAST_SECONDS = 60.0
+_FIRST_S = 0.2
+_LAST_S = 60.0
 
 
 class WorkQueue:
@@ -55,26 +55,26 @@ class WorkQueue:
             timer.cancel()
         return key
 
-    def finish(self, key: Key, again_seconds: float | None) -> None:
+    def finish(self, key: Key, again_s: float | None) -> None:
         """It went well; look again then, or never."""
         self._failures.pop(key, None)
-        self._release(key, again_seconds)
+        self._release(key, again_s)
 
     def fail(self, key: Key) -> float:
         """It went wrong; look again later, each time later. Returns in how many seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        seconds = min(_LAST_SECONDS, _FIRST_SECONDS * 2.0 ** min(failures, 16)) * (0.75 + self._jitter() / 2)
+        seconds = min(_LAST_S, _FIRST_S * 2.0 ** min(failures, 16)) * (0.75 + self._jitter() / 2)
         self._release(key, seconds)
         return seconds
 
-    def _release(self, key: Key, again_seconds: float | None) -> None:
+    def _release(self, key: Key, again_s: float | None) -> None:
         self._working.discard(key)
         if key in self._again:
             self._again.discard(key)
             self.add(key)
-        elif again_seconds is not None:
-            self.add_after(key, again_seconds)
+        elif again_s is not None:
+            self.add_after(key, again_s)
 
     def close(self) -> None:
         """Forget the timers."""

@@ -16,10 +16,10 @@ from walrus_operator.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-RESYNC_SECONDS = 60.0
-FIRST_SECONDS = 5.0
+RESYNC_S = 60.0
+FIRST_S = 5.0
 """How soon a namespace that does not let the operator in is tried again at first: its role may be on its way."""
-DEAF_SECONDS = 5.0
+DEAF_S = 5.0
 """How often a namespace is listed of which no watch tells, such as one whose role has `list` and no `watch`."""
 
 EVERYWHERE = "*"
@@ -57,22 +57,22 @@ class Resync:
 
     async def run(self) -> None:
         """List until cancelled."""
-        wait = FIRST_SECONDS
+        wait = FIRST_S
         while True:
             if await self.once():
-                wait = FIRST_SECONDS
+                wait = FIRST_S
                 await self._rest()
             else:
                 await asyncio.sleep(wait)
-                wait = min(2 * wait, RESYNC_SECONDS)
+                wait = min(2 * wait, RESYNC_S)
 
     async def _rest(self) -> None:
         """Until the next list that also asks whether the watch hears. Where it is deaf, lists stand in for it."""
         if not self._is_deaf:
-            await asyncio.sleep(RESYNC_SECONDS)
+            await asyncio.sleep(RESYNC_S)
             return
-        for _ in range(int(RESYNC_SECONDS / DEAF_SECONDS)):
-            await asyncio.sleep(DEAF_SECONDS)
+        for _ in range(int(RESYNC_S / DEAF_S)):
+            await asyncio.sleep(DEAF_S)
             if await self._list() is None:
                 return
 

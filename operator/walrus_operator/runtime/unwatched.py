@@ -13,7 +13,7 @@ from walrus_operator.objects import CLUSTER, Manifest, uid_of
 
 log = logging.getLogger(__name__)
 
-UNWATCHED_SECONDS = 60.0
+UNWATCHED_S = 60.0
 
 
 class Unwatched:
@@ -32,7 +32,7 @@ class Unwatched:
         """Look until cancelled."""
         while True:
             await self.once()
-            await asyncio.sleep(UNWATCHED_SECONDS)
+            await asyncio.sleep(UNWATCHED_S)
 
     async def once(self) -> None:
         """One look at all namespaces. One that is refused is logged once, and tried again."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-FIGURES_SECONDS = 60.0
+FIGURES_S = 60.0
 """How often figures that move by themselves are brought up to date in a status."""
-_CONTESTED_SECONDS_MAX = 960.0
+_CONTESTED_MAX_S = 960.0
 
 _FIGURES = frozenset({"leader", "term", "underReplicated"})
 _ROW_FIGURES = frozenset({"role", "segmentsLed", "diskPercent", "restarts"})
@@ -57,7 +57,7 @@ def _uncounted(value: Any, name: str = "") -> Any:
 class _Written:
     status: Mapping[str, Any]
     at: float
-    pause_seconds: float
+    pause_s: float
     figures_at: float
     """When it was last written for figures alone, a leader among them."""
     sticks: bool
@@ -70,23 +70,23 @@ class Writing:
     def __init__(self) -> None:
         self._written: dict[str, _Written] = {}
 
-    def due_seconds(self, uid: str, stored: Mapping[str, Any], wanted: Mapping[str, Any], now: float) -> float | None:
+    def due_s(self, uid: str, stored: Mapping[str, Any], wanted: Mapping[str, Any], now: float) -> float | None:
         """In how many seconds to write the status of the cluster; None: not at all, it stands there."""
         if stored == wanted:
             return None
         written = self._written.get(uid)
         if written is None or lasting(wanted) != lasting(written.status):
             return 0.0
-        if wanted.get("leader") != written.status.get("leader") and now >= written.figures_at + FIGURES_SECONDS:
+        if wanted.get("leader") != written.status.get("leader") and now >= written.figures_at + FIGURES_S:
             return 0.0
-        return max(written.at + written.pause_seconds - now, 0.0)
+        return max(written.at + written.pause_s - now, 0.0)
 
     def wrote(self, uid: str, wanted: Mapping[str, Any], stored: Mapping[str, Any], now: float) -> None:
         """Kubernetes stored this. What an older definition or a webhook changes again is tried ever more rarely."""
         before = self._written.get(uid)
-        pause = FIGURES_SECONDS
+        pause = FIGURES_S
         if stored != wanted and before is not None:
-            pause = min(2 * before.pause_seconds, _CONTESTED_SECONDS_MAX)
+            pause = min(2 * before.pause_s, _CONTESTED_MAX_S)
         figures_at = float("-inf") if before is None else before.figures_at
         if before is not None and lasting(before.status) == lasting(wanted):
             figures_at = now

@@ -37,7 +37,7 @@ BATCH_BYTES_MAX: Final = 1 << 30
 FILES_AT_ONCE: Final = 6
 # Each file that is being written keeps so much in Java's memory.
 ROW_GROUP_BYTES: Final = 32 << 20
-POLL_SECONDS: Final = 1
+POLL_S: Final = 1
 # What Hadoop would take for a pattern in the name of a file.
 GLOB: Final = re.compile(r"[\\\[\]{}*?]")
 
@@ -189,7 +189,7 @@ def _run(
     done = False
     try:
         while not done:
-            done = bool(query.awaitTermination(POLL_SECONDS))  # returns at once when it ends
+            done = bool(query.awaitTermination(POLL_S))  # returns at once when it ends
             for progress in query.recentProgress:
                 if progress["numInputRows"]:
                     records[progress["batchId"]] = progress["numInputRows"]

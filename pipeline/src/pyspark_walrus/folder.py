@@ -22,8 +22,8 @@ JAVA_LOCK: Final = "_walrus.java.lock"
 # What locks a folder at a URL: a file that is renewed, and another one that tells the time.
 LEASE: Final = "_walrus.lease"
 PROBE: Final = "_walrus.now"
-LEASE_SECONDS: Final = 60
-RENEW_SECONDS: Final = 10
+LEASE_S: Final = 60
+RENEW_S: Final = 10
 
 
 class InUseError(Exception):
@@ -221,7 +221,7 @@ class HadoopFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One that was killed has it locked for LEASE_SECONDS more."""
+        """One that was killed has it locked for LEASE_S more."""
         from py4j.protocol import Py4JJavaError
 
         if self._is_leased():
@@ -229,7 +229,7 @@ class HadoopFolder:
         mine, done = str(uuid.uuid4()), threading.Event()
 
         def renew() -> None:
-            while not done.wait(RENEW_SECONDS):
+            while not done.wait(RENEW_S):
                 with suppress(Py4JJavaError):  # the next one may reach it again
                     self.write(LEASE, mine)
 
@@ -250,7 +250,7 @@ class HadoopFolder:
         self.write(PROBE, "")
         renewed, now = (self._files.getFileStatus(self._path(name)).getModificationTime() for name in (LEASE, PROBE))
         self._files.delete(self._path(PROBE), False)
-        return bool(now - renewed < LEASE_SECONDS * 1000)
+        return bool(now - renewed < LEASE_S * 1000)
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.url}/{name}".rstrip("/"))

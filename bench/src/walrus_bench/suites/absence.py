@@ -16,7 +16,7 @@ from walrus_bench.sampling import InvalidRunError, Sample, Subject
 from walrus_bench.suites import Prepared, Settings, brokers
 from walrus_bench.suites.load import Load
 
-AWAY_SECONDS = 60.0
+AWAY_S = 60.0
 MISSED_RECORDS, QUICK_MISSED_RECORDS = 2_000_000, 20_000
 CATCH_UP_TIMEOUT_S = 300.0
 LOOK_EVERY_S = 0.02
@@ -25,7 +25,7 @@ LOOK_EVERY_S = 0.02
 @contextmanager
 def absence(settings: Settings) -> Iterator[Prepared]:
     """Sets up three brokers of which one is killed, and comes back."""
-    away_s, records = (0.0, QUICK_MISSED_RECORDS) if settings.quick else (AWAY_SECONDS, MISSED_RECORDS)
+    away_s, records = (0.0, QUICK_MISSED_RECORDS) if settings.quick else (AWAY_S, MISSED_RECORDS)
     with brokers.running(settings.data_dir / "absence", nodes=brokers.NODES, options=brokers.REPLICATED) as cluster:
         measure = partial(_catch_up, cluster, Load(cluster, settings.seconds), away_s, records)
         yield Prepared([Subject("catch_up", "walrus", "auto", measure, rounds_max=1)], pids=brokers.pids(cluster))

@@ -15,8 +15,8 @@ from walrus_bench.suites.load import Load
 BACKENDS = ("mmap", "direct")
 LIMITS = ("durable_4k", "durable_bandwidth", "loopback_round_trip", "loopback_stream")
 LOAD_CASES = {"broker_append_durable": "append_stream", "text_put_p50": "text_put"}
-IDLE_SECONDS_MIN = 20.0  # the timers of an idle node are up to 10 s apart
-SETTLE_SECONDS = 5.0  # after the start, until idle is idle
+IDLE_MIN_S = 20.0  # the timers of an idle node are up to 10 s apart
+SETTLE_S = 5.0  # after the start, until idle is idle
 
 
 @contextmanager
@@ -41,20 +41,20 @@ def one_broker(settings: Settings) -> Iterator[Prepared]:
 @contextmanager
 def idle_brokers(settings: Settings) -> Iterator[Prepared]:
     """Sets up three brokers that nobody asks for anything."""
-    seconds = settings.seconds if settings.quick else max(settings.seconds, IDLE_SECONDS_MIN)
+    seconds = settings.seconds if settings.quick else max(settings.seconds, IDLE_MIN_S)
     with brokers.running(settings.data_dir / "idle", nodes=brokers.NODES, options=brokers.REPLICATED) as cluster:
         pids = brokers.pids(cluster)
         if not settings.quick:
-            time.sleep(SETTLE_SECONDS)
+            time.sleep(SETTLE_S)
         yield Prepared([Subject("idle_cpu", "walrus", "auto", partial(_idle_cpu, pids, seconds))], pids=pids)
 
 
 def _idle_cpu(pids: Sequence[int], seconds: float) -> Sample:
     """CPU time of all nodes together, in percent of one core."""
     try:
-        start, before = time.monotonic(), cpu.process_seconds(pids)
+        start, before = time.monotonic(), cpu.process_cpu_s(pids)
         time.sleep(seconds)
-        used, elapsed = cpu.process_seconds(pids) - before, time.monotonic() - start
+        used, elapsed = cpu.process_cpu_s(pids) - before, time.monotonic() - start
     except ProcessLookupError as error:
         raise InvalidRunError(f"a broker ended while idle: {error}") from error
     return Sample(100 * used / elapsed, "% of a core", {"seconds": elapsed})

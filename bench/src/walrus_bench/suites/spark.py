@@ -66,7 +66,7 @@ class Source:
         keep(next(iter(reader.read(splits[0]))), path)
         options = {"path": str(path), "rows": str(end - start), "tasks": str(len(splits))}
         rows = self.session.read.format("ready").options(**options).load()
-        _seconds(rows)
+        _duration_s(rows)
         return rows
 
     def _options(self, start: int, end: int) -> dict[str, str]:
@@ -142,24 +142,24 @@ def _fill(cluster: DevCluster, topic: str, record_bytes: int, records: int, sett
     return sealed[-1], partition.high_watermark
 
 
-def _seconds(rows: DataFrame) -> float:
+def _duration_s(rows: DataFrame) -> float:
     start = time.monotonic()
     rows.write.format("noop").mode("overwrite").save()
     return time.monotonic() - start
 
 
 def _megabytes(rows: Rows) -> Sample:
-    seconds = _seconds(rows.frame)
+    seconds = _duration_s(rows.frame)
     return Sample(rows.count * RECORD_BYTES / 1e6 / seconds, "MB/s", {"seconds": seconds, "records": rows.count})
 
 
 def _rows(rows: Rows) -> Sample:
-    seconds = _seconds(rows.frame)
+    seconds = _duration_s(rows.frame)
     return Sample(rows.count / seconds, "rows/s", {"seconds": seconds, "records": rows.count})
 
 
 def _open_over_sealed(opened: Rows, sealed: Rows) -> Sample:
-    rates = opened.count / _seconds(opened.frame), sealed.count / _seconds(sealed.frame)
+    rates = opened.count / _duration_s(opened.frame), sealed.count / _duration_s(sealed.frame)
     return Sample(rates[0] / rates[1], "x", {"open_rows_per_s": rates[0], "sealed_rows_per_s": rates[1]})
 
 

@@ -15,7 +15,7 @@ from walrus_node.admin.permit import authorization
 from walrus_node.metadata.reports import Node
 from walrus_node.secret import Secrets
 
-_PATIENCE_SECONDS = 5.0
+_PATIENCE_S = 5.0
 
 
 async def why_not_from_here(own: admin_pb2.MetadataStatus, others: Sequence[Node]) -> str | None:
@@ -42,7 +42,7 @@ async def lead_over(cluster_id: str, seed: str, others: Sequence[Node], secrets:
         async with _channel(node) as channel:
             stub = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call] # generated
             try:
-                await stub.RecoverMetadata(request, timeout=_PATIENCE_SECONDS, metadata=(authorization(secrets),))
+                await stub.RecoverMetadata(request, timeout=_PATIENCE_S, metadata=(authorization(secrets),))
             except grpc.aio.AioRpcError:
                 return str(node.disk)
             return None
@@ -53,7 +53,7 @@ async def lead_over(cluster_id: str, seed: str, others: Sequence[Node], secrets:
 async def _status_of(node: Node) -> admin_pb2.MetadataStatus:
     async with _channel(node) as channel:
         stub = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call] # generated
-        answer: admin_pb2.StatusResponse = await stub.Status(admin_pb2.StatusRequest(), timeout=_PATIENCE_SECONDS)
+        answer: admin_pb2.StatusResponse = await stub.Status(admin_pb2.StatusRequest(), timeout=_PATIENCE_S)
         return answer.metadata
 
 

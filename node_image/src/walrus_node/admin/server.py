@@ -12,7 +12,7 @@ from walrus_node.admin.service import Actions, AdminService, View
 from walrus_node.secret import Secrets
 
 _SERVICE = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
-_STOP_SECONDS = 0.2
+_STOP_S = 0.2
 
 
 class AdminServer:
@@ -34,4 +34,4 @@ class AdminServer:
 
     async def stop(self) -> None:
         """Close the listener; calls under way have a moment."""
-        await self._server.stop(_STOP_SECONDS)
+        await self._server.stop(_STOP_S)

@@ -41,12 +41,12 @@ Context = grpc.aio.ServicerContext[Any, Any]
 Store = MetadataStore[ClusterState]
 
 # For a caller that names no deadline.
-_COMMAND_SECONDS_MAX = 30.0
+_COMMAND_MAX_S = 30.0
 # Before the caller's deadline, so that it hears why.
-_ANSWER_SECONDS = 0.2
-_LOOK_SECONDS = 0.02
+_ANSWER_S = 0.2
+_LOOK_S = 0.02
 # What leaders are given to say how far their segments are, and other nodes to say that they have caught up.
-_LEADER_MS, _CURRENT_SECONDS = 2_000, 5.0
+_LEADER_MS, _CURRENT_S = 2_000, 5.0
 _SEGMENTS_DEFAULT, _SEGMENTS_MAX = 1_000, 10_000
 _PASSED_ON = "walrus-passed-on"
 
@@ -138,7 +138,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def CanStop(self, request: admin_pb2.CanStopRequest, context: Context) -> Any:  # noqa: N802
         store = await self._store(context)
         # What this node has missed may be the very segments that would lack a replica: it slept, or was cut off.
-        outcome = await asyncio.wrap_future(store.barrier(timeout=_seconds(context)))
+        outcome = await asyncio.wrap_future(store.barrier(timeout=_remaining_s(context)))
         if not isinstance(outcome, Applied):
             reasons = ["no majority of the metadata answered in time"]
             return admin_pb2.CanStopResponse(reasons=reasons, metadata_without_majority=True)
@@ -182,7 +182,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         store = await self._store(context)
         missing, behind = self._view.missing(), None
         if not missing:
-            outcome = await asyncio.wrap_future(store.barrier(timeout=_seconds(context)))
+            outcome = await asyncio.wrap_future(store.barrier(timeout=_remaining_s(context)))
             if not isinstance(outcome, Applied):
                 missing = ["metadata: no majority answered in time"]
             else:
@@ -215,7 +215,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             who = "this node does" if to is None else f"disk {to} does not"
             await refuse(context, "NoSuchVoter", f"nobody else can lead the metadata: {who} vote; see ListMembers")
         store.transfer(to)
-        deadline = time.monotonic() + _seconds(context)
+        deadline = time.monotonic() + _remaining_s(context)
         while time.monotonic() < deadline:
             leader = store.status().leader
             known = store.read().nodes.get(leader) if leader not in (None, before.leader) else None
@@ -223,7 +223,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
                 await refuse(context, "Unavailable", f"node {known.node_id} was elected instead", retryable=True)
             if known is not None:
                 return admin_pb2.TransferLeadershipResponse(leader=known.node_id)
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_LOOK_S)
         return await refuse(context, "Unavailable", "nobody who has caught up took over in time", retryable=True)
 
     async def StartDrain(self, request: admin_pb2.DrainRequest, context: Context) -> Any:  # noqa: N802
@@ -313,7 +313,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             stub = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call] # generated
             try:
                 answer: admin_pb2.ListRemainsResponse = await stub.ListRemains(
-                    admin_pb2.ListRemainsRequest(), timeout=_CURRENT_SECONDS
+                    admin_pb2.ListRemainsRequest(), timeout=_CURRENT_S
                 )
             except grpc.aio.AioRpcError as error:
                 raise OSError(error.details() or error.code().name) from None
@@ -386,7 +386,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             stub = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call] # generated
             try:
                 answer: admin_pb2.CaughtUpResponse = await stub.CaughtUp(
-                    admin_pb2.CaughtUpRequest(), timeout=_CURRENT_SECONDS
+                    admin_pb2.CaughtUpRequest(), timeout=_CURRENT_S
                 )
             except grpc.aio.AioRpcError:
                 return False
@@ -404,7 +404,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             stub = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call] # generated
             try:
                 answer: admin_pb2.TransferLeadershipResponse = await stub.TransferLeadership(
-                    request, timeout=_seconds(context), metadata=((_PASSED_ON, "1"), authorization(self._secrets))
+                    request, timeout=_remaining_s(context), metadata=((_PASSED_ON, "1"), authorization(self._secrets))
                 )
             except grpc.aio.AioRpcError as error:
                 await context.abort(error.code(), error.details() or "", tuple(error.trailing_metadata() or ()))
@@ -415,7 +415,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         """Propose until the outcome is known, within the caller's time."""
         store = await self._store(context)
         try:
-            async with asyncio.timeout(_seconds(context)):
+            async with asyncio.timeout(_remaining_s(context)):
                 outcome = await execute(store, command, expect=expect)
         except TimeoutError:
             message = "nobody knows in time whether it was done: the metadata has no majority or no leader"
@@ -425,7 +425,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         return outcome
 
 
-def _seconds(context: Context) -> float:
+def _remaining_s(context: Context) -> float:
     """What is left of the caller's time."""
     remaining = context.time_remaining()
-    return _COMMAND_SECONDS_MAX if remaining is None else min(remaining - _ANSWER_SECONDS, _COMMAND_SECONDS_MAX)
+    return _COMMAND_MAX_S if remaining is None else min(remaining - _ANSWER_S, _COMMAND_MAX_S)

@@ -24,10 +24,10 @@ from walrus_node.words import told
 
 log = logging.getLogger(__name__)
 
-_ANSWER_SECONDS_MAX = 10.0
-_CONNECT_SECONDS_MAX = 2.0
-_PAUSE_SECONDS_MIN = 0.2
-_PAUSE_SECONDS_MAX = 3.0
+_ANSWER_MAX_S = 10.0
+_CONNECT_MAX_S = 2.0
+_PAUSE_MIN_S = 0.2
+_PAUSE_MAX_S = 3.0
 _REDIRECTS_MAX = 5
 _WAITS = "it waits to be admitted itself"
 _NAME_CHARACTERS_MAX = 300
@@ -158,7 +158,7 @@ async def join(
     there are nodes while these are away. *on_waiting* hears why it takes longer, *is_own* says which of the
     addresses are this node's.
     """
-    pause = _PAUSE_SECONDS_MIN
+    pause = _PAUSE_MIN_S
     while True:
         found, unknown = await _resolve_all(seeds, resolve)
         others = list(dict.fromkeys(address for place in found for address in place if not is_own(address)))
@@ -176,7 +176,7 @@ async def join(
         on_waiting(reasons)
         log.debug("join: %s", reasons)
         await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load, guards nothing
-        pause = min(_PAUSE_SECONDS_MAX, 2 * pause)
+        pause = min(_PAUSE_MAX_S, 2 * pause)
 
 
 def _none_is_founded(refusals: Sequence[Refusal], *, places: int) -> bool:
@@ -222,7 +222,7 @@ async def _ask_to_the_end(seed: str, request: JoinRequest) -> Admitted | Refusal
     address, is_member = seed, False
     try:
         for _ in range(1 + _REDIRECTS_MAX):
-            async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+            async with asyncio.timeout(_ANSWER_MAX_S):
                 answer = await _ask(address, request)
             if "cluster_id" in answer:
                 return _parse_admitted(answer)
@@ -262,7 +262,7 @@ async def refuse_others(listener: socket.socket, secrets: Secrets) -> None:
 async def _refuse(secrets: Secrets, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     payloads, proof = _payloads(reader), Acceptor(secrets)
     try:
-        async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+        async with asyncio.timeout(_CONNECT_MAX_S):
             async for payload in payloads:
                 step = proof.hear(payload)
                 if isinstance(step, dict):
@@ -287,7 +287,7 @@ async def _payloads(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 async def _ask(address: str, request: JoinRequest) -> dict[str, Any]:
     """The proved answer; raises `RefusedError` for a refusal that is not proved."""
     place = Address.parse(address)
-    async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+    async with asyncio.timeout(_CONNECT_MAX_S):
         reader, writer = await asyncio.open_connection(place.host, place.port)
     try:
         facts = asdict(request.registration)

@@ -50,8 +50,8 @@ Answer = Callable[[dict[str, Any]], None]
 
 # The founder's state before its first command; whoever joins starts from a snapshot.
 _FOUNDING_INDEX = 1
-_STOP_SECONDS_MAX = 5.0
-_REFILL_SECONDS = 1.0
+_STOP_MAX_S = 5.0
+_REFILL_S = 1.0
 
 
 def found(directory: Path, owner: Owner, empty_state: bytes) -> None:
@@ -186,7 +186,7 @@ class RaftStore(Generic[State]):
         self._stopping = True
         if self._thread.is_alive():
             self._transport.wake()
-            self._thread.join(_STOP_SECONDS_MAX)
+            self._thread.join(_STOP_MAX_S)
         with self._changed:
             self._changed.notify_all()
 
@@ -273,7 +273,7 @@ class RaftStore(Generic[State]):
     def _keep_reserve(self) -> None:
         """Now and then: space that came back is the metadata's first."""
         if time.monotonic() >= self._refill_at:
-            self._refill_at = time.monotonic() + _REFILL_SECONDS
+            self._refill_at = time.monotonic() + _REFILL_S
             self._reserve.refill()
 
     def _fail(self, error: Exception) -> None:

@@ -44,14 +44,14 @@ from walrus_node.words import told
 
 log = logging.getLogger(__name__)
 
-GREETING_SECONDS_MAX = 5.0
+GREETING_MAX_S = 5.0
 STRANGERS_MAX = 64
-DIAL_SECONDS_MIN = 0.1
-DIAL_SECONDS_MAX = 1.0
+DIAL_MIN_S = 0.1
+DIAL_MAX_S = 1.0
 # Longer than the pause between two dials, so that what one asked for is there for the next.
-DNS_CACHE_SECONDS = 2.0
+DNS_CACHE_S = 2.0
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
-QUIET_SECONDS = 30.0
+QUIET_S = 30.0
 NOTED_MAX = 1_000
 _DEAD_PEER_MS = 5_000
 
@@ -147,10 +147,10 @@ class Transport:
         connection = self._open.get(peer)
         return connection.unsent if connection else 0
 
-    def poll(self, seconds_max: float) -> None:
+    def poll(self, timeout_s: float) -> None:
         """Wait for events, at most so long, and handle them."""
         self._dial_due()
-        ready = self._selector.select(max(0.0, min(seconds_max, self._seconds_until_due())))
+        ready = self._selector.select(max(0.0, min(timeout_s, self._due_in_s())))
         for key, mask in ready:
             if isinstance(key.data, _Connection):
                 self._serve(key.data, mask)
@@ -234,7 +234,7 @@ class Transport:
             "to": to,
         }
 
-    def _seconds_until_due(self) -> float:
+    def _due_in_s(self) -> float:
         now = time.monotonic()
         dials = (self._dials.get(target, _NEVER_DIALLED) for target in self._targets())
         due = [dial.next_at for dial in dials if dial.connection is None]
@@ -305,7 +305,7 @@ class Transport:
 
     def _greeted(self, connection: _Connection, greeting: dict[str, Any]) -> None:
         if not connection.dialled and "join" in greeting:
-            connection.expires_at = time.monotonic() + 6 * GREETING_SECONDS_MAX
+            connection.expires_at = time.monotonic() + 6 * GREETING_MAX_S
             self._events.on_join(greeting, lambda answer: self.answer_join(connection, answer))
             return
         why = self._why_refused(connection, greeting)
@@ -379,7 +379,7 @@ class Transport:
             connection, answer = self._answers.popleft()
             if connection in self._connections:
                 self._answer(connection, answer)
-                connection.expires_at = time.monotonic() + GREETING_SECONDS_MAX
+                connection.expires_at = time.monotonic() + GREETING_MAX_S
 
     # Bytes
 
@@ -443,7 +443,7 @@ class Transport:
     def _note(self, line: str) -> None:
         """Log a line, but not again and again what a peer's every attempt brings about."""
         now = time.monotonic()
-        if now - self._noted.get(line, -QUIET_SECONDS) < QUIET_SECONDS:
+        if now - self._noted.get(line, -QUIET_S) < QUIET_S:
             return
         if len(self._noted) >= NOTED_MAX:
             self._noted.clear()
@@ -499,7 +499,7 @@ class _Connection:
     peer: str | None = None
     process: str | None = None
     frames: FrameReader = field(default_factory=lambda: FrameReader(GREETING_BYTES_MAX))
-    expires_at: float = field(default_factory=lambda: time.monotonic() + GREETING_SECONDS_MAX)
+    expires_at: float = field(default_factory=lambda: time.monotonic() + GREETING_MAX_S)
     unsent: int = 0
     _queue: deque[memoryview] = field(default_factory=deque)
 
@@ -529,7 +529,7 @@ class _Dial:
     connection: _Connection | None = None
 
     def pause(self, now: float) -> None:
-        seconds = min(DIAL_SECONDS_MAX, DIAL_SECONDS_MIN * 2 ** min(self.attempts, 10))
+        seconds = min(DIAL_MAX_S, DIAL_MIN_S * 2 ** min(self.attempts, 10))
         self.attempts += 1
         self.next_at = now + seconds * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load, guards nothing
 
@@ -554,8 +554,8 @@ class _Resolver:
             return str(ipaddress.ip_address(host))
         except ValueError:
             pass
-        at, ips = self._found.get(host, (-DNS_CACHE_SECONDS, ()))
-        if time.monotonic() - at < DNS_CACHE_SECONDS:
+        at, ips = self._found.get(host, (-DNS_CACHE_S, ()))
+        if time.monotonic() - at < DNS_CACHE_S:
             turn = self._turns[host] = self._turns.get(host, -1) + 1
             return ips[turn % len(ips)] if ips else None
         if host not in self._asked:

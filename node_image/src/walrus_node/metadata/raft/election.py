@@ -7,17 +7,17 @@ import random
 from uuid import UUID
 
 from walrus_node.metadata.raft.parts import Parts
-from walrus_node.metadata.raft.pinned import CANDIDATE, ELECTION_SECONDS, FOLLOWER, LEADER, Node, disk_of, monotonic
+from walrus_node.metadata.raft.pinned import CANDIDATE, ELECTION_S, FOLLOWER, LEADER, Node, disk_of, monotonic
 from walrus_node.metadata.raft.proposals import Proposals
 from walrus_node.metadata.wire import Message
 
 log = logging.getLogger(__name__)
 
 # Where nobody is believed to lead, waiting protects nothing: only the split of votes is to be avoided.
-LEADERLESS_SECONDS = (0.15, 0.6)
-LEADER_LOST_SECONDS = (0.03, 0.25)
+LEADERLESS_S = (0.15, 0.6)
+LEADER_LOST_S = (0.03, 0.25)
 # A peer that has not answered for so many beats is as good as gone, though its connection is open: it may be frozen.
-SILENT_SECONDS = 2.0
+SILENT_S = 2.0
 
 
 class Election(Proposals):
@@ -27,7 +27,7 @@ class Election(Proposals):
         self._votes_for_me: set[Node] = set()
         self._would_vote: set[Node] = set()
         self._may_stand = False
-        self._leader_heard_at = -ELECTION_SECONDS[1]
+        self._leader_heard_at = -ELECTION_S[1]
         # Whether this leader is to let somebody lead, and whom.
         self._transferring: tuple[UUID | None] | None = None
         super().__init__(parts)
@@ -49,7 +49,7 @@ class Election(Proposals):
             self._send(node, question)
 
     def _on_ask_vote(self, node: Node, message: Message) -> None:
-        hears_leader = self.leader == self._me or monotonic() - self._leader_heard_at < ELECTION_SECONDS[0]
+        hears_leader = self.leader == self._me or monotonic() - self._leader_heard_at < ELECTION_S[0]
         if self.leader not in (None, node) and hears_leader:
             return
         if self.is_voter and message["term"] > self.term and self._is_up_to_date(message):
@@ -92,7 +92,7 @@ class Election(Proposals):
 
     def hears(self, node: Node) -> bool:
         """As leader: the peer has answered within the time after which the leader itself would be missed."""
-        return monotonic() - self.heard_at.get(node, 0.0) < SILENT_SECONDS
+        return monotonic() - self.heard_at.get(node, 0.0) < SILENT_S
 
     def _SyncObj__connectedToAnyone(self) -> bool:  # noqa: N802 - overrides PySyncObj
         """PySyncObj stands for election only where this is true and its deadline has passed."""
@@ -119,7 +119,7 @@ class Election(Proposals):
         return (message["last_log_term"], message["last_log_index"]) >= (self.last.term, self.last.index)
 
     def _SyncObj__generateRaftTimeout(self) -> float:  # noqa: N802 - overrides PySyncObj
-        return random.uniform(*(LEADERLESS_SECONDS if self.leader is None else ELECTION_SECONDS))  # noqa: S311
+        return random.uniform(*(LEADERLESS_S if self.leader is None else ELECTION_S))  # noqa: S311
 
     def _SyncObj__setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:  # noqa: N802, N803
         """Durable before anything is said about it. A vote for oneself starts the count."""
@@ -142,7 +142,7 @@ class Election(Proposals):
         if self.leader != leader:
             self._forget_forwarded(None)
         if self.role == LEADER:
-            self.election_deadline = monotonic() + random.uniform(*ELECTION_SECONDS)  # noqa: S311
+            self.election_deadline = monotonic() + random.uniform(*ELECTION_S)  # noqa: S311
             log.info("no longer metadata leader, term is %d", self.term)
         self.leader = leader
         self._SyncObj__setState(FOLLOWER)
@@ -154,4 +154,4 @@ class Election(Proposals):
     def _miss_leader(self) -> None:
         """Its connection closed: ask the others soon."""
         self.leader = None
-        self.election_deadline = monotonic() + random.uniform(*LEADER_LOST_SECONDS)  # noqa: S311
+        self.election_deadline = monotonic() + random.uniform(*LEADER_LOST_S)  # noqa: S311

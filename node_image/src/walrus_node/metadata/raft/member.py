@@ -11,7 +11,7 @@ from walrus_node.metadata.store import Member, Status
 from walrus_node.metadata.wire import BadFrameError, Message
 
 _ROLE_NAMES = ("follower", "candidate", "leader")
-_NOTHING_DUE_SECONDS = 60.0
+_NOTHING_DUE_S = 60.0
 # What only voters say. What is asked of, or told to, a leader may come from any member.
 _CLAIMS = frozenset({"ask_vote", "request_vote", "append", "snapshot", "stand"})
 # No election raises the term by more than one. Whoever were to raise it to its end would end all elections.
@@ -39,13 +39,13 @@ class Raft(Replication):
         super().__init__(parts)
         self._load()
 
-    def tick(self, seconds_max: float) -> None:
+    def tick(self, timeout_s: float) -> None:
         """Do what is due, then wait for messages or a wake, at most so long."""
         self._hand_over()
         self._ask_before_standing()
-        self._onTick(seconds_max)
+        self._onTick(timeout_s)
 
-    def _seconds_until_due(self) -> float:
+    def _due_in_s(self) -> float:
         now = monotonic()
         if self._proposals and self.leader is not None:
             return 0.0
@@ -53,8 +53,8 @@ class Raft(Replication):
             if not self.other_voters and self.last.index > self.commit_index:
                 return 0.0
             beat_at = float(self._SyncObj__newAppendEntriesTime)
-            return max(0.0, beat_at - now) if self.peers else _NOTHING_DUE_SECONDS
-        return max(0.0, self.election_deadline - now) if self.is_voter else _NOTHING_DUE_SECONDS
+            return max(0.0, beat_at - now) if self.peers else _NOTHING_DUE_S
+        return max(0.0, self.election_deadline - now) if self.is_voter else _NOTHING_DUE_S
 
     def receive(self, peer: str, message: Message) -> None:
         """Handle one checked message of a connected peer.

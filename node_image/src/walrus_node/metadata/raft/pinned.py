@@ -25,9 +25,9 @@ PINNED_VERSION = "0.3.17"
 REGULAR, NO_OP, MEMBERSHIP = 0, 1, 2
 FOLLOWER, CANDIDATE, LEADER = 0, 1, 2
 
-HEARTBEAT_SECONDS = 0.25
-ELECTION_SECONDS = (1.0, 2.0)
-LEADER_WITHOUT_QUORUM_SECONDS = 2.0
+HEARTBEAT_S = 0.25
+ELECTION_S = (1.0, 2.0)
+LEADER_WITHOUT_QUORUM_S = 2.0
 SUCCESS: int = FAIL_REASON.SUCCESS
 
 # Result of the command (`None`: nobody knows), PySyncObj's reason.
@@ -63,11 +63,11 @@ class PinnedSyncObj(SyncObj):  # type: ignore[misc] # PySyncObj has no types
         self._SyncObj__raftLog = _Log(parts.disk, lambda: self.commit_index)
         self._SyncObj__needLoadDumpFile = False
 
-    def poll(self, seconds_max: float) -> None:
+    def poll(self, timeout_s: float) -> None:
         """The end of PySyncObj's tick: wait for messages, for a wake, or for what is due next."""
-        self._parts.hooks.wait(min(seconds_max, self._seconds_until_due()))
+        self._parts.hooks.wait(min(timeout_s, self._due_in_s()))
 
-    def _seconds_until_due(self) -> float:
+    def _due_in_s(self) -> float:
         raise NotImplementedError
 
     def _send(self, node: Node, message: Message) -> bool:
@@ -246,10 +246,10 @@ def _configuration() -> SyncObjConf:
     return SyncObjConf(
         autoTick=False,
         appendEntriesUseBatch=True,
-        appendEntriesPeriod=HEARTBEAT_SECONDS,
-        raftMinTimeout=ELECTION_SECONDS[0],
-        raftMaxTimeout=ELECTION_SECONDS[1],
-        leaderFallbackTimeout=LEADER_WITHOUT_QUORUM_SECONDS,
+        appendEntriesPeriod=HEARTBEAT_S,
+        raftMinTimeout=ELECTION_S[0],
+        raftMaxTimeout=ELECTION_S[1],
+        leaderFallbackTimeout=LEADER_WITHOUT_QUORUM_S,
         dynamicMembershipChange=False,
         useFork=False,
         dnsCacheTime=5.0,

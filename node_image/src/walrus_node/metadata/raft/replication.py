@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from walrus_node.metadata.journal import Entry
 from walrus_node.metadata.raft.parts import DivergedError
-from walrus_node.metadata.raft.pinned import HEARTBEAT_SECONDS, LEADER, MEMBERSHIP, Node, disk_of, monotonic
+from walrus_node.metadata.raft.pinned import HEARTBEAT_S, LEADER, MEMBERSHIP, Node, disk_of, monotonic
 from walrus_node.metadata.raft.snapshots import Snapshots
 from walrus_node.metadata.raft.voters import check_entries
 from walrus_node.metadata.wire import BadFrameError, Message
@@ -21,7 +21,7 @@ class Replication(Snapshots):
     # Sending
 
     def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802 - overrides PySyncObj
-        self._SyncObj__newAppendEntriesTime = monotonic() + HEARTBEAT_SECONDS
+        self._SyncObj__newAppendEntriesTime = monotonic() + HEARTBEAT_S
         for node in self.peers & self.connected:
             self._send_entries(node, beat=True)
 

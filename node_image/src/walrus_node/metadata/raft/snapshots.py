@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from walrus_node.files import DataRefusedError
-from walrus_node.metadata.raft.election import LEADERLESS_SECONDS, Election
+from walrus_node.metadata.raft.election import LEADERLESS_S, Election
 from walrus_node.metadata.raft.parts import Parts
 from walrus_node.metadata.raft.pinned import LEADER, SUCCESS, Node, monotonic
 from walrus_node.metadata.reserve import is_no_space
@@ -19,7 +19,7 @@ from walrus_node.metadata.wire import BadFrameError, Message
 log = logging.getLogger(__name__)
 
 PIECE_BYTES = 256 * 1024
-_NO_SPACE_PAUSE_SECONDS = 10
+_NO_SPACE_PAUSE_S = 10
 SNAPSHOT_BYTES_MAX = 1024 * 1024 * 1024
 
 
@@ -69,7 +69,7 @@ class Snapshots(Election):
         # What is known to be committed is read from the first moment on, also where no majority is.
         self._apply_committed()
         alone = self.is_voter and not self.other_voters
-        self.election_deadline = monotonic() + (0.0 if alone else random.uniform(*LEADERLESS_SECONDS))  # noqa: S311
+        self.election_deadline = monotonic() + (0.0 if alone else random.uniform(*LEADERLESS_S))  # noqa: S311
 
     def _load_snapshot(self) -> Snapshot | None:
         path, base = self._parts.disk.snapshot_path, self._journal.base.index
@@ -120,8 +120,8 @@ class Snapshots(Election):
         except OSError as error:
             if not is_no_space(error):
                 raise
-            self._compaction_after = monotonic() + _NO_SPACE_PAUSE_SECONDS
-            log.warning("no space for a metadata snapshot: tried again in %d s", _NO_SPACE_PAUSE_SECONDS)
+            self._compaction_after = monotonic() + _NO_SPACE_PAUSE_S
+            log.warning("no space for a metadata snapshot: tried again in %d s", _NO_SPACE_PAUSE_S)
             return
         log.info("metadata snapshot at entry %d: %d bytes, checksum %08x", applied, len(state), zlib.crc32(state))
 
