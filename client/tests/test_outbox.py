@@ -95,8 +95,8 @@ class Run:
                 self.now += 60
                 self.take(self.outbox.expire(self.now))
 
-    def take(self, settled):
-        for batch, result in settled:
+    def take(self, outcomes):
+        for batch, result in outcomes:
             values = [r.value for r in log_pb2.AppendRequest.FromString(batch.payload).records.records]
             for value in values:
                 if value != b"poison":
@@ -173,5 +173,5 @@ def test_a_batch_whose_last_try_got_no_answer_tells_what_an_earlier_one_was_told
     assert run.outbox.answered(refusal, now=2.0, pause_s=0.0) == []
     assert run.outbox.next_request(3.0) is not None
     run.outbox.connection_lost(NoAnswer("Deadline Exceeded"))
-    (settled,) = run.outbox.expire(LIMITS.delivery_timeout_s)
-    assert "the disk is full" in str(settled.result)
+    (outcome,) = run.outbox.expire(LIMITS.delivery_timeout_s)
+    assert "the disk is full" in str(outcome.result)

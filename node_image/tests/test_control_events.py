@@ -74,9 +74,9 @@ def test_appends_go_on_over_the_death_and_return_of_each_node(node: Make) -> Non
 def test_metrics_of_the_text_protocol_show_raft(node: Make) -> None:
     nodes = three(node)
 
-    def settled() -> bool:
+    def names_members() -> bool:
         facts = json.loads(say(nodes[1], "METRICS"))
         return facts.get("current_leader") == 1 and facts["membership"]["voters"] == [1, 2, 3]
 
-    wait_until("it names leader and voters", settled)
+    wait_until("it names leader and voters", names_members)
     assert json.loads(say(nodes[0], "METRICS"))["state"] == "Leader"

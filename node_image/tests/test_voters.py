@@ -29,7 +29,7 @@ def alive(node: NodeProcess) -> set[int]:
         return {seen.node_id for seen in client.members() if seen.alive}
 
 
-def wait_settled(nodes: list[NodeProcess], count: int) -> set[int]:
+def wait_agreed(nodes: list[NodeProcess], count: int) -> set[int]:
     """All of the nodes that run say that the same nodes vote, so many."""
 
     def agreed() -> set[int] | None:
@@ -65,20 +65,20 @@ def test_one_three_or_five_vote_and_the_others_observe(node: Make) -> None:
     nodes: list[NodeProcess] = []
     for count, expected in ((1, 1), (2, 1), (3, 3), (4, 3), (5, 5), (7, 5)):
         grow(node, nodes, count)
-        assert len(wait_settled(nodes, expected)) == expected
+        assert len(wait_agreed(nodes, expected)) == expected
 
 
 def test_a_voter_that_stays_away_is_replaced_by_an_observer_and_comes_back_as_one(node: Make) -> None:
     nodes: list[NodeProcess] = []
     grow(node, nodes, 4)
-    before = wait_settled(nodes, 3)
+    before = wait_agreed(nodes, 3)
     (observer,) = {1, 2, 3, 4} - before
     lost = max(before)
     set_config(nodes[0], {"copies.grace_ms": 1_000})
     nodes[lost - 1].kill()
     rest = [each for number, each in enumerate(nodes, 1) if number != lost]
     after = before - {lost} | {observer}
-    wait_until("the observer votes", lambda: {1, 2, 3, 4} - {lost} == wait_settled(rest, 3), timeout_s=TIMEOUT_S)
+    wait_until("the observer votes", lambda: {1, 2, 3, 4} - {lost} == wait_agreed(rest, 3), timeout_s=TIMEOUT_S)
     nodes[lost - 1].start()
     nodes[lost - 1].wait_ready()
-    assert wait_settled(nodes, 3) == after
+    assert wait_agreed(nodes, 3) == after

@@ -245,7 +245,7 @@ def test_the_invariants_hold_and_it_heals(volumes_move, operations):
     assert condition(kube, "Ready")["status"] == "True", status(kube)
     assert len({disk["cluster"] for disk in kube.disks.values()}) == 1
     writes = kube.writes
-    assert Operator(kube).once().plan.settled
+    assert Operator(kube).once().plan.is_idle
     assert kube.writes == writes
 
 

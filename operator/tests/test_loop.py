@@ -50,7 +50,7 @@ def test_a_new_cluster_becomes_ready_and_then_nothing_is_written(name):
     writes = kube.writes
     for _ in range(5):
         passed = Operator(kube).once()
-        assert passed.plan.settled
+        assert passed.plan.is_idle
         assert not passed.status_written
     assert kube.writes == writes
 

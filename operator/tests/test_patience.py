@@ -3,7 +3,7 @@
 import pytest
 from walrus_operator.objects import Key, Ref
 from walrus_operator.plan.actions import Done, Gate, Plan, Prune, Wait
-from walrus_operator.plan.patience import SETTLED_S, Patience
+from walrus_operator.plan.patience import IDLE_S, Patience
 
 KEY = Key("shop", "orders")
 NOTHING = (Plan(), Done())
@@ -42,7 +42,7 @@ def test_a_gate_that_was_not_closed_since_something_was_done_is_looked_at_soon()
 
 
 def test_what_is_done_again_in_each_pass_is_done_ever_more_rarely():
-    """As someone undoes it at once; that kept five passes a second going. A roll is none of that."""
+    """Someone undoes at once what is done; that kept five passes a second going. A roll is none of that."""
     assert looks(*[doing("a")] * 9) == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 40])
     assert looks(doing("a"), doing("b"), doing("c")) == [0.2] * 3
 
@@ -50,7 +50,7 @@ def test_what_is_done_again_in_each_pass_is_done_ever_more_rarely():
 def test_a_cluster_that_is_as_it_shall_be_is_looked_at_now_and_then():
     assert looks(closed(Gate.POD_PENDING), NOTHING, NOTHING, closed(Gate.POD_PENDING)) == [
         1,
-        SETTLED_S,
-        SETTLED_S,
+        IDLE_S,
+        IDLE_S,
         1,
     ]

@@ -38,7 +38,7 @@ def uids(kube):
 
 
 def rendered_by_another_release(kube, **fields):
-    """As if a release that knows other inputs had made the pods."""
+    """Makes the pods look like those of a release that knows other inputs."""
     found = kube.objects[SET]
     told = json.loads(found["metadata"]["annotations"][RENDERED_FROM]) | fields
     inputs = PodInputs.parse(json.dumps(told))
@@ -150,7 +150,7 @@ def test_an_older_operator_takes_what_a_newer_one_has_made_as_it_is():
     assert json.dumps(kube.objects[SET]["spec"]["template"]) == template
     assert json.loads(kube.objects[SET]["metadata"]["annotations"][RENDERED_FROM])["future"] == {"a": 1}
     assert condition(kube, "Ready")["status"] == "True"
-    assert Operator(kube).once().plan.settled
+    assert Operator(kube).once().plan.is_idle
 
 
 def test_what_a_newer_operator_knew_stays_when_a_user_changes_something_else():

@@ -93,7 +93,7 @@ class Reconciler:
     async def _end(self, snapshot: Snapshot) -> Pass | None:
         """What the deletion of the cluster waits for; None once that is nothing of ours."""
         todo = plan_deletion(snapshot)
-        if todo.settled:
+        if todo.is_idle:
             self._writing.forget(snapshot.cluster.uid)
             return None
         done = await self._executor.act(todo, snapshot)

@@ -40,7 +40,7 @@ def main(
         append = _append_each if case is Case.APPEND else _append_packed
         run = append(walrus, record)
         run(counted)  # into memory that the engine has not had before: not counted
-        _settle()
+        _wait_until_written()
         elapsed_s = run(counted)
         in_use, _ = walrus.backend
         records = 2 * counted
@@ -49,7 +49,7 @@ def main(
     print(json.dumps({"value": elapsed_s / counted * 1e6, "unit": "us", "facts": facts}))  # noqa: T201
 
 
-def _settle() -> None:
+def _wait_until_written() -> None:
     """Waits until this process writes nothing any more: the engine has what the warm-up left on the disk."""
     written = -1
     while (now := _written_bytes()) - written > IDLE_BYTES_PER_S:

@@ -140,8 +140,8 @@ class Batch:
         return self.payload + head.SerializeToString()
 
 
-class Settled(NamedTuple):
-    """A batch whose delivery is decided: give the result to its future, then `forget` it."""
+class Outcome(NamedTuple):
+    """A batch whose delivery is decided, and how: give the result to its future, then `forget` it."""
 
     batch: Batch
     result: Appended | errors.WalrusError
@@ -171,7 +171,7 @@ class Outbox:
         self._limits = limits
         self._partitions: dict[Target, _Partition] = {}
         self._turns: deque[_Partition] = deque()  # who sends next
-        self._unsettled: dict[int, Batch] = {}  # by correlation, so the oldest first
+        self._undecided: dict[int, Batch] = {}  # by correlation, so the oldest first
         self._last_correlation = 0
         self._connection_error: errors.WalrusError | None = None
 
@@ -217,24 +217,24 @@ class Outbox:
         return batch
 
     def close_all(self) -> int:
-        """Closes all open batches, so that they are sent at once; the answer is a mark for `is_settled`."""
+        """Closes all open batches, so that they are sent at once; the answer is a mark for `is_decided`."""
         for partition in self._partitions.values():
             if partition.open is not None:
                 self._close(partition)
         return self._last_correlation
 
-    def is_settled(self, mark: int) -> bool:
-        """Whether every batch that was there when `close_all` answered *mark* is settled and forgotten."""
-        oldest = next(iter(self._unsettled), None)
+    def is_decided(self, mark: int) -> bool:
+        """Whether every batch that was there when `close_all` answered *mark* is decided and forgotten."""
+        oldest = next(iter(self._undecided), None)
         return oldest is None or oldest > mark
 
     def is_empty(self) -> bool:
-        """Whether every batch is settled and forgotten."""
-        return not self._unsettled
+        """Whether every batch is decided and forgotten."""
+        return not self._undecided
 
     def forget(self, batch: Batch) -> None:
-        """Frees the room of a settled batch, once its future has the result."""
-        del self._unsettled[batch.correlation]
+        """Frees the room of a decided batch, once its future has the result."""
+        del self._undecided[batch.correlation]
         self.bytes -= batch.bytes
 
     # Sending
@@ -300,25 +300,25 @@ class Outbox:
 
     # Answers and failures
 
-    def answered(self, response: log_pb2.AppendResponse, *, now: float, pause_s: float) -> list[Settled]:
+    def answered(self, response: log_pb2.AppendResponse, *, now: float, pause_s: float) -> list[Outcome]:
         """Takes one answer in; after a failure its partition rests for *pause_s*."""
         self._connection_error = None
-        batch = self._unsettled.get(response.correlation)
+        batch = self._undecided.get(response.correlation)
         if batch is None or not batch.in_flight:
             return []  # its time was up before
         batch.in_flight = False
         partition = self._partitions[batch.target]
         if response.HasField("error"):
-            settled = self._refused(partition, batch, errors.from_message(response.error), held_until=now + pause_s)
+            outcomes = self._refused(partition, batch, errors.from_message(response.error), held_until=now + pause_s)
         else:
             partition.sent.remove(batch)
-            settled = [Settled(batch, _appended(batch, response))]
+            outcomes = [Outcome(batch, _appended(batch, response))]
         self._turn_when_all_answered(partition)
-        return settled
+        return outcomes
 
     def is_oldest(self, correlation: int) -> bool:
         """Whether all that was sent to the partition before this request was acknowledged."""
-        batch = self._unsettled.get(correlation)
+        batch = self._undecided.get(correlation)
         return batch is not None and next(iter(self._partitions[batch.target].sent), None) is batch
 
     def connection_lost(self, error: errors.WalrusError) -> None:
@@ -334,7 +334,7 @@ class Outbox:
 
     def _refused(
         self, partition: _Partition, batch: Batch, error: errors.WalrusError, *, held_until: float
-    ) -> list[Settled]:
+    ) -> list[Outcome]:
         batch.last_error = error
         if partition.renewing:
             return []
@@ -351,7 +351,7 @@ class Outbox:
             return []
         return self._give_up_oldest(partition, error)
 
-    def _give_up_oldest(self, partition: _Partition, error: errors.WalrusError) -> list[Settled]:
+    def _give_up_oldest(self, partition: _Partition, error: errors.WalrusError) -> list[Outcome]:
         """Decides the oldest sent batch as failed, and with it what becomes of those behind it."""
         oldest = partition.sent.popleft()
         if not (oldest.in_flight or oldest.maybe_stored):
@@ -360,7 +360,7 @@ class Outbox:
                 batch.maybe_stored = False
             partition.renewing = True
             self._turn_when_all_answered(partition)
-            return [Settled(oldest, error)]
+            return [Outcome(oldest, error)]
         unknown: list[Batch] = [oldest]
         certain: list[Batch] = []
         for batch in partition.sent:
@@ -370,7 +370,7 @@ class Outbox:
         self._turn_when_all_answered(partition)
         for batch in unknown:
             batch.in_flight = False
-        return [Settled(batch, _unknown(batch, error)) for batch in unknown]
+        return [Outcome(batch, _unknown(batch, error)) for batch in unknown]
 
     def _turn_when_all_answered(self, partition: _Partition) -> None:
         """Ends `resending` and `renewing` once nothing of the partition is in flight."""
@@ -394,43 +394,43 @@ class Outbox:
 
     def next_expiry(self) -> float | None:
         """When the delivery time of the oldest batch is up."""
-        oldest = next(iter(self._unsettled.values()), None)
+        oldest = next(iter(self._undecided.values()), None)
         return None if oldest is None else oldest.created_at + self._limits.delivery_timeout_s
 
-    def expire(self, now: float) -> list[Settled]:
+    def expire(self, now: float) -> list[Outcome]:
         """Gives up the batches whose delivery time is up."""
         born_before = now - self._limits.delivery_timeout_s
-        settled = []
+        outcomes = []
         for partition in self._partitions.values():
             while partition.sent and partition.sent[0].created_at <= born_before:
                 oldest = partition.sent[0]
                 if partition.renewing:
                     partition.sent.popleft().in_flight = False
-                    settled.append(Settled(oldest, self._too_late(oldest)))
+                    outcomes.append(Outcome(oldest, self._too_late(oldest)))
                     self._turn_when_all_answered(partition)
                 else:
-                    settled += self._give_up_oldest(partition, self._too_late(oldest))
+                    outcomes += self._give_up_oldest(partition, self._too_late(oldest))
             if partition.open is not None and partition.open.created_at <= born_before:
                 self._close(partition)
             while partition.waiting and partition.waiting[0].created_at <= born_before:
                 late = partition.waiting.popleft()
-                settled.append(Settled(late, self._too_late(late)))
-        return settled
+                outcomes.append(Outcome(late, self._too_late(late)))
+        return outcomes
 
-    def give_up(self, error: errors.WalrusError) -> list[Settled]:
+    def give_up(self, error: errors.WalrusError) -> list[Outcome]:
         """Decides every batch as failed: nothing can be sent any more."""
-        settled = []
+        outcomes = []
         for partition in self._partitions.values():
             if partition.open is not None:
                 self._close(partition)
             for batch in partition.sent:
                 is_unknown = batch.in_flight or batch.maybe_stored
                 batch.in_flight = False
-                settled.append(Settled(batch, _unknown(batch, error) if is_unknown else error))
-            settled += [Settled(batch, error) for batch in partition.waiting]
+                outcomes.append(Outcome(batch, _unknown(batch, error) if is_unknown else error))
+            outcomes += [Outcome(batch, error) for batch in partition.waiting]
             partition.sent.clear()
             partition.waiting.clear()
-        return settled
+        return outcomes
 
     def _too_late(self, batch: Batch) -> errors.WalrusError:
         cause = batch.last_error or self._connection_error
@@ -453,7 +453,7 @@ class Outbox:
     def _open(self, partition: _Partition, batch: Batch) -> None:
         assert partition.open is None, "one batch of a partition takes records"
         self._last_correlation = batch.correlation
-        partition.open = self._unsettled[batch.correlation] = batch
+        partition.open = self._undecided[batch.correlation] = batch
 
     def _close(self, partition: _Partition) -> None:
         batch, partition.open = partition.open, None

@@ -19,7 +19,7 @@ import grpc
 
 from walrus_client import errors
 from walrus_client.model import Appended
-from walrus_client.outbox import REQUEST_BYTES_MAX, Batch, Identity, Limits, Outbox, OutRecord, Settled, Target
+from walrus_client.outbox import REQUEST_BYTES_MAX, Batch, Identity, Limits, Outbox, Outcome, OutRecord, Target
 from walrus_client.transport import ADDRESSES_AGE_MAX_S, INIT_PRODUCER, Call, Pause, Transport
 from walrus_client.v1 import log_pb2
 
@@ -159,7 +159,7 @@ class Sender:
             mark = self._outbox.close_all()
             self._work.notify()
             self._attention.notify()
-            if not self._done.wait_for(lambda: self._outbox.is_settled(mark), timeout_s):
+            if not self._done.wait_for(lambda: self._outbox.is_decided(mark), timeout_s):
                 raise TimeoutError(f"{self._outbox.bytes} bytes are not delivered yet after {timeout_s} s")
             failure, self._failure = self._failure, None
         if failure is not None:
@@ -254,8 +254,8 @@ class Sender:
                 if left_s <= 0:
                     return True
                 self._attention.wait(left_s)
-            settled = self._outbox.expire(time.monotonic())
-        self._settle(settled)
+            outcomes = self._outbox.expire(time.monotonic())
+        self._resolve(outcomes)
         return True
 
     def _give_up(self, error: errors.Closed) -> None:
@@ -263,9 +263,9 @@ class Sender:
         with self._lock:
             self._closing = True
             self._end_lane(error)
-            settled = self._outbox.give_up(error)
+            outcomes = self._outbox.give_up(error)
             self._room.notify_all()
-        self._settle(settled)
+        self._resolve(outcomes)
 
     def _get_identity_if_needed(self) -> None:
         with self._lock:
@@ -313,11 +313,11 @@ class Sender:
                 give_up_at = (now if sent_at is None else sent_at) + self._options.request_timeout_ms / 1000
                 if give_up_at <= now:
                     raise errors.NoAnswer(f"{lane.address} did not answer within {self._options.request_timeout_ms} ms")
-                settled = self._outbox.expire(now)
-                if not settled:
+                outcomes = self._outbox.expire(now)
+                if not outcomes:
                     next_look = min(give_up_at, self._outbox.next_expiry() or give_up_at, until)
                     self._attention.wait(max(next_look - now, 0))
-            self._settle(settled)
+            self._resolve(outcomes)
 
     def _lose_lane(self, error: errors.WalrusError) -> None:
         with self._lock:
@@ -386,24 +386,24 @@ class Sender:
             elif response.error.reason == "OutOfOrderSequence" and self._outbox.is_oldest(response.correlation):
                 lane.refusals = _REFUSALS_MAX  # it lacks what others have acknowledged
                 pause_s = self._pause.next_s()
-            settled = self._outbox.answered(response, now=time.monotonic(), pause_s=pause_s)
+            outcomes = self._outbox.answered(response, now=time.monotonic(), pause_s=pause_s)
             if lane.refusals >= _REFUSALS_MAX:
                 lane.error = errors.Unavailable(f"{lane.address} cannot serve: {response.error.message}")
             self._work.notify()
             self._attention.notify()
-        self._settle(settled)
+        self._resolve(outcomes)
 
-    def _settle(self, settled: list[Settled]) -> None:
+    def _resolve(self, outcomes: list[Outcome]) -> None:
         """Gives results to the futures, then the room back: `flush` returns when every future is done."""
-        if not settled:
+        if not outcomes:
             return
-        for batch, result in settled:
+        for batch, result in outcomes:
             if isinstance(result, Appended):
                 batch.delivery.set_result(result)
             else:
                 batch.delivery.set_exception(result)
         with self._lock:
-            for batch, result in settled:
+            for batch, result in outcomes:
                 self._outbox.forget(batch)
                 if isinstance(result, Appended):
                     self._delivered_records += batch.record_count

@@ -109,7 +109,7 @@ def test_who_names_the_leader_is_followed_to_it() -> None:
 
 
 def test_a_name_is_resolved_anew_at_each_attempt() -> None:
-    """As that of a headless service, whose pods come one by one."""
+    """The name is like that of a headless service, whose pods come one by one."""
 
     async def run() -> None:
         async with answering(encode_admitted(ADMITTED)) as (admitting, _):

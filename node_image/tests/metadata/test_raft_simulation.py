@@ -214,7 +214,7 @@ class World:
                 other.raft.peer_disconnected(str(member.disk))
                 other.raft.peer_connected(str(member.disk))
 
-    def settle(self) -> None:
+    def catch_up(self) -> None:
         """Everything arrives from now on: a leader is found and all catch up."""
         leads = False
         self.cut = set()
@@ -249,7 +249,7 @@ def test_nothing_acknowledged_is_lost_and_nobody_disagrees(directory: Path, seed
     world = World(seed, directory, members)
     for _ in range(STEPS):
         world.step()
-    world.settle()
+    world.catch_up()
     assert set(world.acknowledged) <= set(world.longest), "an acknowledged command is gone"
     world.history.append(Read(world.now, world.now, tuple(world.longest)))
     assert check(world.history) is None

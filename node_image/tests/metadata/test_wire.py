@@ -150,7 +150,7 @@ def test_a_join_request_of_the_wrong_shape_is_refused(wrong: dict[str, object]) 
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "settled"),
+    ("ours", "theirs", "agreed"),
     [
         ((1, 1), (1, 1), 1),
         ((1, 1), (1, 2), 1),
@@ -161,9 +161,9 @@ def test_a_join_request_of_the_wrong_shape_is_refused(wrong: dict[str, object]) 
     ],
 )
 def test_two_nodes_speak_the_newest_version_that_both_know(
-    ours: tuple[int, int], theirs: tuple[int, int], settled: int | None
+    ours: tuple[int, int], theirs: tuple[int, int], agreed: int | None
 ) -> None:
-    assert Versions(*ours).settle(Versions(*theirs)) == settled
+    assert Versions(*ours).negotiate(Versions(*theirs)) == agreed
     assert Versions.parse(Versions(*theirs).told("hello"), "hello") == Versions(*theirs)
 
 

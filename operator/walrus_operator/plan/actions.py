@@ -231,7 +231,7 @@ class Plan:
     """The spec in force: the one that is there, or while that is refused the last one that was accepted; None: none."""
 
     @property
-    def settled(self) -> bool:
+    def is_idle(self) -> bool:
         """Nothing to do and nothing to wait for."""
         return not self.wanted and not self.waits
 

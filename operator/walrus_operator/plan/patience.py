@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from walrus_operator.objects import Key
 from walrus_operator.plan.actions import Done, Gate, Plan
 
-SETTLED_S = 20.0
+IDLE_S = 20.0
 """How soon a cluster that is as it shall be is looked at again: brokers tell Kubernetes only whether they are ready."""
 _ACTED_S = 0.2
 _MOVING_S = 1.0
@@ -61,7 +61,7 @@ class Patience:
             again = acts == before.met
             return self._longer(key, before, acts, _ACTED_S, _MOVING_MAX_S, again=again)
         if not gates:
-            return SETTLED_S
+            return IDLE_S
         moving = bool(gates & MOVING)
         first, most = (_MOVING_S, _MOVING_MAX_S) if moving else (_BLOCKED_S, _BLOCKED_MAX_S)
         return self._longer(key, before, gates | before.met, first, most, again=gates <= before.met)

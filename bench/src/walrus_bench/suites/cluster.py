@@ -16,7 +16,7 @@ BACKENDS = ("mmap", "direct")
 LIMITS = ("durable_4k", "durable_bandwidth", "loopback_round_trip", "loopback_stream")
 LOAD_CASES = {"broker_append_durable": "append_stream", "text_put_p50": "text_put"}
 IDLE_MIN_S = 20.0  # the timers of an idle node are up to 10 s apart
-SETTLE_S = 5.0  # after the start, until idle is idle
+QUIET_S = 5.0  # after the start, until idle is idle
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def idle_brokers(settings: Settings) -> Iterator[Prepared]:
     with brokers.running(settings.data_dir / "idle", nodes=brokers.NODES, options=brokers.REPLICATED) as cluster:
         pids = brokers.pids(cluster)
         if not settings.quick:
-            time.sleep(SETTLE_S)
+            time.sleep(QUIET_S)
         yield Prepared([Subject("idle_cpu", "walrus", "auto", partial(_idle_cpu, pids, seconds))], pids=pids)
 
 

@@ -53,7 +53,7 @@ def start_cluster(
     """Start a cluster in *directory*, or what does not run of the one that is there; returns when every node is ready.
 
     Ports are chosen free, or from *base_port* on, at the first start, and kept. Options given later hold for the nodes
-    that are started from then on, but how many replicas a segment has is settled when the cluster is founded: by
+    that are started from then on, but how many replicas a segment has is decided when the cluster is founded: by
     default three, and one where there are fewer than three nodes. If a node does not get ready, those started here are
     stopped, and DevError is raised.
     """

@@ -87,7 +87,7 @@ def parse_join(greeting: dict[str, Any]) -> Registration:
     """Read a stranger's request; raises `BadFrameError`."""
     fields = greeting.get("registration")
     theirs = Versions.parse(greeting, "join")
-    if WIRE.settle(theirs) is None:
+    if WIRE.negotiate(theirs) is None:
         raise BadFrameError(WIRE.refusal(theirs))
     if not isinstance(fields, dict):
         raise BadFrameError("a join request lacks its registration")

@@ -328,7 +328,7 @@ class Transport:
             theirs = Versions.parse(greeting, "hello")
         except BadFrameError as error:
             return str(error)
-        if self._me.versions.settle(theirs) is None:
+        if self._me.versions.negotiate(theirs) is None:
             return self._me.versions.refusal(theirs)
         if not all(isinstance(greeting.get(name), str) for name in names):
             return "a greeting lacks who it is from"

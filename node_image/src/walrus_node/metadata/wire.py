@@ -35,13 +35,13 @@ class Versions:
     oldest: int
     newest: int
 
-    def settle(self, theirs: Versions) -> int | None:
+    def negotiate(self, theirs: Versions) -> int | None:
         """The version that both speak; `None` if there is none."""
         newest = min(self.newest, theirs.newest)
         return newest if newest >= max(self.oldest, theirs.oldest) else None
 
     def told(self, kind: str) -> dict[str, int]:
-        """As a greeting of that kind says it."""
+        """The versions as a greeting of that kind says them."""
         return {kind: self.newest, "oldest": self.oldest}
 
     @classmethod

@@ -72,8 +72,8 @@ class Voters(PinnedSyncObj):
     def _may_change_voters(self, voters: frozenset[UUID]) -> bool:
         """One at a time, and only when the change before and an entry of this term are committed."""
         pending = any(entry.command[0] == MEMBERSHIP for entry in self.entries_from(self.commit_index + 1))
-        settled = self._SyncObj__noopIDx is not None and self._SyncObj__noopIDx <= self.commit_index
-        return len(voters ^ self.voters) == 1 and disk_of(self._me.id) in voters and settled and not pending
+        term_began = self._SyncObj__noopIDx is not None and self._SyncObj__noopIDx <= self.commit_index
+        return len(voters ^ self.voters) == 1 and disk_of(self._me.id) in voters and term_began and not pending
 
     def _is_majority(self, nodes: set[Node]) -> bool:
         return 2 * len({disk_of(node.id) for node in nodes} & self.voters) > len(self.voters)
