@@ -65,7 +65,7 @@ class Report:
         return all(self.verdicts.values())
 
     def summary(self) -> str:
-        """As JSON."""
+        """The result as JSON."""
         facts = {
             "seed": self.seed,
             "ok": self.ok(),

@@ -188,7 +188,7 @@ def test_the_log_level_changes_while_it_runs(node: Make) -> None:
 
 
 def test_every_node_with_the_same_variables_the_named_one_founds(node: Make) -> None:
-    """As the pods of one template: names differ, all else is alike, and any of them may be the first to run."""
+    """Nodes like the pods of one template: names differ, all else is alike, and any may be the first to run."""
     pods = [node() for _ in range(3)]
     join = ",".join(pod.raft_address for pod in pods)
     for number, pod in reversed(list(enumerate(pods))):

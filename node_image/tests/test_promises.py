@@ -74,7 +74,7 @@ def test_a_return_that_is_cut_off_goes_on_where_it_was(node: Callable[..., NodeP
     minted = victim.status()["disk"]
     assert minted != was
     victim.kill()
-    # As if it had died between the move of the store and that of the metadata.
+    # The node has died, so to speak, between the move of the store and that of the metadata.
     (victim.data / "former" / was / "metadata").rename(victim.data / "metadata")
     for other in nodes[:2]:
         other.start()

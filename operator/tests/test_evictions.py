@@ -83,7 +83,7 @@ def test_no_pod_but_the_one_that_was_looked_at_is_evicted():
 
 
 class AnswerError(Exception):
-    """As the client raises it."""
+    """The error that the client raises."""
 
     reason = "Too Many Requests"
 

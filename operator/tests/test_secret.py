@@ -140,7 +140,7 @@ def test_brokers_that_share_none_are_not_rolled_onto_one_and_new_pools_share_non
 
 
 def test_brokers_that_are_all_made_anew_begin_to_share_a_secret():
-    """As the guide says it: every StatefulSet of the cluster is deleted, and with them all pods."""
+    """The way of the guide: every StatefulSet of the cluster is deleted, and with them all pods."""
     kube = without_secret()
     kube.put("orders", SMALLEST, annotations={"walrus.dev/pause": "it takes the shared secret"})
     kube.remove("StatefulSet", "orders-general")

@@ -63,7 +63,7 @@ class Archives(RuleBasedStateMachine):
         killed=st.sampled_from([*MOMENTS, "never", "never"]),
     )
     def archive(self, name, topic, batches, killed):
-        """As Spark does it, killed in the last micro-batch."""
+        """Archives like Spark, and may be killed in the last micro-batch."""
         folder, state = self.folders[name], self.checkpoints[name]
         try:
             binding = decide(look(folder, state), cluster="c-1", topic=topic, topic_uuid=topic)

@@ -50,11 +50,11 @@ class ParentsFuture(Future[Result]):
         self._origin = Origin()
 
     def result(self, timeout: float | None = None) -> Result:
-        """As `Future.result`."""
+        """The result, like `Future.result`; refused in a forked child."""
         self._origin.check()
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """As `Future.exception`."""
+        """The exception, like `Future.exception`; refused in a forked child."""
         self._origin.check()
         return super().exception(timeout)

@@ -66,7 +66,7 @@ def test_a_drain_during_a_roll_never_takes_a_second_broker(orders: Cluster) -> N
 
 
 def evict(cluster: Cluster, pod: Object) -> bool:
-    """As `kubectl drain` does. Whether the budget allowed it."""
+    """Evicts a pod like `kubectl drain` does; whether the budget allowed it."""
     name = pod["metadata"]["name"]
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
     path = f"/api/v1/namespaces/{cluster.kubectl.namespace}/pods/{name}/eviction"

@@ -92,7 +92,7 @@ class Config:
     log_level: str
     log_file: Path | None
     test_controls: bool
-    # As if this was another version: what it speaks, and up to which level it knows commands of the metadata.
+    # For tests of other versions: what they speak, and up to which level they know commands of the metadata.
     test_wire: tuple[int, int] | None
     test_level: int | None
 

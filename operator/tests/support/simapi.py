@@ -208,7 +208,7 @@ class SimApi:
     # Rules
 
     def _may_evict(self, ref):
-        """As the budgets of the pod say; one that is not ready may go where its budget does not mind."""
+        """Whether its budgets allow the eviction of a pod; one that is not ready may go where it does not count."""
         pod = self.objects[ref]
         for found in [found for other, found in self.objects.items() if other.kind == BUDGET.name]:
             wanted = found["spec"]["selector"]["matchLabels"].items()

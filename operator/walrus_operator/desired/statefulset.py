@@ -43,7 +43,7 @@ class PodInputs:
     """What a newer operator made them from besides."""
 
     def text(self) -> str:
-        """As an annotation."""
+        """The inputs as the text of an annotation."""
         told = {one.name: getattr(self, one.name) for one in self._known() if getattr(self, one.name) != _default(one)}
         return json.dumps({**self.others, **told}, sort_keys=True, separators=(",", ":"))
 

@@ -415,7 +415,7 @@ class Snapshot:
         )
 
     def replication(self) -> Replication | None:
-        """As the metadata leader tells, or else whoever is in the cluster."""
+        """The replication of new segments, told by the metadata leader, or else by whoever is in the cluster."""
         leader = self.leader()
         known = [leader[1]] if leader else [broker for broker in self.brokers.values() if broker is not None]
         return next((broker.replication for broker in known if broker.replication is not None), None)

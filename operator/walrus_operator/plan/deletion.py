@@ -40,7 +40,7 @@ def plan_deletion(snapshot: Snapshot) -> Plan:
 
 
 def claims_go(cluster: Cluster) -> bool:
-    """As the spec says that is there now, accepted or not; whatever cannot be read keeps them."""
+    """Whether claims go with the cluster, by the spec as it is, accepted or not; whatever cannot be read keeps them."""
     return cluster.spec.get("deletionPolicy") == "Delete"
 
 

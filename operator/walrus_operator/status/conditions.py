@@ -259,7 +259,7 @@ def _lost_cluster(facts: Facts) -> str:
 
 
 def _replicated(facts: Facts) -> Answer:
-    """As the metadata leader tells; it alone is never behind."""
+    """Whether all is replicated, told by the metadata leader; it alone is never behind."""
     leading, told = facts.snapshot.leader(), facts.snapshot.replication()
     if leading is None or told is None:
         return Answer(Type.REPLICATED, None, Reason.UNKNOWN, "no broker leads the metadata")

@@ -174,7 +174,7 @@ def _plan(plan: Plan, done: Done, waits: Sequence[Wait]) -> PlanRow | None:
 
 
 def _members(snapshot: Snapshot) -> list[MemberRow] | None:
-    """As the metadata leader lists them; the brokers' rows are about pods."""
+    """The members, listed by the metadata leader; the brokers' rows are about pods."""
     lost = snapshot.lost_disks()
     rows = [
         MemberRow(

@@ -28,7 +28,7 @@ class PlainRecord:
 
 
 def _java_snappy(data: bytes) -> bytes:
-    """As snappy-java frames it, which Kafka's clients use: magic, two versions, and blocks behind their lengths."""
+    """Frames data like snappy-java, which Kafka's clients use: magic, two versions, blocks behind their lengths."""
     blocks = [pa.compress(data[at : at + 32_768], codec="snappy", asbytes=True) for at in range(0, len(data), 32_768)]
     return b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join(struct.pack(">i", len(b)) + b for b in blocks)
 

@@ -216,7 +216,7 @@ def overwritten(start: int, partition: int = 0) -> Change:
 
 
 def unchanged(answer: log_pb2.ListSegmentsResponse) -> None:
-    """As it is."""
+    """Retells nothing: the answer stays as it is."""
 
 
 def with_partitions(count: int) -> Change:

@@ -39,7 +39,7 @@ def choose_base(directory: Path, node_count: int) -> int:
 def is_free(port: int) -> bool:
     """Whether a server could listen there now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As servers do: connections of an earlier one that are still winding down are no obstacle.
+        # The probe binds like servers do: connections of an earlier one that are still winding down are no obstacle.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))

@@ -72,7 +72,7 @@ def parameters(found: object) -> list[tuple[str, bool, str | None]]:
 
 
 def default_of(parameter: inspect.Parameter) -> str | None:
-    """As a stub says it: `...` stands for a default that only the module knows."""
+    """The default of a parameter, the way a stub says it: `...` stands for a default that only the module knows."""
     if parameter.default is parameter.empty:
         return None
     return "..." if parameter.default is ... else repr(parameter.default)

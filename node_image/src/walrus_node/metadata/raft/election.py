@@ -91,7 +91,7 @@ class Election(Proposals):
             self.election_deadline = 0.0
 
     def hears(self, node: Node) -> bool:
-        """As leader: the peer has answered within the time after which the leader itself would be missed."""
+        """Whether a peer of this leader has answered within the time after which the leader itself would be missed."""
         return monotonic() - self.heard_at.get(node, 0.0) < SILENT_S
 
     def _SyncObj__connectedToAnyone(self) -> bool:  # noqa: N802 - overrides PySyncObj
