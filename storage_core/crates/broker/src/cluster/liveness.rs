@@ -203,6 +203,27 @@ mod tests {
         assert!(liveness.is_silent(7), "it was so before");
     }
 
+    /// What was sent to it in the moment in which it could be reached waited for half a minute.
+    #[test]
+    fn a_lost_node_that_answers_once_and_falls_silent_again_is_lost_again() {
+        let liveness = Liveness::default();
+        let mut watch = liveness.watch_lost();
+        let long_ago = |liveness: &Liveness| {
+            liveness.nodes.lock().get_mut(&7).unwrap().answered -= 2 * patience::CALLS_TO_SILENT_NODE;
+            liveness.note_lost();
+        };
+        (0..FAILURES).for_each(|_| ping(&liveness, false));
+        long_ago(&liveness);
+        assert_eq!(*watch.borrow_and_update(), [7]);
+        ping(&liveness, true);
+        liveness.note_lost();
+        assert_eq!(*watch.borrow_and_update(), NOBODY, "it answered");
+        (0..FAILURES).for_each(|_| ping(&liveness, false));
+        long_ago(&liveness);
+        assert!(watch.has_changed().unwrap(), "whoever waits for it hears that it is lost again");
+        assert_eq!(liveness.lost(), [7]);
+    }
+
     #[test]
     fn a_node_whose_own_pings_do_not_come_is_silent_and_can_be_asked() {
         let liveness = Liveness::default();

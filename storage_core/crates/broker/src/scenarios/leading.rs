@@ -1,5 +1,6 @@
 //! The leader of an open segment: what is acknowledged, and what becomes of appends that their segment ends without.
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use serde_json::json;
@@ -22,6 +23,17 @@ async fn reaches(leader: &Leader, end: u64) {
     while leader.log().end_offset() < Offset(end) {
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// Has somebody else decide that the segment of a leader ends behind its first batches, and the metadata say so.
+fn end_behind(node: &TestNode, leader: &Leader, batches: &[Bytes]) {
+    let Descriptor { id: segment, topic, partition, .. } = leader.descriptor;
+    let roll = Request::BeginRoll { topic, partition, segment, avoid: vec![NodeId(2), NodeId(3)] };
+    let Ok(Response::Successor(successor)) = node.carry_out(&roll) else { panic!("no successor") };
+    let marks = mark_batches(Mark { end: Offset(0), digest: Digest(0) }, batches).unwrap();
+    let last = marks.last().expect("a batch at least");
+    let value = Value::without_loss(last.end, last.digest, successor.starting_at(last.end));
+    node.propose(Command::SealAndOpen { topic, partition, segment, value }).unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,19 +71,7 @@ async fn appends_that_their_segment_ended_without_go_in_front_of_those_that_come
     }
     reaches(&leader, 3).await;
     // Only the first of them was there when somebody else decided where the segment ends.
-    let Descriptor { id: segment, topic, partition, .. } = leader.descriptor;
-    let roll = Request::BeginRoll { topic, partition, segment, avoid: vec![NodeId(2), NodeId(3)] };
-    let Ok(Response::Successor(successor)) = node.carry_out(&roll) else { panic!("no successor") };
-    let first = mark_batches(Mark { end: Offset(0), digest: Digest(0) }, &values[..1]).unwrap()[0];
-    let successor = Descriptor { base_offset: Some(first.end), ..*successor };
-    let value = Value {
-        end: first.end,
-        digest: first.digest,
-        successor: Box::new(successor),
-        possible_loss: Vec::new(),
-        lost: Vec::new(),
-    };
-    node.propose(Command::SealAndOpen { topic, partition, segment, value }).unwrap();
+    end_behind(&node, &leader, &values[..1]);
     let late = Box::pin(node.topics.append(&to, batch("d")));
     early.push(late);
 
@@ -90,4 +90,25 @@ async fn appends_that_their_segment_ended_without_go_in_front_of_those_that_come
     let (outcomes, ()) = tokio::join!(join_all(early), acknowledging);
     let bases: Vec<u64> = outcomes.into_iter().map(|outcome| outcome.unwrap().base_offset).collect();
     assert_eq!(bases, [0, 1, 2, 3]);
+}
+
+/// An append whose task was held up until its segment had ended was told that its outcome is unknown, by chance.
+#[tokio::test(start_paused = true)]
+async fn an_append_whose_task_is_held_up_until_its_segment_has_ended_is_acknowledged() {
+    let node = TestNode::start(3, two_of_three(), json!({}));
+    node.copies().tasks().spawn("catch-up", catch_up::keep_up(node.copies().clone()));
+    node.serve();
+    let segment = node.last();
+    let leader = node.topics.partitions().leader(&segment).await.unwrap();
+    let (to, first) = (place(), batch("a"));
+    let mut appended = Box::pin(node.topics.append(&to, first.clone()));
+    assert!((&mut appended).now_or_never().is_none());
+    reaches(&leader, 1).await;
+    let other = leader.followers().next().unwrap();
+    acknowledge(&node, &leader, other, 1);
+    end_behind(&node, &leader, &[first]);
+    while node.topics.partitions().leaders().known_leader(segment.descriptor.id).is_some() {
+        tokio::time::sleep(LOOK).await;
+    }
+    assert_eq!(appended.await.unwrap().base_offset, 0);
 }
