@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use walrus_model::{NodeId, ReplicaRef, Replication};
+use walrus_model::{NodeId, Replication};
 
-use crate::state::{CopyState, Metadata, Segment, SegmentState};
-use crate::stopping::quorum;
+use crate::state::{CopyState, Metadata, SegmentState};
 
 /// The state of the cluster in numbers: the load of its nodes, and how much of it may fail.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -49,7 +48,7 @@ pub fn census(metadata: &Metadata, alive: &BTreeSet<NodeId>) -> Census {
             load.led += 1;
         }
         for replica in segment.stored_on() {
-            if is_here(metadata, replica)
+            if metadata.is_here(replica)
                 && let Some(load) = census.nodes.get_mut(&replica.node)
             {
                 load.held += 1;
@@ -57,7 +56,7 @@ pub fn census(metadata: &Metadata, alive: &BTreeSet<NodeId>) -> Census {
         }
         let is_sealed = matches!(segment.state, SegmentState::Sealed(_));
         for copy in segment.copies.iter().filter(|copy| is_sealed && copy.state == CopyState::Filling) {
-            if is_here(metadata, copy.replica)
+            if metadata.is_here(copy.replica)
                 && let Some(load) = census.nodes.get_mut(&copy.replica.node)
             {
                 load.filling += 1;
@@ -66,28 +65,14 @@ pub fn census(metadata: &Metadata, alive: &BTreeSet<NodeId>) -> Census {
         if segment.is_lost() {
             continue;
         }
-        let there = readable_on(segment)
-            .filter(|replica| is_here(metadata, *replica) && alive.contains(&replica.node))
+        let there = segment
+            .readable_on()
+            .filter(|replica| metadata.is_here(*replica) && alive.contains(&replica.node))
             .count();
         census.under_replicated += u64::from(there < replication.factor as usize);
-        let needed = if is_sealed { 1 } else { quorum(segment) };
+        let needed = if is_sealed { 1 } else { segment.quorum() };
         let spare = u32::try_from(there.saturating_sub(needed)).unwrap_or(u32::MAX);
         census.spare_nodes = Some(census.spare_nodes.map_or(spare, |least| least.min(spare)));
     }
     census
-}
-
-/// The replicas that can be expected to have the whole segment: all until it is sealed, then those whose copy is verified.
-pub(crate) fn readable_on(segment: &Segment) -> impl Iterator<Item = ReplicaRef> {
-    let is_sealed = matches!(segment.state, SegmentState::Sealed(_));
-    segment.stored_on().filter(move |replica| {
-        let is_verified =
-            |copy: &crate::state::SegmentCopy| copy.replica == *replica && copy.state == CopyState::Verified;
-        !is_sealed || segment.copies.iter().any(is_verified)
-    })
-}
-
-/// Whether the replica's node is a member and still has that disk.
-pub(crate) fn is_here(metadata: &Metadata, replica: ReplicaRef) -> bool {
-    metadata.nodes.get(&replica.node).is_some_and(|node| node.disk == replica.disk)
 }

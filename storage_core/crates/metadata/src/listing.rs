@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use walrus_model::{DiskId, NodeId, ReplicaRef, SegmentId};
 
-use crate::census::{is_here, readable_on};
 use crate::state::{CopyState, Metadata, Segment, SegmentState};
 
 /// A choice of segments to list.
@@ -77,7 +76,7 @@ pub fn segments(metadata: &Metadata, filter: &SegmentFilter, alive: &BTreeSet<No
 
 fn line(metadata: &Metadata, topic: &str, segment: &Segment, alive: &BTreeSet<NodeId>) -> SegmentLine {
     let descriptor = &segment.descriptor;
-    let is_alive = |replica: ReplicaRef| is_here(metadata, replica) && alive.contains(&replica.node);
+    let is_alive = |replica: ReplicaRef| metadata.is_here(replica) && alive.contains(&replica.node);
     let (state, end_offset) = match &segment.state {
         SegmentState::Open => ("open", None),
         SegmentState::Sealing(_) => ("sealing", None),
@@ -96,7 +95,7 @@ fn line(metadata: &Metadata, topic: &str, segment: &Segment, alive: &BTreeSet<No
         CopyLine { node: replica.node, disk: replica.disk, state, alive: is_alive(replica) }
     };
     let lost = segment.copies.iter().filter(|copy| copy.state == CopyState::Lost).map(|copy| copy.replica);
-    let there = readable_on(segment).filter(|replica| is_alive(*replica)).count();
+    let there = segment.readable_on().filter(|replica| is_alive(*replica)).count();
     SegmentLine {
         topic: topic.to_owned(),
         partition: descriptor.partition,

@@ -195,6 +195,13 @@ pub struct Segment {
     pub version: u64,
 }
 
+impl Metadata {
+    /// Whether the replica's node is a member and still has that disk.
+    pub(crate) fn is_here(&self, replica: ReplicaRef) -> bool {
+        self.nodes.get(&replica.node).is_some_and(|node| node.disk == replica.disk)
+    }
+}
+
 impl Segment {
     /// Makes the replica set the list of copies, none of them verified.
     pub(crate) fn list_copies(&mut self) {
@@ -220,6 +227,23 @@ impl Segment {
         let is_lost = |copy: &SegmentCopy| copy.state == CopyState::Lost;
         let may_be = |copy: &SegmentCopy| !matches!(copy.state, CopyState::Lost | CopyState::Leaving);
         self.copies.iter().any(is_lost) && !self.copies.iter().any(may_be)
+    }
+
+    /// The replicas that can be expected to have the whole segment: all until it is sealed, then those whose copy is
+    /// verified.
+    pub(crate) fn readable_on(&self) -> impl Iterator<Item = ReplicaRef> {
+        let is_sealed = matches!(self.state, SegmentState::Sealed(_));
+        self.stored_on().filter(move |replica| {
+            let is_verified =
+                |copy: &SegmentCopy| copy.replica == *replica && copy.state == CopyState::Verified;
+            !is_sealed || self.copies.iter().any(is_verified)
+        })
+    }
+
+    /// The number of replicas that is enough for an append and for sealing.
+    pub(crate) fn quorum(&self) -> usize {
+        let replication = self.descriptor.replication();
+        replication.write_quorum.max(replication.seal_quorum()) as usize
     }
 }
 

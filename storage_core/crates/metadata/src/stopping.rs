@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use walrus_model::NodeId;
 
-use crate::census::{is_here, readable_on};
 use crate::state::{Metadata, Segment, SegmentState};
 
 /// Limit on the topics that are named, of all that would be harmed.
@@ -41,7 +40,7 @@ pub fn stopping(
             }
             let sealed = matches!(segment.state, SegmentState::Sealed(_));
             let left = others_of(metadata, segment, node, if sealed { alive } else { current });
-            let harmed = if sealed { left == 0 } else { left < quorum(segment) };
+            let harmed = if sealed { left == 0 } else { left < segment.quorum() };
             found.sealed_without_copy += u64::from(harmed && sealed);
             found.open_without_quorum += u64::from(harmed && !sealed);
             found.led += u64::from(!sealed && segment.descriptor.leader.node == node);
@@ -53,15 +52,9 @@ pub fn stopping(
     found
 }
 
-/// The number of replicas that is enough for an append and for sealing.
-pub(crate) fn quorum(segment: &Segment) -> usize {
-    let replication = segment.descriptor.replication();
-    replication.write_quorum.max(replication.seal_quorum()) as usize
-}
-
 fn others_of(metadata: &Metadata, segment: &Segment, without: NodeId, nodes: &BTreeSet<NodeId>) -> usize {
-    let left = readable_on(segment).filter(|replica| {
-        is_here(metadata, *replica) && replica.node != without && nodes.contains(&replica.node)
+    let left = segment.readable_on().filter(|replica| {
+        metadata.is_here(*replica) && replica.node != without && nodes.contains(&replica.node)
     });
     left.count()
 }

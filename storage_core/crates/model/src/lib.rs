@@ -1,7 +1,7 @@
 //! The types that the crates of Walrus share. Nothing here acts: what is decided with these types is decided in
 //! `walrus-replica` and `walrus-metadata`, and what is stored under them in `walrus-log`.
 //!
-//! Comments name the rules of replication as R1 to R14; `docs/internals/replication.md` has them.
+//! Comments name the rules of replication as R1 to R15; `docs/internals/replication.md` has them.
 
 mod ballot;
 mod descriptor;

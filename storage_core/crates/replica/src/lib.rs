@@ -2,7 +2,7 @@
 //! happened (`step`) and answers what to do; it does no I/O and knows no clock, no randomness and no task. The broker,
 //! the simulator and the model checker drive the same types.
 //!
-//! The rules are in `docs/internals/replication.md`; comments here name them as R1 to R14, invariants as S1 to S11.
+//! The rules are in `docs/internals/replication.md`; comments here name them as R1 to R15, invariants as S1 to S11.
 //!
 //! What a driver owes each machine: inputs come one at a time; the outputs of a step are carried out in their order,
 //! and none before what is written or persisted in front of it is done. When one fails, the machine is dropped, as if
