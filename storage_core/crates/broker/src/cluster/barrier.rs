@@ -1,5 +1,5 @@
-//! Metadata that are as new as a question: before a node says that something is not there, it has heard of all that was
-//! committed when it was asked. A lease is not enough for that: it lasts for seconds in which others may have changed much.
+//! The barrier that makes metadata as new as a question: before a node says that something is not there, it has heard of all
+//! that was committed when it was asked. A lease is not enough: it lasts for seconds in which others may have changed much.
 
 use std::time::Instant;
 
@@ -9,13 +9,13 @@ use walrus_metadata::{Refused, Request};
 use crate::cluster::control::ControlQueue;
 use crate::node::patience;
 
-/// One barrier of the metadata store at a time, for all who wait for one.
+/// Runs at most one barrier of the metadata store at a time, and shares it among all who wait for one.
 #[derive(Default)]
 pub(crate) struct Barrier {
-    last: Mutex<Option<Passed>>,
+    last: Mutex<Option<LastBarrier>>,
 }
 
-struct Passed {
+struct LastBarrier {
     began: Instant,
     outcome: Result<(), Refused>,
 }
@@ -30,7 +30,7 @@ impl Barrier {
         }
         let began = Instant::now();
         let outcome = control.ask(&Request::Barrier, patience::BARRIER).await.map(drop);
-        *last = Some(Passed { began, outcome: outcome.clone() });
+        *last = Some(LastBarrier { began, outcome: outcome.clone() });
         outcome
     }
 }

@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 use walrus_metadata::{Refused, Request, Response};
 
-/// Most events that wait for the host or for its answer.
+/// Limit on the events that wait for the host or for its answer; a request above it is refused.
 const OUTSTANDING_MAX: usize = 4_096;
 
 /// What the host learned of a request.
@@ -26,9 +26,9 @@ pub(crate) struct ControlQueue {
 struct State {
     next_id: u64,
     closed: bool,
-    /// Not pulled yet.
+    /// Events that the host has not pulled yet, in order.
     waiting: VecDeque<(u64, String)>,
-    /// Not answered yet, pulled or not.
+    /// Those who wait for an answer, by the event's id, whether it was pulled or not.
     unanswered: HashMap<u64, oneshot::Sender<Outcome>>,
 }
 
@@ -37,7 +37,8 @@ impl ControlQueue {
         Self { state: Mutex::default(), arrived: Condvar::new() }
     }
 
-    /// Emits a request and waits for its answer; the command may be carried out after a refusal for lateness.
+    /// Emits a request and waits for its answer, for at most `patience`. A command that was refused because the answer came too
+    /// late may still be carried out.
     pub(crate) async fn ask(&self, request: &Request, patience: Duration) -> Outcome {
         let text = serde_json::to_string(request).expect("events are plain data");
         let (id, answer) = self.push(text)?;

@@ -10,12 +10,12 @@ use crate::node::names::PartitionRef;
 use crate::node::patience;
 
 impl Cluster {
-    /// What is found in the metadata here. Before something is called unknown they are made as new as the question, and
-    /// looked through again; where that cannot be, it is `Unavailable`.
-    pub(crate) async fn confirmed<T>(&self, look: impl Fn() -> Result<T>) -> Result<T> {
+    /// Looks something up in the metadata here. Before it is called unknown the metadata are made as new as the question, and
+    /// looked through again; `Unavailable` where that cannot be.
+    pub(crate) async fn find_confirmed<T>(&self, look: impl Fn() -> Result<T>) -> Result<T> {
         match look() {
             Err(unknown) if unknown.is_unknown() => {
-                self.knows_all(&format!("{unknown}, perhaps")).await?;
+                self.await_all_metadata(&format!("{unknown}, perhaps")).await?;
                 look()
             }
             found => found,
@@ -24,7 +24,7 @@ impl Cluster {
 
     /// Returns when this node knows all metadata that were committed before the call; else `Unavailable`, with what is
     /// doubted.
-    pub(crate) async fn knows_all(&self, doubted: &str) -> Result<()> {
+    pub(crate) async fn await_all_metadata(&self, doubted: &str) -> Result<()> {
         let unavailable =
             |why: &dyn std::fmt::Display| Error::Unavailable { what: format!("{doubted}: {why}") };
         self.may_be_told().map_err(|doubt| unavailable(&doubt))?;
@@ -41,7 +41,7 @@ impl Cluster {
 
     /// Waits until this node lists, or has trimmed, the segment of that number; a peer acted on `version` of the metadata.
     /// `Unavailable` where that version, too, lists no such segment.
-    pub(crate) async fn lists(&self, log: &PartitionRef, number: u64, version: u64) -> Result<()> {
+    pub(crate) async fn await_listed(&self, log: &PartitionRef, number: u64, version: u64) -> Result<()> {
         let is_listed = || {
             let routing = self.routing();
             let last = routing.partition(log).ok().and_then(|(_, found)| found.segments.last());

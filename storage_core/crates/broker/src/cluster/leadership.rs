@@ -7,7 +7,7 @@ use crate::cluster::routing::{is_led_by, open_segment};
 use crate::node::error::{Error, Result};
 use crate::node::names::PartitionRef;
 
-/// Who leads a partition's open segment, as this node's snapshot of the metadata says.
+/// The leader of a partition's open segment, as this node's snapshot of the metadata says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leadership {
     /// The open segment.
@@ -18,9 +18,9 @@ pub struct Leadership {
     pub base_offset: u64,
     /// Its epoch.
     pub epoch: u32,
-    /// Node.
+    /// Id of the node that leads it.
     pub node: u32,
-    /// This process leads it: this node, and not an earlier process of it.
+    /// Whether this very process leads it, and not an earlier one of this node.
     pub ours: bool,
 }
 

@@ -7,14 +7,14 @@ use crate::node::locks::Lock;
 use crate::node::patience;
 use tokio::sync::watch;
 
-/// So many times what answers lately took.
+/// A ping is given so many times as long as answers lately took.
 const SLOWNESS: u32 = 4;
-/// After so many failures in a row a node is silent: a refused connection fails at once, a frozen node by the patience.
+/// Failures in a row after which a node is silent. A refused connection fails at once, a frozen node when the patience ends.
 const FAILURES: u32 = 2;
 
 /// What the pings say of each node, and which nodes were given up.
 pub(crate) struct Liveness {
-    nodes: Lock<HashMap<u32, Seen>>,
+    nodes: Lock<HashMap<u32, PingHistory>>,
     lost: watch::Sender<Vec<u32>>,
 }
 
@@ -24,22 +24,26 @@ impl Default for Liveness {
     }
 }
 
-struct Seen {
+/// What the pings to one node, and those from it, have shown.
+struct PingHistory {
+    /// When it last answered, or was first asked.
     answered: Instant,
+    /// Pings that failed since then, in a row.
     failures: u32,
-    /// A ping is on its way since then.
+    /// When the ping that is on its way was sent.
     asked: Option<Instant>,
-    /// How long answers lately took, the longest, slowly forgotten.
+    /// The longest that answers lately took; it shrinks with each answer that is quicker.
     slow: Duration,
-    /// Its own last ping came then, or it was listed then: one that answers and cannot ask leads nobody.
+    /// When its own last ping came, or it was first asked: a node that answers and cannot ask leads nobody.
     heard: Instant,
+    /// The log has a line that it is silent.
     reported: bool,
 }
 
 impl Liveness {
     /// Whether a node has not answered lately. A node that was never asked is not silent.
     pub(crate) fn is_silent(&self, node: u32) -> bool {
-        self.nodes.lock().get(&node).is_some_and(Seen::is_silent)
+        self.nodes.lock().get(&node).is_some_and(PingHistory::is_silent)
     }
 
     /// All silent nodes, in order.
@@ -51,16 +55,17 @@ impl Liveness {
         silent
     }
 
-    /// Nodes that have not answered for long, in order.
+    /// Nodes that have not answered for [`patience::CALLS_TO_SILENT_NODE`], in order.
     pub(crate) fn lost(&self) -> Vec<u32> {
         self.lost.borrow().clone()
     }
 
-    /// Wakes when others are lost.
+    /// The lost nodes; the receiver wakes when they change.
     pub(crate) fn watch_lost(&self) -> watch::Receiver<Vec<u32>> {
         self.lost.subscribe()
     }
 
+    /// Takes stock of which nodes are lost, and wakes who watches if they are others than before.
     pub(super) fn note_lost(&self) {
         let nodes = self.nodes.lock();
         let mut lost: Vec<u32> =
@@ -73,11 +78,11 @@ impl Liveness {
         });
     }
 
-    /// Whether it is time for a ping, and how long it is given.
+    /// Begins a ping and says how long it is given; `None` while the last one is on its way.
     pub(super) fn begin(&self, node: u32) -> Option<Duration> {
         let mut nodes = self.nodes.lock();
         let now = Instant::now();
-        let fresh = || Seen {
+        let fresh = || PingHistory {
             answered: now,
             failures: 0,
             asked: None,
@@ -100,6 +105,7 @@ impl Liveness {
         }
     }
 
+    /// Notes how the ping ended that [`Liveness::begin`] began.
     pub(super) fn end(&self, node: u32, answered: bool) {
         let mut nodes = self.nodes.lock();
         let Some(seen) = nodes.get_mut(&node) else { return };
@@ -116,7 +122,7 @@ impl Liveness {
         }
     }
 
-    /// Says which nodes have just become silent.
+    /// Logs which nodes have become silent since the last call.
     pub(super) fn report(&self) {
         let mut nodes = self.nodes.lock();
         for (node, seen) in nodes.iter_mut().filter(|(_, seen)| seen.is_silent() && !seen.reported) {
@@ -126,14 +132,14 @@ impl Liveness {
         }
     }
 
-    /// Nodes that do not answer.
+    /// Nodes that do not answer, whether their own pings come or not.
     pub(super) fn unanswering(&self) -> Vec<u32> {
         let nodes = self.nodes.lock();
         nodes.iter().filter(|(_, seen)| seen.does_not_answer()).map(|(node, _)| *node).collect()
     }
 
-    /// This process itself was held up: that others have not answered meanwhile says nothing. Those that were silent before
-    /// stay so.
+    /// Takes back what was noted while this process itself was held up, which says nothing of others. Nodes that were silent
+    /// before stay so.
     pub(super) fn forgive(&self) {
         let now = Instant::now();
         for seen in self.nodes.lock().values_mut().filter(|seen| !seen.reported) {
@@ -141,12 +147,13 @@ impl Liveness {
         }
     }
 
+    /// Forgets nodes that are not listed any more.
     pub(super) fn retain(&self, listed: impl Fn(u32) -> bool) {
         self.nodes.lock().retain(|node, _| listed(*node));
     }
 }
 
-impl Seen {
+impl PingHistory {
     fn is_silent(&self) -> bool {
         let is_mute = self.heard.elapsed() > patience::PING_ANSWER_MAX;
         is_mute || self.does_not_answer()

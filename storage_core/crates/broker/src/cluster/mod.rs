@@ -57,7 +57,7 @@ pub(crate) struct Cluster {
     raft_status: Lock<Value>,
 }
 
-/// Parts and options.
+/// The parts of this node that others use, and its options.
 impl Cluster {
     pub(crate) fn new(config: Config, secrets: Secrets, metrics: Arc<Metrics>, tasks: Tasks) -> Self {
         let budget = Arc::new(Budget::new(config.memory_budget_bytes));
@@ -95,21 +95,22 @@ impl Cluster {
         &self.metrics
     }
 
-    /// What runs beside each other here.
+    /// The tasks and threads of this node.
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
     }
 
-    /// What brokers prove to each other.
+    /// The secrets by which brokers prove to each other who they are.
     pub(crate) fn secrets(&self) -> &Secrets {
         &self.secrets
     }
 
-    /// Bytes that this node holds for others.
+    /// The budget of bytes that this node holds for others.
     pub(crate) fn budget(&self) -> &Budget {
         &self.budget
     }
 
+    /// The share of the budget that is set aside for a purpose.
     pub(crate) fn share(&self, purpose: Purpose) -> &Arc<Share> {
         self.budget.share(purpose)
     }
@@ -119,27 +120,27 @@ impl Cluster {
         &self.peers
     }
 
-    /// Which nodes answer.
+    /// The record of which nodes answer.
     pub(crate) fn liveness(&self) -> &Liveness {
         &self.liveness
     }
 
-    /// What is asked of the metadata store.
+    /// The queue of requests to the metadata store.
     pub(crate) fn control(&self) -> &ControlQueue {
         &self.control
     }
 
-    /// Before this node says that something is not there.
+    /// The barrier to pass before this node says that something is not there.
     pub(crate) fn barrier(&self) -> &Barrier {
         &self.barrier
     }
 
-    /// Who hears that the disk is full.
+    /// The place where writes that found no room on the disk are noted.
     pub(crate) fn room(&self) -> &DiskRoom {
         &self.room
     }
 
-    /// Raft's own words about itself.
+    /// The status of Raft as Raft itself reports it.
     pub(crate) fn raft_status(&self) -> &Lock<Value> {
         &self.raft_status
     }
@@ -151,7 +152,7 @@ impl Cluster {
         self.routing.load()
     }
 
-    /// From here on this is what the node goes by. Who waits for news hears of it with [`Cluster::tell_version`].
+    /// Replaces the table that this node goes by. Who waits for news hears of it with [`Cluster::tell_version`].
     pub(crate) fn set_routing(&self, routing: Routing) {
         self.routing.store(Arc::new(routing));
     }
@@ -170,7 +171,7 @@ impl Cluster {
         self.version.subscribe()
     }
 
-    /// News of the metadata from here on.
+    /// Takes the place from which on published metadata are news.
     pub(crate) fn news(&self) -> News {
         News::new(self.watch_metadata())
     }
@@ -181,7 +182,7 @@ impl Cluster {
         drop(tokio::time::timeout(patience, watch.wait_for(|known| *known >= version)).await);
     }
 
-    /// Notes which leases of nodes the metadata say were renewed.
+    /// Notes the leases of nodes that the metadata say were renewed.
     pub(crate) fn observe_leases(&self, metadata: &Metadata) {
         self.presence.lock().observe(metadata, clock::boottime());
     }

@@ -1,4 +1,4 @@
-//! What was published since somebody looked.
+//! A wait for metadata that are published after a look at them.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ impl News {
         Self { version }
     }
 
-    /// Waits until some are published, or were since these were taken, for at most `patience`.
+    /// Waits until a version is published, or returns at once if one was since this was taken; waits for at most `patience`.
     pub(crate) async fn wait(mut self, patience: Duration) {
         drop(tokio::time::timeout(patience, self.version.changed()).await); // both ends of the wait are fine
     }

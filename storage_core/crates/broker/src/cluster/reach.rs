@@ -19,21 +19,21 @@ impl Cluster {
             && standing::is_cut_off(replicas, write_quorum, segment.replicas.iter().filter(is_lost).count())
     }
 
-    /// The same for the open segment of a partition, as the error that is said then.
+    /// `Unavailable` if the open segment of a partition is cut off from here.
     pub(crate) fn check_reach(&self, partition: &PartitionRef) -> Result<()> {
         let routing = self.routing();
         let listed = routing.partition(partition).ok();
         let open = listed.and_then(|(_, found)| open_segment(found));
-        open.map_or(Ok(()), |open| self.check_segment(&open.descriptor))
+        open.map_or(Ok(()), |open| self.check_segment_reach(&open.descriptor))
     }
 
-    /// The same for a segment.
-    pub(crate) fn check_segment(&self, segment: &Descriptor) -> Result<()> {
-        if self.is_cut_off(segment) { Err(self.cut_off(segment)) } else { Ok(()) }
+    /// `Unavailable` if a segment is cut off from here.
+    pub(crate) fn check_segment_reach(&self, segment: &Descriptor) -> Result<()> {
+        if self.is_cut_off(segment) { Err(self.cut_off_error(segment)) } else { Ok(()) }
     }
 
-    /// What is said then.
-    pub(crate) fn cut_off(&self, segment: &Descriptor) -> Error {
+    /// The error for a segment that is cut off from here; it names the lost nodes.
+    pub(crate) fn cut_off_error(&self, segment: &Descriptor) -> Error {
         let (uuid, lost) = (segment.id, self.liveness().lost());
         Error::Unavailable {
             what: format!("segment {uuid} needs replicas on nodes {lost:?}, which do not answer"),

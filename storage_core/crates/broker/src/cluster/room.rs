@@ -12,7 +12,7 @@ pub(crate) struct DiskRoom {
 }
 
 impl DiskRoom {
-    /// A write found no room.
+    /// Notes that a write found no room, and wakes who waits for that.
     pub(crate) fn note_refusal(&self) {
         if !self.was_refused.swap(true, Ordering::Relaxed) {
             self.changed.notify_one();
@@ -24,7 +24,7 @@ impl DiskRoom {
         self.changed.notified().await;
     }
 
-    /// Whether one has since this was asked last.
+    /// Whether a write found no room since this was last called.
     pub(crate) fn take_refusal(&self) -> bool {
         self.was_refused.swap(false, Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! Which node answers for what: an immutable table made from a published metadata snapshot. What did not change is
-//! shared with the table before.
+//! The table that says which node answers for what: immutable, and made from a published snapshot of the metadata. What did
+//! not change is shared with the table before.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::node::config::Config;
 use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
 
-/// The organisation of everybody, until there are others.
+/// The only organisation whose topics clients can name.
 pub(crate) const DEFAULT_ORG: &str = "default";
 
-/// Which node answers for what, as one published snapshot of the metadata says.
+/// A table of which node answers for what, as one published snapshot of the metadata says.
 pub(crate) struct Routing {
     pub(crate) metadata: Arc<Metadata>,
     topics: HashMap<TopicId, Arc<TopicRoute>>,
@@ -68,7 +68,8 @@ impl Routing {
         (Self { metadata, topics, names, leases }, changed)
     }
 
-    /// The same pointer as before where nothing changed, so that the bucket's update stays on its fast path.
+    /// The leases of this process; the same pointer as before where nothing changed, so that the bucket's update stays on its
+    /// fast path.
     fn leases_of(&self, topics: &HashMap<TopicId, Arc<TopicRoute>>, config: &Config) -> Arc<Leases> {
         let mut leases = Leases::default();
         for route in topics.values() {
@@ -97,12 +98,12 @@ impl Routing {
         self.topics.len() == other.topics.len() && self.topics.iter().all(is_same)
     }
 
-    /// All topics of all organisations, by no order.
+    /// All topics of all organisations, in no order.
     pub(crate) fn topics(&self) -> impl Iterator<Item = &Arc<TopicRoute>> {
         self.topics.values()
     }
 
-    /// All topics, by no order.
+    /// All topics that clients can name, in no order.
     pub(crate) fn routes(&self) -> impl Iterator<Item = &Arc<TopicRoute>> {
         self.names.values()
     }
@@ -139,22 +140,23 @@ pub(crate) fn open_segment(partition: &Partition) -> Option<&Segment> {
     partition.segments.last().filter(|segment| !matches!(segment.state, SegmentState::Sealed(_)))
 }
 
-/// The segment that holds an offset, or would: the last one for what is behind its base. `None` below the log's start.
+/// The segment that holds an offset, or the last one if the offset is behind all of them. `None` below the log's start.
 pub(crate) fn segment_at(partition: &Partition, offset: u64) -> Option<&Segment> {
     let behind = partition.segments.partition_point(|segment| base_of(segment) <= offset);
     partition.segments.get(behind.checked_sub(1)?)
 }
 
-/// Its end is not decided yet.
+/// Whether metadata do not know a segment's end yet.
 pub(crate) fn is_open(segment: &Segment) -> bool {
     !matches!(segment.state, SegmentState::Sealed(_))
 }
 
-/// A listed segment's base is always known.
+/// The first offset of a listed segment, whose base is always known.
 pub(crate) fn base_of(segment: &Segment) -> u64 {
     segment.descriptor.base_offset.map_or(0, |Offset(base)| base)
 }
 
+/// The first offset that a partition still has.
 pub(crate) fn log_start(partition: &Partition) -> u64 {
     partition.segments.first().map_or(0, base_of)
 }

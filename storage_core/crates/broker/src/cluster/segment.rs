@@ -1,11 +1,11 @@
-//! A segment and the log that stores it: the log's id is the segment's uuid, its name says where the segment belongs.
+//! The ties of a segment and the log that stores it: the log's id is the segment's uuid, its name says where that belongs.
 
 use bytes::Bytes;
 use uuid::Uuid;
 use walrus_log::{LogId, LogSpec, ProducerTable};
 use walrus_model::{Descriptor, SegmentId, TopicId};
 
-/// The log of a segment.
+/// The id of the log of a segment.
 pub(crate) fn log_id(segment: &Descriptor) -> LogId {
     LogId(segment.id.0)
 }
@@ -15,12 +15,12 @@ pub(crate) fn segment_of(log: LogId) -> SegmentId {
     SegmentId(log.0)
 }
 
-/// How a segment's log is called in log lines and errors, after the original's keys.
+/// The name of a segment's log in log lines and errors; its form is that of the original's keys.
 pub(crate) fn label(topic: &str, segment: &Descriptor) -> String {
     format!("t_{topic}_p_{}_s_{}", segment.partition, segment.number)
 }
 
-/// The log of a segment whose base offset is known.
+/// The specification of a segment's log; `None` while the segment's base offset is not known.
 pub(crate) fn log_spec(segment: &Descriptor, producers: ProducerTable) -> Option<LogSpec> {
     Some(LogSpec {
         id: log_id(segment),
@@ -32,7 +32,7 @@ pub(crate) fn log_spec(segment: &Descriptor, producers: ProducerTable) -> Option
     })
 }
 
-/// Where a segment belongs; the name of its log.
+/// The topic, partition and number of a segment: written out, they are the name of its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) topic: TopicId,
@@ -60,7 +60,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// As it goes over the wire.
+/// A uuid as it goes over the wire.
 pub(crate) fn uuid_bytes(uuid: Uuid) -> Bytes {
     Bytes::copy_from_slice(uuid.as_bytes())
 }

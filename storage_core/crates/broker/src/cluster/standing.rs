@@ -1,5 +1,5 @@
-//! What a node may claim about what it does not list. What it may say of a segment's end is decided in `walrus_replica`. Pure:
-//! told who was heard, says whether that is enough.
+//! Decides what a node may claim about what it does not list, and when a segment cannot go on. Pure: it is told who was heard and
+//! says whether that is enough. What a node may say of a segment's end is decided in `walrus_replica`.
 
 use walrus_replica::Doubt;
 
@@ -12,14 +12,14 @@ pub(crate) fn may_claim_unknown(is_listed: bool, holds_lease: bool) -> Result<()
     }
 }
 
-/// Whether a leader can never again have an append acknowledged: so many of the n replicas of its segment take none of it, and w
-/// are needed.
+/// Whether a leader can never again have an append acknowledged: `over` of its segment's replicas take no more of it, and fewer
+/// than `write_quorum` are left.
 pub(crate) fn is_led_in_vain(replicas: usize, write_quorum: usize, over: usize) -> bool {
     replicas.saturating_sub(over) < write_quorum
 }
 
-/// Whether appends to a segment can not succeed as seen from here: of its n replicas so many have not answered for long,
-/// and w are needed. The only copy is waited for: nobody else could be asked instead.
+/// Whether appends to a segment cannot succeed as seen from here: `lost` of its replicas have not answered for long, and fewer
+/// than `write_quorum` are left. The only copy is waited for: nobody else could be asked instead.
 pub(crate) fn is_cut_off(replicas: usize, write_quorum: usize, lost: usize) -> bool {
     replicas > 1 && replicas.saturating_sub(lost) < write_quorum
 }

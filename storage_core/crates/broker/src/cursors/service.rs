@@ -87,7 +87,7 @@ impl CursorService {
                     .ok_or_else(|| malformed("no such partition"))?;
                 // What is handed over once is not served again below that number.
                 let log = PartitionRef { topic: log_name(), partition };
-                topics.cluster().lists(&log, number, metadata_version).await?;
+                topics.cluster().await_listed(&log, number, metadata_version).await?;
                 let cursors = owner.hand_over(number).into_iter().map(handed_over_message).collect();
                 cursor_answer::Answer::HandOver(CursorHandOverAnswer { cursors })
             }
@@ -109,7 +109,7 @@ impl CursorService {
     pub(super) async fn resolve(&self, name: &TopicName) -> Result<TopicRef> {
         let topics = &self.inner.topics;
         let unknown = || Error::UnknownTopic { topic: name.to_string() };
-        let topic = topics.cluster().confirmed(|| topics.topic(name.as_str()).ok_or_else(unknown)).await?;
+        let topic = topics.cluster().find_confirmed(|| topics.topic(name.as_str()).ok_or_else(unknown)).await?;
         if topic.internal {
             let problem = format!("topic {name} is internal, it has no shared cursor");
             return Err(Error::InvalidRequest { problem });
@@ -195,7 +195,7 @@ impl CursorService {
                 }
                 Error::UnknownTopic { topic: name } if name != log.topic.as_str() => {
                     let listed = || topics.topic(topic.name.as_str()).filter(|listed| listed.id == topic.id);
-                    topics.cluster().confirmed(|| listed().ok_or_else(|| problem.clone())).await?;
+                    topics.cluster().find_confirmed(|| listed().ok_or_else(|| problem.clone())).await?;
                     problem =
                         Error::Unavailable { what: format!("the owner has not heard of {} yet", topic.name) };
                 }

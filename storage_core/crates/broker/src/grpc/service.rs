@@ -103,7 +103,7 @@ impl log_server::Log for LogService {
         let topic = self
             .broker
             .cluster()
-            .confirmed(|| self.broker.topic(&name).ok_or_else(unknown))
+            .find_confirmed(|| self.broker.topic(&name).ok_or_else(unknown))
             .await
             .map_err(failed)?;
         let partitions = self.broker.segments(&name).await.map_err(failed)?;

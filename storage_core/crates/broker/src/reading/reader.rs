@@ -174,9 +174,9 @@ impl Reading {
         wanted: Option<SegmentId>,
     ) -> Result<(TopicName, Segment, u64)> {
         let look = || self.locate(from, offset, wanted);
-        match self.cluster().confirmed(look).await {
+        match self.cluster().find_confirmed(look).await {
             Err(Error::OffsetOutOfRange { .. }) => {
-                self.cluster().knows_all(&format!("where {from} begins")).await?;
+                self.cluster().await_all_metadata(&format!("where {from} begins")).await?;
                 match look() {
                     Err(Error::OffsetOutOfRange { requested, start, .. }) => {
                         let end = self.end_of(from, wanted).await?;
@@ -342,7 +342,7 @@ impl Reading {
                 return if offset == high_watermark { Ok(empty) } else { Err(out_of_range) };
             }
             if lead.is_some() {
-                self.cluster().check_segment(&self.descriptor_of(segment)?)?;
+                self.cluster().check_segment_reach(&self.descriptor_of(segment)?)?;
             }
             let grown = async {
                 match &mut growth {

@@ -42,7 +42,7 @@ impl Topics {
         let ticket = self.submit(to, bytes.clone(), internal, deadline);
         let result = match ticket.finish(self.copies()).await {
             Err(unknown) if unknown.is_unknown() => {
-                match self.cluster().confirmed(|| self.cluster().routing().partition(to).map(drop)).await {
+                match self.cluster().find_confirmed(|| self.cluster().routing().partition(to).map(drop)).await {
                     Ok(()) => self.submit(to, bytes, internal, deadline).finish(self.copies()).await,
                     Err(error) => Err(error),
                 }

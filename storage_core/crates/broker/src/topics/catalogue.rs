@@ -33,7 +33,7 @@ impl Topics {
         }
         if self.topic(name.as_str()).is_some() {
             // It may have been dropped elsewhere.
-            self.cluster().knows_all(&format!("whether there is a topic {name}")).await?;
+            self.cluster().await_all_metadata(&format!("whether there is a topic {name}")).await?;
             if let Some(topic) = self.topic(name.as_str()) {
                 return checked(topic, partitions).map(|topic| (topic, false));
             }
@@ -54,7 +54,7 @@ impl Topics {
 
     /// Drops a topic with all its records. Refuses internal topics.
     pub(crate) async fn delete_topic(&self, name: &str) -> Result<()> {
-        self.cluster().knows_all(&format!("which topic {name} is")).await?;
+        self.cluster().await_all_metadata(&format!("which topic {name} is")).await?;
         let topic = self.topic(name).ok_or_else(|| Error::UnknownTopic { topic: name.to_owned() })?;
         if topic.internal {
             let problem = "it belongs to Walrus itself".to_owned();
@@ -70,7 +70,7 @@ impl Topics {
 
     /// Drops the sealed segments of a partition below a segment's number.
     pub(crate) async fn trim(&self, partition: &PartitionRef, below_number: u64) -> Result<()> {
-        self.cluster().knows_all(&format!("which topic {} is", partition.topic)).await?;
+        self.cluster().await_all_metadata(&format!("which topic {} is", partition.topic)).await?;
         let topic = self.cluster().routing().partition(partition)?.0.topic.id.0;
         let event = Request::Trim {
             topic: TopicId(topic),
@@ -94,7 +94,7 @@ impl Topics {
 
     /// The same for a client, whom they are all that there are: `Unavailable` from a node that may have missed some.
     pub(crate) async fn list_topics(&self, internal: bool) -> Result<Vec<TopicInfo>> {
-        self.cluster().knows_all("which topics there are").await?;
+        self.cluster().await_all_metadata("which topics there are").await?;
         Ok(self.topics(internal))
     }
 
@@ -119,7 +119,7 @@ impl Topics {
         let unknown = || Error::UnknownTopic { topic: name.to_string() };
         let route = self
             .cluster()
-            .confirmed(|| self.cluster().routing().find(&name).cloned().ok_or_else(unknown))
+            .find_confirmed(|| self.cluster().routing().find(&name).cloned().ok_or_else(unknown))
             .await?;
         let sizes = self.reading().sure_sizes(topic, &route.topic.partitions).await?;
         let routing = self.cluster().routing();
@@ -131,7 +131,7 @@ impl Topics {
     /// `STATE` of the text protocol (partition 0), of when it was asked or later.
     pub(crate) async fn topic_state(&self, topic: &str) -> Result<TopicState> {
         let wanted = PartitionRef::parse(topic, 0)?;
-        self.cluster().knows_all(&format!("the state of topic {topic}")).await?;
+        self.cluster().await_all_metadata(&format!("the state of topic {topic}")).await?;
         let routing = self.cluster().routing();
         let (_, partition) = routing.partition(&wanted)?;
         let last = partition.segments.last();

@@ -204,7 +204,7 @@ impl Leader {
         for_segment: Option<SegmentId>,
         deadline: Instant,
     ) -> Result<Written> {
-        copies.cluster().check_segment(&self.descriptor)?;
+        copies.cluster().check_segment_reach(&self.descriptor)?;
         let mut state = self.state.lock();
         if *state.machine.phase() != LeaderPhase::Leading {
             return Err(self.not_leader());

@@ -145,7 +145,7 @@ impl Sequencer {
             && let Some(open) =
                 self.open_segment().filter(|open| self.leaders.cluster().is_cut_off(&open.descriptor))
         {
-            self.fail_queue(&mut state, &self.leaders.cluster().cut_off(&open.descriptor));
+            self.fail_queue(&mut state, &self.leaders.cluster().cut_off_error(&open.descriptor));
         }
         if state.queue.iter().all(|waiting| waiting.deadline > now) {
             return;
