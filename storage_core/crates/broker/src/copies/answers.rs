@@ -1,5 +1,5 @@
-//! What this node answers for its own copies: to leaders and recoverers, to those who fetch, and to those who ask how far a
-//! segment goes.
+//! The answers of this node for its own copies: to leaders and recoverers, to those who fetch, and to those who ask how far
+//! a segment goes.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -22,21 +22,21 @@ use crate::node::error::{Error, Result};
 use crate::node::patience;
 use crate::node::proto::peer::{ReplicaAnswer, ReplicaRequest, SegmentFacts, SegmentInfo, SegmentInfoAnswer};
 
-/// Logs that are left here and are read from end to end for one answer.
+/// Limit on the logs of former disks that are read from end to end for one answer.
 const LEFT_LOGS_MAX: usize = 1;
 
-/// Segments whose producers are told in one answer: a table may have megabytes.
+/// Limit on the segments whose producers are told in one answer: a table may have megabytes.
 const PRODUCER_TABLES_MAX: usize = 4;
 
 /// A message to a replica on its way to the answer.
-pub(crate) enum AskedReplica {
+pub(crate) enum PendingReply {
     Answered(walrus_replica::Reply),
-    /// In its place; the answer may wait for the disk.
+    /// It has its place in the order; the answer may wait for the disk.
     Said {
         copy: Arc<Copy>,
         said: Said,
     },
-    /// Needs no place, and waits for the disk.
+    /// It needs no place and was not given to the copy yet, for that waits for the disk.
     Waits {
         segment: SegmentId,
         ask: wire::Ask,
@@ -45,7 +45,7 @@ pub(crate) enum AskedReplica {
     },
 }
 
-impl AskedReplica {
+impl PendingReply {
     /// Waits here until an append is durable, where that is quicker than to have it committed by another thread.
     pub(crate) fn commit_if_quicker(&self) {
         if let Self::Said { said: Said { commit: Some(commit), .. }, .. } = self
@@ -56,7 +56,7 @@ impl AskedReplica {
     }
 }
 
-/// A value whose successor cannot follow its segment would be decided, and taken by no metadata.
+/// Refuses a value whose successor cannot follow its segment: it would be decided, and taken by no metadata.
 fn check_value(segment: &Descriptor, value: &Value) -> Result<()> {
     let wrong = |problem: String| Error::InvalidRequest { problem };
     if segment.number == u64::MAX {
@@ -66,31 +66,31 @@ fn check_value(segment: &Descriptor, value: &Value) -> Result<()> {
 }
 
 impl Copies {
-    /// A message to a replica on this node. What must have a place in an order has it when this returns.
-    pub(crate) fn ask_replica(&self, request: ReplicaRequest) -> Result<AskedReplica> {
+    /// Takes a message to a replica on this node. What must have a place in an order has it when this returns.
+    pub(crate) fn ask_replica(&self, request: ReplicaRequest) -> Result<PendingReply> {
         let metadata_version = request.metadata_version;
         let (segment, disk, ask) = wire::decode_ask(request)?;
         if !self.table().is_me(disk) {
             let reply = walrus_replica::Reply::Refused(walrus_replica::Refusal::OtherReplica);
-            return Ok(AskedReplica::Answered(reply));
+            return Ok(PendingReply::Answered(reply));
         }
         match ask {
             wire::Ask::Append(_) | wire::Ask::Assigned(_) => {
                 let unknown = || Error::UnknownSegment { segment: segment.to_string() };
                 let copy = self.table().find(segment)?.ok_or_else(unknown)?;
                 let said = copy.ask(ask)?;
-                Ok(AskedReplica::Said { copy, said })
+                Ok(PendingReply::Said { copy, said })
             }
-            ask => Ok(AskedReplica::Waits { segment, ask, metadata_version }),
+            ask => Ok(PendingReply::Waits { segment, ask, metadata_version }),
         }
     }
 
     /// The answer of a replica on this node, to an append when it is durable.
-    pub(crate) async fn finish_replica(&self, asked: AskedReplica) -> Result<ReplicaAnswer> {
+    pub(crate) async fn finish_replica(&self, asked: PendingReply) -> Result<ReplicaAnswer> {
         let (copy, said) = match asked {
-            AskedReplica::Answered(reply) => return Ok(wire::encode_reply(reply)),
-            AskedReplica::Said { copy, said } => (copy, said),
-            AskedReplica::Waits { segment, ask, metadata_version } => {
+            PendingReply::Answered(reply) => return Ok(wire::encode_reply(reply)),
+            PendingReply::Said { copy, said } => (copy, said),
+            PendingReply::Waits { segment, ask, metadata_version } => {
                 let (descriptor, ballot) = match &ask {
                     wire::Ask::Fence(fence, descriptor) => (descriptor, fence.ballot),
                     wire::Ask::Accept(accept, _, _, descriptor) => {
@@ -124,13 +124,14 @@ impl Copies {
         copy.note_durable()?.map(wire::encode_reply).ok_or_else(silent)
     }
 
-    /// The same for a message of this very node.
+    /// Asks a replica on this node, for this very node, and waits for the answer.
     pub(crate) async fn answer_replica(&self, request: ReplicaRequest) -> Result<ReplicaAnswer> {
         let asked = self.ask_replica(request)?;
         self.finish_replica(asked).await
     }
 
-    /// Batches of the own copy of a segment, acknowledged or not, or of a log that is left of it: for its other replicas.
+    /// Batches of the own copy of a segment, acknowledged or not, or of a log that a former disk left of it: for its other
+    /// replicas.
     pub(crate) async fn durable_batches(
         &self,
         segment: SegmentId,
@@ -153,7 +154,7 @@ impl Copies {
         }
         match self.table().find(segment)? {
             Some(copy) => copy.lead().map_or_else(|| copy.readable(), |lead| all(lead.high_watermark.get())),
-            // Nobody has written it.
+            // Nobody has written to it.
             None => all(log.base_offset().0),
         }
     }
@@ -163,7 +164,8 @@ impl Copies {
         SegmentInfo { segments, producers, metadata_version: self.cluster().metadata_version(), left: false }
     }
 
-    /// [`Copies::segment_facts`] for another node, which may know of segments that this one has yet to hear of.
+    /// The answer to another node's question for facts, which may be about segments that this one has yet to hear of. See
+    /// [`Copies::segment_facts`].
     pub(crate) async fn segment_facts_asked(&self, wanted: &SegmentInfo) -> SegmentInfoAnswer {
         let is_known = |segment: &Bytes| {
             let log = Uuid::from_slice(segment).map(walrus_log::LogId);
@@ -184,13 +186,13 @@ impl Copies {
         }
         let mut answer = self.known_facts(wanted);
         if !wanted.producers {
-            self.settle(wanted, &mut answer.segments).await;
+            self.mark_doubts(wanted, &mut answer.segments).await;
         }
         answer
     }
 
-    /// Says of the ends of open segments whether they are sure.
-    async fn settle(&self, wanted: &SegmentInfo, known: &mut Vec<SegmentFacts>) {
+    /// Marks the ends of open segments of which this node cannot say that they are all there is.
+    async fn mark_doubts(&self, wanted: &SegmentInfo, known: &mut Vec<SegmentFacts>) {
         let mut open = Vec::new();
         {
             let routing = self.cluster().routing();
@@ -224,7 +226,7 @@ impl Copies {
         }
     }
 
-    /// Facts about logs that are left here of disks without votes, as far as they are whole.
+    /// Facts about logs that former disks left here, as far as they are whole.
     async fn left_facts(&self, wanted: &SegmentInfo) -> SegmentInfoAnswer {
         let asked: BTreeSet<SegmentId> =
             wanted.segments.iter().filter_map(|segment| SegmentId::from_slice(segment)).collect();
@@ -274,7 +276,7 @@ impl Copies {
                 ..SegmentFacts::default()
             })
         };
-        // Each once: else a question that repeats itself has an answer of any size.
+        // Each segment is answered once: else a question that repeats itself has an answer of any size.
         let asked: BTreeSet<&Bytes> = wanted.segments.iter().collect();
         let most = if wanted.producers { PRODUCER_TABLES_MAX } else { usize::MAX };
         SegmentInfoAnswer { segments: asked.into_iter().take(most).filter_map(facts).collect() }

@@ -1,4 +1,5 @@
-//! Batches of a log on this node, for whoever asks: read beside the node's other work, and counted as long as anybody has them.
+//! Reads of the batches of a log on this node: they run beside the node's other work, and the batches count as long as anybody
+//! has them.
 
 use std::sync::Arc;
 
@@ -15,9 +16,9 @@ use crate::node::patience;
 const NEW_RECORDS: u64 = 1_000;
 
 impl Copies {
-    /// Batches of a log here. What was written just now is in memory. For the rest a thread of its own waits for the disk: the
-    /// few threads that do all else, pings included, would make a node with a slow disk a silent one. The batches count against
-    /// the byte budget as long as anybody has them. `Unavailable` where the node holds too much already.
+    /// Reads batches of a log here. What was written just now is in memory. For the rest a thread of its own waits for the disk:
+    /// the few threads that do all else, pings included, would make a node with a slow disk a silent one. The batches count
+    /// against the byte budget as long as anybody has them. `Unavailable` where the node holds too much already.
     pub(crate) async fn batches_of(
         &self,
         log: &Log,
@@ -26,8 +27,8 @@ impl Copies {
         purpose: Purpose,
     ) -> Result<Slices> {
         let is_new = !log.is_sealed() && log.end_offset().0.saturating_sub(offset) <= NEW_RECORDS;
-        // At least one batch is answered. How large it is shows only when it is read; but of reads that wait for no disk there
-        // is one for each thread.
+        // At least one batch is answered, and how large it is shows only when it is read. Reads that wait for no disk may take
+        // less than that: there is one for each thread at most.
         let most = if is_new { bytes_max } else { bytes_max.max(BATCH_BYTES_MAX) };
         let mut held = self.cluster().share(purpose).take(most, patience::ANSWER_MEMORY).await?;
         let read = if is_new {

@@ -1,5 +1,5 @@
-//! What this node says is *not* there, or not any more: only what it may claim, else `Unavailable`, and whoever asks goes
-//! elsewhere. `cluster/standing.rs` decides; here is asked what it must know for that.
+//! Claims of this node that something is *not* there, or not any more. It claims only what it may, else it is `Unavailable`,
+//! and whoever asks goes elsewhere. `walrus_replica` decides; here the other nodes are asked what that needs.
 
 use std::collections::BTreeMap;
 
@@ -28,12 +28,13 @@ impl Copies {
         })
     }
 
-    /// The same for many, with one request to each node.
+    /// For each of many segments, why what this node knows of its end may not be all there was when it was asked. Sends one
+    /// request to each node.
     pub(crate) async fn may_claim_ends(&self, segments: &[Descriptor]) -> Vec<Result<(), Doubt>> {
         let mut tails: Vec<Tail> = segments.iter().map(|segment| self.tail(segment)).collect();
         let mut questions: BTreeMap<u32, (Vec<usize>, Vec<ReplicaName>)> = BTreeMap::new();
         for (place, (segment, tail)) in segments.iter().zip(&tails).enumerate() {
-            // Where others can change the answer.
+            // Only where others can change the answer are they asked.
             if !matches!(tail.may_claim_end(), Err(Doubt::TooFew { .. })) {
                 continue;
             }
@@ -50,7 +51,7 @@ impl Copies {
                 });
             }
         }
-        // Whoever is at the version that opened the newest of them knows all of them.
+        // Whoever is at the version that opened the newest of the segments knows all of them.
         let metadata_version = segments
             .iter()
             .filter_map(|segment| self.cluster().current(segment))
@@ -102,8 +103,8 @@ impl Copies {
         }
     }
 
-    /// How the own copy of a segment stands by what the metadata here say now: asked before whatever is final, and before
-    /// this process begins to lead.
+    /// The part that the own copy of a segment has by what the metadata here say now: asked before whatever is final is said, and
+    /// before this process begins to lead.
     pub(crate) fn own_part(&self, topic: TopicId, partition: u32, segment: SegmentId) -> Result<Part, Doubt> {
         let (is_open, is_trimmed) = {
             let routing = self.cluster().routing();
@@ -123,7 +124,7 @@ impl Copies {
         OwnCopy { is_open, is_trimmed, is_written, takes_appends }.part()
     }
 
-    /// The answer to another node's [`Request::Confirm`]: yes by metadata that are as new as the question wants.
+    /// The answer to another node's [`Request::Confirm`]; it says yes only by metadata that are as new as the question wants.
     pub(crate) async fn confirm(&self, question: &Confirm) -> ConfirmAnswer {
         self.cluster().metadata_reaches(question.metadata_version, patience::CONFIRM_NEWS).await;
         let knows_enough = self.cluster().metadata_version() >= question.metadata_version;

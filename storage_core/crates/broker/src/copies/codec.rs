@@ -1,5 +1,5 @@
-//! What a disk remembers of segments, as it lies in the properties of its store: votes, promises and tombstones in fixed
-//! fields, little-endian. `docs/internals/format.md` has them byte by byte.
+//! The encoding of what a disk remembers of segments in the properties of its store: votes, promises and tombstones in
+//! fixed fields, little-endian. `docs/internals/format.md` has them byte by byte.
 //!
 //! The checksum of a record covers its key too: one that is damaged, or was written for another segment, is told as
 //! damage. Taken for one that was never written, it would let a copy answer as if it had promised nothing.
@@ -16,7 +16,7 @@ const CHECKSUM_BYTES: usize = 4;
 
 /// Why a record cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unreadable {
+pub(crate) enum RecordError {
     /// Bytes differ from what was written, or they were written under another key.
     #[error("it is damaged: its checksum differs")]
     Damaged,
@@ -31,7 +31,7 @@ pub(crate) enum Unreadable {
     Malformed,
 }
 
-/// The record that lies under `key`.
+/// Encodes the record that is to lie under `key`.
 pub(crate) fn encode(key: &str, record: &impl Field) -> Vec<u8> {
     let mut bytes = vec![VERSION];
     record.put(&mut bytes);
@@ -40,18 +40,18 @@ pub(crate) fn encode(key: &str, record: &impl Field) -> Vec<u8> {
     bytes
 }
 
-/// What was encoded for `key`.
-pub(crate) fn decode<T: Field>(key: &str, bytes: &[u8]) -> Result<T, Unreadable> {
-    let (body, stored) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or(Unreadable::Damaged)?;
+/// Decodes the record that was encoded for `key`.
+pub(crate) fn decode<T: Field>(key: &str, bytes: &[u8]) -> Result<T, RecordError> {
+    let (body, stored) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or(RecordError::Damaged)?;
     if checksum(key, body) != u32::from_le_bytes(*stored) {
-        return Err(Unreadable::Damaged);
+        return Err(RecordError::Damaged);
     }
-    let (version, mut fields) = body.split_first().ok_or(Unreadable::Malformed)?;
+    let (version, mut fields) = body.split_first().ok_or(RecordError::Malformed)?;
     if *version != VERSION {
-        return Err(Unreadable::Newer { version: *version });
+        return Err(RecordError::Newer { version: *version });
     }
-    let record = T::take(&mut fields).ok_or(Unreadable::Malformed)?;
-    if fields.is_empty() { Ok(record) } else { Err(Unreadable::Malformed) }
+    let record = T::take(&mut fields).ok_or(RecordError::Malformed)?;
+    if fields.is_empty() { Ok(record) } else { Err(RecordError::Malformed) }
 }
 
 fn checksum(key: &str, body: &[u8]) -> u32 {
@@ -70,10 +70,10 @@ pub(crate) fn decode_seal(bytes: &[u8]) -> Result<Value, Unreadable> {
 
 /// Something that has a place in a record.
 pub(crate) trait Field: Sized {
-    /// Writes it behind what is there.
+    /// Writes the field behind what is there.
     fn put(&self, to: &mut Vec<u8>);
 
-    /// Takes it off the front; `None` if what is there is none.
+    /// Takes the field off the front; `None` if what is there is no such field.
     fn take(from: &mut &[u8]) -> Option<Self>;
 }
 
@@ -182,7 +182,7 @@ impl<T: Field> Field for Vec<T> {
     }
 
     fn take(from: &mut &[u8]) -> Option<Self> {
-        // Nothing is set aside for the count: a wrong one ends with the bytes.
+        // No memory is set aside for the count: a wrong one ends with the bytes.
         (0..u32::take(from)?).map(|_| T::take(from)).collect()
     }
 }
@@ -227,12 +227,12 @@ pub(crate) mod tests {
         for bit in 0..written.len() * 8 {
             let mut flipped = written.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(decode::<Descriptor>(key, &flipped), Err(Unreadable::Damaged), "bit {bit}");
+            assert_eq!(decode::<Descriptor>(key, &flipped), Err(RecordError::Damaged), "bit {bit}");
         }
         for length in 0..written.len() {
             assert_eq!(
                 decode::<Descriptor>(key, &written[..length]),
-                Err(Unreadable::Damaged),
+                Err(RecordError::Damaged),
                 "{length} bytes"
             );
         }
@@ -242,7 +242,7 @@ pub(crate) mod tests {
     fn a_record_of_another_segment_is_damage() {
         assert_eq!(
             decode::<Descriptor>("replica/2", &encode("replica/1", &descriptor(2))),
-            Err(Unreadable::Damaged)
+            Err(RecordError::Damaged)
         );
     }
 
@@ -252,7 +252,7 @@ pub(crate) mod tests {
         body.truncate(body.len() - CHECKSUM_BYTES);
         body[0] = 9;
         body.extend(checksum("k", &body).to_le_bytes());
-        assert_eq!(decode::<Descriptor>("k", &body), Err(Unreadable::Newer { version: 9 }));
+        assert_eq!(decode::<Descriptor>("k", &body), Err(RecordError::Newer { version: 9 }));
     }
 
     #[test]
@@ -262,8 +262,8 @@ pub(crate) mod tests {
             bytes.extend(checksum("k", &bytes).to_le_bytes());
             bytes
         };
-        assert_eq!(decode::<bool>("k", &sealed(&[2])), Err(Unreadable::Malformed));
-        assert_eq!(decode::<bool>("k", &sealed(&[1, 0])), Err(Unreadable::Malformed));
-        assert_eq!(decode::<Vec<u64>>("k", &sealed(&u32::MAX.to_le_bytes())), Err(Unreadable::Malformed));
+        assert_eq!(decode::<bool>("k", &sealed(&[2])), Err(RecordError::Malformed));
+        assert_eq!(decode::<bool>("k", &sealed(&[1, 0])), Err(RecordError::Malformed));
+        assert_eq!(decode::<Vec<u64>>("k", &sealed(&u32::MAX.to_le_bytes())), Err(RecordError::Malformed));
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 /// The high watermark of one open segment, with those who wait for it. It never moves back.
 pub(crate) struct HighWatermark {
     value: watch::Sender<u64>,
-    /// By the offset that is waited for, and a number that tells those of one offset apart.
+    /// Those who wait, by the offset that they wait for and a number that tells those of one offset apart.
     waiting: Lock<BTreeMap<(u64, u64), Waker>>,
     next_number: AtomicU64,
 }
@@ -27,14 +27,14 @@ impl HighWatermark {
         *self.value.borrow()
     }
 
-    /// For readers, to whom every step is news.
+    /// The high watermark for readers, to whom every step is news.
     pub(crate) fn watch(&self) -> watch::Receiver<u64> {
         self.value.subscribe()
     }
 
-    /// Steps that come in another order than they were taken move it to the highest.
+    /// Moves it up to `value`. Steps that come in another order than they were taken leave it at the highest.
     pub(crate) fn raise(&self, value: u64) {
-        // First the value, then the lock: whoever looks under the lock and sees the old value is found here.
+        // The value changes before the lock is taken: whoever looks under the lock and sees the old value is found here.
         let is_higher = self.value.send_if_modified(|known| {
             let is_higher = value > *known;
             *known = value.max(*known);
@@ -52,20 +52,20 @@ impl HighWatermark {
     }
 
     /// Resolves when everything below `end` is on w disks.
-    pub(crate) fn reaches(&self, end: u64) -> Reaching<'_> {
-        Reaching { watermark: self, end, number: None }
+    pub(crate) fn reaches(&self, end: u64) -> WatermarkWait<'_> {
+        WatermarkWait { watermark: self, end, number: None }
     }
 }
 
-/// See [`HighWatermark::reaches`].
+/// The future that [`HighWatermark::reaches`] returns.
 #[must_use = "futures do nothing unless polled"]
-pub(crate) struct Reaching<'a> {
+pub(crate) struct WatermarkWait<'a> {
     watermark: &'a HighWatermark,
     end: u64,
     number: Option<u64>,
 }
 
-impl Future for Reaching<'_> {
+impl Future for WatermarkWait<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -81,7 +81,7 @@ impl Future for Reaching<'_> {
     }
 }
 
-impl Drop for Reaching<'_> {
+impl Drop for WatermarkWait<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             self.watermark.waiting.lock().remove(&(self.end, number));
@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    fn poll(reaching: &mut Reaching<'_>, wakes: &Arc<Wakes>) -> bool {
+    fn poll(reaching: &mut WatermarkWait<'_>, wakes: &Arc<Wakes>) -> bool {
         Pin::new(reaching).poll(&mut Context::from_waker(&Waker::from(wakes.clone()))).is_ready()
     }
 

@@ -1,5 +1,5 @@
-//! What the metadata list on this disk of sealed segments: an index, so that what is whole is looked at once and not
-//! again with each change of the metadata.
+//! An index of the copies of sealed segments that the metadata list on this disk, so that what is whole is looked at once
+//! and not again with each change of the metadata.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,28 +10,29 @@ use walrus_model::{ReplicaRef, SegmentId, TopicId};
 /// An index of the sealed segments that the metadata list on this disk.
 pub(crate) struct Holdings {
     me: ReplicaRef,
-    topics: HashMap<TopicId, Listed>,
+    topics: HashMap<TopicId, TopicCopies>,
 }
 
-struct Listed {
-    /// As it was when its segments were looked through.
+/// The copies of one topic's segments that are listed on this disk.
+struct TopicCopies {
+    /// The topic as it was when its segments were looked through.
     topic: Arc<Topic>,
-    /// By partition and number.
-    copies: BTreeMap<(u32, u64), Held>,
+    /// By partition and number of the segment.
+    copies: BTreeMap<(u32, u64), HeldCopy>,
 }
 
 /// A copy that is listed on this disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct HeldCopy {
     pub(crate) topic: TopicId,
     pub(crate) partition: u32,
     pub(crate) number: u64,
     pub(crate) segment: SegmentId,
     pub(crate) state: CopyState,
-    /// See [`walrus_metadata::SegmentCopy::since`].
+    /// The version of the metadata since which it is in this state ([`walrus_metadata::SegmentCopy::since`]).
     pub(crate) since: u64,
-    /// It is verified, and was found here.
-    is_settled: bool,
+    /// It is verified and was found on this disk, so nothing is to be done with it.
+    is_found: bool,
 }
 
 impl Holdings {
@@ -39,7 +40,7 @@ impl Holdings {
         Self { me, topics: HashMap::new() }
     }
 
-    /// Follows the metadata; looks through topics that have changed only.
+    /// Follows the metadata; looks through those topics only that have changed.
     pub(crate) fn update(&mut self, metadata: &Metadata) {
         self.topics.retain(|id, _| metadata.topics.contains_key(id));
         for (id, topic) in &metadata.topics {
@@ -48,62 +49,62 @@ impl Holdings {
                 continue;
             }
             let copies = self.copies_of(topic, old);
-            self.topics.insert(*id, Listed { topic: topic.clone(), copies });
+            self.topics.insert(*id, TopicCopies { topic: topic.clone(), copies });
         }
     }
 
-    fn copies_of(&self, topic: &Topic, old: Option<&Listed>) -> BTreeMap<(u32, u64), Held> {
+    fn copies_of(&self, topic: &Topic, old: Option<&TopicCopies>) -> BTreeMap<(u32, u64), HeldCopy> {
         let segments = topic.partitions.iter().flat_map(|partition| &partition.segments);
         let sealed = segments.filter(|segment| matches!(segment.state, SegmentState::Sealed(_)));
         let held = |segment: &Segment| {
             let copy = segment.copies.iter().find(|copy| copy.replica == self.me)?;
             let descriptor = &segment.descriptor;
             let place = (descriptor.partition, descriptor.number);
-            let held = Held {
+            let held = HeldCopy {
                 topic: topic.id,
                 partition: place.0,
                 number: place.1,
                 segment: descriptor.id,
                 state: copy.state,
                 since: copy.since,
-                is_settled: false,
+                is_found: false,
             };
             let before = old.and_then(|old| old.copies.get(&place));
-            let is_settled = before == Some(&Held { is_settled: true, ..held });
-            Some((place, Held { is_settled, ..held }))
+            let is_found = before == Some(&HeldCopy { is_found: true, ..held });
+            Some((place, HeldCopy { is_found, ..held }))
         };
         sealed.filter_map(held).collect()
     }
 
-    /// Copies with which something is to be done, or that were not looked at yet.
-    pub(crate) fn unsettled(&self) -> Vec<Held> {
+    /// Copies with which something is to be done, or that were not found yet.
+    pub(crate) fn pending_copies(&self) -> Vec<HeldCopy> {
         let all = self.topics.values().flat_map(|listed| listed.copies.values());
-        all.filter(|held| !held.is_settled).copied().collect()
+        all.filter(|held| !held.is_found).copied().collect()
     }
 
-    /// A verified copy is here: it is not looked at again.
-    pub(crate) fn settle(&mut self, held: &Held) {
+    /// Notes that a verified copy is here, so that it is not looked at again until its listing changes.
+    pub(crate) fn mark_found(&mut self, held: &HeldCopy) {
         let listed = self.topics.get_mut(&held.topic);
         let known = listed.and_then(|listed| listed.copies.get_mut(&(held.partition, held.number)));
         if let Some(known) = known.filter(|known| *known == held && known.state == CopyState::Verified) {
-            known.is_settled = true;
+            known.is_found = true;
         }
     }
 
-    /// Copies that are here, in order of their segments' uuids.
-    pub(crate) fn settled(&self) -> Vec<Held> {
+    /// Verified copies that were found here, in order of their segments' uuids.
+    pub(crate) fn found_copies(&self) -> Vec<HeldCopy> {
         let all = self.topics.values().flat_map(|listed| listed.copies.values());
-        let mut settled: Vec<Held> = all.filter(|held| held.is_settled).copied().collect();
-        settled.sort_by_key(|held| held.segment);
-        settled
+        let mut found: Vec<HeldCopy> = all.filter(|held| held.is_found).copied().collect();
+        found.sort_by_key(|held| held.segment);
+        found
     }
 
-    /// All that is listed.
-    pub(crate) fn all(&self) -> Vec<Held> {
+    /// All copies that are listed here.
+    pub(crate) fn all(&self) -> Vec<HeldCopy> {
         self.topics.values().flat_map(|listed| listed.copies.values()).copied().collect()
     }
 
-    /// Copies that are to be made, and those beyond mending.
+    /// How many copies are to be made, and how many are beyond mending.
     pub(crate) fn unfinished(&self) -> (usize, usize) {
         let count = |state| {
             let all = self.topics.values().flat_map(|listed| listed.copies.values());
@@ -114,7 +115,7 @@ impl Holdings {
 }
 
 /// The listed segment of a copy; `None` where metadata have moved on.
-pub(crate) fn segment_of(metadata: &Metadata, held: &Held) -> Option<Segment> {
+pub(crate) fn segment_of(metadata: &Metadata, held: &HeldCopy) -> Option<Segment> {
     let partition = metadata.topics.get(&held.topic)?.partitions.get(held.partition as usize)?;
     let at = partition.segments.binary_search_by_key(&held.number, |segment| segment.descriptor.number);
     let segment = &partition.segments[at.ok()?];
@@ -146,13 +147,11 @@ mod tests {
         };
         let sealed = |(number, state, since): &(u64, CopyState, u64)| Segment {
             descriptor: descriptor(*number),
-            state: SegmentState::Sealed(Value {
-                end: Offset(number + 1),
-                digest: Digest(0),
-                successor: Box::new(descriptor(number + 1)),
-                possible_loss: vec![],
-                lost: vec![],
-            }),
+            state: SegmentState::Sealed(Value::without_loss(
+                Offset(number + 1),
+                Digest(0),
+                descriptor(number + 1),
+            )),
             successor: None,
             earlier_successors: vec![],
             copies: vec![SegmentCopy { replica: replica(1), state: *state, since: *since }],
@@ -174,25 +173,29 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_looked_at_until_it_is_settled_and_again_when_its_listing_changes() {
+    fn a_copy_is_looked_at_until_it_is_found_and_again_when_its_listing_changes() {
         use CopyState::{Filling, Verified};
         let mut holdings = Holdings::new(replica(1));
-        let numbers = |held: Vec<Held>| held.iter().map(|held| held.number).collect::<Vec<_>>();
+        let numbers = |held: Vec<HeldCopy>| held.iter().map(|held| held.number).collect::<Vec<_>>();
         holdings.update(&metadata(&[(0, Verified, 1), (1, Filling, 2)]));
-        assert_eq!(numbers(holdings.unsettled()), [0, 1]);
-        for held in holdings.unsettled() {
-            holdings.settle(&held);
+        assert_eq!(numbers(holdings.pending_copies()), [0, 1]);
+        for held in holdings.pending_copies() {
+            holdings.mark_found(&held);
         }
-        assert_eq!(numbers(holdings.unsettled()), [1], "what is to be made is not settled by anybody's word");
+        assert_eq!(
+            numbers(holdings.pending_copies()),
+            [1],
+            "what is to be made is not found by anybody's word"
+        );
         holdings.update(&metadata(&[(0, Verified, 1), (1, Verified, 3), (2, Filling, 4)]));
-        assert_eq!(numbers(holdings.unsettled()), [1, 2]);
-        assert_eq!(numbers(holdings.settled()), [0]);
+        assert_eq!(numbers(holdings.pending_copies()), [1, 2]);
+        assert_eq!(numbers(holdings.found_copies()), [0]);
         holdings.update(&metadata(&[(0, Verified, 5)]));
-        assert_eq!(numbers(holdings.unsettled()), [0], "listed anew");
+        assert_eq!(numbers(holdings.pending_copies()), [0], "listed anew");
 
         let mut other = Holdings::new(replica(2));
         other.update(&metadata(&[(0, Verified, 1)]));
-        assert_eq!(other.unsettled(), []);
+        assert_eq!(other.pending_copies(), []);
     }
 
     #[test]
@@ -200,8 +203,8 @@ mod tests {
         let metadata = metadata(&[(3, CopyState::Verified, 1), (4, CopyState::Verified, 1)]);
         let mut holdings = Holdings::new(replica(1));
         holdings.update(&metadata);
-        let held = holdings.unsettled()[1];
+        let held = holdings.pending_copies()[1];
         assert_eq!(segment_of(&metadata, &held).unwrap().descriptor.number, 4);
-        assert_eq!(segment_of(&metadata, &Held { segment: SegmentId::from_u128(0), ..held }), None);
+        assert_eq!(segment_of(&metadata, &HeldCopy { segment: SegmentId::from_u128(0), ..held }), None);
     }
 }

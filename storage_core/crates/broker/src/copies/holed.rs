@@ -1,4 +1,4 @@
-//! Which unsealed copies of this disk have holes: batches that rotted.
+//! The unsealed copies of this disk that have holes: batches that rotted.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,14 +11,14 @@ use walrus_model::SegmentId;
 #[derive(Default)]
 pub(crate) struct Holed {
     segments: Lock<HashSet<SegmentId>>,
-    /// One was found.
+    /// Wakes who waits for another copy with holes.
     found: Notify,
-    /// All that were here at the start have been looked through.
+    /// All copies that were here at the start have been looked through.
     is_complete: AtomicBool,
 }
 
 impl Holed {
-    /// What a look through a copy found.
+    /// Notes what a look through a copy found.
     pub(crate) fn note(&self, segment: SegmentId, is_holed: bool) {
         if !is_holed {
             self.segments.lock().remove(&segment);
@@ -37,12 +37,12 @@ impl Holed {
         self.is_complete.load(Ordering::Acquire) && !self.segments.lock().contains(&segment)
     }
 
-    /// All copies that a start found were looked through.
+    /// Notes that all copies that a start found were looked through.
     pub(crate) fn set_complete(&self) {
         self.is_complete.store(true, Ordering::Release);
     }
 
-    /// Returns when one was found.
+    /// Returns when another copy with holes was found.
     pub(crate) async fn found(&self) {
         self.found.notified().await;
     }

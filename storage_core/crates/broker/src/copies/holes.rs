@@ -1,5 +1,5 @@
-//! Holes: batches of an unsealed copy that rotted. A segment has one writer, so every copy has the same bytes at an offset:
-//! what one lacks comes from any other copy's log, acknowledged or not, also from one that cannot vote yet.
+//! Filling holes, which are batches of an unsealed copy that rotted. A segment has one writer, so every copy has the same
+//! bytes at an offset: what one lacks comes from any other copy's log, acknowledged or not, also from one that cannot vote yet.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::copies::Copies;
 use crate::copies::copy::Copy;
 use crate::node::error::{Error, Result};
 
-/// Fills what the other copies of the segment have, as far as their nodes answer. True: nothing is missing any more. What
-/// does not fit in its place stays a hole: such a copy is made anew once the segment is sealed.
+/// Fills the holes of a copy with what the other copies of the segment have, as far as their nodes answer, and says whether
+/// nothing is missing any more. What does not fit in its place stays a hole: such a copy is made anew once the segment is sealed.
 pub(crate) async fn fill(copies: &Arc<Copies>, copy: &Arc<Copy>) -> Result<bool> {
     for hole in look(copies, copy).await? {
         match fill_one(copies, copy, hole).await {
@@ -36,7 +36,7 @@ async fn look(copies: &Arc<Copies>, copy: &Arc<Copy>) -> Result<Vec<OffsetRange>
     copies.cluster().tasks().blocking(move || looking.holes()).await
 }
 
-/// The front of a hole from a copy that has it, or its back.
+/// Fills the front of a hole from a copy that has it, or its back.
 async fn fill_one(copies: &Arc<Copies>, copy: &Arc<Copy>, hole: OffsetRange) -> Result<()> {
     let segment = copy.descriptor();
     let what = format!("no other copy of segment {} that answers has it", segment.id);

@@ -1,4 +1,4 @@
-//! Which segments a peer's word is taken for: those that the metadata here list or have allotted, and those about which this
+//! The segments for which a peer's word is taken: those that the metadata here list or have allotted, and those about which this
 //! disk has promised something. Whoever speaks names the version of the metadata that it acted on, and a node that knows less
 //! waits for it; so a node that lags is slow and not wrong, and no peer can make logs or promises for what never was.
 
@@ -9,11 +9,11 @@ use crate::copies::Copies;
 use crate::node::error::{Error, Result};
 use crate::node::patience;
 
-/// Epochs of a partition that metadata may have handed out and lost again.
+/// Limit on the epochs of a partition that metadata may have handed out and lost again.
 const EPOCHS_LOST_MAX: u32 = 1 << 16;
 
-/// Whether metadata that have lost a part may have handed out an epoch, where the highest that is known is that one. Without a
-/// bound one message would keep everybody else out for good: no epoch is above the last.
+/// Whether metadata that have lost a part may have handed out `epoch`, if the highest that is known is `known`. Without a bound
+/// one message would keep everybody else out for good: no epoch is above the last.
 fn is_near(epoch: Epoch, known: Epoch) -> bool {
     epoch.0 <= known.0.saturating_add(EPOCHS_LOST_MAX)
 }

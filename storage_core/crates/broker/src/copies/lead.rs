@@ -1,5 +1,5 @@
-//! What the leader of an open segment tells those who answer for this node's copy of it. They lie below the leader, and do not
-//! know it.
+//! The facts that the leader of an open segment tells those who answer for this node's copy of it. They lie below the leader,
+//! and do not know it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +13,7 @@ pub(crate) struct Lead {
 }
 
 impl Lead {
-    /// What a leader tells that begins at an offset.
+    /// What a leader tells whose segment begins at `first`.
     pub(crate) fn new(first: u64) -> Self {
         Self {
             high_watermark: HighWatermark::new(first),
@@ -22,17 +22,18 @@ impl Lead {
         }
     }
 
-    /// Too many of its replicas said, when they were asked, that they follow it no more.
+    /// Notes that too many of its replicas said, when they were asked, that they follow it no more.
     pub(crate) fn note_left(&self) {
         self.is_left.store(true, Ordering::Release);
     }
 
-    /// Too many of its replicas refuse its appends; or its segment has ended since, and nobody has to do anything about it.
+    /// Notes that too many of its replicas refuse its appends; `false` once its segment has ended, when nobody has to do
+    /// anything about that.
     pub(crate) fn set_deposed(&self, is_deposed: bool) {
         self.is_deposed.store(is_deposed, Ordering::Release);
     }
 
-    /// No append is acknowledged any more, and nobody knows yet where the segment ends.
+    /// Whether no append is acknowledged any more while nobody knows yet where the segment ends.
     pub(crate) fn is_in_vain(&self) -> bool {
         self.is_left.load(Ordering::Acquire) || self.is_deposed.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! Logs that are left of disks that this node was before: their journals lost their ends, so they have no votes, and their
+//! The logs that are left of this node's former disks: the journals of those lost their ends, so they have no votes, and the
 //! node came back as another disk. Their batches are as good as any copy's, since a segment has one writer: whoever lacks
 //! some may fetch them here. They answer nothing else, and count as no copy.
 
@@ -12,9 +12,10 @@ use walrus_replica::Mark;
 use crate::copies::copy;
 use crate::node::error::{Error, Result};
 
-/// The folder of a data directory in which they lie: `former/DISK/log`.
+/// The folder of a data directory that has the former disks: the logs of one are in `former/DISK/log`.
 const FOLDER: &str = "former";
-/// All of this node.
+
+/// All logs that are left of this node's former disks.
 #[derive(Default)]
 pub(crate) struct LeftLogs {
     disks: ArcSwap<Vec<Arc<LeftDisk>>>,
@@ -27,7 +28,7 @@ struct LeftDisk {
 }
 
 impl LeftLogs {
-    /// Opens those of a data directory. One that cannot be opened is told, and the node starts without it.
+    /// Opens the former disks of a data directory. One that cannot be opened is logged, and the node starts without it.
     pub(crate) fn open(data_dir: &Path, options: &Options) -> Self {
         let entries = std::fs::read_dir(data_dir.join(FOLDER)).into_iter().flatten().flatten();
         let folders = entries.map(|entry| entry.path()).filter(|folder| folder.join("log").is_dir());

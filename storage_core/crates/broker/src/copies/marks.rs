@@ -1,4 +1,4 @@
-//! Where batches end in a log, and the digest of all up to there.
+//! Marks: the places where batches end in a log, each with the digest of all up to there.
 
 use bytes::Bytes;
 use walrus_log::batch::Batch as StoredBatch;
@@ -7,7 +7,7 @@ use walrus_replica::{Batch, Mark};
 
 use crate::node::error::{Error, Result};
 
-/// Where batches end that follow a place, as their offsets will be.
+/// Marks where batches will end that are put behind a place, one after another.
 pub(crate) fn mark_batches(from: Mark, batches: &[Bytes]) -> Result<Vec<Batch>> {
     let mut last = from;
     let mut marked = Vec::with_capacity(batches.len());
@@ -23,7 +23,7 @@ pub(crate) fn mark_batches(from: Mark, batches: &[Bytes]) -> Result<Vec<Batch>> 
     Ok(marked)
 }
 
-/// The place behind a batch that is put there; `None`: there is none, for offsets end there. A peer names the first place.
+/// The place behind a batch that is put at `last`; `None` where offsets end before it, since a peer may name any place.
 pub(crate) fn mark_behind(last: Mark, batch: &StoredBatch<'_>) -> Option<Mark> {
     let (records, crc) = (batch.record_count(), batch.header().crc);
     let end = last.end.0.checked_add(u64::from(records)).filter(|end| i64::try_from(*end).is_ok())?;
@@ -31,7 +31,7 @@ pub(crate) fn mark_behind(last: Mark, batch: &StoredBatch<'_>) -> Option<Mark> {
     Some(Mark { end: Offset(end), digest: Digest(digest) })
 }
 
-/// A batch that is none.
+/// The error for bytes that are no batch, or not one that fits.
 pub(crate) fn invalid(problem: &str) -> Error {
     Error::InvalidBatch { problem: problem.to_owned() }
 }

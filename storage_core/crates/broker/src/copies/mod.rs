@@ -1,4 +1,4 @@
-//! Copies of segments on this node. The machines of `walrus-replica` are at work here: their batches go into logs, their
+//! The copies of segments on this node. The machines of `walrus-replica` are at work here: their batches go into logs, their
 //! promises into the store's journal.
 
 pub(crate) mod answers;
@@ -54,7 +54,7 @@ impl Copies {
         &self.cluster
     }
 
-    /// What runs beside each other here.
+    /// The tasks and threads of this node.
     pub(crate) fn tasks(&self) -> &Tasks {
         self.cluster.tasks()
     }
@@ -64,12 +64,12 @@ impl Copies {
         &self.bucket
     }
 
-    /// Each copy, and what its disk remembers of it.
+    /// The copies, and what the disk remembers of them.
     pub(crate) fn table(&self) -> &CopyTable {
         &self.table
     }
 
-    /// Logs of disks that this node was before.
+    /// The logs that are left of former disks.
     pub(crate) fn left(&self) -> &LeftLogs {
         &self.left
     }

@@ -1,10 +1,10 @@
-//! So many bytes a second, on the average, and no more than a second's worth at once.
+//! The pace at which bytes are copied or read in the background: a limit on their average per second.
 
 use std::time::{Duration, Instant};
 
 /// A limit on bytes a second. Whoever takes more than there is waits the longer before the next bytes.
 pub(crate) struct Pace {
-    /// The bytes taken so far are paid for then.
+    /// When the bytes that were taken so far are paid for.
     paid_until: Instant,
 }
 
@@ -13,7 +13,7 @@ impl Pace {
         Self { paid_until: Instant::now() }
     }
 
-    /// How long to wait after these bytes.
+    /// Takes bytes, and says how long to wait after them. A wait grows by at most a minute with each call.
     pub(crate) fn take(&mut self, now: Instant, bytes: u64, bytes_per_second: u64) -> Duration {
         let start = self.paid_until.max(now);
         #[allow(clippy::cast_precision_loss, reason = "a pace")]

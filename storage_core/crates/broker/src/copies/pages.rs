@@ -1,4 +1,4 @@
-//! Batches of a segment from the other copies, page by page: while one is written here, the next is on its way.
+//! Pages of a segment's batches from its other copies: while one is written here, the next is on its way.
 
 use bytes::Bytes;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::node::error::{Error, Result};
 pub(crate) struct Pages<'a> {
     copies: &'a Arc<Copies>,
     segment: &'a Descriptor,
-    /// Nobody has what is lost, and what lies behind the end is not wanted.
+    /// The decision on the segment: nobody has what is lost, and what lies behind the end is not wanted.
     decided: Value,
-    /// Asked for already: the page that begins there.
+    /// The page that was asked for ahead, and the offset where it begins.
     ahead: Option<(Offset, JoinHandle<Result<Vec<Bytes>>>)>,
 }
 
@@ -24,8 +24,8 @@ impl<'a> Pages<'a> {
         Self { copies, segment, decided, ahead: None }
     }
 
-    /// The page that begins at an offset, or behind what is lost there; with nothing where that is the end. What follows it
-    /// is asked for.
+    /// Takes the page that begins at an offset, or behind what is lost there, and says where it begins; it is empty at the end.
+    /// The page behind it is asked for.
     pub(crate) async fn take(&mut self, from: Offset) -> Result<(Offset, Vec<Bytes>)> {
         let from = self.decided.past_lost(from);
         if from >= self.decided.end {

@@ -1,13 +1,13 @@
-//! What this disk has promised about segments, as it lies in the journal: one property for each.
+//! The promises of this disk about segments, as they lie in the journal: one property for each segment.
 
 use walrus_log::Store;
 use walrus_model::{Ballot, Descriptor, ProcessId, SegmentId, Value};
 use walrus_replica::Promises;
 
-use crate::copies::codec::{self, Unreadable, fields};
+use crate::copies::codec::{self, RecordError, fields};
 use crate::node::error::{Error, Result};
 
-/// What the keys of promises begin with.
+/// Prefix of the keys under which promises lie.
 const KEYS: &str = "replica/";
 
 /// The promises about one segment.
@@ -24,7 +24,7 @@ struct Record {
 
 fields!(Record { descriptor, promised, writer, accepted, sealed, suspect, trimmed });
 
-/// Durable on return.
+/// Writes what was promised about a segment. It is durable on return.
 pub(crate) fn write(store: &Store, descriptor: &Descriptor, promises: &Promises) -> walrus_log::Result<()> {
     let key = key(descriptor.id);
     store.put_property(&key, &codec::encode(&key, &Record::new(descriptor, promises)))
@@ -45,7 +45,7 @@ pub(crate) fn is_buried(store: &Store, segment: SegmentId) -> Result<bool> {
     Ok(read_record(store, segment)?.is_some_and(|record| record.trimmed))
 }
 
-/// A sealed log answers for itself: what was promised before is not needed any more.
+/// Drops what was promised about a segment whose log is sealed: that log answers for itself.
 pub(crate) fn forget_votes(store: &Store, segment: SegmentId) -> Result<()> {
     let key = key(segment);
     if store.property(&key).is_none() {
@@ -55,8 +55,8 @@ pub(crate) fn forget_votes(store: &Store, segment: SegmentId) -> Result<()> {
     store.remove_property(&key).map_err(failed)
 }
 
-/// All segments about which something is remembered here that can be read. A copy whose promises cannot answers nothing,
-/// and is told among those that are not whole (`upkeep/holes.rs`).
+/// All segments about which this disk remembers promises that can be read. A copy whose promises cannot be read answers
+/// nothing, and is told among those that are not whole (`upkeep/holes.rs`).
 pub(crate) fn all_descriptors(store: &Store) -> Vec<Descriptor> {
     let records = store.properties().into_iter().filter(|(key, _)| key.starts_with(KEYS));
     records.filter_map(|(key, bytes)| Some(parse(&key, &bytes).ok()?.descriptor)).collect()
@@ -84,7 +84,7 @@ fn read_record(store: &Store, segment: SegmentId) -> Result<Option<Record>> {
 }
 
 fn parse(key: &str, bytes: &[u8]) -> Result<Record> {
-    codec::decode(key, bytes).map_err(|problem: Unreadable| Error::Internal {
+    codec::decode(key, bytes).map_err(|problem: RecordError| Error::Internal {
         message: format!("what this disk has promised, {key}, cannot be read: {problem}"),
     })
 }

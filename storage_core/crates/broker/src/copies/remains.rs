@@ -1,5 +1,5 @@
-//! What this disk remembers of topics, so that one whose creation the metadata have lost can be named again: a note of
-//! its name, made with the first log of it, and what there is of topics that the metadata do not name.
+//! The remains of topics on this disk, so that one whose creation the metadata have lost can be named again: a note of its
+//! name, made with the first log of it, and what there is of topics that the metadata do not name.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,7 +12,7 @@ use crate::cluster::segment::{Place, segment_of};
 use crate::copies::Copies;
 use crate::copies::promises;
 
-/// The keys of the notes in the store begin so.
+/// Prefix of the keys under which the notes lie.
 const KEYS: &str = "topic/";
 
 /// Notes a topic's organisation, name and number of partitions, durably, unless the same is noted already.
@@ -69,6 +69,7 @@ impl Copies {
     }
 }
 
+/// Whether the metadata, if there are any, neither name a topic nor call it deleted.
 fn is_lost(metadata: &Metadata, topic: TopicId) -> bool {
     metadata.cluster_id.is_some()
         && !metadata.topics.contains_key(&topic)
@@ -89,7 +90,7 @@ fn of_log(log: &Log, place: Place, descriptor: Option<Descriptor>) -> SegmentRem
     }
 }
 
-/// A segment that this disk promised something about and has no log of: nothing was written to it here.
+/// The remains of a segment that this disk promised something about and has no log of: nothing was written to it here.
 fn of_promise(descriptor: Descriptor) -> Option<SegmentRemains> {
     let base = descriptor.base_offset?;
     Some(SegmentRemains {
@@ -105,7 +106,7 @@ fn of_promise(descriptor: Descriptor) -> Option<SegmentRemains> {
     })
 }
 
-/// A note that cannot be read is none: the topic is found without its name.
+/// The note of a topic's name. One that cannot be read counts as none: the topic is found without its name.
 fn noted(store: &Store, topic: TopicId) -> Option<TopicFacts> {
     let bytes = store.property(&key(topic))?;
     serde_json::from_slice(&bytes)

@@ -1,4 +1,4 @@
-//! Batches of a segment from the other copies of it: who may have them, and how they are asked for.
+//! The sources of a segment's batches: which nodes may have them, and how they are asked for.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -12,11 +12,11 @@ use crate::node::patience;
 use crate::node::proto::peer::{Fetch, FetchAnswer};
 use crate::peer::Request;
 
-/// Bytes of one answer.
+/// Limit on the bytes of one answer, which has one batch at least.
 const FETCH_BYTES: u32 = 8 << 20;
 
 impl Copies {
-    /// Batches of a replica, acknowledged or not.
+    /// Fetches batches of the copy on a node, acknowledged or not, from an offset on.
     pub(crate) async fn fetch(&self, segment: SegmentId, node: u32, from: Offset) -> Result<Vec<Bytes>> {
         if node == self.cluster().node_id() {
             return self.durable_batches(segment, from.0, FETCH_BYTES as usize).await;
@@ -29,7 +29,7 @@ impl Copies {
         Ok(answer.batches)
     }
 
-    /// Whole batches from an offset on, from the first node that has them; at last from what is left here of a former disk.
+    /// Fetches whole batches from an offset on, from the first node that has them; at last from what a former disk left here.
     pub(crate) async fn fetch_from_any(&self, segment: &Descriptor, from: Offset) -> Result<Vec<Bytes>> {
         let mut failure = Error::Unavailable { what: format!("nobody else has segment {}", segment.id) };
         for node in self.holders(segment).into_iter().filter(|node| *node != self.cluster().node_id()) {
@@ -45,8 +45,9 @@ impl Copies {
         Err(failure)
     }
 
-    /// Nodes that may have a segment's batches, the best first: those that answer, then verified copies. Before the segment is
-    /// sealed its replicas. Where the disk of one is gone, all other nodes come last: its log may be left with any of them.
+    /// Nodes that may have a segment's batches, the best first: those that answer, and among them verified copies. They are the
+    /// segment's replicas until it is sealed. If the disk of one is gone, all other nodes come last: its log may be left with
+    /// any of them.
     pub(crate) fn holders(&self, segment: &Descriptor) -> Vec<u32> {
         let listed = self.cluster().current(segment);
         let mut holders: Vec<(u8, u32)> = match listed {

@@ -1,4 +1,4 @@
-//! All copies of segments on this node, and what its disk remembers of trims.
+//! The table of all copies of segments on this node, with what its disk remembers of trims.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use walrus_model::{Descriptor, DiskId, Epoch, NodeId, ReplicaRef, SegmentId};
 use walrus_replica::CutId;
 
 use crate::copies::copy::{self, Copy};
-use crate::copies::holdings::{Held, Holdings};
+use crate::copies::holdings::{HeldCopy, Holdings};
 use crate::copies::holed::Holed;
 use crate::copies::lead::Lead;
 use crate::copies::pace::Pace;
@@ -28,20 +28,20 @@ pub(crate) struct CopyTable {
     start: CutId,
     store: Store,
     known: Lock<HashMap<SegmentId, Arc<Copy>>>,
-    /// What is sealed and listed here.
+    /// The sealed segments whose copies are listed here.
     holdings: Lock<Holdings>,
     tombstones: Tombstones,
-    /// Logs that metadata do not list: not served.
+    /// Logs that metadata do not list, and that are not served for that.
     aside: Lock<HashSet<SegmentId>>,
     /// How fast the copies that are made here may be fetched.
     pace: Lock<Pace>,
     /// Segments whose copies here were found damaged, by a reader.
     damaged: Lock<HashSet<SegmentId>>,
-    /// There are such.
+    /// Wakes who waits for a copy that was found damaged.
     damage: Notify,
     /// Open segments that this process is to lead, whose end somebody wanted to know and was not told.
     doubted: Lock<HashMap<SegmentId, Instant>>,
-    /// CopyTable of segments that are not sealed in which batches rotted.
+    /// Copies of segments that are not sealed in which batches rotted.
     holed: Arc<Holed>,
 }
 
@@ -72,24 +72,25 @@ impl CopyTable {
     }
 
     /// Follows the metadata, and answers the copies of sealed segments with which something is to be done.
-    pub(crate) fn follow(&self, metadata: &Metadata) -> Vec<Held> {
+    pub(crate) fn follow(&self, metadata: &Metadata) -> Vec<HeldCopy> {
         let mut holdings = self.holdings.lock();
         holdings.update(metadata);
-        holdings.unsettled()
+        holdings.pending_copies()
     }
 
-    /// A verified copy was found here. Its seal says all that is to be remembered of its votes.
-    pub(crate) fn settle(&self, held: &Held) {
+    /// Notes that a verified copy was found here. Its seal says all that is to be remembered of its votes, which are dropped if
+    /// the seal outlives a loss of power.
+    pub(crate) fn mark_found(&self, held: &HeldCopy) {
         let log = self.store.log(LogId(held.segment.0));
         let outlives_power = log.is_some_and(|log| log.fsync() != FsyncSchedule::NoFsync);
         if outlives_power && let Err(error) = promises::forget_votes(&self.store, held.segment) {
             tracing::warn!(segment = %held.segment, %error, "old promises stay in the journal");
         }
         self.forget(held.segment);
-        self.holdings.lock().settle(held);
+        self.holdings.lock().mark_found(held);
     }
 
-    /// CopyTable listed here that are to be made, and that are beyond mending.
+    /// How many copies listed here are to be made, and how many are beyond mending.
     pub(crate) fn unfinished(&self) -> (usize, usize) {
         self.holdings.lock().unfinished()
     }
@@ -97,35 +98,35 @@ impl CopyTable {
     /// Segments whose copies here lack something, for they rotted or are to be made, and how far each copy is.
     pub(crate) fn lacking(&self) -> HashMap<SegmentId, u64> {
         let listed = self.holdings.lock().all();
-        let is_lacking = |held: &Held| matches!(held.state, CopyState::Filling | CopyState::Damaged);
+        let is_lacking = |held: &HeldCopy| matches!(held.state, CopyState::Filling | CopyState::Damaged);
         let listed = listed.into_iter().filter(is_lacking).map(|held| held.segment);
         let holed = self.holed.all().into_iter().map(|segment| (segment, 0)); // appends do not fill them
         let end = |segment: SegmentId| self.store.log(LogId(segment.0)).map_or(0, |log| log.end_offset().0);
         listed.map(|segment| (segment, end(segment))).chain(holed).collect()
     }
 
-    /// CopyTable listed here that were found once.
-    pub(crate) fn settled(&self) -> Vec<Held> {
-        self.holdings.lock().settled()
+    /// Verified copies listed here that were found here.
+    pub(crate) fn found_copies(&self) -> Vec<HeldCopy> {
+        self.holdings.lock().found_copies()
     }
 
-    /// CopyTable that somebody should mend: those of sealed segments that a reader found damaged or that are listed so, and
-    /// segments of the others that a reader found damaged.
-    pub(crate) fn to_mend(&self) -> (Vec<Held>, Vec<SegmentId>) {
+    /// Takes the copies that somebody should mend: those of sealed segments that a reader found damaged or that are listed so,
+    /// and other segments whose copies a reader found damaged.
+    pub(crate) fn to_mend(&self) -> (Vec<HeldCopy>, Vec<SegmentId>) {
         let mut damaged = std::mem::take(&mut *self.damaged.lock());
         let held = self.holdings.lock().all();
-        let is_bad = |held: &Held| damaged.remove(&held.segment) || held.state == CopyState::Damaged;
+        let is_bad = |held: &HeldCopy| damaged.remove(&held.segment) || held.state == CopyState::Damaged;
         let sealed = held.into_iter().filter(is_bad).collect();
         (sealed, damaged.into_iter().collect())
     }
 
-    /// A read of the own copy met damage.
+    /// Notes that a read of the own copy met damage.
     pub(crate) fn note_damage(&self, segment: SegmentId) {
         self.damaged.lock().insert(segment);
         self.damage.notify_one();
     }
 
-    /// Somebody waits to hear how far a segment goes that this process is to lead.
+    /// Notes that somebody waits to hear how far a segment goes that this process is to lead.
     pub(crate) fn note_doubt(&self, segment: SegmentId) {
         self.doubted.lock().insert(segment, Instant::now());
     }
@@ -142,7 +143,7 @@ impl CopyTable {
         self.damage.notified().await;
     }
 
-    /// CopyTable of segments that are not sealed in which batches rotted.
+    /// Copies of segments that are not sealed in which batches rotted.
     pub(crate) fn holed(&self) -> &Holed {
         &self.holed
     }
@@ -156,14 +157,14 @@ impl CopyTable {
         promises::is_buried(&self.store, descriptor.id)
     }
 
-    /// A copy that was given up was made again: its log answers from now on.
+    /// Notes that a copy that was given up was made again: its log answers from now on.
     pub(crate) fn revived(&self, descriptor: &Descriptor) -> Result<()> {
         promises::forget_votes(&self.store, descriptor.id)?;
         self.forget(descriptor.id);
         Ok(())
     }
 
-    /// These logs, and no others, are put aside.
+    /// Puts these logs aside, and no others.
     pub(crate) fn put_aside(&self, logs: HashSet<SegmentId>) {
         *self.aside.lock() = logs;
     }
@@ -173,7 +174,7 @@ impl CopyTable {
         self.aside.lock().contains(&segment)
     }
 
-    /// Waits as long as so many copied bytes may take.
+    /// Waits as long as `bytes` that were copied may take.
     pub(crate) async fn breathe(&self, bytes: u64, bytes_per_second: u64) {
         let pause = self.pace.lock().take(Instant::now(), bytes, bytes_per_second);
         tokio::time::sleep(pause).await;
@@ -211,7 +212,7 @@ impl CopyTable {
         log.is_some_and(|log| copy::has_forgotten(&self.store, &log).unwrap_or(true))
     }
 
-    /// The copy of a segment that this disk is to store. Nothing is written by that.
+    /// The copy of a segment that this disk is to store. Writes nothing.
     pub(crate) fn open(&self, descriptor: &Descriptor) -> Result<Arc<Copy>> {
         let stored_here = descriptor.replicas.contains(&self.me);
         let wrong = |problem: &str| Error::InvalidRequest {
@@ -236,17 +237,17 @@ impl CopyTable {
         }
     }
 
-    /// Whether a message of this disk incarnation is meant for us (R11).
+    /// Whether a message to this incarnation of a disk is meant for this node (R11).
     pub(crate) fn is_me(&self, disk: DiskId) -> bool {
         self.me.disk == disk
     }
 
-    /// This node's place in a replica set.
+    /// This disk's place among the replicas of a segment, if it is one of them.
     pub(crate) fn place(&self, descriptor: &Descriptor) -> Option<usize> {
         descriptor.replicas.iter().position(|replica| *replica == self.me)
     }
 
-    /// Nobody needs the machine any more.
+    /// Drops a copy's machine, which nobody needs any more.
     pub(crate) fn forget(&self, segment: SegmentId) {
         self.known.lock().remove(&segment);
         self.holed.note(segment, false);

@@ -1,5 +1,5 @@
-//! Where this disk's partitions begin: what was trimmed below, by metadata's word, and which segment is the first that
-//! lives. It outlives the metadata that said so: a state that has forgotten a trim is told again.
+//! The tombstones of this disk: below which segment each partition was trimmed, by metadata's word, and which segment is the
+//! first that lives. They outlive the metadata that said so: a state that has forgotten a trim is told again.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::copies::codec::{self, fields};
 use crate::node::error::{Error, Result};
 use crate::node::locks::SharedLock;
 
-/// What the keys in the store begin with.
+/// Prefix of the keys under which tombstones lie.
 const KEYS: &str = "trimmed/";
 
 /// The tombstones of one disk, in memory and in its store.
@@ -26,14 +26,14 @@ pub(crate) struct Tombstones {
 pub(crate) struct Tombstone {
     /// Segments with lower numbers are trimmed.
     pub(crate) below: u64,
-    /// The segment of that number, its base known.
+    /// The descriptor of the first segment that lives, with its base.
     pub(crate) first: Descriptor,
 }
 
 fields!(Tombstone { below, first });
 
 impl Tombstones {
-    /// Reads those of the store. One that cannot be read is an error: without it, the copy of a trimmed segment would
+    /// Reads the tombstones of the store. One that cannot be read is an error: without it, the copy of a trimmed segment would
     /// answer as one that never held anything.
     pub(crate) fn open(store: &Store) -> Result<Self> {
         let mut known = HashMap::new();
@@ -47,7 +47,7 @@ impl Tombstones {
         Ok(Self { store: store.clone(), known: SharedLock::new(known) })
     }
 
-    /// Remembers what metadata has trimmed, durably. True: more than before.
+    /// Remembers what metadata has trimmed, durably, and says whether that is more than before.
     pub(crate) fn remember(&self, topic: TopicId, partition: &Partition) -> walrus_log::Result<bool> {
         let Some(first) = partition.segments.first().filter(|_| partition.trimmed_below > 0) else {
             return Ok(false);
@@ -69,13 +69,13 @@ impl Tombstones {
         known.get(&(segment.topic, segment.partition)).is_some_and(|known| segment.number < known.below)
     }
 
-    /// What this disk remembers of a partition and metadata, which say that it is trimmed below a number, do not.
+    /// The tombstone of a partition if it says more than the metadata, which have the partition trimmed below `trimmed_below`.
     pub(crate) fn beyond(&self, topic: TopicId, partition: u32, trimmed_below: u64) -> Option<Tombstone> {
         let known = self.known.read();
         known.get(&(topic, partition)).filter(|known| known.below > trimmed_below).cloned()
     }
 
-    /// Topics that are deleted need none.
+    /// Drops the tombstones of topics that are deleted.
     pub(crate) fn forget(&self, is_deleted: impl Fn(TopicId) -> bool) -> walrus_log::Result<()> {
         let mut known = self.known.write();
         let gone: Vec<(TopicId, u32)> =

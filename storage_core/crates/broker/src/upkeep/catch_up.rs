@@ -12,7 +12,7 @@ use walrus_model::{Digest, Offset, SegmentId};
 
 use crate::cluster::segment::{label, log_id};
 use crate::copies::Copies;
-use crate::copies::holdings::{Held, segment_of};
+use crate::copies::holdings::{HeldCopy, segment_of};
 use crate::copies::holes;
 use crate::copies::sealing;
 use crate::node::error::{Error, Result};
@@ -86,9 +86,9 @@ impl Work {
     ) -> Vec<CopyReport> {
         self.failed.retain(|_, at| at.elapsed() < patience::LOST_COPIES_LOOK);
         let metadata = copies.cluster().routing().metadata.clone();
-        let unsettled = copies.table().follow(&metadata);
+        let pending = copies.table().follow(&metadata);
         let mut reports = Vec::new();
-        for held in unsettled {
+        for held in pending {
             let patience =
                 if held.state == CopyState::Lost { patience::LOST_COPIES_LOOK } else { patience::COPY_RETRY };
             let failed = self.failed.get(&held.segment).is_some_and(|at| at.elapsed() < patience);
@@ -111,7 +111,7 @@ impl Work {
                     None
                 }
                 (CopyState::Verified, Some(_)) => {
-                    copies.table().settle(&held);
+                    copies.table().mark_found(&held);
                     None
                 }
                 (CopyState::Verified, None) if self.is_to_be_sealed_again(copies, &held) => {
@@ -138,7 +138,7 @@ impl Work {
     }
 
     /// Whether the seal of a copy is all that is missing: the journal of the only node's store lost its end.
-    fn is_to_be_sealed_again(&self, copies: &Arc<Copies>, held: &Held) -> bool {
+    fn is_to_be_sealed_again(&self, copies: &Arc<Copies>, held: &HeldCopy) -> bool {
         let store = copies.bucket().store();
         self.under_way.len() < AT_ONCE
             && store.has_lost_promises()
@@ -178,7 +178,7 @@ impl Work {
         &mut self,
         copies: &Arc<Copies>,
         metadata: &walrus_metadata::Metadata,
-        held: &Held,
+        held: &HeldCopy,
     ) -> Option<Found> {
         let segment = segment_of(metadata, held)?;
         let (uuid, leaving) = (held.segment, copies.clone());
@@ -214,8 +214,8 @@ impl Work {
     }
 }
 
-pub(crate) fn report(held: &Held, found: Found) -> CopyReport {
-    let Held { topic, partition, segment, since, .. } = *held;
+pub(crate) fn report(held: &HeldCopy, found: Found) -> CopyReport {
+    let HeldCopy { topic, partition, segment, since, .. } = *held;
     CopyReport { topic, partition, segment, since, found }
 }
 

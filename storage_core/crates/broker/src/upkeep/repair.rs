@@ -12,7 +12,7 @@ use walrus_model::{Descriptor, Digest, Offset, SegmentId};
 use walrus_replica::Mark;
 
 use crate::copies::Copies;
-use crate::copies::holdings::{Held, segment_of};
+use crate::copies::holdings::{HeldCopy, segment_of};
 use crate::copies::marks::mark_batches;
 use crate::copies::pace::Pace;
 use crate::node::error::{Error, Result};
@@ -37,7 +37,7 @@ pub(crate) async fn scrub(copies: Arc<Copies>) {
         let mut pace = Pace::new();
         loop {
             let began = Instant::now();
-            for held in copies.table().settled() {
+            for held in copies.table().found_copies() {
                 look_after(&copies, &held, Some(&mut pace)).await;
             }
             while began.elapsed() < interval(&copies) {
@@ -72,7 +72,7 @@ pub(crate) async fn keep_whole(copies: Arc<Copies>) {
 }
 
 /// Reads a copy, mends it, and tells the metadata if it is not what is listed.
-async fn look_after(copies: &Arc<Copies>, held: &Held, pace: Option<&mut Pace>) {
+async fn look_after(copies: &Arc<Copies>, held: &HeldCopy, pace: Option<&mut Pace>) {
     let health = match read_through(copies, held, pace).await {
         Ok(health) => health,
         Err(error) => {
@@ -94,7 +94,7 @@ async fn look_after(copies: &Arc<Copies>, held: &Held, pace: Option<&mut Pace>) 
     }
 }
 
-async fn read_through(copies: &Arc<Copies>, held: &Held, mut pace: Option<&mut Pace>) -> Result<Health> {
+async fn read_through(copies: &Arc<Copies>, held: &HeldCopy, mut pace: Option<&mut Pace>) -> Result<Health> {
     let metadata = copies.cluster().routing().metadata.clone();
     let segment = segment_of(&metadata, held);
     let log = copies.bucket().log(LogId(held.segment.0));
