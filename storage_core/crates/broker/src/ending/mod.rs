@@ -1,4 +1,4 @@
-//! Where a segment ends whose leader cannot say so: who takes that up, and how it is decided.
+//! The ends of segments whose leaders cannot say where they are: who takes that up, and how it is decided.
 
 pub(crate) mod publish;
 pub(crate) mod recovery;

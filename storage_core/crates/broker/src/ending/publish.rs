@@ -1,4 +1,4 @@
-//! A decided end on its way into the metadata.
+//! Bringing a decided end into the metadata.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::copies::Copies;
 use crate::node::error::{Error, Result};
 use crate::node::patience;
 
-/// Makes the successor's log on its leader's node, should it answer: so that it need not ask around later.
+/// Makes the successor's log on its leader's node, should it answer, so that it need not ask around later.
 pub(crate) async fn prepare_ahead(copies: &Arc<Copies>, segment: &Descriptor, value: &Value) {
     let log = copies.bucket().log(log_id(segment));
     let Some(log) = log.filter(|log| log.is_sealed()) else { return };
@@ -21,7 +21,8 @@ pub(crate) async fn prepare_ahead(copies: &Arc<Copies>, segment: &Descriptor, va
     }
 }
 
-/// Proposes the value until metadata has it. Gives up only where metadata has another value or no such segment.
+/// Proposes the value until metadata has it. Gives up only where metadata has another value or no such segment, and when
+/// this node stops.
 pub(crate) async fn publish(copies: &Arc<Copies>, segment: &Descriptor, value: &Value) -> Result<()> {
     let request = Request::SealAndOpen {
         topic: segment.topic,

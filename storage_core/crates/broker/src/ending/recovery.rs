@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use prost::Message as _;
 use tokio::sync::mpsc;
-use walrus_metadata::{Attempt, Refused, Rejected, Request as Asked, Response, SegmentState};
+use walrus_metadata::{Attempt, Refused, Rejected, Request as MetadataRequest, Response, SegmentState};
 use walrus_model::{Ballot, Descriptor, Digest, Epoch, NodeId, Offset, SegmentId, Value};
 use walrus_replica::{Accept, Mark, Message, Recoverer, RecovererInput, RecovererOutput, Reply};
 
@@ -20,7 +20,8 @@ use crate::node::patience;
 use crate::node::proto::peer::{ReplicaAnswer, SegmentInfo};
 use crate::peer::Request;
 
-/// Until metadata has the end of the segment, or does not list it. `reason` is for people.
+/// Tries to end a segment until metadata has its end. Gives up where metadata does not list it or refuses, or too few replicas
+/// answer in time. `reason` is for people.
 pub(crate) async fn run(
     copies: &Arc<Copies>,
     segment: &Descriptor,
@@ -60,13 +61,13 @@ pub(crate) async fn run(
                 tracing::info!(segment = %segment.id, number = segment.number, reason, seconds, "segment recovered");
                 return Ok(());
             }
-            Err(Ended::Outbid(epoch)) => {
+            Err(AttemptEnd::Outbid(epoch)) => {
                 above = above.max(epoch);
                 tracing::info!(segment = %segment.id, epoch = epoch.0, "a higher attempt is known, standing back");
                 let factor = u32::try_from(place + 1).unwrap_or(u32::MAX);
                 copies.cluster().news().wait(patience::OUTBID_STANDS_BACK * factor).await;
             }
-            Err(Ended::Late) => {
+            Err(AttemptEnd::Late) => {
                 let what = format!("too few replicas of segment {} answer", segment.id);
                 return Err(Error::Unavailable { what });
             }
@@ -77,11 +78,12 @@ pub(crate) async fn run(
 /// What an attempt chose.
 struct Choice {
     value: Value,
-    /// Else nobody is left to vote, and it is decided only if metadata take it.
+    /// The replicas voted for it; else nobody is left to vote, and it is decided only if metadata take it.
     is_voted: bool,
 }
 
-enum Ended {
+/// Why an attempt ended without a choice.
+enum AttemptEnd {
     Outbid(Epoch),
     Late,
 }
@@ -92,7 +94,7 @@ async fn begin(
     above: Epoch,
     avoid: &[u32],
 ) -> Result<Attempt, Refused> {
-    let request = Asked::BeginRecovery {
+    let request = MetadataRequest::BeginRecovery {
         topic: segment.topic,
         partition: segment.partition,
         segment: segment.id,
@@ -110,9 +112,9 @@ async fn attempt(
     segment: &Descriptor,
     ballot: Ballot,
     successor: &Descriptor,
-) -> Result<Choice, Ended> {
+) -> Result<Choice, AttemptEnd> {
     let mut machine = Recoverer::new(segment.clone(), ballot, successor.clone());
-    let (replies, mut arrived) = mpsc::unbounded_channel::<Heard>();
+    let (replies, mut arrived) = mpsc::unbounded_channel::<AttemptEvent>();
     // Nodes from which the batches of a place are fetched, where that is not the one that stored them.
     let mut left_with: HashMap<usize, u32> = HashMap::new();
     look_for_left(copies, segment, replies.clone());
@@ -133,46 +135,46 @@ async fn attempt(
                     }
                     RecovererOutput::Decided(value) => return Ok(Choice { value, is_voted: true }),
                     RecovererOutput::Unvoted(value) => return Ok(Choice { value, is_voted: false }),
-                    RecovererOutput::Outbid(promised) => return Err(Ended::Outbid(promised.epoch)),
+                    RecovererOutput::Outbid(promised) => return Err(AttemptEnd::Outbid(promised.epoch)),
                 }
             }
         }
         tokio::select! {
             heard = arrived.recv() => match heard.expect("the other end is held here") {
-                Heard::Reply { from, reply } => {
+                AttemptEvent::Reply { from, reply } => {
                     tracing::debug!(segment = %segment.id, from, ?reply, "a replica answers the recovery");
                     inputs.push(RecovererInput::Reply { from, reply });
                 }
-                Heard::Gone { replica, left } => {
+                AttemptEvent::Gone { replica, left } => {
                     tracing::debug!(segment = %segment.id, replica, ?left, "the disk of a replica is gone");
                     left_with.extend(left.map(|(node, _)| (replica, node)));
                     inputs.push(RecovererInput::Gone { replica, left: left.map(|(_, last)| last) });
                 }
             },
             () = tokio::time::sleep(patience::RECOVERY_ASKS_AGAIN) => inputs.push(RecovererInput::Ask),
-            () = tokio::time::sleep_until(until) => return Err(Ended::Late),
+            () = tokio::time::sleep_until(until) => return Err(AttemptEnd::Late),
         }
     }
 }
 
-/// What an attempt hears.
+/// What happens to an attempt from outside.
 #[expect(clippy::large_enum_variant, reason = "a few are under way, and most are replies")]
-enum Heard {
-    /// From the replica of a place.
+enum AttemptEvent {
+    /// The replica of a place answered.
     Reply { from: usize, reply: Reply },
     /// The disk of a place is gone; perhaps its log is left with a node, whole up to a mark.
     Gone { replica: usize, left: Option<(u32, Mark)> },
 }
 
-/// From where on a replica lacks the value's batches, and which nodes have them.
+/// What a replica lacks of the value's batches: from where on, and which nodes have them.
 struct Fill {
     from: Offset,
     nodes: Vec<u32>,
 }
 
-/// Tells an attempt which disks are gone, once all nodes that are there have said which logs are left with them: of the
-/// copies that are gone, one log stands for each, the longest first.
-fn look_for_left(copies: &Arc<Copies>, segment: &Descriptor, heard: mpsc::UnboundedSender<Heard>) {
+/// Tells an attempt which disks are gone, once all nodes that are there have said which logs are left with them. One log stands
+/// for each copy that is gone, the longest first.
+fn look_for_left(copies: &Arc<Copies>, segment: &Descriptor, heard: mpsc::UnboundedSender<AttemptEvent>) {
     let metadata = copies.cluster().routing().metadata.clone();
     let is_gone = |place: &usize| metadata.gone_disks.contains(&segment.replicas[*place].disk);
     let gone: Vec<usize> = (0..segment.replicas.len()).filter(is_gone).collect();
@@ -198,12 +200,12 @@ fn look_for_left(copies: &Arc<Copies>, segment: &Descriptor, heard: mpsc::Unboun
         left.sort_by_key(|(_, mark)| std::cmp::Reverse(mark.end));
         let mut left = left.into_iter();
         for replica in gone {
-            drop(heard.send(Heard::Gone { replica, left: left.next() })); // the attempt may be over
+            drop(heard.send(AttemptEvent::Gone { replica, left: left.next() })); // the attempt may be over
         }
     });
 }
 
-/// How far the log of a segment goes that is left with a node, if one is, and is whole.
+/// How far a segment's log goes that a former disk left with a node; `None` if there is none, or it is not whole.
 async fn left_with(copies: &Arc<Copies>, segment: SegmentId, node: u32) -> Result<Option<Mark>> {
     let asked = crate::cluster::segment::uuid_bytes(segment.0);
     let question = SegmentInfo { left: true, ..copies.segment_info(vec![asked], false) };
@@ -219,7 +221,7 @@ fn ask(
     to: usize,
     message: Message,
     fill: Option<Fill>,
-    replies: mpsc::UnboundedSender<Heard>,
+    replies: mpsc::UnboundedSender<AttemptEvent>,
 ) {
     let (asking, segment) = (copies.clone(), segment.clone());
     copies.cluster().tasks().spawn("recovery", async move {
@@ -233,7 +235,7 @@ fn ask(
             Err(error) => Err(error),
         };
         match reply {
-            Ok(reply) => drop(replies.send(Heard::Reply { from: to, reply })), // the attempt may be over
+            Ok(reply) => drop(replies.send(AttemptEvent::Reply { from: to, reply })), // the attempt may be over
             Err(error) => {
                 let node = segment.replicas[to].node.0;
                 tracing::debug!(segment = %segment.id, node, %error, "a replica does not answer the recovery");
@@ -242,6 +244,7 @@ fn ask(
     });
 }
 
+/// Fetches the batches that a replica lacks of a value and puts them into the message that asks for its vote.
 async fn with_missing(
     copies: &Arc<Copies>,
     segment: &Descriptor,
@@ -282,8 +285,8 @@ async fn deliver(copies: &Arc<Copies>, segment: &Descriptor, to: usize, ask: Ask
     wire::decode_reply(ReplicaAnswer::decode(payload).map_err(wrong)?)
 }
 
-/// The value is decided: the own copy is sealed, so that the next leader can be given the producers at the end, and
-/// metadata is told.
+/// Carries out a choice: seals the own copy, so that the next leader can be given the producers at the end, and tells
+/// metadata.
 async fn finish(copies: &Arc<Copies>, segment: &Descriptor, value: Value, is_voted: bool) -> Result<()> {
     if !value.possible_loss.is_empty() {
         copies.cluster().metrics().possible_losses.inc();

@@ -14,7 +14,7 @@ use crate::copies::Copies;
 use crate::ending::recovery;
 use crate::node::patience;
 
-/// Recoveries at the same time.
+/// Limit on the recoveries at the same time.
 const AT_ONCE: usize = 32;
 
 /// Why a segment needs somebody else to end it.
@@ -30,7 +30,7 @@ enum Cause {
     Unable,
     /// It was adopted: it may have been written and sealed before metadata forgot it (R6).
     Adopted,
-    /// Somebody is at it.
+    /// Somebody has begun to end it and may be stuck.
     Attempt(Ballot),
 }
 
@@ -62,7 +62,7 @@ struct Suspicion {
     under_way: bool,
 }
 
-/// Until the node stops.
+/// Watches the leaders until the node stops.
 pub(crate) async fn keep_watch(copies: Arc<Copies>) {
     let shutdown = copies.cluster().tasks().shutdown().clone();
     let mut suspicions: HashMap<SegmentId, Suspicion> = HashMap::new();
@@ -75,10 +75,13 @@ pub(crate) async fn keep_watch(copies: Arc<Copies>) {
                 suspicion.since = Instant::now() + patience::RECOVERY_RETRY;
             }
         }
-        let now =
-            (copies.cluster().metadata_version(), copies.cluster().liveness().silent(), unable(&copies));
+        let now = (
+            copies.cluster().metadata_version(),
+            copies.cluster().liveness().silent(),
+            unable_segments(&copies),
+        );
         if now != seen || !suspicions.is_empty() {
-            let suspected = suspected(&copies, &now.2);
+            let suspected = suspects(&copies, &now.2);
             seen = now;
             suspicions.retain(|segment, _| suspected.iter().any(|(listed, _)| listed.id == *segment));
             for (descriptor, cause) in suspected {
@@ -121,7 +124,7 @@ fn recover(
 }
 
 /// Unsealed segments that this node stores, or stored as another disk, and whose leader is not there.
-fn suspected(copies: &Arc<Copies>, unable: &HashSet<SegmentId>) -> Vec<(Descriptor, Cause)> {
+fn suspects(copies: &Arc<Copies>, unable: &HashSet<SegmentId>) -> Vec<(Descriptor, Cause)> {
     let routing = copies.cluster().routing();
     let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
     let last = partitions.filter_map(|partition| partition.segments.last());
@@ -140,7 +143,7 @@ fn suspected(copies: &Arc<Copies>, unable: &HashSet<SegmentId>) -> Vec<(Descript
 }
 
 /// Segments that this process is to lead and cannot lead, and whose end somebody wants to know.
-fn unable(copies: &Arc<Copies>) -> HashSet<SegmentId> {
+fn unable_segments(copies: &Arc<Copies>) -> HashSet<SegmentId> {
     let routing = copies.cluster().routing();
     let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
     let led_in_vain = |wanted: &HashSet<SegmentId>| -> HashSet<SegmentId> {

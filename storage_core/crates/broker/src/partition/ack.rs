@@ -1,6 +1,6 @@
-//! What the sender of a batch is told.
+//! The acknowledgement that the sender of a batch gets.
 
-/// A batch that is durable and readable.
+/// Says where a batch is that is durable and readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppendAck {
     /// Offset of its first record.

@@ -1,4 +1,4 @@
-//! When an open segment ends. Pure: it is told how full the segment is and answers what to do, and why.
+//! Decides when an open segment ends. Pure: it is told how full the segment is and answers what to do, and why.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const HARD_CAP_FACTOR: u128 = 4;
 /// How full a segment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fill {
-    /// Records.
+    /// Records in it.
     pub(crate) entries: u64,
     /// Bytes of its batches.
     pub(crate) bytes: u64,
@@ -23,15 +23,15 @@ pub(crate) struct Fill {
 /// What to do with an open segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Nothing.
+    /// Nothing is to be done.
     Continue,
     /// It will end soon: have its successor allotted.
     AllotSuccessor(Reason),
-    /// What is in it now is all.
+    /// It is full: nothing more is appended to it, and it is rolled.
     SealAfterThis(Reason),
 }
 
-/// Looks at a segment after an append, or now and then. An empty segment never ends by itself.
+/// Decides what to do with a segment, after an append or now and then. An empty segment never ends by itself.
 #[must_use]
 pub(crate) fn decide(fill: Fill, limits: Limits) -> Decision {
     if fill.entries == 0 {
@@ -50,6 +50,7 @@ pub(crate) fn may_outgrow(fill: Fill, limits: Limits) -> bool {
     reached(fill, Limits { age_max: None, ..limits }, 100 * HARD_CAP_FACTOR).is_none()
 }
 
+/// The first limit of which a segment has reached so many percent.
 fn reached(fill: Fill, limits: Limits, percent: u128) -> Option<Reason> {
     let is_over = |value: u128, limit: u128| value * 100 >= limit * percent;
     if is_over(fill.entries.into(), limits.entries_max.into()) {

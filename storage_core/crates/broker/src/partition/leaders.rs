@@ -1,4 +1,4 @@
-//! The segments that this process leads: who is asked to, who may, and what happens when their metadata moves on.
+//! The leaders of the segments that this process leads: when one may begin, and how it ends when the metadata move on.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -44,7 +44,7 @@ impl Leaders {
         &self.copies
     }
 
-    /// When a segment is full.
+    /// The limits at which a segment is full.
     pub(crate) fn limits(&self) -> Limits {
         **self.limits.load()
     }
@@ -53,8 +53,8 @@ impl Leaders {
         self.limits.store(Arc::new(limits));
     }
 
-    /// The leader of an open segment that metadata gives to this process. Makes its log if need be. Appends that the segment ends
-    /// without go to `back`.
+    /// The leader of an open segment that metadata gives to this process. It begins, and makes its log, if need be. Appends that
+    /// the segment ends without go to `back`.
     pub(crate) async fn leader(
         &self,
         topic: &TopicName,
@@ -96,7 +96,7 @@ impl Leaders {
         Ok(leader)
     }
 
-    /// Whether this process may begin to lead a segment that metadata gives it: nobody has written it yet (R7).
+    /// Whether this process leads a segment that metadata gives it, or may begin to, for nobody has written it yet (R7).
     pub(crate) fn may_lead(&self, segment: &Segment) -> bool {
         let descriptor = &segment.descriptor;
         if self.known_leader(descriptor.id).is_some() {
@@ -115,7 +115,8 @@ impl Leaders {
         self.led.lock().values().cloned().collect()
     }
 
-    /// Leaders whose segments metadata has sealed, or does not list any more, learn it before anybody is routed past them.
+    /// Ends the leaders whose segments metadata has sealed, or does not list any more. They learn it before anybody is routed
+    /// past them.
     pub(crate) fn end_leaders(&self, routing: &Routing) {
         let is_led = |segment: &SegmentId| routing.leases.by_key.contains_key(&walrus_log::LogId(segment.0));
         let ended: Vec<_> =
@@ -127,7 +128,7 @@ impl Leaders {
             let mut listed = partition.into_iter().flat_map(|partition| partition.segments.iter().rev());
             let state = listed.find(|listed| listed.descriptor.id == segment.id).map(|listed| &listed.state);
             if let Some(SegmentState::Sealed(value)) = state {
-                leader.learned(&self.copies, value.clone());
+                leader.learn_end(&self.copies, value.clone());
             }
             leader.close();
         }

@@ -1,4 +1,4 @@
-//! The appends of a partition: their order, the leader of its open segment, and the planned end of it.
+//! The appends of partitions: their order, the leaders of the open segments, and the planned ends of those.
 
 pub(crate) mod ack;
 mod follower;
@@ -31,7 +31,7 @@ use crate::node::error::{Error, Result};
 /// All partitions, each with what orders its appends on this node.
 pub(crate) struct Partitions {
     leaders: Arc<Leaders>,
-    /// By topic, and by partition. They stay the same as long as the topic lives.
+    /// The sequencers by topic and partition. They stay the same as long as the topic lives.
     sequencers: ArcSwap<HashMap<TopicId, Vec<Arc<Sequencer>>>>,
 }
 
@@ -72,7 +72,7 @@ impl Partitions {
         self.sequencers.store(Arc::new(next));
     }
 
-    /// The metadata of these topics have changed: targets that are not theirs any more are given up.
+    /// Gives up the targets that topics whose metadata have changed do not have any more.
     pub(crate) fn metadata_changed(&self, changed: &[Arc<TopicRoute>]) {
         let sequencers = self.sequencers.load();
         for route in changed {
@@ -99,12 +99,13 @@ impl Partitions {
         self.sequencer_of(topic, partition).ok_or_else(unknown)?.leader(segment).await
     }
 
-    /// Ends segments that this process leads and that are full, or too old: for those that nobody appends to.
+    /// Ends segments that this process leads and that are full, or too old. Appends do that themselves; this is for segments to
+    /// which nobody appends.
     pub(crate) fn check_fullness(&self) {
         for leader in self.leaders.leaders() {
             let Descriptor { topic, partition, .. } = leader.descriptor;
             if let Some(sequencer) = self.sequencer_of(topic, partition) {
-                sequencer.check(&leader);
+                sequencer.check_fullness(&leader);
             }
         }
     }

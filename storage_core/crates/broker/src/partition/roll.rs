@@ -26,8 +26,8 @@ pub(crate) struct Roll {
     pub(crate) segment: Descriptor,
     pub(crate) label: Arc<str>,
     pub(crate) reason: Reason,
+    /// `None` if an earlier process of this node led it: whatever log the disk has is rolled.
     leader: Option<Arc<Leader>>,
-    /// `None` for an earlier process's: whatever log the disk has is rolled.
     started: Instant,
 }
 
@@ -54,7 +54,7 @@ impl Roll {
 pub(crate) fn allot_ahead(copies: &Arc<Copies>, leader: &Arc<Leader>) {
     if leader.is_held()
         || leader.allotting.try_lock().is_err()
-        || allotted(copies, &leader.descriptor).is_some()
+        || listed_successor(copies, &leader.descriptor).is_some()
     {
         return;
     }
@@ -68,19 +68,19 @@ pub(crate) fn allot_ahead(copies: &Arc<Copies>, leader: &Arc<Leader>) {
     });
 }
 
-/// Does all of it: on return metadata has the successor. It can be run again after an error, and after it was cancelled at
-/// any point. On an error either nothing was done and the leader still leads, or it takes nothing more.
+/// Rolls a segment; on return metadata has the successor. It can be run again after an error, and after it was cancelled at
+/// any point. After an error either nothing was done and the leader still leads, or it takes nothing more.
 pub(crate) async fn run(copies: &Arc<Copies>, topic: &TopicName, roll: &Roll) -> Result<()> {
     let Some(leader) = &roll.leader else {
         // Nobody may go on in it: its end is decided as after a failure.
         return recovery::run(copies, &roll.segment, &[], roll.reason.name()).await;
     };
     if leader.is_leading() {
-        settle(leader).await?;
+        await_acked(leader).await?;
         let successor = find_successor(copies, roll, leader).await?;
         leader.freeze(copies, &successor);
     }
-    let value = decided(copies, roll, leader).await?;
+    let value = await_decision(copies, roll, leader).await?;
     sealing::seal_here(copies, &roll.segment, &value).await?;
     publish::publish(copies, &roll.segment, &value).await?;
     let pause = roll.started.elapsed();
@@ -100,13 +100,13 @@ pub(crate) async fn run(copies: &Arc<Copies>, topic: &TopicName, roll: &Roll) ->
     Ok(())
 }
 
-/// Waits until everything that was appended is acknowledged: nothing has to move to the next segment.
-async fn settle(leader: &Leader) -> Result<()> {
+/// Waits until everything that was appended is acknowledged, so that nothing has to move to the next segment.
+async fn await_acked(leader: &Leader) -> Result<()> {
     let end = leader.log().end_offset().0;
     let mut watermark = leader.watch_high_watermark();
-    let settled =
+    let acked =
         tokio::time::timeout(patience::LAST_APPENDS_ACKED, watermark.wait_for(|reached| *reached >= end));
-    match settled.await {
+    match acked.await {
         Ok(Ok(_)) => Ok(()),
         _ => Err(Error::Unavailable {
             what: format!("{}: too few replicas have its last batches", leader.label()),
@@ -114,8 +114,8 @@ async fn settle(leader: &Leader) -> Result<()> {
     }
 }
 
-/// The end of a frozen segment: by the votes for ballot 0, else by a recovery (R3).
-async fn decided(copies: &Arc<Copies>, roll: &Roll, leader: &Leader) -> Result<Value> {
+/// Waits for the end of a frozen segment: it is decided by the votes for ballot 0, else by a recovery (R3).
+async fn await_decision(copies: &Arc<Copies>, roll: &Roll, leader: &Leader) -> Result<Value> {
     let mut end = leader.watch_end();
     let is_voted = tokio::time::timeout(patience::ROLL_VOTES, end.wait_for(Option::is_some)).await.is_ok();
     if !is_voted {
@@ -129,7 +129,7 @@ async fn decided(copies: &Arc<Copies>, roll: &Roll, leader: &Leader) -> Result<V
     value.map(|value| (*value).clone()).ok_or_else(unknown)
 }
 
-/// A successor, with its base, whose node has its log on disk.
+/// Finds a successor whose leader's node has its log on disk, and answers it with its base.
 async fn find_successor(copies: &Arc<Copies>, roll: &Roll, leader: &Leader) -> Result<Descriptor> {
     let end = leader.log().end_offset();
     let producers = Bytes::from(copies.producers_behind(&roll.segment, leader.log().producers()).encode());
@@ -162,27 +162,27 @@ async fn find_successor(copies: &Arc<Copies>, roll: &Roll, leader: &Leader) -> R
     }
 }
 
-/// The successor that metadata has, if it can still serve; else a new one.
+/// Answers the successor that metadata has, if it can still serve; else has a new one allotted.
 async fn allot(copies: &Arc<Copies>, roll: &Roll, leader: &Leader, avoid: &[u32]) -> Result<Descriptor> {
     let late = |_| Error::Unavailable { what: format!("{} is allotted no successor", roll.label) };
     let _turn =
         tokio::time::timeout(patience::METADATA_ALLOTS, leader.allotting.lock()).await.map_err(late)?;
-    if let Some(successor) = allotted(copies, &roll.segment)
+    if let Some(successor) = listed_successor(copies, &roll.segment)
         && !avoid.contains(&successor.leader.node.0)
         && !copies.cluster().liveness().is_silent(successor.leader.node.0)
-        && is_alive(copies, &successor)
+        && still_runs(copies, &successor)
     {
         return Ok(successor);
     }
     begin_roll(copies, &roll.segment, avoid, patience::METADATA_ALLOTS).await
 }
 
-fn allotted(copies: &Arc<Copies>, segment: &Descriptor) -> Option<Descriptor> {
+fn listed_successor(copies: &Arc<Copies>, segment: &Descriptor) -> Option<Descriptor> {
     copies.cluster().current(segment)?.successor
 }
 
-/// The process that was to lead it still runs, as far as metadata knows.
-fn is_alive(copies: &Arc<Copies>, successor: &Descriptor) -> bool {
+/// Whether the process that is to lead a successor still runs, as far as metadata knows.
+fn still_runs(copies: &Arc<Copies>, successor: &Descriptor) -> bool {
     let routing = copies.cluster().routing();
     let node = routing.metadata.nodes.get(&successor.leader.node);
     node.is_some_and(|node| node.process == successor.leader.process)

@@ -1,4 +1,4 @@
-//! Appends on their way in: what is wrong with a batch is said at once, else it gets its place in the order of its partition,
+//! The way in of appends: what is wrong with a batch is said at once, else it gets its place in the order of its partition,
 //! here or at the node that leads.
 
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ impl Partitions {
         placed.unwrap_or_else(Ticket::failed)
     }
 
-    /// An append that another node sent here. Its place in the order is fixed when this returns.
+    /// Takes an append that another node sent here. Its place in the order is fixed when this returns.
     pub(crate) fn submit_forwarded(
         &self,
         topic: TopicId,
@@ -54,6 +54,7 @@ impl Partitions {
     }
 }
 
+/// Parses what must be one sound batch of at most [`BATCH_BYTES_MAX`].
 pub(crate) fn check_batch(bytes: &Bytes) -> Result<Batch<'_>> {
     if bytes.len() > BATCH_BYTES_MAX {
         let (bytes, bytes_max) = (bytes.len() as u64, BATCH_BYTES_MAX as u64);
@@ -67,6 +68,7 @@ pub(crate) fn check_batch(bytes: &Bytes) -> Result<Batch<'_>> {
     Ok(batch)
 }
 
+/// Refuses partitions that are not there, and internal topics unless the append is `internal`.
 fn check_access(route: &TopicRoute, partition: u32, internal: bool) -> Result<()> {
     route.partition(partition)?;
     if route.topic.internal && !internal {

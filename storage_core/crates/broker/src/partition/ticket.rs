@@ -1,4 +1,4 @@
-//! What the submitter of a batch holds until the batch is durable and readable.
+//! The ticket that the submitter of a batch holds until the batch is durable and readable.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::node::awake;
 use crate::node::error::{Error, Result};
 use crate::node::patience;
 use crate::partition::ack::AppendAck;
-use crate::partition::leader::waiting::Waited;
+use crate::partition::leader::waiting::WaitOutcome;
 use crate::partition::leader::{AppendOutcome, Leader};
 
 /// Answers for one submitted batch; dropping it takes nothing back.
@@ -30,7 +30,7 @@ impl Ticket {
         Self(TicketState::Done(placed))
     }
 
-    /// For a batch in a queue.
+    /// The ticket of a batch in a queue.
     pub(crate) fn waiting(placed: oneshot::Receiver<Result<AppendOutcome>>) -> Self {
         Self(TicketState::Waiting(placed))
     }
@@ -39,12 +39,12 @@ impl Ticket {
         Self(TicketState::Done(Err(error)))
     }
 
-    /// For a batch whose topic is being created.
+    /// The ticket of a batch whose topic is being created.
     pub(crate) fn later(ticket: oneshot::Receiver<Self>) -> Self {
         Self(TicketState::Later(ticket))
     }
 
-    /// For a batch of another node whose segment is not open here.
+    /// The ticket of a batch that another node sent for a segment that is not open here.
     pub(crate) fn moved() -> Self {
         Self(TicketState::Done(Ok(AppendOutcome::Moved)))
     }
@@ -55,7 +55,8 @@ impl Ticket {
         appended.ok_or_else(|| Error::Internal { message: "an append was given back to nobody".to_owned() })
     }
 
-    /// The same for a batch of another node; `None`: it was not appended, its segment is not open here.
+    /// Waits until a batch of another node is durable and readable; `None` if it was not appended, for its segment is not open
+    /// here.
     pub(crate) async fn finish_forwarded(self, copies: &Arc<Copies>) -> Result<Option<AppendAck>> {
         let dropped = |_| Error::Internal { message: "an append was dropped".to_owned() };
         let mut state = self.0;
@@ -79,14 +80,14 @@ impl Ticket {
                     let unknown = |error: String| Error::OutcomeUnknown {
                         what: format!("{}: {error}", leader.label()),
                     };
-                    match acknowledged(copies, commit, &leader, ack, deadline).await.map_err(unknown)? {
-                        Waited::Acknowledged => {
+                    match await_acked(copies, commit, &leader, ack, deadline).await.map_err(unknown)? {
+                        WaitOutcome::Acknowledged => {
                             count(copies, ack);
                             return Ok(Some(ack));
                         }
                         // Its place is in the next segment now, before what came later.
-                        Waited::Carried(receiver) => state = TicketState::Waiting(receiver),
-                        Waited::Unknown(why) => return Err(unknown(why.to_owned())),
+                        WaitOutcome::Carried(receiver) => state = TicketState::Waiting(receiver),
+                        WaitOutcome::Unknown(why) => return Err(unknown(why.to_owned())),
                     }
                 }
             }
@@ -94,29 +95,29 @@ impl Ticket {
     }
 }
 
-/// Waits for w disks. For an append that is alone, of a few KiB and on quick disks, without falling asleep.
-async fn acknowledged(
+/// Waits until an append is on w disks, without falling asleep if it is alone, of a few KiB and on quick disks.
+async fn await_acked(
     copies: &Arc<Copies>,
     commit: CommitTicket,
     leader: &Arc<Leader>,
     ack: AppendAck,
     deadline: Instant,
-) -> std::result::Result<Waited, String> {
+) -> std::result::Result<WaitOutcome, String> {
     let is_soon = commit.is_better_waited_for() && !leader.is_only_copy();
-    let on_disks = on_disks(copies, commit, leader, ack, deadline);
+    let on_disks = await_disks(copies, commit, leader, ack, deadline);
     if is_soon { awake::wait(on_disks, patience::QUORUM_SPIN).await } else { on_disks.await }
 }
 
-/// Waits for w disks, whichever they are: where the others are faster, this node's own is not waited for.
-async fn on_disks(
+/// Waits until an append is on w disks, whichever they are: where the others are faster, this node's own is not waited for.
+async fn await_disks(
     copies: &Arc<Copies>,
     commit: CommitTicket,
     leader: &Arc<Leader>,
     ack: AppendAck,
     deadline: Instant,
-) -> std::result::Result<Waited, String> {
-    let mut own = Box::pin(own_copy(copies.clone(), commit, leader.clone()));
-    let waited = leader.acknowledged(copies.cluster(), (ack.base_offset, ack.end_offset), deadline);
+) -> std::result::Result<WaitOutcome, String> {
+    let mut own = Box::pin(await_own_copy(copies.clone(), commit, leader.clone()));
+    let waited = leader.await_acked(copies.cluster(), (ack.base_offset, ack.end_offset), deadline);
     let mut waited = pin!(waited);
     tokio::select! {
         biased;
@@ -130,13 +131,13 @@ async fn on_disks(
     Ok(waited.await)
 }
 
-/// Tells the leader's machine when its own copy is durable.
-async fn own_copy(
+/// Waits until an append is durable on the own disk, and tells the leader's machine.
+async fn await_own_copy(
     copies: Arc<Copies>,
     commit: CommitTicket,
     leader: Arc<Leader>,
 ) -> std::result::Result<(), String> {
-    let committed = if leader.is_only_copy() { durable(commit).await } else { commit.await };
+    let committed = if leader.is_only_copy() { await_durable(commit).await } else { commit.await };
     committed.map_err(|error| error.to_string())?;
     leader.note_durable(&copies);
     Ok(())
@@ -144,7 +145,7 @@ async fn own_copy(
 
 /// Waits until an append is durable. One that is alone is committed in this thread: the one that commits for tasks would
 /// have to be woken, and then this one again, which takes about as long as the disk.
-async fn durable(commit: CommitTicket) -> walrus_log::Result<()> {
+async fn await_durable(commit: CommitTicket) -> walrus_log::Result<()> {
     let may_block = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
     if commit.is_better_waited_for() && may_block() {
         return tokio::task::block_in_place(|| commit.wait());

@@ -8,28 +8,28 @@ use bytes::Bytes;
 use walrus_model::{Offset, SegmentId};
 use walrus_replica::Batch;
 
-/// Bytes of batches that are kept for sending; older ones are read from the log.
+/// Bytes of batches that are kept for sending; older acknowledged ones are read from the log.
 const KEPT_BYTES: usize = 16 << 20;
 
 /// The last batches of one open segment, in order.
 #[derive(Default)]
 pub(crate) struct Window {
-    recent: VecDeque<Recent>,
+    recent: VecDeque<RecentBatch>,
     bytes: usize,
 }
 
-/// A batch, and what is to be known should it go on to the next segment.
-pub(crate) struct Recent {
+/// A batch, with what must be known should it go on to the next segment.
+pub(crate) struct RecentBatch {
     pub(crate) batch: Batch,
     pub(crate) bytes: Bytes,
-    /// Another node sent it for this segment.
+    /// The segment for which another node sent it.
     pub(crate) for_segment: Option<SegmentId>,
     pub(crate) deadline: Instant,
 }
 
 impl Window {
     /// Puts a batch behind the others.
-    pub(crate) fn push(&mut self, recent: Recent) {
+    pub(crate) fn push(&mut self, recent: RecentBatch) {
         self.bytes += recent.bytes.len();
         self.recent.push_back(recent);
     }
@@ -50,7 +50,7 @@ impl Window {
         self.bytes
     }
 
-    /// Batches from an offset on, about so many bytes and one at least; `None`: they are not at hand any more.
+    /// Batches from an offset on, about `bytes_max` bytes and one at least; `None` if they are not at hand any more.
     pub(crate) fn from(&self, next: Offset, bytes_max: usize) -> Option<Vec<Bytes>> {
         let first = self.recent.binary_search_by_key(&next, |recent| recent.batch.base).ok()?;
         let mut left = bytes_max;
@@ -65,10 +65,10 @@ impl Window {
         Some(taken)
     }
 
-    /// Takes what lies behind an end out, in order.
-    pub(crate) fn take_behind(&mut self, end: Offset) -> Vec<Recent> {
+    /// Takes out the batches that lie behind an end, in order.
+    pub(crate) fn take_behind(&mut self, end: Offset) -> Vec<RecentBatch> {
         let behind = self.recent.partition_point(|recent| recent.batch.end <= end);
-        let taken: Vec<Recent> = self.recent.drain(behind..).collect();
+        let taken: Vec<RecentBatch> = self.recent.drain(behind..).collect();
         self.bytes -= taken.iter().map(|recent| recent.bytes.len()).sum::<usize>();
         taken
     }
@@ -82,13 +82,13 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// So many batches of one record and a MiB each.
+    /// A window with `count` batches of one record and a MiB each.
     fn window(count: u64) -> Window {
         let mut window = Window::default();
         for base in 0..count {
             let batch = Batch { base: Offset(base), end: Offset(base + 1), digest: Digest(0) };
             let bytes = Bytes::from(vec![0; MIB]);
-            window.push(Recent { batch, bytes, for_segment: None, deadline: Instant::now() });
+            window.push(RecentBatch { batch, bytes, for_segment: None, deadline: Instant::now() });
         }
         window
     }

@@ -8,6 +8,7 @@ use super::Leader;
 use crate::partition::fullness::{self, Decision, Fill};
 
 impl Leader {
+    /// How full the segment is now.
     pub(crate) fn fill(&self) -> Fill {
         Fill {
             entries: self.key.log.end_offset().0.saturating_sub(self.key.log.base_offset().0),
@@ -28,7 +29,7 @@ impl Leader {
         }
     }
 
-    /// The roll found no successor: go on for a while.
+    /// Lets the segment go on for a while after a roll that found no successor: it is not rolled again before that.
     pub(crate) fn hold(&self, time: Duration) {
         *self.hold_until.lock() = Some(Instant::now() + time);
     }
@@ -38,6 +39,7 @@ impl Leader {
         fullness::may_outgrow(self.fill(), limits)
     }
 
+    /// Whether the last roll found no successor and is not to be tried again yet.
     pub(crate) fn is_held(&self) -> bool {
         self.hold_until.lock().is_some_and(|until| Instant::now() < until)
     }

@@ -32,9 +32,10 @@ use crate::node::error::{Error, Result};
 use crate::node::locks::{LEADER, Lock};
 use crate::partition::ack::AppendAck;
 use crate::partition::link::Mailbox;
-use crate::partition::window::{Recent, Window};
+use crate::partition::window::{RecentBatch, Window};
 
-/// Bytes of batches that may wait for their acknowledgement: more than the window keeps of others.
+/// Limit on the bytes of one segment's batches that wait for their acknowledgement; an append above it is refused. It is above
+/// what the window keeps of acknowledged ones.
 const UNACKNOWLEDGED_BYTES_MAX: usize = 256 << 20;
 
 /// The leader of one open segment: the machine that decides, and what this node must know to carry it out.
@@ -43,31 +44,34 @@ pub(crate) struct Leader {
     pub(crate) key: Key,
     /// This node's own copy, a replica like the others.
     copy: Arc<Copy>,
+    /// A recoverer has made the own copy refuse this leader's appends.
     own_copy_fenced: AtomicBool,
     /// Place of this node among the descriptor's replicas.
     own_replica: usize,
     /// What was known of producers at the segment's base.
     pub(crate) first_producers: Bytes,
     state: Lock<State, LEADER>,
-    /// What it tells those who answer for the own copy.
+    /// The facts that it tells those who answer for the own copy.
     lead: Arc<Lead>,
+    /// Where the segment ends, once that is decided.
     ended: watch::Sender<Option<Arc<Value>>>,
+    /// What goes to each replica, by place.
     mailboxes: Vec<Mailbox>,
-    /// Metadata has another leader, or none.
+    /// Cancelled when metadata has another leader, or none.
     pub(crate) closed: CancellationToken,
     opened: Instant,
     /// Held by whoever has a successor allotted, so that it is done once.
     pub(crate) allotting: tokio::sync::Mutex<()>,
     /// A roll that found no successor is not tried again before this.
     hold_until: Lock<Option<Instant>>,
-    /// Who takes the appends that the segment ends without.
+    /// Takes the appends that the segment ends without.
     back: Weak<dyn Requeue>,
 }
 
 /// Takes appends back that their segment ended without: they go on in the next one, in front of all that came later.
 pub(crate) trait Requeue: Send + Sync {
-    /// The appends, in their order. When this returns they have their places.
-    fn requeue(self: Arc<Self>, carried: Vec<Carried>);
+    /// Takes appends in their order. When this returns they have their places.
+    fn requeue(self: Arc<Self>, carried: Vec<CarriedAppend>);
 }
 
 /// What became of a batch.
@@ -76,9 +80,9 @@ pub(crate) enum AppendOutcome {
     Committed(AppendAck),
     /// In the log of this node's leader, on its way to the disks.
     Committing { ack: AppendAck, commit: CommitTicket, leader: Arc<Leader>, deadline: Instant },
-    /// It was meant for a segment that is not open here.
+    /// Another node sent it for a segment that is not open here.
     Moved,
-    /// The log lacks something before it, says this leader.
+    /// This leader refused it, for its log lacks something before it.
     Refused { error: Error, leader: Arc<Leader> },
 }
 
@@ -89,13 +93,13 @@ pub(crate) enum AppendOutcome {
 struct Effects {
     /// Replicas that have mail.
     mail: Vec<usize>,
-    /// What the own replica is asked.
+    /// Messages to the own replica.
     own_mail: Vec<Message>,
-    /// Everything below is on w disks.
+    /// The new high watermark: everything below it is on w disks.
     high_watermark: Option<Offset>,
-    /// The end is known; these appends are not in the segment.
-    ended: Option<(Value, Vec<Carried>)>,
-    /// What people should hear.
+    /// The segment's end, and the appends that are not in the segment.
+    ended: Option<(Value, Vec<CarriedAppend>)>,
+    /// What is to be logged and counted.
     reports: Vec<Report>,
 }
 
@@ -108,7 +112,7 @@ enum Report {
 }
 
 /// An append that was written, and who is to be sent it.
-pub(crate) struct Written {
+pub(crate) struct LocalAppend {
     pub(crate) appended: Appended,
     /// Replicas that have all that came before: whoever appended sends it to them, if nothing is on the way to them.
     pub(crate) up_to_date: Vec<usize>,
@@ -122,16 +126,17 @@ struct State {
 }
 
 /// An append that must go on to the next segment.
-pub(crate) struct Carried {
+pub(crate) struct CarriedAppend {
     pub(crate) batch: Bytes,
-    /// Another node sent it for this segment.
+    /// The segment for which another node sent it.
     pub(crate) for_segment: Option<SegmentId>,
     pub(crate) deadline: Instant,
     pub(crate) reply: oneshot::Sender<Result<AppendOutcome>>,
 }
 
 impl Leader {
-    /// For a new, empty log of which this process is the leader, and which no other process has written (R7).
+    /// Begins to lead a segment with a new, empty log of which this process is the leader, and which no other process has
+    /// written (R7). Binds the own copy to this process, and waits for the disk.
     pub(crate) fn open(
         segment: &Segment,
         label: Arc<str>,
@@ -189,13 +194,13 @@ impl Leader {
         (0..self.descriptor.replicas.len()).filter(move |place| *place != own)
     }
 
-    /// No other node has a copy.
+    /// Whether no other node has a copy.
     pub(crate) fn is_only_copy(&self) -> bool {
         self.descriptor.replicas.len() == 1
     }
 
-    /// Appends to the own log. Replicas that are behind are called; the others are the caller's business, see [`Written`].
-    /// `NotLeader`: somebody else decides where the segment ends.
+    /// Appends to the own log; nothing is durable on return. Calls the replicas that are behind; the others are the caller's
+    /// business, see [`LocalAppend`]. `NotLeader` if somebody else decides where the segment ends.
     pub(crate) fn append(
         &self,
         copies: &Arc<Copies>,
@@ -203,7 +208,7 @@ impl Leader {
         bytes: &Bytes,
         for_segment: Option<SegmentId>,
         deadline: Instant,
-    ) -> Result<Written> {
+    ) -> Result<LocalAppend> {
         copies.cluster().check_segment_reach(&self.descriptor)?;
         let mut state = self.state.lock();
         if *state.machine.phase() != LeaderPhase::Leading {
@@ -239,7 +244,7 @@ impl Leader {
         if let Some(placed) = placed {
             let outputs = state.machine.step(LeaderInput::Assign(placed));
             debug_assert!(outputs.is_empty());
-            state.window.push(Recent { batch: placed, bytes: bytes.clone(), for_segment, deadline });
+            state.window.push(RecentBatch { batch: placed, bytes: bytes.clone(), for_segment, deadline });
             state.trim_window();
             let up_to_date = |place: &usize| state.machine.next(*place) == placed.base;
             let later: Vec<_>;
@@ -247,10 +252,10 @@ impl Leader {
             drop(state);
             later.into_iter().for_each(|place| self.ring(place));
         }
-        Ok(Written { appended, up_to_date: next })
+        Ok(LocalAppend { appended, up_to_date: next })
     }
 
-    /// Metadata has another leader, or none: whoever waits for an acknowledgement is told.
+    /// Ends this leader when metadata has another one, or none: whoever waits for an acknowledgement is told.
     pub(crate) fn close(&self) {
         self.copy.set_lead(None);
         self.closed.cancel();
@@ -260,7 +265,7 @@ impl Leader {
         Error::NotLeader { key: self.label().to_owned(), hint: None }
     }
 
-    /// The own disk has more: tells the machine.
+    /// Tells the machine that the own disk has more.
     pub(crate) fn note_durable(self: &Arc<Self>, copies: &Arc<Copies>) {
         match self.copy.note_durable() {
             Ok(Some(reply)) => self.reply(copies, self.own_replica, reply),
@@ -269,25 +274,25 @@ impl Leader {
         }
     }
 
-    /// A replica answered.
+    /// Tells the machine what a replica answered.
     pub(crate) fn reply(self: &Arc<Self>, copies: &Arc<Copies>, from: usize, reply: Reply) {
         self.input(copies, LeaderInput::Reply { from, reply });
     }
 
-    /// A new connection to a replica.
+    /// Tells the machine of a new connection to a replica, for which the old mail is dropped.
     pub(crate) fn reconnected(self: &Arc<Self>, copies: &Arc<Copies>, to: usize) {
         self.mailboxes[to].mail.lock().clear();
         self.input(copies, LeaderInput::Reconnected { to });
     }
 
-    /// The segment ends where its high watermark is, and goes on in that one.
+    /// Freezes the segment: it takes no more appends, ends where its high watermark is, and goes on in `successor`.
     pub(crate) fn freeze(self: &Arc<Self>, copies: &Arc<Copies>, successor: &Descriptor) {
         let successor = Descriptor { base_offset: None, ..successor.clone() };
         self.input(copies, LeaderInput::Freeze { successor });
     }
 
-    /// Metadata has the decision.
-    pub(crate) fn learned(self: &Arc<Self>, copies: &Arc<Copies>, value: Value) {
+    /// Tells the machine where the segment ends, as metadata has it.
+    pub(crate) fn learn_end(self: &Arc<Self>, copies: &Arc<Copies>, value: Value) {
         self.input(copies, LeaderInput::Learned(value));
     }
 
@@ -363,9 +368,9 @@ impl Leader {
         }
     }
 
-    /// Where the segment ends is known. What it ends without has its place in the next one before anybody hears of the end: else
-    /// what came later could be handed on first.
-    fn end(&self, value: Value, carried: Vec<Carried>) {
+    /// Ends the segment at a decided value. What it ends without has its place in the next one before anybody hears of the end:
+    /// else what came later could be handed on first.
+    fn end(&self, value: Value, carried: Vec<CarriedAppend>) {
         self.lead.set_deposed(false);
         if !carried.is_empty() {
             tracing::info!(
@@ -387,7 +392,7 @@ impl Leader {
         self.mailboxes.iter().for_each(|mailbox| mailbox.bell.notify_one());
     }
 
-    /// The own replica votes like the others; that waits for the disk.
+    /// Has the own replica vote like the others, beside this thread, for that waits for the disk.
     fn ask_own_copy(self: &Arc<Self>, copies: &Arc<Copies>, mail: Vec<Message>) {
         let (leader, asking) = (self.clone(), copies.clone());
         copies.tasks().spawn("own vote", async move {
@@ -418,13 +423,13 @@ impl Leader {
         self.ended.subscribe()
     }
 
-    /// Whether it takes appends, as far as its replicas said.
+    /// Whether this leader takes appends, as far as its replicas said.
     pub(crate) fn is_leading(&self) -> bool {
         !self.own_copy_fenced.load(Ordering::Acquire)
             && *self.state.lock().machine.phase() == LeaderPhase::Leading
     }
 
-    /// By replica: node, and how many records it has not acknowledged.
+    /// For each replica its node and how many records it has not acknowledged.
     pub(crate) fn lags(&self) -> Vec<(u32, u64)> {
         let state = self.state.lock();
         let end = state.machine.assigned_end().0;
@@ -438,19 +443,19 @@ impl State {
         self.window.trim(self.machine.high_watermark());
     }
 
-    /// Appends behind the decided end, in order, each once (R3).
-    fn carry(&mut self, value: &Value) -> Vec<Carried> {
+    /// Takes the appends behind the decided end, in order, each once (R3).
+    fn carry(&mut self, value: &Value) -> Vec<CarriedAppend> {
         let mut carried = Vec::new();
-        for Recent { batch, bytes, for_segment, deadline } in self.window.take_behind(value.end) {
+        for RecentBatch { batch, bytes, for_segment, deadline } in self.window.take_behind(value.end) {
             let (reply, receiver) = oneshot::channel();
             self.carried.insert(batch.base.0, receiver);
-            carried.push(Carried { batch: bytes, for_segment, deadline, reply });
+            carried.push(CarriedAppend { batch: bytes, for_segment, deadline, reply });
         }
         carried
     }
 }
 
-/// Before the first batch: the replica takes appends of this process only (S9).
+/// Binds the own copy to this process before the first batch: from here on it takes appends of no other (S9).
 fn bind_writer(copy: &Copy, machine: &walrus_replica::Leader) -> Result<()> {
     let descriptor = machine.descriptor();
     let append = AppendBytes {

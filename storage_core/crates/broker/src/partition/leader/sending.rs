@@ -1,4 +1,4 @@
-//! What a leader has for one of its other replicas: mail, the next batches, and what of the log a voter lacks.
+//! The side of a leader that serves its other replicas: mail, the next batches, and what of the log a voter lacks.
 
 use bytes::Bytes;
 use walrus_model::Offset;
@@ -11,17 +11,17 @@ use crate::node::locks::{LINK, Lock};
 use crate::partition::link::Link;
 
 impl Leader {
-    /// What a replica is sent next, besides batches.
+    /// Takes the next message for a replica that is no batch.
     pub(crate) fn take_mail(&self, to: usize) -> Option<Message> {
         self.mailboxes[to].mail.lock().pop_front()
     }
 
-    /// Says that there is mail for a replica.
+    /// Whether there is mail for a replica.
     pub(crate) fn has_mail(&self, to: usize) -> bool {
         !self.mailboxes[to].mail.lock().is_empty()
     }
 
-    /// How a replica is reached now.
+    /// The connection over which a replica is reached now.
     pub(crate) fn link(&self, to: usize) -> &Lock<Option<Link>, LINK> {
         &self.mailboxes[to].link
     }
@@ -31,7 +31,7 @@ impl Leader {
         self.mailboxes[to].bell.notify_one();
     }
 
-    /// Rings when there is something for a replica.
+    /// Returns when there is something for a replica.
     pub(crate) async fn bell(&self, to: usize) {
         self.mailboxes[to].bell.notified().await;
     }
@@ -43,7 +43,7 @@ impl Leader {
         }
     }
 
-    /// The next batches for a replica, about so many bytes; `None`: it has all, or takes none.
+    /// The next batches for a replica, of about `bytes_max` bytes; `None` if it has all of them, or takes none.
     pub(crate) fn next_append(&self, to: usize, bytes_max: usize) -> Result<Option<AppendBytes>> {
         let mut state = self.state.lock();
         if !state.machine.has_batches_for(to) {
@@ -53,7 +53,7 @@ impl Leader {
         let bytes = match state.window.from(next, bytes_max) {
             Some(bytes) => bytes,
             None => {
-                // The slow one: it has fallen behind the window. What was sent before need not be durable here.
+                // The replica has fallen behind the window. What was sent before need not be durable here.
                 drop(state);
                 let batches = self.read_aside(next.0, bytes_max)?;
                 state = self.state.lock();
@@ -74,7 +74,7 @@ impl Leader {
         }))
     }
 
-    /// Reads the own log, perhaps from the disk: this thread's other tasks go on elsewhere.
+    /// Reads the own log, perhaps from the disk. Blocks this thread, whose other tasks go on elsewhere.
     fn read_aside(&self, from: u64, bytes_max: usize) -> Result<Vec<Bytes>> {
         let read = tokio::task::block_in_place(|| self.log().read(Offset(from), bytes_max));
         let failed = |error| Error::Storage {
@@ -84,7 +84,7 @@ impl Leader {
         read.map(|slices| slices.batches).map_err(failed)
     }
 
-    /// What of the own log a message lacks that asks for a vote.
+    /// The question for a vote, with the first batches of those that the voter lacks, of about `bytes_max` bytes.
     pub(crate) fn missing(&self, accept: &walrus_replica::Accept, bytes_max: usize) -> Result<Ask> {
         let from = accept.missing.first().map_or(accept.value.end, |batch| batch.base);
         let mut batches = Vec::new();

@@ -10,7 +10,7 @@ use walrus_metadata::Segment;
 use walrus_metadata::rolling::Reason;
 use walrus_model::SegmentId;
 
-use super::{Arrived, Mode, Sequencer, State, Waiting};
+use super::{Arrival, Mode, QueuedBatch, Sequencer, State};
 use crate::cluster::routing::is_led_by;
 use crate::node::error::{Error, Result};
 use crate::node::patience;
@@ -19,8 +19,8 @@ use crate::partition::leader::Leader;
 use crate::partition::roll::{self, Roll};
 use crate::peer::{Connection, Lane};
 
-/// How far the queue was handed over.
-enum Handed {
+/// How much of the queue was handed over.
+enum HandOver {
     /// All of it. From here on there may be another driver: this one must end.
     All,
     /// Up to a batch behind which the segment ends, or before which it must be looked for anew.
@@ -28,7 +28,7 @@ enum Handed {
 }
 
 impl Sequencer {
-    /// A panic in the driver must not leave appends waiting for ever.
+    /// Runs the driver; should it panic, the appends that wait are failed and do not wait for ever.
     pub(super) async fn drive_guarded(self: Arc<Self>) {
         let driven = std::panic::AssertUnwindSafe(self.drive()).catch_unwind().await;
         if driven.is_err() {
@@ -55,7 +55,7 @@ impl Sequencer {
             let roll = self.state.lock().roll.take();
             if let Some(roll) = roll {
                 let outcome = self.while_waiting(roll::run(self.leaders.copies(), &self.name, &roll)).await;
-                let is_stuck = outcome.is_err_and(|error| self.not_rolled(roll, &error));
+                let is_stuck = outcome.is_err_and(|error| self.note_failed_roll(roll, &error));
                 self.expire();
                 if is_stuck {
                     self.while_waiting(self.leaders.cluster().news().wait(patience::WITHOUT_SUCCESSOR)).await;
@@ -63,7 +63,7 @@ impl Sequencer {
                 continue;
             }
             self.expire();
-            if self.rest() {
+            if self.go_idle() {
                 return;
             }
             let news = self.leaders.cluster().news();
@@ -73,7 +73,7 @@ impl Sequencer {
                     let error = Error::UnknownTopic { topic: self.name.to_string() };
                     self.fail_queue(&mut self.state.lock(), &error);
                 } else {
-                    self.obstacle(format!("{}/{} has no open segment", self.name, self.partition));
+                    self.note_obstacle(format!("{}/{} has no open segment", self.name, self.partition));
                     self.while_waiting(news.wait(patience::DRIVER_LOOK)).await;
                 }
                 continue;
@@ -84,34 +84,34 @@ impl Sequencer {
             }
             let handed_over = self.while_waiting(self.hand_over(&segment)).await;
             match handed_over {
-                Ok(Handed::All) => return,
-                Ok(Handed::UpToARoll) => {}
+                Ok(HandOver::All) => return,
+                Ok(HandOver::UpToARoll) => {}
                 Err(error) => {
                     tracing::debug!(topic = %self.name, partition = self.partition, %error, "appends wait");
-                    self.obstacle(error.to_string());
+                    self.note_obstacle(error.to_string());
                     self.while_waiting(news.wait(patience::DRIVER_LOOK)).await;
                 }
             }
         }
     }
 
-    /// Answers the batches of other nodes that were meant for another segment than the open one. `true`: the leader of
-    /// the open one has rolled it, and the metadata here do not know it yet.
+    /// Gives back the batches that other nodes sent for another segment than the open one. Says whether the leader of the open
+    /// one has rolled it while the metadata here do not know that yet.
     fn give_back(&self, open: &Segment) -> bool {
         let mut state = self.state.lock();
         let is_stale =
-            |waiting: &Waiting| waiting.for_segment.is_some_and(|wanted| wanted != open.descriptor.id);
+            |waiting: &QueuedBatch| waiting.for_segment.is_some_and(|wanted| wanted != open.descriptor.id);
         let (stale, waiting) = std::mem::take(&mut state.queue).into_iter().partition(is_stale);
         state.queue = waiting;
         for waiting in Vec::from(stale) {
-            self.dequeued(&waiting);
+            self.note_dequeued(&waiting);
             drop(waiting.reply.send(Ok(AppendOutcome::Moved)));
         }
         state.moved.take() == Some(open.descriptor.id)
     }
 
-    /// Nothing to do: `true`, and the next append starts anew.
-    fn rest(&self) -> bool {
+    /// Ends the driver if there is nothing to do (`true`): the next append starts anew.
+    fn go_idle(&self) -> bool {
         let mut state = self.state.lock();
         let is_done = state.queue.is_empty() && state.roll.is_none() && state.in_flight.is_empty();
         if is_done {
@@ -120,7 +120,8 @@ impl Sequencer {
         is_done
     }
 
-    fn obstacle(&self, what: String) {
+    /// Notes what the queue waits for.
+    fn note_obstacle(&self, what: String) {
         self.state.lock().obstacle = what;
     }
 
@@ -135,6 +136,7 @@ impl Sequencer {
         }
     }
 
+    /// Fails the appends that have waited too long, and all of them while this node stops or is cut off from the segment.
     fn expire(&self) {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -155,21 +157,22 @@ impl Sequencer {
             std::mem::take(&mut state.queue).into_iter().partition(|one| one.deadline <= now);
         state.queue = waiting;
         for waiting in Vec::from(late) {
-            self.dequeued(&waiting);
+            self.note_dequeued(&waiting);
             drop(waiting.reply.send(Err(Error::Unavailable { what: what.clone() })));
         }
     }
 
     fn fail_queue(&self, state: &mut State, error: &Error) {
         for waiting in std::mem::take(&mut state.queue) {
-            self.dequeued(&waiting);
+            self.note_dequeued(&waiting);
             drop(waiting.reply.send(Err(error.clone())));
         }
     }
 
-    /// The segment goes on for a while if it can. One that takes nothing more must end whatever it takes, and nobody else may
-    /// see a reason to end it, for its leader is there: `true`, and it is tried again.
-    fn not_rolled(&self, roll: Roll, error: &Error) -> bool {
+    /// Decides how a segment goes on after a roll that failed: for a while as it was if it can. One that takes nothing more must
+    /// end whatever it takes, and nobody else may see a reason to end it, for its leader is there: `true`, and the roll is tried
+    /// again.
+    fn note_failed_roll(&self, roll: Roll, error: &Error) -> bool {
         let mut state = self.state.lock();
         tracing::warn!(segment = roll.label.as_ref(), reason = %roll.reason, %error, "the segment is not rolled yet");
         if let Some(leader) = roll.leader().filter(|leader| leader.is_leading()) {
@@ -191,8 +194,8 @@ impl Sequencer {
         is_unsealed
     }
 
-    /// Finds the target and gives it the queue.
-    async fn hand_over(self: &Arc<Self>, segment: &Segment) -> Result<Handed> {
+    /// Finds the target of the appends and gives it the queue.
+    async fn hand_over(self: &Arc<Self>, segment: &Segment) -> Result<HandOver> {
         let descriptor = &segment.descriptor;
         let leader = descriptor.leader;
         if is_led_by(leader, self.leaders.cluster().config()) && self.leaders.may_lead(segment) {
@@ -207,43 +210,47 @@ impl Sequencer {
         {
             let roll = Roll::of_earlier_process(&self.name, segment);
             self.state.lock().roll = Some(roll);
-            Ok(Handed::UpToARoll)
+            Ok(HandOver::UpToARoll)
         } else {
             let connection = self.leaders.cluster().peers().connection(leader.node.0, Lane::Append).await?;
             self.fill_connection(descriptor.id, &connection)
         }
     }
 
-    fn fill_leader(self: &Arc<Self>, leader: &Arc<Leader>) -> Handed {
+    fn fill_leader(self: &Arc<Self>, leader: &Arc<Leader>) -> HandOver {
         let mut state = self.state.lock();
         while state.roll.is_none() {
             let Some(waiting) = state.queue.pop_front() else {
                 state.mode = Mode::Local(leader.clone());
-                return Handed::All;
+                return HandOver::All;
             };
             let bytes = waiting.batch.clone();
             let (for_segment, deadline) = (waiting.for_segment, waiting.deadline);
             let placed = match Batch::parse(&bytes) {
                 Ok((batch, _)) => {
-                    let arrived = Arrived { batch: &batch, bytes: &bytes, for_segment, deadline };
+                    let arrived = Arrival { batch: &batch, bytes: &bytes, for_segment, deadline };
                     self.append_here(&mut state, leader, &arrived)
                 }
                 Err(problem) => Some(Err(Error::Internal { message: format!("a checked batch: {problem}") })),
             };
             let Some(placed) = placed else {
                 state.queue.push_front(waiting);
-                return Handed::UpToARoll;
+                return HandOver::UpToARoll;
             };
-            self.dequeued(&waiting);
+            self.note_dequeued(&waiting);
             drop(waiting.reply.send(placed)); // whoever asked may be gone
         }
-        Handed::UpToARoll
+        HandOver::UpToARoll
     }
 
-    fn fill_connection(self: &Arc<Self>, segment: SegmentId, connection: &Arc<Connection>) -> Result<Handed> {
+    fn fill_connection(
+        self: &Arc<Self>,
+        segment: SegmentId,
+        connection: &Arc<Connection>,
+    ) -> Result<HandOver> {
         let mut state = self.state.lock();
         while let Some(waiting) = state.queue.pop_front() {
-            self.dequeued(&waiting);
+            self.note_dequeued(&waiting);
             if let Err(waiting) = self.send(&mut state, segment, connection, waiting) {
                 self.leaders
                     .cluster()
@@ -255,7 +262,7 @@ impl Sequencer {
             }
         }
         state.mode = Mode::Remote { segment, connection: connection.clone() };
-        Ok(Handed::All)
+        Ok(HandOver::All)
     }
 }
 

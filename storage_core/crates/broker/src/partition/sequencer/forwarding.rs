@@ -1,5 +1,5 @@
-//! Batches on their way to the node that leads: sent in order over one connection, answered in any, and put back in front
-//! of the queue, in order, when they did not arrive or may be sent again.
+//! Sending batches to the node that leads: they go in order over one connection, are answered in any order, and are put back in
+//! front of the queue, in order, when they did not arrive or may be sent again.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use walrus_model::SegmentId;
 
-use super::{InFlight, Mode, Sequencer, State, Waiting};
+use super::{InFlight, Mode, QueuedBatch, Sequencer, State};
 use crate::node::budget::Purpose;
 use crate::node::error::{Error, Result};
 use crate::node::patience;
@@ -18,14 +18,14 @@ use crate::partition::leader::AppendOutcome;
 use crate::peer::{CallError, Connection};
 
 impl Sequencer {
-    /// Sends a batch to the leader. `Err`: it was not sent, the connection is gone.
+    /// Sends a batch to the leader; gives it back if it was not sent, for the connection is gone.
     pub(super) fn send(
         self: &Arc<Self>,
         state: &mut State,
         segment: SegmentId,
         connection: &Arc<Connection>,
-        waiting: Waiting,
-    ) -> Result<(), Waiting> {
+        waiting: QueuedBatch,
+    ) -> Result<(), QueuedBatch> {
         let now = Instant::now();
         let patience = waiting.deadline.saturating_duration_since(now);
         let request = ForwardAppend {
@@ -52,7 +52,7 @@ impl Sequencer {
         Ok(())
     }
 
-    /// The leader's node answered, or the connection to it died.
+    /// Takes the answer of the leader's node, or the news that the connection to it died.
     fn answered(self: &Arc<Self>, segment: SegmentId, number: u64, answer: Result<Bytes, CallError>) {
         let mut state = self.state.lock();
         state.unanswered -= 1;
@@ -74,14 +74,14 @@ impl Sequencer {
             }
         }
         if state.unanswered == 0 {
-            self.settled.notify_one();
+            self.all_answered.notify_one();
         }
     }
 
     /// Waits until all that was sent is answered, and puts what came back in front of the queue, in order.
     pub(super) async fn take_back(&self) {
         loop {
-            let settled = self.settled.notified();
+            let all_answered = self.all_answered.notified();
             {
                 let mut state = self.state.lock();
                 if state.unanswered == 0 {
@@ -94,17 +94,20 @@ impl Sequencer {
                     return;
                 }
             }
-            settled.await;
+            all_answered.await;
         }
     }
 }
 
+/// What the answer to a sent batch means.
 enum Outcome {
+    /// The sender is told this.
     Final(Result<AppendAck>),
+    /// The batch is tried again; `moved` if its segment is not open at that leader.
     Again { why: String, moved: bool },
 }
 
-fn outcome(answer: Result<Bytes, CallError>, waiting: &Waiting) -> Outcome {
+fn outcome(answer: Result<Bytes, CallError>, waiting: &QueuedBatch) -> Outcome {
     let is_late = Instant::now() >= waiting.deadline;
     match answer {
         Ok(payload) => match AppendAnswer::decode(payload) {
@@ -121,7 +124,7 @@ fn outcome(answer: Result<Bytes, CallError>, waiting: &Waiting) -> Outcome {
                 Outcome::Final(Err(Error::Internal { message: format!("a peer's answer: {problem}") }))
             }
         },
-        // It stops, or too much waits there: nothing was written.
+        // The leader's node stops, or too much waits there: nothing was written.
         Err(CallError::Refused(Error::Unavailable { what })) if !is_late => {
             Outcome::Again { why: what, moved: true }
         }

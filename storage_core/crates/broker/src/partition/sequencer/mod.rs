@@ -29,88 +29,92 @@ use crate::node::patience;
 use crate::partition::ack::AppendAck;
 use crate::partition::follower;
 use crate::partition::fullness::Decision;
-use crate::partition::leader::{AppendOutcome, Carried, Leader, Requeue, Written};
+use crate::partition::leader::{AppendOutcome, CarriedAppend, Leader, LocalAppend, Requeue};
 use crate::partition::leaders::Leaders;
 use crate::partition::roll::{self, Roll};
 use crate::partition::ticket::Ticket;
 use crate::peer::Connection;
 
-/// Most bytes of batches that wait on this node, of all partitions.
+/// Limit on the bytes of batches that wait on this node, in all partitions together; a batch above it is refused.
 const WAITING_BYTES_MAX: i64 = 256 << 20;
 
-/// What orders one partition's appends on this node, wherever their leader is.
+/// Orders one partition's appends on this node, wherever their leader is.
 pub(crate) struct Sequencer {
     leaders: Arc<Leaders>,
     topic: TopicId,
     name: TopicName,
     partition: u32,
     state: Lock<State, SEQUENCER>,
-    /// What was sent is answered, all of it.
-    settled: Notify,
+    /// Wakes the driver when all that was sent to another node is answered.
+    all_answered: Notify,
 }
 
 struct State {
     mode: Mode,
-    /// In order, none given to a log or a connection.
-    queue: VecDeque<Waiting>,
-    /// Sent to another node and not answered, by order of sending.
+    /// Batches that no log and no connection has, in order.
+    queue: VecDeque<QueuedBatch>,
+    /// Batches that were sent to another node and not answered for good, in the order of sending.
     in_flight: BTreeMap<u64, InFlight>,
+    /// How many of these the other node has not answered at all.
     unanswered: usize,
     next_sent: u64,
     /// The driver's next task, before it hands over the queue.
     roll: Option<Roll>,
     /// What the queue waits for, for the errors of those that wait too long.
     obstacle: String,
-    /// The open segment that its leader said is not: asked again only when the metadata has changed, or after a while.
+    /// The listed open segment whose leader said that it is open no more. That leader is asked again only when the metadata have
+    /// changed, or after a while.
     moved: Option<SegmentId>,
 }
 
 enum Mode {
     /// Nobody appended lately, or the target is gone.
     Idle,
-    /// This process leads.
+    /// This process leads; appends go straight to the log.
     Local(Arc<Leader>),
-    /// Another node leads.
+    /// Another node leads; appends go straight to the connection.
     Remote { segment: SegmentId, connection: Arc<Connection> },
     /// The driver is at work; appends queue up.
     Driving,
 }
 
-struct Waiting {
+/// A batch that waits for the target, or for the answer of another node.
+struct QueuedBatch {
     batch: Bytes,
-    /// A second try is recognised by the log.
+    /// It has a producer's id, by which the log recognises a second try.
     is_idempotent: bool,
-    /// Another node sent it for this segment.
+    /// The segment for which another node sent it.
     for_segment: Option<SegmentId>,
     deadline: Instant,
     reply: oneshot::Sender<Result<AppendOutcome>>,
 }
 
 /// A batch at the log's door.
-struct Arrived<'a> {
+struct Arrival<'a> {
     batch: &'a Batch<'a>,
     bytes: &'a Bytes,
     for_segment: Option<SegmentId>,
     deadline: Instant,
 }
 
+/// A batch that was sent to another node.
 struct InFlight {
-    waiting: Waiting,
-    /// It did not arrive, or it may arrive twice: it goes back to the front of the queue.
+    waiting: QueuedBatch,
+    /// It did not arrive, or may be sent twice: it goes back to the front of the queue.
     returned: bool,
 }
 
 impl Requeue for Sequencer {
-    fn requeue(self: Arc<Self>, carried: Vec<Carried>) {
+    fn requeue(self: Arc<Self>, carried: Vec<CarriedAppend>) {
         let mut state = self.state.lock();
-        for Carried { batch, for_segment, deadline, reply } in carried.into_iter().rev() {
+        for CarriedAppend { batch, for_segment, deadline, reply } in carried.into_iter().rev() {
             self.leaders
                 .cluster()
                 .metrics()
                 .waiting_bytes
                 .inc_by(i64::try_from(batch.len()).unwrap_or(i64::MAX));
             let is_idempotent = Batch::parse(&batch).is_ok_and(|(batch, _)| batch.producer().is_some());
-            state.queue.push_front(Waiting { batch, is_idempotent, for_segment, deadline, reply });
+            state.queue.push_front(QueuedBatch { batch, is_idempotent, for_segment, deadline, reply });
         }
         self.leave(&mut state);
     }
@@ -128,7 +132,7 @@ impl Sequencer {
             obstacle: String::new(),
             moved: None,
         };
-        Self { leaders, topic, name, partition, state: Lock::new(state), settled: Notify::new() }
+        Self { leaders, topic, name, partition, state: Lock::new(state), all_answered: Notify::new() }
     }
 
     /// Takes a batch that `Batch::parse` has checked. Its place in the order is fixed when this returns.
@@ -136,8 +140,8 @@ impl Sequencer {
         self.place(bytes, batch, None, deadline)
     }
 
-    /// The same for a batch that another node sent to the leader of `segment`. One that is not led by this node, or
-    /// not open, is answered with [`Ticket::moved`].
+    /// Takes a batch that another node sent to the leader of `segment`. If that segment is not led by this node, or not open,
+    /// the answer is [`Ticket::moved`].
     pub(crate) fn submit_forwarded(
         self: &Arc<Self>,
         bytes: Bytes,
@@ -151,6 +155,7 @@ impl Sequencer {
         if is_here { self.place(bytes, batch, Some(segment), deadline) } else { Ticket::moved() }
     }
 
+    /// Gives a batch to the target, or puts it in the queue.
     fn place(
         self: &Arc<Self>,
         bytes: Bytes,
@@ -164,7 +169,7 @@ impl Sequencer {
             if for_segment.is_some_and(|wanted| wanted != leader.descriptor.id) {
                 return Ticket::moved();
             }
-            let arrived = Arrived { batch, bytes: &bytes, for_segment, deadline };
+            let arrived = Arrival { batch, bytes: &bytes, for_segment, deadline };
             if let Some(placed) = self.append_here(&mut state, &leader, &arrived) {
                 return Ticket::placed(placed);
             }
@@ -177,8 +182,13 @@ impl Sequencer {
             });
         }
         let (reply, receiver) = oneshot::channel();
-        let waiting =
-            Waiting { batch: bytes, is_idempotent: batch.producer().is_some(), for_segment, deadline, reply };
+        let waiting = QueuedBatch {
+            batch: bytes,
+            is_idempotent: batch.producer().is_some(),
+            for_segment,
+            deadline,
+            reply,
+        };
         match &state.mode {
             Mode::Remote { .. } if for_segment.is_some() => return Ticket::moved(),
             Mode::Remote { segment, connection } => {
@@ -192,7 +202,7 @@ impl Sequencer {
         Ticket::waiting(receiver)
     }
 
-    /// The metadata has changed for this partition: a connection to an earlier leader takes nothing more.
+    /// Gives up a target that the changed metadata of this partition do not have any more; `open` is the open segment now.
     pub(crate) fn metadata_changed(self: &Arc<Self>, open: Option<&Segment>) {
         let mut state = self.state.lock();
         let open = open.map(|segment| segment.descriptor.id);
@@ -212,8 +222,9 @@ impl Sequencer {
         self.leaders.leader(&self.name, segment, this).await
     }
 
-    /// Looks at how full the segment is that this process leads: for the monitor.
-    pub(crate) fn check(self: &Arc<Self>, leader: &Arc<Leader>) {
+    /// Rolls the segment that this process leads if it is full or too old, or has been open for long and is crowded with
+    /// producers. Called now and then, for segments to which nobody appends.
+    pub(crate) fn check_fullness(self: &Arc<Self>, leader: &Arc<Leader>) {
         let mut state = self.state.lock();
         if matches!(state.mode, Mode::Idle) {
             state.mode = Mode::Local(leader.clone());
@@ -243,15 +254,15 @@ impl Sequencer {
         }
     }
 
-    /// Appends to the own log. `None`: the batch must wait, the driver is called.
+    /// Appends to the own log. `None` if the batch must wait; then the driver was called.
     fn append_here(
         self: &Arc<Self>,
         state: &mut State,
         leader: &Arc<Leader>,
-        &Arrived { batch, bytes, for_segment, deadline }: &Arrived<'_>,
+        &Arrival { batch, bytes, for_segment, deadline }: &Arrival<'_>,
     ) -> Option<Result<AppendOutcome>> {
         match leader.append(self.leaders.copies(), batch, bytes, for_segment, deadline) {
-            Ok(Written { appended, up_to_date }) => {
+            Ok(LocalAppend { appended, up_to_date }) => {
                 for place in up_to_date {
                     follower::send_alone(self.leaders.copies(), leader, place, bytes.len());
                 }
@@ -299,7 +310,7 @@ impl Sequencer {
         }
     }
 
-    /// After an append, or now and then: rolls, or has the successor allotted.
+    /// Does what is due after an append, or now and then: rolls, or has the successor allotted.
     fn follow_up(self: &Arc<Self>, state: &mut State, leader: &Arc<Leader>) {
         match leader.decide(self.leaders.limits()) {
             Decision::Continue => {}
@@ -308,14 +319,14 @@ impl Sequencer {
         }
     }
 
-    /// From here on nothing is appended to the leader's log.
+    /// Freezes the leader's log, to which nothing is appended from here on, and has the driver roll the segment.
     fn start_roll(self: &Arc<Self>, state: &mut State, leader: &Arc<Leader>, reason: Reason) {
         self.leaders.copies().bucket().freeze(leader.log().id());
         state.roll = Some(Roll::of_leader(leader.clone(), reason));
         self.leave(state);
     }
 
-    /// Gives the target up; the driver finds the next one.
+    /// Gives the target up, and calls the driver to find the next one if anything waits for it.
     fn leave(self: &Arc<Self>, state: &mut State) {
         let is_driving = matches!(state.mode, Mode::Driving);
         let has_work = state.roll.is_some() || !state.queue.is_empty() || !state.in_flight.is_empty();
@@ -331,7 +342,7 @@ impl Sequencer {
         self.leaders.copies().tasks().spawn("sequencer", this.drive_guarded());
     }
 
-    fn enqueue(self: &Arc<Self>, state: &mut State, waiting: Waiting) {
+    fn enqueue(self: &Arc<Self>, state: &mut State, waiting: QueuedBatch) {
         self.leaders
             .cluster()
             .metrics()
@@ -341,7 +352,8 @@ impl Sequencer {
         self.leave(state);
     }
 
-    fn dequeued(&self, waiting: &Waiting) {
+    /// Takes the bytes of a batch that left the queue off those that wait.
+    fn note_dequeued(&self, waiting: &QueuedBatch) {
         self.leaders
             .cluster()
             .metrics()
