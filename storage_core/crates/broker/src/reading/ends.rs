@@ -1,4 +1,4 @@
-//! How far segments go, and how large they are: their leaders say it of open ones.
+//! The ends and sizes of segments; those of an open one are known to its leader.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -28,7 +28,7 @@ impl Reading {
         Ok(end_of(listed, sizes.get(&listed.descriptor.id)))
     }
 
-    /// [`Reading::sizes`], or `Unavailable` where somebody does not know how far an open segment goes.
+    /// The sizes of all segments of some partitions, or `Unavailable` where it is not sure how far an open segment goes.
     pub(crate) async fn sure_sizes(
         &self,
         topic: &str,
@@ -48,12 +48,11 @@ impl Reading {
         }
     }
 
-    /// Bytes and high watermarks of all segments of some partitions, from whoever stores them, and who of them did not
-    /// answer.
+    /// The sizes of all segments of some partitions, from the nodes that led them, and which of those nodes did not answer.
     async fn sizes(&self, partitions: &[Partition]) -> (HashMap<SegmentId, Size>, HashSet<u32>) {
         let mut by_node: BTreeMap<u32, Vec<Bytes>> = BTreeMap::new();
         for segment in partitions.iter().flat_map(|partition| &partition.segments) {
-            // The leader's copy answers for an open segment, any for a sealed one.
+            // The leader's copy answers for an open segment; for a sealed one any would do.
             let node = segment.descriptor.leader.node.0;
             by_node.entry(node).or_default().push(uuid_bytes(segment.descriptor.id.0));
         }
@@ -73,7 +72,7 @@ impl Reading {
             let uuid = SegmentId::from_slice(&facts.segment)?;
             Some((
                 uuid,
-                // One that is open here and sealed there goes on in a segment that is not listed here yet.
+                // A segment that is open here and sealed there goes on in one that is not listed here yet.
                 Size {
                     end_offset: facts.end_offset,
                     bytes: facts.bytes,
@@ -91,7 +90,7 @@ impl Reading {
     }
 }
 
-/// What is known of a segment's size.
+/// The size of a segment, as far as the node that was asked knows it.
 pub(crate) struct Size {
     end_offset: u64,
     pub(crate) bytes: u64,
@@ -99,7 +98,7 @@ pub(crate) struct Size {
     doubt: Option<String>,
 }
 
-/// Why nobody can say how far a segment goes.
+/// Why it is not sure how far a segment goes, if it is not.
 fn doubt_of(segment: &Segment, sizes: &HashMap<SegmentId, Size>, silent: &HashSet<u32>) -> Option<String> {
     let Descriptor { id, leader, .. } = &segment.descriptor;
     let node = leader.node.0;
@@ -118,7 +117,7 @@ fn doubt_of(segment: &Segment, sizes: &HashMap<SegmentId, Size>, silent: &HashSe
     }
 }
 
-/// First offset behind a segment; its leader says that of an open one.
+/// First offset behind a segment; for an open one the leader's size tells it.
 pub(crate) fn end_of(segment: &Segment, size: Option<&Size>) -> u64 {
     match &segment.state {
         SegmentState::Sealed(value) => value.end.0,

@@ -9,7 +9,8 @@ use crate::cluster::Cluster;
 use crate::copies::Copies;
 use crate::partition::Partitions;
 
-/// Reads for clients, and for other nodes on behalf of theirs. It begins to lead what it is asked for and is to lead.
+/// Reads for clients, and for other nodes on behalf of their clients. Begins to lead a segment that it is asked for and that
+/// metadata gives to this process.
 pub(crate) struct Reading {
     partitions: Arc<Partitions>,
 }

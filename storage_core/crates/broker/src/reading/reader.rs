@@ -1,5 +1,5 @@
-//! Reading: sealed segments from a node that stores them, the open one from its leader below the high watermark. A long
-//! poll waits at the leader, as a future and not as a thread.
+//! Reads records: sealed segments from a node that stores them, the open one from its leader below the high watermark. A
+//! long poll waits at the leader, as a future and not as a thread.
 
 use std::time::Duration;
 
@@ -22,14 +22,14 @@ use crate::node::proto::peer::{Fetch, FetchAnswer};
 use crate::peer::Request;
 use crate::reading::Reading;
 
-/// How to read.
+/// Options of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {
-    /// About how much; at least one batch is always answered.
+    /// About how many bytes to answer; at least one batch is always answered.
     pub bytes_max: usize,
     /// How long to wait at the high watermark.
     pub wait: Duration,
-    /// Only from this segment; its end answers an empty page.
+    /// The only segment to read from; at its end the page is empty. `None` reads from whichever has the offset.
     pub segment: Option<SegmentId>,
 }
 
@@ -38,16 +38,16 @@ pub struct ReadOptions {
 pub struct ReadPage {
     /// RecordBatches v2, as stored: each piece is one batch, or several one behind the other.
     pub pieces: Vec<Bytes>,
-    /// Where to go on.
+    /// Offset at which to go on.
     pub next_offset: u64,
-    /// First offset not readable yet, as far as known: of a page from a sealed segment at least its end.
+    /// First offset not readable yet, as far as known; for a page from a sealed segment its end.
     pub high_watermark: u64,
     /// First offset still there.
     pub log_start: u64,
 }
 
 impl ReadPage {
-    /// The batches one by one. An error: what a node answered is none; nothing follows it.
+    /// The batches one by one. An error where what a node answered is no batch; nothing follows it.
     pub fn batches(&self) -> impl Iterator<Item = Result<Bytes, BatchError>> {
         self.pieces.iter().flat_map(|piece| {
             let mut rest = piece.clone();
@@ -60,7 +60,7 @@ impl ReadPage {
     }
 }
 
-/// Most bytes of one page, whatever was asked for.
+/// Limit on the bytes of one page, whatever was asked for.
 pub(crate) const PAGE_BYTES_MAX: usize = 16 << 20;
 
 impl Reading {
@@ -80,11 +80,11 @@ impl Reading {
 
     async fn read_page(&self, from: &PartitionRef, offset: u64, options: ReadOptions) -> Result<ReadPage> {
         let until = Instant::now() + options.wait;
-        let settled_by = Instant::now() + patience::END_DECIDED;
+        let decided_by = Instant::now() + patience::END_DECIDED;
         let bytes_max = options.bytes_max.min(PAGE_BYTES_MAX);
         loop {
             let news = self.cluster().news();
-            let (topic, segment, log_start) = self.located(from, offset, options.segment).await?;
+            let (topic, segment, log_start) = self.locate_confirmed(from, offset, options.segment).await?;
             let end = match &segment.state {
                 SegmentState::Sealed(value) => Some(value.end.0),
                 _ => None,
@@ -97,7 +97,7 @@ impl Reading {
             if let Some(end) = end
                 && offset >= end
             {
-                // Only where this very segment was asked for; else the next one was located.
+                // This very segment was asked for; else the next one would have been located.
                 return if offset == end {
                     page(Vec::new(), offset, end)
                 } else {
@@ -108,10 +108,9 @@ impl Reading {
                 let key = label(topic.as_str(), &segment.descriptor);
                 return Err(Error::DataLoss { key, start, end: lost_end });
             }
-            let may_settle =
-                || Instant::now() < settled_by && !self.cluster().is_cut_off(&segment.descriptor);
+            let may_wait = || Instant::now() < decided_by && !self.cluster().is_cut_off(&segment.descriptor);
             let is_only_copy = segment.descriptor.replicas.len() == 1;
-            let fetched = self.fetch(&topic, &segment, offset, bytes_max, wait).await;
+            let fetched = self.fetch(&segment, offset, bytes_max, wait).await;
             if let Some(end) = end
                 && segment.is_lost()
                 && has_nothing(&fetched)
@@ -124,7 +123,7 @@ impl Reading {
                 Err(damaged @ (Error::Corrupted { .. } | Error::DataLoss { .. }))
                     if end.is_none() && !is_only_copy =>
                 {
-                    if may_settle() {
+                    if may_wait() {
                         news.wait(patience::NEWS_LOOK).await;
                         continue;
                     }
@@ -132,8 +131,8 @@ impl Reading {
                         what: format!("the leader's copy is not mended yet: {damaged}"),
                     });
                 }
-                // Its leader is gone: soon another one has it, or its end is decided.
-                Err(Error::Unavailable { .. }) if end.is_none() && may_settle() => {
+                // The leader is gone: soon another node has the offset, or the end is decided.
+                Err(Error::Unavailable { .. }) if end.is_none() && may_wait() => {
                     news.wait(patience::NEWS_LOOK).await;
                     continue;
                 }
@@ -147,10 +146,10 @@ impl Reading {
             if !fetched.batches.is_empty() {
                 return page(fetched.batches, fetched.next_offset, high_watermark);
             }
-            // Nothing here is not nothing: it may be in a copy that is whole, or in the next segment.
+            // An empty answer does not mean that there is nothing: it may be in a copy that is whole, or in the next segment.
             let goes_on = fetched.sealed && options.segment.is_none();
             if segment.state != SegmentState::Open || goes_on {
-                if may_settle() {
+                if may_wait() {
                     news.wait(patience::NEWS_LOOK).await;
                     continue;
                 }
@@ -166,14 +165,15 @@ impl Reading {
         }
     }
 
-    /// The segment to read from. That there is none is said by metadata as new as the question, with the range that there is.
-    async fn located(
+    /// The segment to read from, with its topic and the log's start. That there is none is said only by metadata as new as the
+    /// question; an `OffsetOutOfRange` has the range that there is.
+    async fn locate_confirmed(
         &self,
         from: &PartitionRef,
         offset: u64,
         wanted: Option<SegmentId>,
     ) -> Result<(TopicName, Segment, u64)> {
-        let look = || self.locate(from, offset, wanted);
+        let look = || self.locate_here(from, offset, wanted);
         match self.cluster().find_confirmed(look).await {
             Err(Error::OffsetOutOfRange { .. }) => {
                 self.cluster().await_all_metadata(&format!("where {from} begins")).await?;
@@ -189,8 +189,8 @@ impl Reading {
         }
     }
 
-    /// The same as far as this node knows: of a range that is said here only the start counts.
-    fn locate(
+    /// The segment to read from as far as this node knows. In an `OffsetOutOfRange` from here only the start counts.
+    fn locate_here(
         &self,
         from: &PartitionRef,
         offset: u64,
@@ -212,10 +212,9 @@ impl Reading {
         Ok((route.name.clone(), segment.clone(), log_start))
     }
 
-    /// From the own disk if it has a copy that may answer, else from a node that does.
+    /// Fetches batches from the own disk if it has a copy that may answer, else from a node that does.
     async fn fetch(
         &self,
-        _topic: &TopicName,
         segment: &Segment,
         offset: u64,
         bytes_max: usize,
@@ -234,7 +233,7 @@ impl Reading {
             {
                 self.partitions().leader(segment).await?;
             }
-            // A copy that is not whole yet is none: others may have it.
+            // A copy that is not whole yet does not count: others may have the offset.
             let is_whole =
                 || self.copies().bucket().log(LogId(descriptor.id.0)).is_some_and(|log| log.is_sealed());
             if is_open || sources.len() == 1 || is_whole() {
@@ -312,7 +311,7 @@ impl Reading {
             };
             let start = log.start_offset().0;
             if offset >= start && offset < high_watermark {
-                self.own_disk_has(&log, offset).await?;
+                self.await_own_disk(&log, offset).await?;
                 return self.page_of(&log, offset, bytes_max, high_watermark, sealed).await;
             }
             let out_of_range = Error::OffsetOutOfRange { requested: offset, start, end: high_watermark };
@@ -360,8 +359,8 @@ impl Reading {
         }
     }
 
-    /// Waits until what is acknowledged can be read here: the other replicas may have had it before this disk.
-    async fn own_disk_has(&self, log: &Log, offset: u64) -> Result<()> {
+    /// Waits until what is acknowledged can be read here; the other replicas may have had it before this disk.
+    async fn await_own_disk(&self, log: &Log, offset: u64) -> Result<()> {
         if log.durable_offset().0 > offset {
             return Ok(());
         }
@@ -373,7 +372,8 @@ impl Reading {
         }
     }
 
-    /// The log of a segment on this disk. `None`: metadata lists it here, and it was never needed.
+    /// The log of a segment on this disk; makes it where this process may begin to lead. `None` if metadata lists the segment
+    /// and this disk has no log of it.
     async fn own_copy(&self, segment: SegmentId) -> Result<Option<Log>> {
         if self.copies().table().is_aside(segment) {
             return Err(Error::UnknownSegment { segment: segment.to_string() });
@@ -421,7 +421,7 @@ impl Reading {
     ) -> Result<FetchAnswer> {
         let mut slices = self.copies().batches_of(log, offset, bytes_max, Purpose::Reads).await?;
         let mut next_offset = slices.next_offset.0;
-        // Durable here and not yet on enough disks: not readable.
+        // What is durable here and not yet on enough disks is not readable.
         while next_offset > high_watermark {
             let Some(last) = slices.batches.pop() else { break };
             let header = walrus_log::batch::BatchHeader::peek(&last);
@@ -437,9 +437,9 @@ impl Reading {
 #[derive(Default)]
 struct Failures {
     last: Option<Error>,
-    /// What is damaged on every copy asked so far.
+    /// The range that is damaged on every copy that was asked so far.
     damaged: Option<(String, u64, u64)>,
-    /// Somebody could not say: its copy may be sound.
+    /// Some node could not say, so its copy may be sound.
     is_unsure: bool,
 }
 
@@ -454,7 +454,7 @@ impl Failures {
         self.last = Some(error);
     }
 
-    /// A loss only where every copy is damaged; as long as one may come back, it is waited for.
+    /// The error for all of them. It is a loss only where every copy is damaged; as long as one may come back, it is waited for.
     fn sum(self, segment: SegmentId) -> Error {
         let nobody = || Error::Unavailable { what: format!("segment {segment} has no replica") };
         match (self.damaged, self.is_unsure) {

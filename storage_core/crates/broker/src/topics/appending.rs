@@ -1,4 +1,4 @@
-//! Appends of clients: to the topic that they name, which may have to be created first.
+//! Appends of clients to the topic that they name, which may have to be created first.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::partition::ack::AppendAck;
 use crate::partition::submission::check_batch;
 use crate::partition::ticket::Ticket;
 use crate::topics::Topics;
-use crate::topics::creation::Early;
+use crate::topics::creation::EarlyAppend;
 
 impl Topics {
     /// Appends one RecordBatch v2 of a client; durable and readable on return. Goes to the leader, waits through a
@@ -21,7 +21,7 @@ impl Topics {
         self.append_as(to, batch, false).await
     }
 
-    /// [`Topics::append`] to a topic of Walrus's own.
+    /// Appends as [`Topics::append`] does, to a topic of Walrus's own.
     pub(crate) async fn append_internal(
         self: &Arc<Self>,
         to: &PartitionRef,
@@ -42,7 +42,8 @@ impl Topics {
         let ticket = self.submit(to, bytes.clone(), internal, deadline);
         let result = match ticket.finish(self.copies()).await {
             Err(unknown) if unknown.is_unknown() => {
-                match self.cluster().find_confirmed(|| self.cluster().routing().partition(to).map(drop)).await {
+                match self.cluster().find_confirmed(|| self.cluster().routing().partition(to).map(drop)).await
+                {
                     Ok(()) => self.submit(to, bytes, internal, deadline).finish(self.copies()).await,
                     Err(error) => Err(error),
                 }
@@ -83,7 +84,7 @@ impl Topics {
                 let outcome = topics.create_topic(topic.as_str(), 0, false).await;
                 let route = topics.cluster().routing().find(&topic).cloned();
                 topics.creations().finish(&topic, |early| {
-                    let Early { partition, batch, deadline, .. } = early;
+                    let EarlyAppend { partition, batch, deadline, .. } = early;
                     let unknown = || Error::UnknownTopic { topic: topic.to_string() };
                     let route = outcome
                         .as_ref()

@@ -1,4 +1,5 @@
-//! Topics: making, dropping and describing them, and the ids of producers. What changes metadata is asked of the host.
+//! The catalogue: making, dropping and describing topics, and the ids of producers. What changes metadata is asked of the
+//! host.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,7 +16,7 @@ use crate::reading::ends::{Size, end_of};
 use crate::topics::Topics;
 use crate::topics::view::{NodeView, PartitionView, SegmentStateView, SegmentView, TopicInfo, TopicState};
 
-/// Most partitions of a topic.
+/// Limit on the partitions of a topic.
 const PARTITIONS_MAX: u32 = 10_000;
 
 impl Topics {
@@ -32,10 +33,10 @@ impl Topics {
             return Err(Error::InvalidRequest { problem });
         }
         if self.topic(name.as_str()).is_some() {
-            // It may have been dropped elsewhere.
+            // The topic may have been dropped elsewhere.
             self.cluster().await_all_metadata(&format!("whether there is a topic {name}")).await?;
             if let Some(topic) = self.topic(name.as_str()) {
-                return checked(topic, partitions).map(|topic| (topic, false));
+                return check_partitions(topic, partitions).map(|topic| (topic, false));
             }
         }
         let event = Request::CreateTopic {
@@ -49,7 +50,7 @@ impl Topics {
         let missing = || Error::Unavailable { what: format!("topic {name} is not published yet") };
         let topic = self.topic(name.as_str()).ok_or_else(missing)?;
         tracing::info!(topic = name.as_str(), partitions = topic.partitions, created, "topic created");
-        checked(topic, partitions).map(|topic| (topic, created))
+        check_partitions(topic, partitions).map(|topic| (topic, created))
     }
 
     /// Drops a topic with all its records. Refuses internal topics.
@@ -83,7 +84,7 @@ impl Topics {
         Ok(())
     }
 
-    /// Topics by name; `internal` ones on demand.
+    /// Topics as far as this node knows, by name; `internal` ones on demand.
     pub(crate) fn topics(&self, internal: bool) -> Vec<TopicInfo> {
         let routing = self.cluster().routing();
         let wanted = routing.routes().filter(|route| internal || !route.topic.internal);
@@ -92,7 +93,7 @@ impl Topics {
         topics
     }
 
-    /// The same for a client, whom they are all that there are: `Unavailable` from a node that may have missed some.
+    /// All topics that there are, for a client; `Unavailable` from a node that may have missed some.
     pub(crate) async fn list_topics(&self, internal: bool) -> Result<Vec<TopicInfo>> {
         self.cluster().await_all_metadata("which topics there are").await?;
         Ok(self.topics(internal))
@@ -128,7 +129,7 @@ impl Topics {
         Ok(route.topic.partitions.iter().map(|partition| partition_view(partition, &sizes, view)).collect())
     }
 
-    /// `STATE` of the text protocol (partition 0), of when it was asked or later.
+    /// The answer to `STATE` of the text protocol (partition 0), as it was at the time of the question or later.
     pub(crate) async fn topic_state(&self, topic: &str) -> Result<TopicState> {
         let wanted = PartitionRef::parse(topic, 0)?;
         self.cluster().await_all_metadata(&format!("the state of topic {topic}")).await?;
@@ -158,7 +159,7 @@ impl Topics {
         (producer_id(Uuid::new_v4()), 0)
     }
 
-    /// `METRICS` of the text protocol: what the metadata store published about Raft, and ours.
+    /// The answer to `METRICS` of the text protocol: what the metadata store published about Raft, and facts of this node.
     pub(crate) fn cluster_metrics(&self) -> Value {
         let routing = self.cluster().routing();
         let mut all = self.cluster().raft_status().lock().clone();
@@ -174,7 +175,8 @@ impl Topics {
     }
 }
 
-fn checked(topic: TopicInfo, wanted: u32) -> Result<TopicInfo> {
+/// `TopicExists` unless the topic has as many partitions as wanted; 0 is any number.
+fn check_partitions(topic: TopicInfo, wanted: u32) -> Result<TopicInfo> {
     if wanted != 0 && wanted != topic.partitions {
         return Err(Error::TopicExists { topic: topic.name, partitions: topic.partitions, wanted });
     }

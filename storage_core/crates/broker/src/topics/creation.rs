@@ -1,4 +1,4 @@
-//! Topics that are created because somebody appends to them: the appends wait here, in order, until the topic is there.
+//! Creation of topics because somebody appends to them: the appends wait here, in order, until the topic is there.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,13 +14,13 @@ use crate::partition::ticket::Ticket;
 /// Appends that wait for their topic to be created, by topic and in the order in which they came.
 #[derive(Default)]
 pub(crate) struct TopicCreations {
-    waiting: Lock<HashMap<TopicName, Vec<Early>>, CREATION>,
+    waiting: Lock<HashMap<TopicName, Vec<EarlyAppend>>, CREATION>,
     /// How many topics there are in `waiting`: usually none, and then nobody takes the lock.
     topics: AtomicUsize,
 }
 
 /// An append that came before its topic.
-pub(crate) struct Early {
+pub(crate) struct EarlyAppend {
     pub(crate) partition: u32,
     pub(crate) batch: Bytes,
     pub(crate) deadline: Instant,
@@ -33,12 +33,12 @@ impl TopicCreations {
         self.topics.load(Ordering::Acquire) > 0 && self.waiting.lock().contains_key(topic)
     }
 
-    /// Puts an append behind those that came before. True: it is the first, and the topic must be created.
+    /// Puts an append behind those that came before. `true` if it is the first: then the caller must create the topic.
     pub(crate) fn wait(&self, to: &PartitionRef, batch: Bytes, deadline: Instant) -> (Ticket, bool) {
         let (reply, ticket) = oneshot::channel();
         let mut waiting = self.waiting.lock();
         let early = waiting.entry(to.topic.clone()).or_default();
-        early.push(Early { partition: to.partition, batch, deadline, reply });
+        early.push(EarlyAppend { partition: to.partition, batch, deadline, reply });
         let is_first = early.len() == 1;
         if is_first {
             self.topics.store(waiting.len(), Ordering::Release);
@@ -46,9 +46,9 @@ impl TopicCreations {
         (Ticket::later(ticket), is_first)
     }
 
-    /// The topic is there, or cannot be had: each append is submitted, in order. All of it happens under the lock, so that an
+    /// Submits each append, in order, once the topic is there or cannot be had. All of it happens under the lock, so that an
     /// append that comes now is behind the early ones.
-    pub(crate) fn finish(&self, topic: &TopicName, submit: impl Fn(&Early) -> Ticket) {
+    pub(crate) fn finish(&self, topic: &TopicName, submit: impl Fn(&EarlyAppend) -> Ticket) {
         let mut waiting = self.waiting.lock();
         for early in waiting.remove(topic).unwrap_or_default() {
             let ticket = submit(&early);

@@ -1,4 +1,4 @@
-//! Topics beside their records: which there are, what is shown of them, and how they are made.
+//! Topics: which there are, what is shown of them, how they are made, and appends to them by name.
 
 mod appending;
 mod catalogue;

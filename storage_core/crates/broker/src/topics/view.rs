@@ -1,4 +1,4 @@
-//! What listeners show of topics.
+//! Views of topics, as the listeners show them to clients.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use walrus_model::{SegmentId, TopicId};
 /// A topic of the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TopicInfo {
-    /// Identity.
+    /// Id, which no other topic ever has.
     pub id: TopicId,
-    /// Name.
+    /// Name by which clients know it.
     pub name: String,
-    /// How many partitions.
+    /// Number of partitions.
     pub partitions: u32,
-    /// Walrus's own.
+    /// Whether it is one of Walrus's own.
     pub internal: bool,
 }
 
@@ -39,14 +39,14 @@ pub struct PartitionView {
     pub log_start: u64,
     /// First offset not readable yet.
     pub high_watermark: u64,
-    /// By base offset.
+    /// The segments that are there, by base offset.
     pub segments: Vec<SegmentView>,
 }
 
 /// A segment as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentView {
-    /// Identity.
+    /// Id, which no other segment ever has.
     pub uuid: SegmentId,
     /// Place in the partition.
     pub number: u64,
@@ -56,11 +56,11 @@ pub struct SegmentView {
     pub base_offset: u64,
     /// The end of a sealed segment; the high watermark of an open one.
     pub end_offset: u64,
-    /// State.
+    /// Whether it takes appends, or its end is decided.
     pub state: SegmentStateView,
-    /// Who ordered its appends.
+    /// The node that orders its appends, or did.
     pub leader: NodeView,
-    /// Who stores it.
+    /// The nodes that its descriptor names as replicas.
     pub replicas: Vec<NodeView>,
     /// Bytes of its batches; 0 where no replica could be asked.
     pub bytes: u64,
@@ -69,22 +69,22 @@ pub struct SegmentView {
 /// State of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentStateView {
-    /// Takes appends.
+    /// It takes appends.
     Open,
     /// Its end is being decided.
     Sealing,
-    /// Never changes again.
+    /// It never changes again.
     Sealed,
 }
 
 /// A node as clients reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeView {
-    /// Small integer.
+    /// Id of the node.
     pub id: u32,
     /// `host:port` of gRPC; empty where the node is not listed any more.
     pub grpc_address: String,
-    /// Whether its lease had not lapsed.
+    /// Whether its lease had not lapsed at the time of the answer.
     pub alive: bool,
 }
 

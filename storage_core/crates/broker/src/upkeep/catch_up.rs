@@ -19,12 +19,12 @@ use crate::node::error::{Error, Result};
 use crate::node::patience;
 use crate::upkeep::retiring;
 
-/// Copies that are completed at the same time.
+/// Limit on the copies that are completed at the same time.
 const AT_ONCE: usize = 4;
-/// Reports in one command.
+/// Limit on the reports in one command.
 const REPORTS_MAX: usize = 512;
 
-/// Until the node stops.
+/// Completes this node's copies until the node stops.
 pub(crate) async fn keep_up(copies: Arc<Copies>) {
     let shutdown = copies.cluster().tasks().shutdown().clone();
     let (finished, mut completed) = mpsc::unbounded_channel();
@@ -42,7 +42,7 @@ pub(crate) async fn keep_up(copies: Arc<Copies>) {
         let next = async {
             tokio::select! {
                 _ = version.changed() => {}
-                ended = completed.recv() => if let Some(ended) = ended { work.ended(ended) },
+                ended = completed.recv() => if let Some(ended) = ended { work.note_completion(ended) },
                 () = tokio::time::sleep(patience::UPKEEP_LOOK) => {}
             }
         };
@@ -50,17 +50,18 @@ pub(crate) async fn keep_up(copies: Arc<Copies>) {
             return;
         }
         while let Ok(ended) = completed.try_recv() {
-            work.ended(ended);
+            work.note_completion(ended);
         }
     }
 }
 
-/// A copy was completed, or not.
-struct Ended {
+/// How the work on a copy ended.
+struct Completion {
     segment: SegmentId,
     outcome: Outcome,
 }
 
+/// What became of a copy that was worked on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Whole,
@@ -69,20 +70,22 @@ enum Outcome {
     Lost,
 }
 
+/// The work on copies: what is under way, and what came of it.
 #[derive(Default)]
 struct Work {
     under_way: HashSet<SegmentId>,
+    /// When the work on a copy last failed; it is tried again after a while.
     failed: HashMap<SegmentId, Instant>,
     /// Nobody has what is missing of them; the metadata are to be told.
     lost: HashSet<SegmentId>,
 }
 
 impl Work {
-    /// Begins what is to be done, and answers what can be told at once.
+    /// Begins what is to be done, and answers the reports that can be made at once.
     async fn look(
         &mut self,
         copies: &Arc<Copies>,
-        finished: &mpsc::UnboundedSender<Ended>,
+        finished: &mpsc::UnboundedSender<Completion>,
     ) -> Vec<CopyReport> {
         self.failed.retain(|_, at| at.elapsed() < patience::LOST_COPIES_LOOK);
         let metadata = copies.cluster().routing().metadata.clone();
@@ -129,7 +132,7 @@ impl Work {
                 (CopyState::Damaged, None) => Some(Found::Gone),
                 (CopyState::Leaving, _) => self.leave(copies, &metadata, &held).await,
             };
-            reports.extend(found.map(|found| report(&held, found)));
+            reports.extend(found.map(|found| copy_report(&held, found)));
         }
         let (filling, damaged) = copies.table().unfinished();
         copies.cluster().metrics().copies_filling.set(i64::try_from(filling).unwrap_or(i64::MAX));
@@ -145,7 +148,7 @@ impl Work {
             && store.log(walrus_log::LogId(held.segment.0)).is_some_and(|log| !log.is_sealed())
     }
 
-    fn begin(&mut self, copies: &Arc<Copies>, segment: Segment, finished: mpsc::UnboundedSender<Ended>) {
+    fn begin(&mut self, copies: &Arc<Copies>, segment: Segment, finished: mpsc::UnboundedSender<Completion>) {
         let uuid = segment.descriptor.id;
         self.under_way.insert(uuid);
         let filling = copies.clone();
@@ -160,11 +163,11 @@ impl Work {
                 Some(Err(_)) if is_lost(&filling, &segment).await => Outcome::Lost,
                 _ => Outcome::NotYet,
             };
-            drop(finished.send(Ended { segment: uuid, outcome })); // the loop may have ended
+            drop(finished.send(Completion { segment: uuid, outcome })); // the loop may have ended
         });
     }
 
-    fn ended(&mut self, ended: Ended) {
+    fn note_completion(&mut self, ended: Completion) {
         self.under_way.remove(&ended.segment);
         match ended.outcome {
             Outcome::Whole => {}
@@ -173,7 +176,7 @@ impl Work {
         }
     }
 
-    /// Metadata has given the copy up: it is deleted.
+    /// Deletes a copy that metadata has given up.
     async fn leave(
         &mut self,
         copies: &Arc<Copies>,
@@ -195,7 +198,7 @@ impl Work {
         }
     }
 
-    /// False: metadata has not taken them.
+    /// Reports the state of copies; says whether metadata has taken it.
     async fn report(&self, copies: &Arc<Copies>, reports: Vec<CopyReport>) -> bool {
         let count = reports.len();
         let is_lost = |report: &&CopyReport| report.found == Found::Lost;
@@ -214,7 +217,7 @@ impl Work {
     }
 }
 
-pub(crate) fn report(held: &HeldCopy, found: Found) -> CopyReport {
+pub(crate) fn copy_report(held: &HeldCopy, found: Found) -> CopyReport {
     let HeldCopy { topic, partition, segment, since, .. } = *held;
     CopyReport { topic, partition, segment, since, found }
 }
@@ -253,7 +256,7 @@ async fn is_lost(copies: &Arc<Copies>, segment: &Segment) -> bool {
     true
 }
 
-/// Says what is lost, and where, unless another holder has.
+/// Raises the alarm for lost records, unless another holder has.
 fn tell_loss(copies: &Arc<Copies>, report: &CopyReport) {
     let (routing, own) = (copies.cluster().routing(), copies.table().replica());
     let Some(route) = routing.topic(report.topic) else { return };
@@ -292,8 +295,8 @@ async fn fill(copies: &Arc<Copies>, segment: &Segment) -> Result<()> {
     if !votes {
         sealing::make_copy(copies, descriptor, value).await?;
     } else if let Err(error) = sealing::seal_here(copies, descriptor, value).await {
-        // What rotted comes from the others; a copy in which it has no place any more is made anew, as long as enough
-        // others are whole.
+        // The holes are filled from the other copies. A copy in which that is not possible is made anew, as long as enough others
+        // are whole.
         let copy = copies.table().open(descriptor)?;
         if holes::fill(copies, &copy).await? {
             return Err(error);

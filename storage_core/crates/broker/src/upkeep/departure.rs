@@ -1,5 +1,5 @@
-//! Open segments whose replica set is not what it should be any more, for a node is drained, gone or away too long, or
-//! others came: their leaders roll them. The replica set of an open segment never changes (R9).
+//! Rolls of open segments whose replica set is not what it should be any more, for a node is drained, gone or away too long,
+//! or others came. Their leaders roll them, since the replica set of an open segment never changes (R9).
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::cluster::routing::is_led_by;
 use crate::node::patience;
 use crate::partition::Partitions;
 
-/// Segments rolled at one look: each costs commands.
+/// Limit on the segments that are rolled at one look: each costs commands.
 const ROLLS_MAX: usize = 32;
 
-/// Until the node stops.
+/// Rolls departing segments until the node stops.
 pub(crate) async fn keep_watch(partitions: Arc<Partitions>) {
     let shutdown = partitions.cluster().tasks().shutdown().clone();
     let mut ticks = tokio::time::interval(patience::DEPARTURE_LOOK);

@@ -1,5 +1,6 @@
-//! Which logs leave this disk. Pure: only what metadata explicitly calls trimmed or deleted goes; what it merely does
-//! not list stays, because metadata may have lost commands, and a log may have been made for a segment to come.
+//! Decides which logs leave this disk; `retiring.rs` removes them. Pure: only what metadata explicitly calls trimmed or deleted
+//! goes; what it merely does not list stays, because metadata may have lost commands, and a log may have been made for a segment
+//! to come.
 
 use walrus_metadata::Metadata;
 use walrus_model::{ReplicaRef, SegmentId};
@@ -31,7 +32,7 @@ pub(crate) fn judge(metadata: &Metadata, place: Place, segment: SegmentId, here:
         return Fate::Delete;
     }
     let at = partition.segments.binary_search_by_key(&place.number, |listed| listed.descriptor.number);
-    // Behind the last one: a segment to come, or one that metadata have lost and will learn of again.
+    // It is behind the last one: a segment to come, or one that metadata have lost and will learn of again.
     let Ok(at) = at else { return Fate::Keep };
     let listed = &partition.segments[at];
     let is_here = listed.copies.iter().any(|copy| copy.replica == here);

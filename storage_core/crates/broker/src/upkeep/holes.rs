@@ -9,7 +9,7 @@ use crate::copies::Copies;
 use crate::copies::holes;
 use crate::node::patience;
 
-/// Until the node stops.
+/// Looks for holes once, and has them filled until the node stops.
 pub(crate) async fn keep_filling(copies: Arc<Copies>) {
     let filling = async {
         look_through(&copies).await;
@@ -41,7 +41,7 @@ pub(crate) async fn keep_filling(copies: Arc<Copies>) {
     copies.tasks().until_stopped(filling).await;
 }
 
-/// Rot is found by reading: nobody reads an open copy but its leader.
+/// Reads all unsealed copies: rot is found by reading, and nobody reads an open copy but its leader.
 async fn look_through(copies: &Arc<Copies>) {
     for log in copies.bucket().store().logs().into_iter().filter(|log| !log.is_sealed()) {
         let looked = match copies.table().find(segment_of(log.id())) {
@@ -50,7 +50,7 @@ async fn look_through(copies: &Arc<Copies>) {
             Err(error) => Err(error),
         };
         if let Err(error) = looked {
-            // Nobody knows what it lacks: it is not whole until somebody does.
+            // What the copy lacks is unknown, so it does not count as whole.
             tracing::warn!(log = log.name(), %error, "a copy cannot be looked through");
             copies.table().holed().note(segment_of(log.id()), true);
         }

@@ -1,5 +1,5 @@
-//! Which copies of unsealed segments on this node lack something: their leaders are asked, for nobody else knows what was
-//! acknowledged.
+//! Counts the copies of unsealed segments on this node that lack something. Their leaders are asked, for nobody else knows what
+//! was acknowledged.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::node::patience;
 use crate::node::proto::peer::{SegmentFacts, SegmentInfoAnswer};
 use crate::peer::Request;
 
-/// Segments in one request.
+/// Limit on the segments in one request.
 const ASKED_MAX: usize = 1_000;
 
 /// How many unsealed segments this disk stores without all that was acknowledged before the call, or without anybody who
@@ -31,7 +31,7 @@ pub(crate) async fn count(copies: &Arc<Copies>, patience: Duration) -> u64 {
     let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
     for segment in partitions.flat_map(|partition| &partition.segments) {
         let descriptor = &segment.descriptor;
-        // The only copy is all that there is.
+        // A segment's only copy has all that there is.
         if copies.table().place(descriptor).is_none() || descriptor.replicas.len() == 1 {
             continue;
         }
@@ -51,6 +51,7 @@ pub(crate) async fn count(copies: &Arc<Copies>, patience: Duration) -> u64 {
     behind as u64
 }
 
+/// How many segments of one leader lack something here. Waits until it is none, or the time is up.
 async fn behind_leader(copies: &Arc<Copies>, leader: u32, segments: &[Descriptor], until: Instant) -> usize {
     let patience = until.saturating_duration_since(Instant::now());
     let uuids = segments.iter().map(|segment| uuid_bytes(segment.id.0)).collect();

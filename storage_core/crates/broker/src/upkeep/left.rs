@@ -1,4 +1,4 @@
-//! Logs that are left of disks without votes: shown as long as there are some, and removed once nobody needs them.
+//! Upkeep of the logs that former disks left here: they are counted in the metrics, and removed once nobody needs them.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn is_needed(metadata: &Metadata, log: &Log) -> bool {
     })
 }
 
-/// Shows how many there are, and removes what nobody needs, until the node stops.
+/// Counts the logs in the metrics and removes those that nobody needs, until none is left or the node stops.
 pub(crate) async fn keep_watch(copies: Arc<Copies>) {
     let watching = async {
         loop {

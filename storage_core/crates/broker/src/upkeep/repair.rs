@@ -1,5 +1,5 @@
-//! Copies that rot: all sealed ones are read now and then, slowly, and damage that is found, here or by a reader, is mended
-//! from the other copies. What cannot be mended is told to the metadata, which has the copy made anew.
+//! Repair of copies that rot: all sealed ones are read now and then, slowly, and damage that is found, here or by a reader, is
+//! mended from the other copies. What cannot be mended is told to the metadata, which has the copy made anew.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use crate::upkeep::catch_up;
 /// About how much is read at once.
 const READ_BYTES: usize = 1 << 20;
 
-/// How a copy was found.
+/// The state in which a copy was found.
 enum Health {
     Whole(Digest),
     /// It differs from what was decided, or could not be mended.
@@ -86,7 +86,7 @@ async fn look_after(copies: &Arc<Copies>, held: &HeldCopy, pace: Option<&mut Pac
         _ => return,
     };
     tracing::warn!(segment = %held.segment, ?found, "metadata is told about a copy");
-    let reports = vec![catch_up::report(held, found)];
+    let reports = vec![catch_up::copy_report(held, found)];
     let request = Request::ReportCopies { replica: copies.table().replica(), reports };
     if let Err(refusal) = copies.cluster().control().ask(&request, patience::METADATA_ANSWER).await {
         tracing::warn!(segment = %held.segment, ?refusal, "metadata was not told about a copy");
@@ -94,6 +94,7 @@ async fn look_after(copies: &Arc<Copies>, held: &HeldCopy, pace: Option<&mut Pac
     }
 }
 
+/// Reads a copy from end to end, at a pace if there is one, and mends what is damaged.
 async fn read_through(copies: &Arc<Copies>, held: &HeldCopy, mut pace: Option<&mut Pace>) -> Result<Health> {
     let metadata = copies.cluster().routing().metadata.clone();
     let segment = segment_of(&metadata, held);
@@ -119,7 +120,7 @@ async fn read_through(copies: &Arc<Copies>, held: &HeldCopy, mut pace: Option<&m
                     tokio::time::sleep(pace.take(Instant::now(), bytes, rate)).await;
                 }
             }
-            // No copy has it: that was decided, and readers are told.
+            // No copy has this range: that was decided, and readers are told.
             Err(walrus_log::Error::Corrupted { end, .. }) if is_lost(&segment, mark.end) => {
                 mark.end = end;
             }
@@ -138,7 +139,7 @@ async fn read_through(copies: &Arc<Copies>, held: &HeldCopy, mut pace: Option<&m
                 copies.cluster().metrics().mended_ranges.inc();
                 tracing::info!(segment = %held.segment, start = start.0, end = end.0, "the damage is mended");
             }
-            // Trimmed or deleted on the way.
+            // The segment was trimmed or deleted meanwhile.
             Err(walrus_log::Error::OffsetOutOfRange { .. } | walrus_log::Error::UnknownLog { .. }) => {
                 return Ok(Health::Away);
             }
@@ -156,8 +157,8 @@ async fn read_through(copies: &Arc<Copies>, held: &HeldCopy, mut pace: Option<&m
     Ok(Health::Damaged)
 }
 
-/// Mends what rotted of a copy that is not sealed while it was in use: its machine counts the batches, and there they are
-/// again. What a start found is left to `upkeep/holes.rs`: there the machine knows of the holes.
+/// Mends what rotted of an unsealed copy while it was in use. Its machine counts on the batches, which are there again
+/// afterwards. What had rotted before the start is left to `upkeep/holes.rs`: of those holes the machine knows.
 async fn mend_open(copies: &Arc<Copies>, segment: SegmentId) -> Result<()> {
     let Some(copy) = copies.table().find(segment)? else { return Ok(()) };
     let Some(log) = copy.log().filter(|log| !log.is_sealed()) else { return Ok(()) };
@@ -190,7 +191,7 @@ fn is_lost(segment: &Segment, offset: Offset) -> bool {
     value.lost.iter().any(|range| range.start.0 <= offset.0 && offset.0 < range.end.0)
 }
 
-/// Writes a damaged range again from the other copies. False: it cannot be had, or does not fit.
+/// Writes a damaged range again from the other copies. `false` if it cannot be had, or does not fit.
 async fn mend(copies: &Arc<Copies>, segment: &Descriptor, log: &Log, (start, end): (u64, u64)) -> bool {
     let mended = async {
         let bytes = range_of_others(copies, segment, start, end).await?;

@@ -1,5 +1,5 @@
-//! What leaves this disk: copies that metadata explicitly calls trimmed, deleted or given up. What it merely does not list
-//! is put aside: kept, not served, and somebody should look.
+//! Removes from this disk what metadata explicitly calls trimmed, deleted or given up. What metadata merely does not list is put
+//! aside: kept and not served, and somebody should look. `fate.rs` decides.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::node::error::{Error, Result};
 use crate::node::patience;
 use crate::upkeep::fate::{Fate, judge};
 
-/// Until the node stops.
+/// Removes logs as the metadata change, until the node stops.
 pub(crate) async fn keep_clean(copies: Arc<Copies>) {
     let shutdown = copies.cluster().tasks().shutdown().clone();
     let mut versions = copies.cluster().watch_metadata();
-    let mut seen = Seen::default();
+    let mut seen = CleaningState::default();
     while let Some(Ok(())) = shutdown.run_until_cancelled(versions.changed()).await {
         versions.mark_unchanged();
         let metadata = copies.cluster().routing().metadata.clone();
@@ -35,19 +35,22 @@ pub(crate) async fn keep_clean(copies: Arc<Copies>) {
     }
 }
 
+/// What the loop has seen of the metadata, and what it has told.
 #[derive(Default)]
-struct Seen {
+struct CleaningState {
     topics: HashMap<TopicId, Arc<Topic>>,
+    /// How many topics were deleted.
     deleted: usize,
-    /// Logs that somebody was told about.
+    /// Logs that are put aside and that an alarm was raised for.
     reported: HashSet<SegmentId>,
     /// Something could not be deleted.
     is_behind: bool,
+    /// When metadata were last told of a trim that they have forgotten.
     reminded: Option<Instant>,
 }
 
-impl Seen {
-    /// Leases are renewed all the time; only topics matter here.
+impl CleaningState {
+    /// Whether the metadata have changed in what matters here: topics. Leases are renewed all the time.
     fn is_news(&mut self, metadata: &Metadata) -> bool {
         let is_same = |(id, topic): (&TopicId, &Arc<Topic>)| {
             self.topics.get(id).is_some_and(|known| Arc::ptr_eq(known, topic))
@@ -64,9 +67,9 @@ impl Seen {
     }
 }
 
-fn clean(copies: &Arc<Copies>, metadata: &Metadata, seen: &mut Seen) {
+fn clean(copies: &Arc<Copies>, metadata: &Metadata, seen: &mut CleaningState) {
     seen.is_behind = false;
-    // The tombstone first: a copy without it would answer as one that never was.
+    // Tombstones are written first: a copy without one would answer as one that never was.
     if let Err(error) = bury(copies, metadata) {
         tracing::warn!(%error, "trimmed segments stay: their tombstones could not be written");
         seen.is_behind = true;
@@ -78,7 +81,7 @@ fn clean(copies: &Arc<Copies>, metadata: &Metadata, seen: &mut Seen) {
         let is_empty = log.end_offset() == log.base_offset();
         match judge(metadata, place, segment_of(log.id()), copies.table().replica()) {
             Fate::Keep => {}
-            // Made for a successor that another one replaced: nothing was ever in it.
+            // It was made for a successor that another one replaced: nothing was ever in it.
             Fate::Unlisted if is_empty => {}
             Fate::Delete => match delete(copies, &log) {
                 Ok(()) => tracing::info!(log = %place, "log deleted: metadata calls it trimmed or deleted"),
@@ -104,7 +107,7 @@ fn clean(copies: &Arc<Copies>, metadata: &Metadata, seen: &mut Seen) {
     copies.table().put_aside(unlisted);
 }
 
-/// Tombstones of partitions take the place of what was promised about their trimmed segments.
+/// Writes the tombstones of partitions, which take the place of what was promised about their trimmed segments.
 fn bury(copies: &Arc<Copies>, metadata: &Metadata) -> Result<()> {
     let (store, tombstones) = (copies.bucket().store(), copies.table().tombstones());
     let failed = |error: walrus_log::Error| copies.bucket().error("tombstones", error);
@@ -147,8 +150,8 @@ pub(crate) fn leave(copies: &Arc<Copies>, segment: &Segment) -> Result<()> {
     Ok(())
 }
 
-/// Tells metadata of trims that it decided and has forgotten: it was rolled back.
-async fn remind(copies: &Arc<Copies>, metadata: &Metadata, seen: &mut Seen) {
+/// Tells metadata of trims that it decided and has forgotten, for it was rolled back.
+async fn remind(copies: &Arc<Copies>, metadata: &Metadata, seen: &mut CleaningState) {
     if seen.reminded.is_some_and(|at| at.elapsed() < patience::TRIM_REMINDER) {
         return;
     }

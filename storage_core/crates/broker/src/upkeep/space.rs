@@ -1,4 +1,4 @@
-//! Whether this node's disk has room, and that the metadata know it: a node that is full is given no new segments, passes
+//! Watches whether this node's disk has room, and tells the metadata: a node that is full is given no new segments, passes
 //! on those that it leads, and takes part again by itself as soon as there is room.
 
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use walrus_model::NodeId;
 use crate::copies::Copies;
 use crate::node::patience;
 
-/// A disk that was full has room again with so many times what it lacked then: else a node would come and go with each
-/// segment.
+/// A disk that was full has room again when so many times the minimum is free: else a node would come and go with each segment.
 const FREE_AGAIN_FACTOR: u64 = 2;
 
-/// Whether the disk is full, as far as was seen; pure.
+/// Decides whether the disk is full, by what was seen of it; pure.
 #[derive(Clone, Copy, Debug, Default)]
 struct Room {
     full: bool,
+    /// When a write last found no room.
     refused: Option<Instant>,
 }
 
@@ -30,7 +30,7 @@ impl Room {
     }
 }
 
-/// Until the node stops.
+/// Watches the room until the node stops.
 pub(crate) async fn keep_watch(copies: Arc<Copies>) {
     let shutdown = copies.cluster().tasks().shutdown().clone();
     let mut ticks = tokio::time::interval(patience::ROOM_LOOK);
@@ -62,7 +62,7 @@ pub(crate) async fn keep_watch(copies: Arc<Copies>) {
     }
 }
 
-/// Says so where the metadata list something else of this process. A drain stands above it.
+/// Tells the metadata where they list something else of this process. A node that drains stays so whatever its disk says.
 async fn tell(copies: &Arc<Copies>, full: bool) {
     let routing = copies.cluster().routing();
     let me = routing.metadata.nodes.get(&NodeId(copies.cluster().node_id()));

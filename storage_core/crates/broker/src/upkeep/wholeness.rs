@@ -1,5 +1,5 @@
-//! Copies on this disk that have lacked something for a minute, and got no further: mending takes seconds, and a copy that is
-//! being made grows all the time, so somebody should look.
+//! Raises an alarm for copies on this disk that have lacked something for a minute and got no further: mending takes seconds, and
+//! a copy that is being made grows all the time, so somebody should look.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,55 +10,55 @@ use walrus_model::SegmentId;
 use crate::copies::Copies;
 use crate::node::patience;
 
-/// Since when copies have lacked something and got no further.
-struct Lacking {
+/// The copies that lack something, with the time since which each got no further.
+struct LackingCopies {
     patience: Duration,
-    since: HashMap<SegmentId, Stuck>,
-    /// Somebody was told that there are such.
+    since: HashMap<SegmentId, StuckCopy>,
+    /// The alarm for the present ones was raised.
     is_told: bool,
 }
 
 /// A copy that lacks something.
-struct Stuck {
-    /// How far it is.
+struct StuckCopy {
+    /// First offset behind what it has.
     end: u64,
     since: Instant,
 }
 
 /// What a look found.
 #[derive(Debug, PartialEq, Eq)]
-struct Found {
+struct Look {
     /// Copies that have lacked something for longer than the patience.
     lasting: usize,
-    /// There were none of these before.
+    /// The look before found none of these.
     is_news: bool,
 }
 
-impl Lacking {
+impl LackingCopies {
     fn new(patience: Duration) -> Self {
         Self { patience, since: HashMap::new(), is_told: false }
     }
 
-    fn look(&mut self, now: Instant, lacking: &HashMap<SegmentId, u64>) -> Found {
+    fn look(&mut self, now: Instant, lacking: &HashMap<SegmentId, u64>) -> Look {
         self.since.retain(|segment, known| lacking.get(segment) == Some(&known.end));
         for (segment, end) in lacking {
-            self.since.entry(*segment).or_insert(Stuck { end: *end, since: now });
+            self.since.entry(*segment).or_insert(StuckCopy { end: *end, since: now });
         }
-        let is_lasting = |known: &&Stuck| now.duration_since(known.since) >= self.patience;
+        let is_lasting = |known: &&StuckCopy| now.duration_since(known.since) >= self.patience;
         let lasting = self.since.values().filter(is_lasting).count();
         let is_news = lasting > 0 && !self.is_told;
         self.is_told = lasting > 0;
-        Found { lasting, is_news }
+        Look { lasting, is_news }
     }
 }
 
-/// Shows how many there are, and says so once, until the node stops.
+/// Counts such copies in the metrics, and raises an alarm when the first appears, until the node stops.
 pub(crate) async fn keep_watch(copies: Arc<Copies>) {
     let watching = async {
-        let mut known = Lacking::new(Duration::from_millis(copies.cluster().config().lacking_ms_max));
+        let mut known = LackingCopies::new(Duration::from_millis(copies.cluster().config().lacking_ms_max));
         loop {
             let lacking = copies.table().lacking();
-            let Found { lasting, is_news } = known.look(Instant::now(), &lacking);
+            let Look { lasting, is_news } = known.look(Instant::now(), &lacking);
             copies.cluster().metrics().copies_not_whole.set(i64::try_from(lasting).unwrap_or(i64::MAX));
             if is_news {
                 copies.cluster().metrics().alarms.inc();
@@ -85,10 +85,10 @@ mod tests {
 
     #[test]
     fn copies_are_told_once_they_have_lacked_something_for_a_minute_and_again_after_all_was_well() {
-        let (start, mut known) = (Instant::now(), Lacking::new(Duration::from_secs(60)));
+        let (start, mut known) = (Instant::now(), LackingCopies::new(Duration::from_secs(60)));
         let mut look = |seconds: u64, numbers: &[u128]| {
             let lacking: Vec<_> = numbers.iter().map(|number| (*number, 0)).collect();
-            let Found { lasting, is_news } =
+            let Look { lasting, is_news } =
                 known.look(start + Duration::from_secs(seconds), &segments(&lacking));
             (lasting, is_news)
         };
@@ -104,7 +104,7 @@ mod tests {
     /// A copy that was merely being made, and was large, was told as one that lost something.
     #[test]
     fn a_copy_that_grows_is_not_told_until_it_stands_still_for_a_minute() {
-        let (start, mut known) = (Instant::now(), Lacking::new(Duration::from_secs(60)));
+        let (start, mut known) = (Instant::now(), LackingCopies::new(Duration::from_secs(60)));
         let mut lasting = |seconds: u64, end: u64| {
             known.look(start + Duration::from_secs(seconds), &segments(&[(1, end)])).lasting
         };
