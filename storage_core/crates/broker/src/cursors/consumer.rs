@@ -1,21 +1,22 @@
-//! What one connection holds of the shared cursors, and what it knows to have arrived at its client.
+//! The consumer: what one connection holds of the shared cursors, and what it knows to have arrived at its client.
 
 use bytes::Bytes;
 use uuid::Uuid;
 
 use super::reservation::HolderId;
 use super::service::CursorService;
-use super::terms::{EntryRef, Settle, Settlement, TopicRef};
+use super::terms::{EntryRef, HolderReport, TopicRef, Urgency};
 use crate::node::error::{Error, Result};
 use crate::node::names::TopicName;
 
-/// Entries that one connection may hold; more than a client gets that waits for its answers.
+/// Limit on the entries that one connection holds; a client that waits for its answers never comes near it.
 const HELD_MAX: usize = 1_024;
 
-/// Deliveries that are not known to be durable; beyond them the next `GET` waits until they are.
+/// Limit on deliveries that are not known to be durable; at it the next `GET` waits until they are.
 const UNSURE_MAX: usize = 4_096;
 
-struct Held {
+/// An entry that was answered to the client and is not known to have arrived.
+struct HeldEntry {
     /// Number of the answer that carried it.
     answer: u64,
     topic: TopicRef,
@@ -27,19 +28,19 @@ struct Held {
 pub struct Consumer {
     service: CursorService,
     holder: HolderId,
-    held: Vec<Held>,
-    /// Delivered; the owner does not know yet.
+    held: Vec<HeldEntry>,
+    /// Deliveries of which the owners do not know yet.
     arrived: Vec<(TopicRef, EntryRef)>,
-    /// An owner knows; should it die before they are recorded, the next one must be told again.
+    /// Deliveries of which an owner knows; should it die before they are recorded, the next one must be told again.
     unsure: Vec<(TopicRef, EntryRef)>,
-    /// Deliveries that came too late, for the next `COMMIT` to say.
+    /// How many deliveries came too late; the next `COMMIT` says so.
     lost: u32,
-    /// An owner could not be told: not tried again until the client asks for something of a cursor.
+    /// An owner could not be told; that is not tried again until the client asks for something of a cursor.
     deferred: bool,
 }
 
 impl Consumer {
-    /// For a new connection.
+    /// The consumer of a new connection.
     #[must_use]
     pub fn new(service: CursorService) -> Self {
         let holder = HolderId(Uuid::new_v4());
@@ -54,7 +55,7 @@ impl Consumer {
         }
     }
 
-    /// The client has seen its answers up to this number.
+    /// Notes that the client has seen its answers up to this number.
     pub fn confirm(&mut self, answer: u64) {
         for held in self.held.extract_if(.., |held| held.answer <= answer) {
             self.arrived.push((held.topic, held.entry));
@@ -79,28 +80,28 @@ impl Consumer {
             self.record().await?;
         }
         self.deferred = false;
-        self.settle_but(Some(&topic)).await;
-        let settlement = Settlement {
+        self.report_arrived_but(Some(&topic)).await;
+        let report = HolderReport {
             delivered: of_topic(&topic, self.arrived.iter().map(|(topic, entry)| (topic, *entry))),
             kept: of_topic(&topic, self.held.iter().map(|held| (&held.topic, held.entry))),
         };
-        let next = self.service.next(&topic, self.holder, settlement).await?;
-        self.have_told(&topic);
+        let next = self.service.next(&topic, self.holder, report).await?;
+        self.note_told(&topic);
         let Some((entry, value)) = next else { return Ok(None) };
-        self.held.push(Held { answer, topic, entry });
+        self.held.push(HeldEntry { answer, topic, entry });
         Ok(Some(value))
     }
 
     /// Tells the owners what has arrived. What cannot be told now is told with the next `GET` or `COMMIT`, or at the
     /// close.
-    pub async fn settle(&mut self) {
+    pub async fn report_arrived(&mut self) {
         if !self.deferred {
-            self.settle_but(None).await;
+            self.report_arrived_but(None).await;
         }
     }
 
-    /// Everything that was answered has arrived; durable on return. An error names entries that came too late: they
-    /// go to another client again.
+    /// Takes everything that was answered as arrived; that is durable on return. An error says how many entries came too late:
+    /// they go to another client again.
     pub async fn commit(&mut self) -> Result<()> {
         self.confirm(u64::MAX);
         self.record().await?;
@@ -113,20 +114,23 @@ impl Consumer {
         }
     }
 
-    /// All that has arrived is durable on return. An owner that has just taken over hears it all: what the one before had
-    /// heard and not recorded died with it.
+    /// Has all that has arrived recorded; it is durable on return. An owner that has just taken over hears it all: what the one
+    /// before had heard and not recorded died with it.
     async fn record(&mut self) -> Result<()> {
         for topic in self.topics() {
             let delivered = self.delivered(&topic);
-            self.lost +=
-                self.service.settle(&topic, self.holder, delivered, Vec::new(), Settle::Durable).await?;
+            self.lost += self
+                .service
+                .report_deliveries(&topic, self.holder, delivered, Vec::new(), Urgency::Durable)
+                .await?;
             self.arrived.retain(|(arrived, _)| arrived.id != topic.id);
             self.unsure.retain(|(unsure, _)| unsure.id != topic.id);
         }
         Ok(())
     }
 
-    /// The connection is over; `received`: the client has all answers. Otherwise what it holds goes back in front.
+    /// Ends the consumer with its connection. What it holds counts as delivered if the client has `received` all answers, else
+    /// it goes back in front.
     pub async fn close(mut self, received: bool) {
         if received {
             self.confirm(u64::MAX);
@@ -141,24 +145,31 @@ impl Consumer {
             if delivered.is_empty() && returned.is_empty() {
                 continue;
             }
-            if let Err(problem) =
-                self.service.settle(&topic, self.holder, delivered, returned, Settle::Finally).await
+            if let Err(problem) = self
+                .service
+                .report_deliveries(&topic, self.holder, delivered, returned, Urgency::Finally)
+                .await
             {
                 tracing::debug!(%problem, topic = %topic.name, "entries of a closed connection are left to the time limit");
             }
         }
     }
 
-    async fn settle_but(&mut self, except: Option<&TopicRef>) {
+    /// Tells the owners of all topics but one what has arrived, as far as that is possible now.
+    async fn report_arrived_but(&mut self, except: Option<&TopicRef>) {
         for topic in self.topics() {
             let delivered = of_topic(&topic, self.arrived.iter().map(|(topic, entry)| (topic, *entry)));
             if delivered.is_empty() || except.is_some_and(|except| except.id == topic.id) {
                 continue;
             }
-            match self.service.settle(&topic, self.holder, delivered, Vec::new(), Settle::Soon).await {
+            match self
+                .service
+                .report_deliveries(&topic, self.holder, delivered, Vec::new(), Urgency::Soon)
+                .await
+            {
                 Ok(lost) => {
                     self.lost += lost;
-                    self.have_told(&topic);
+                    self.note_told(&topic);
                 }
                 Err(problem) => {
                     tracing::debug!(%problem, topic = %topic.name, "deliveries are told later");
@@ -182,7 +193,8 @@ impl Consumer {
         of_topic(topic, self.unsure.iter().chain(&self.arrived).map(|(topic, entry)| (topic, *entry)))
     }
 
-    fn have_told(&mut self, topic: &TopicRef) {
+    /// Notes that the owner of a topic knows what has arrived of it.
+    fn note_told(&mut self, topic: &TopicRef) {
         self.unsure.extend(self.arrived.extract_if(.., |(arrived, _)| arrived.id == topic.id));
     }
 }

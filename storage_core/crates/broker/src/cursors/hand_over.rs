@@ -1,11 +1,11 @@
-//! Taking a partition of `__cursors` over from whoever served it before.
+//! The hand-over of a partition of `__cursors` from whoever served it before.
 
 use bytes::Bytes;
 use futures_util::future::join_all;
 use prost::Message as _;
 
-use super::ledger::HandedOver;
-use super::messages::{decode_answer, handed_over_of};
+use super::ledger::HandedCursor;
+use super::messages::{decode_answer, handed_cursor_of};
 use crate::node::patience;
 use crate::node::proto::peer::{CursorHandOver, CursorRequest, cursor_answer, cursor_request};
 use crate::peer::Request;
@@ -14,7 +14,7 @@ use crate::topics::view::NodeView;
 
 /// Asks every other node to stop serving a partition of `__cursors` below segment `number`, and for what it knows.
 /// A node that cannot be asked is taken for stopped: what it had handed out may go out again.
-pub(super) async fn collect(topics: &Topics, partition: u32, number: u64) -> Vec<HandedOver> {
+pub(super) async fn collect(topics: &Topics, partition: u32, number: u64) -> Vec<HandedCursor> {
     let request = cursor_request::Request::HandOver(CursorHandOver {
         partition,
         number,
@@ -37,5 +37,10 @@ pub(super) async fn collect(topics: &Topics, partition: u32, number: u64) -> Vec
             }
         }
     };
-    join_all(others.map(ask)).await.into_iter().flatten().filter_map(|state| handed_over_of(&state)).collect()
+    join_all(others.map(ask))
+        .await
+        .into_iter()
+        .flatten()
+        .filter_map(|state| handed_cursor_of(&state))
+        .collect()
 }

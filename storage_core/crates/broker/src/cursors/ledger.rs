@@ -1,5 +1,5 @@
-//! What the owner of a partition of `__cursors` keeps in memory: its cursors, what it has read ahead for them, and what
-//! is not recorded yet. No I/O; the owner does that.
+//! The ledger of the owner of a partition of `__cursors`, in memory: its cursors, what it has read ahead for them, and what
+//! is not recorded yet. It does no I/O; the owner does that.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -14,30 +14,30 @@ use super::reservation::{HolderId, Reservation, Reservations};
 use super::terms::EntryRef;
 use crate::node::patience;
 
-/// Cursors in one append to `__cursors`.
+/// Limit on the cursors in one append to `__cursors`.
 const RECORDS_MAX: usize = 1_024;
-/// Entries in older segments of `__cursors` that are not worth a snapshot.
+/// Entries in older segments of `__cursors` below which a snapshot is not worth it.
 const SNAPSHOT_ENTRIES_MIN: u64 = 1_000;
-/// Older entries for each live cursor that are not worth one either.
+/// Entries in older segments for each live cursor below which a snapshot is not worth it either.
 const SNAPSHOT_FACTOR: u64 = 4;
 
 /// The segment of `__cursors` under which a node serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Serving {
+pub(super) struct ServedSegment {
     pub(super) segment: SegmentId,
     pub(super) number: u64,
 }
 
-/// A segment of `__cursors`; what lies before it is not needed once all cursors are recorded behind.
+/// A trim of `__cursors` below a segment, which may be done once all cursors are recorded at or behind the segment's base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Trim {
     pub(super) number: u64,
     pub(super) base: u64,
 }
 
-/// What another node says when it hands a partition of `__cursors` over.
+/// What another node knows of a cursor when it hands a partition of `__cursors` over.
 #[derive(Debug)]
-pub(super) struct HandedOver {
+pub(super) struct HandedCursor {
     pub(super) key: CursorKey,
     pub(super) progress: Progress,
     pub(super) reserved: Vec<(u64, Reservation)>,
@@ -51,33 +51,35 @@ pub(super) struct Record {
     revision: u64,
 }
 
-/// What to do when an entry of a partition is wanted.
+/// What the owner is to do when an entry of a partition is wanted.
 pub(super) enum Step {
+    /// Answer this entry, which is reserved, with its value.
     Take(EntryRef, Bytes),
+    /// Read the partition from an offset on, one reader at a time.
     Read { offset: u64, reading: Arc<tokio::sync::Mutex<()>> },
 }
 
 /// The memory of one owner: cursors, what it has read ahead for them, and what is not recorded yet.
 #[derive(Default)]
 pub(super) struct Ledger {
-    /// `None`: this node does not serve.
-    pub(super) serving: Option<Serving>,
-    /// Segments below this number were handed over.
+    /// The segment under which this node serves; `None` if it does not.
+    pub(super) serving: Option<ServedSegment>,
+    /// Number of the segment below which all were handed over.
     pub(super) handed_over_below: u64,
-    /// A task appends records.
+    /// Whether a task appends records.
     pub(super) recording: bool,
     /// First offset of the partition of `__cursors`.
     pub(super) log_start: u64,
     pub(super) pages: Pages,
     cursors: HashMap<CursorKey, Cursor>,
-    /// Partition after the one that served last, by topic.
+    /// The partition after the one of which an entry was last reserved, by topic.
     turns: HashMap<TopicId, u32>,
-    /// Cursors with deliveries that are not recorded.
+    /// Cursors whose latest state is not recorded.
     dirty: HashSet<CursorKey>,
-    /// To do when nothing is dirty any more.
+    /// The trim that is due when nothing is dirty any more.
     trim: Option<Trim>,
-    /// What other nodes handed over and is not taken in yet.
-    heard: Vec<HandedOver>,
+    /// Cursors that other nodes handed over and that are not taken in yet.
+    heard: Vec<HandedCursor>,
 }
 
 #[derive(Default)]
@@ -87,17 +89,17 @@ struct Cursor {
     recorded_revision: u64,
     /// Place of its latest record in `__cursors`.
     recorded_at: Option<u64>,
-    /// One read of its partition at a time.
+    /// Held by whoever reads its partition.
     reading: Arc<tokio::sync::Mutex<()>>,
-    /// Nothing was there at this offset when a read began at this time.
+    /// The offset at which nothing was, and when the read began that found so.
     empty: Option<(u64, Instant)>,
-    /// Its partition could not be read then.
+    /// When its partition last could not be read.
     failed: Option<Instant>,
 }
 
 impl Ledger {
-    /// Takes in what became of entries; says how many deliveries came too late.
-    pub(super) fn settle(
+    /// Notes which entries were delivered and which returned; says how many deliveries came too late.
+    pub(super) fn note_deliveries(
         &mut self,
         topic: TopicId,
         partitions: u32,
@@ -126,8 +128,9 @@ impl Ledger {
     }
 
     /// The partitions of a topic in the order in which to look for an entry: first those where one was given back,
-    /// then in turn, those that could not be read last. On the way, what has no sign of its holder goes back.
-    pub(super) fn order(
+    /// then in turn, those that could not be read last. Also renews what the holder keeps, and puts back what had no sign of its
+    /// holder.
+    pub(super) fn order_partitions(
         &mut self,
         topic: TopicId,
         partitions: u32,
@@ -171,13 +174,13 @@ impl Ledger {
         }
     }
 
-    /// No entry exists from the next one up to `exists`.
+    /// Skips the offsets from the next one up to `exists`, at which there are no entries.
     pub(super) fn skip(&mut self, key: CursorKey, exists: u64) {
         self.cursors.entry(key).or_default().reservations.skip_to(exists);
         self.dirty.insert(key);
     }
 
-    /// A read that began at `began` found nothing at `offset`.
+    /// Notes that a read that began at `began` found nothing at `offset`.
     pub(super) fn note_empty(&mut self, key: CursorKey, offset: u64, began: Instant) {
         self.cursors.entry(key).or_default().empty = Some((offset, began));
     }
@@ -188,7 +191,7 @@ impl Ledger {
         empty.is_some_and(|(at, began)| at == offset && began >= asked)
     }
 
-    /// The partition cannot be read now.
+    /// Notes that a partition cannot be read now.
     pub(super) fn note_failed(&mut self, key: CursorKey) {
         self.cursors.entry(key).or_default().failed = Some(Instant::now());
     }
@@ -225,8 +228,13 @@ impl Ledger {
         self.dirty.iter().filter_map(record).take(RECORDS_MAX).collect()
     }
 
-    /// The records that were taken while `serving` are durable, from `base_offset` on.
-    pub(super) fn have_recorded(&mut self, serving: Option<Serving>, records: &[Record], base_offset: u64) {
+    /// Notes that records that were taken while `serving` are durable, from `base_offset` on.
+    pub(super) fn note_recorded(
+        &mut self,
+        serving: Option<ServedSegment>,
+        records: &[Record],
+        base_offset: u64,
+    ) {
         if self.serving != serving {
             return; // revisions are of the cursors that were served then
         }
@@ -240,13 +248,13 @@ impl Ledger {
         }
     }
 
-    /// Taken when every record is written: older segments can go.
+    /// Takes the trim that is due, once every record is written.
     pub(super) fn take_trim(&mut self) -> Option<Trim> {
         self.trim.take_if(|_| self.dirty.is_empty())
     }
 
     /// Keeps what other nodes handed over until the next begin.
-    pub(super) fn hear(&mut self, said: Vec<HandedOver>) {
+    pub(super) fn hear(&mut self, said: Vec<HandedCursor>) {
         self.heard.extend(said);
     }
 
@@ -258,7 +266,7 @@ impl Ledger {
             self.cursors
                 .insert(key, Cursor { reservations, recorded_at: Some(recorded_at), ..Cursor::default() });
         }
-        for HandedOver { key, progress, reserved } in heard {
+        for HandedCursor { key, progress, reserved } in heard {
             let cursor = self.cursors.entry(key).or_default();
             let mut known = cursor.reservations.progress();
             known.merge(&progress);
@@ -270,14 +278,14 @@ impl Ledger {
         }
     }
 
-    /// Serves no more; answers what the next owner cannot read in the log.
-    pub(super) fn hand_over(&mut self) -> Vec<HandedOver> {
+    /// Ends serving; answers what the next owner cannot read in the log.
+    pub(super) fn hand_over(&mut self) -> Vec<HandedCursor> {
         let Self { cursors, dirty, heard, .. } = self.forget();
         let is_unknown = |key: &CursorKey, cursor: &Cursor| {
             dirty.contains(key) || cursor.reservations.reserved().next().is_some()
         };
         let unknown = cursors.into_iter().filter(|(key, cursor)| is_unknown(key, cursor));
-        let own = unknown.map(|(key, cursor)| HandedOver {
+        let own = unknown.map(|(key, cursor)| HandedCursor {
             key,
             progress: cursor.reservations.progress(),
             reserved: cursor.reservations.reserved().collect(),
@@ -299,6 +307,7 @@ impl Ledger {
         }
     }
 
+    /// Empties the ledger, but for what outlives the serving, and answers what it was.
     fn forget(&mut self) -> Self {
         let (handed_over_below, recording) = (self.handed_over_below, self.recording);
         let turns = std::mem::take(&mut self.turns);
@@ -330,8 +339,8 @@ mod tests {
             .reserve(holder(by), Instant::now() + patience::HOLDER_SILENCE)
     }
 
-    fn serving(number: u64) -> Option<Serving> {
-        Some(Serving { segment: SegmentId::from_u128(number.into()), number })
+    fn serving(number: u64) -> Option<ServedSegment> {
+        Some(ServedSegment { segment: SegmentId::from_u128(number.into()), number })
     }
 
     #[test]
@@ -340,7 +349,7 @@ mod tests {
         for by in [1, 2, 3] {
             reserve(&mut first, by);
         }
-        assert_eq!(first.settle(TOPIC, 1, holder(2), (&[entry(1)], &[])), 0);
+        assert_eq!(first.note_deliveries(TOPIC, 1, holder(2), (&[entry(1)], &[])), 0);
         let (mut passing_on, mut second) = (Ledger::default(), Ledger::default());
         passing_on.hear(first.hand_over());
         second.hear(passing_on.hand_over());
@@ -349,8 +358,8 @@ mod tests {
         let reservations = &second.cursors[&KEY].reservations;
         assert_eq!(reservations.progress(), Progress { next: 3, pending: [0, 2].into() });
         assert_eq!(reservations.candidate(), 3, "0 and 2 are still held");
-        assert_eq!(second.settle(TOPIC, 1, holder(1), (&[entry(0)], &[])), 0);
-        assert_eq!(second.settle(TOPIC, 1, holder(9), (&[entry(2)], &[])), 1, "it is another's");
+        assert_eq!(second.note_deliveries(TOPIC, 1, holder(1), (&[entry(0)], &[])), 0);
+        assert_eq!(second.note_deliveries(TOPIC, 1, holder(9), (&[entry(2)], &[])), 1, "it is another's");
     }
 
     #[test]
@@ -358,18 +367,18 @@ mod tests {
         let mut ledger = Ledger { serving: serving(0), ..Ledger::default() };
         reserve(&mut ledger, 1);
         reserve(&mut ledger, 1);
-        ledger.settle(TOPIC, 1, holder(1), (&[entry(0)], &[]));
+        ledger.note_deliveries(TOPIC, 1, holder(1), (&[entry(0)], &[]));
         let (wanted, records) = (ledger.unrecorded(TOPIC, 1), ledger.to_record());
-        ledger.settle(TOPIC, 1, holder(1), (&[entry(1)], &[])); // while the append is in flight
+        ledger.note_deliveries(TOPIC, 1, holder(1), (&[entry(1)], &[])); // while the append is in flight
         let later = ledger.unrecorded(TOPIC, 1);
         assert!(ledger.lacks(&wanted));
-        ledger.have_recorded(serving(7), &records, 0);
+        ledger.note_recorded(serving(7), &records, 0);
         assert!(ledger.lacks(&wanted), "records of another term say nothing");
-        ledger.have_recorded(serving(0), &records, 0);
+        ledger.note_recorded(serving(0), &records, 0);
         assert!(!ledger.lacks(&wanted));
         assert!(ledger.lacks(&later), "the second delivery needs a record of its own");
         let records = ledger.to_record();
-        ledger.have_recorded(serving(0), &records, 1);
+        ledger.note_recorded(serving(0), &records, 1);
         assert!(!ledger.lacks(&later) && !ledger.has_work());
     }
 
@@ -391,7 +400,7 @@ mod tests {
             [KEY],
             "the other topic is deleted"
         );
-        ledger.have_recorded(serving(1), &records, SNAPSHOT_ENTRIES_MIN);
+        ledger.note_recorded(serving(1), &records, SNAPSHOT_ENTRIES_MIN);
         assert_eq!(ledger.take_trim(), Some(Trim { number: 1, base: SNAPSHOT_ENTRIES_MIN }));
         assert!(!ledger.has_work());
     }
@@ -399,12 +408,12 @@ mod tests {
     #[test]
     fn partitions_take_turns_those_with_returned_entries_first_and_failed_ones_last() {
         let mut ledger = Ledger::default();
-        assert_eq!(ledger.order(TOPIC, 3, holder(1), &[]), [0, 1, 2]);
+        assert_eq!(ledger.order_partitions(TOPIC, 3, holder(1), &[]), [0, 1, 2]);
         ledger.turns.insert(TOPIC, 1);
-        assert_eq!(ledger.order(TOPIC, 3, holder(1), &[]), [1, 2, 0]);
+        assert_eq!(ledger.order_partitions(TOPIC, 3, holder(1), &[]), [1, 2, 0]);
         ledger.note_failed(CursorKey { topic: TOPIC, partition: 1 });
-        assert_eq!(ledger.order(TOPIC, 3, holder(1), &[]), [2, 0, 1]);
+        assert_eq!(ledger.order_partitions(TOPIC, 3, holder(1), &[]), [2, 0, 1]);
         reserve(&mut ledger, 1); // partition 0; an answer that got lost: the holder does not know of it
-        assert_eq!(ledger.order(TOPIC, 3, holder(1), &[]), [0, 2, 1]);
+        assert_eq!(ledger.order_partitions(TOPIC, 3, holder(1), &[]), [0, 2, 1]);
     }
 }

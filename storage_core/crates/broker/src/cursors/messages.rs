@@ -1,4 +1,4 @@
-//! What the parts of a shared cursor say to each other, as it goes between nodes.
+//! The messages between the parts of a shared cursor, as they go from node to node.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use prost::Message as _;
 use uuid::Uuid;
 use walrus_model::TopicId;
 
-use super::ledger::HandedOver;
+use super::ledger::HandedCursor;
 use super::progress::{CursorKey, Progress};
 use super::reservation::{HolderId, Reservation};
 use super::terms::{EntryRef, TopicRef};
@@ -53,7 +53,7 @@ pub(super) fn entries_of(entries: &[CursorEntry]) -> Vec<EntryRef> {
     entries.iter().map(entry_of).collect()
 }
 
-pub(super) fn handed_over_message(HandedOver { key, progress, reserved }: HandedOver) -> CursorState {
+pub(super) fn handed_cursor_message(HandedCursor { key, progress, reserved }: HandedCursor) -> CursorState {
     let now = Instant::now();
     let left_ms =
         |until: Instant| until.saturating_duration_since(now).as_millis().try_into().unwrap_or(u32::MAX);
@@ -71,8 +71,8 @@ pub(super) fn handed_over_message(HandedOver { key, progress, reserved }: Handed
     }
 }
 
-/// What a node of another version says in a way that we cannot read is as if it had not been said.
-pub(super) fn handed_over_of(state: &CursorState) -> Option<HandedOver> {
+/// The cursor that another node hands over; `None` for one in a form that this node cannot read, which is left out.
+pub(super) fn handed_cursor_of(state: &CursorState) -> Option<HandedCursor> {
     let now = Instant::now();
     let key = CursorKey { topic: TopicId(uuid_of(&state.topic).ok()?), partition: state.partition };
     let reservation = |reserved: &CursorReservation| {
@@ -80,7 +80,7 @@ pub(super) fn handed_over_of(state: &CursorState) -> Option<HandedOver> {
         Some((reserved.offset, Reservation { holder: HolderId(uuid_of(&reserved.holder).ok()?), until }))
     };
     let reserved = state.reserved.iter().filter_map(reservation).collect();
-    Some(HandedOver { key, progress: Progress::decode(&state.progress).ok()?, reserved })
+    Some(HandedCursor { key, progress: Progress::decode(&state.progress).ok()?, reserved })
 }
 
 pub(super) fn uuid_of(bytes: &[u8]) -> Result<Uuid> {

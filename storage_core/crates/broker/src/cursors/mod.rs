@@ -1,4 +1,4 @@
-//! Shared cursors of topics: `GET` of the text protocol, at least once, the same for every node.
+//! Shared cursors of topics, for `GET` of the text protocol: entries go out at least once, whichever node is asked.
 //!
 //! A cursor belongs to a topic's uuid. Its place is a partition of the internal topic `__cursors`, and whoever leads
 //! that partition's open segment owns it: reserves entries for connections and records there what was delivered.

@@ -17,11 +17,11 @@ use walrus_log::batch::{Batch, BatchBuilder};
 use walrus_model::TopicId;
 
 use super::hand_over;
-use super::ledger::{HandedOver, Ledger, Record, Serving, Step, Trim};
+use super::ledger::{HandedCursor, Ledger, Record, ServedSegment, Step, Trim};
 use super::pages::{Lookup, Page};
 use super::progress::{BadRecord, CursorKey, Progress};
 use super::reservation::HolderId;
-use super::terms::{EntryRef, Settlement, TopicRef};
+use super::terms::{EntryRef, HolderReport, TopicRef};
 use crate::cluster::leadership::Leadership;
 use crate::node::clock;
 use crate::node::error::{Error, Result};
@@ -31,20 +31,20 @@ use crate::node::patience;
 use crate::reading::reader::ReadOptions;
 use crate::topics::Topics;
 
-/// Bytes of a topic that are read ahead.
+/// About how many bytes of a topic are read ahead at a time.
 const PAGE_BYTES: usize = 256 << 10;
-/// Bytes of `__cursors` that are replayed at a time.
+/// About how many bytes of `__cursors` are replayed at a time.
 const REPLAY_BYTES: usize = 1 << 20;
 
 /// The cursors of one partition of `__cursors`, as far as this node owns them.
 pub(super) struct Owner {
     log: PartitionRef,
     ledger: Lock<Ledger>,
-    /// One taking over at a time.
+    /// Held while this node takes the partition over, so that it does so once.
     taking_over: tokio::sync::Mutex<()>,
     /// Ticks when records became durable, or when the ownership ended.
     recorded: watch::Sender<u64>,
-    /// The last try to record failed, which was logged.
+    /// Whether the last try to record failed, which was logged.
     is_stuck: AtomicBool,
 }
 
@@ -60,14 +60,14 @@ impl Owner {
         topics: &Arc<Topics>,
         topic: &TopicRef,
         holder: HolderId,
-        settlement: &Settlement,
+        report: &HolderReport,
     ) -> Result<Option<(EntryRef, Bytes)>> {
         let serving = self.serve(topics).await?;
         let partitions = partitions(topics, topic)?;
         let order = {
-            let mut ledger = self.locked(serving)?;
-            ledger.settle(topic.id, partitions, holder, (&settlement.delivered, &[]));
-            ledger.order(topic.id, partitions, holder, &settlement.kept)
+            let mut ledger = self.lock_ledger(serving)?;
+            ledger.note_deliveries(topic.id, partitions, holder, (&report.delivered, &[]));
+            ledger.order_partitions(topic.id, partitions, holder, &report.kept)
         };
         self.record(topics);
         let mut problem = None;
@@ -76,7 +76,7 @@ impl Owner {
                 Ok(Some(next)) => return Ok(Some(next)),
                 Ok(None) => {}
                 Err(error) => {
-                    self.locked(serving)?.note_failed(CursorKey { topic: topic.id, partition });
+                    self.lock_ledger(serving)?.note_failed(CursorKey { topic: topic.id, partition });
                     problem = Some(error);
                 }
             }
@@ -84,9 +84,9 @@ impl Owner {
         problem.map_or(Ok(None), Err)
     }
 
-    /// Takes in what became of entries (delivered, returned); says how many deliveries came too late. With `durable`
-    /// it waits until every delivery of the topic so far is recorded.
-    pub(super) async fn settle(
+    /// Notes which entries were delivered and which returned; says how many deliveries came too late. With `durable` it waits
+    /// until every delivery of the topic so far is recorded.
+    pub(super) async fn note_deliveries(
         self: &Arc<Self>,
         topics: &Arc<Topics>,
         topic: &TopicRef,
@@ -98,14 +98,14 @@ impl Owner {
         let partitions = partitions(topics, topic)?;
         let mut recorded = self.recorded.subscribe();
         let (lost, revisions) = {
-            let mut ledger = self.locked(serving)?;
-            let lost = ledger.settle(topic.id, partitions, holder, entries);
+            let mut ledger = self.lock_ledger(serving)?;
+            let lost = ledger.note_deliveries(topic.id, partitions, holder, entries);
             (lost, if durable { ledger.unrecorded(topic.id, partitions) } else { Vec::new() })
         };
         self.record(topics);
         let deadline = tokio::time::Instant::now() + patience::CURSOR_DURABLE;
         let mut lost_nodes = topics.cluster().liveness().watch_lost();
-        while self.locked(serving)?.lacks(&revisions) {
+        while self.lock_ledger(serving)?.lacks(&revisions) {
             topics.cluster().check_reach(&self.log)?;
             tokio::select! {
                 tick = recorded.changed() => tick.expect("the owner holds the sender"),
@@ -118,8 +118,8 @@ impl Owner {
         Ok(lost)
     }
 
-    /// Serves segments of `__cursors` below `number` no more; says what the next owner cannot read there.
-    pub(super) fn hand_over(&self, number: u64) -> Vec<HandedOver> {
+    /// Stops serving segments of `__cursors` below `number`; says what the next owner cannot read there.
+    pub(super) fn hand_over(&self, number: u64) -> Vec<HandedCursor> {
         let mut ledger = self.ledger.lock();
         ledger.handed_over_below = ledger.handed_over_below.max(number);
         if ledger.serving.is_some_and(|serving| serving.number >= number) {
@@ -142,16 +142,16 @@ impl Owner {
     }
 
     /// Makes sure that this node owns the partition, under the segment that is answered.
-    async fn serve(self: &Arc<Self>, topics: &Arc<Topics>) -> Result<Serving> {
-        if let Some(serving) = self.is_serving(&self.leadership(topics)?) {
+    async fn serve(self: &Arc<Self>, topics: &Arc<Topics>) -> Result<ServedSegment> {
+        if let Some(serving) = self.serving_under(&self.leadership(topics)?) {
             return Ok(serving);
         }
         let _taking_over = self.taking_over.lock().await;
         let leadership = self.leadership(topics)?;
-        if let Some(serving) = self.is_serving(&leadership) {
+        if let Some(serving) = self.serving_under(&leadership) {
             return Ok(serving);
         }
-        let serving = Serving { segment: leadership.segment, number: leadership.number };
+        let serving = ServedSegment { segment: leadership.segment, number: leadership.number };
         let led_before = self.ledger.lock().serving.is_some_and(|before| before.number + 1 == serving.number);
         if led_before {
             self.ledger.lock().serving = Some(serving); // our own roll: nobody else can have served in between
@@ -177,11 +177,12 @@ impl Owner {
         Err(Error::NotLeader { key: self.log.to_string(), hint })
     }
 
-    fn is_serving(&self, leadership: &Leadership) -> Option<Serving> {
+    /// The segment under which this node serves, if it is the one of this leadership.
+    fn serving_under(&self, leadership: &Leadership) -> Option<ServedSegment> {
         self.ledger.lock().serving.filter(|serving| serving.segment == leadership.segment)
     }
 
-    async fn take_over(&self, topics: &Arc<Topics>, serving: Serving) -> Result<()> {
+    async fn take_over(&self, topics: &Arc<Topics>, serving: ServedSegment) -> Result<()> {
         let said = hand_over::collect(topics, self.log.partition, serving.number).await;
         self.ledger.lock().hear(said); // kept should the replay fail: nobody says it twice
         let (replayed, log_start) = self.replay(topics).await?;
@@ -193,9 +194,9 @@ impl Owner {
         Ok(())
     }
 
-    /// Reads all records of the partition; says where it begins, too.
-    async fn replay(&self, topics: &Arc<Topics>) -> Result<(Replayed, u64)> {
-        let mut replayed = Replayed::new();
+    /// Reads all records of the partition; says also where it begins.
+    async fn replay(&self, topics: &Arc<Topics>) -> Result<(ReplayedCursors, u64)> {
+        let mut replayed = ReplayedCursors::new();
         let options = ReadOptions { bytes_max: REPLAY_BYTES, wait: Duration::ZERO, segment: None };
         let mut offset = 0;
         let log_start = loop {
@@ -222,8 +223,8 @@ impl Owner {
         Error::Internal { message: format!("cannot replay {}: {problem}", self.log) }
     }
 
-    /// The ledger, if this node still serves under the same segment.
-    fn locked(&self, serving: Serving) -> Result<Turn<MutexGuard<'_, Ledger>>> {
+    /// Locks the ledger if this node still serves under the same segment.
+    fn lock_ledger(&self, serving: ServedSegment) -> Result<Turn<MutexGuard<'_, Ledger>>> {
         let ledger = self.ledger.lock();
         if ledger.serving != Some(serving) {
             return Err(Error::NotLeader { key: self.log.to_string(), hint: None });
@@ -235,7 +236,7 @@ impl Owner {
     async fn next_of(
         &self,
         topics: &Arc<Topics>,
-        serving: Serving,
+        serving: ServedSegment,
         topic: &TopicRef,
         partition: u32,
         holder: HolderId,
@@ -244,13 +245,13 @@ impl Owner {
         let from = PartitionRef { topic: topic.name.clone(), partition };
         let asked = Instant::now();
         loop {
-            let (offset, reading) = match self.locked(serving)?.step(key, holder) {
+            let (offset, reading) = match self.lock_ledger(serving)?.step(key, holder) {
                 Step::Take(entry, value) => return Ok(Some((entry, value))),
                 Step::Read { offset, reading } => (offset, reading),
             };
             let _reading = reading.lock().await;
             {
-                let mut ledger = self.locked(serving)?;
+                let mut ledger = self.lock_ledger(serving)?;
                 if ledger.is_empty_since(key, offset, asked) {
                     return Ok(None);
                 }
@@ -262,15 +263,15 @@ impl Owner {
             let options = ReadOptions { bytes_max: PAGE_BYTES, wait: Duration::ZERO, segment: None };
             match topics.reading().read(&from, offset, options).await {
                 Ok(page) if page.pieces.is_empty() => {
-                    self.locked(serving)?.note_empty(key, offset, began);
+                    self.lock_ledger(serving)?.note_empty(key, offset, began);
                     return Ok(None);
                 }
                 Ok(page) => {
                     let page = Page::open(key, offset, &page)?;
-                    self.locked(serving)?.pages.insert(page);
+                    self.lock_ledger(serving)?.pages.insert(page);
                 }
                 Err(Error::OffsetOutOfRange { start, .. }) if offset < start => {
-                    self.locked(serving)?.skip(key, start);
+                    self.lock_ledger(serving)?.skip(key, start);
                 }
                 Err(problem) => return Err(problem),
             }
@@ -289,7 +290,7 @@ impl Owner {
         tokio::spawn(async move { while owner.record_once(&topics).await {} });
     }
 
-    /// Appends the latest state of what is dirty. False: nothing is left to do.
+    /// Appends the latest state of what is dirty, or trims. `false` if nothing is left to do.
     async fn record_once(&self, topics: &Arc<Topics>) -> bool {
         let (serving, records, trim) = {
             let mut ledger = self.ledger.lock();
@@ -303,9 +304,9 @@ impl Owner {
                     if self.is_stuck.swap(false, Ordering::Relaxed) {
                         tracing::info!(log = %self.log, "cursors are recorded again");
                     }
-                    self.ledger.lock().have_recorded(serving, &records, base_offset);
+                    self.ledger.lock().note_recorded(serving, &records, base_offset);
                 }
-                Err(problem) => self.not_recorded(topics, &problem).await,
+                Err(problem) => self.back_off(topics, &problem).await,
             }
         } else if let Some(Trim { number, base }) = trim {
             match topics.trim(&self.log, number).await {
@@ -319,8 +320,8 @@ impl Owner {
         !records.is_empty() || trim.is_some()
     }
 
-    /// Waits before the next try. A node that stops gives up, and the cursors with it.
-    async fn not_recorded(&self, topics: &Arc<Topics>, problem: &Error) {
+    /// Waits before the next try to record. A node that stops gives up, and stops serving.
+    async fn back_off(&self, topics: &Arc<Topics>, problem: &Error) {
         if !self.is_stuck.swap(true, Ordering::Relaxed) {
             tracing::warn!(log = %self.log, %problem, "cursors are not recorded, trying on");
         }
@@ -348,6 +349,7 @@ impl Owner {
     }
 }
 
+/// How many partitions a topic has; `UnknownTopic` if another one has its name by now.
 fn partitions(topics: &Arc<Topics>, topic: &TopicRef) -> Result<u32> {
     match topics.topic(topic.name.as_str()) {
         Some(info) if info.id == topic.id => Ok(info.partitions),
@@ -355,10 +357,10 @@ fn partitions(topics: &Arc<Topics>, topic: &TopicRef) -> Result<u32> {
     }
 }
 
-/// What the records of a cursor say together, and the place of the last one.
-type Replayed = HashMap<CursorKey, (Progress, u64)>;
+/// For each cursor what its records say together, and the offset of the last one.
+type ReplayedCursors = HashMap<CursorKey, (Progress, u64)>;
 
-fn replay_batch(batch: &[u8], replayed: &mut Replayed) -> Result<(), String> {
+fn replay_batch(batch: &[u8], replayed: &mut ReplayedCursors) -> Result<(), String> {
     let (batch, _) = Batch::parse(batch).map_err(|problem| problem.to_string())?;
     for record in batch.records() {
         let record = record.map_err(|problem| problem.to_string())?;
@@ -371,14 +373,14 @@ fn replay_batch(batch: &[u8], replayed: &mut Replayed) -> Result<(), String> {
                 *at = record.offset;
             }
             Err(problem @ BadRecord::Version { .. }) => return Err(problem.to_string()),
-            // Nothing is lost without it but knowledge of what was delivered: entries may go out again.
+            // Without the record only knowledge of what was delivered is lost: entries may go out again.
             Err(problem) => tracing::warn!(offset = record.offset, %problem, "skips a cursor record"),
         }
     }
     Ok(())
 }
 
-/// The name of the internal topic.
+/// The name of the internal topic in which cursors are recorded.
 pub(super) fn log_name() -> TopicName {
     TopicName::parse("__cursors").expect("it is of the alphabet")
 }

@@ -1,6 +1,5 @@
-//! Records that an owner has read ahead of its cursors, so that a `GET` is not a read of the log.
-//!
-//! A few pages for all cursors of one owner, the least recently used ones dropped.
+//! Pages of records that an owner has read ahead of its cursors, so that a `GET` is not a read of the log. There are a few for
+//! all cursors of one owner; the least recently used ones are dropped.
 
 use std::collections::VecDeque;
 
@@ -11,7 +10,7 @@ use super::progress::CursorKey;
 use crate::node::error::{Error, Result};
 use crate::reading::reader::ReadPage;
 
-/// Bytes that the pages of one owner keep; the newest page stays whatever its size.
+/// Limit on the bytes that the pages of one owner keep; the newest page stays whatever its size.
 const BYTES_MAX: usize = 8 << 20;
 
 /// Values of consecutive entries of one partition.
@@ -20,9 +19,9 @@ pub(super) struct Page {
     key: CursorKey,
     /// First offset that the page answers for.
     start: u64,
-    /// First offset behind it.
+    /// First offset behind those that the page answers for.
     end: u64,
-    /// Ascending; offsets may be missing where the log was compacted.
+    /// Offsets and values, ascending; offsets may be missing where the log was compacted.
     entries: Vec<(u64, Bytes)>,
     bytes: usize,
 }
@@ -30,15 +29,15 @@ pub(super) struct Page {
 /// What is known about an offset.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Lookup {
+    /// The value of the entry at the offset.
     Entry(Bytes),
-    /// No entry has this offset; the next one that may have begins here.
-    Absent {
-        exists: u64,
-    },
+    /// No entry has this offset; the next one has the offset `exists` at least.
+    Absent { exists: u64 },
+    /// No page answers for the offset.
     Unread,
 }
 
-/// Most recently used first.
+/// The pages of one owner, the most recently used one first.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     pages: VecDeque<Page>,
@@ -50,12 +49,12 @@ impl Page {
     pub(super) fn open(key: CursorKey, start: u64, page: &ReadPage) -> Result<Self> {
         let (mut entries, mut bytes) = (Vec::new(), 0);
         for stored in &page.pieces {
-            // What is kept here is no answer that is under way, and does not count as one.
+            // The bytes are copied, for those of an answer count against the budget as long as anybody has them.
             let stored = &Bytes::copy_from_slice(stored);
             let mut rest = &stored[..];
             while !rest.is_empty() {
                 let (batch, behind) = Batch::parse(rest).map_err(unreadable)?;
-                // What is compressed may be a thousand times as large as the page that was read.
+                // Compressed records may be a thousand times as large as the page that was read.
                 if bytes > BYTES_MAX {
                     return Ok(Self { key, start, end: batch.base_offset(), entries, bytes });
                 }

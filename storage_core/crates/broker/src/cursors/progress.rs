@@ -1,4 +1,4 @@
-//! What a cursor has delivered of one partition: the value of a record of the internal topic `__cursors`.
+//! The progress of a cursor in one partition, which is the value of a record of the internal topic `__cursors`.
 //!
 //! An entry, once delivered, stays delivered, so two records about one partition never contradict each other: their
 //! union holds. That is why a record of an owner that was replaced and does not know it does no harm, and why a
@@ -15,9 +15,9 @@ use walrus_model::TopicId;
 
 /// Version of the value's layout that this code writes, and the highest that it reads.
 const VERSION: u8 = 1;
-/// Ranges that one record holds; what does not fit is delivered again after a failure.
+/// Limit on the ranges of one record; what does not fit is delivered again after a failure.
 const RANGES_MAX: usize = 1_024;
-/// Undelivered entries that one record names.
+/// Limit on the undelivered entries that one record names.
 const PENDING_MAX: usize = 65_536;
 const KEY_BYTES: usize = 20;
 const RANGE_BYTES: usize = 12;
@@ -25,17 +25,17 @@ const RANGE_BYTES: usize = 12;
 /// The cursor of one partition of one topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CursorKey {
-    /// A topic that is deleted and created again is another one, with a new cursor.
+    /// Id of the topic: one that is deleted and created again is another one, with a new cursor.
     pub(crate) topic: TopicId,
     pub(crate) partition: u32,
 }
 
-/// Everything below `next` is delivered, but `pending`.
+/// What is delivered of a partition: everything below `next` but `pending`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// First offset never handed to anyone.
     pub(crate) next: u64,
-    /// Below `next`, all of them.
+    /// Offsets below `next` of entries that are not delivered.
     pub(crate) pending: BTreeSet<u64>,
 }
 
@@ -89,7 +89,7 @@ impl Progress {
         self.pending = pending;
     }
 
-    /// The record's value. Past its limits it says less than was delivered, never more.
+    /// Encodes the record's value. Past its limits it says less than was delivered, never more.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut ranges: Vec<(u64, u32)> = Vec::new();
         let mut next = self.next;

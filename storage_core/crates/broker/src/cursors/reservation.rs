@@ -11,11 +11,11 @@ use uuid::Uuid;
 
 use super::progress::Progress;
 
-/// How far past `next` a delivery is believed that this owner never handed out: the holder got the entry from an owner
-/// before it. Anything further is no delivery of ours.
+/// Limit on how far past `next` a delivery is believed of an entry that this owner never handed out: the holder got it from an
+/// owner before. One further on was handed out by no owner.
 const LATE_DELIVERY_MAX: u64 = 65_536;
 
-/// A connection that consumes. Minted for each connection, so that a new one is never taken for an old one.
+/// Id of a connection that consumes. Each connection has a new one, so that it is never taken for an older one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct HolderId(pub(crate) Uuid);
 
@@ -23,7 +23,7 @@ pub(crate) struct HolderId(pub(crate) Uuid);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reservation {
     pub(crate) holder: HolderId,
-    /// Without a sign of the holder the entry goes back then.
+    /// When the entry goes back unless there was a sign of the holder.
     pub(crate) until: Instant,
 }
 
@@ -57,7 +57,7 @@ impl Reservations {
         self.revision
     }
 
-    /// What to make durable.
+    /// The progress that is to be made durable: what is reserved is pending in it.
     pub(crate) fn progress(&self) -> Progress {
         let pending = self.returned.iter().chain(self.reserved.keys()).copied().collect();
         Progress { next: self.next, pending }
@@ -81,8 +81,8 @@ impl Reservations {
         self.revision += 1;
     }
 
-    /// Takes a holder's word that the entry has arrived. False: it was given to somebody else meanwhile, who gets it
-    /// again.
+    /// Takes a holder's word that an entry has arrived. `false` if it is reserved for somebody else by now, who gets it too, or
+    /// was never handed out.
     pub(crate) fn deliver(&mut self, offset: u64, holder: HolderId) -> bool {
         if let Some(reservation) = self.reserved.get(&offset) {
             if reservation.holder != holder {
@@ -102,7 +102,7 @@ impl Reservations {
         true
     }
 
-    /// Puts an entry back in front. Of another holder's entry nothing changes.
+    /// Puts an entry back in front, unless it is another holder's.
     pub(crate) fn give_back(&mut self, offset: u64, holder: HolderId) {
         if self.reserved.get(&offset).is_some_and(|reservation| reservation.holder == holder) {
             self.reserved.remove(&offset);
@@ -110,7 +110,7 @@ impl Reservations {
         }
     }
 
-    /// A sign of `holder`, who says what it holds. What was reserved for it and is not in `held` never reached it (the
+    /// Takes a sign of `holder`, who says what it holds. What was reserved for it and is not in `held` never reached it (the
     /// answer was lost) and goes back; the rest is renewed.
     pub(crate) fn renew(&mut self, holder: HolderId, held: &BTreeSet<u64>, until: Instant) {
         let returned = &mut self.returned;
@@ -141,12 +141,12 @@ impl Reservations {
         before - self.reserved.len()
     }
 
-    /// What is reserved, for the owner that comes next.
+    /// All reservations, for the owner that comes next.
     pub(crate) fn reserved(&self) -> impl Iterator<Item = (u64, Reservation)> + '_ {
         self.reserved.iter().map(|(offset, reservation)| (*offset, *reservation))
     }
 
-    /// Takes over what an owner before had handed out. An entry that is delivered meanwhile stays delivered.
+    /// Takes over a reservation of an owner before. An entry that was delivered meanwhile stays delivered.
     pub(crate) fn adopt(&mut self, offset: u64, reservation: Reservation) {
         if offset >= self.next && offset - self.next < LATE_DELIVERY_MAX {
             self.returned.extend(self.next..=offset);

@@ -1,4 +1,4 @@
-//! Finds the owner of a topic's cursor and asks it, here or on another node, again when it moves.
+//! The service that finds the owner of a topic's cursor and asks it, here or on another node, and again when the owner moves.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use walrus_log::batch::BatchBuilder;
 use walrus_model::TopicId;
 
 use super::messages::{
-    decode_answer, entries_of, entry_message, entry_messages, entry_of, handed_over_message, topic_message,
+    decode_answer, entries_of, entry_message, entry_messages, entry_of, handed_cursor_message, topic_message,
     topic_of, unexpected, uuid_of,
 };
 use super::owner::{Owner, log_name};
 use super::progress::{CursorKey, Progress};
 use super::reservation::HolderId;
-use super::terms::{EntryRef, Settle, Settlement, TopicRef};
+use super::terms::{EntryRef, HolderReport, TopicRef, Urgency};
 use crate::cluster::leadership::Leadership;
 use crate::cluster::segment::uuid_bytes;
 use crate::node::clock;
@@ -32,7 +32,7 @@ use crate::node::proto::peer::{
 use crate::peer::Request;
 use crate::topics::Topics;
 
-/// Partitions of `__cursors`. A topic's place is its uuid modulo this, so it never changes.
+/// Number of partitions of `__cursors`. A topic's cursor is in the one of its uuid modulo this number, so it never changes.
 const PARTITIONS: u32 = 8;
 
 /// Shared cursors of topics. Cheap to clone.
@@ -85,10 +85,10 @@ impl CursorService {
                     .owners
                     .get(partition as usize)
                     .ok_or_else(|| malformed("no such partition"))?;
-                // What is handed over once is not served again below that number.
+                // A hand-over is final, so the segment must be known: below its number this node never serves again.
                 let log = PartitionRef { topic: log_name(), partition };
                 topics.cluster().await_listed(&log, number, metadata_version).await?;
-                let cursors = owner.hand_over(number).into_iter().map(handed_over_message).collect();
+                let cursors = owner.hand_over(number).into_iter().map(handed_cursor_message).collect();
                 cursor_answer::Answer::HandOver(CursorHandOverAnswer { cursors })
             }
             request => self.answer(topics, request).await?,
@@ -96,7 +96,7 @@ impl CursorService {
         Ok(CursorAnswer { answer: Some(answer) }.encode_to_vec().into())
     }
 
-    /// Waits until what the owners on this node know to be delivered is durable, within a node's time to stop.
+    /// Waits until what the owners on this node know to be delivered is durable, but for `limit` at most.
     pub async fn drain(&self, limit: Duration) {
         let drained = join_all(self.inner.owners.iter().map(|owner| owner.drain()));
         if tokio::time::timeout(limit, drained).await.is_err() {
@@ -109,7 +109,8 @@ impl CursorService {
     pub(super) async fn resolve(&self, name: &TopicName) -> Result<TopicRef> {
         let topics = &self.inner.topics;
         let unknown = || Error::UnknownTopic { topic: name.to_string() };
-        let topic = topics.cluster().find_confirmed(|| topics.topic(name.as_str()).ok_or_else(unknown)).await?;
+        let topic =
+            topics.cluster().find_confirmed(|| topics.topic(name.as_str()).ok_or_else(unknown)).await?;
         if topic.internal {
             let problem = format!("topic {name} is internal, it has no shared cursor");
             return Err(Error::InvalidRequest { problem });
@@ -122,14 +123,14 @@ impl CursorService {
         &self,
         topic: &TopicRef,
         holder: HolderId,
-        settlement: Settlement,
+        report: HolderReport,
     ) -> Result<Option<(EntryRef, Bytes)>> {
-        let delivered = settlement.delivered.len() as u64;
+        let delivered = report.delivered.len() as u64;
         let request = cursor_request::Request::Next(CursorNext {
             topic: Some(topic_message(topic)),
             holder: uuid_bytes(holder.0),
-            delivered: entry_messages(&settlement.delivered),
-            held: entry_messages(&settlement.kept),
+            delivered: entry_messages(&report.delivered),
+            held: entry_messages(&report.kept),
         });
         let cursor_answer::Answer::Next(answer) = self.ask(topic, request, patience::CURSOR_OWNER).await?
         else {
@@ -142,24 +143,24 @@ impl CursorService {
         }))
     }
 
-    /// Tells what became of entries; says how many deliveries came too late.
-    pub(super) async fn settle(
+    /// Tells the owner which entries were delivered and which returned; says how many deliveries came too late.
+    pub(super) async fn report_deliveries(
         &self,
         topic: &TopicRef,
         holder: HolderId,
         delivered: Vec<EntryRef>,
         returned: Vec<EntryRef>,
-        when: Settle,
+        urgency: Urgency,
     ) -> Result<u32> {
         let request = cursor_request::Request::Settle(CursorSettle {
             topic: Some(topic_message(topic)),
             holder: uuid_bytes(holder.0),
             delivered: entry_messages(&delivered),
             returned: entry_messages(&returned),
-            durable: when == Settle::Durable,
+            durable: urgency == Urgency::Durable,
         });
         let patience =
-            if when == Settle::Soon { patience::CURSOR_OWNER_ASIDE } else { patience::CURSOR_OWNER };
+            if urgency == Urgency::Soon { patience::CURSOR_OWNER_ASIDE } else { patience::CURSOR_OWNER };
         let cursor_answer::Answer::Settle(answer) = self.ask(topic, request, patience).await? else {
             return Err(unexpected());
         };
@@ -168,7 +169,7 @@ impl CursorService {
         Ok(answer.lost)
     }
 
-    /// Asks the owner, for as long as there is patience. Every request may be asked twice.
+    /// Asks the owner, again and again, for at most `patience`. Every request may be asked twice.
     async fn ask(
         &self,
         topic: &TopicRef,
@@ -240,8 +241,8 @@ impl CursorService {
             .and_then(decode_answer)
     }
 
-    /// The leader that the metadata name serves no more: its process was replaced. It opens a new segment when an
-    /// append asks for it; this one says nothing that is not known.
+    /// Appends a record to `__cursors` that says nothing new. The leader that the metadata name serves no more if its process was
+    /// replaced, and a new segment is opened only when an append asks for it.
     async fn wake_leader(
         &self,
         topics: &Arc<Topics>,
@@ -276,9 +277,11 @@ impl CursorService {
         Ok(match request {
             cursor_request::Request::Next(request) => {
                 let (topic, holder) = (topic_of(request.topic)?, HolderId(uuid_of(&request.holder)?));
-                let settlement =
-                    Settlement { delivered: entries_of(&request.delivered), kept: entries_of(&request.held) };
-                let next = self.owner(topic.id).next(topics, &topic, holder, &settlement).await?;
+                let report = HolderReport {
+                    delivered: entries_of(&request.delivered),
+                    kept: entries_of(&request.held),
+                };
+                let next = self.owner(topic.id).next(topics, &topic, holder, &report).await?;
                 let (entry, value) =
                     next.map_or((None, Bytes::new()), |(entry, value)| (Some(entry_message(&entry)), value));
                 cursor_answer::Answer::Next(CursorNextAnswer { entry, value })
@@ -286,8 +289,10 @@ impl CursorService {
             cursor_request::Request::Settle(request) => {
                 let (topic, holder) = (topic_of(request.topic)?, HolderId(uuid_of(&request.holder)?));
                 let entries = (&entries_of(&request.delivered)[..], &entries_of(&request.returned)[..]);
-                let lost =
-                    self.owner(topic.id).settle(topics, &topic, holder, entries, request.durable).await?;
+                let lost = self
+                    .owner(topic.id)
+                    .note_deliveries(topics, &topic, holder, entries, request.durable)
+                    .await?;
                 cursor_answer::Answer::Settle(CursorSettleAnswer { lost })
             }
             cursor_request::Request::HandOver(_) => return Err(unexpected()),

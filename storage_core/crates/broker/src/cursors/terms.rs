@@ -1,4 +1,4 @@
-//! What the parts of a shared cursor say to each other.
+//! The terms in which the parts of a shared cursor speak to each other.
 
 use walrus_model::TopicId;
 
@@ -18,21 +18,21 @@ pub(super) struct TopicRef {
     pub(super) name: TopicName,
 }
 
-/// What a holder tells with its wish for the next entry.
+/// What a holder reports with its wish for the next entry.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Settlement {
+pub(super) struct HolderReport {
     pub(super) delivered: Vec<EntryRef>,
-    /// Everything else that it holds.
+    /// All entries that it holds and that are not delivered.
     pub(super) kept: Vec<EntryRef>,
 }
 
-/// When a settlement must have been heard, and what for.
+/// How urgent it is that an owner hears of deliveries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Settle {
-    /// Heard if possible; the client waits for something else.
+pub(super) enum Urgency {
+    /// It should hear of them, but not for long: the client waits for something else.
     Soon,
-    /// Heard, whatever it takes; no client waits.
+    /// It must hear of them, whatever it takes; no client waits.
     Finally,
-    /// Durable on return.
+    /// They must be durable on return.
     Durable,
 }

@@ -24,7 +24,7 @@ pub(super) async fn execute(
     command: Command<'_>,
 ) -> Result<Answer> {
     if !matches!(command, Command::Get { .. } | Command::Commit) {
-        consumer.settle().await;
+        consumer.report_arrived().await;
     }
     Ok(match command {
         Command::Register { topic } => {
