@@ -1,5 +1,5 @@
-//! Accepting connections of one listener: so many at a time, so many from one address, and never the last descriptors of the
-//! process, which disks, metadata and health need.
+//! The door of a listener accepts its connections: with a cap on all of them, one on those from one address, and one on the
+//! descriptors of the process, the rest of which disks, metadata and health need.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,7 +14,7 @@ use crate::node::locks::Lock;
 use crate::node::patience;
 use crate::node::strangers::Caps;
 
-/// Part of the process's descriptors that connections may take.
+/// Connections may take one in so many of the process's descriptors.
 const DESCRIPTORS_PART: u64 = 2;
 
 /// A listener that accepts connections as long as its caps leave room.
@@ -26,7 +26,7 @@ pub(crate) struct Door {
 
 struct Places {
     caps: Caps,
-    /// What each connection costs the process.
+    /// Descriptors that each connection costs the process.
     descriptors_each: usize,
     by_address: Lock<HashMap<IpAddr, usize>>,
     taken: AtomicUsize,
@@ -35,22 +35,22 @@ struct Places {
 /// Descriptors that all connections of this process cost.
 static DESCRIPTORS: AtomicUsize = AtomicUsize::new(0);
 
-/// A connection that came in.
-pub(crate) enum Entered {
-    /// It has a place until the place is dropped.
+/// What became of a connection that came in.
+pub(crate) enum Arrival {
+    /// It was admitted, and has a place until that is dropped.
     Admitted(TcpStream, SocketAddr, Place),
-    /// There is none for it, and why: the stream may be told.
+    /// There is no place for it, and the text says why: its client may be told.
     Refused(TcpStream, String),
 }
 
-/// One of a listener's connections; given back when dropped.
+/// A place for one of a listener's connections; given back when dropped.
 pub(crate) struct Place {
     places: Arc<Places>,
     address: IpAddr,
 }
 
 impl Door {
-    /// Each connection costs the process so many descriptors, its own included.
+    /// A door at which each connection costs the process `descriptors_each` descriptors, its own included.
     pub(crate) fn new(
         name: &'static str,
         listener: TcpListener,
@@ -62,8 +62,8 @@ impl Door {
         Self { name, listener, places: Arc::new(places) }
     }
 
-    /// The next connection. Waits also where the system has no descriptor left. Dropping it loses nothing.
-    pub(crate) async fn enter(&self) -> Entered {
+    /// Waits for the next connection, also where the system has no descriptor left. Dropping the future loses nothing.
+    pub(crate) async fn enter(&self) -> Arrival {
         loop {
             match self.try_enter().await {
                 Ok(entered) => return entered,
@@ -75,19 +75,19 @@ impl Door {
         }
     }
 
-    /// The same, and tells what the system says.
-    pub(crate) async fn try_enter(&self) -> io::Result<Entered> {
+    /// Waits for the next connection, and fails where the system does.
+    pub(crate) async fn try_enter(&self) -> io::Result<Arrival> {
         let (stream, from) = self.listener.accept().await?;
         Ok(match self.places.take(from.ip()) {
-            Ok(place) => Entered::Admitted(stream, from, place),
+            Ok(place) => Arrival::Admitted(stream, from, place),
             Err(why) => {
                 tracing::debug!(listener = self.name, %from, why, "a connection is refused");
-                Entered::Refused(stream, why)
+                Arrival::Refused(stream, why)
             }
         })
     }
 
-    /// Connections that have a place.
+    /// How many connections have a place.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> usize {
         self.places.taken.load(Ordering::Relaxed)
@@ -162,7 +162,7 @@ mod tests {
         (Door::new("test", listener, Caps { connections, per_address }, 1), address)
     }
 
-    async fn connect(door: &Door, address: SocketAddr) -> (TcpStream, Entered) {
+    async fn connect(door: &Door, address: SocketAddr) -> (TcpStream, Arrival) {
         let (near, far) = tokio::join!(TcpStream::connect(address), door.enter());
         (near.unwrap(), far)
     }
@@ -174,9 +174,9 @@ mod tests {
             let first = connect(&door, address).await;
             let _second = connect(&door, address).await;
             let (_near, refused) = connect(&door, address).await;
-            assert!(matches!(refused, Entered::Refused(_, why) if why.contains("2 are open")));
+            assert!(matches!(refused, Arrival::Refused(_, why) if why.contains("2 are open")));
             drop(first);
-            assert!(matches!(connect(&door, address).await.1, Entered::Admitted(..)));
+            assert!(matches!(connect(&door, address).await.1, Arrival::Admitted(..)));
             assert_eq!(door.taken(), 1, "those above were dropped by now");
         }
     }
@@ -189,11 +189,11 @@ mod tests {
         let more_than_half = descriptors_for_connections() / 2 + 1;
         let door = Door::new("test", listener, Caps { connections: 9, per_address: 9 }, more_than_half);
         let first = connect(&door, address).await;
-        assert!(matches!(first.1, Entered::Admitted(..)));
+        assert!(matches!(first.1, Arrival::Admitted(..)));
         let (_near, refused) = connect(&door, address).await;
-        assert!(matches!(refused, Entered::Refused(_, why) if why.contains("descriptors")));
+        assert!(matches!(refused, Arrival::Refused(_, why) if why.contains("descriptors")));
         drop(first);
-        assert!(matches!(connect(&door, address).await.1, Entered::Admitted(..)));
+        assert!(matches!(connect(&door, address).await.1, Arrival::Admitted(..)));
     }
 
     #[tokio::test]
@@ -207,7 +207,7 @@ mod tests {
             socket.bind(SocketAddr::new(from.parse().unwrap(), 0)).unwrap();
             let to = SocketAddr::new([127, 0, 0, 1].into(), port);
             let (near, far) = tokio::join!(socket.connect(to), door.enter());
-            assert_eq!(matches!(far, Entered::Admitted(..)), is_admitted, "{from}");
+            assert_eq!(matches!(far, Arrival::Admitted(..)), is_admitted, "{from}");
             open.push((near.unwrap(), far));
         }
     }

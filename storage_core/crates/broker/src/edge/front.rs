@@ -1,5 +1,5 @@
-//! Ports whose servers know no limits of their own: this accepts for them, reads the header of each connection in time, and
-//! passes it on over a UNIX socket that nobody else can open.
+//! The front of ports whose servers know no limits of their own: it accepts for them, reads the header of each connection in
+//! time, and passes the connection on over a UNIX socket that nobody else can open.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::runtime::Runtime;
 
-use super::door::{Door, Entered, Place, raise_descriptors};
-use super::guard::Guarded;
+use super::door::{Arrival, Door, Place, raise_descriptors};
+use super::guard::GuardedStream;
 use crate::node::config::{ConfigError, Patience, connections_max};
 use crate::node::locks::{FRONT, Lock};
 use crate::node::patience;
@@ -28,25 +28,25 @@ const HEADER_BYTES_MAX: usize = 16 << 10;
 const HTTP2_PREFACE_BYTES: usize = 24;
 /// Descriptors that a passed connection needs: the client's, and both ends of the UNIX socket.
 const DESCRIPTORS_EACH: usize = 3;
-/// Connections that are served where no place or no descriptor is left for them.
+/// Connections of a port that are served although no place or no descriptor is left for them.
 const SPARE_CONNECTIONS: usize = 2;
 
 /// What connections of a port begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Protocol {
-    /// HTTP/1.1: up to the empty line.
+    /// HTTP/1.1, whose header ends at the empty line.
     Http1,
-    /// HTTP/2: its preface.
+    /// HTTP/2, whose connections begin with its preface.
     Http2,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Port {
-    /// `host:port`; port 0 is chosen.
+    /// `host:port`; the system chooses a port for 0.
     address: String,
-    /// Where the server listens.
+    /// UNIX socket on which the server listens.
     socket: PathBuf,
     protocol: Protocol,
 }
@@ -66,13 +66,13 @@ struct Config {
 /// Accepts for other servers of this process. Dropping it closes its ports.
 pub struct Front {
     addresses: BTreeMap<String, String>,
-    /// Taken by the stop.
+    /// `None` once it was stopped.
     runtime: Lock<Option<Runtime>>,
 }
 
 impl Front {
-    /// Listens. The config is JSON: `ports`, by name `address`, `socket` and `protocol` (`http1`, `http2`); and, as of the data
-    /// plane, `connections_max`, `connections_per_address_max`, `patience`.
+    /// Listens. The config is JSON: `ports`, by name `address`, `socket` and `protocol` (`http1`, `http2`); and, with the meaning
+    /// that they have in the data plane's, `connections_max`, `connections_per_address_max`, `patience`.
     pub fn start(json: &str) -> Result<Self, StartError> {
         let config: Config =
             serde_json::from_str(json).map_err(|problem| ConfigError::new(&problem.to_string()))?;
@@ -103,7 +103,7 @@ impl Front {
             addresses.insert(name, local.to_string());
             let door = Door::new(listener, bound, caps, DESCRIPTORS_EACH);
             let spare = Arc::new(Spare::new(if protocol == Protocol::Http1 { SPARE_CONNECTIONS } else { 0 }));
-            runtime.spawn(serve(door, Arc::new(Behind { socket, protocol, silence }), spare));
+            runtime.spawn(serve(door, Arc::new(Backend { socket, protocol, silence }), spare));
         }
         Ok(Self { addresses, runtime: Lock::new(Some(runtime)) })
     }
@@ -129,23 +129,23 @@ impl Drop for Front {
 }
 
 /// The server behind a port.
-struct Behind {
+struct Backend {
     socket: PathBuf,
     protocol: Protocol,
     silence: Silence,
 }
 
-async fn serve(door: Door, behind: Arc<Behind>, spare: Arc<Spare>) {
+async fn serve(door: Door, backend: Arc<Backend>, spare: Arc<Spare>) {
     loop {
-        let lent = match door.try_enter().await {
-            Ok(Entered::Admitted(stream, _, place)) => {
-                tokio::spawn(pass(behind.clone(), stream, Some(place), None));
+        let loan = match door.try_enter().await {
+            Ok(Arrival::Admitted(stream, _, place)) => {
+                tokio::spawn(pass(backend.clone(), stream, Some(place), None));
                 continue;
             }
-            Ok(Entered::Refused(stream, why)) => match spare.lend() {
-                // Without a place, but not without an answer: whoever asks whether this node lives must be told.
-                Some(lent) => {
-                    tokio::spawn(pass(behind.clone(), stream, None, Some(lent)));
+            Ok(Arrival::Refused(stream, why)) => match spare.lend() {
+                // It is served without a place: whoever asks whether this node lives must be told.
+                Some(loan) => {
+                    tokio::spawn(pass(backend.clone(), stream, None, Some(loan)));
                     continue;
                 }
                 None => {
@@ -158,23 +158,23 @@ async fn serve(door: Door, behind: Arc<Behind>, spare: Arc<Spare>) {
                 spare.lend()
             }
         };
-        let Some(lent) = lent else {
+        let Some(loan) = loan else {
             tokio::time::sleep(patience::FRONT_ACCEPT_RETRY).await;
             continue;
         };
         match door.try_enter().await {
-            Ok(Entered::Admitted(stream, ..) | Entered::Refused(stream, _)) => {
-                tokio::spawn(pass(behind.clone(), stream, None, Some(lent)));
+            Ok(Arrival::Admitted(stream, ..) | Arrival::Refused(stream, _)) => {
+                tokio::spawn(pass(backend.clone(), stream, None, Some(loan)));
             }
             Err(_) => tokio::time::sleep(patience::FRONT_ACCEPT_RETRY).await,
         }
     }
 }
 
-/// Serves one connection to its end. What was lent to it is given back then, soon.
-async fn pass(behind: Arc<Behind>, stream: TcpStream, place: Option<Place>, lent: Option<Lent>) {
-    let passing = pass_on(&behind, stream, place);
-    let passed = match &lent {
+/// Serves one connection to its end. One that was lent spare descriptors is cut off soon, and gives them back.
+async fn pass(backend: Arc<Backend>, stream: TcpStream, place: Option<Place>, loan: Option<Loan>) {
+    let passing = pass_on(&backend, stream, place);
+    let passed = match &loan {
         None => passing.await,
         Some(_) => match tokio::time::timeout(patience::SPARE_CONNECTION, passing).await {
             Ok(passed) => passed,
@@ -182,21 +182,21 @@ async fn pass(behind: Arc<Behind>, stream: TcpStream, place: Option<Place>, lent
         },
     };
     if let Err(problem) = passed {
-        tracing::debug!(socket = ?behind.socket, %problem, "a connection that was passed on ended");
+        tracing::debug!(socket = ?backend.socket, %problem, "a connection that was passed on ended");
     }
-    drop(lent);
+    drop(loan);
 }
 
-async fn pass_on(behind: &Behind, stream: TcpStream, place: Option<Place>) -> io::Result<()> {
+async fn pass_on(backend: &Backend, stream: TcpStream, place: Option<Place>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut stream = stream;
-    let header = read_header(&mut stream, behind).await?;
-    let connecting = tokio::time::timeout(patience::FRONT_CONNECT, UnixStream::connect(&behind.socket));
+    let header = read_header(&mut stream, backend).await?;
+    let connecting = tokio::time::timeout(patience::FRONT_CONNECT, UnixStream::connect(&backend.socket));
     let mut server = connecting.await??;
     server.write_all(&header).await?;
-    let idle = behind.silence.idle;
+    let idle = backend.silence.idle;
     let silence = Silence { first_byte: idle, header: idle, idle };
-    let (mut from_client, mut to_client) = tokio::io::split(Guarded::new(stream, silence, 0, place));
+    let (mut from_client, mut to_client) = tokio::io::split(GuardedStream::new(stream, silence, 0, place));
     let (mut from_server, mut to_server) = server.split();
     let requests = async {
         tokio::io::copy(&mut from_client, &mut to_server).await?;
@@ -213,11 +213,11 @@ async fn pass_on(behind: &Behind, stream: TcpStream, place: Option<Place>) -> io
     }
 }
 
-async fn read_header(stream: &mut TcpStream, behind: &Behind) -> io::Result<BytesMut> {
+async fn read_header(stream: &mut TcpStream, backend: &Backend) -> io::Result<BytesMut> {
     let mut header = BytesMut::with_capacity(1 << 10);
-    tokio::time::timeout(behind.silence.first_byte, stream.readable()).await??;
+    tokio::time::timeout(backend.silence.first_byte, stream.readable()).await??;
     let whole = async {
-        while !is_decided(behind.protocol, &header) {
+        while !is_decided(backend.protocol, &header) {
             if header.len() > HEADER_BYTES_MAX {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "its header is too long"));
             }
@@ -227,11 +227,11 @@ async fn read_header(stream: &mut TcpStream, behind: &Behind) -> io::Result<Byte
         }
         Ok(())
     };
-    tokio::time::timeout(behind.silence.header, whole).await??;
+    tokio::time::timeout(backend.silence.header, whole).await??;
     Ok(header)
 }
 
-/// The header is whole, or it is none: then the server behind says so, and its client learns what it speaks.
+/// Whether enough has come in to pass it on: a whole header, or bytes that are none, of which the server behind tells the client.
 fn is_decided(protocol: Protocol, header: &[u8]) -> bool {
     let is_foreign = |byte: &u8| byte.is_ascii_control() && !b"\r\n\t".contains(byte);
     match protocol {
@@ -240,14 +240,14 @@ fn is_decided(protocol: Protocol, header: &[u8]) -> bool {
     }
 }
 
-/// Descriptors that are kept for connections that come when there is no other.
+/// Descriptors that are kept for connections that come when no other is left.
 struct Spare {
     connections: Lock<usize, FRONT>,
     kept: Lock<Vec<OwnedFd>>,
 }
 
 /// The descriptors of one connection, on loan.
-struct Lent {
+struct Loan {
     spare: Arc<Spare>,
 }
 
@@ -258,8 +258,8 @@ impl Spare {
         spare
     }
 
-    /// Gives descriptors of one connection free, if not all are on loan.
-    fn lend(self: &Arc<Self>) -> Option<Lent> {
+    /// Frees the descriptors of one connection; `None` if all are on loan.
+    fn lend(self: &Arc<Self>) -> Option<Loan> {
         let mut connections = self.connections.lock();
         let left = connections.checked_sub(1)?;
         self.refill(*connections * DESCRIPTORS_EACH); // somebody else may have been faster when they were given back
@@ -267,10 +267,10 @@ impl Spare {
         let rest = kept.len().checked_sub(DESCRIPTORS_EACH)?;
         kept.truncate(rest);
         *connections = left;
-        Some(Lent { spare: self.clone() })
+        Some(Loan { spare: self.clone() })
     }
 
-    /// Keeps so many descriptors, as far as there are any.
+    /// Opens descriptors until `count` are kept, or the system has no more.
     fn refill(&self, count: usize) {
         let mut kept = self.kept.lock();
         let missing = count.saturating_sub(kept.len());
@@ -279,7 +279,7 @@ impl Spare {
     }
 }
 
-impl Drop for Lent {
+impl Drop for Loan {
     fn drop(&mut self) {
         let mut connections = self.spare.connections.lock();
         *connections += 1;

@@ -1,5 +1,5 @@
-//! A connection that may not be silent for as long as it likes: so long until its first byte, so long from it to its whole
-//! header, and so long between any two signs of life later.
+//! Guards a connection against silence: there are limits on the time until its first byte, from that to its whole header, and
+//! between any two signs of life later.
 
 use std::io;
 use std::pin::Pin;
@@ -14,8 +14,8 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 use super::door::Place;
 use crate::node::strangers::Silence;
 
-/// A connection with limits on its silence. Reading fails with `TimedOut` when one is over.
-pub(crate) struct Guarded<S> {
+/// A connection with limits on its silence. Reading fails with `TimedOut` when one of them is over.
+pub(crate) struct GuardedStream<S> {
     stream: S,
     silence: Silence,
     /// Bytes of the protocol's header that have yet to come.
@@ -25,8 +25,8 @@ pub(crate) struct Guarded<S> {
     _place: Option<Place>,
 }
 
-impl<S> Guarded<S> {
-    /// The header of the protocol is so many bytes long. The place is given back with the connection.
+impl<S> GuardedStream<S> {
+    /// Guards a stream whose protocol has a header of `header_bytes`. The place is given back with the connection.
     pub(crate) fn new(stream: S, silence: Silence, header_bytes: usize, place: Option<Place>) -> Self {
         let deadline = Box::pin(tokio::time::sleep(silence.first_byte));
         Self { stream, silence, header_left: header_bytes, has_begun: false, deadline, _place: place }
@@ -39,7 +39,7 @@ impl<S> Guarded<S> {
         if !std::mem::replace(&mut self.has_begun, true) && self.header_left > 0 {
             self.deadline.as_mut().reset(now + self.silence.header);
         } else if self.header_left == 0 {
-            // The timer is not moved for each of many small reads: a quarter of a second is nothing here.
+            // The timer is not moved for each of many small reads: a quarter of a second more or less does not matter here.
             let until = now + self.silence.idle;
             if was_header || until.duration_since(self.deadline.deadline()) > Duration::from_millis(250) {
                 self.deadline.as_mut().reset(until);
@@ -48,7 +48,7 @@ impl<S> Guarded<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for GuardedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -71,7 +71,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Guarded<S> {
+impl<S: AsyncWrite + Unpin> GuardedStream<S> {
     fn wrote(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(1..)) = written
             && self.header_left == 0
@@ -82,7 +82,7 @@ impl<S: AsyncWrite + Unpin> Guarded<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for GuardedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -114,7 +114,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     }
 }
 
-impl Connected for Guarded<TcpStream> {
+impl Connected for GuardedStream<TcpStream> {
     type ConnectInfo = TcpConnectInfo;
 
     fn connect_info(&self) -> Self::ConnectInfo {
@@ -134,13 +134,13 @@ mod tests {
         idle: Duration::from_secs(600),
     };
 
-    fn guarded() -> (DuplexStream, Guarded<DuplexStream>) {
+    fn guarded() -> (DuplexStream, GuardedStream<DuplexStream>) {
         let (near, far) = duplex(1 << 10);
-        (near, Guarded::new(far, SILENCE, 4, None))
+        (near, GuardedStream::new(far, SILENCE, 4, None))
     }
 
     /// Reads until nothing comes; says how long that took.
-    async fn read_on(guarded: &mut Guarded<DuplexStream>) -> Duration {
+    async fn read_on(guarded: &mut GuardedStream<DuplexStream>) -> Duration {
         let began = Instant::now();
         let mut buffer = Vec::new();
         let error = guarded.read_to_end(&mut buffer).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Append requests: checked, and turned into one RecordBatch v2.
+//! Checks append requests, and turns each into one RecordBatch v2.
 
 use bytes::Bytes;
 use walrus_log::batch::{Batch, BatchBuilder, BatchError, ProducerRef};
@@ -8,7 +8,7 @@ use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
 use crate::node::proto::v1::{AppendRequest, Header, Producer, Records, append_request};
 
-/// Where the batch of a request goes, and its bytes.
+/// The partition to which an append goes, and the bytes of its batch.
 pub(super) fn batch_of(request: AppendRequest) -> Result<(PartitionRef, Bytes)> {
     let AppendRequest { topic, partition, payload, producer, correlation: _ } = request;
     let to = PartitionRef { topic: TopicName::of_client(&topic)?, partition };
@@ -52,7 +52,7 @@ fn build(Records { records }: &Records, producer: Option<&Producer>) -> Result<B
     Ok(batch.into())
 }
 
-/// A ready batch must be whole, alone, and readable to its last record.
+/// Checks that a ready batch is whole, alone, and readable to its last record.
 fn check(bytes: &[u8]) -> Result<()> {
     let (batch, rest) = Batch::parse(bytes).map_err(invalid_batch)?;
     if !rest.is_empty() {

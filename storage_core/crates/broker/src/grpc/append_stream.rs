@@ -1,4 +1,4 @@
-//! A pipelined stream of appends: submitted in order, answered in order, a bounded window in flight.
+//! A pipelined stream of appends: they are submitted in order and answered in order, with a bounded window in flight.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -19,9 +19,10 @@ use crate::node::error::{Error, Result};
 use crate::node::patience;
 use crate::node::proto::v1::{AppendRequest, AppendResponse};
 
-/// Appends of one stream in flight; the client's next ones wait in its own send window.
+/// Limit on the appends of one stream in flight; the client's next ones wait in its own send window.
 const APPENDS_MAX: usize = 128;
-/// Bytes in flight. One append more always fits, so that no batch is too large for an empty window.
+/// Bytes in flight from which no more is taken. The append that reaches it may be of any size, so that no batch is too large for
+/// an empty window.
 const BYTES_MAX: usize = 16 << 20;
 
 type Answers = mpsc::Sender<Result<AppendResponse, Status>>;
@@ -82,7 +83,7 @@ pub(super) async fn run(broker: Broker, mut requests: Streaming<AppendRequest>, 
 /// How soon a client that waits for each answer is back with its next append.
 #[derive(Default)]
 struct Turns {
-    /// Since when nothing is in flight, and the client waited for.
+    /// Since when nothing is in flight and the client is waited for.
     answered: Option<Instant>,
     was_soon: bool,
 }
@@ -108,7 +109,7 @@ impl Turns {
 #[derive(Default)]
 struct Window {
     appends: FuturesOrdered<Pin<Box<dyn Future<Output = AppendResponse> + Send>>>,
-    /// Their sizes.
+    /// The sizes of their batches.
     bytes_each: VecDeque<usize>,
     bytes: usize,
 }
@@ -122,8 +123,8 @@ impl Window {
         self.appends.len() < APPENDS_MAX && self.bytes < BYTES_MAX
     }
 
-    /// The append starts when the window is polled next, after those submitted before it: that first poll is what
-    /// puts it in its place in the log.
+    /// Puts an append into the window. It starts when the window is polled next, after those submitted before it: that first
+    /// poll is what puts it in its place in the log.
     fn submit(&mut self, broker: &Broker, request: AppendRequest) {
         let correlation = request.correlation;
         let checked = batch_of(request);

@@ -1,4 +1,4 @@
-//! What gRPC holds for its clients counts against the node's budget: a message while it comes in, an answer until it is written.
+//! Bodies that count against the node's budget while gRPC holds them: a message while it comes in, an answer until it is written.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,45 +16,46 @@ use crate::node::patience;
 
 /// Smaller pieces of answers do not count: HTTP/2 keeps at most 400 KiB of them for each stream.
 const PIECE_BYTES_MIN: usize = 4 << 10;
-/// A question about a service's health is its name.
+/// Limit on a question about a service's health, which is little more than the service's name.
 const SMALL_BYTES_MAX: usize = 1 << 10;
-/// A message of gRPC has a flag and its length in front.
+/// Bytes in front of a message of gRPC: a flag and its length.
 const PREFIX_BYTES: usize = 5;
 
 /// An answer's body, each piece of which counts until the socket has taken it.
-pub(super) fn until_written(body: Body, share: Arc<Share>) -> Body {
-    Body::new(body.map_frame(move |frame| frame.map_data(|piece: Bytes| piece_until_written(piece, &share))))
+pub(super) fn count_until_written(body: Body, share: Arc<Share>) -> Body {
+    Body::new(body.map_frame(move |frame| frame.map_data(|piece: Bytes| count_piece(piece, &share))))
 }
 
 /// One piece of an answer, which counts until the socket has taken it.
-pub(super) fn piece_until_written(piece: Bytes, share: &Arc<Share>) -> Bytes {
+pub(super) fn count_piece(piece: Bytes, share: &Arc<Share>) -> Bytes {
     let bytes = piece.len();
     if bytes < PIECE_BYTES_MIN { piece } else { counted(piece, Arc::new(share.hold(bytes))) }
 }
 
 /// A request's body, which counts as far as its last message has come in, and is not read while there is no room.
-pub(super) fn while_received(body: Body, share: &Arc<Share>) -> Body {
+pub(super) fn count_while_received(body: Body, share: &Arc<Share>) -> Body {
     let held = share.hold(0);
-    Body::new(Received { body, share: share.clone(), held, meter: Meter::default(), room: None })
+    Body::new(CountedBody { body, share: share.clone(), held, meter: Meter::default(), room: None })
 }
 
-/// A request's body that needs no room, for it may not be longer than what is asked there.
-pub(super) fn while_small(body: Body) -> Body {
+/// A request's body that needs no room, for it may not be longer than [`SMALL_BYTES_MAX`].
+pub(super) fn limit_to_small(body: Body) -> Body {
     Body::new(Limited::new(body, SMALL_BYTES_MAX))
 }
 
 type Room = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
-struct Received {
+/// The body of a request that comes in, with what it counts.
+struct CountedBody {
     body: Body,
     share: Arc<Share>,
     held: Held,
     meter: Meter,
-    /// It waits for room.
+    /// The wait for room, while there is none.
     room: Option<Room>,
 }
 
-impl http_body::Body for Received {
+impl http_body::Body for CountedBody {
     type Data = Bytes;
     type Error = Status;
 

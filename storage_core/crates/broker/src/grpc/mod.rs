@@ -16,7 +16,7 @@ use tonic::transport::Server;
 use tower::util::{MapRequestLayer, MapResponseLayer};
 
 use crate::broker::Broker;
-use crate::edge::{Door, Entered, Guarded};
+use crate::edge::{Arrival, Door, GuardedStream};
 use crate::node::budget::Purpose;
 use crate::node::patience;
 use crate::node::proto::DESCRIPTORS;
@@ -24,15 +24,15 @@ use crate::node::proto::v1::log_server::LogServer;
 use crate::node::strangers::Silence;
 use service::LogService;
 
-/// Longest message: a batch of 16 MiB and what is around it.
+/// Limit on the length of a message: a batch of 16 MiB and what is around it.
 const MESSAGE_BYTES_MAX: usize = (16 << 20) + (64 << 10);
 /// Bytes of one stream that a client may send ahead of the broker.
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
-/// The same of all streams of a connection.
+/// Bytes of all streams of a connection that a client may send ahead of the broker.
 const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 /// Bytes with which every HTTP/2 connection begins.
 const PREFACE_BYTES: usize = 24;
-/// Calls that run at a time on one connection.
+/// Limit on the calls that run at a time on one connection.
 const STREAMS_MAX: u32 = 256;
 
 /// Serves until the broker's shutdown signal, then lets running requests finish.
@@ -59,9 +59,9 @@ pub(crate) async fn serve(door: Door, broker: Broker) {
         .http2_keepalive_interval(Some(patience::GRPC_KEEPALIVE))
         .http2_keepalive_timeout(Some(patience::GRPC_KEEPALIVE))
         .layer(MapRequestLayer::new(move |request: Request<Body>| match Sender::of(request.uri().path()) {
-            Sender::Appends => request.map(|body| counted::while_received(body, &appends)),
-            Sender::Health => request.map(counted::while_small),
-            Sender::Rest => request.map(|body| counted::while_received(body, &reads)),
+            Sender::Appends => request.map(|body| counted::count_while_received(body, &appends)),
+            Sender::Health => request.map(counted::limit_to_small),
+            Sender::Rest => request.map(|body| counted::count_while_received(body, &reads)),
         }))
         .layer(MapResponseLayer::new(move |response: Response<Body>| {
             pages::respond(response, answered.clone())
@@ -83,7 +83,8 @@ pub(crate) async fn serve(door: Door, broker: Broker) {
     }
 }
 
-/// Whose room a request's body takes: whoever appends must not stop those who read, and nobody those who ask for the health.
+/// The kind of a request, which says whose room its body takes: whoever appends must not stop those who read, and nobody those
+/// who ask for the health.
 #[derive(Debug, PartialEq, Eq)]
 enum Sender {
     Appends,
@@ -101,13 +102,13 @@ impl Sender {
     }
 }
 
-/// Connections as they come in; who has no place is closed.
-fn incoming(door: Door, silence: Silence) -> impl Stream<Item = std::io::Result<Guarded<TcpStream>>> {
+/// The connections that come in and have a place; the others are closed.
+fn incoming(door: Door, silence: Silence) -> impl Stream<Item = std::io::Result<GuardedStream<TcpStream>>> {
     stream::unfold(door, move |door| async move {
         loop {
-            if let Entered::Admitted(stream, _, place) = door.enter().await {
+            if let Arrival::Admitted(stream, _, place) = door.enter().await {
                 let _ = stream.set_nodelay(true); // only a delay is lost
-                return Some((Ok(Guarded::new(stream, silence, PREFACE_BYTES, Some(place))), door));
+                return Some((Ok(GuardedStream::new(stream, silence, PREFACE_BYTES, Some(place))), door));
             }
         }
     })

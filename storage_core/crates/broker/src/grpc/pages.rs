@@ -22,7 +22,7 @@ use crate::node::proto::v1::ReadResponse;
 
 /// Number of the field `batches` of a `ReadResponse`.
 const BATCHES: u32 = 2;
-/// A message of gRPC has a flag, 0 where it is not compressed, and its length in front.
+/// Bytes in front of a message of gRPC: a flag, which is 0 where it is not compressed, and its length.
 const PREFIX_BYTES: usize = 5;
 /// Smaller batches are copied behind each other: a piece of its own costs more than the copy.
 const PIECE_BYTES_MIN: usize = 16 << 10;
@@ -31,19 +31,19 @@ const PIECE_BYTES_MIN: usize = 16 << 10;
 pub(super) struct Page {
     /// All of it but the batches.
     pub(super) rest: ReadResponse,
-    /// What its field `batches` holds, in pieces of one batch or several. Their memory counts against the node's budget for as long as
-    /// anybody has them.
+    /// The content of its field `batches`, in pieces of one batch or several. Their memory counts against the node's budget for
+    /// as long as anybody has them.
     pub(super) batches: Vec<Bytes>,
 }
 
 type Pages = Pin<Box<dyn Stream<Item = Result<Page, Status>> + Send>>;
 
-/// The pages of a `Read`, on their way from the call to its response's body, as an extension of the response: they replace
-/// the messages that tonic would encode.
+/// Carries the pages of a `Read` from the call to its response's body, as an extension of the response: they replace the
+/// messages that tonic would encode.
 #[derive(Clone)]
-pub(super) struct Handed(Arc<Mutex<Option<Pages>>>);
+pub(super) struct PageCarrier(Arc<Mutex<Option<Pages>>>);
 
-impl Handed {
+impl PageCarrier {
     pub(super) fn new(pages: impl Stream<Item = Result<Page, Status>> + Send + 'static) -> Self {
         Self(Arc::new(Mutex::new(Some(Box::pin(pages)))))
     }
@@ -55,15 +55,15 @@ impl Handed {
 
 /// Counts a response until the socket has taken it. One that carries pages gets them as its body.
 pub(super) fn respond(mut response: Response<Body>, share: Arc<Share>) -> Response<Body> {
-    match response.extensions_mut().remove::<Handed>().and_then(|handed| handed.take()) {
+    match response.extensions_mut().remove::<PageCarrier>().and_then(|handed| handed.take()) {
         Some(pages) => response.map(|_| body(pages, share)),
-        None => response.map(|body| counted::until_written(body, share)),
+        None => response.map(|body| counted::count_until_written(body, share)),
     }
 }
 
 fn body(pages: Pages, share: Arc<Share>) -> Body {
     let ok = stream::once(async { Err(Status::ok("")) });
-    // A message, or the status that ends all: the stream's own error, or "ok" behind its last page.
+    // Each page is a message. The status ends all: the stream's own error, or "ok" behind its last page.
     let frames = pages.chain(ok).scan(false, move |has_ended, page| {
         let frames = match page.and_then(|page| pieces(&page)) {
             _ if *has_ended => return std::future::ready(None),
@@ -82,7 +82,7 @@ fn body(pages: Pages, share: Arc<Share>) -> Body {
 
 /// Bytes of a message.
 enum Piece {
-    /// Made for this message.
+    /// Bytes that were made for this message.
     Own(Bytes),
     /// A batch, whose memory is counted.
     Batch(Bytes),
@@ -91,7 +91,7 @@ enum Piece {
 impl Piece {
     fn counted(self, share: &Arc<Share>) -> Bytes {
         match self {
-            Self::Own(bytes) => counted::piece_until_written(bytes, share),
+            Self::Own(bytes) => counted::count_piece(bytes, share),
             Self::Batch(bytes) => bytes,
         }
     }
@@ -133,7 +133,7 @@ fn pieces(page: &Page) -> Result<Vec<Piece>, Status> {
 fn trailers(status: &Status) -> HeaderMap {
     let mut trailers = HeaderMap::new();
     if let Err(unwritable) = status.add_header(&mut trailers) {
-        // Its words are no header; those of the error say so, and the code is told all the same.
+        // The words of the status cannot be a header. Those of the error say so, and the code is told all the same.
         trailers = HeaderMap::new();
         let _ = Status::new(status.code(), unwritable.message()).add_header(&mut trailers);
     }
@@ -220,7 +220,7 @@ mod tests {
         use http_body_util::BodyExt as _;
         let budget = Budget::new(1 << 30);
         let mut response = Response::new(Body::empty());
-        response.extensions_mut().insert(Handed::new(stream::empty()));
+        response.extensions_mut().insert(PageCarrier::new(stream::empty()));
         let mut body = respond(response, budget.share(Purpose::Reads).clone()).into_body();
         let last = body.frame().await.unwrap().unwrap().into_trailers().unwrap();
         assert_eq!(last["grpc-status"], "0");

@@ -19,25 +19,25 @@ use crate::node::patience;
 use crate::node::proto::v1::{Format, Header, ReadRequest, ReadResponse, Record};
 use crate::reading::reader::{ReadOptions, ReadPage};
 
-/// Bytes of an answer where the client names none.
+/// About how many bytes an answer has where the client names no limit.
 const BYTES_MAX_DEFAULT: usize = 1 << 20;
-/// Most that a client may ask for in one answer.
+/// Limit on the bytes that a client may ask for in one answer.
 const BYTES_MAX_LIMIT: usize = 16 << 20;
 
-/// A `Read` that runs.
-pub(super) struct Reading {
+/// A call of `Read` that runs.
+pub(super) struct ReadCall {
     broker: Broker,
     from: PartitionRef,
     offset: u64,
     end_offset: Option<u64>,
     options: ReadOptions,
     format: Format,
-    /// Something was answered: a client hears about the watermarks even where there is nothing to read.
+    /// Whether anything was answered: a client hears about the watermarks even where there is nothing to read.
     answered: bool,
     ended: bool,
 }
 
-impl Reading {
+impl ReadCall {
     pub(super) fn start(broker: Broker, request: &ReadRequest) -> Result<Self> {
         let invalid = |problem: String| Error::InvalidRequest { problem };
         // What Walrus keeps in topics of its own, the deliveries of all clients, is nobody's to read.
@@ -121,8 +121,8 @@ impl Reading {
     }
 }
 
-/// The records of the batches from `start` to below `end`; keys and values stay where they are. The offset to go on at, if
-/// that is not the end of the batches: opened, they may be a thousand times as large as the page that was read.
+/// The records of the batches from `start` to below `end`; keys and values stay where they are. With them comes the offset to go
+/// on at, if that is not the end of the batches: opened, they may be a thousand times as large as the page that was read.
 fn records(batches: &[Bytes], start: u64, end: u64) -> Result<(Vec<Record>, Option<u64>)> {
     let (mut records, mut bytes) = (Vec::new(), 0);
     for stored in batches {

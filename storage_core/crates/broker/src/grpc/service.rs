@@ -7,8 +7,8 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::append::batch_of;
 use super::append_stream;
-use super::pages::Handed;
-use super::read::Reading;
+use super::pages::PageCarrier;
+use super::read::ReadCall;
 use super::status::status_of;
 use crate::broker::Broker;
 use crate::node::budget::Purpose;
@@ -23,7 +23,7 @@ use crate::node::proto::v1::{
 };
 use crate::topics::view::{NodeView, PartitionView, SegmentStateView, SegmentView, TopicInfo};
 
-/// Answers of a stream that wait for the client.
+/// Limit on the answers of a stream that wait for the client.
 const ANSWERS_MAX: usize = 16;
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -90,9 +90,9 @@ impl log_server::Log for LogService {
 
     /// The pages become the response's body in `pages::respond`, and no message goes through tonic's encoder.
     async fn read(&self, request: Request<ReadRequest>) -> Answer<Self::ReadStream> {
-        let reading = Reading::start(self.broker.clone(), request.get_ref()).map_err(failed)?;
+        let reading = ReadCall::start(self.broker.clone(), request.get_ref()).map_err(failed)?;
         let mut response = Response::new(stream::empty());
-        response.extensions_mut().insert(Handed::new(reading.into_stream()));
+        response.extensions_mut().insert(PageCarrier::new(reading.into_stream()));
         Ok(response)
     }
 
@@ -123,7 +123,7 @@ impl log_server::Log for LogService {
 }
 
 impl LogService {
-    /// Before an answer of any length is made: it counts once it is written.
+    /// Waits for room before an answer of any length is made, which counts only once it is there.
     async fn room(&self) -> Result<(), Status> {
         self.broker.cluster().share(Purpose::Reads).room(patience::ANSWER_MEMORY).await.map_err(failed)
     }

@@ -1,5 +1,5 @@
-//! The asking side of one connection: requests are pipelined, answers are matched by request id. When it dies, each
-//! request learns whether it had been sent.
+//! The asking side of one connection to another broker: requests are pipelined, answers are matched by request id. When it
+//! dies, each request learns whether it had been sent.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,9 +25,9 @@ use crate::node::proto::peer::{Challenge, Hello, HelloAnswer, Kind, Proof};
 use crate::node::secret::{NONCE_BYTES, Role, Secrets, find};
 use crate::node::versions::WireVersions;
 
-/// Most bytes of requests that wait for the socket; more is refused as not sent.
+/// Limit on the bytes of requests that wait for the socket; a request above it is refused as not sent.
 const OUTGOING_BYTES_MAX: usize = 256 << 20;
-/// Answers up to this size do not count.
+/// Answers up to this size do not count against the budget.
 const SMALL_ANSWER_BYTES: usize = 16 << 10;
 
 /// Why a request has no answer's payload.
@@ -41,10 +41,10 @@ pub(crate) enum CallError {
     Refused(Error),
 }
 
-/// Called exactly once, on the connection's task.
+/// Takes the answer of a request; called exactly once, on the connection's task.
 pub(crate) type Completion = Box<dyn FnOnce(Result<Bytes, CallError>) + Send>;
 
-/// Whom we are and whom we expect.
+/// What one end of a connection says of itself, and whom it expects at the other.
 pub(crate) struct Handshake {
     pub(crate) hello: Hello,
     pub(crate) secrets: Arc<Secrets>,
@@ -70,10 +70,11 @@ struct Shared {
 struct State {
     next_id: u64,
     is_closed: bool,
-    unanswered: BTreeMap<u64, Unanswered>,
+    unanswered: BTreeMap<u64, PendingCall>,
 }
 
-struct Unanswered {
+/// A request that has no answer yet.
+struct PendingCall {
     /// What the answer is for: it counts to that share of the budget.
     purpose: Purpose,
     deadline: Instant,
@@ -84,7 +85,7 @@ impl Connection {
     /// Connects and greets. The tasks that serve it end with it.
     pub(crate) async fn open(address: String, handshake: Handshake, budget: Arc<Budget>) -> io::Result<Self> {
         let greeted = tokio::time::timeout(patience::HANDSHAKE, greet(&address, handshake)).await;
-        let Greeted { reader, writer, process } =
+        let GreetedPeer { reader, writer, process } =
             greeted.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
         let shared = Arc::new(Shared {
             state: Lock::new(State { next_id: 1, is_closed: false, unanswered: BTreeMap::new() }),
@@ -97,8 +98,8 @@ impl Connection {
         Ok(Self { shared, process })
     }
 
-    /// Sends a request; its answer counts to the share of `purpose`. Requests are written in the order of these calls. On `Err` it was not sent and `completion`
-    /// is not called.
+    /// Sends a request; its answer counts to the share of `purpose`. Requests are written in the order of these calls. On `Err`
+    /// it was not sent and `completion` is not called.
     pub(crate) fn send(
         &self,
         (kind, purpose): (Kind, Purpose),
@@ -116,7 +117,7 @@ impl Connection {
         }
         let id = state.next_id;
         state.next_id += 1;
-        state.unanswered.insert(id, Unanswered { purpose, deadline, completion });
+        state.unanswered.insert(id, PendingCall { purpose, deadline, completion });
         let kind = u8::try_from(kind as i32).expect("kinds fit a byte");
         let frame = Frame { kind, id, payload };
         if state.unanswered.len() == 1 {
@@ -127,7 +128,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether it leads to that process.
+    /// Whether the connection leads to that process.
     pub(crate) fn is_to(&self, process: ProcessId) -> bool {
         self.process == process.as_bytes().as_slice()
     }
@@ -136,12 +137,12 @@ impl Connection {
         self.shared.closed.is_cancelled()
     }
 
-    /// Resolves when it is closed, by whomever.
+    /// Resolves when the connection is closed, by whomever.
     pub(crate) async fn closed(&self) {
         self.shared.closed.cancelled().await;
     }
 
-    /// Closes it; what is unanswered completes with an error.
+    /// Closes the connection; what is unanswered completes with an error.
     pub(crate) fn close(&self) {
         self.shared.closed.cancel();
     }
@@ -179,7 +180,7 @@ impl Shared {
             let share = self.budget.share(unanswered.purpose);
             let mut held = None;
             if head.payload_bytes > SMALL_ANSWER_BYTES {
-                // A page for a client waits for no room: behind it may be the answer to a vote.
+                // A page for a client does not wait for room but is refused: behind it may be the answer to a vote.
                 let must_fit = unanswered.purpose == Purpose::Reads;
                 held = if must_fit {
                     share.try_take(head.payload_bytes)
@@ -211,9 +212,9 @@ impl Shared {
         loop {
             tokio::time::sleep(patience::CALL_DEADLINES_LOOK).await;
             let now = Instant::now();
-            let late: Vec<Unanswered> = {
+            let late: Vec<PendingCall> = {
                 let mut state = self.state.lock();
-                let is_late = |(_, unanswered): &(&u64, &Unanswered)| unanswered.deadline <= now;
+                let is_late = |(_, unanswered): &(&u64, &PendingCall)| unanswered.deadline <= now;
                 let ids: Vec<u64> = state.unanswered.iter().filter(is_late).map(|(id, _)| *id).collect();
                 ids.into_iter().filter_map(|id| state.unanswered.remove(&id)).collect()
             };
@@ -223,6 +224,7 @@ impl Shared {
         }
     }
 
+    /// Closes the connection and completes what is unanswered with an error.
     fn fail_all(&self, why: &str) {
         self.closed.cancel();
         let unanswered = {
@@ -239,14 +241,14 @@ impl Shared {
     }
 }
 
-/// The other node is who it should be.
-struct Greeted {
+/// A connection to a node that has proved to be who it should be.
+struct GreetedPeer {
     reader: FrameReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
     process: Bytes,
 }
 
-async fn greet(address: &str, handshake: Handshake) -> io::Result<Greeted> {
+async fn greet(address: &str, handshake: Handshake) -> io::Result<GreetedPeer> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let hello = Hello { nonce: nonce()?, ..handshake.hello.clone() };
@@ -279,7 +281,7 @@ async fn greet(address: &str, handshake: Handshake) -> io::Result<Greeted> {
             handshake.expect_node, handshake.expect_disk, answer.node
         )));
     }
-    Ok(Greeted { reader, writer, process: answer.process })
+    Ok(GreetedPeer { reader, writer, process: answer.process })
 }
 
 fn refused(message: String) -> io::Error {

@@ -11,11 +11,11 @@ use crate::node::budget::{Held, Share};
 
 /// Bytes of kind and request id.
 const HEAD_BYTES: usize = 9;
-/// Longest frame after the handshake: a fetch of the largest size plus one largest batch.
+/// Limit on the length of a frame after the handshake: a fetch of the largest size plus one largest batch.
 pub(crate) const FRAME_BYTES_MAX: usize = 64 << 20;
-/// Longest frame before the handshake.
+/// Limit on the length of a frame before the handshake.
 pub(crate) const HELLO_BYTES_MAX: usize = 16 << 10;
-/// Memory is taken in such steps as a frame's bytes come in, never for what its length only claims.
+/// Step in which memory is taken as a frame's bytes come in; none is taken for what its length only claims.
 const RESERVE_BYTES: usize = 256 << 10;
 
 /// One message.
@@ -27,7 +27,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Puts what stands before the payload.
+    /// Writes what stands before the payload.
     pub(crate) fn put_head(&self, bytes: &mut BytesMut) {
         let length = u32::try_from(HEAD_BYTES + self.payload.len()).expect("a frame above 4 GiB");
         bytes.put_u32_le(length);
@@ -35,7 +35,7 @@ impl Frame {
         bytes.put_u64_le(self.id);
     }
 
-    /// All of it.
+    /// The whole frame as it goes over the wire.
     pub(crate) fn to_bytes(&self) -> BytesMut {
         let mut bytes = BytesMut::with_capacity(4 + HEAD_BYTES + self.payload.len());
         self.put_head(&mut bytes);
@@ -53,11 +53,11 @@ pub(crate) struct Head {
     pub(crate) payload_bytes: usize,
 }
 
-/// Reads frames.
+/// Reads frames off a stream.
 pub(crate) struct FrameReader<R> {
     stream: R,
     buffer: BytesMut,
-    /// What the frame that comes in now counts.
+    /// What the frame that comes in now counts against the budget.
     held: Option<Held>,
 }
 
@@ -66,12 +66,12 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         Self::resume(stream, BytesMut::new())
     }
 
-    /// The same where something was read before.
+    /// A reader of a stream of which `buffer` was read before.
     pub(crate) fn resume(stream: R, buffer: BytesMut) -> Self {
         Self { stream, buffer, held: None }
     }
 
-    /// What was read and is not taken.
+    /// The bytes that were read and belong to no frame that was taken.
     pub(crate) fn into_buffer(self) -> BytesMut {
         self.buffer
     }
@@ -108,7 +108,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         Ok(self.cut(head))
     }
 
-    /// The same, and it counts to a share as it comes in. It waits for room, up to `patience`, before each step.
+    /// The frame that begins with this head, which counts to a share as it comes in. Waits for room, up to `patience`, before
+    /// each step.
     pub(crate) async fn rest_counted(
         &mut self,
         head: Head,

@@ -33,13 +33,13 @@ use crate::node::secret::Secrets;
 pub enum Request {
     /// Batches of the receiver's copy of a segment; answered with `FetchAnswer`.
     Fetch(Fetch),
-    /// Create the log of a successor; answered with `PrepareAnswer`.
+    /// Has the log of a successor created; answered with `PrepareAnswer`.
     Prepare(Prepare),
     /// Facts about copies of segments; answered with `SegmentInfoAnswer`.
     SegmentInfo(SegmentInfo),
-    /// Goes to [`crate::cursors::CursorService::answer_peer`] of the other node; the bytes are the cursors' own messages.
+    /// A message of the cursors, for [`crate::cursors::CursorService::answer_peer`] of the other node.
     Cursor(Bytes),
-    /// Is anybody there?
+    /// A question whether the node answers at all.
     Ping,
     /// A message to a replica that needs no place in an order; answered with `ReplicaAnswer`.
     Replica(ReplicaRequest),
@@ -48,7 +48,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Whose bytes the answer is.
+    /// The purpose to whose share of the budget the answer counts.
     fn purpose(&self) -> Purpose {
         match self {
             Self::Fetch(fetch) if !fetch.durable => Purpose::Reads,
@@ -71,16 +71,16 @@ impl Request {
     }
 }
 
-/// Which connection to a node.
+/// The connections to a node, one for each kind of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// Appends, in order.
+    /// Carries appends, in order.
     Append,
-    /// All the rest.
+    /// Carries all the rest.
     Ask,
-    /// From leaders to replicas.
+    /// Carries appends and votes from leaders to replicas.
     Replica,
-    /// Pings, so that they wait behind nothing.
+    /// Carries pings, so that they wait behind nothing.
     Ping,
 }
 
@@ -88,21 +88,22 @@ pub(crate) enum Lane {
 pub struct Peers {
     hello: Hello,
     secrets: Arc<Secrets>,
-    /// Answers count here.
+    /// Budget against which answers count.
     budget: Arc<Budget>,
-    /// Connections live here, whoever asks for them.
+    /// Runtime on which connections live, whoever asks for them.
     runtime: tokio::runtime::Handle,
     nodes: Lock<HashMap<u32, Arc<Peer>>, PEERS>,
 }
 
+/// Another node, and the connections to it.
 struct Peer {
     node: u32,
     disk: DiskId,
-    /// The latest that is known.
+    /// The latest process of the node that the metadata named.
     process: Lock<ProcessId>,
     address: String,
     lanes: [tokio::sync::Mutex<Attempt>; 4],
-    /// It is silent, and only pinged until it answers: else each request would wait for a connection.
+    /// Whether the node is silent, and only pinged until it answers: else each request would wait for a connection.
     given_up: watch::Sender<bool>,
 }
 
@@ -125,6 +126,7 @@ impl Peer {
     }
 }
 
+/// The state of one connection: open, or when the next try may come.
 #[derive(Default)]
 struct Attempt {
     connection: Option<Arc<Connection>>,
@@ -175,8 +177,8 @@ impl Peers {
         }
     }
 
-    /// Sends a request and waits for its answer. `Unavailable`: it was not sent. `OutcomeUnknown`: it was sent, and the
-    /// connection died or the deadline passed before the answer.
+    /// Sends a request and waits for its answer. `Unavailable` if it was not sent; `OutcomeUnknown` if it was, and the connection
+    /// died or `patience` ended before the answer.
     pub async fn call(&self, node: u32, request: Request, patience: Duration) -> Result<Bytes> {
         let deadline = Instant::now() + patience;
         let lane = if matches!(request, Request::Ping) { Lane::Ping } else { Lane::Ask };
@@ -206,8 +208,7 @@ impl Peers {
         }
     }
 
-    /// An open connection, made if need be. Right after a failure it fails at once, and so it does while the node is given
-    /// up.
+    /// An open connection, which is made if need be. Fails at once right after a failure, and while the node is given up.
     pub(crate) async fn connection(&self, node: u32, lane: Lane) -> Result<Arc<Connection>> {
         let peer = self.peer(node)?;
         if lane == Lane::Ping {
@@ -278,7 +279,7 @@ impl Peers {
         }
     }
 
-    /// It has answered a ping.
+    /// Takes back that a node was given up, for it has answered a ping.
     pub(crate) fn take_back(&self, node: u32) {
         if let Ok(peer) = self.peer(node) {
             peer.given_up.send_replace(false);
@@ -304,10 +305,10 @@ mod tests {
     use crate::node::proto::peer::{Challenge, HelloAnswer, Proof};
     use crate::node::secret::Role;
 
-    /// The process that greets; the metadata have yet to name it.
+    /// The process that greets, which the metadata have yet to name.
     const RUNNING: Uuid = Uuid::from_u128(1);
 
-    /// It takes connections and never greets back.
+    /// A peer that takes connections and never greets back.
     async fn mute_peer() -> (tokio::net::TcpListener, Peers) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let peers = Peers {
@@ -346,7 +347,7 @@ mod tests {
         assert!(poll!(pin!(peers.connection(7, Lane::Append))).is_pending(), "it is connected to again");
     }
 
-    /// The same, and what connects is greeted; no request is answered. Tells how many have connected.
+    /// A peer that greets back and answers no request; tells how many have connected.
     async fn greeting_peer() -> (watch::Receiver<u32>, Peers) {
         let (listener, peers) = mute_peer().await;
         let (connected, count) = watch::channel(0);

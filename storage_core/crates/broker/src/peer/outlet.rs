@@ -17,9 +17,9 @@ use crate::node::locks::Lock;
 
 /// Payloads up to this size are copied together into one write.
 const COALESCE_BYTES: usize = 16 << 10;
-/// Frames that wait for the socket before whoever causes them is heard again.
+/// Limit on the frames that wait for the socket; at it nothing is read from whoever causes more, until the task has taken some.
 const FRAMES_MAX: usize = 4_096;
-/// Frames that the task takes at once.
+/// Limit on the frames that the task takes at once.
 const AT_ONCE: usize = 64;
 
 /// The writing side of one connection: the frames that wait, and who writes them.
@@ -29,7 +29,7 @@ pub(crate) struct Outlet {
     bell: Notify,
     /// Rings when the task took frames.
     taken: Notify,
-    /// See [`Outlet::written`].
+    /// Id of the last frame that was given to the socket.
     written: AtomicU64,
 }
 
@@ -37,11 +37,11 @@ struct Queue {
     /// `None`: closed.
     socket: Option<Arc<OwnedWriteHalf>>,
     frames: VecDeque<Frame>,
-    /// What the socket had no room for, of a frame that its sender wrote. It stands before the others.
+    /// The part of a frame that its sender wrote for which the socket had no room. It goes before the others.
     rest: BytesMut,
     /// Size of the payloads that are queued or being written.
     waiting_bytes: usize,
-    /// The task writes what it took, or has yet to see whether there is more.
+    /// Whether the task writes what it took, or has yet to see whether there is more.
     is_writing: bool,
 }
 
@@ -68,8 +68,8 @@ impl Outlet {
         self.bell.notify_one();
     }
 
-    /// The same for a frame that nothing is expected to follow soon: written here and now if nothing waits and the socket has
-    /// room.
+    /// Sends a frame that nothing is expected to follow soon: it is written here and now if nothing waits and the socket has
+    /// room, else queued for the task.
     pub(crate) fn send_alone(&self, frame: Frame) {
         let mut queue = self.queue.lock();
         if queue.is_busy() || frame.payload.len() > COALESCE_BYTES {
@@ -85,7 +85,8 @@ impl Outlet {
         self.bell.notify_one();
     }
 
-    /// The task: writes what waits until it is dropped. An error is the socket's, then nothing more can be written.
+    /// Does the task's work: writes what waits until the future is dropped. Ends with the socket's error, after which nothing
+    /// more can be written, or when the outlet is closed already.
     pub(crate) async fn write_waiting(&self) -> io::Result<()> {
         let Some(socket) = self.queue.lock().socket.clone() else { return Ok(()) };
         let socket: &TcpStream = (*socket).as_ref();
@@ -103,7 +104,7 @@ impl Outlet {
                 if frame.payload.len() <= COALESCE_BYTES {
                     bytes.put_slice(&frame.payload);
                 } else {
-                    // In one call with what stands before it.
+                    // A large payload is written in one call with what stands before it.
                     write_all(socket, (&mut bytes).chain(frame.payload)).await?;
                 }
             }
@@ -118,7 +119,7 @@ impl Outlet {
         }
     }
 
-    /// Frames up to this id were given to the socket, where ids count up.
+    /// Id of the last frame that was given to the socket; where ids count up, all before it were, too.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
@@ -136,7 +137,7 @@ impl Outlet {
         queue.waiting_bytes = 0;
     }
 
-    /// Before it is written: of what was tried the other side may have seen something.
+    /// Notes a frame before it is written: of what was tried the other side may have seen something.
     fn note(&self, frame: &Frame) {
         self.written.store(frame.id, Ordering::Relaxed);
     }
@@ -154,7 +155,8 @@ impl Queue {
         }
     }
 
-    /// Leaves what the socket does not take. A broken one takes nothing: the task meets the same error, and tells.
+    /// Writes a frame, and leaves in `rest` what the socket does not take. A broken one takes nothing: the task meets the same
+    /// error, and tells.
     fn write_now(&mut self, frame: &Frame) {
         let Some(socket) = &self.socket else { return };
         frame.put_head(&mut self.rest);
@@ -163,7 +165,7 @@ impl Queue {
         self.rest.advance(written);
     }
 
-    /// Gives what waits to the task; false: nothing does.
+    /// Gives what waits to the task; `false` if nothing does.
     fn take(&mut self, bytes: &mut BytesMut, frames: &mut Vec<Frame>) -> bool {
         bytes.put_slice(&self.rest);
         self.rest.clear();

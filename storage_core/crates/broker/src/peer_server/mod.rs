@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::broker::Broker;
 use crate::cluster::segment::uuid_bytes;
-use crate::edge::{Door, Entered};
+use crate::edge::{Arrival, Door};
 use crate::node::error::{Error, Result};
 use crate::node::patience;
 use crate::node::proto::peer::{Challenge, Hello, HelloAnswer, Kind, Proof};
@@ -23,7 +23,7 @@ use crate::peer::greeting::{greeting, nonce};
 use crate::peer::outlet::write_all;
 use serving::{Serving, answer_to, decode};
 
-/// Connections that are served by a thread of their own; one for each other node is needed.
+/// Limit on the connections that are served by a thread of their own; one for each other node is needed.
 const OWN_THREADS_MAX: usize = 64;
 
 /// Serves until the broker's shutdown signal.
@@ -31,7 +31,7 @@ pub(crate) async fn serve(door: Door, broker: Broker) {
     let shutdown = broker.cluster().tasks().shutdown().clone();
     let threads = Arc::new(Semaphore::new(OWN_THREADS_MAX));
     while let Some(entered) = shutdown.run_until_cancelled(door.enter()).await {
-        let Entered::Admitted(stream, address, place) = entered else { continue };
+        let Arrival::Admitted(stream, address, place) = entered else { continue };
         let (serving, threads) = (broker.clone(), threads.clone());
         broker.cluster().tasks().spawn("peer connection", async move {
             if let Err(problem) = serve_connection(stream, serving, threads).await {
@@ -46,7 +46,7 @@ async fn serve_connection(stream: TcpStream, broker: Broker, threads: Arc<Semaph
     stream.set_nodelay(true)?;
     let greeting = greet(stream, &broker);
     let greeted = broker.cluster().tasks().shutdown().run_until_cancelled(greeting).await.transpose()?;
-    let Some(Greeted { hello, stream, behind }) = greeted.flatten() else { return Ok(()) };
+    let Some(GreetedPeer { hello, stream, behind }) = greeted.flatten() else { return Ok(()) };
     let from = hello.node;
     if hello.is_replica_lane
         && let Ok(thread) = threads.try_acquire_owned()
@@ -57,16 +57,16 @@ async fn serve_connection(stream: TcpStream, broker: Broker, threads: Arc<Semaph
     Serving { broker, from, has_own_thread: false }.run(stream, behind).await
 }
 
-/// A connection that may ask.
-struct Greeted {
+/// A connection whose other end has proved that it may ask.
+struct GreetedPeer {
     hello: Hello,
     stream: TcpStream,
-    /// What was read behind the greeting.
+    /// Bytes that were read behind the greeting.
     behind: BytesMut,
 }
 
-/// The appends of another node's leaders: each waits for the disk. In a thread of its own the connection does so itself, where
-/// that is quicker, and nobody but that node waits with it.
+/// Serves the appends of another node's leaders, each of which waits for the disk. In a thread of its own the connection does so
+/// itself, where that is quicker, and nobody but that node waits with it.
 async fn serve_in_own_thread(
     serving: Serving,
     stream: TcpStream,
@@ -90,15 +90,15 @@ async fn serve_in_own_thread(
     })
 }
 
-/// Exchanges greetings and proofs. `None`: the other side was refused, or went.
-async fn greet(mut stream: TcpStream, broker: &Broker) -> io::Result<Option<Greeted>> {
+/// Exchanges greetings and proofs, and tells the other side if it is refused; `None` then, or if it went.
+async fn greet(mut stream: TcpStream, broker: &Broker) -> io::Result<Option<GreetedPeer>> {
     let silence = broker.cluster().config().patience.silence();
     tokio::time::timeout(silence.first_byte, stream.readable()).await??;
     let greeted = tokio::time::timeout(silence.header, exchange(&mut stream, broker)).await??;
     match greeted {
-        Exchanged::Proved { hello, behind } => Ok(Some(Greeted { hello, stream, behind })),
-        Exchanged::Gone => Ok(None),
-        Exchanged::Refused(error) => {
+        ExchangeOutcome::Proved { hello, behind } => Ok(Some(GreetedPeer { hello, stream, behind })),
+        ExchangeOutcome::Gone => Ok(None),
+        ExchangeOutcome::Refused(error) => {
             tracing::warn!(%error, "a peer is refused");
             write_all(&stream, answer_to(0, Err(error)).to_bytes()).await?;
             // The refusal leaves before the connection does: the other side reads it and closes.
@@ -114,32 +114,34 @@ async fn greet(mut stream: TcpStream, broker: &Broker) -> io::Result<Option<Gree
     }
 }
 
-enum Exchanged {
+/// How an exchange of greetings ended.
+enum ExchangeOutcome {
     Proved { hello: Hello, behind: BytesMut },
     Gone,
     Refused(Error),
 }
 
-/// The dialler proves first: a stranger learns a nonce, nothing else, and nothing that it says is acted upon.
-async fn exchange(stream: &mut TcpStream, broker: &Broker) -> io::Result<Exchanged> {
+/// Exchanges greetings and proofs. The dialler proves first: a stranger learns a nonce, nothing else, and nothing that it says is
+/// acted upon.
+async fn exchange(stream: &mut TcpStream, broker: &Broker) -> io::Result<ExchangeOutcome> {
     let (reader, writer) = stream.split();
     let mut reader = FrameReader::new(reader);
     let refused =
-        |problem: &str| Ok(Exchanged::Refused(Error::InvalidRequest { problem: problem.to_owned() }));
-    let Some(hello) = reader.next(HELLO_BYTES_MAX).await? else { return Ok(Exchanged::Gone) };
+        |problem: &str| Ok(ExchangeOutcome::Refused(Error::InvalidRequest { problem: problem.to_owned() }));
+    let Some(hello) = reader.next(HELLO_BYTES_MAX).await? else { return Ok(ExchangeOutcome::Gone) };
     if i32::from(hello.kind) != Kind::Hello as i32 {
         return refused(&format!("a frame of kind {} before the greeting", hello.kind));
     }
     let greeted: Hello = match decode(hello.payload.clone()) {
         Ok(greeted) => greeted,
-        Err(error) => return Ok(Exchanged::Refused(error)),
+        Err(error) => return Ok(ExchangeOutcome::Refused(error)),
     };
     if greeted.nonce.len() != NONCE_BYTES {
         return refused("a greeting without a nonce of 32 bytes: it is no node of this version");
     }
     let challenge = greeting(Kind::Challenge, hello.id, &Challenge { nonce: nonce()? });
     write_all(writer.as_ref(), challenge.to_bytes()).await?;
-    let Some(proof) = reader.next(HELLO_BYTES_MAX).await? else { return Ok(Exchanged::Gone) };
+    let Some(proof) = reader.next(HELLO_BYTES_MAX).await? else { return Ok(ExchangeOutcome::Gone) };
     let mac = match i32::from(proof.kind) == Kind::Proof as i32 {
         true => Proof::decode(proof.payload).unwrap_or_default().mac,
         false => Bytes::new(),
@@ -150,14 +152,14 @@ async fn exchange(stream: &mut TcpStream, broker: &Broker) -> io::Result<Exchang
     };
     let answer = match check_hello(&greeted, broker) {
         Ok(answer) => greeting(Kind::Answer, hello.id, &answer),
-        Err(error) => return Ok(Exchanged::Refused(error)),
+        Err(error) => return Ok(ExchangeOutcome::Refused(error)),
     };
     let parts = [&hello.payload[..], &challenge.payload, &answer.payload];
     let mac = secret.prove(Role::Acceptor, &parts).into();
     let mut bytes = answer.to_bytes();
     bytes.unsplit(greeting(Kind::Proof, hello.id, &Proof { mac }).to_bytes());
     write_all(writer.as_ref(), bytes).await?;
-    Ok(Exchanged::Proved { hello: greeted, behind: reader.into_buffer() })
+    Ok(ExchangeOutcome::Proved { hello: greeted, behind: reader.into_buffer() })
 }
 
 fn check_hello(hello: &Hello, broker: &Broker) -> Result<HelloAnswer> {

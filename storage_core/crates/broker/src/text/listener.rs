@@ -12,7 +12,7 @@ use super::answer::Answer;
 use super::session::{self, Limits};
 use super::traffic::Traffic;
 use crate::broker::Broker;
-use crate::edge::{Door, Entered};
+use crate::edge::{Arrival, Door};
 use crate::node::patience;
 
 /// Serves until the broker's shutdown signal, then lets running requests finish.
@@ -23,8 +23,8 @@ pub(crate) async fn serve(door: Door, broker: Broker) {
     let sessions = TaskTracker::new();
     while let Some(entered) = stop.run_until_cancelled(door.enter()).await {
         let (stream, place) = match entered {
-            Entered::Admitted(stream, _, place) => (stream, place),
-            Entered::Refused(stream, why) => {
+            Arrival::Admitted(stream, _, place) => (stream, place),
+            Arrival::Refused(stream, why) => {
                 traffic.connections_refused.inc();
                 refuse(stream, &why);
                 continue;
