@@ -23,7 +23,7 @@ const LEASES_SHOWN: usize = 16;
 /// The leases that metadata gives this process: the open segments that it leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leases {
-    /// By log: its epoch and how it is called.
+    /// The epoch of each leased log, and its name in log lines and errors.
     pub by_key: HashMap<LogId, (Epoch, Arc<str>)>,
 }
 
@@ -41,8 +41,8 @@ pub struct Bucket {
     store: Store,
     node: u32,
     metrics: Arc<Metrics>,
-    held: SharedLock<HashMap<LogId, Arc<Held>>, HELD>,
-    /// What the last update was given; the same again changes nothing.
+    held: SharedLock<HashMap<LogId, Arc<HeldLease>>, HELD>,
+    /// The leases that the last update was given; the same ones again change nothing.
     last_update: Lock<Option<Arc<Leases>>, LEASES>,
     controls: Controls,
 }
@@ -57,24 +57,24 @@ struct Controls {
 /// The log of a segment, and the right under which it is written.
 #[derive(Clone)]
 pub struct Key {
-    /// Where it is stored.
+    /// The log that stores it.
     pub log: Log,
-    /// How it is called in log lines and errors.
+    /// Its name in log lines and errors.
     pub label: Arc<str>,
     /// Epoch of its segment.
     pub epoch: Epoch,
 }
 
 /// A key whose lease this process holds, or is just losing.
-struct Held {
+struct HeldLease {
     label: Arc<str>,
     writer: Lock<Writer>,
 }
 
-/// What its lock guards: a write and the loss of the right to write exclude each other.
+/// The right to write to a key. Its lock makes a write and the loss of the right exclude each other.
 struct Writer {
     lease: Option<Epoch>,
-    /// The end is being decided: the lease is there, and nothing may be written.
+    /// Whether the segment's end is being decided: the lease is there, and nothing may be written.
     frozen: bool,
 }
 
@@ -91,7 +91,7 @@ impl Bucket {
     }
 
     /// Appends a batch to a key that this process holds under the key's epoch. It is durable when the answer's ticket
-    /// says so. `NotLeader`: there is no lease, another epoch's, or the key is frozen or sealed.
+    /// says so. `NotLeader` if there is no lease, or another epoch's, or the key is frozen or sealed.
     pub fn append_by_key(&self, key: &Key, batch: &Batch<'_>) -> Result<Appended> {
         let started = Instant::now();
         let appended = self.with_lease(key, || key.log.append(batch))?;
@@ -107,7 +107,7 @@ impl Bucket {
         let held = self.held.read().get(&key.log.id()).cloned();
         if let Some(held) = held {
             let writer = held.writer.lock();
-            if ensure_lease(&writer, key.epoch) {
+            if may_write(&writer, key.epoch) {
                 return Ok(write());
             }
         }
@@ -147,18 +147,18 @@ impl Bucket {
 
     fn replace_leases(&self, wanted: &Leases) -> LeaseChanges {
         let mut held = self.held.write();
-        let still_wanted = |id: &LogId, held: &Held| {
+        let still_wanted = |id: &LogId, held: &HeldLease| {
             let lease = held.writer.lock().lease;
             wanted.by_key.get(id).is_some_and(|(epoch, _)| lease == Some(*epoch))
         };
-        let lost: Vec<Arc<Held>> =
+        let lost: Vec<Arc<HeldLease>> =
             held.extract_if(|id, held| !still_wanted(id, held)).map(|(_, held)| held).collect();
         let mut changes = LeaseChanges { added: 0, removed: lost.len() };
         for (id, (epoch, label)) in &wanted.by_key {
             held.entry(*id).or_insert_with(|| {
                 changes.added += 1;
                 let writer = Lock::new(Writer { lease: Some(*epoch), frozen: false });
-                Arc::new(Held { label: label.clone(), writer })
+                Arc::new(HeldLease { label: label.clone(), writer })
             });
         }
         self.metrics.bucket_leases.set(i64::try_from(held.len()).unwrap_or(i64::MAX));
@@ -221,7 +221,7 @@ impl Bucket {
         self.store.log(id).map(|log| log.size_bytes())
     }
 
-    /// The engine below.
+    /// The store of the engine below.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
@@ -243,7 +243,7 @@ impl Bucket {
         self.controls.reads_fail.store(fail, Ordering::Relaxed);
     }
 
-    /// The one place where the engine's errors become ours.
+    /// Turns an error of the engine into one of the broker; the one place that does.
     pub(crate) fn error(&self, key: &str, error: walrus_log::Error) -> Error {
         use walrus_log::Error as Engine;
         let node = self.node;
@@ -272,7 +272,7 @@ impl Bucket {
     }
 }
 
-fn ensure_lease(writer: &Writer, epoch: Epoch) -> bool {
+fn may_write(writer: &Writer, epoch: Epoch) -> bool {
     writer.lease == Some(epoch) && !writer.frozen
 }
 

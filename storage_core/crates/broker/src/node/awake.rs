@@ -1,4 +1,4 @@
-//! Waiting without falling asleep, for what is only a fraction of a millisecond away.
+//! Waits without falling asleep, for what is only a fraction of a millisecond away.
 //!
 //! A thread that sleeps lets its core sleep, and a virtual machine needs 50 to 100 us to wake one: as long as a durable write.
 //! Whoever waits here looks again and again instead. Between two looks the worker's other tasks and its sockets have their
@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// On one core, or with the quota of one, looking takes the time of those that are waited for.
+/// Whether there is a second core: on one, or with the quota of one, looking takes the time of those that are waited for.
 static HAS_A_CORE_TO_SPARE: LazyLock<bool> =
     LazyLock::new(|| std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1));
 

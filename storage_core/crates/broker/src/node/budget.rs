@@ -1,6 +1,6 @@
-//! How many bytes this node holds for others at a time: requests until they are answered, answers until they are written. One
-//! budget for all listeners, in shares, so that no kind of traffic takes the memory that another one needs: readers who do not
-//! read stop no append, and appends that wait stop no vote.
+//! The budget of bytes that this node holds for others at a time: requests until they are answered, answers until they are
+//! written. There is one for all listeners, in shares, so that no kind of traffic takes the memory that another one needs:
+//! readers who do not read stop no append, and appends that wait stop no vote.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,15 +11,15 @@ use tokio::sync::Notify;
 
 use crate::node::error::{Error, Result};
 
-/// Longest batch that a broker takes. Two of them fit a frame between brokers.
+/// Limit on the length of a batch that a broker takes. Two of them fit a frame between brokers.
 pub(crate) const BATCH_BYTES_MAX: usize = 24 << 20;
 
-/// Part of this machine's memory, or of what its control group may use, that the budget is unless it is configured.
+/// Unless it is configured, the budget is one in so many bytes of this machine's memory, or of what its control group may use.
 const PART_OF_MEMORY: usize = 4;
 /// The smallest budget: each share but the votes' takes a batch of the largest size, one after another.
 pub(crate) const BYTES_MIN: usize = 32 << 20;
 
-/// Whose bytes they are.
+/// The kind of traffic for which bytes are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Pages for clients and for nodes that serve them.
@@ -38,7 +38,7 @@ impl Purpose {
     pub(crate) const ALL: [Self; 5] =
         [Self::Reads, Self::Appends, Self::Replication, Self::Repairs, Self::Votes];
 
-    /// Sixteenths of the budget.
+    /// The share's part of the budget, in sixteenths.
     fn part(self) -> usize {
         match self {
             Self::Reads => 7,
@@ -49,7 +49,7 @@ impl Purpose {
         }
     }
 
-    /// As metrics and errors call it.
+    /// The name in metrics and errors.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Reads => "reads",
@@ -98,13 +98,13 @@ pub(crate) fn default_bytes() -> usize {
     (memory / PART_OF_MEMORY).max(BYTES_MIN)
 }
 
-/// What one purpose may hold.
+/// The share of one purpose: what it may hold, and what it holds.
 pub(crate) struct Share {
     purpose: Purpose,
     bytes_max: usize,
     held: AtomicUsize,
-    /// Who waits for room. Looked at after bytes were given back, as those are before anybody falls asleep; so the order of
-    /// both is that of all threads.
+    /// How many wait for room. It is read after bytes were given back, and those are looked at after it was raised; both have one
+    /// order for all threads, so that nobody falls asleep unseen.
     waiting: AtomicUsize,
     /// Rings when something was given back, and somebody waits.
     freed: Notify,
@@ -130,12 +130,12 @@ impl Share {
         Some(Held { share: self.clone(), bytes })
     }
 
-    /// The same, and waits for room. `Unavailable` after `patience`.
+    /// Counts bytes that are to be read, and waits until they fit. `Unavailable` after `patience`.
     pub(crate) async fn take(self: &Arc<Self>, bytes: usize, patience: Duration) -> Result<Held> {
         if let Some(held) = self.try_take(bytes) {
             return Ok(held);
         }
-        let _waiting = Waiting::new(self);
+        let _waiting = WaitingMark::new(self);
         let taken = async {
             loop {
                 let mut freed = std::pin::pin!(self.freed.notified());
@@ -169,31 +169,31 @@ impl Share {
 }
 
 /// Somebody waits for room.
-struct Waiting<'a> {
+struct WaitingMark<'a> {
     share: &'a Share,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingMark<'a> {
     fn new(share: &'a Share) -> Self {
         share.waiting.fetch_add(1, Ordering::SeqCst);
         Self { share }
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingMark<'_> {
     fn drop(&mut self) {
         self.share.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// Bytes that count until this is dropped.
+/// Bytes of a share that count until this is dropped.
 pub(crate) struct Held {
     share: Arc<Share>,
     bytes: usize,
 }
 
 impl Held {
-    /// So many it is in fact.
+    /// Corrects how many bytes count.
     pub(crate) fn set(&mut self, bytes: usize) {
         let before = std::mem::replace(&mut self.bytes, bytes);
         if bytes > before {

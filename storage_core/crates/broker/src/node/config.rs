@@ -16,7 +16,7 @@ use crate::node::versions::WireVersions;
 
 /// Limit on the threads that serve clients and peers.
 const WORKERS_MAX: usize = 256;
-/// As many are started unasked, however many cores there are.
+/// Limit on the threads that are started unless configured, however many cores there are.
 const WORKERS_DEFAULT_MAX: usize = 16;
 
 /// A config that cannot be used.
@@ -36,15 +36,15 @@ impl ConfigError {
 pub struct Config {
     /// The node's data directory; the store is in `log/` below it.
     pub data_dir: PathBuf,
-    /// The cluster's identity.
+    /// Id of the cluster.
     pub cluster_id: Uuid,
-    /// This node's small integer.
+    /// Id of this node, a small integer.
     pub node_id: u32,
-    /// Disk incarnation.
+    /// Id of this incarnation of the disk.
     pub disk: DiskId,
-    /// Process incarnation.
+    /// Id of this process.
     pub process: ProcessId,
-    /// `host:port` of the text protocol; port 0 is chosen.
+    /// `host:port` of the text protocol; the system chooses a port for 0.
     #[serde(default = "any_port")]
     pub text_address: String,
     /// `host:port` of gRPC.
@@ -53,34 +53,34 @@ pub struct Config {
     /// `host:port` of the peer RPC.
     #[serde(default = "any_port")]
     pub peer_address: String,
-    /// Host under which clients and peers reach this node; `None`: the bound one.
+    /// Host under which clients and peers reach this node; the one that is listened on if there is none.
     #[serde(default)]
     pub advertise_host: Option<String>,
-    /// `auto`, `mmap` or `direct`.
+    /// How the store writes to its disk: `auto`, `mmap` or `direct`.
     #[serde(default = "auto")]
     pub backend: String,
-    /// `each`, `never` or `<n>ms`.
+    /// When the store syncs its disk: `each`, `never` or `<n>ms`.
     #[serde(default = "each")]
     pub fsync: String,
-    /// Roll after so many records.
+    /// Records after which a segment is rolled.
     #[serde(default = "segment_entries_max")]
     pub segment_entries_max: u64,
-    /// Roll after so many bytes.
+    /// Bytes after which a segment is rolled.
     #[serde(default = "segment_bytes_max")]
     pub segment_bytes_max: u64,
-    /// Roll after so long; 0 = never by age.
+    /// Age in milliseconds after which a segment is rolled; never for its age if 0.
     #[serde(default)]
     pub segment_age_ms_max: u64,
-    /// How often ages and sizes of open segments are checked.
+    /// Milliseconds between two checks of the ages and sizes of open segments.
     #[serde(default = "monitor_check_ms")]
     pub monitor_check_ms: u64,
     /// Whether an append to an unknown topic creates it.
     #[serde(default = "yes")]
     pub auto_create_topics: bool,
-    /// How long an append waits for a leader.
+    /// Milliseconds that an append waits for a leader and its acknowledgement at most.
     #[serde(default = "append_wait_ms")]
     pub append_wait_ms: u64,
-    /// Longest request of the text protocol.
+    /// Limit on the bytes of a request of the text protocol.
     #[serde(default = "frame_bytes_max")]
     pub frame_bytes_max: u32,
     /// Block size of a new store.
@@ -92,35 +92,36 @@ pub struct Config {
     /// Versions of the frames between brokers; others than the default are for tests of upgrades.
     #[serde(default)]
     pub wire_versions: WireVersions,
-    /// The secrets that the cluster's nodes share, one a line; without it everybody can make their proofs.
+    /// File with the secrets that the cluster's nodes share, one a line; without it everybody can make their proofs.
     #[serde(default)]
     pub secret_file: Option<PathBuf>,
-    /// How long a node that renews its lease no more is held to be alive, the same on all nodes.
+    /// Milliseconds for which a node that renews its lease no more is held to be alive; the same on all nodes.
     #[serde(default = "lease_ms")]
     pub lease_ms: u64,
-    /// How long a copy may lack something, and get no further, before it is told.
+    /// Milliseconds for which a copy may lack something, and get no further, before an alarm tells it.
     #[serde(default = "lacking_ms_max")]
     pub lacking_ms_max: u64,
     /// Threads that serve clients and peers, beside those that write to disks.
     #[serde(default = "workers")]
     pub workers: usize,
-    /// Connections of one listener at a time.
+    /// Limit on the connections of one listener at a time.
     #[serde(default = "connections_max")]
     pub connections_max: usize,
-    /// The same from one address.
+    /// Limit on the connections of one listener from one address at a time.
     #[serde(default = "connections_max")]
     pub connections_per_address_max: usize,
-    /// How long a connection may say nothing.
+    /// Limits on how long a connection may say nothing.
     #[serde(default)]
     pub patience: Patience,
-    /// Bytes of requests and answers that this node holds at a time; a quarter of the memory that it may use by default.
+    /// Limit on the bytes of requests and answers that this node holds at a time; by default a quarter of the memory that it
+    /// may use.
     #[serde(default = "budget::default_bytes")]
     pub memory_budget_bytes: usize,
-    /// The metadata know no other node and no other voter, by the files that this start found: nobody else can have voted, so
-    /// a store that lost its votes is gone on with.
+    /// Whether the metadata know no other node and no other voter, by the files that this start found: then nobody else can have
+    /// voted, and a store that lost its votes is gone on with.
     #[serde(default)]
     pub is_only_node: bool,
-    /// Opens the test-only controls.
+    /// Whether [`crate::DataPlane::test_control`] is open.
     #[serde(default)]
     pub test_controls: bool,
 }
@@ -135,7 +136,7 @@ pub struct Patience {
     pub header_ms: u64,
     /// Later, between any two bytes. Brokers among themselves may be silent for ever.
     pub idle_ms: u64,
-    /// The same between two requests of the text protocol.
+    /// Between two requests of the text protocol.
     pub text_idle_ms: u64,
 }
 
@@ -281,8 +282,8 @@ fn lease_ms() -> u64 {
     3_000
 }
 
-/// One less than the cores that this process may use: commits and replicas have threads of their own, and workers that find
-/// nothing to do are woken beside them all the same.
+/// The default of `workers`, one less than the cores that this process may use: commits and replicas have threads of their own,
+/// and workers that find nothing to do are woken beside them all the same.
 fn workers() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     cores.saturating_sub(1).clamp(1, WORKERS_DEFAULT_MAX)

@@ -30,7 +30,7 @@ struct ShareLabel {
     share: &'static str,
 }
 
-/// The same for each of a segment's replicas.
+/// Label of what is counted for each of a segment's replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReplicaLabel {
     topic: String,
@@ -38,13 +38,13 @@ struct ReplicaLabel {
     replica: u32,
 }
 
-/// What the leader of a partition's open segment knows.
+/// What the leader of a partition's open segment knows of it.
 pub(crate) struct LedPartition {
     pub(crate) topic: String,
     pub(crate) partition: u32,
     pub(crate) epoch: u32,
     pub(crate) high_watermark: u64,
-    /// By node: records that it has not acknowledged.
+    /// Records that each replica has not acknowledged, by node.
     pub(crate) lags: Vec<(u32, u64)>,
     /// Replicas whose nodes do not answer.
     pub(crate) silent_replicas: usize,
@@ -57,7 +57,7 @@ pub struct Metrics {
     pub(crate) appends: Counter,
     /// Bytes of batches given to the engine on this node.
     pub(crate) append_bytes: Counter,
-    /// From the arrival of a batch to its acknowledgement, forwarded ones included.
+    /// Time from the arrival of a batch to its acknowledgement, forwarded ones included.
     pub(crate) append_seconds: Histogram,
     /// Batches sent to another node.
     pub(crate) forwards: Counter,
@@ -69,7 +69,7 @@ pub struct Metrics {
     pub(crate) read_bytes: Counter,
     /// Leases held by this process.
     pub(crate) bucket_leases: Gauge,
-    /// Time in `update_leases`.
+    /// Time that updates of the leases took.
     pub(crate) bucket_lease_update_seconds: Histogram,
     /// Updates that found nothing changed.
     pub(crate) bucket_lease_updates_unchanged: Counter,
@@ -77,13 +77,13 @@ pub struct Metrics {
     pub(crate) bucket_append_seconds: Histogram,
     /// Writes refused for want of a lease.
     pub(crate) bucket_rejects: Counter,
-    /// From the last append of a segment to its successor's opening.
+    /// Time from the beginning of a roll to its successor's opening.
     pub(crate) roll_seconds: Histogram,
-    /// What the open of the store found.
+    /// What the open of the store had to repair, by kind.
     recovered: Family<ReasonLabel, Gauge>,
     rolls: Family<ReasonLabel, Counter>,
     errors: Family<ReasonLabel, Counter>,
-    /// From the decision to recover a segment to its end in the metadata.
+    /// Time from the beginning of a segment's recovery to its end in the metadata.
     pub(crate) failover_seconds: Histogram,
     /// Segments whose end this node decided in a recovery, by cause.
     failovers: Family<ReasonLabel, Counter>,
@@ -95,7 +95,7 @@ pub struct Metrics {
     under_replicated: Gauge,
     /// Leaders that too many replicas refused.
     pub(crate) deposed: Counter,
-    /// Contradictions between copies; each is a mistake of ours or of a disk.
+    /// Contradictions between copies; each is a mistake of Walrus or of a disk.
     pub(crate) alarms: Counter,
     /// Recoveries that had to count a suspect or a lost disk.
     pub(crate) possible_losses: Counter,
@@ -107,9 +107,9 @@ pub struct Metrics {
     pub(crate) copies_damaged: Gauge,
     /// Copies on this node, of open segments too, that have lacked something for a minute.
     pub(crate) copies_not_whole: Gauge,
+    /// Logs that former disks left on this node.
     pub(crate) left_logs: Gauge,
-    /// Ranges of offsets that recoveries of this node found on no copy, and left out; and of segments that it found to be
-    /// lost.
+    /// Ranges of offsets that recoveries of this node found on no copy, and left out, and segments that it found to be lost.
     pub(crate) lost_ranges: Counter,
     /// Bytes of sealed copies that the scrub has read.
     pub(crate) scrubbed_bytes: Counter,
@@ -119,7 +119,7 @@ pub struct Metrics {
     pub(crate) mended_ranges: Counter,
     /// Logs that metadata does not list, kept.
     pub(crate) unlisted_logs: Gauge,
-    /// Tasks that panicked; each is a mistake of ours.
+    /// Tasks that panicked; each is a mistake of Walrus.
     pub(crate) panics: Counter,
 }
 
@@ -264,7 +264,7 @@ impl Metrics {
         self.rolls.get_or_create(&ReasonLabel { reason: reason.name().to_owned() }).inc();
     }
 
-    /// What is held for others now.
+    /// Shows how many bytes of the budget are held now.
     pub(crate) fn show_budget(&self, budget: &Budget) {
         for purpose in Purpose::ALL {
             let held = i64::try_from(budget.share(purpose).held()).unwrap_or(i64::MAX);
@@ -272,7 +272,7 @@ impl Metrics {
         }
     }
 
-    /// Says how the partitions are that this node leads; those that it led before are not shown any more.
+    /// Shows the partitions that this node leads; those that it led before are not shown any more.
     pub(crate) fn show_partitions(&self, led: Vec<LedPartition>) {
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         self.epochs.clear();
@@ -342,7 +342,7 @@ impl Metrics {
         }
     }
 
-    /// Prometheus text.
+    /// All metrics in Prometheus's text format.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut text = String::new();

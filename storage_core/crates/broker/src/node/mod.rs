@@ -1,4 +1,4 @@
-//! What the whole node shares and every room may use.
+//! The things that the whole node shares and every room may use.
 
 pub(crate) mod awake;
 pub(crate) mod budget;

@@ -56,7 +56,7 @@ impl fmt::Display for TopicName {
 /// A partition as clients name it, in the organisation `default`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionRef {
-    /// Topic.
+    /// Name of the topic.
     pub topic: TopicName,
     /// Place in the topic, from 0.
     pub partition: u32,

@@ -1,4 +1,4 @@
-//! Generated from `proto/` at the repository's root.
+//! Messages and services, generated from `proto/` at the repository's root.
 #![allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic)] // generated
 
 /// The public services.

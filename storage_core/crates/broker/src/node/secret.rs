@@ -17,21 +17,21 @@ const SECRETS_MAX: usize = 16;
 const FILE_BYTES_MAX: u64 = 64 << 10;
 /// Bytes of the nonce that each end makes for one connection.
 pub(crate) const NONCE_BYTES: usize = 32;
-/// What a proof between brokers begins with: none made for another port fits.
+/// Beginning of what a proof between brokers is made of, so that none made for another port fits.
 const PURPOSE: &str = "walrus 1 peer ";
 
-/// Which end of a connection proves.
+/// The end of a connection that proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Dialler,
     Acceptor,
 }
 
-/// One secret. Not to be shown.
+/// A shared secret, which is never shown.
 pub(crate) struct Secret(Vec<u8>);
 
 impl Secret {
-    /// Proves it to who knows it, about the payloads that were exchanged.
+    /// The proof of knowing the secret, bound to a role and to the payloads that were exchanged.
     pub(crate) fn prove(&self, role: Role, parts: &[&[u8]]) -> Vec<u8> {
         self.mac(role, parts).finalize().into_bytes().to_vec()
     }
@@ -69,19 +69,19 @@ pub(crate) fn find<'a>(
     found
 }
 
-/// The secrets that are known now, in the order of their file: the first is used, all are taken.
+/// The secrets that are known now, in the order of their file: proofs are made with the first, and taken with any.
 pub(crate) struct Secrets {
     file: Option<PathBuf>,
-    known: Lock<Known>,
+    known: Lock<KnownSecrets>,
 }
 
-struct Known {
+struct KnownSecrets {
     /// The state of the file when it was read, or could not be.
     stamp: Option<Stamp>,
     secrets: Arc<[Secret]>,
 }
 
-/// A file with another one was changed.
+/// The state of a file by which a change of it is seen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -97,17 +97,17 @@ impl Stamp {
 }
 
 impl Secrets {
-    /// Reads the file. Without one there is one secret: the empty one, which everybody knows.
+    /// Reads the secrets from a file. Without one there is one secret: the empty one, which everybody knows.
     pub(crate) fn open(file: Option<&Path>) -> io::Result<Self> {
         let (stamp, secrets) = match file {
             Some(path) => read(path).map(|(stamp, secrets)| (Some(stamp), secrets))?,
             None => (None, vec![Secret(Vec::new())]),
         };
-        let known = Lock::new(Known { stamp, secrets: secrets.into() });
+        let known = Lock::new(KnownSecrets { stamp, secrets: secrets.into() });
         Ok(Self { file: file.map(Path::to_owned), known })
     }
 
-    /// The secrets, read anew if the file was changed. One that cannot be read leaves them as they were.
+    /// The secrets, read anew if the file was changed. A file that cannot be read leaves them as they were.
     pub(crate) fn current(&self) -> Arc<[Secret]> {
         let mut known = self.known.lock();
         if let Some(path) = &self.file {
@@ -116,7 +116,7 @@ impl Secrets {
                 match read(path) {
                     Ok((stamp, secrets)) => {
                         tracing::info!(count = secrets.len(), "the file of the shared secret is read anew");
-                        *known = Known { stamp: Some(stamp), secrets: secrets.into() };
+                        *known = KnownSecrets { stamp: Some(stamp), secrets: secrets.into() };
                     }
                     Err(problem) => {
                         tracing::error!(path = ?path, %problem, "the secrets known so far stay in force");

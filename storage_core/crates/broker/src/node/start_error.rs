@@ -1,4 +1,4 @@
-//! Why a node does not start.
+//! The errors for which a data plane does not start.
 
 use std::io;
 
@@ -16,7 +16,7 @@ pub enum StartError {
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] walrus_log::Error),
-    /// Another program listens there.
+    /// Another program listens on the address.
     #[error(
         "{address} is in use: stop the program that listens there, or choose another port for {listener}"
     )]
@@ -26,7 +26,7 @@ pub enum StartError {
         /// `host:port`.
         address: String,
     },
-    /// The disk has forgotten what it promised.
+    /// The store's journal lost its end, and with it what the disk had promised.
     #[error(
         "the journal of disk {disk} had lost its end, and with it votes and promises of this node's copies: it must not vote \
          again. Its node comes back as another disk, beside which this one's logs are kept to fetch from"
@@ -40,7 +40,7 @@ pub enum StartError {
         "{source}; this node must not vote before it can: start a version that reads it, or start on an empty data directory"
     )]
     Unreadable {
-        /// What cannot be read.
+        /// Why it cannot be read.
         source: Error,
     },
     /// The address cannot be listened on.

@@ -1,15 +1,17 @@
-//! What somebody who connects may take, whoever it is: places and time.
+//! Limits on what somebody who connects may take, whoever it is: places and time.
 
 use std::time::Duration;
 
-/// What a listener admits.
+/// Limits on the connections that a listener admits at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caps {
+    /// All of them together.
     pub(crate) connections: usize,
+    /// Those from one address.
     pub(crate) per_address: usize,
 }
 
-/// What a stranger may take its time for.
+/// Limits on how long a stranger may say nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Silence {
     /// From the connection to its first byte.

@@ -1,4 +1,4 @@
-//! The tasks of the node: where they run, who is told that they must end, and what waits for the disk aside from them.
+//! The tasks of the node, their runtime and the signal that ends them, and threads for work that waits for the disk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use crate::node::error::{Error, Result};
 use crate::node::metrics::Metrics;
 
-/// Runs what the parts of the node do beside each other, and knows when all of it has ended. Cheap to clone.
+/// Runs the tasks of the node's parts, and knows when all of them have ended. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Tasks {
     runtime: Handle,
@@ -25,7 +25,7 @@ impl Tasks {
         Self { runtime, running: TaskTracker::new(), shutdown: CancellationToken::new(), metrics }
     }
 
-    /// Runs a task that is waited for at the stop. A panic is reported.
+    /// Runs a task that is waited for at the stop. A panic of it is counted and logged.
     pub(crate) fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let metrics = self.metrics.clone();
         let guarded = async move {
@@ -37,7 +37,7 @@ impl Tasks {
         self.running.spawn_on(guarded, &self.runtime);
     }
 
-    /// Runs what waits for the disk on a thread for such things.
+    /// Runs work that waits for the disk on a thread for that.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -48,12 +48,12 @@ impl Tasks {
         })
     }
 
-    /// What the tasks run on.
+    /// The runtime of the tasks.
     pub(crate) fn runtime(&self) -> &Handle {
         &self.runtime
     }
 
-    /// Cancelled when the node stops: accept nothing new, finish what is there.
+    /// The signal that is cancelled when the node stops: then nothing new is accepted, and what is there is finished.
     pub(crate) fn shutdown(&self) -> &CancellationToken {
         &self.shutdown
     }
@@ -63,7 +63,7 @@ impl Tasks {
         let _stopped = self.shutdown.run_until_cancelled(work).await;
     }
 
-    /// Tells all tasks to end and waits for them, at most so long. False: some have not ended.
+    /// Tells all tasks to end and waits for them, for at most `grace`; says whether all have ended.
     pub(crate) async fn stop(&self, grace: Duration) -> bool {
         self.shutdown.cancel();
         self.running.close();

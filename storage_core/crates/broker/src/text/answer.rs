@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::codec;
 
-/// One answer. A payload goes out as it was stored, also where it came in through another protocol and is not UTF-8.
+/// An answer to a request. A payload goes out as it was stored, also where it came in through another protocol and is not UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Done,

@@ -1,4 +1,4 @@
-//! Which answers a client can have seen when it sent a request.
+//! Keeps track of which answers a client can have seen when it sent a request.
 //!
 //! A request is a sign that the answers before it have arrived only if it came after they were sent: a client that
 //! pipelines sends requests blindly. Pure; positions count the bytes of the connection from its start.
@@ -11,12 +11,12 @@ pub(super) struct Arrivals {
     received: u64,
     consumed: u64,
     answers_sent: u64,
-    /// (first byte, answers sent before it arrived), both ascending.
+    /// Positions of first bytes, each with the number of answers that were sent before it arrived; both ascend.
     marks: VecDeque<(u64, u64)>,
 }
 
 impl Arrivals {
-    /// `bytes` more have arrived.
+    /// Notes that `bytes` more have arrived.
     pub(super) fn receive(&mut self, bytes: usize) {
         if self.marks.back().is_none_or(|(_, answers)| *answers != self.answers_sent) {
             self.marks.push_back((self.received, self.answers_sent));
@@ -33,7 +33,7 @@ impl Arrivals {
         self.marks.front().map_or(0, |(_, answers)| *answers)
     }
 
-    /// One more answer is sent; says its number, from 1.
+    /// Notes that one more answer is sent; says its number, from 1.
     pub(super) fn answer(&mut self) -> u64 {
         self.answers_sent += 1;
         self.answers_sent

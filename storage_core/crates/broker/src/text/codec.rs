@@ -1,4 +1,4 @@
-//! Frames of the text protocol, both ways `[u32 little-endian length][UTF-8 text]`.
+//! Frames of the text protocol, which are `[u32 little-endian length][UTF-8 text]` both ways.
 //!
 //! Pure: bytes in, frames out. A length is checked before a byte behind it is looked at, and nothing is allocated for
 //! bytes that have not arrived; a frame that breaks the rules leaves no way to find the next one, so it ends the
@@ -15,9 +15,9 @@ pub(crate) enum BadFrame {
     /// Length 0, or more than the listener takes.
     #[error("invalid frame length")]
     InvalidLength {
-        /// What the frame announced.
+        /// Length that the frame announced.
         length: u32,
-        /// What the listener takes, in bytes.
+        /// Longest frame that the listener takes, in bytes.
         bytes_max: u32,
     },
     /// The text is not UTF-8.

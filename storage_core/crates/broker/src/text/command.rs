@@ -9,27 +9,27 @@ use crate::{Error, TopicName};
 /// One request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command<'a> {
-    /// Creates a topic; one that is there is fine.
+    /// Creates a topic, unless it is there already.
     Register { topic: TopicName },
     /// Appends one record.
     Put { topic: TopicName, payload: &'a str },
-    /// The next record of the topic's shared cursor.
+    /// Takes the next record of the topic's shared cursor.
     Get { topic: TopicName },
-    /// The record at an offset; moves no cursor.
+    /// Reads the record at an offset; moves no cursor.
     GetAt { topic: TopicName, offset: u64, partition: u32 },
     /// Says that every answer to a `GET` of this connection has arrived.
     Commit,
-    /// Segments of a topic, as JSON.
+    /// Shows the segments of a topic, as JSON.
     State { topic: TopicName },
-    /// What the node knows about its cluster, as JSON.
+    /// Shows what the node knows about its cluster, as JSON.
     Metrics,
-    /// Names of the topics, as JSON.
+    /// Lists the names of the topics, as JSON.
     Topics,
     /// Drops a topic with all its records.
     Delete { topic: TopicName },
 }
 
-/// A request that says nothing we understand. The connection goes on.
+/// A request that is not understood. The connection goes on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadCommand {
     #[error("unknown command")]
@@ -69,7 +69,7 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// Whether its answer may be large.
+    /// Whether the answer may be large.
     pub(crate) fn is_read(&self) -> bool {
         matches!(
             self,
@@ -77,7 +77,7 @@ impl<'a> Command<'a> {
         )
     }
 
-    /// Its word in the protocol.
+    /// The command's word in the protocol.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Register { .. } => "REGISTER",

@@ -1,4 +1,4 @@
-//! What each command does: one call of the broker, or of the shared cursors.
+//! Execution of commands: each is one call of the broker, or of the shared cursors.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -79,7 +79,7 @@ fn one_record(payload: &str) -> Result<Bytes> {
     Ok(batch.into())
 }
 
-/// The record at an offset. Behind the last one there is nothing yet, which is no error.
+/// Answers the record at an offset. An offset behind the last record is empty, and no error.
 async fn read_at(broker: &Broker, from: &PartitionRef, offset: u64) -> Result<Answer> {
     let options = ReadOptions { bytes_max: 1, wait: Duration::ZERO, segment: None };
     let page = match broker.read(from, offset, options).await {

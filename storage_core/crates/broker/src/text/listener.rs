@@ -46,7 +46,7 @@ pub(crate) async fn serve(door: Door, broker: Broker) {
     broker.cursors().drain(patience::TEXT_STOP_DELIVERIES).await;
 }
 
-/// Says why, if the socket takes it at once; nobody waits for a client that has no place.
+/// Tells a client that has no place why, if the socket takes it at once; nobody waits for it.
 fn refuse(stream: TcpStream, why: &str) {
     let mut frame = BytesMut::new();
     Answer::error(format!("{why}, try another node")).encode(&mut frame);

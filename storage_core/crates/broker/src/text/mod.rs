@@ -1,4 +1,4 @@
-//! The original's text protocol: REGISTER, PUT, GET, STATE, METRICS, and ours beside them.
+//! The text protocol: the original's REGISTER, PUT, GET, STATE and METRICS, and commands that Walrus adds.
 
 mod answer;
 mod arrivals;

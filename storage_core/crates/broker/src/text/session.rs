@@ -1,4 +1,4 @@
-//! One connection: one request at a time, in order, until a side closes it.
+//! A session serves one connection: one request at a time, in order, until a side closes it.
 //!
 //! A client cannot hold memory or a task without paying for it: a frame that has begun must go on at a minimum rate,
 //! an answer must be taken at one, and memory grows only with bytes that have arrived.
@@ -24,12 +24,12 @@ use crate::node::config::Patience;
 use crate::node::error::Error;
 use crate::node::patience;
 
-/// Bytes asked of the socket at a time, and about what a connection keeps.
+/// Bytes that are asked of the socket at a time, and about what a connection keeps.
 const READ_BYTES: usize = 8 * 1024;
 /// Bytes read and thrown away after a last answer, so that the close does not become a reset that eats it.
 const FAREWELL_BYTES_MAX: usize = 1 << 20;
 
-/// What a client may take its time for.
+/// Limits on the time that a client may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// From the connection to its first byte.
@@ -40,9 +40,9 @@ pub(super) struct Limits {
     idle: Duration,
     /// For any frame or answer, whatever its size.
     grace: Duration,
-    /// Above the grace, a frame or answer gets a second for each of so many bytes.
+    /// Above the grace, a frame or answer gets one second more for each so many bytes.
     bytes_per_second_min: u32,
-    /// Between our last answer on a connection that we close and the client's close.
+    /// From the last answer on a connection that this node closes to the client's close.
     farewell: Duration,
 }
 
@@ -91,13 +91,13 @@ struct Session<'a> {
     broker: Broker,
     traffic: &'a Traffic,
     limits: Limits,
-    /// What arrived and is not consumed.
+    /// Bytes that arrived and are not consumed.
     input: BytesMut,
-    /// What arrived and is not answered.
+    /// Counts the bytes that arrived and are not answered.
     held: Held,
-    /// A request came.
+    /// Whether any request has come.
     has_asked: bool,
-    /// The client has sent everything that it will send.
+    /// Whether the client has closed its side: it sends nothing more.
     closed: bool,
     arrivals: Arrivals,
     consumer: Consumer,
@@ -114,11 +114,11 @@ enum End {
     /// The client is gone, or did not take an answer.
     Broken(io::Error),
     BadFrame(BadFrame),
-    /// No memory for its frame.
+    /// There was no memory for its frame.
     Full(Error),
     /// A frame came too slowly.
     Slow,
-    /// No request for long.
+    /// No request came for long.
     Idle,
     /// The node stops.
     Stopping,
@@ -216,7 +216,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// It counts until it is written.
+    /// Sends an answer, which counts against the budget until it is written.
     async fn send(&mut self, answer: Answer) -> io::Result<()> {
         if matches!(answer, Answer::Payload(_)) && !self.closed && self.input.len() < READ_BYTES {
             self.receive()?; // requests that are here already say nothing about this answer

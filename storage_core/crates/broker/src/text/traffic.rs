@@ -15,7 +15,7 @@ struct RequestLabels {
     command: &'static str,
 }
 
-/// What the connections of one listener did.
+/// Counters of what the connections of one listener did.
 #[derive(Default)]
 pub(super) struct Traffic {
     pub(super) connections: Gauge<i64, AtomicI64>,
@@ -25,7 +25,7 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Made once for a listener.
+    /// Registers the counters of a listener, once.
     pub(super) fn new(metrics: &Metrics) -> Self {
         let traffic = Self::default();
         metrics.register(|registry| {
@@ -42,7 +42,7 @@ impl Traffic {
         traffic
     }
 
-    /// One request; `None`: it was not understood.
+    /// Counts one request; `None` if it was not understood.
     pub(super) fn count(&self, command: Option<&Command<'_>>) {
         let command = command.map_or("unknown", Command::word);
         self.requests.get_or_create(&RequestLabels { command }).inc();
