@@ -29,7 +29,7 @@ pub struct Broker {
     cursors: CursorService,
 }
 
-/// Records.
+/// Appends and reads of records.
 impl Broker {
     /// Appends one RecordBatch v2 of a client; durable and readable on return. Goes to the leader, waits through a
     /// rollover, creates an unknown topic if `auto_create_topics`. Refuses internal topics. Calls for one partition
@@ -38,7 +38,7 @@ impl Broker {
         self.topics.append(to, batch).await
     }
 
-    /// [`Broker::append`] to a topic of Walrus's own.
+    /// Appends as [`Broker::append`] does, to a topic of Walrus's own.
     pub async fn append_internal(&self, to: &PartitionRef, batch: Bytes) -> Result<AppendAck> {
         self.topics.append_internal(to, batch).await
     }
@@ -54,20 +54,20 @@ impl Broker {
         self.topics.init_producer()
     }
 
-    /// Shared cursors of topics (`GET`).
+    /// The shared cursors of topics (`GET`).
     #[must_use]
     pub fn cursors(&self) -> &CursorService {
         &self.cursors
     }
 
-    /// What a new connection holds of the shared cursors.
+    /// A consumer of the shared cursors, for a new connection.
     #[must_use]
     pub fn consumer(&self) -> Consumer {
         Consumer::new(self.cursors.clone())
     }
 }
 
-/// Topics.
+/// The catalogue of topics.
 impl Broker {
     /// Creates a topic, or answers the one that is there (`false`) if it has as many partitions (0 = any).
     pub async fn create_topic(
@@ -89,13 +89,13 @@ impl Broker {
         self.topics.trim(partition, below_number).await
     }
 
-    /// Topics by name; `internal` ones on demand.
+    /// Topics as far as this node knows, by name; `internal` ones on demand.
     #[must_use]
     pub fn topics(&self, internal: bool) -> Vec<TopicInfo> {
         self.topics.topics(internal)
     }
 
-    /// The same for a client, whom they are all that there are: `Unavailable` from a node that may have missed some.
+    /// All topics that there are, for a client; `Unavailable` from a node that may have missed some.
     pub async fn list_topics(&self, internal: bool) -> Result<Vec<TopicInfo>> {
         self.topics.list_topics(internal).await
     }
@@ -113,13 +113,13 @@ impl Broker {
         self.topics.segments(topic).await
     }
 
-    /// `STATE` of the text protocol (partition 0), of when it was asked or later.
+    /// The answer to `STATE` of the text protocol (partition 0), as it was at the time of the question or later.
     pub async fn topic_state(&self, topic: &str) -> Result<TopicState> {
         self.topics.topic_state(topic).await
     }
 }
 
-/// The cluster.
+/// Facts about the cluster and this node.
 impl Broker {
     /// Version of the published metadata; changes wake the receiver.
     #[must_use]
@@ -138,7 +138,7 @@ impl Broker {
         self.topics.nodes()
     }
 
-    /// `METRICS` of the text protocol: what the metadata store published about Raft, and ours.
+    /// The answer to `METRICS` of the text protocol: what the metadata store published about Raft, and facts of this node.
     #[must_use]
     pub fn cluster_metrics(&self) -> Value {
         self.topics.cluster_metrics()
@@ -157,7 +157,7 @@ impl Broker {
     }
 }
 
-/// Parts.
+/// The parts that it is made of.
 impl Broker {
     pub(crate) fn new(topics: Arc<Topics>) -> Self {
         let cursors = CursorService::new(topics.clone(), topics.cluster().metrics());

@@ -42,7 +42,7 @@ pub struct DataPlane {
     monitor: Arc<tokio::sync::watch::Sender<Duration>>,
     broker: Broker,
     publication: Arc<Publication>,
-    /// Taken by the stop.
+    /// `None` once it was stopped.
     runtime: Lock<Option<Runtime>>,
 }
 
@@ -60,7 +60,7 @@ impl DataPlane {
         })
     }
 
-    /// The same with its store on another disk than the config's directory.
+    /// Starts as [`DataPlane::start`] does, with the store on another disk than the config's directory.
     pub fn start_on(disk: Arc<dyn Disk>, config: Config) -> Result<Self, StartError> {
         let options = config.store_options()?;
         Self::start_with(config, || Store::open_on(disk, options))
@@ -79,7 +79,7 @@ impl DataPlane {
             .enable_all()
             .build()
             .map_err(|source| StartError::Runtime { source })?;
-        // Sockets first: a second program on this machine most often fails here, and then no store was touched.
+        // Sockets are bound first: a second program on this machine most often fails here, and then no store was touched.
         let bind = |listener, address: &str| runtime.block_on(bind(listener, address));
         let text = bind("text", &config.text_address)?;
         let grpc = bind("grpc", &config.grpc_address)?;
@@ -135,7 +135,7 @@ impl DataPlane {
         self.addresses.clone()
     }
 
-    /// Who this node is: cluster id, node id, disk, process.
+    /// The ids of this node: of its cluster, the node, the disk and the process.
     #[must_use]
     pub fn identity(&self) -> Value {
         let config = self.broker.cluster().config();
@@ -164,7 +164,7 @@ impl DataPlane {
         self.publication.publish(&metadata);
     }
 
-    /// Raft's own words about itself, for `METRICS`.
+    /// Takes the status of Raft as Raft itself reports it, for `METRICS`.
     pub fn set_raft_status(&self, status: Value) {
         *self.broker.cluster().raft_status().lock() = status;
     }
@@ -196,8 +196,8 @@ impl DataPlane {
         Ok(())
     }
 
-    /// How many unsealed segments this node stores without all that was acknowledged before the call, or without a leader
-    /// that answers in time. `None`: it stops.
+    /// How many unsealed segments this node stores without all that was acknowledged before the call, or without a leader that
+    /// answers in time. Blocks for `patience` at most; `None` if the node stops.
     #[must_use]
     pub fn open_behind(&self, patience: Duration) -> Option<u64> {
         let (counted, answer) = std::sync::mpsc::sync_channel(1);

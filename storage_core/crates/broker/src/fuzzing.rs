@@ -1,4 +1,4 @@
-//! What the fuzz targets of the sockets call, and what random bytes are sent through in each test run: whatever a stranger
+//! Entry points of the fuzz targets of the sockets, which each test run calls with random bytes, too: whatever a stranger
 //! sends is an answer or a refusal, never a panic. What is decoded and encoded again is the same.
 
 use bytes::BytesMut;
@@ -13,10 +13,10 @@ use crate::peer::frame::{FRAME_BYTES_MAX, FrameReader};
 use crate::text::codec;
 use crate::text::command::Command;
 
-/// Most bytes of a frame of the text protocol here.
+/// Limit on the bytes of a frame of the text protocol here.
 const TEXT_BYTES_MAX: u32 = 1 << 20;
 
-/// Bytes from another broker, or from somebody who says so: frames, and each payload as every kind of message.
+/// Takes bytes from another broker, or from somebody who claims to be one, as frames, and each payload as every kind of message.
 pub fn peer_frames(bytes: &[u8]) {
     let (mut reader, mut taken) = (FrameReader::new(bytes), 0);
     // A slice never lets anybody wait.
@@ -44,7 +44,7 @@ fn message<M: Message + Default + PartialEq>(payload: &[u8]) -> Option<M> {
     Some(message)
 }
 
-/// Bytes from a client of the text protocol.
+/// Takes bytes from a client of the text protocol as frames and commands.
 pub fn text_frames(bytes: &[u8]) {
     let mut input = BytesMut::from(bytes);
     while let Ok(Some(frame)) = codec::decode(&mut input, TEXT_BYTES_MAX) {

@@ -1,4 +1,4 @@
-//! New metadata on their way to the parts of the data plane: the one place that knows the order.
+//! The publication of new metadata to the parts of the data plane; the one place that knows the order.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ pub(crate) struct Publication {
     partitions: Arc<Partitions>,
 }
 
-/// Who follows the metadata, each told in its turn by [`hand_out`].
+/// The parts that follow the metadata, each told in its turn by [`hand_out`].
 trait Followers {
-    /// Connections go to the nodes that are listed.
+    /// Has connections go to the nodes that are listed.
     fn peers(&self, metadata: &Metadata);
-    /// Which nodes have renewed their leases.
+    /// Notes which nodes have renewed their leases.
     fn presence(&self, metadata: &Metadata);
-    /// On return no write under a lost lease is under way.
+    /// Replaces the leases; on return no write under a lost one is under way.
     fn leases(&self, routing: &Routing);
-    /// Leaders whose segments are not theirs any more know how they ended.
+    /// Tells leaders whose segments are not theirs any more how those ended.
     fn leaders(&self, routing: &Routing);
-    /// Each partition has what orders its appends.
+    /// Makes sure that each partition has a sequencer.
     fn sequencers(&self, routing: &Routing);
-    /// Requests go by it from here on.
+    /// Has requests go by the new table from here on.
     fn routing(&self, routing: Routing);
-    /// What waits for earlier leaders is given to the next ones.
+    /// Gives what waits for earlier leaders to the next ones.
     fn targets(&self, changed: &[Arc<TopicRoute>]);
-    /// Whoever waited for news looks at it.
+    /// Wakes whoever waits for news.
     fn version(&self, version: u64);
 }
 

@@ -1,4 +1,4 @@
-//! Copies on their way to the decided end.
+//! Scenarios of copies that are brought to the decided end.
 
 use serde_json::json;
 use walrus_metadata::{CopyState, Found, Refused, Request};

@@ -1,4 +1,4 @@
-//! The leader of an open segment: what is acknowledged, and what becomes of appends that their segment ends without.
+//! Scenarios of the leader of an open segment: what is acknowledged, and what becomes of appends that their segment ends without.
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -13,12 +13,12 @@ use crate::copies::marks::mark_batches;
 use crate::partition::leader::Leader;
 use crate::upkeep::catch_up;
 
-/// The replica of a place says that it has everything below an offset.
+/// Has the replica of a place say that it has everything below an offset.
 fn acknowledge(node: &TestNode, leader: &std::sync::Arc<Leader>, from: usize, end: u64) {
     leader.reply(node.copies(), from, Reply::Ack { durable_end: Offset(end), suspect: None });
 }
 
-/// Returns when the log of a leader ends there.
+/// Returns when the log of a leader has everything below `end`.
 async fn reaches(leader: &Leader, end: u64) {
     while leader.log().end_offset() < Offset(end) {
         tokio::time::sleep(LOOK).await;

@@ -1,4 +1,4 @@
-//! A node without listeners. What it asks of the metadata store is carried out, or refused, by the test.
+//! A node without listeners, whose requests to the metadata store the test carries out, or refuses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,11 +31,11 @@ use crate::publication::Publication;
 use crate::reading::Reading;
 use crate::topics::Topics;
 
-/// Nobody listens there.
+/// Address at which nobody listens.
 const NOWHERE: &str = "127.0.0.1:1";
-/// Between two looks at what the node asks.
+/// Pause between two looks at what the node asks.
 pub(super) const LOOK: Duration = Duration::from_millis(1);
-/// Every number of nodes up to four divides it, so that the first of them leads its first segment.
+/// Id of the topic. Every number of nodes up to four divides it, so that the first of them leads its first segment.
 const TOPIC: u128 = 12;
 /// This node's process; the one before it was another.
 const PROCESS: u128 = 2;
@@ -49,12 +49,12 @@ pub(super) struct TestNode {
 }
 
 impl TestNode {
-    /// A cluster of so many nodes, and topic `t` with one partition, whose first segment node 1 leads.
+    /// Starts node 1 of a cluster of `nodes` nodes, with topic `t` of one partition, whose first segment node 1 leads.
     pub(super) fn start(nodes: u32, replication: Replication, options: serde_json::Value) -> Arc<Self> {
         Self::start_as(nodes, replication, options, ProcessId::from_u128(PROCESS))
     }
 
-    /// The same, but an earlier process of node 1 was to lead the segment, and is no more.
+    /// Starts the only node of a cluster; an earlier process of it was to lead the topic's first segment, and is no more.
     pub(super) fn start_after_a_restart() -> Arc<Self> {
         Self::start_as(1, Replication::single(), json!({}), ProcessId::from_u128(PROCESS - 1))
     }
@@ -72,7 +72,7 @@ impl TestNode {
         let mut config = json!({
             "data_dir": directory.path(), "cluster_id": cluster_id, "node_id": 1, "disk": DiskId::from_u128(1),
             "process": process,
-            // Nothing waits for the disk: its time is not that of these tests.
+            // Nothing waits for the disk, whose time is not that of these tests.
             "fsync": "never",
         });
         config.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
@@ -195,7 +195,7 @@ impl TestNode {
         self.metadata.lock().topics[&TopicId::from_u128(TOPIC)].partitions[0].segments.clone()
     }
 
-    /// The last one.
+    /// The last segment of the topic.
     pub(super) fn last(&self) -> Segment {
         self.segments().pop().unwrap()
     }

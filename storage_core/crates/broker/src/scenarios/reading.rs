@@ -1,4 +1,4 @@
-//! Reads that wait at the end of what can be read.
+//! Scenarios of reads that wait at the end of what can be read.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn a_read_at_the_end_waits_for_the_next_record_and_for_no_longer_than_it_w
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
 
-/// What waits at the end of a segment is not told that there is nothing when the segment ends: it goes on in the next one.
+/// A read that waits at the end of a segment is not told that there is nothing when the segment ends: it goes on in the next one.
 #[tokio::test(start_paused = true)]
 async fn a_read_that_waits_where_a_segment_ends_goes_on_in_the_next_one() {
     let node = TestNode::start(1, Replication::single(), json!({"segment_entries_max": 1}));

@@ -1,4 +1,4 @@
-//! Deciding where a segment ends whose leader does not say so.
+//! Scenarios of recoveries: where a segment ends whose leader does not say so.
 
 use walrus_metadata::{Command, Refused, Rejected, Request, Response, SegmentState};
 use walrus_model::{Offset, Value};
@@ -32,13 +32,8 @@ async fn a_recovery_that_comes_too_late_waits_until_it_hears_of_the_end() {
     tokio::task::yield_now().await;
     assert!(!recovering.is_finished());
     let first = segment.first();
-    let value = Value {
-        end: first,
-        digest: walrus_model::Digest(0),
-        successor: Box::new(walrus_model::Descriptor { base_offset: Some(first), ..attempt.successor }),
-        possible_loss: Vec::new(),
-        lost: Vec::new(),
-    };
+    let successor = walrus_model::Descriptor { base_offset: Some(first), ..attempt.successor };
+    let value = Value::without_loss(first, walrus_model::Digest(0), successor);
     let (topic, partition) = (segment.topic, segment.partition);
     node.propose(Command::SealAndOpen { topic, partition, segment: segment.id, value }).unwrap();
     node.serve(); // it may have asked once more

@@ -1,4 +1,4 @@
-//! The planned end of a segment, and the order of a partition's appends over it.
+//! Scenarios of rolls: the planned end of a segment, and the order of a partition's appends over it.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn appends_keep_their_order_though_each_of_them_ends_its_segment() {
     assert!(ends.is_sorted());
 }
 
-/// Its turn would be the other node's, which answers nobody: after a while the roll passes it over.
+/// The successor's turn to lead would be the other node's, which answers nobody: after a while the roll passes it over.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_cannot_prepare_is_passed_over_after_a_while() {
     let node = TestNode::start(2, Replication::single(), json!({"segment_entries_max": 1}));
